@@ -1,0 +1,1 @@
+"""Benchmarks of spark_mq and the generated stores they run on."""

@@ -1,0 +1,32 @@
+"""Apache RocketMQ message stores as tables in Spark; their derived files rebuilt without a broker.
+
+>>> from spark_mq import register, rebuild
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from spark_mq.errors import SparkMqError
+
+if TYPE_CHECKING:
+    from spark_mq.build.rebuild import rebuild
+    from spark_mq.source.datasource import RocketMQDataSource, register
+
+__version__ = "0.1.0"
+__all__ = ["RocketMQDataSource", "SparkMqError", "rebuild", "register"]
+
+_MODULES = {
+    "RocketMQDataSource": "spark_mq.source.datasource",
+    "register": "spark_mq.source.datasource",
+    "rebuild": "spark_mq.build.rebuild",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what needs Spark only when it is asked for."""
+    import importlib
+
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_MODULES[name]), name)

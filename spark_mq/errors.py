@@ -1,0 +1,40 @@
+"""Every error that this package raises on purpose.
+
+One base class, so that a caller can catch them all, and each subclass is also the builtin that fits, so that
+a caller who knows nothing of this package catches it too. A message names the file, the offset or the option,
+and what to do.
+"""
+
+from __future__ import annotations
+
+
+class SparkMqError(Exception):
+    """Base of every error of this package."""
+
+
+class OptionError(SparkMqError, ValueError):
+    """An option or argument that is unknown, unreadable, or without effect here."""
+
+
+class StoreNotFoundError(SparkMqError, FileNotFoundError):
+    """The path is not a message store: nothing is there, or it has no `commitlog` folder."""
+
+
+class EmptyStoreError(SparkMqError, ValueError):
+    """The store is one, but holds no commit log record to work on."""
+
+
+class CorruptLogError(SparkMqError, ValueError):
+    """Bytes of the commit log (or of a queue made from it) that break a rule of the format."""
+
+
+class BodyError(SparkMqError, ValueError):
+    """A message body that cannot be decompressed, or that grows beyond the limit."""
+
+
+class UnsafeNameError(SparkMqError, ValueError):
+    """A name inside a store that would lead outside of it when used as a path."""
+
+
+class OutputExistsError(SparkMqError, FileExistsError):
+    """The output already holds what the job would write, and the job was not told to replace it."""

@@ -1,0 +1,6 @@
+"""Bytes of RocketMQ's files, as Arrow and NumPy values, and back. Pure: no input or output, no Spark.
+
+From one record outwards: `record` (the table of bytes), `scan` (hopping over many), `properties` and `property_scan`
+(names and values), `columns` (Arrow columns of messages), `dispatch` (what becomes of a message in a queue),
+`consume_queue` (units and their files).
+"""

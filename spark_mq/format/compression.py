@@ -1,0 +1,74 @@
+"""Body decompression (`common.compression`@5.3.3: `CompressorFactory`; `UtilAll.uncompress`@4.9.0).
+
+| type in sysFlag | container |
+| --- | --- |
+| 0, 3 | one RFC 1950 zlib stream |
+| 1 | LZ4 frame |
+| 2 | zstd frame |
+
+Other types are errors, in Java too. A body is somebody else's input: nothing beyond `limit` bytes is ever made.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+import pyarrow as pa
+
+from spark_mq.errors import BodyError
+from spark_mq.format.sys_flag import COMPRESSION_TYPE_MASK, COMPRESSION_TYPE_SHIFT
+
+DEFAULT_BODY_LIMIT = 64 << 20
+"""Decompressed bytes of one body; the broker takes stored bodies of 4 MiB (`maxMessageSize`)."""
+
+_ARROW_CODECS = {1: "lz4", 2: "zstd"}
+_ZLIB_TYPES = (0, 3)
+
+
+def compression_type(sys_flag: int) -> int:
+    """The compression type number in `sys_flag` (`MessageSysFlag.getCompressionType`@5.3.3)."""
+    return (sys_flag & COMPRESSION_TYPE_MASK) >> COMPRESSION_TYPE_SHIFT
+
+
+def decompress(body: bytes | memoryview | pa.Buffer, sys_flag: int, limit: int = DEFAULT_BODY_LIMIT) -> bytes:
+    """The body that a stored, compressed `body` stands for.
+
+    Raises `BodyError` for an unknown type, a broken or cut stream, and a body of more than `limit` bytes.
+    """
+    kind = compression_type(sys_flag)
+    if kind in _ZLIB_TYPES:
+        return _decompress_zlib(body, limit)
+    codec = _ARROW_CODECS.get(kind)
+    if codec is None:
+        raise BodyError(f"unknown compression type {kind} in sysFlag {sys_flag:#x}")
+    return _decompress_frame(body, codec, limit)
+
+
+def _decompress_zlib(body: bytes | memoryview | pa.Buffer, limit: int) -> bytes:
+    stream = zlib.decompressobj()
+    try:
+        content = stream.decompress(body, limit + 1)
+    except zlib.error as error:
+        raise BodyError(f"broken zlib stream: {error}") from error
+    _check_limit(len(content), limit)
+    if not stream.eof:
+        raise BodyError("the zlib stream is cut")
+    return content
+
+
+def _decompress_frame(body: bytes | memoryview | pa.Buffer, codec: str, limit: int) -> bytes:
+    source = body if isinstance(body, pa.Buffer) else pa.py_buffer(body)
+    if source.size == 0:
+        raise BodyError(f"the {codec} frame is cut")
+    try:
+        with pa.CompressedInputStream(pa.BufferReader(source), codec) as stream:
+            content: bytes = stream.read(limit + 1)
+    except (OSError, pa.ArrowException) as error:
+        raise BodyError(f"broken {codec} frame: {error}") from error
+    _check_limit(len(content), limit)
+    return content
+
+
+def _check_limit(size: int, limit: int) -> None:
+    if size > limit:
+        raise BodyError(f"the body is longer than the limit of {limit} bytes")

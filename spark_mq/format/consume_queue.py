@@ -1,0 +1,49 @@
+"""Consume queue files (`ConsumeQueue`@5.3.3; the same bytes in 4.9.0).
+
+A queue file is units of 20 bytes, big-endian; unit i of the queue lies at byte 20 i, counted through the queue's
+files of one fixed size (300,000 units by default). A file is named by its first byte in the queue.
+
+| at | width | field |
+| --- | --- | --- |
+| 0 | i64 | commit log offset |
+| 8 | i32 | store size of the message |
+| 12 | i64 | tags code, see `dispatch` |
+
+Zeros end a queue. Where a queue does not begin at its first file's start, the units before it are pre-blank:
+(0, 0x7FFFFFFF, 0) (`ConsumeQueue.fillPreBlank`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+UNIT_DTYPE = np.dtype([("commit_log_offset", ">i8"), ("store_size", ">i4"), ("tags_code", ">i8")])
+UNIT_SIZE = UNIT_DTYPE.itemsize  # 20
+DEFAULT_FILE_SIZE = 300_000 * UNIT_SIZE
+
+Units = npt.NDArray[Any]
+"""An array of `UNIT_DTYPE`."""
+
+PRE_BLANK_SIZE = 0x7FFFFFFF
+
+
+def pre_blank(count: int) -> Units:
+    """`count` pre-blank units."""
+    units = np.zeros(count, UNIT_DTYPE)
+    units["store_size"] = PRE_BLANK_SIZE
+    return units
+
+
+def is_live(units: Units) -> npt.NDArray[np.bool_]:
+    """Which units stand for a message: neither zeros (the end) nor pre-blank."""
+    size = units["store_size"]
+    live: npt.NDArray[np.bool_] = (units["commit_log_offset"] >= 0) & (size > 0) & (size != PRE_BLANK_SIZE)
+    return live
+
+
+def queue_file_name(file_number: int, file_size: int) -> str:
+    """The name of a queue's file: its first byte in the queue, 20 digits (`UtilAll.offset2FileName`)."""
+    return f"{file_number * file_size:020d}"

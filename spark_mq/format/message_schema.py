@@ -1,0 +1,54 @@
+"""The columns of a message: names and Arrow types, the same in the table, in point queries and in files.
+
+This module imports neither numba nor Spark.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+CORRUPT_RECORD = "_corrupt_record"
+
+_TIMESTAMP = pa.timestamp("us", "UTC")
+_STRINGS = pa.list_(pa.field("element", pa.string()))
+_PROPERTIES = pa.map_(pa.string(), pa.string())
+
+MESSAGE_SCHEMA = pa.schema(
+    [
+        ("commit_log_offset", pa.int64()),
+        ("store_size", pa.int32()),
+        ("offset_message_id", pa.string()),
+        ("topic", pa.string()),
+        ("queue_id", pa.int32()),
+        ("queue_offset", pa.int64()),
+        ("tags", pa.string()),
+        ("keys", _STRINGS),
+        ("unique_key", pa.string()),
+        ("flag", pa.int32()),
+        ("sys_flag", pa.int32()),
+        ("transaction_type", pa.string()),
+        ("born_timestamp", _TIMESTAMP),
+        ("born_host", pa.string()),
+        ("store_timestamp", _TIMESTAMP),
+        ("store_host", pa.string()),
+        ("reconsume_times", pa.int32()),
+        ("prepared_transaction_offset", pa.int64()),
+        ("body_crc", pa.int32()),
+        ("body", pa.binary()),
+        ("properties", _PROPERTIES),
+        (CORRUPT_RECORD, pa.string()),
+    ]
+)
+"""The default columns of table `messages`."""
+
+EXTRA_MESSAGE_SCHEMA = pa.schema(
+    [
+        ("born_timestamp_millis", pa.int64()),
+        ("store_timestamp_millis", pa.int64()),
+        ("properties_bytes", pa.binary()),
+        ("stored_body", pa.binary()),
+    ]
+)
+"""Columns that exist only for a reader who names them."""
+
+ALL_MESSAGE_FIELDS = {field.name: field for field in (*MESSAGE_SCHEMA, *EXTRA_MESSAGE_SCHEMA)}

@@ -1,0 +1,37 @@
+"""A record's properties (`MessageDecoder.string2messageProperties`@5.3.3, the same from 4.9.1).
+
+Text `name 0x01 value 0x02`, repeated; the last 0x02 may be missing. A piece between two 0x02 counts if its first
+0x01 has at least one character before and one after it; the value is all that follows (it may hold more 0x01).
+So empty values and empty names are dropped, and the last of a repeated name wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+NAME_VALUE_SEPARATOR = 1
+PROPERTY_SEPARATOR = 2
+
+KEYS = b"KEYS"
+TAGS = b"TAGS"
+UNIQUE_KEY = b"UNIQ_KEY"
+DELAY_TIME_LEVEL = b"DELAY"
+
+KEY_SEPARATOR = " "
+"""Between the keys of a message (`MessageConst.KEY_SEPARATOR`)."""
+
+
+def parse_properties(data: bytes) -> dict[bytes, bytes]:
+    """Names and values of the stored properties `data`, as the Java decoder has them."""
+    parsed: dict[bytes, bytes] = {}
+    for piece in data.split(bytes((PROPERTY_SEPARATOR,))):
+        name, _, value = piece.partition(bytes((NAME_VALUE_SEPARATOR,)))
+        if name and value:
+            parsed[name] = value
+    return parsed
+
+
+def encode_properties(properties: Mapping[bytes, bytes]) -> bytes:
+    """The stored form of `properties`, in their order (`MessageDecoder.messageProperties2String`@5.3.3)."""
+    separator, end = bytes((NAME_VALUE_SEPARATOR,)), bytes((PROPERTY_SEPARATOR,))
+    return b"".join(name + separator + value + end for name, value in properties.items())

@@ -1,0 +1,208 @@
+"""One commit log record, field by field (`MessageExtEncoder`@5.3.3, `CommitLog`@4.9.0).
+
+All integers are big-endian. B and S are the sizes of born and store host: 8 (IPv4) or 20 (IPv6) bytes,
+address and then a 32-bit port.
+
+| at | width | field |
+| --- | --- | --- |
+| 0 | i32 | total size |
+| 4 | i32 | magic: V1 0xDAA320A7, V2 0xDAA320AB (5.1.0), or the filler's 0xCBD43194 |
+| 8 | i32 | body CRC: crc32(stored body) & 0x7FFFFFFF, 0 without a body |
+| 12 | i32 | queue id |
+| 16 | i32 | flag |
+| 20 | i64 | queue offset |
+| 28 | i64 | the record's own commit log offset |
+| 36 | i32 | sysFlag, see `sys_flag` |
+| 40 | i64 | born timestamp, milliseconds |
+| 48 | B | born host |
+| 48 + B | i64 | store timestamp, milliseconds |
+| 56 + B | S | store host |
+| 56 + B + S | i32 | reconsume times |
+| 60 + B + S | i64 | prepared transaction offset |
+| 68 + B + S | i32 + n | body; a length <= 0 is no body |
+| then | i8 or i16 + n | topic: V1 a signed byte, V2 a short |
+| then | i16 + n | properties, see `properties`; a length <= 0 is none |
+
+A segment ends with a filler: i32 bytes left in the segment, i32 0xCBD43194; what follows is not defined
+(`CommitLog.DefaultAppendMessageCallback`; zeros from 4.9.1).
+
+This module is the format for one record, in plain Python: encoding, and decoding where a handful are wanted.
+`scan` has the same rules as kernels, for many.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import dataclass
+
+from spark_mq.errors import CorruptLogError
+from spark_mq.format.sys_flag import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG
+
+MAGIC_V1 = -626843481  # 0xDAA320A7
+MAGIC_V2 = -626843477  # 0xDAA320AB
+MAGIC_BLANK = -875286124  # 0xCBD43194
+
+FRAME = struct.Struct(">ii")  # total size, magic
+HEADER = struct.Struct(">iiiiiqqiq")  # total size ... born timestamp
+HEADER_SIZE = HEADER.size  # 48
+AFTER_HOSTS = struct.Struct(">iqi")  # reconsume times, prepared transaction offset, body length
+
+MAGIC_AT = 4
+BODY_CRC_AT = 8
+QUEUE_ID_AT = 12
+FLAG_AT = 16
+QUEUE_OFFSET_AT = 20
+COMMIT_LOG_OFFSET_AT = 28
+SYS_FLAG_AT = 36
+BORN_TIMESTAMP_AT = 40
+BORN_HOST_AT = HEADER_SIZE
+HOST_V4_SIZE = 8
+HOST_V6_SIZE = 20
+TIMESTAMP_SIZE = 8
+
+MIN_RECORD_SIZE = HEADER_SIZE + HOST_V4_SIZE + TIMESTAMP_SIZE + HOST_V4_SIZE + AFTER_HOSTS.size + 1 + 2
+"""91 bytes: a V1 record with IPv4 hosts, no body, an empty topic and no properties."""
+
+MAX_RECORD_SIZE = 64 << 20
+"""No broker writes a larger one: a frame on the wire is 16 MiB at most (`NettyDecoder`@5.3.3), a body 4 MiB by
+default (`maxMessageSize`). A larger size is damage, and never becomes an allocation."""
+
+BLANK_SIZE = FRAME.size
+"""Bytes that a filler needs at least; a record is appended only where it leaves as many."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """The stored values of one record; text, hosts and body are the stored bytes.
+
+    `born_host` and `store_host` are the 4 or 16 address bytes with the 4 port bytes.
+    """
+
+    topic: bytes
+    queue_id: int = 0
+    queue_offset: int = 0
+    commit_log_offset: int = 0
+    body: bytes = b""
+    properties: bytes = b""
+    flag: int = 0
+    sys_flag: int = 0
+    born_timestamp: int = 0
+    born_host: bytes = b"\x7f\x00\x00\x01\x00\x00\x00\x00"
+    store_timestamp: int = 0
+    store_host: bytes = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+    magic: int = MAGIC_V1
+    body_crc: int | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole record."""
+        hosts = len(self.born_host) + len(self.store_host)
+        topic = (2 if self.magic == MAGIC_V2 else 1) + len(self.topic)
+        after_topic = 2 + len(self.properties)
+        return HEADER_SIZE + TIMESTAMP_SIZE + hosts + AFTER_HOSTS.size + len(self.body) + topic + after_topic
+
+    def encode(self) -> bytes:
+        """The bytes that a broker would append (`MessageExtEncoder.encode`@5.3.3).
+
+        `body_crc` None stands for the CRC of the body. The IPv6 bits of `sys_flag` are set by the hosts' sizes.
+        Raises `struct.error` where a value does not fit its field.
+        """
+        body_crc = zlib.crc32(self.body) & 0x7FFFFFFF if self.body_crc is None else self.body_crc
+        sys_flag = self.sys_flag & ~(BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG)
+        sys_flag |= BORN_HOST_V6_FLAG if len(self.born_host) == HOST_V6_SIZE else 0
+        sys_flag |= STORE_HOST_V6_FLAG if len(self.store_host) == HOST_V6_SIZE else 0
+        return b"".join(
+            (
+                HEADER.pack(
+                    self.size,
+                    self.magic,
+                    body_crc,
+                    self.queue_id,
+                    self.flag,
+                    self.queue_offset,
+                    self.commit_log_offset,
+                    sys_flag,
+                    self.born_timestamp,
+                ),
+                self.born_host,
+                struct.pack(">q", self.store_timestamp),
+                self.store_host,
+                AFTER_HOSTS.pack(self.reconsume_times, self.prepared_transaction_offset, len(self.body)),
+                self.body,
+                struct.pack(">h" if self.magic == MAGIC_V2 else ">b", len(self.topic)),
+                self.topic,
+                struct.pack(">h", len(self.properties)),
+                self.properties,
+            )
+        )
+
+
+def encode_blank(size: int) -> bytes:
+    """A filler of `size` bytes (at least 8) as 4.9.1 and later write it, zeros behind its eight bytes."""
+    return FRAME.pack(size, MAGIC_BLANK).ljust(size, b"\0")
+
+
+def decode_record(buffer: bytes | memoryview, position: int = 0, commit_log_offset: int | None = None) -> Record:
+    """The record at `position` of `buffer`.
+
+    With `commit_log_offset`, the record's own offset must be that. Raises `CorruptLogError`, which says what is
+    wrong, for anything that is not a whole, consistent record (`CommitLog.checkMessageAndReturnSize`@5.3.3
+    without its CRC check).
+    """
+    try:
+        return _decode(buffer, position, commit_log_offset)
+    except struct.error as error:
+        raise CorruptLogError(f"record at {position}: cut") from error
+
+
+def _decode(buffer: bytes | memoryview, position: int, commit_log_offset: int | None) -> Record:
+    (size, magic, body_crc, queue_id, flag, queue_offset, own_offset, sys_flag, born_timestamp) = HEADER.unpack_from(
+        buffer, position
+    )
+    if magic not in (MAGIC_V1, MAGIC_V2):
+        raise CorruptLogError(f"record at {position}: magic {magic & 0xFFFFFFFF:#x} is no record's")
+    if not MIN_RECORD_SIZE <= size <= min(MAX_RECORD_SIZE, len(buffer) - position):
+        raise CorruptLogError(f"record at {position}: size {size} is impossible or beyond the end")
+    if commit_log_offset is not None and own_offset != commit_log_offset:
+        raise CorruptLogError(f"record at {position}: it says that it lies at {own_offset}, not {commit_log_offset}")
+    born_host_size = HOST_V6_SIZE if sys_flag & BORN_HOST_V6_FLAG else HOST_V4_SIZE
+    store_host_size = HOST_V6_SIZE if sys_flag & STORE_HOST_V6_FLAG else HOST_V4_SIZE
+    at = position + BORN_HOST_AT
+    born_host, at = bytes(buffer[at : at + born_host_size]), at + born_host_size
+    (store_timestamp,) = struct.unpack_from(">q", buffer, at)
+    at += TIMESTAMP_SIZE
+    store_host, at = bytes(buffer[at : at + store_host_size]), at + store_host_size
+    reconsume_times, prepared_transaction_offset, body_length = AFTER_HOSTS.unpack_from(buffer, at)
+    at += AFTER_HOSTS.size
+    body_end = at + max(body_length, 0)
+    topic_length_format = ">h" if magic == MAGIC_V2 else ">b"
+    (topic_length,) = struct.unpack_from(topic_length_format, buffer, body_end)
+    topic_at = body_end + struct.calcsize(topic_length_format)
+    topic_end = topic_at + topic_length
+    if topic_length < 0 or topic_end > position + size:
+        raise CorruptLogError(f"record at {position}: topic length {topic_length} does not fit size {size}")
+    (properties_length,) = struct.unpack_from(">h", buffer, topic_end)
+    end = topic_end + 2 + max(properties_length, 0)
+    if end != position + size:
+        raise CorruptLogError(f"record at {position}: its parts take {end - position} bytes, its size says {size}")
+    return Record(
+        topic=bytes(buffer[topic_at:topic_end]),
+        queue_id=queue_id,
+        queue_offset=queue_offset,
+        commit_log_offset=own_offset,
+        body=bytes(buffer[at:body_end]),
+        properties=bytes(buffer[topic_end + 2 : end]),
+        flag=flag,
+        sys_flag=sys_flag,
+        born_timestamp=born_timestamp,
+        born_host=born_host,
+        store_timestamp=store_timestamp,
+        store_host=store_host,
+        reconsume_times=reconsume_times,
+        prepared_transaction_offset=prepared_transaction_offset,
+        magic=magic,
+        body_crc=body_crc,
+    )

@@ -1,0 +1,1 @@
+"""The `rocketmq` data source: tables over a store, for `spark.read`."""

@@ -1,0 +1,164 @@
+"""Reading the last segment, up to where its live records end.
+
+Behind the live end lie zeros, a record that is being written, or a stale tail: a recovery that truncates the log does
+not clear the bytes (`MappedFileQueue.truncateDirtyFiles`@5.3.3), so old records, whole and with the right offset,
+can follow the live ones, even without a gap. What tells them apart is that they are old:
+
+- A record that follows the one before it without a gap is live, unless its store time is earlier and its queue
+  offset is not the next of its queue. (An earlier time alone is a clock that was set back.) Where nothing is known of
+  its queue, the first record behind it of a known queue decides.
+- A record behind bytes that are no record is live only if its store time is not earlier than that of the records
+  before, and its queue offset is above those of its queue before it; else the log ended at those bytes.
+
+Prepared and rolled back messages have no queue offset (`CommitLog.doAppend`@4.9.0): time alone judges them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_mq.format.big_endian import Bytes, Int64s, int64s_at
+from spark_mq.format.dispatch import QueueTable
+from spark_mq.format.record import QUEUE_OFFSET_AT
+from spark_mq.format.scan import Frames
+from spark_mq.format.sys_flag import (
+    TRANSACTION_PREPARED_TYPE,
+    TRANSACTION_ROLLBACK_TYPE,
+    TRANSACTION_TYPE_MASK,
+)
+from spark_mq.store.commit_log import Segment
+from spark_mq.store.corrupt_range import CorruptRange
+from spark_mq.store.record_reader import RecordChunk, RecordReader
+from spark_mq.store.segment_source import SegmentSource
+
+_NO_TIME = -(1 << 63)
+_UNSEEN = -1
+
+
+class LiveReader:
+    """Hops over the last segment from its start, and stops at its live end.
+
+    `position` is where the hop stands; once `ended`, it is the live end.
+    """
+
+    def __init__(self, source: SegmentSource) -> None:
+        self.ended = False
+        self.position = 0
+        self._segment = source.segment
+        self._reader = RecordReader(source, 0)
+        self._newest = _NO_TIME
+        self._queue_offsets = _QueueOffsets(source.segment)
+
+    def skip(self, start: int) -> None:
+        """Hop to the first record at or behind `start`, or to the live end."""
+        for _ in self.read(start):
+            pass
+
+    def read(self, stop: int) -> Iterator[RecordChunk | CorruptRange]:
+        """The live records that start before `stop`, from `position` on, and corrupt ranges between them."""
+        if self.ended:
+            return
+        for part in self._reader.read(stop):
+            if isinstance(part, CorruptRange):
+                if not self._is_live_behind(part.commit_log_offset - self._segment.base):
+                    self.ended = True
+                    return
+                self.position = self._reader.position
+                yield part
+            else:
+                live = part.frames[: self._count_live(part)]
+                if live.size:
+                    self.position += int(live.store_size.sum(dtype=np.int64))
+                    yield RecordChunk(part.buffer, part.base, live)
+                if live.size < part.frames.size:
+                    self.ended = True
+                    return
+        self.position = self._reader.position
+
+    def _count_live(self, chunk: RecordChunk) -> int:
+        """How many records of the chunk come before the first stale one."""
+        times = int64s_at(chunk.buffer, chunk.frames.store_timestamp_at)
+        before = np.concatenate((np.array([self._newest], np.int64), times[:-1]))
+        for index in np.flatnonzero(times < before).tolist():
+            if self._is_stale_from(chunk, index):
+                return int(index)
+        self._newest = int(times[-1])
+        return int(chunk.frames.size)
+
+    def _is_stale_from(self, chunk: RecordChunk, index: int) -> bool:
+        """Whether the record at `index`, earlier than the one before it, begins a stale tail."""
+        frames = chunk.frames[index:]
+        self._queue_offsets.advance(chunk.base - self._segment.base + int(frames[0].position))
+        frames = frames[_has_queue_offset(frames)]
+        last = self._queue_offsets.last_of(chunk.buffer, frames)
+        known = np.flatnonzero(last != _UNSEEN)
+        if known.size == 0:
+            return False
+        first = known[0]
+        return int(_queue_offset(chunk.buffer, frames)[first]) != int(last[first]) + 1
+
+    def _is_live_behind(self, corrupt: int) -> bool:
+        """Whether the record behind the corrupt bytes at `corrupt`, where the reader stands, is live."""
+        with SegmentSource(self._segment) as source:
+            position = self._reader.position
+            for part in RecordReader(source, position, chunk_size=64 << 10).read(position + 1):
+                if isinstance(part, RecordChunk):
+                    return self._follows(part.buffer, part.frames, corrupt)
+        return False  # a filler or nothing: the log may as well have ended before
+
+    def _follows(self, buffer: Bytes, frame: Frames, corrupt: int) -> bool:
+        if int64s_at(buffer, frame.store_timestamp_at)[0] < self._newest:
+            return False
+        if not _has_queue_offset(frame)[0]:
+            return True
+        self._queue_offsets.advance(corrupt)
+        return bool(_queue_offset(buffer, frame)[0] > self._queue_offsets.last_of(buffer, frame)[0])
+
+
+class _QueueOffsets:
+    """The last queue offset of each queue, over the records before some position of the segment.
+
+    It is needed only where something is odd, so it reads the records again by itself; positions only grow.
+    """
+
+    def __init__(self, segment: Segment) -> None:
+        self._segment = segment
+        self._position = 0
+        self._queues = QueueTable()
+        self._last: Int64s = np.empty(0, np.int64)
+
+    def advance(self, position: int) -> None:
+        """Take in the records before `position`."""
+        with SegmentSource(self._segment) as source:
+            reader = RecordReader(source, self._position)
+            for part in reader.read(position):
+                if isinstance(part, RecordChunk):
+                    frames = part.frames[_has_queue_offset(part.frames)]
+                    numbers = self._numbers(part.buffer, frames)
+                    np.maximum.at(self._last, numbers, _queue_offset(part.buffer, frames))
+            self._position = reader.position
+
+    def last_of(self, buffer: Bytes, frames: Frames) -> Int64s:
+        """The last offset of each record's queue, -1 where none was seen."""
+        numbers = self._numbers(buffer, frames)
+        last: Int64s = self._last[numbers]
+        return last
+
+    def _numbers(self, buffer: Bytes, frames: Frames) -> npt.NDArray[np.int32]:
+        numbers = self._queues.numbers(buffer, frames)
+        unseen = np.full(self._queues.count - self._last.size, _UNSEEN, np.int64)
+        self._last = np.concatenate((self._last, unseen))
+        return numbers
+
+
+def _has_queue_offset(frames: Frames) -> npt.NDArray[np.bool_]:
+    kind = frames.sys_flag & TRANSACTION_TYPE_MASK
+    result: npt.NDArray[np.bool_] = (kind != TRANSACTION_PREPARED_TYPE) & (kind != TRANSACTION_ROLLBACK_TYPE)
+    return result
+
+
+def _queue_offset(buffer: Bytes, frames: Frames) -> Int64s:
+    return int64s_at(buffer, frames.position + QUEUE_OFFSET_AT)

@@ -1,0 +1,101 @@
+"""Reading a segment's records in order, chunk by chunk, over damage too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from spark_mq.errors import CorruptLogError
+from spark_mq.format.big_endian import Bytes, read_i32
+from spark_mq.format.record import MAX_RECORD_SIZE, MIN_RECORD_SIZE
+from spark_mq.format.scan import FRAME_DTYPE, REASONS, Found, Frames, find_frame, scan_records
+from spark_mq.store.corrupt_range import CorruptRange
+from spark_mq.store.segment_source import SegmentSource
+
+CHUNK_SIZE = 4 << 20
+"""Bytes read at a time: small enough for a processor's cache, large against a record."""
+
+
+@dataclass(frozen=True)
+class RecordChunk:
+    """Records in the order of the log. Valid until the next one is asked for: the memory is used again."""
+
+    buffer: Bytes
+    base: int
+    frames: Frames
+
+
+class RecordReader:
+    """Hops over one segment from a record's start on.
+
+    `position` is where the hop stands; after iteration it is the start of the first record that was not read
+    (at or behind the stop), or the segment's size.
+    """
+
+    def __init__(self, source: SegmentSource, position: int, chunk_size: int = CHUNK_SIZE) -> None:
+        self.position = position
+        self._source = source
+        self._segment = source.segment
+        self._chunk_size = max(chunk_size, 2 * MIN_RECORD_SIZE)
+        self._frames: Frames = np.recarray(0, FRAME_DTYPE)
+
+    def read(self, stop: int) -> Iterator[RecordChunk | CorruptRange]:
+        """The records that start before `stop`, and corrupt ranges that do."""
+        segment = self._segment
+        wanted = self._chunk_size
+        while self.position < stop:
+            start = self.position
+            buffer = self._source.read(start, min(wanted, max(stop - start, 0) + self._chunk_size))
+            frames = self._frame_space(buffer.size)
+            base, end = segment.base + start, segment.size - start
+            count, reached, found = scan_records(buffer, 0, min(stop - start, end), base, end, frames)
+            self.position = start + reached
+            if count:
+                yield RecordChunk(buffer, base, frames[:count])
+            if found == Found.BLANK:
+                self.position = segment.size
+            elif found == Found.MORE:
+                wanted = self._chunk_size if reached else self._whole_record(buffer)
+            elif found in REASONS:
+                yield self._skip(Found(found))
+
+    def _frame_space(self, size: int) -> Frames:
+        most = size // MIN_RECORD_SIZE + 1
+        if self._frames.size < most:
+            self._frames = np.recarray(most, FRAME_DTYPE)
+        return self._frames
+
+    def _whole_record(self, buffer: Bytes) -> int:
+        """Bytes to read so that the record at the buffer's start is whole."""
+        wanted = min(int(read_i32(buffer, 0)), MAX_RECORD_SIZE)
+        if wanted <= buffer.size:
+            raise CorruptLogError(f"{self._segment.location}: the record at {self.position} cannot be read whole")
+        return wanted
+
+    def _skip(self, found: Found) -> CorruptRange:
+        """Move from a corrupt place to the next record, or to the segment's end."""
+        corrupt = self.position
+        self.position = self.find_next(corrupt + 1)
+        length = self.position - corrupt
+        segment = self._segment
+        return CorruptRange(str(segment.location), segment.base + corrupt, length, found.name, REASONS[found])
+
+    def find_next(self, position: int) -> int:
+        """The position of the first record or filler at or behind `position`; the segment's size if there is none."""
+        segment = self._segment
+        scratch = np.recarray(1, FRAME_DTYPE)
+        wanted = self._chunk_size
+        while position < segment.data_end:
+            buffer = self._source.read(position, wanted)
+            stop = min(buffer.size, segment.data_end - position)
+            at, found = find_frame(buffer, 0, stop, segment.base + position, segment.size - position, scratch)
+            if found in (Found.RECORD, Found.BLANK):
+                return position + at
+            if found == Found.MORE:
+                if position + buffer.size >= segment.size:
+                    return segment.size
+                wanted = self._chunk_size if at else self._whole_record(buffer)
+            position += at
+        return segment.size

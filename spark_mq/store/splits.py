@@ -1,0 +1,36 @@
+"""Byte ranges of the commit log that tasks read on their own, and exactly: their union is the log.
+
+A split owns the records (and corrupt ranges) that start in it. `split_reader` reads one. This module is plain Python:
+it runs while Spark plans.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spark_mq.store.commit_log import CommitLog, Segment
+
+DEFAULT_SPLIT_SIZE = 64 << 20
+
+
+@dataclass(frozen=True)
+class Split:
+    """The records of `segment` that start at index `start` or behind it, and before `stop`."""
+
+    segment: Segment
+    start: int
+    stop: int
+
+
+def plan_splits(log: CommitLog, split_size: int) -> list[Split]:
+    """The splits of the whole log, in its order.
+
+    The last segment of a store that is not local is one split: each split of it hops from the segment's start, and
+    over a network that would cost more than it saves.
+    """
+    splits = []
+    for segment in log.segments:
+        step = split_size if segment.location.is_local or not segment.is_last else segment.data_end
+        for start in range(0, segment.data_end, step):
+            splits.append(Split(segment, start, min(start + step, segment.data_end)))
+    return splits
