@@ -11,7 +11,7 @@ Rules (`CommitLog.checkMessageAndReturnSize`, `CommitLogDispatcherBuildConsumeQu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
@@ -70,6 +70,16 @@ class DispatchedUnits:
     store_size: Int32s
     tags_code: Int64s
     store_timestamp: Int64s
+
+    def take(self, indices: npt.NDArray[np.intp]) -> DispatchedUnits:
+        """The units at `indices`."""
+        return DispatchedUnits(**{name: values[indices] for name, values in vars(self).items()})
+
+    @staticmethod
+    def concatenate(parts: list[DispatchedUnits]) -> DispatchedUnits:
+        """The units of all parts, one after the other."""
+        names = [name.name for name in fields(DispatchedUnits)]
+        return DispatchedUnits(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
 
 
 def has_unit(frames: Frames) -> npt.NDArray[np.bool_]:

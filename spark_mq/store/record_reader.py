@@ -17,6 +17,12 @@ from spark_mq.store.segment_source import SegmentSource
 CHUNK_SIZE = 4 << 20
 """Bytes read at a time: small enough for a processor's cache, large against a record."""
 
+_TAIL = 4 << 10
+"""Bytes read behind a stop, so that most records that lie astride it are whole at once."""
+
+_SEARCH_SIZE = 64 << 10
+"""Bytes read first where a record is looked for; it is near, unless there is damage."""
+
 
 @dataclass(frozen=True)
 class RecordChunk:
@@ -46,8 +52,8 @@ class RecordReader:
         segment = self._segment
         wanted = self._chunk_size
         while self.position < stop:
-            start = self.position
-            buffer = self._source.read(start, min(wanted, max(stop - start, 0) + self._chunk_size))
+            start, is_large = self.position, wanted > self._chunk_size
+            buffer = self._source.read(start, wanted if is_large else min(wanted, stop - start + _TAIL))
             frames = self._frame_space(buffer.size)
             base, end = segment.base + start, segment.size - start
             count, reached, found = scan_records(buffer, 0, min(stop - start, end), base, end, frames)
@@ -82,20 +88,26 @@ class RecordReader:
         segment = self._segment
         return CorruptRange(str(segment.location), segment.base + corrupt, length, found.name, REASONS[found])
 
-    def find_next(self, position: int) -> int:
-        """The position of the first record or filler at or behind `position`; the segment's size if there is none."""
+    def find_next(self, position: int, stop: int | None = None) -> int:
+        """The position of the first record or filler at or behind `position`.
+
+        With `stop`, only positions before it are looked at. The segment's size if there is none.
+        """
         segment = self._segment
+        limit = segment.data_end if stop is None else min(stop, segment.data_end)
         scratch = np.recarray(1, FRAME_DTYPE)
-        wanted = self._chunk_size
-        while position < segment.data_end:
+        wanted = min(_SEARCH_SIZE, self._chunk_size)
+        while position < limit:
             buffer = self._source.read(position, wanted)
-            stop = min(buffer.size, segment.data_end - position)
-            at, found = find_frame(buffer, 0, stop, segment.base + position, segment.size - position, scratch)
+            searched = min(buffer.size, limit - position)
+            at, found = find_frame(buffer, 0, searched, segment.base + position, segment.size - position, scratch)
             if found in (Found.RECORD, Found.BLANK):
                 return position + at
             if found == Found.MORE:
                 if position + buffer.size >= segment.size:
                     return segment.size
                 wanted = self._chunk_size if at else self._whole_record(buffer)
+            else:
+                wanted = self._chunk_size
             position += at
         return segment.size

@@ -1,0 +1,175 @@
+"""Dispatch: one split of the commit log becomes staged rows, reading each record once.
+
+Splits are first read optimistically: each begins at the first whole record it finds. `seams` then tells which segments
+have to be read again, exactly, from their start, as one split; on a sound log none has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from spark_mq.build.staging import CORRUPT_TYPE, MAX_RUN_UNITS, SPLIT, STAGED_SCHEMA, UNITS
+from spark_mq.format.big_endian import Int64s
+from spark_mq.format.columns import MessageColumns, text_array
+from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE
+from spark_mq.format.dispatch import DispatchedUnits, QueueTable, dispatch_units, has_unit, is_inner_batch
+from spark_mq.store.corrupt_range import CorruptRange
+from spark_mq.store.live_reader import LiveReader
+from spark_mq.store.record_reader import RecordChunk, RecordReader
+from spark_mq.store.segment_source import SegmentSource
+from spark_mq.store.splits import Split
+
+_MAX_QUEUE_OFFSET = 1 << 58
+"""Times 20 bytes this still is a file position; no broker comes near it."""
+
+NOTHING_FOUND = -1
+
+
+@dataclass
+class _SplitResult:
+    """What a split came to, while it is read."""
+
+    messages: int = 0
+    inner_batches: int = 0
+    first_store_timestamp: int | None = None
+    last_store_timestamp: int | None = None
+    time_steps_back: bool = False
+    corrupt: list[CorruptRange] = field(default_factory=list)
+    units: list[DispatchedUnits] = field(default_factory=list)
+    queues: QueueTable = field(default_factory=QueueTable)
+
+
+def dispatch_split(split: Split, file_size: int, delay_millis: Int64s, exact: bool) -> Iterator[pa.RecordBatch]:
+    """The staged rows (`STAGED_SCHEMA`) of one split: its runs of units, and last its own row.
+
+    `file_size` is that of a queue file in bytes. `exact`: the split is a whole segment, read up to its live end.
+    """
+    result = _SplitResult()
+    with SegmentSource(split.segment) as source:
+        if exact and split.segment.is_last:
+            live = LiveReader(source)
+            first, parts = 0, live.read(split.stop)
+            _dispatch(parts, delay_millis, result, split)
+            end = live.position
+        else:
+            reader = RecordReader(source, 0)
+            first = 0 if split.start == 0 else reader.find_next(split.start, split.stop)
+            reader.position = first
+            _dispatch(reader.read(split.stop), delay_millis, result, split)
+            end = reader.position
+            if first >= split.stop:
+                first = end = NOTHING_FOUND
+        bytes_read = source.bytes_read
+    if result.units:
+        yield _unit_rows(split, result, file_size)
+    yield _split_row(split, result, first, end, bytes_read)
+
+
+def _dispatch(
+    parts: Iterable[RecordChunk | CorruptRange], delay_millis: Int64s, result: _SplitResult, split: Split
+) -> None:
+    for part in parts:
+        if isinstance(part, CorruptRange):
+            result.corrupt.append(part)
+            continue
+        frames = part.frames
+        times = MessageColumns(part.buffer, part.base, frames).store_timestamp_millis()
+        _follow_time(times, result)
+        result.messages += frames.size
+        result.inner_batches += int(is_inner_batch(frames).sum())
+        units = dispatch_units(part.buffer, frames[has_unit(frames)], result.queues, delay_millis)
+        result.units.append(_sound_units(units, result, split))
+
+
+def _follow_time(times: Int64s, result: _SplitResult) -> None:
+    before = result.last_store_timestamp
+    if result.first_store_timestamp is None:
+        result.first_store_timestamp = int(times[0])
+    result.time_steps_back |= bool((np.diff(times) < 0).any() or (before is not None and times[0] < before))
+    result.last_store_timestamp = int(times[-1])
+
+
+def _sound_units(units: DispatchedUnits, result: _SplitResult, split: Split) -> DispatchedUnits:
+    """The units whose queue offset is possible; the others are reported."""
+    possible = (units.queue_offset >= 0) & (units.queue_offset < _MAX_QUEUE_OFFSET)
+    if possible.all():
+        return units
+    for index in np.flatnonzero(~possible).tolist():
+        offset, size = int(units.commit_log_offset[index]), int(units.store_size[index])
+        reason = f"queue offset {int(units.queue_offset[index])} is impossible: the message is in no queue"
+        result.corrupt.append(CorruptRange(str(split.segment.location), offset, size, "BAD_QUEUE_OFFSET", reason))
+    return units.take(np.flatnonzero(possible))
+
+
+def _unit_rows(split: Split, result: _SplitResult, file_size: int) -> pa.RecordBatch:
+    """Group a split's units into runs; no step here is per message or per queue in Python."""
+    units = DispatchedUnits.concatenate(result.units)
+    units = units.take(np.argsort(units.queue_number, kind="stable"))
+    file_number = units.queue_offset // (file_size // UNIT_SIZE)
+    starts = _run_starts(units, file_number)
+    stops = np.append(starts[1:], units.queue_number.size)
+    packed = np.empty(units.queue_number.size, UNIT_DTYPE)
+    packed["commit_log_offset"] = units.commit_log_offset
+    packed["store_size"] = units.store_size
+    packed["tags_code"] = units.tags_code
+    offsets = np.append(starts, packed.size).astype(np.int64) * UNIT_SIZE
+    cells = pa.Array.from_buffers(
+        pa.large_binary(), starts.size, [None, pa.py_buffer(offsets), pa.py_buffer(packed.view(np.uint8))]
+    ).cast(pa.binary())
+    queue_number = units.queue_number[starts]
+    topics, topic_ends = result.queues.topics()
+    return _staged(
+        starts.size,
+        kind=pa.repeat(UNITS, starts.size),
+        segment=pa.repeat(split.segment.base, starts.size),
+        topic=text_array(topics, topic_ends.astype(np.int32)).take(pa.array(queue_number)),
+        queue_id=pa.array(result.queues.queue_ids()[queue_number]),
+        file_number=pa.array(file_number[starts]),
+        first_queue_offset=pa.array(units.queue_offset[starts]),
+        unit_count=pa.array(stops - starts),
+        units=cells,
+        commit_log_offset=pa.array(units.commit_log_offset[starts]),
+        last_store_timestamp=pa.array(units.store_timestamp[stops - 1]),
+    )
+
+
+def _run_starts(units: DispatchedUnits, file_number: Int64s) -> Int64s:
+    """Where a new run begins: another queue, another file, or a queue offset that does not follow."""
+    breaks = (np.diff(units.queue_number) != 0) | (np.diff(file_number) != 0) | (np.diff(units.queue_offset) != 1)
+    starts = np.concatenate((np.zeros(1, np.int64), np.flatnonzero(breaks) + 1))
+    lengths = np.diff(np.append(starts, units.queue_number.size))
+    if lengths.max() <= MAX_RUN_UNITS:
+        return starts
+    pieces = -(-lengths // MAX_RUN_UNITS)
+    piece_of_run = np.arange(pieces.sum()) - np.repeat(pieces.cumsum() - pieces, pieces)
+    result: Int64s = np.repeat(starts, pieces) + piece_of_run * MAX_RUN_UNITS
+    return result
+
+
+def _split_row(split: Split, result: _SplitResult, first: int, end: int, bytes_read: int) -> pa.RecordBatch:
+    corrupt = [vars(corrupt) for corrupt in result.corrupt]
+    return _staged(
+        1,
+        kind=pa.array([SPLIT]),
+        segment=pa.array([split.segment.base]),
+        split_start=pa.array([split.start]),
+        split_stop=pa.array([split.stop]),
+        first_position=pa.array([first]),
+        end_position=pa.array([end]),
+        messages=pa.array([result.messages]),
+        inner_batches=pa.array([result.inner_batches]),
+        bytes_read=pa.array([bytes_read]),
+        first_store_timestamp=pa.array([result.first_store_timestamp], pa.int64()),
+        last_store_timestamp=pa.array([result.last_store_timestamp], pa.int64()),
+        time_steps_back=pa.array([result.time_steps_back]),
+        corrupt=pa.array([corrupt], CORRUPT_TYPE),
+    )
+
+
+def _staged(count: int, **columns: pa.Array) -> pa.RecordBatch:
+    arrays = [columns.get(field.name, pa.nulls(count, field.type)) for field in STAGED_SCHEMA]
+    return pa.RecordBatch.from_arrays(arrays, schema=STAGED_SCHEMA)

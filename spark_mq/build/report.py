@@ -1,0 +1,52 @@
+"""What a rebuild did, for a person and for a program."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+
+from spark_mq.store.corrupt_range import CorruptRange
+
+
+@dataclass
+class RebuildReport:
+    """Counts of one rebuild. Sizes in bytes."""
+
+    store: str
+    output: str
+    messages: int = 0
+    log_bytes: int = 0
+    bytes_read: int = 0
+    queues: int = 0
+    files: int = 0
+    units: int = 0
+    bytes_written: int = 0
+    seconds: float = 0.0
+    stages: dict[str, float] = field(default_factory=dict)
+    corrupt: list[CorruptRange] = field(default_factory=list)
+    carried_over: list[str] = field(default_factory=list)
+    lost_queues: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def to_json(self) -> str:
+        """One JSON object; field names as here."""
+        return json.dumps(dataclasses.asdict(self))
+
+    def to_text(self) -> str:
+        """Lines for a terminal."""
+        rate = self.messages / self.seconds if self.seconds else 0.0
+        lines = [
+            f"consumequeue of {self.store} rebuilt in {self.output}",
+            f"  messages        {self.messages:,}",
+            f"  queues, files   {self.queues:,}, {self.files:,}",
+            f"  units           {self.units:,}",
+            f"  bytes read      {self.bytes_read:,} (the log has {self.log_bytes:,})",
+            f"  bytes written   {self.bytes_written:,}",
+            f"  seconds         {self.seconds:.1f} ({rate:,.0f} messages a second)",
+        ]
+        lines += [f"  skipped         {corrupt.describe()}" for corrupt in self.corrupt]
+        lines += [f"  carried over    {queue}: no live message, files kept as they were" for queue in self.carried_over]
+        lines += [f"  next offset lost  {queue}" for queue in self.lost_queues]
+        lines += [f"  note            {note}" for note in self.notes]
+        return "\n".join(lines)

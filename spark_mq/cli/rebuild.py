@@ -1,0 +1,62 @@
+"""`spark-mq rebuild STORE`: derived files rebuilt from the commit log."""
+
+from __future__ import annotations
+
+import argparse
+
+from spark_mq.cli.spark import spark_session
+
+EPILOG = """\
+Without --output the files are written into STORE itself, and only where it has none, or with --replace.
+The broker of the store must not be running.
+"""
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command and its arguments."""
+    command = commands.add_parser(
+        "rebuild",
+        help="rebuild consumequeue/ from commitlog/",
+        description="Rebuild consumequeue/ of a store from its commitlog/, byte for byte as the broker does.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    command.add_argument("store", metavar="STORE", help="the broker's store directory (storePathRootDir)")
+    command.add_argument("--output", metavar="DIR", help="where to write consumequeue/ (default: STORE)")
+    command.add_argument("--only", choices=["consumequeue"], default="consumequeue", help="what to rebuild")
+    command.add_argument("--broker-conf", metavar="FILE", help="the broker's settings: file sizes, delay levels")
+    command.add_argument(
+        "--mode",
+        choices=["failfast", "permissive"],
+        default="failfast",
+        help="stop at damage (default), or skip and report it",
+    )
+    command.add_argument("--replace", action="store_true", help="replace consumequeue/ when the new is whole")
+    command.add_argument("--split-size", metavar="SIZE", default="64m", help="bytes of the log that a task reads (64m)")
+    command.add_argument("--json", action="store_true", help="print the report as one JSON object")
+    command.add_argument("--quiet", action="store_true", help="no progress")
+    command.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Rebuild, and print the report."""
+    from spark_mq.build.progress import print_progress
+    from spark_mq.build.rebuild import rebuild
+    from spark_mq.source.options import MIN_SPLIT_SIZE, parse_size
+
+    split_size = parse_size("--split-size", arguments.split_size, MIN_SPLIT_SIZE)
+    with spark_session("spark-mq rebuild") as spark:
+        report = rebuild(
+            spark,
+            arguments.store,
+            arguments.output,
+            only=arguments.only,
+            broker_conf=arguments.broker_conf,
+            mode=arguments.mode,
+            replace=arguments.replace,
+            split_size=split_size,
+            progress=None if arguments.quiet else print_progress,
+        )
+    print(report.to_json() if arguments.json else report.to_text())
+    return 0

@@ -1,0 +1,50 @@
+"""Fixtures that all tests share. Only tests that ask for `spark` start Spark."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.real_stores import PROJECT, RealStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Callable[[RealStore], Path]:
+    """Gives the folder of an unpacked store. It is shared: no test may change it."""
+    places: dict[RealStore, Path] = {}
+
+    def unpack(store: RealStore) -> Path:
+        if store not in places:
+            places[store] = store.unpack(tmp_path_factory.mktemp(str(store)))
+        return places[store]
+
+    return unpack
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The one Spark session of the test run, on two cores."""
+    from pyspark.sql import SparkSession
+
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(PROJECT), os.environ.get("PYTHONPATH"))))
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("spark-mq tests")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "4")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        .getOrCreate()
+    )
+    yield session
+    session.stop()

@@ -1,0 +1,84 @@
+"""Stores that real brokers wrote, with what Apache RocketMQ said of them; the tests' judge.
+
+The project's own lie in `tests/stores`. More can lie in `../shared/stores`, beside the project, or where
+`SPARK_MQ_STORES` says; tests that want those skip where they are absent.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+PROJECT = Path(__file__).resolve().parent.parent
+OWN_STORES = PROJECT / "tests" / "stores"
+SHARED_STORES = Path(os.environ.get("SPARK_MQ_STORES", PROJECT.parent / "shared" / "stores"))
+
+Fact = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class RealStore:
+    """One packed store."""
+
+    name: str
+    folder: Path
+
+    def __str__(self) -> str:
+        return f"{'own' if self.folder == OWN_STORES else 'shared'}-{self.name}"
+
+    @property
+    def broker_conf(self) -> Path:
+        """The settings of the broker that wrote it."""
+        return self.folder / f"{self.name}.conf"
+
+    def facts(self, kind: str) -> list[Fact]:
+        """The facts of one kind (`msg`, `queue`, `query`, ...), as the Java classes gave them."""
+        return list(_facts(self.folder / f"{self.name}.facts.jsonl.gz").get(kind, []))
+
+    def unpack(self, folder: Path, tree: str = "") -> Path:
+        """Unpack the store (or its tree `rebuilt` or `recovered`) below `folder`; returns where it lies."""
+        name = f"{self.name}.{tree}" if tree else self.name
+        folder.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["tar", "xzf", str(self.folder / f"{name}.tar.gz"), "-C", str(folder)], check=True)
+        return folder / name
+
+    def has(self, tree: str) -> bool:
+        """Whether a tree made by a real rebuild or recovery is packed beside the store."""
+        return (self.folder / f"{self.name}.{tree}.tar.gz").is_file()
+
+
+@cache
+def _facts(file: Path) -> dict[str, list[Fact]]:
+    kinds: dict[str, list[Fact]] = {}
+    with gzip.open(file, "rt", encoding="utf-8") as lines:
+        for line in lines:
+            fact = json.loads(line)
+            kinds.setdefault(fact["t"], []).append(fact)
+    return kinds
+
+
+def stores_in(folder: Path) -> list[RealStore]:
+    """The packed stores of a folder that have facts."""
+    suffix = ".facts.jsonl.gz"
+    return [RealStore(path.name.removesuffix(suffix), folder) for path in sorted(folder.glob(f"*{suffix}"))]
+
+
+def all_stores() -> list[RealStore]:
+    """The project's own stores, and the shared ones where they are."""
+    return stores_in(OWN_STORES) + stores_in(SHARED_STORES)
+
+
+def tree_of(folder: Path) -> dict[str, bytes]:
+    """Every file below `folder`, by relative path."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in _files(folder)}
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    return (path for path in sorted(folder.rglob("*")) if path.is_file())
