@@ -50,20 +50,22 @@ class RecordReader:
     def read(self, stop: int) -> Iterator[RecordChunk | CorruptRange]:
         """The records that start before `stop`, and corrupt ranges that do."""
         segment = self._segment
-        wanted = self._chunk_size
+        stop = min(stop, segment.size)
+        needed = 0
         while self.position < stop:
-            start, is_large = self.position, wanted > self._chunk_size
-            buffer = self._source.read(start, wanted if is_large else min(wanted, stop - start + _TAIL))
+            start = self.position
+            buffer = self._source.read(start, max(needed, min(self._chunk_size, stop - start + _TAIL)))
+            needed = 0
             frames = self._frame_space(buffer.size)
             base, end = segment.base + start, segment.size - start
-            count, reached, found = scan_records(buffer, 0, min(stop - start, end), base, end, frames)
+            count, reached, found = scan_records(buffer, 0, stop - start, base, end, frames)
             self.position = start + reached
             if count:
                 yield RecordChunk(buffer, base, frames[:count])
             if found == Found.BLANK:
                 self.position = segment.size
             elif found == Found.MORE:
-                wanted = self._chunk_size if reached else self._whole_record(buffer)
+                needed = 0 if reached else self._whole_record(buffer)
             elif found in REASONS:
                 yield self._skip(Found(found))
 

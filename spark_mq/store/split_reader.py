@@ -50,16 +50,17 @@ def find_start(source: SegmentSource, split: Split) -> int:
 class _LivePlaces:
     """The reader of the last segment that this process used last: the next split goes on from there."""
 
-    _kept: tuple[str, LiveReader] | None = None
+    _kept: tuple[str, int, LiveReader] | None = None
+    """The listing, the stop up to which the reader has read, and the reader."""
 
     @classmethod
     def reader(cls, split: Split, plan: str) -> LiveReader:
         """A reader that stands at the first record of `split`."""
         kept, cls._kept = cls._kept, None
-        if kept is not None and kept[0] == plan and kept[1].position <= split.start:
-            reader = kept[1]
+        if kept is not None and kept[0] == plan and kept[1] <= split.start:
+            reader = kept[2]
         else:
             reader = LiveReader(SegmentSource(split.segment))
         reader.skip(split.start)
-        cls._kept = (plan, reader)
+        cls._kept = (plan, split.stop, reader)
         return reader

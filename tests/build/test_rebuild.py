@@ -1,0 +1,327 @@
+"""The main job: its queue files against those that brokers wrote, whole, byte for byte."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_mq import rebuild
+from spark_mq.errors import (
+    CorruptLogError,
+    EmptyStoreError,
+    OptionError,
+    OutputExistsError,
+    StoreNotFoundError,
+    UnsafeNameError,
+)
+from spark_mq.format.consume_queue import UNIT_SIZE
+from spark_mq.format.record import Record, encode_blank
+from tests.real_stores import Fact, RealStore, all_stores, tree_of
+
+Unpack = Callable[[RealStore], Path]
+ZERO_UNIT = bytes(UNIT_SIZE)
+PRE_BLANK_UNIT = bytes(8) + (0x7FFFFFFF).to_bytes(4, "big") + bytes(8)
+
+
+def queues_of(store: Path) -> dict[str, bytes]:
+    return tree_of(store / "consumequeue")
+
+
+def brokers_rebuild(store: RealStore, folder: Path, own: dict[str, bytes]) -> dict[str, bytes]:
+    """What a broker's rebuild of the store gives.
+
+    Its own files, where it stopped cleanly with a whole log. Else the tree that a real rebuild or recovery made.
+    """
+    for tree in ("rebuilt", "recovered"):
+        if store.has(tree):
+            return queues_of(store.unpack(folder, tree))
+    return own
+
+
+def live_units(queues: dict[str, bytes], fact: Fact, log_end: int) -> list[bytes]:
+    """The units of one queue, from its minimum to its maximum offset, as its files have them."""
+    prefix = f"{fact['topic']}/{fact['queueId']}/"
+    files = {int(name.removeprefix(prefix)): data for name, data in queues.items() if name.startswith(prefix)}
+    units = []
+    for offset in range(fact["min"], fact["max"]):
+        start = max(name for name in files if name <= offset * UNIT_SIZE)
+        unit = files[start][offset * UNIT_SIZE - start :][:UNIT_SIZE]
+        units.append(unit)
+    return units
+
+
+@pytest.mark.parametrize("store", all_stores(), ids=str)
+def test_queue_files_equal_the_brokers_rebuild(
+    spark: SparkSession, unpacked: Unpack, tmp_path: Path, store: RealStore
+) -> None:
+    source = unpacked(store)
+    before = tree_of(source)
+    report = rebuild(spark, str(source), str(tmp_path / "out"), broker_conf=str(store.broker_conf))
+    rebuilt = queues_of(tmp_path / "out")
+    expected = brokers_rebuild(store, tmp_path, queues_of(source))
+    carried = {name for name in rebuilt if name.rsplit("/", 1)[0] in report.carried_over}
+    assert {name: rebuilt[name] for name in carried} == {name: queues_of(source)[name] for name in carried}
+    assert sorted(rebuilt.keys() - carried) == sorted(expected.keys() - carried)
+    if store.name.startswith("stale"):
+        expected = with_zeros_behind_the_live_end(expected, store)
+    assert [name for name in rebuilt.keys() - carried if rebuilt[name] != expected[name]] == []
+    assert report.messages == len(store.facts("msg"))
+    assert tree_of(source) == before
+
+
+def with_zeros_behind_the_live_end(queues: dict[str, bytes], store: RealStore) -> dict[str, bytes]:
+    """The packed files of a stale store, without the old units behind each queue's maximum offset."""
+    ends = {f"{fact['topic']}/{fact['queueId']}": fact["max"] * UNIT_SIZE for fact in store.facts("queue")}
+    result = {}
+    for name, data in queues.items():
+        queue, file = name.rsplit("/", 1)
+        live = max(min(ends[queue] - int(file), len(data)), 0)
+        result[name] = data[:live].ljust(len(data), b"\0")
+    return result
+
+
+@pytest.mark.parametrize("store", [s for s in all_stores() if s.name.startswith(("stale", "edge"))], ids=str)
+def test_small_splits_give_the_same_files(
+    spark: SparkSession, unpacked: Unpack, tmp_path: Path, store: RealStore
+) -> None:
+    source = str(unpacked(store))
+    rebuild(spark, source, str(tmp_path / "whole"))
+    rebuild(spark, source, str(tmp_path / "split"), split_size=4096)
+    assert queues_of(tmp_path / "split") == queues_of(tmp_path / "whole")
+
+
+def sound_store() -> RealStore:
+    return max((s for s in all_stores() if s.name.startswith("workload")), key=lambda s: len(s.facts("msg")))
+
+
+def test_the_log_is_read_once(spark: SparkSession, unpacked: Unpack, tmp_path: Path) -> None:
+    report = rebuild(spark, str(unpacked(sound_store())), str(tmp_path), split_size=64 << 10)
+    # What may be read twice: up to 4 KiB behind each split's end, and the 64 KiB in which a split looks for its start.
+    splits = -(-report.log_bytes // (64 << 10)) + 8
+    assert report.log_bytes * 0.9 < report.bytes_read
+    whole = rebuild(spark, str(unpacked(sound_store())), str(tmp_path / "whole"))
+    segments = len(list((unpacked(sound_store()) / "commitlog").iterdir()))
+    assert whole.bytes_read <= whole.log_bytes + segments * 4096
+    assert report.bytes_read <= report.log_bytes + splits * (68 << 10)
+
+
+def test_progress_is_said(spark: SparkSession, unpacked: Unpack, tmp_path: Path) -> None:
+    lines: list[str] = []
+    rebuild(spark, str(unpacked(sound_store())), str(tmp_path), progress=lines.append)
+    assert [line.split(":")[0] for line in lines if " in " in line] == ["dispatch", "write"]
+
+
+class TestPlaces:
+    """Where the output goes, and what happens to what is there."""
+
+    @pytest.fixture
+    def store(self, unpacked: Unpack, tmp_path: Path) -> Path:
+        return Path(shutil.copytree(unpacked(sound_store()), tmp_path / "store"))
+
+    def test_a_store_with_queues_is_refused(self, spark: SparkSession, store: Path) -> None:
+        before = tree_of(store)
+        with pytest.raises(OutputExistsError, match="--replace"):
+            rebuild(spark, str(store))
+        assert tree_of(store) == before
+
+    def test_a_store_without_queues_gets_them(self, spark: SparkSession, store: Path) -> None:
+        expected = queues_of(store)
+        shutil.rmtree(store / "consumequeue")
+        rebuild(spark, str(store), broker_conf=str(sound_store().broker_conf))
+        assert queues_of(store) == expected
+        assert not (store / ".spark_mq").exists()
+
+    def test_replace_puts_the_new_tree_in_place_of_the_old(self, spark: SparkSession, store: Path) -> None:
+        expected = queues_of(store)
+        (victim,) = [path for path in (store / "consumequeue").rglob("0*") if path.is_file()][:1]
+        victim.write_bytes(bytes(victim.stat().st_size))
+        rebuild(spark, str(store), replace=True)
+        assert queues_of(store) == expected
+
+    def test_a_failed_replace_leaves_the_old_tree(self, spark: SparkSession, store: Path) -> None:
+        segment = sorted((store / "commitlog").iterdir())[0]
+        data = bytearray(segment.read_bytes())
+        data[4] ^= 0xFF
+        segment.write_bytes(data)
+        before = tree_of(store)
+        with pytest.raises(CorruptLogError, match=segment.name):
+            rebuild(spark, str(store), replace=True)
+        assert tree_of(store) == before
+
+    def test_a_tree_set_aside_by_a_killed_job_comes_back(self, spark: SparkSession, store: Path) -> None:
+        expected = queues_of(store)
+        (store / ".spark_mq").mkdir()
+        (store / "consumequeue").rename(store / ".spark_mq" / "replaced-consumequeue")
+        with pytest.raises(OutputExistsError):
+            rebuild(spark, str(store))
+        assert queues_of(store) == expected
+
+
+TOPIC = b"orders"
+BODY = b"0123456789"
+
+
+def record(base: int, queue_offset: int, topic: bytes = TOPIC) -> bytes:
+    return Record(
+        topic=topic,
+        body=BODY,
+        queue_offset=queue_offset,
+        commit_log_offset=base,
+        store_timestamp=1_795_000_000_000 + base,
+    ).encode()
+
+
+def write_store(folder: Path, queue_offsets: list[int], topic: bytes = TOPIC, segment_size: int = 1 << 16) -> Path:
+    """A store of one segment with one queue, whose messages have these queue offsets."""
+    log = b""
+    for queue_offset in queue_offsets:
+        log += record(len(log), queue_offset, topic)
+    (folder / "commitlog").mkdir(parents=True)
+    (folder / "commitlog" / f"{0:020d}").write_bytes(log.ljust(segment_size, b"\0"))
+    return folder
+
+
+def units_of(folder: Path) -> list[bytes]:
+    (data,) = queues_of(folder).values()
+    return [data[at : at + UNIT_SIZE] for at in range(0, len(data), UNIT_SIZE)]
+
+
+class TestHostileStores:
+    """Bad input gets an error or a reported range; nothing is written outside, nothing is lost."""
+
+    @pytest.mark.parametrize("topic", [b"../../x", b"..", b"a/b", b"/etc", b"a\0b"])
+    def test_a_topic_that_leads_outside_is_refused(self, spark: SparkSession, tmp_path: Path, topic: bytes) -> None:
+        store = write_store(tmp_path / "in" / "store", [0, 1], topic)
+        before = tree_of(tmp_path)
+        with pytest.raises(UnsafeNameError, match="first message at commit log offset 0"):
+            rebuild(spark, str(store), str(tmp_path / "deep" / "er" / "out"))
+        after = tree_of(tmp_path)
+        assert after == before
+
+    def test_permissive_leaves_such_a_topic_out(self, spark: SparkSession, tmp_path: Path) -> None:
+        store = write_store(tmp_path / "store", [0, 1], b"../../x")
+        log = store / "commitlog" / f"{0:020d}"
+        data = log.read_bytes()[: 2 * len(record(0, 0, b"../../x"))]
+        log.write_bytes((data + record(len(data), 0)).ljust(1 << 16, b"\0"))
+        report = rebuild(spark, str(store), str(tmp_path / "out"), mode="permissive")
+        assert list(queues_of(tmp_path / "out")) == [f"orders/0/{0:020d}"]
+        assert any("../../x" in note for note in report.notes)
+
+    def test_a_size_past_the_segment_stops_with_file_and_offset(self, spark: SparkSession, tmp_path: Path) -> None:
+        store, at = two_segments_with_a_bad_size(tmp_path)
+        with pytest.raises(CorruptLogError, match=rf"{0:020d}: \d+ bytes from commit log offset {at}.*permissive"):
+            rebuild(spark, str(store), str(tmp_path / "out"))
+        assert not (tmp_path / "out" / "consumequeue").exists()
+
+    def test_permissive_reports_the_skipped_range_and_keeps_the_rest(self, spark: SparkSession, tmp_path: Path) -> None:
+        store, at = two_segments_with_a_bad_size(tmp_path)
+        report = rebuild(spark, str(store), str(tmp_path / "out"), mode="permissive")
+        skipped, hole = report.corrupt
+        assert (skipped.commit_log_offset, skipped.length, skipped.code) == (at, len(record(0, 0)), "BAD_SIZE")
+        assert (hole.code, hole.file) == ("MISSING_UNITS", "orders/0")
+        units = units_of(tmp_path / "out")
+        assert units[3] == PRE_BLANK_UNIT
+        assert [int.from_bytes(unit[:8], "big") for unit in units[4:6]] == [at + len(record(0, 0)), 4096]
+        assert units[6] == ZERO_UNIT
+
+    def test_a_missing_segment_stops_the_job(self, spark: SparkSession, tmp_path: Path) -> None:
+        store = write_store(tmp_path / "store", [0, 1], segment_size=4096)
+        later = record(12288, 2).ljust(4096, b"\0")
+        (store / "commitlog" / f"{12288:020d}").write_bytes(later)
+        with pytest.raises(CorruptLogError, match="8192 bytes from commit log offset 4096: no segment"):
+            rebuild(spark, str(store), str(tmp_path / "out"))
+
+    def test_of_two_messages_with_one_queue_offset_the_first_has_it(self, spark: SparkSession, tmp_path: Path) -> None:
+        store = write_store(tmp_path / "store", [0, 1, 1, 2])
+        with pytest.raises(CorruptLogError, match="queue offset that an earlier message has"):
+            rebuild(spark, str(store), str(tmp_path / "strict"))
+        rebuild(spark, str(store), str(tmp_path / "out"), mode="permissive")
+        places = [int.from_bytes(unit[:8], "big") for unit in units_of(tmp_path / "out")[:3]]
+        size = len(record(0, 0))
+        assert places == [0, size, 3 * size]
+
+    @pytest.mark.parametrize("queue_offset", [-1, 1 << 60])
+    def test_an_impossible_queue_offset_is_reported(
+        self, spark: SparkSession, tmp_path: Path, queue_offset: int
+    ) -> None:
+        store = write_store(tmp_path / "store", [0, queue_offset])
+        report = rebuild(spark, str(store), str(tmp_path / "out"), mode="permissive")
+        assert [corrupt.code for corrupt in report.corrupt] == ["BAD_QUEUE_OFFSET"]
+        assert len(queues_of(tmp_path / "out")) == 1
+
+    def test_far_queue_offsets_do_not_fill_the_disk(self, spark: SparkSession, tmp_path: Path) -> None:
+        store = write_store(tmp_path / "store", [0, 1 << 50])
+        rebuild(spark, str(store), str(tmp_path / "out"), mode="permissive")
+        assert len(queues_of(tmp_path / "out")) == 2
+
+    def test_a_stale_tail_with_a_record_inside_a_body_at_a_split(self, spark: SparkSession, tmp_path: Path) -> None:
+        """A body that carries a whole record with the right own offset, where a split begins."""
+        fake = record(4096, 7)
+        head = Record(topic=TOPIC, body=b"", queue_offset=0, store_timestamp=1).size
+        padding = bytes(4096 - (head - len(TOPIC) - 1 - 2))
+        outer = Record(topic=TOPIC, body=padding + fake + bytes(100), queue_offset=0, store_timestamp=1).encode()
+        assert outer.index(fake) == 4096
+        log = outer + record(len(outer), 1)
+        log += encode_blank(16384 - len(log))
+        store = tmp_path / "store"
+        (store / "commitlog").mkdir(parents=True)
+        (store / "commitlog" / f"{0:020d}").write_bytes(log)
+        (store / "commitlog" / f"{16384:020d}").write_bytes(record(16384, 2).ljust(16384, b"\0"))
+        report = rebuild(spark, str(store), str(tmp_path / "out"), split_size=4096)
+        assert report.messages == 3
+        places = [int.from_bytes(unit[:8], "big") for unit in units_of(tmp_path / "out")[:4]]
+        assert places == [0, len(outer), 16384, 0]
+
+    def test_an_empty_commit_log(self, spark: SparkSession, tmp_path: Path) -> None:
+        (tmp_path / "commitlog").mkdir()
+        with pytest.raises(EmptyStoreError, match="holds no record"):
+            rebuild(spark, str(tmp_path))
+        assert [path.name for path in tmp_path.iterdir()] == ["commitlog"]
+
+    def test_a_path_that_is_no_store(self, spark: SparkSession, tmp_path: Path) -> None:
+        with pytest.raises(StoreNotFoundError, match="does not exist"):
+            rebuild(spark, str(tmp_path / "nothing"))
+
+    def test_a_mode_that_does_not_exist(self, spark: SparkSession, tmp_path: Path) -> None:
+        with pytest.raises(OptionError, match="--mode"):
+            rebuild(spark, str(tmp_path), mode="lenient")
+
+
+def two_segments_with_a_bad_size(folder: Path) -> tuple[Path, int]:
+    """Five messages in one segment, the fourth with a size past its end; a sixth in the next segment."""
+    size = len(record(0, 0))
+    log = bytearray(b"".join(record(index * size, index) for index in range(5)))
+    at = 3 * size
+    log[at : at + 4] = (1 << 20).to_bytes(4, "big")
+    store = folder / "store"
+    (store / "commitlog").mkdir(parents=True)
+    (store / "commitlog" / f"{0:020d}").write_bytes(bytes(log) + encode_blank(4096 - len(log)))
+    (store / "commitlog" / f"{4096:020d}").write_bytes(record(4096, 5).ljust(4096, b"\0"))
+    return store, at
+
+
+class TestQueuesWithoutLiveMessages:
+    """Their next offset is known only by their files, or by consumers."""
+
+    def test_without_files_consumers_offsets_name_what_is_lost(self, spark: SparkSession, tmp_path: Path) -> None:
+        store = write_store(tmp_path / "store", [0, 1])
+        (store / "config").mkdir()
+        offsets = '{"offsetTable":{"orders@group":{0:2,3:15},"gone@group":{1:7}}}'
+        (store / "config" / "consumerOffset.json").write_text(offsets)
+        report = rebuild(spark, str(store), str(tmp_path / "out"))
+        assert [line.split(":")[0] for line in report.lost_queues] == ["gone/1", "orders/3"]
+
+    def test_files_of_another_size_are_not_carried_over(self, spark: SparkSession, tmp_path: Path) -> None:
+        store = write_store(tmp_path / "store", [0, 1])
+        queue = store / "consumequeue" / "gone" / "0"
+        queue.mkdir(parents=True)
+        (queue / f"{0:020d}").write_bytes(bytes(400))
+        conf = tmp_path / "broker.conf"
+        conf.write_text("mappedFileSizeConsumeQueue=2000\n")
+        report = rebuild(spark, str(store), str(tmp_path / "out"), broker_conf=str(conf))
+        assert "gone/0" in report.lost_queues[0]
+        assert [len(data) for data in queues_of(tmp_path / "out").values()] == [2000]

@@ -1,0 +1,99 @@
+"""The command and the job, each in a process of its own, as a user starts them."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.real_stores import OWN_STORES, PROJECT, RealStore, stores_in, tree_of
+
+Unpack = Callable[[RealStore], Path]
+STORE = next((store for store in stores_in(OWN_STORES) if store.name.startswith("workload")), None)
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(PROJECT), "PYSPARK_PYTHON": sys.executable}
+
+
+def run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, env=environment(), check=False, timeout=300)
+
+
+def spark_mq(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "spark_mq.cli.main", *arguments]
+
+
+def spark_submit() -> str:
+    beside = Path(sys.executable).with_name("spark-submit")
+    return str(beside) if beside.exists() else "spark-submit"
+
+
+@pytest.fixture(scope="module")
+def store(unpacked: Unpack) -> Path:
+    assert STORE is not None
+    return unpacked(STORE)
+
+
+def test_the_command_rebuilds_and_reports(store: Path, tmp_path: Path) -> None:
+    done = run(spark_mq("rebuild", str(store), "--output", str(tmp_path), "--json", "--quiet"))
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert STORE is not None
+    assert report["messages"] == len(STORE.facts("msg"))
+    assert tree_of(tmp_path / "consumequeue") == tree_of(store / "consumequeue")
+
+
+def test_the_job_under_spark_submit_does_the_same(store: Path, tmp_path: Path) -> None:
+    settings = ["--properties-file", str(PROJECT / "conf" / "spark-defaults.conf"), "--master", "local[2]"]
+    job = [str(PROJECT / "jobs" / "rebuild.py"), str(store), "--output", str(tmp_path), "--split-size", "64k"]
+    done = run([spark_submit(), *settings, *job])
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert f"consumequeue of {store} rebuilt in {tmp_path}" in done.stdout
+    assert tree_of(tmp_path / "consumequeue") == tree_of(store / "consumequeue")
+
+
+def test_an_error_is_one_line_and_exit_status_1(tmp_path: Path) -> None:
+    done = run(spark_mq("rebuild", str(tmp_path / "nothing"), "--quiet"))
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.splitlines()[-1] == (
+        f"spark-mq: {tmp_path / 'nothing'} does not exist: give the broker's store directory (storePathRootDir)"
+    )
+    assert "Traceback" not in done.stderr
+
+
+def test_unknown_arguments_exit_with_status_2() -> None:
+    assert run(spark_mq("rebuild", "store", "--frobnicate")).returncode == 2
+
+
+def test_killed_at_random_moments_and_run_again(store: Path, tmp_path: Path) -> None:
+    """Under a final name there is a whole file or none, and the next run comes to the same bytes."""
+    expected = tree_of(store / "consumequeue")
+    output = tmp_path / "store"
+    shutil.copytree(store, output)
+    command = spark_mq("rebuild", str(output), "--replace", "--split-size", "16k")
+    for kill in range(int(os.environ.get("SPARK_MQ_KILLS", "3"))):
+        process = subprocess.Popen(
+            command, env=environment(), start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        time.sleep(random.Random(kill).uniform(4.0, 14.0))
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        kept = output / "consumequeue"
+        aside = output / ".spark_mq" / "replaced-consumequeue"
+        found = tree_of(kept) if kept.is_dir() else tree_of(aside)
+        assert found == expected
+    done = run(command)
+    assert done.returncode == 0, done.stderr
+    assert tree_of(output / "consumequeue") == expected
+    assert not (output / ".spark_mq").exists()

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_mq.errors import OptionError
+from spark_mq.format.message_id import decode_offset_message_id, encode_offset_message_id
+from spark_mq.format.record import HOST_V4_SIZE, HOST_V6_SIZE
+from tests.real_stores import RealStore, all_stores
+
+stored_hosts = st.sampled_from((HOST_V4_SIZE, HOST_V6_SIZE)).flatmap(lambda size: st.binary(min_size=size, max_size=size))
+
+
+def test_the_id_of_a_loopback_broker_s_first_message() -> None:
+    host = bytes((127, 0, 0, 1)) + (10911).to_bytes(4)
+    assert encode_offset_message_id(host, 0) == "7F00000100002A9F0000000000000000"
+
+
+@given(stored_hosts, st.integers(-(1 << 63), (1 << 63) - 1))
+def test_an_id_is_decoded_to_what_it_was_made_of(host: bytes, offset: int) -> None:
+    assert decode_offset_message_id(encode_offset_message_id(host, offset)) == (host, offset)
+
+
+@given(stored_hosts, st.integers(0, (1 << 63) - 1))
+def test_lower_case_is_read_too(host: bytes, offset: int) -> None:
+    assert decode_offset_message_id(encode_offset_message_id(host, offset).lower()) == (host, offset)
+
+
+@pytest.mark.parametrize("store", all_stores(), ids=str)
+def test_ids_are_the_brokers(store: RealStore) -> None:
+    for fact in store.facts("msg"):
+        host, offset = decode_offset_message_id(fact["msgId"])
+        assert offset == fact["offset"]
+        assert encode_offset_message_id(host, offset) == fact["msgId"]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "7F", "7F00000100002A9F000000000000000", "7F00000100002A9F000000000000000G", "é" * 32, "0" * 34, "0" * 58]
+)
+def test_other_text_is_refused(text: str) -> None:
+    with pytest.raises(OptionError, match="no offset message id"):
+        decode_offset_message_id(text)
+
+
+@pytest.mark.xfail(strict=True, reason="bytes.fromhex passes over spaces: text of 35 characters is taken as an id")
+def test_spaces_in_an_id_are_refused() -> None:
+    with pytest.raises(OptionError, match="no offset message id"):
+        decode_offset_message_id("7F000001 00002A9F 00000000 00000000")

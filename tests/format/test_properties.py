@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_mq.format import property_scan
+from spark_mq.format.big_endian import Int32s, Int64s
+from spark_mq.format.properties import encode_properties, parse_properties
+from tests.hostile import array, examples
+
+pieces = st.sampled_from([b"\1", b"\2", b"a", b"KEYS", b"TAGS", b"bb", b" ", b"\xff"])
+stored = st.one_of(st.lists(pieces, max_size=25).map(b"".join), st.binary(max_size=30))
+stored_lists = st.lists(stored, max_size=5)
+
+
+def places(texts: list[bytes]) -> tuple[Int64s, Int32s]:
+    lengths = np.array([len(text) for text in texts], np.int32)
+    return np.cumsum([0, *lengths[:-1]]).astype(np.int64)[: len(texts)], lengths
+
+
+def found(data: bytes, name: bytes) -> bytes | None:
+    start, length = property_scan.find_value(array(data), 0, len(data), array(name))
+    return None if length < 0 else data[start : start + length]
+
+
+def listed(texts: list[bytes]) -> list[list[tuple[bytes, bytes]]]:
+    buffer = b"".join(texts)
+    starts, lengths = places(texts)
+    most = property_scan.count_pieces(array(buffer), starts, lengths)
+    name_starts, value_starts = np.empty(most, np.int64), np.empty(most, np.int64)
+    name_lengths, value_lengths = np.empty(most, np.int32), np.empty(most, np.int32)
+    offsets = np.empty(len(texts) + 1, np.int32)
+    property_scan.list_properties(
+        array(buffer), starts, lengths, offsets, name_starts, name_lengths, value_starts, value_lengths
+    )
+    pairs = [
+        (buffer[name : name + name_length], buffer[value : value + value_length])
+        for name, name_length, value, value_length in zip(
+            name_starts, name_lengths, value_starts, value_lengths, strict=True
+        )
+    ]
+    return [pairs[start:end] for start, end in zip(offsets, offsets[1:], strict=False)]
+
+
+@pytest.mark.parametrize(
+    ("data", "parsed"),
+    [
+        (b"", {}),
+        (b"a\1b\2", {b"a": b"b"}),
+        (b"a\1b", {b"a": b"b"}),
+        (b"a\1b\2c\1d", {b"a": b"b", b"c": b"d"}),
+        (b"a\1b\2a\1c\2", {b"a": b"c"}),
+        (b"a\1b\1c\2", {b"a": b"b\1c"}),
+        (b"a\1\1\2", {b"a": b"\1"}),
+        (b"a\1\2", {}),
+        (b"a\1b\2a\1\2", {b"a": b"b"}),
+        (b"\1b\2", {}),
+        (b"a\2\2b\1c\2", {b"b": b"c"}),
+        (b"\2", {}),
+        (b"\1", {}),
+    ],
+)
+def test_the_rules_of_the_java_decoder(data: bytes, parsed: dict[bytes, bytes]) -> None:
+    assert parse_properties(data) == parsed
+    assert listed([data]) == [list(parsed.items())]
+
+
+names = st.binary(min_size=1, max_size=5).filter(lambda name: not {1, 2} & set(name))
+values = st.binary(min_size=1, max_size=5).filter(lambda value: 2 not in value)
+
+
+@given(st.dictionaries(names, values, max_size=6))
+def test_encoded_properties_are_parsed_back(properties: dict[bytes, bytes]) -> None:
+    assert parse_properties(encode_properties(properties)) == properties
+
+
+@settings(max_examples=examples(300))
+@given(stored, st.sampled_from([b"a", b"KEYS", b"TAGS", b"bb", b"aa", b"\xff", b"x"]))
+def test_a_value_is_found_as_the_parser_has_it(data: bytes, name: bytes) -> None:
+    assert found(data, name) == parse_properties(data).get(name)
+
+
+@given(stored_lists)
+def test_values_of_many_messages_are_those_of_each(texts: list[bytes]) -> None:
+    starts, lengths = places(texts)
+    value_starts, value_lengths = np.empty(len(texts), np.int64), np.empty(len(texts), np.int32)
+    buffer = b"".join(texts)
+    property_scan.find_values(array(buffer), starts, lengths, array(b"a"), value_starts, value_lengths)
+    values_found = [
+        None if length < 0 else buffer[start : start + length]
+        for start, length in zip(value_starts, value_lengths, strict=True)
+    ]
+    assert values_found == [parse_properties(text).get(b"a") for text in texts]
+
+
+@settings(max_examples=examples(300))
+@given(stored_lists)
+def test_listed_properties_are_the_parsed_ones(texts: list[bytes]) -> None:
+    pairs = listed(texts)
+    assert [dict(message) for message in pairs] == [parse_properties(text) for text in texts]
+    assert [len(message) for message in pairs] == [len(parse_properties(text)) for text in texts]
+
+
+@given(stored_lists)
+def test_the_count_of_pieces_is_enough(texts: list[bytes]) -> None:
+    starts, lengths = places(texts)
+    count = property_scan.count_pieces(array(b"".join(texts)), starts, lengths)
+    assert count >= sum(len(parse_properties(text)) for text in texts)
+    assert count == sum(text.count(b"\2") + 1 for text in texts)
+
+
+@settings(max_examples=examples(200))
+@given(st.lists(st.lists(st.sampled_from([b" ", b"a", b"bc", b"\xff", b"\t"]), max_size=12).map(b"".join), max_size=5))
+def test_keys_are_split_at_spaces(texts: list[bytes]) -> None:
+    buffer = b"".join(texts)
+    starts, lengths = places(texts)
+    most = int(((lengths + 1) // 2).sum())
+    key_starts, key_lengths = np.empty(most, np.int64), np.empty(most, np.int32)
+    offsets = np.empty(len(texts) + 1, np.int32)
+    property_scan.list_keys(array(buffer), starts, lengths, offsets, key_starts, key_lengths)
+    keys = [
+        buffer[start : start + length]
+        for start, length in zip(key_starts[: offsets[-1]], key_lengths[: offsets[-1]], strict=True)
+    ]
+    assert [keys[start:end] for start, end in zip(offsets, offsets[1:], strict=False)] == [
+        [key for key in text.split(b" ") if key] for text in texts
+    ]
+
+
+def test_a_message_without_keys_has_none() -> None:
+    offsets = np.empty(2, np.int32)
+    nothing = np.empty(0, np.int64), np.empty(0, np.int32)
+    property_scan.list_keys(array(b"abc"), np.zeros(1, np.int64), np.array([-1], np.int32), offsets, *nothing)
+    assert offsets.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("0", 0),
+        ("-1", -1),
+        ("+1", 1),
+        ("-0", 0),
+        ("00000000001", 1),
+        ("2147483647", 2147483647),
+        ("-2147483648", -2147483648),
+    ],
+)
+def test_an_integer_of_java(text: str, value: int) -> None:
+    """As Java 17's `Integer.parseInt` read them."""
+    assert property_scan.parse_decimal(array(text.encode()), 0, len(text)) == (True, value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "-", "+", "2147483648", "+2147483648", "-2147483649", "4294967296", "9876543210987654321", "99999999999999999999"]
+    + ["1 ", " 1", "+-1", "--1", "1.0", "0x1", "1a", "\0", "/", ":", "1,0"],
+)
+def test_no_integer_of_java(text: str) -> None:
+    """Java 17's `Integer.parseInt` refused them."""
+    assert not property_scan.parse_decimal(array(text.encode()), 0, len(text))[0]
+
+
+@settings(max_examples=examples(300))
+@given(st.one_of(st.integers(-(1 << 33), 1 << 33).map(str), st.text("+-019 ", max_size=12)))
+def test_any_ascii_text_is_an_integer_or_not(text: str) -> None:
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    value = int(text) if digits.isdecimal() else 1 << 40
+    is_integer = -(1 << 31) <= value < 1 << 31
+    parsed, read = property_scan.parse_decimal(array(text.encode()), 0, len(text))
+    assert (parsed, read if parsed else None) == (is_integer, value if is_integer else None)
+
+
+@given(st.lists(st.sampled_from([b"", b"a", b"ab", b"abc", b"b"]), max_size=8), st.sampled_from([b"", b"a", b"ab"]))
+def test_equal_pieces_are_equal(texts: list[bytes], wanted: bytes) -> None:
+    starts, lengths = places(texts)
+    result = np.empty(len(texts), np.bool_)
+    property_scan.equal_pieces(array(b"".join(texts)), starts, lengths, array(wanted), result)
+    assert result.tolist() == [text == wanted for text in texts]

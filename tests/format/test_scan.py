@@ -1,0 +1,262 @@
+from __future__ import annotations
+
+import os
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_mq.errors import CorruptLogError
+from spark_mq.format.record import (
+    BLANK_SIZE,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    MAX_RECORD_SIZE,
+    MIN_RECORD_SIZE,
+    Record,
+    decode_record,
+    encode_blank,
+)
+from spark_mq.format.scan import FRAME_DTYPE, REASONS, Found, find_frame, read_frame, scan_records
+from tests.hostile import WITHOUT_JIT, array, examples, frames_of, records, segment_files
+from tests.real_stores import PROJECT, RealStore, all_stores
+
+BASE = 1 << 30
+
+
+def judge(data: bytes, position: int, base: int) -> Found:
+    """What lies at a position of a whole segment, in plain Python."""
+    if len(data) - position < BLANK_SIZE:
+        return Found.BAD_SIZE
+    size, magic = struct.unpack_from(">ii", data, position)
+    if magic == MAGIC_BLANK:
+        return Found.BLANK if size == len(data) - position else Found.BAD_SIZE
+    if size == magic == 0:
+        return Found.ZEROS
+    if magic not in (MAGIC_V1, MAGIC_V2):
+        return Found.BAD_MAGIC
+    if not MIN_RECORD_SIZE <= size <= min(MAX_RECORD_SIZE, len(data) - position):
+        return Found.BAD_SIZE
+    try:
+        decode_record(data, position, base + position)
+    except CorruptLogError as error:
+        return Found.BAD_OFFSET if "it says that it lies" in str(error) else Found.BAD_LENGTHS
+    return Found.RECORD
+
+
+def found_at(data: bytes, position: int, base: int, end: int | None = None) -> Found:
+    frame = np.recarray(1, FRAME_DTYPE)
+    return Found(read_frame(array(data), position, base, len(data) if end is None else end, frame[0]))
+
+
+def segment_of(count: int, base: int = BASE) -> bytes:
+    """A segment with `count` varied records, a filler, and zeros in the filler."""
+    data = b""
+    for index in range(count):
+        data += Record(
+            b"Topic" * (index % 3),
+            body=bytes(index % 7),
+            properties=b"KEYS\1k\2" * (index % 2),
+            magic=MAGIC_V2 if index % 2 else MAGIC_V1,
+            born_host=bytes(20 if index % 3 == 0 else 8),
+            store_host=bytes(20 if index % 4 == 0 else 8),
+            commit_log_offset=base + len(data),
+        ).encode()
+    return data + encode_blank(50)
+
+
+SEGMENT = segment_of(9)
+
+flips = st.lists(st.tuples(st.integers(0, len(SEGMENT) - 1), st.integers(1, 255)), min_size=1, max_size=3)
+
+
+def flipped(data: bytes, changes: list[tuple[int, int]]) -> bytes:
+    result = bytearray(data)
+    for position, mask in changes:
+        result[position] ^= mask
+    return bytes(result)
+
+
+@pytest.mark.parametrize("store", all_stores(), ids=str)
+def test_frames_of_real_segments_are_the_decoded_records(
+    store: RealStore, unpacked: Callable[[RealStore], Path]
+) -> None:
+    facts = store.facts("msg")
+    for file in segment_files(unpacked(store)):
+        base, data = int(file.name), file.read_bytes()
+        frames = np.recarray(len(data) // MIN_RECORD_SIZE + 1, FRAME_DTYPE)
+        count, _, _ = scan_records(array(data), 0, len(data), base, len(data), frames)
+        wanted = [fact for fact in facts if base <= fact["offset"] < base + len(data)]
+        for frame, fact in zip(frames[:count], wanted, strict=False):
+            record = decode_record(data, int(frame.position), base + int(frame.position))
+            assert (base + frame.position, frame.store_size) == (fact["offset"], fact["size"])
+            body, topic, properties = (
+                data[start : start + length]
+                for start, length in (
+                    (frame.body_start, frame.body_length),
+                    (frame.topic_start, frame.topic_length),
+                    (frame.properties_start, frame.properties_length),
+                )
+            )
+            assert (body, topic, properties) == (record.body, record.topic, record.properties)
+            assert data[frame.store_host_at :].startswith(record.store_host)
+            assert struct.unpack_from(">q", data, frame.store_timestamp_at)[0] == record.store_timestamp
+            assert struct.unpack_from(">i", data, frame.after_hosts_at)[0] == record.reconsume_times
+        assert count >= len(wanted)
+
+
+@pytest.mark.parametrize("store", all_stores(), ids=str)
+def test_a_real_segment_ends_with_its_filler(store: RealStore, unpacked: Callable[[RealStore], Path]) -> None:
+    files = {int(file.name): file.read_bytes() for file in segment_files(unpacked(store))}
+    for fact in store.facts("blank"):
+        base = max(start for start in files if start <= fact["offset"])
+        data = files[base]
+        frames = np.recarray(len(data) // MIN_RECORD_SIZE + 1, FRAME_DTYPE)
+        _, position, found = scan_records(array(data), 0, len(data), base, len(data), frames)
+        assert (base + position, Found(found)) == (fact["offset"], Found.BLANK)
+
+
+@settings(max_examples=examples(1000))
+@given(flips)
+def test_every_position_of_a_damaged_segment_is_judged_as_by_the_decoder(changes: list[tuple[int, int]]) -> None:
+    data = flipped(SEGMENT, changes)
+    for position in {0, *range(0, len(data), 97), *(int(frame.position) for frame in FRAMES), *_near(changes)}:
+        assert found_at(data, position, BASE) == judge(data, position, BASE), position
+
+
+FRAMES = frames_of(SEGMENT[:-50], BASE)
+
+
+def _near(changes: list[tuple[int, int]]) -> set[int]:
+    return {max(place - at, 0) for place, _ in changes for at in (0, 3, 4, 7, 28, 35)}
+
+
+def test_every_position_of_a_sound_segment_is_judged_as_by_the_decoder() -> None:
+    for position in range(len(SEGMENT) + 1):
+        assert found_at(SEGMENT, position, BASE) == judge(SEGMENT, position, BASE), position
+
+
+@settings(max_examples=examples(300))
+@given(flips)
+def test_the_hop_ends_where_the_decoder_refuses(changes: list[tuple[int, int]]) -> None:
+    data = flipped(SEGMENT, changes)
+    position, count = 0, 0
+    while judge(data, position, BASE) == Found.RECORD:
+        position += decode_record(data, position).size
+        count += 1
+    frames = np.recarray(100, FRAME_DTYPE)
+    assert scan_records(array(data), 0, len(data), BASE, len(data), frames) == (
+        count,
+        position,
+        judge(data, position, BASE),
+    )
+
+
+@settings(max_examples=examples(200))
+@given(flips, st.integers(0, len(SEGMENT) - 1))
+def test_the_next_frame_is_the_first_that_the_decoder_takes(changes: list[tuple[int, int]], start: int) -> None:
+    data = flipped(SEGMENT, changes)
+    positions = range(start, len(data) - BLANK_SIZE + 1)
+    judged = ((position, judge(data, position, BASE)) for position in positions)
+    expected = next(
+        (pair for pair in judged if pair[1] in (Found.RECORD, Found.BLANK)), (start + len(positions), Found.MORE)
+    )
+    position, found = find_frame(array(data), start, len(data), BASE, len(data), np.recarray(1, FRAME_DTYPE))
+    assert (position, Found(found)) == expected
+
+
+@settings(max_examples=examples(200))
+@given(flips, st.integers(0, len(SEGMENT)))
+def test_a_cut_buffer_gives_the_same_answer_or_none(changes: list[tuple[int, int]], length: int) -> None:
+    data = flipped(SEGMENT, changes)
+    for position in range(0, length, 31):
+        found = found_at(data[:length], position, BASE, len(data))
+        assert found in (judge(data, position, BASE), Found.MORE)
+
+
+def test_a_record_cut_anywhere_needs_more_bytes() -> None:
+    record = Record(b"Topic", body=b"body", properties=b"a\1b\2", commit_log_offset=BASE).encode()
+    for length in range(len(record)):
+        assert found_at(record[:length], 0, BASE, len(record)) == Found.MORE, length
+
+
+@given(records(BASE))
+def test_the_shortest_buffer_for_a_record_is_the_record(record: Record) -> None:
+    data = record.encode()
+    assert found_at(data, 0, BASE) == Found.RECORD
+    assert found_at(data[:-1], 0, BASE, len(data)) == Found.MORE
+
+
+@given(st.binary(max_size=300), st.integers(0, 300), st.integers(-300, 300))
+def test_any_bytes_are_judged(data: bytes, position: int, more: int) -> None:
+    position = min(position, len(data))
+    assert found_at(data, position, BASE, max(len(data) + more, position)) in Found
+
+
+@pytest.mark.parametrize(
+    ("size", "end", "found"),
+    [(8, 8, Found.BLANK), (100, 100, Found.BLANK), (8, 9, Found.BAD_SIZE), (9, 8, Found.BAD_SIZE), (0, 8, Found.BAD_SIZE)],
+)
+def test_a_filler_reaches_exactly_to_the_end(size: int, end: int, found: Found) -> None:
+    assert found_at(struct.pack(">ii", size, MAGIC_BLANK), 0, BASE, end) == found
+
+
+def test_a_full_frame_array_ends_the_hop() -> None:
+    frames = np.recarray(4, FRAME_DTYPE)
+    count, position, found = scan_records(array(SEGMENT), 0, len(SEGMENT), BASE, len(SEGMENT), frames)
+    assert (count, position, Found(found)) == (4, int(FRAMES[4].position), Found.FULL)
+
+
+@pytest.mark.parametrize("behind", [0, 1, 5])
+def test_the_hop_stops_behind_the_record_that_starts_before_the_stop(behind: int) -> None:
+    stop = int(FRAMES[3].position) + behind
+    count, position, found = scan_records(
+        array(SEGMENT), 0, stop, BASE, len(SEGMENT), np.recarray(100, FRAME_DTYPE)
+    )
+    expected = 4 if behind else 3
+    assert (count, position, Found(found)) == (expected, int(FRAMES[expected].position), Found.STOP)
+
+
+def test_no_frame_before_the_stop_is_said_so() -> None:
+    stop = int(FRAMES[1].position)
+    scratch = np.recarray(1, FRAME_DTYPE)
+    assert find_frame(array(SEGMENT), 1, stop, BASE, len(SEGMENT), scratch) == (stop, Found.STOP)
+
+
+def test_a_record_of_another_place_is_none() -> None:
+    record = Record(b"T", commit_log_offset=BASE)
+    assert found_at(replace(record, commit_log_offset=BASE + 1).encode(), 0, BASE) == Found.BAD_OFFSET
+
+
+@pytest.mark.xfail(
+    WITHOUT_JIT, strict=True, raises=OverflowError, reason="as Python, `position += store_size` makes it an int32"
+)
+def test_a_log_beyond_two_gib_is_scanned() -> None:
+    base = 1 << 40
+    data = segment_of(3, base)
+    frames = np.recarray(10, FRAME_DTYPE)
+    count, _, found = scan_records(array(data), 0, len(data), base, len(data), frames)
+    assert (count, Found(found)) == (3, Found.BLANK)
+
+
+def test_every_corrupt_finding_has_a_reason() -> None:
+    corrupt = {found for found in Found if found.name.startswith("BAD_")} | {Found.ZEROS}
+    assert set(REASONS) == corrupt
+
+
+@pytest.mark.skipif(WITHOUT_JIT, reason="this run is without compiled kernels already")
+def test_no_index_leaves_the_buffer() -> None:
+    """The hypothesis tests again, with kernels as Python, where an index behind the end is an error."""
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(PROJECT)}
+    names = "damaged_segment or cut_anywhere or any_bytes or cut_buffer or decoder_refuses"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", names, __file__]
+    run = subprocess.run(command, env=environment, cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout

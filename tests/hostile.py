@@ -1,0 +1,213 @@
+"""Small stores made by hand, damage to real ones, and plain readers to compare with. No Spark here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from spark_mq.format.big_endian import Bytes
+from spark_mq.format.record import HOST_V4_SIZE, HOST_V6_SIZE, MAGIC_V1, MAGIC_V2, Record, encode_blank
+from spark_mq.format.scan import FRAME_DTYPE, Frames, scan_records
+from spark_mq.store.commit_log import CommitLog
+from spark_mq.store.filesystem import Location
+from spark_mq.store.live_reader import LiveReader
+from spark_mq.store.record_reader import RecordChunk, RecordReader
+from spark_mq.store.segment_source import SegmentSource
+from spark_mq.store.split_reader import read_split
+from spark_mq.store.splits import Split, plan_splits
+
+WITHOUT_JIT = os.environ.get("NUMBA_DISABLE_JIT") == "1"
+
+settings.register_profile("spark_mq", deadline=None, max_examples=30 if WITHOUT_JIT else 100)
+settings.load_profile("spark_mq")  # no deadline: the first call of a kernel compiles it
+
+Part = tuple[str, int, int, str]
+"""A record (`RECORD`, its offset, its size, its bytes in hex) or a corrupt range (its code, offset, length, reason)."""
+
+
+def examples(number: int) -> int:
+    """How many examples to try: a tenth where kernels run as Python."""
+    return max(number // 10, 3) if WITHOUT_JIT else number
+
+
+def array(data: bytes) -> Bytes:
+    """The bytes as the array that kernels take."""
+    return np.frombuffer(data, np.uint8)
+
+
+def frames_of(data: bytes, base: int = 0) -> Frames:
+    """The frames of `data`, which must hold whole records and nothing else."""
+    frames = np.recarray(len(data) // 91 + 1, FRAME_DTYPE)
+    count, position, _ = scan_records(array(data), 0, len(data), base, len(data), frames)
+    assert position == len(data), f"no whole records: the hop ended at {position} of {len(data)}"
+    return frames[:count]
+
+
+def records(
+    offset: int = 0, max_text: int = 40, timestamps: st.SearchStrategy[int] | None = None
+) -> st.SearchStrategy[Record]:
+    """Any record that fits its fields, at `offset`."""
+    int32, int64 = st.integers(-(1 << 31), (1 << 31) - 1), st.integers(-(1 << 63), (1 << 63) - 1)
+    hosts = st.sampled_from((HOST_V4_SIZE, HOST_V6_SIZE)).flatmap(lambda size: st.binary(min_size=size, max_size=size))
+    return st.builds(
+        Record,
+        topic=st.binary(max_size=max_text),
+        queue_id=int32,
+        queue_offset=int64,
+        commit_log_offset=st.just(offset),
+        body=st.binary(max_size=max_text),
+        properties=st.binary(max_size=max_text),
+        flag=int32,
+        sys_flag=int32,
+        born_timestamp=timestamps or int64,
+        born_host=hosts,
+        store_timestamp=timestamps or int64,
+        store_host=hosts,
+        reconsume_times=int32,
+        prepared_transaction_offset=int64,
+        magic=st.sampled_from((MAGIC_V1, MAGIC_V2)),
+    )
+
+
+def write_store(folder: Path, segments: dict[int, bytes], segment_size: int | None = None) -> Location:
+    """A store with these segments, each filled with zeros up to `segment_size`."""
+    (folder / "commitlog").mkdir(parents=True)
+    for base, data in segments.items():
+        (folder / "commitlog" / f"{base:020d}").write_bytes(data.ljust(segment_size or len(data), b"\0"))
+    return Location.resolve(str(folder))
+
+
+class LogWriter:
+    """Appends records as a broker does: own offsets, queue offsets, fillers, segments of one size."""
+
+    def __init__(self, segment_size: int, first_segment: int = 0) -> None:
+        self.segment_size = segment_size
+        self.segments: dict[int, bytearray] = {first_segment: bytearray()}
+        self.offsets: list[int] = []
+        self._base = first_segment
+        self._queue_offsets: dict[tuple[bytes, int], int] = {}
+
+    @property
+    def next_offset(self) -> int:
+        """Where a record would go that fits."""
+        return self._base + len(self.segments[self._base])
+
+    def append(
+        self,
+        store_timestamp: int,
+        body: bytes = b"",
+        topic: bytes = b"T",
+        queue_id: int = 0,
+        queue_offset: int | None = None,
+        properties: bytes = b"TAGS\1a\2",
+        sys_flag: int = 0,
+    ) -> int:
+        """Append one record; returns its commit log offset."""
+        record = Record(topic, body=body, properties=properties)
+        if len(self.segments[self._base]) + record.size + 8 > self.segment_size:
+            self.roll()
+        if queue_offset is None:
+            queue_offset = self._queue_offsets.get((topic, queue_id), 0)
+        self._queue_offsets[topic, queue_id] = queue_offset + 1
+        offset = self.next_offset
+        self.segments[self._base] += Record(
+            topic,
+            queue_id=queue_id,
+            queue_offset=queue_offset,
+            commit_log_offset=offset,
+            body=body,
+            properties=properties,
+            sys_flag=sys_flag,
+            born_timestamp=store_timestamp,
+            store_timestamp=store_timestamp,
+        ).encode()
+        self.offsets.append(offset)
+        return offset
+
+    def append_bytes(self, data: bytes) -> int:
+        """Append bytes as they are; returns where they lie."""
+        offset = self.next_offset
+        self.segments[self._base] += data
+        return offset
+
+    def roll(self) -> None:
+        """End the segment with a filler and begin the next."""
+        segment = self.segments[self._base]
+        segment += encode_blank(self.segment_size - len(segment))
+        self._base += self.segment_size
+        self.segments[self._base] = bytearray()
+
+    def write(self, folder: Path) -> Location:
+        """The store, every segment at its full size."""
+        return write_store(folder, {base: bytes(data) for base, data in self.segments.items()}, self.segment_size)
+
+
+@contextmanager
+def limited_reads(most: int = 200_000) -> Iterator[None]:
+    """Fail, rather than hang, where code reads a segment again and again."""
+    reads = 0
+    read = SegmentSource.read
+
+    def counted(self: SegmentSource, position: int, length: int) -> Bytes:
+        nonlocal reads
+        reads += 1
+        assert reads <= most, f"more than {most} reads: the reader does not get on"
+        return read(self, position, length)
+
+    with mock.patch.object(SegmentSource, "read", counted):
+        yield
+
+
+def parts_of(items: Iterable[object]) -> Iterator[Part]:
+    """What a reader gave, as plain values."""
+    for item in items:
+        if isinstance(item, RecordChunk):
+            for frame in item.frames:
+                position, size = int(frame.position), int(frame.store_size)
+                content = item.buffer[position : position + size].tobytes().hex()
+                yield "RECORD", item.base + position, size, content
+        else:
+            yield item.code, item.commit_log_offset, item.length, item.reason  # type: ignore[attr-defined]
+
+
+def by_splits(log: CommitLog, split_size: int) -> list[Part]:
+    """The log, read split by split."""
+    return [part for split in plan_splits(log, split_size) for part in one_split(split, f"splits of {split_size}")]
+
+
+def one_split(split: Split, plan: str) -> list[Part]:
+    """One split."""
+    return list(parts_of(read_split(split, plan)))
+
+
+def by_hopping(log: CommitLog) -> list[Part]:
+    """The log, every segment read from its start in one go."""
+    parts: list[Part] = []
+    for segment in log.segments:
+        with SegmentSource(segment) as source:
+            reader = LiveReader(source) if segment.is_last else RecordReader(source, 0)
+            parts += parts_of(reader.read(segment.data_end))
+    return parts
+
+
+def offsets_of(parts: Iterable[Part]) -> list[int]:
+    """The offsets of the records."""
+    return [part[1] for part in parts if part[0] == "RECORD"]
+
+
+def segment_files(store: Path) -> list[Path]:
+    """The files of a store's commit log."""
+    return sorted((store / "commitlog").iterdir())
+
+
+def split_sizes(log: CommitLog, smallest: int = 0) -> Sequence[int]:
+    """Sizes of splits to try with a log; none smaller than `smallest`."""
+    largest = max((segment.size for segment in log.segments), default=0) + 1
+    return [size for size in (1 << 10, 1000, 4 << 10, 64 << 10, largest) if size >= smallest]

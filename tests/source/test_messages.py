@@ -1,0 +1,204 @@
+"""Table `messages`, read as a user reads it, against what Apache RocketMQ said of each store."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import AnalysisException, PythonException
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_mq.format.record import Record, encode_blank
+from tests.real_stores import OWN_STORES, Fact, RealStore, all_stores, stores_in
+
+Unpack = Callable[[RealStore], Path]
+
+SAME = {
+    "commit_log_offset": "offset",
+    "store_size": "size",
+    "offset_message_id": "msgId",
+    "topic": "topic",
+    "queue_id": "queueId",
+    "queue_offset": "queueOffset",
+    "tags": "tags",
+    "unique_key": "uniqKey",
+    "flag": "flag",
+    "sys_flag": "sysFlag",
+    "reconsume_times": "reconsumeTimes",
+    "prepared_transaction_offset": "preparedTransactionOffset",
+    "body_crc": "bodyCRC",
+}
+TRANSACTION_TYPES = ("NONE", "PREPARED", "COMMIT", "ROLLBACK")
+SMALLEST = min(stores_in(OWN_STORES), key=lambda store: len(store.facts("msg")), default=None)
+
+
+def read(spark: SparkSession, path: Path | str, **options: object) -> DataFrame:
+    return spark.read.format("rocketmq").options(**{key: str(value) for key, value in options.items()}).load(str(path))
+
+
+def rows(frame: DataFrame) -> list[dict[str, Any]]:
+    return sorted(frame.toArrow().to_pylist(), key=lambda row: row["commit_log_offset"])
+
+
+def as_host(fact: str) -> str:
+    address, port = fact.rsplit("|", 1)
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def assert_equals_fact(row: dict[str, Any], fact: Fact) -> None:
+    assert {ours: row[ours] for ours in SAME} == {ours: fact[theirs] for ours, theirs in SAME.items()}
+    assert (row["born_host"], row["store_host"]) == (as_host(fact["bornHost"]), as_host(fact["storeHost"]))
+    assert round(row["born_timestamp"].timestamp() * 1000) == fact["bornTimestamp"]
+    assert round(row["store_timestamp"].timestamp() * 1000) == fact["storeTimestamp"]
+    assert hashlib.md5(row["body"]).hexdigest() == fact["bodyMd5"]
+    assert dict(row["properties"]) == fact["properties"]
+    assert row["keys"] == (None if fact["keys"] is None else fact["keys"].split())
+    assert row["transaction_type"] == TRANSACTION_TYPES[(fact["sysFlag"] >> 2) & 3]
+    assert row["_corrupt_record"] is None
+
+
+@pytest.mark.parametrize("store", all_stores(), ids=str)
+def test_every_row_equals_the_brokers_facts_and_there_is_no_row_more(
+    spark: SparkSession, unpacked: Unpack, store: RealStore
+) -> None:
+    facts = sorted(store.facts("msg"), key=lambda fact: fact["offset"])
+    found = rows(read(spark, unpacked(store)))
+    assert [row["commit_log_offset"] for row in found] == [fact["offset"] for fact in facts]
+    for row, fact in zip(found, facts, strict=True):
+        assert_equals_fact(row, fact)
+
+
+def offsets(frame: DataFrame) -> list[int]:
+    return sorted(row.commit_log_offset for row in frame.select("commit_log_offset").collect())
+
+
+@pytest.mark.parametrize("store", [s for s in stores_in(OWN_STORES) if len(s.facts("msg")) < 1500], ids=str)
+def test_small_splits_give_the_same_rows(spark: SparkSession, unpacked: Unpack, store: RealStore) -> None:
+    small = read(spark, unpacked(store), splitSize="32k")
+    assert offsets(small) == sorted(fact["offset"] for fact in store.facts("msg"))
+
+
+def test_spark_finds_the_format_by_itself(spark: SparkSession, unpacked: Unpack) -> None:
+    # The session never called register: pyspark_rocketmq did it.
+    assert read(spark, unpacked(SMALLEST)).columns[0] == "commit_log_offset"
+
+
+def test_sql_reads_a_temporary_view(spark: SparkSession, unpacked: Unpack) -> None:
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW stored USING rocketmq OPTIONS (path '{unpacked(SMALLEST)}')")
+    (row,) = spark.sql("SELECT count(*) AS messages, count(DISTINCT topic) AS topics FROM stored").collect()
+    facts = SMALLEST.facts("msg")
+    assert (row.messages, row.topics) == (len(facts), len({fact["topic"] for fact in facts}))
+
+
+def test_the_users_schema_is_the_column_list_in_its_order(spark: SparkSession, unpacked: Unpack) -> None:
+    schema = "queue_offset BIGINT, store_timestamp_millis BIGINT, topic STRING, stored_body BINARY"
+    frame = spark.read.format("rocketmq").schema(schema).load(str(unpacked(SMALLEST)))
+    assert frame.columns == ["queue_offset", "store_timestamp_millis", "topic", "stored_body"]
+    found = {(r.topic, r.queue_offset, r.store_timestamp_millis, len(r.stored_body)) for r in frame.collect()}
+    facts = SMALLEST.facts("msg")
+    assert found == {(f["topic"], f["queueOffset"], f["storeTimestamp"], f["bodyLenRaw"]) for f in facts}
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"), [("topc STRING", "did you mean topic"), ("queue_id STRING", "queue_id is INT")]
+)
+def test_a_wrong_column_is_named(spark: SparkSession, unpacked: Unpack, schema: str, message: str) -> None:
+    with pytest.raises((AnalysisException, PythonException), match=message):
+        spark.read.format("rocketmq").schema(schema).load(str(unpacked(SMALLEST))).collect()
+
+
+def test_topic_option_keeps_only_that_topic(spark: SparkSession, unpacked: Unpack) -> None:
+    facts = SMALLEST.facts("msg")
+    topic = facts[0]["topic"]
+    expected = sorted(fact["offset"] for fact in facts if fact["topic"] == topic)
+    assert offsets(read(spark, unpacked(SMALLEST), topic=topic)) == expected
+
+
+def test_time_options_include_both_ends(spark: SparkSession, unpacked: Unpack) -> None:
+    times = sorted(fact["storeTimestamp"] for fact in SMALLEST.facts("msg"))
+    start, end = times[len(times) // 3], times[2 * len(times) // 3]
+    expected = sorted(f["offset"] for f in SMALLEST.facts("msg") if start <= f["storeTimestamp"] <= end)
+    assert offsets(read(spark, unpacked(SMALLEST), startTimestamp=start, endTimestamp=end)) == expected
+
+
+def test_a_path_that_is_no_store_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises((AnalysisException, PythonException), match="has no commitlog folder"):
+        read(spark, tmp_path).collect()
+
+
+def test_an_empty_commit_log_is_an_empty_table(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "commitlog").mkdir()
+    assert read(spark, tmp_path).count() == 0
+
+
+class TestDamage:
+    """Segments of plain records, one of them damaged; sizes are chosen so that each record is known."""
+
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Path:
+        """Two segments; record 3 of the first one has a broken magic number."""
+        (tmp_path / "commitlog").mkdir()
+        first = bytearray(plain_log(0, 10))
+        first[3 * RECORD_SIZE + 4] ^= 0xFF
+        segment = bytes(first) + encode_blank(4096 - len(first))
+        (tmp_path / "commitlog" / f"{0:020d}").write_bytes(segment)
+        (tmp_path / "commitlog" / f"{4096:020d}").write_bytes(plain_log(4096, 2, first=10).ljust(4096, b"\0"))
+        return tmp_path
+
+    def test_permissive_gives_a_row_for_the_corrupt_range(self, spark: SparkSession, store: Path) -> None:
+        found = rows(read(spark, store))
+        corrupt = [row for row in found if row["_corrupt_record"]]
+        assert len(found) == 12
+        assert [(row["commit_log_offset"], row["store_size"]) for row in corrupt] == [(3 * RECORD_SIZE, RECORD_SIZE)]
+        assert corrupt[0]["_corrupt_record"].startswith("BAD_MAGIC: ")
+        assert {name for name, value in corrupt[0].items() if value is not None} == {
+            "commit_log_offset",
+            "store_size",
+            "_corrupt_record",
+        }
+
+    def test_dropmalformed_gives_none(self, spark: SparkSession, store: Path) -> None:
+        assert len(rows(read(spark, store, mode="DROPMALFORMED"))) == 11
+
+    def test_failfast_names_file_and_offset(self, spark: SparkSession, store: Path) -> None:
+        place = rf"{0:020d}: {RECORD_SIZE} bytes from commit log offset {3 * RECORD_SIZE}"
+        with pytest.raises(PythonException, match=place):
+            read(spark, store, mode="FAILFAST").collect()
+
+    def test_a_missing_middle_segment_is_a_row(self, spark: SparkSession, store: Path) -> None:
+        shutil.move(store / "commitlog" / f"{4096:020d}", store / "commitlog" / f"{12288:020d}")
+        (store / "commitlog" / f"{12288:020d}").write_bytes(plain_log(12288, 1).ljust(4096, b"\0"))
+        missing = [row for row in rows(read(spark, store)) if (row["_corrupt_record"] or "").startswith("MISSING")]
+        assert [(row["commit_log_offset"], row["store_size"]) for row in missing] == [(4096, 8192)]
+
+    def test_a_bomb_becomes_null_with_a_reason(self, spark: SparkSession, tmp_path: Path) -> None:
+        import zlib
+
+        bomb = zlib.compress(bytes(80 << 20), 9)
+        record = Record(topic=b"orders", body=bomb, sys_flag=0x1, store_timestamp=1).encode()
+        (tmp_path / "commitlog").mkdir()
+        (tmp_path / "commitlog" / f"{0:020d}").write_bytes(record.ljust(1 << 20, b"\0"))
+        (row,) = rows(read(spark, tmp_path))
+        assert row["body"] is None
+        assert row["_corrupt_record"].startswith("BODY: the body is longer than the limit")
+
+
+RECORD_SIZE = Record(topic=b"orders", body=b"0123456789").size
+
+
+def plain_log(base: int, count: int, first: int = 0) -> bytes:
+    """Records of one size, one after the other, from commit log offset `base` on."""
+    return b"".join(
+        Record(
+            topic=b"orders",
+            body=b"0123456789",
+            queue_offset=first + index,
+            commit_log_offset=base + index * RECORD_SIZE,
+            store_timestamp=1_795_000_000_000 + first + index,
+        ).encode()
+        for index in range(count)
+    )

@@ -1,0 +1,70 @@
+"""Options are read without Spark: names, values, and what is said of bad ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_mq.errors import OptionError
+from spark_mq.source.options import Mode, parse_options, parse_size, parse_timestamp
+
+
+def test_only_a_path_is_needed() -> None:
+    options = parse_options({"path": "/data/store"})
+    assert (options.path, options.table, options.topic, options.mode) == (
+        "/data/store",
+        "messages",
+        None,
+        Mode.PERMISSIVE,
+    )
+
+
+def test_names_are_not_case_sensitive() -> None:
+    options = parse_options({"PATH": "/s", "STARTTIMESTAMP": "5", "splitsize": "1m"})
+    assert (options.start_timestamp, options.split_size) == (5, 1 << 20)
+
+
+def test_an_unknown_option_names_the_nearest() -> None:
+    with pytest.raises(OptionError, match=r"startTimestmp; did you mean startTimestamp\?"):
+        parse_options({"path": "/s", "startTimestmp": "5"})
+
+
+def test_a_missing_path_says_what_to_give() -> None:
+    with pytest.raises(OptionError, match="store directory"):
+        parse_options({})
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("table", "mesages"),
+        ("mode", "LENIENT"),
+        ("splitSize", "12"),
+        ("splitSize", "much"),
+        ("startTimestamp", "yesterday"),
+        ("endTimestamp", "2026-11-20T08:00:00"),
+    ],
+)
+def test_a_bad_value_names_its_option(option: str, value: str) -> None:
+    with pytest.raises(OptionError, match=option):
+        parse_options({"path": "/s", option: value})
+
+
+@pytest.mark.parametrize(
+    ("text", "millis"),
+    [
+        ("1795248093336", 1795248093336),
+        ("-1", -1),
+        ("1970-01-01T00:00:00Z", 0),
+        ("1970-01-01T08:00:00.25+08:00", 250),
+        ("1969-12-31T23:59:59.5Z", -500),
+    ],
+)
+def test_timestamps(text: str, millis: int) -> None:
+    assert parse_timestamp("startTimestamp", text) == millis
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("4096", 4096), ("4k", 4096), ("64m", 64 << 20), ("64MiB", 64 << 20), ("1 G", 1 << 30)]
+)
+def test_sizes(text: str, size: int) -> None:
+    assert parse_size("splitSize", text) == size

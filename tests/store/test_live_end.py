@@ -1,0 +1,251 @@
+"""The last segment: what is live there, and where it ends."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spark_mq.format.record import Record
+from spark_mq.store import split_reader
+from spark_mq.store.commit_log import CommitLog
+from spark_mq.store.filesystem import Location
+from spark_mq.store.live_reader import LiveReader
+from spark_mq.store.segment_source import SegmentSource
+from spark_mq.store.split_reader import read_split
+from spark_mq.store.splits import plan_splits
+from tests.hostile import (
+    WITHOUT_JIT,
+    LogWriter,
+    Part,
+    by_hopping,
+    by_splits,
+    limited_reads,
+    offsets_of,
+    one_split,
+    split_sizes,
+    write_store,
+)
+from tests.real_stores import OWN_STORES, RealStore, all_stores, stores_in
+
+NOW = 1_700_000_000_000
+SEGMENT_SIZE = 64 << 10
+STORES = stores_in(OWN_STORES) if WITHOUT_JIT else all_stores()
+
+
+def assert_exact(log: CommitLog) -> list[Part]:
+    with limited_reads(5000):
+        hopped = by_hopping(log)
+        for size in split_sizes(log):
+            assert by_splits(log, size) == hopped, f"splits of {size}"
+    return hopped
+
+
+def live_log(count: int = 40, queues: int = 3) -> LogWriter:
+    """Live messages, round robin over some queues."""
+    writer = LogWriter(SEGMENT_SIZE)
+    for number in range(count):
+        writer.append(NOW + number, bytes(number % 7), queue_id=number % queues)
+    return writer
+
+
+@pytest.mark.parametrize("store", STORES, ids=str)
+def test_the_hop_ends_where_the_broker_s_log_ends(store: RealStore, unpacked: Callable[[RealStore], Path]) -> None:
+    segment = CommitLog.open(Location.resolve(str(unpacked(store)))).segments[-1]
+    with SegmentSource(segment) as source:
+        reader = LiveReader(source)
+        reader.skip(segment.data_end)
+    (fact,) = store.facts("store")
+    assert segment.base + reader.position == fact["maxPhyOffset"]
+
+
+def test_zeros_end_the_log(tmp_path: Path) -> None:
+    writer = live_log()
+    assert [part[1] for part in assert_exact(CommitLog.open(writer.write(tmp_path)))] == writer.offsets
+
+
+def test_a_last_record_that_ends_with_zeros_is_read(tmp_path: Path) -> None:
+    writer = live_log()
+    writer.append(NOW + 100, properties=b"")
+    assert [part[1] for part in assert_exact(CommitLog.open(writer.write(tmp_path)))] == writer.offsets
+
+
+@pytest.mark.parametrize("length", [1, 5, 50, 100])
+@pytest.mark.xfail(strict=True, reason="a half record at the end: LiveReader._is_live_behind reads at the end forever")
+def test_a_record_that_is_being_written_ends_the_log(length: int, tmp_path: Path) -> None:
+    writer = live_log()
+    record = Record(b"T", body=bytes(100), properties=b"a\1b\2", commit_log_offset=writer.next_offset).encode()
+    writer.append_bytes(b"\xee" * length if length < 8 else record[:length] + b"\xee")
+    assert [part[1] for part in assert_exact(CommitLog.open(writer.write(tmp_path)))] == writer.offsets
+
+
+@pytest.mark.xfail(strict=True, reason="a cut last segment: LiveReader._is_live_behind reads at the end forever")
+def test_a_last_segment_cut_in_a_record_ends_before_it(tmp_path: Path) -> None:
+    writer = live_log()
+    data = bytes(writer.segments[0])[:-10]
+    log = CommitLog.open(write_store(tmp_path, {0: data}))
+    assert [part[1] for part in assert_exact(log)] == writer.offsets[:-1]
+
+
+def stale_tail(writer: LogWriter, records: list[tuple[int, bytes, int, int]], gap: int = 0) -> None:
+    """Old records behind the live end: (store time, topic, queue id, queue offset) each."""
+    if gap:
+        writer.append_bytes(b"\x55" * gap)
+    live = list(writer.offsets)
+    for timestamp, topic, queue_id, queue_offset in records:
+        writer.append(timestamp, b"old", topic, queue_id, queue_offset)
+    writer.offsets = live
+
+
+@pytest.mark.parametrize("gap", [0, 1, 30, 500])
+def test_old_records_of_known_queues_are_not_live(gap: int, tmp_path: Path) -> None:
+    writer = live_log()
+    stale_tail(writer, [(NOW - 100 + number, b"T", number % 3, 100 + number) for number in range(20)], gap)
+    assert [part[1] for part in assert_exact(CommitLog.open(writer.write(tmp_path)))] == writer.offsets
+
+
+@pytest.mark.parametrize("gap", [30, 500])
+def test_old_records_of_unknown_queues_behind_a_gap_are_not_live(gap: int, tmp_path: Path) -> None:
+    writer = live_log()
+    stale_tail(writer, [(NOW - 100 + number, b"Old", 0, number) for number in range(20)], gap)
+    assert [part[1] for part in assert_exact(CommitLog.open(writer.write(tmp_path)))] == writer.offsets
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="_is_stale_from asks only the records of one chunk, and chunks end with the split: small splits take old "
+    "records of unknown queues, and all behind them, as live",
+)
+def test_old_records_are_not_live_whatever_the_size_of_splits(tmp_path: Path) -> None:
+    writer = live_log()
+    old = [(NOW - 100 + number, b"Old", 0, number) for number in range(12)]
+    stale_tail(writer, [*old, *((NOW - 50 + number, b"T", 0, 100 + number) for number in range(12))])
+    assert [part[1] for part in assert_exact(CommitLog.open(writer.write(tmp_path)))] == writer.offsets
+
+
+@pytest.mark.parametrize("back", [1, 500, 3_600_000])
+def test_a_clock_that_steps_back_loses_no_message(back: int, tmp_path: Path) -> None:
+    writer = live_log()
+    for number in range(40):
+        writer.append(NOW + number - back, b"later", queue_id=number % 3)
+    assert [part[1] for part in assert_exact(CommitLog.open(writer.write(tmp_path)))] == writer.offsets
+
+
+def test_a_clock_that_steps_back_at_new_queues_loses_no_message(tmp_path: Path) -> None:
+    writer = live_log()
+    for number in range(40):
+        writer.append(NOW + number - 500, b"later", b"New", number)
+    assert [part[1] for part in assert_exact(CommitLog.open(writer.write(tmp_path)))] == writer.offsets
+
+
+def test_a_clock_that_steps_back_again_and_again_loses_no_message(tmp_path: Path) -> None:
+    writer = live_log(0)
+    for number in range(120):
+        writer.append(NOW + number % 10, b"x" * (number % 5), queue_id=number % 4)
+    assert [part[1] for part in assert_exact(CommitLog.open(writer.write(tmp_path)))] == writer.offsets
+
+
+def test_a_clock_that_steps_back_at_prepared_messages_loses_no_message(tmp_path: Path) -> None:
+    """They have no queue offset; the next message that has one decides."""
+    writer = live_log()
+    for number in range(6):
+        writer.append(NOW - 500 + number, b"half", queue_offset=0, sys_flag=0x4 if number % 2 else 0xC)
+    writer._queue_offsets[b"T", 0] = 14
+    for number in range(6):
+        writer.append(NOW - 400 + number, b"later", queue_id=0)
+    assert [part[1] for part in assert_exact(CommitLog.open(writer.write(tmp_path)))] == writer.offsets
+
+
+@pytest.mark.xfail(
+    strict=True, reason="an inner batch takes several queue offsets; the next record of its queue is taken for stale"
+)
+def test_a_clock_that_steps_back_behind_an_inner_batch_loses_no_message(tmp_path: Path) -> None:
+    writer = LogWriter(SEGMENT_SIZE)
+    inner_batch = 0x80
+    for number in range(5):
+        writer.append(NOW + number, b"batch", queue_offset=4 * number, properties=b"INNER_NUM\x014\2", sys_flag=inner_batch)
+    for number in range(5, 10):
+        writer.append(NOW - 500, b"batch", queue_offset=4 * number, properties=b"INNER_NUM\x014\2", sys_flag=inner_batch)
+    assert [part[1] for part in assert_exact(CommitLog.open(writer.write(tmp_path)))] == writer.offsets
+
+
+@pytest.mark.parametrize("victims", [(5,), (5, 6, 7), (5, 12, 30), (0,)])
+def test_live_records_behind_damage_are_read(victims: tuple[int, ...], tmp_path: Path) -> None:
+    writer = live_log()
+    for victim in victims:
+        writer.segments[0][writer.offsets[victim] + 4] ^= 0xFF
+    parts = assert_exact(CommitLog.open(writer.write(tmp_path)))
+    assert offsets_of(parts) == [offset for index, offset in enumerate(writer.offsets) if index not in victims]
+    assert {part[0] for part in parts} == {"RECORD", "BAD_MAGIC"}
+    assert sum(part[2] for part in parts) == len(writer.segments[0])
+
+
+def test_zeroed_records_in_the_middle_are_a_corrupt_range(tmp_path: Path) -> None:
+    writer = live_log()
+    start, stop = writer.offsets[10], writer.offsets[20]
+    writer.segments[0][start:stop] = bytes(stop - start)
+    parts = assert_exact(CommitLog.open(writer.write(tmp_path)))
+    assert [part[:3] for part in parts if part[0] != "RECORD"] == [("ZEROS", start, stop - start)]
+    assert offsets_of(parts) == writer.offsets[:10] + writer.offsets[20:]
+
+
+def test_damage_and_then_old_records_end_the_log(tmp_path: Path) -> None:
+    writer = live_log()
+    writer.segments[0][writer.offsets[5] + 4] ^= 0xFF
+    stale_tail(writer, [(NOW - 100 + number, b"T", number % 3, 100 + number) for number in range(20)], 40)
+    parts = assert_exact(CommitLog.open(writer.write(tmp_path)))
+    assert offsets_of(parts) == writer.offsets[:5] + writer.offsets[6:]
+
+
+def test_a_reader_that_was_left_half_way_does_not_change_the_next_split(tmp_path: Path) -> None:
+    """Spark drops an iterator half-way for a LIMIT; the process reads another split of the same listing later."""
+    writer = live_log()
+    stale_tail(writer, [(NOW - 100 + number, b"T", number % 3, 100 + number) for number in range(60)])
+    log = CommitLog.open(writer.write(tmp_path))
+    split_size = len(writer.segments[0]) // 2 + 1000
+    splits = plan_splits(log, split_size)
+    expected = one_split(splits[1], "whole")
+    half_read = read_split(splits[0], "half")
+    next(half_read)
+    half_read.close()
+    assert one_split(splits[1], "half") == expected
+
+
+def test_consecutive_splits_are_read_in_one_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = 0
+    plain_reader = split_reader.LiveReader
+
+    def counted(source: SegmentSource) -> LiveReader:
+        nonlocal made
+        made += 1
+        return plain_reader(source)
+
+    monkeypatch.setattr(split_reader, "LiveReader", counted)
+    writer = live_log(100)
+    log = CommitLog.open(writer.write(tmp_path))
+    assert offsets_of(by_splits(log, 1000)) == writer.offsets
+    assert made == 1
+
+
+def test_places_of_another_listing_are_not_used(tmp_path: Path) -> None:
+    writer = live_log()
+    first = CommitLog.open(writer.write(tmp_path / "a"))
+    other = CommitLog.open(live_log(20).write(tmp_path / "b"))
+    for split in plan_splits(first, 1000)[:2]:
+        one_split(split, "first")
+    assert offsets_of(one_split(plan_splits(other, 2000)[-1], "other")) == [
+        offset for offset in live_log(20).offsets if offset >= plan_splits(other, 2000)[-1].start
+    ]
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="counts open files in /proc")
+@pytest.mark.xfail(strict=True, reason="_LivePlaces drops a LiveReader without closing its SegmentSource")
+def test_reading_many_listings_leaves_no_files_open(tmp_path: Path) -> None:
+    log = CommitLog.open(live_log().write(tmp_path))
+    before = len(os.listdir("/proc/self/fd"))
+    for number in range(20):
+        for split in plan_splits(log, 1 << 20):
+            one_split(split, f"listing {number}")
+    assert len(os.listdir("/proc/self/fd")) <= before + 2
