@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,8 @@ def spark_session(name: str) -> Iterator[SparkSession]:
 
     builder = SparkSession.builder.appName(name)
     if not _is_launched():
+        # Workers, and the process in which Spark looks for data sources, need this interpreter's packages.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         for key, value in _own_settings().items():
             builder = builder.config(key, value)
     spark = builder.getOrCreate()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ipaddress
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ def host_texts(hosts: list[bytes]) -> list[str]:
     starts = np.cumsum([0, *sizes[:-1]]).astype(np.int64)[: len(hosts)]
     out, offsets = np.zeros(len(hosts) * gather.MAX_HOST_TEXT, np.uint8), np.empty(len(hosts) + 1, np.int32)
     gather.gather_hosts(array(b"".join(hosts)), starts, sizes, out, offsets)
-    return [out[start:end].tobytes().decode("ascii") for start, end in zip(offsets, offsets[1:], strict=False)]
+    return [out[start:end].tobytes().decode("ascii") for start, end in pairwise(offsets)]
 
 
 def host(address: str, port: int) -> bytes:
@@ -80,7 +81,7 @@ def test_offset_message_ids_are_those_of_the_plain_encoder(messages: list[tuple[
     commit_log_offsets = np.array([offset for _, offset in messages], np.int64)
     buffer = array(b"".join(stored for stored, _ in messages))
     gather.gather_offset_message_ids(buffer, starts, sizes, commit_log_offsets, out, offsets)
-    texts = [out[start:end].tobytes().decode("ascii") for start, end in zip(offsets, offsets[1:], strict=False)]
+    texts = [out[start:end].tobytes().decode("ascii") for start, end in pairwise(offsets)]
     assert texts == [encode_offset_message_id(stored, offset) for stored, offset in messages]
 
 
@@ -92,7 +93,7 @@ def test_pieces_are_copied_one_after_the_other(data: bytes, wanted: list[tuple[i
     starts, lengths = np.array([p[0] for p in wanted], np.int64), np.array([p[1] for p in wanted], np.int32)
     out, offsets = np.empty(100, np.uint8), np.empty(len(wanted) + 1, np.int32)
     gather.gather_bytes(array(data), starts, lengths, out, offsets)
-    assert [out[start:end].tobytes() for start, end in zip(offsets, offsets[1:], strict=False)] == [
+    assert [out[start:end].tobytes() for start, end in pairwise(offsets)] == [
         data[start : start + max(length, 0)] for start, length, _ in wanted
     ]
 
@@ -105,6 +106,6 @@ def test_pieces_come_from_the_buffer_that_is_named(
     from_other = np.array([p[2] for p in wanted], np.bool_)
     out, offsets = np.empty(100, np.uint8), np.empty(len(wanted) + 1, np.int32)
     gather.gather_bytes_of_two(array(data), array(other), from_other, starts, lengths, out, offsets)
-    assert [out[start:end].tobytes() for start, end in zip(offsets, offsets[1:], strict=False)] == [
+    assert [out[start:end].tobytes() for start, end in pairwise(offsets)] == [
         (other if is_other else data)[start : start + max(length, 0)] for start, length, is_other in wanted
     ]

@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import json
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ def test_repaired_text_is_that_of_java() -> None:
     offsets = np.cumsum([0, *map(len, texts)]).astype(np.int32)
     out, out_offsets = np.empty(3 * offsets[-1], np.uint8), np.empty_like(offsets)
     repair_utf8(array(b"".join(texts)), offsets, out, out_offsets)
-    repaired = [out[start:end].tobytes().hex() for start, end in zip(out_offsets, out_offsets[1:], strict=False)]
+    repaired = [out[start:end].tobytes().hex() for start, end in pairwise(out_offsets)]
     assert repaired == [row["utf8"] for row in java_rows()]
 
 
@@ -121,6 +122,6 @@ def test_texts_are_repaired_one_by_one(texts: list[bytes]) -> None:
     offsets = np.cumsum([0, *map(len, texts)]).astype(np.int32)
     out, out_offsets = np.empty(3 * offsets[-1], np.uint8), np.empty_like(offsets)
     repair_utf8(array(b"".join(texts)), offsets, out, out_offsets)
-    assert [
-        out[start:end].tobytes().decode() for start, end in zip(out_offsets, out_offsets[1:], strict=False)
-    ] == [decode_utf8(text) for text in texts]
+    assert [out[start:end].tobytes().decode() for start, end in pairwise(out_offsets)] == [
+        decode_utf8(text) for text in texts
+    ]

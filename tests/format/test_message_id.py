@@ -9,7 +9,9 @@ from spark_mq.format.message_id import decode_offset_message_id, encode_offset_m
 from spark_mq.format.record import HOST_V4_SIZE, HOST_V6_SIZE
 from tests.real_stores import RealStore, all_stores
 
-stored_hosts = st.sampled_from((HOST_V4_SIZE, HOST_V6_SIZE)).flatmap(lambda size: st.binary(min_size=size, max_size=size))
+stored_hosts = st.sampled_from((HOST_V4_SIZE, HOST_V6_SIZE)).flatmap(
+    lambda size: st.binary(min_size=size, max_size=size)
+)
 
 
 def test_the_id_of_a_loopback_broker_s_first_message() -> None:
@@ -36,7 +38,8 @@ def test_ids_are_the_brokers(store: RealStore) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "7F", "7F00000100002A9F000000000000000", "7F00000100002A9F000000000000000G", "é" * 32, "0" * 34, "0" * 58]
+    "text",
+    ["", "7F", "7F00000100002A9F000000000000000", "7F00000100002A9F000000000000000G", "é" * 32, "0" * 34, "0" * 58],
 )
 def test_other_text_is_refused(text: str) -> None:
     with pytest.raises(OptionError, match="no offset message id"):

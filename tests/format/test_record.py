@@ -153,13 +153,14 @@ def test_a_record_cut_at_any_byte_is_refused(magic: int, host: bytes) -> None:
 def test_any_bytes_are_a_record_or_refused(data: bytes, position: int) -> None:
     try:
         record = decode_record(data, position)
-    except CorruptLogError as error:
-        assert str(error).startswith(f"record at {position}: ")
-    else:
-        assert position + record.size <= len(data)
+    except CorruptLogError:
+        return
+    assert position + record.size <= len(data)
 
 
-@pytest.mark.parametrize("record", [Record(bytes(128)), Record(b"T", properties=bytes(0x8000)), Record(b"T", flag=1 << 31)])
+@pytest.mark.parametrize(
+    "record", [Record(bytes(128)), Record(b"T", properties=bytes(0x8000)), Record(b"T", flag=1 << 31)]
+)
 def test_a_value_that_does_not_fit_is_not_encoded(record: Record) -> None:
     with pytest.raises(struct.error):
         record.encode()

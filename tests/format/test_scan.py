@@ -203,7 +203,13 @@ def test_any_bytes_are_judged(data: bytes, position: int, more: int) -> None:
 
 @pytest.mark.parametrize(
     ("size", "end", "found"),
-    [(8, 8, Found.BLANK), (100, 100, Found.BLANK), (8, 9, Found.BAD_SIZE), (9, 8, Found.BAD_SIZE), (0, 8, Found.BAD_SIZE)],
+    [
+        (8, 8, Found.BLANK),
+        (100, 100, Found.BLANK),
+        (8, 9, Found.BAD_SIZE),
+        (9, 8, Found.BAD_SIZE),
+        (0, 8, Found.BAD_SIZE),
+    ],
 )
 def test_a_filler_reaches_exactly_to_the_end(size: int, end: int, found: Found) -> None:
     assert found_at(struct.pack(">ii", size, MAGIC_BLANK), 0, BASE, end) == found
@@ -218,9 +224,7 @@ def test_a_full_frame_array_ends_the_hop() -> None:
 @pytest.mark.parametrize("behind", [0, 1, 5])
 def test_the_hop_stops_behind_the_record_that_starts_before_the_stop(behind: int) -> None:
     stop = int(FRAMES[3].position) + behind
-    count, position, found = scan_records(
-        array(SEGMENT), 0, stop, BASE, len(SEGMENT), np.recarray(100, FRAME_DTYPE)
-    )
+    count, position, found = scan_records(array(SEGMENT), 0, stop, BASE, len(SEGMENT), np.recarray(100, FRAME_DTYPE))
     expected = 4 if behind else 3
     assert (count, position, Found(found)) == (expected, int(FRAMES[expected].position), Found.STOP)
 

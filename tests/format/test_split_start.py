@@ -57,10 +57,17 @@ def test_fakes_that_arrive_at_the_true_record_do_no_harm() -> None:
     assert first(data, starts[1] + 1) == starts[2]
 
 
-def test_damage_at_the_split_is_hopped_over() -> None:
+@pytest.mark.xfail(strict=True, reason="damage that begins in the split is skipped, and so never reported")
+def test_damage_where_a_record_must_begin_is_the_split_s() -> None:
     damaged = bytearray(SEGMENT)
     damaged[STARTS[5] + 4] ^= 0xFF
-    assert first(bytes(damaged), STARTS[5]) == STARTS[6]
+    assert first(bytes(damaged), STARTS[5] - 1) == STARTS[5]
+
+
+def test_damage_before_the_split_is_not_its_own() -> None:
+    damaged = bytearray(SEGMENT)
+    damaged[STARTS[5] + 4] ^= 0xFF
+    assert first(bytes(damaged), STARTS[5] + 1) == STARTS[6]
 
 
 @pytest.mark.parametrize("length", [10, 50, 90, 95])

@@ -73,7 +73,6 @@ def test_a_last_record_that_ends_with_zeros_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("length", [1, 5, 50, 100])
-@pytest.mark.xfail(strict=True, reason="a half record at the end: LiveReader._is_live_behind reads at the end forever")
 def test_a_record_that_is_being_written_ends_the_log(length: int, tmp_path: Path) -> None:
     writer = live_log()
     record = Record(b"T", body=bytes(100), properties=b"a\1b\2", commit_log_offset=writer.next_offset).encode()
@@ -81,7 +80,6 @@ def test_a_record_that_is_being_written_ends_the_log(length: int, tmp_path: Path
     assert [part[1] for part in assert_exact(CommitLog.open(writer.write(tmp_path)))] == writer.offsets
 
 
-@pytest.mark.xfail(strict=True, reason="a cut last segment: LiveReader._is_live_behind reads at the end forever")
 def test_a_last_segment_cut_in_a_record_ends_before_it(tmp_path: Path) -> None:
     writer = live_log()
     data = bytes(writer.segments[0])[:-10]
@@ -140,6 +138,9 @@ def test_a_clock_that_steps_back_at_new_queues_loses_no_message(tmp_path: Path) 
     assert [part[1] for part in assert_exact(CommitLog.open(writer.write(tmp_path)))] == writer.offsets
 
 
+@pytest.mark.xfail(
+    WITHOUT_JIT, strict=True, raises=OverflowError, reason="as Python, a QueueTable cannot grow: see test_dispatch"
+)
 def test_a_clock_that_steps_back_again_and_again_loses_no_message(tmp_path: Path) -> None:
     writer = live_log(0)
     for number in range(120):
@@ -165,9 +166,13 @@ def test_a_clock_that_steps_back_behind_an_inner_batch_loses_no_message(tmp_path
     writer = LogWriter(SEGMENT_SIZE)
     inner_batch = 0x80
     for number in range(5):
-        writer.append(NOW + number, b"batch", queue_offset=4 * number, properties=b"INNER_NUM\x014\2", sys_flag=inner_batch)
+        writer.append(
+            NOW + number, b"batch", queue_offset=4 * number, properties=b"INNER_NUM\x014\2", sys_flag=inner_batch
+        )
     for number in range(5, 10):
-        writer.append(NOW - 500, b"batch", queue_offset=4 * number, properties=b"INNER_NUM\x014\2", sys_flag=inner_batch)
+        writer.append(
+            NOW - 500, b"batch", queue_offset=4 * number, properties=b"INNER_NUM\x014\2", sys_flag=inner_batch
+        )
     assert [part[1] for part in assert_exact(CommitLog.open(writer.write(tmp_path)))] == writer.offsets
 
 
@@ -199,6 +204,9 @@ def test_damage_and_then_old_records_end_the_log(tmp_path: Path) -> None:
     assert offsets_of(parts) == writer.offsets[:5] + writer.offsets[6:]
 
 
+@pytest.mark.xfail(
+    strict=True, reason="LiveReader sets `ended` only behind the yield: dropped there, it takes the stale tail as live"
+)
 def test_a_reader_that_was_left_half_way_does_not_change_the_next_split(tmp_path: Path) -> None:
     """Spark drops an iterator half-way for a LIMIT; the process reads another split of the same listing later."""
     writer = live_log()
@@ -207,20 +215,19 @@ def test_a_reader_that_was_left_half_way_does_not_change_the_next_split(tmp_path
     split_size = len(writer.segments[0]) // 2 + 1000
     splits = plan_splits(log, split_size)
     expected = one_split(splits[1], "whole")
-    half_read = read_split(splits[0], "half")
+    half_read = iter(read_split(splits[0], "half"))
     next(half_read)
-    half_read.close()
+    del half_read
     assert one_split(splits[1], "half") == expected
 
 
 def test_consecutive_splits_are_read_in_one_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = 0
-    plain_reader = split_reader.LiveReader
 
     def counted(source: SegmentSource) -> LiveReader:
         nonlocal made
         made += 1
-        return plain_reader(source)
+        return LiveReader(source)
 
     monkeypatch.setattr(split_reader, "LiveReader", counted)
     writer = live_log(100)

@@ -1,0 +1,55 @@
+# Everything a newcomer needs: `make demo` shows the main job on a real store, `make test` runs the tests.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+BENCH_SIZE ?= 1GiB
+BENCH_FOLDER ?= /tmp/spark-mq-bench
+
+.DEFAULT_GOAL := help
+
+help: ## show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+install: $(VENV)/installed java ## make .venv with the package in it, and see that Java is there
+
+$(VENV)/installed: setup.cfg pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade pip
+	# compat: Spark looks for pyspark_* modules on the path, where an import hook would not show them
+	$(BIN)/pip install --quiet --editable '.[dev]' --config-settings editable_mode=compat
+	touch $@
+
+java: # Spark needs Java 17 or later
+	@conf/find-java
+
+demo: install ## rebuild a real store's queues, compare them with the broker's own, query its messages
+	$(BIN)/python jobs/demo.py
+
+test: install ## run the tests
+	$(BIN)/python -m pytest -m 'not broker'
+
+test-kernels: install ## run the format tests with the kernels as plain Python
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q tests/format
+
+test-broker: install ## let real brokers serve what we built (needs Maven)
+	$(BIN)/python -m pytest -m broker
+
+stores: install ## make tests/stores anew with real brokers (needs Maven)
+	$(BIN)/python -m tests.broker.make_stores
+
+lint: install ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: install ## measure on a generated store of BENCH_SIZE (1GiB)
+	$(BIN)/python -m benchmarks.run --size $(BENCH_SIZE) --folder $(BENCH_FOLDER)
+
+soak: install ## the long forms of tests that have a short form above
+	SPARK_MQ_KILLS=25 $(BIN)/python -m pytest tests/cli -k killed
+
+clean: ## remove what the targets above made
+	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache
+
+.PHONY: help install java demo test test-kernels test-broker stores lint bench soak clean

@@ -1,0 +1,373 @@
+"""Drives the Java programs beside this file: real brokers, real clients and the Java message store.
+
+Every function builds the Maven project for its RocketMQ version when that is needed. Stores that are only
+looked at (:func:`describe`, :func:`check_served`) are copied first; the others are changed as a broker does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+VERSIONS: Final = ("5.3.3", "4.9.7")
+"""The RocketMQ releases judged against: 4.9.7 is the newest 4.9 whose broker Maven Central has."""
+
+STORES: Final = Path(__file__).resolve().parent.parent / "stores"
+"""Where the project's own stores are."""
+
+Settings = Path | Mapping[str, str]
+"""A broker's settings: a Java properties file, or names and values."""
+
+_PROJECT: Final = Path(__file__).resolve().parent
+_OLDEST_JAVA: Final = 17
+_START_SECONDS: Final = 120.0
+_STOP_SECONDS: Final = 120.0
+_RUN_SECONDS: Final = 900.0
+_JAVA_OPTIONS: Final = (
+    "-Xms64m",
+    "-Xmx1g",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-XX:-UsePerfData",
+    "-Dfile.encoding=UTF-8",
+    "-Duser.timezone=UTC",
+    "-Drocketmq.client.logUseSlf4j=true",
+    # Without this every server makes itself a key pair at its start.
+    "-Dtls.server.mode=disabled",
+    "-Dtls.enable=false",
+    # RocketMQ unmaps its files by way of these packages.
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+    "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+    "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED",
+    "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
+)
+
+
+class HarnessError(Exception):
+    """A Java program failed."""
+
+
+class ServingError(HarnessError):
+    """A broker does not serve a store as its commit log says."""
+
+    def __init__(self, report: dict[str, Any]) -> None:
+        """Keep the report and show what is wrong."""
+        super().__init__(f"{report['problemCount']} problems:\n" + "\n".join(report["problems"]))
+        self.report = report
+
+
+def missing() -> str | None:
+    """Say in one line what the machine lacks for these programs, or nothing."""
+    compiler = shutil.which("javac")
+    if compiler is None or shutil.which("java") is None:
+        return f"a Java development kit {_OLDEST_JAVA} or later is not installed (java, javac)"
+    answer = subprocess.run([compiler, "-version"], capture_output=True, text=True, check=False)
+    found = re.search(r"javac (\d+)", answer.stdout + answer.stderr)
+    if found is None or int(found[1]) < _OLDEST_JAVA:
+        return f"Java {_OLDEST_JAVA} or later is needed, found {found[1] if found else 'an unknown one'}"
+    if shutil.which("mvn") is None:
+        return "Maven is not installed (mvn)"
+    return None
+
+
+def build(version: str) -> Path:
+    """Build the Maven project for a version unless it is built; return its target directory."""
+    target = _PROJECT / "target" / version
+    target.mkdir(parents=True, exist_ok=True)
+    with (target / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        stamp = target / "built-from"
+        sources = _sources_digest()
+        if not stamp.exists() or stamp.read_text() != sources:
+            shutil.rmtree(target / "classes", ignore_errors=True)
+            _run_maven(version)
+            stamp.write_text(sources)
+    return target
+
+
+def _sources_digest() -> str:
+    digest = hashlib.sha256()
+    for path in [_PROJECT / "pom.xml", *sorted(p for p in (_PROJECT / "src").rglob("*") if p.is_file())]:
+        digest.update(str(path.relative_to(_PROJECT)).encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _run_maven(version: str) -> None:
+    command = ["mvn", "-q", "-B", "-f", str(_PROJECT / "pom.xml"), f"-Drocketmq.version={version}"]
+    if version.startswith("4.9."):
+        command.append("-Prelease-4.9")
+    answer = subprocess.run([*command, "process-classes"], capture_output=True, text=True, check=False)
+    if answer.returncode != 0:
+        raise HarnessError(f"Maven failed for RocketMQ {version}:\n{answer.stdout}{answer.stderr}")
+
+
+def _command(version: str, home: Path, words: Sequence[str]) -> list[str]:
+    """Return the command line of a Java program, which keeps its logs and temporary files below a home."""
+    target = build(version)
+    class_path = f"{target / 'classes'}{os.pathsep}{target / 'lib'}{os.sep}*"
+    homes = [f"-Duser.home={home}", f"-Djava.io.tmpdir={home}", f"-Drocketmq.log.root={home}"]
+    return ["java", *_JAVA_OPTIONS, *homes, "-cp", class_path, "sparkmq.broker.Main", *words]
+
+
+@contextlib.contextmanager
+def _workspace(settings: Settings | None = None) -> Iterator[tuple[Path, Path]]:
+    """Give a scratch directory and the settings as a file."""
+    with tempfile.TemporaryDirectory(prefix="broker-", ignore_cleanup_errors=True) as name:
+        home = Path(name)
+        yield home, _settings_file(settings or {}, home)
+
+
+def _settings_file(settings: Settings, home: Path) -> Path:
+    if isinstance(settings, Path):
+        return settings.resolve()
+    file = home / "broker.conf"
+    file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()), encoding="utf-8")
+    return file
+
+
+def copy_store(store: Path, target: Path) -> Path:
+    """Copy a store with its file times; the copy can be written even if the store cannot."""
+    shutil.copytree(store, target)
+    for path in [target, *target.rglob("*")]:
+        path.chmod(path.stat().st_mode | stat.S_IWUSR)
+    return target
+
+
+def _run(version: str, home: Path, words: Sequence[str], text: str | None = None) -> str:
+    """Run a Java program to its end and return what it printed."""
+    answer = subprocess.run(
+        _command(version, home, words),
+        input=text,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=_RUN_SECONDS,
+        check=False,
+    )
+    if answer.returncode != 0:
+        raise HarnessError(f"{words[0]} with RocketMQ {version} failed:\n{answer.stderr}")
+    return answer.stdout
+
+
+class Broker:
+    """A name server and a broker of one version on a store directory, in a process of their own.
+
+    As a context manager it starts them and stops them cleanly at the end, unless they were stopped or killed.
+    """
+
+    def __init__(self, version: str, store: Path, settings: Settings) -> None:
+        """Take the store, whose directory may be empty or missing, and the settings."""
+        self.version = version
+        self.store = store
+        self.settings = settings
+        self.name_server = ""
+        self.address = ""
+        self._process: subprocess.Popen[str] | None = None
+        self._cleanup = contextlib.ExitStack()
+
+    def __enter__(self) -> Broker:
+        """Start both."""
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop both if they still run."""
+        self.stop()
+
+    def start(self) -> None:
+        """Start both and wait until they answer."""
+        home, settings = self._cleanup.enter_context(_workspace(self.settings))
+        self.store.mkdir(parents=True, exist_ok=True)
+        words = ["serve", "--store", str(self.store), "--settings", str(settings)]
+        errors = (home / "errors").open("w+")
+        self._cleanup.callback(errors.close)
+        process = subprocess.Popen(
+            _command(self.version, home, words),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            encoding="utf-8",
+        )
+        self._process = process
+        assert process.stdout is not None
+        watchdog = threading.Timer(_START_SECONDS, process.kill)
+        watchdog.start()
+        line = process.stdout.readline()
+        watchdog.cancel()
+        if not line:
+            process.wait()
+            errors.seek(0)
+            message = errors.read()
+            self._finish()
+            raise HarnessError(f"the broker {self.version} does not start on {self.store}:\n{message}")
+        ready = json.loads(line)
+        self.name_server = ready["nameServer"]
+        self.address = ready["broker"]
+
+    def stop(self) -> None:
+        """Stop both cleanly and wait for their end."""
+        if self._process is not None:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            try:
+                exit_code = self._process.wait(_STOP_SECONDS)
+            finally:
+                self.kill()
+            if exit_code != 0:
+                raise HarnessError(f"the broker {self.version} did not stop cleanly: exit code {exit_code}")
+
+    def kill(self) -> None:
+        """End both at once, as ``kill -9`` does, if they still run."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._finish()
+
+    def _finish(self) -> None:
+        if self._process is not None:
+            for stream in (self._process.stdin, self._process.stdout):
+                if stream is not None:
+                    stream.close()
+        self._process = None
+        self._cleanup.close()
+
+
+class Sender:
+    """A seeded workload on its way to a broker."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        kind: str,
+        seed: int,
+        count: int,
+        *,
+        first: int = 0,
+        body: int = 100,
+    ) -> None:
+        """Start sending.
+
+        Kinds: ``mixed`` (all that clients can send, besides ``count`` ordinary messages), ``sequence``
+        (numbered messages from ``first`` on, whose number decides their queue, with bodies of about ``body``
+        bytes), ``last-queue`` (all to one queue), ``half`` (open transactions) and ``burst`` (several
+        threads, until the broker is gone).
+        """
+        self._cleanup = contextlib.ExitStack()
+        home, _ = self._cleanup.enter_context(_workspace())
+        words = ["send", "--name-server", broker.name_server, "--broker", broker.address, "--kind", kind]
+        words += ["--seed", str(seed), "--count", str(count), "--from", str(first), "--body", str(body)]
+        self._process = subprocess.Popen(
+            _command(broker.version, home, words),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+        )
+
+    def wait(self) -> int:
+        """Wait for the end and return the number of messages sent."""
+        try:
+            output, errors = self._process.communicate(timeout=_RUN_SECONDS)
+        finally:
+            if self._process.poll() is None:
+                self._process.kill()
+                self._process.communicate()
+            self._cleanup.close()
+        if self._process.returncode != 0:
+            raise HarnessError(f"sending failed:\n{output}{errors}")
+        return int(json.loads(output)["sent"])
+
+
+def send(broker: Broker, kind: str, seed: int, count: int, *, first: int = 0, body: int = 100) -> int:
+    """Send a workload as :class:`Sender` does and wait for its end; return the number of messages sent."""
+    return Sender(broker, kind, seed, count, first=first, body=body).wait()
+
+
+def append(store: Path, settings: Settings, seed: int, version: str = VERSIONS[0]) -> int:
+    """Put messages into a stopped store that no client can send; return their number."""
+    store.mkdir(parents=True, exist_ok=True)
+    with _workspace(settings) as (home, file):
+        words = ["append", "--store", str(store), "--settings", str(file), "--seed", str(seed)]
+        return int(json.loads(_run(version, home, words))["messages"])
+
+
+def describe(store: Path, settings: Settings, out: Path, version: str = VERSIONS[0]) -> None:
+    """Write what the Java message store says of a store as JSON lines; the store stays as it is."""
+    with _workspace(settings) as (home, file):
+        copy = copy_store(store, home / "copy")
+        facts = _run(version, home, ["describe", "--store", str(copy), "--settings", str(file)])
+        out.write_text(facts, encoding="utf-8")
+
+
+def java_rebuild(store: Path, settings: Settings, version: str = VERSIONS[0]) -> dict[str, int]:
+    """Rebuild consume queues and index files of a store that has only its commit log, and maybe config.
+
+    Return the number of ``messages``, ``dispatchMilliseconds`` and ``flushMilliseconds``.
+    """
+    with _workspace(settings) as (home, file):
+        answer: dict[str, int] = json.loads(
+            _run(version, home, ["rebuild", "--store", str(store), "--settings", str(file)])
+        )
+        return answer
+
+
+def check_served(
+    store: Path,
+    settings: Settings,
+    index: bool = False,
+    facts: Path | None = None,
+    version: str = VERSIONS[0],
+) -> dict[str, Any]:
+    """Let a broker serve a copy of a store and check it with real clients; return what was counted.
+
+    Every message of the log must come from its queue, at its offset, and be found by its id; with ``index``
+    by its keys, too. New messages must follow behind the old ones. With ``facts`` the log must hold just
+    their messages. Raise :class:`ServingError` if anything is wrong.
+    """
+    with _workspace(settings) as (home, file):
+        copy = copy_store(store, home / "copy")
+        words = ["check", "--store", str(copy), "--settings", str(file), "--index", str(index).lower()]
+        if facts is not None:
+            words += ["--facts", str(facts.resolve())]
+        answer = subprocess.run(
+            _command(version, home, words),
+            capture_output=True,
+            encoding="utf-8",
+            timeout=_RUN_SECONDS,
+            check=False,
+        )
+        if answer.returncode not in (0, 1):
+            raise HarnessError(f"check with RocketMQ {version} failed:\n{answer.stderr}")
+        report: dict[str, Any] = json.loads(answer.stdout)
+        if answer.returncode == 1:
+            raise ServingError(report)
+        return report
+
+
+def java_text(texts: Iterable[bytes], version: str = VERSIONS[0]) -> list[tuple[bytes, int]]:
+    """Decode bytes as Java does; return for each the UTF-8 of the text it reads and that text's hash code."""
+    with _workspace() as (home, _):
+        lines = "".join(text.hex() + "\n" for text in texts)
+        answers = [json.loads(line) for line in _run(version, home, ["java-text"], lines).splitlines()]
+        return [(bytes.fromhex(answer["utf8"]), answer["hashCode"]) for answer in answers]
+
+
+def unpack_store(name: str, directory: Path) -> Path:
+    """Unpack one of the project's own stores below a directory, with file times to the nanosecond."""
+    # Python's tarfile sets times up to 0.2 microseconds off.
+    subprocess.run(["tar", "xzf", str(STORES / f"{name}.tar.gz"), "-C", str(directory)], check=True)
+    return directory / name

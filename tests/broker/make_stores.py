@@ -1,0 +1,272 @@
+"""Makes the project's own small stores anew: ``python -m tests.broker.make_stores [NAME...]``.
+
+Each is the work of a released broker and its clients, or of the Java message store. Beside ``NAME.tar.gz``
+there are ``NAME.conf``, the broker's settings, and ``NAME.facts.jsonl.gz``, what the Java message store says.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from tests.broker import harness
+
+SETTINGS: Final = {
+    "autoCreateTopicEnable": "false",
+    "flushConsumerOffsetInterval": "1000",
+    "flushDelayOffsetInterval": "1000",
+    "mappedFileSizeCommitLog": "131072",
+    "mappedFileSizeConsumeQueue": "2000",
+    "maxHashSlotNum": "100",
+    "maxIndexNum": "500",
+    "messageIndexEnable": "true",
+    "transactionCheckInterval": "1000",
+    "transactionCheckMax": "2",
+    "transactionTimeOut": "1000",
+}
+TIMER_SETTINGS: Final = {"mappedFileSizeTimerLog": "65536", "transactionOpBatchInterval": "100"}
+SMALL_SETTINGS: Final = {
+    "autoCreateTopicEnable": "false",
+    "mappedFileSizeCommitLog": "65536",
+    "mappedFileSizeConsumeQueue": "2000",
+    "maxHashSlotNum": "50",
+    "maxIndexNum": "200",
+    "messageIndexEnable": "true",
+}
+NO_TIMERS: Final = {"timerWheelEnable": "false"}
+
+_UNIT: Final = struct.Struct(">qiq")
+_DERIVED: Final = ("consumequeue", "index", "checkpoint")
+_UNPACKED: Final = ("lock", "abort.bak", "timerwheel")
+"""Not packed: files that a broker makes anew, and that no one reads."""
+
+
+def short(version: str) -> str:
+    """Name a version as the stores do."""
+    return "533" if version == "5.3.3" else "49x"
+
+
+def settings_of(version: str, base: dict[str, str], more: dict[str, str]) -> dict[str, str]:
+    """Add settings that only 5.x knows."""
+    return {**base, **more} if version.startswith("5.") else dict(base)
+
+
+class StoreMaker:
+    """Makes the stores in a scratch directory and packs them into a target directory."""
+
+    def __init__(self, scratch: Path, target: Path) -> None:
+        self._scratch = scratch
+        self._target = target
+
+    def recipes(self) -> dict[str, Callable[[], None]]:
+        """Return for the name of each store how to make it; one of them needs the packed workload store."""
+        recipes: dict[str, Callable[[], None]] = {}
+        for version in harness.VERSIONS:
+            kinds = {"workload": self._workload, "killed": self._killed, "stale": self._stale}
+            for kind, make in kinds.items():
+                name = f"{kind}-{short(version)}"
+                recipes[name] = partial(make, name, version)
+        recipes["deleted-533"] = partial(self._deleted, "deleted-533", harness.VERSIONS[0])
+        recipes["lagging-533"] = partial(self._lagging, "lagging-533", harness.VERSIONS[0])
+        return recipes
+
+    def _workload(self, name: str, version: str) -> None:
+        """Everything a broker, its clients and the message store can put into a store, with restarts."""
+        settings = settings_of(version, SETTINGS, TIMER_SETTINGS)
+        store = self._scratch / name
+        harness.append(store, settings, seed=1, version=version)
+        with harness.Broker(version, store, settings) as broker:
+            harness.send(broker, "sequence", seed=2, count=330, body=60)
+        harness.append(store, settings, seed=3, version=version)
+        with harness.Broker(version, store, settings) as broker:
+            harness.send(broker, "mixed", seed=4, count=700)
+        patient = {**settings, "transactionCheckInterval": "3600000"}
+        with harness.Broker(version, store, patient) as broker:
+            harness.send(broker, "half", seed=9, count=3)
+        self._describe(name, store, settings, version)
+        self._pack(name, store)
+
+    def _killed(self, name: str, version: str) -> None:
+        """A broker killed while it takes messages faster than it dispatches them."""
+        settings = settings_of(version, SETTINGS, NO_TIMERS)
+        store = self._scratch / name
+        for attempt in range(20):
+            shutil.rmtree(store, ignore_errors=True)
+            with harness.Broker(version, store, settings) as broker:
+                harness.send(broker, "sequence", seed=5, count=30)
+                sender = harness.Sender(broker, "burst", seed=10 + attempt, count=100_000)
+                while _log_bytes(store) < 300_000:
+                    time.sleep(0.001)
+                broker.kill()
+                sender.wait()
+            if _queue_end(store) < _log_bytes(store):
+                break
+        recovered = harness.copy_store(store, self._scratch / f"{name}.recovered")
+        self._describe(name, store, settings, version)
+        self._pack(name, store)
+        with harness.Broker(version, recovered, settings):
+            pass
+        self._pack(f"{name}.recovered", recovered, _DERIVED)
+
+    def _stale(self, name: str, version: str) -> None:
+        """A log that a recovery cut, with complete old records behind its new end."""
+        # One index file for all: recovery then drops the entries of the messages that it cuts off.
+        settings = {**settings_of(version, SMALL_SETTINGS, NO_TIMERS), "maxIndexNum": "2000"}
+        store = self._scratch / name
+        with harness.Broker(version, store, settings) as broker:
+            harness.send(broker, "sequence", seed=6, count=420, body=200)
+            broker.kill()
+        broken = 360
+        flip_body_byte(store, broken)
+        with harness.Broker(version, store, settings) as broker:
+            # Shorter than those whose places they take, in the same queues.
+            harness.send(broker, "sequence", seed=6, count=9, first=broken, body=40)
+        self._describe(name, store, settings, version)
+        self._pack(name, store)
+
+    def _deleted(self, name: str, version: str) -> None:
+        """The first two segments are gone, as after their time is over."""
+        settings = settings_of(version, SETTINGS, TIMER_SETTINGS)
+        unpacked = self._scratch / "unpacked"
+        unpacked.mkdir()
+        workload = harness.unpack_store("workload-533", unpacked)
+        store = harness.copy_store(workload, self._scratch / name)
+        for segment in sorted((store / "commitlog").iterdir())[:2]:
+            segment.unlink()
+        with harness.Broker(version, store, settings):
+            pass
+        self._describe(name, store, settings, version)
+        self._pack(name, store)
+        self._pack_rebuilt(name, store, settings, version)
+
+    def _lagging(self, name: str, version: str) -> None:
+        """A clean stop, but the queue of the last messages lacks its last units; facts: of the whole."""
+        settings = settings_of(version, SMALL_SETTINGS, NO_TIMERS)
+        store = self._scratch / name
+        with harness.Broker(version, store, settings) as broker:
+            harness.send(broker, "sequence", seed=7, count=90)
+            harness.send(broker, "last-queue", seed=8, count=30)
+        self._describe(name, store, settings, version)
+        queue = store / "consumequeue" / "LastQueue" / "0" / f"{0:020d}"
+        times = queue.stat()
+        with queue.open("r+b") as file:
+            file.seek(27 * _UNIT.size)
+            file.write(bytes(3 * _UNIT.size))
+        os.utime(queue, ns=(times.st_atime_ns, times.st_mtime_ns))
+        self._pack(name, store)
+        self._pack_rebuilt(name, store, settings, version)
+
+    def _pack_rebuilt(self, name: str, store: Path, settings: dict[str, str], version: str) -> None:
+        """Pack what the Java store makes of the log and the configuration alone."""
+        rebuilt = self._scratch / f"{name}.rebuilt"
+        rebuilt.mkdir()
+        for part in ("commitlog", "config"):
+            shutil.copytree(store / part, rebuilt / part)
+        harness.java_rebuild(rebuilt, settings, version)
+        self._pack(rebuilt.name, rebuilt, _DERIVED)
+
+    def _describe(self, name: str, store: Path, settings: dict[str, str], version: str) -> None:
+        conf = self._target / f"{name}.conf"
+        conf.write_text("".join(f"{key}={settings[key]}\n" for key in sorted(settings)), encoding="utf-8")
+        facts = self._scratch / f"{name}.facts.jsonl"
+        harness.describe(store, settings, facts, version)
+        packed = gzip.compress(facts.read_bytes(), 9, mtime=0)
+        (self._target / f"{name}.facts.jsonl.gz").write_bytes(packed)
+        print(f"  {summary(facts)}")
+
+    def _pack(self, name: str, store: Path, parts: tuple[str, ...] = (".",)) -> None:
+        """Pack a store, or parts of it, with holes kept and file times to the nanosecond."""
+        archive = self._target / f"{name}.tar.gz"
+        members = [f"{name}/{part}" if part != "." else name for part in parts if (store / part).exists()]
+        tar = ["tar", "--format=posix", "-S", "--hole-detection=raw", "--sort=name", "--numeric-owner"]
+        tar += ["--owner=0", "--group=0", "--pax-option=delete=atime,delete=ctime"]
+        tar += [f"--exclude={name}/{left_out}" for left_out in _UNPACKED]
+        tar += ["-C", str(self._scratch), "-cf", "-", *members]
+        packed = subprocess.run(tar, check=True, capture_output=True).stdout
+        zipped = subprocess.run(["gzip", "-n", "-9"], input=packed, check=True, capture_output=True).stdout
+        archive.write_bytes(zipped)
+        print(f"  {archive.name}: {archive.stat().st_size} bytes")
+
+
+def log_records(store: Path) -> Iterator[tuple[int, bytes]]:
+    """Give offset and bytes of each record of a log, up to the first place that holds none."""
+    for segment in sorted((store / "commitlog").iterdir()):
+        data, position = segment.read_bytes(), 0
+        while True:
+            size, magic = struct.unpack_from(">iI", data, position)
+            if magic not in (0xDAA320A7, 0xDAA320AB):
+                break
+            yield int(segment.name) + position, data[position : position + size]
+            position += size
+
+
+def flip_body_byte(store: Path, number: int) -> None:
+    """Change one byte of the body of a log's record with that number."""
+    offset, record = list(log_records(store))[number]
+    segments = sorted((store / "commitlog").iterdir())
+    segment = next(s for s in reversed(segments) if int(s.name) <= offset)
+    body = 88
+    with segment.open("r+b") as file:
+        file.seek(offset - int(segment.name) + body)
+        file.write(bytes([record[body] ^ 1]))
+
+
+def _log_bytes(store: Path) -> int:
+    if not (store / "commitlog").is_dir():
+        return 0
+    end = 0
+    for offset, record in log_records(store):
+        end = offset + len(record)
+    return end
+
+
+def _queue_end(store: Path) -> int:
+    """End of the last message that any consume queue knows."""
+    end = 0
+    for file in (store / "consumequeue").rglob("0*"):
+        if file.is_file():
+            for offset, size, _ in _UNIT.iter_unpack(file.read_bytes()):
+                end = max(end, offset + size)
+    return end
+
+
+def summary(facts: Path) -> dict[str, Any]:
+    """Return the summary at the end of a file of facts."""
+    found: dict[str, Any] = json.loads(facts.read_text(encoding="utf-8").splitlines()[-1])
+    return found
+
+
+def main() -> int:
+    """Make the stores named on the command line, or every one, in the project's store directory."""
+    lacking = harness.missing()
+    if lacking is not None:
+        print(lacking, file=sys.stderr)
+        return 1
+    harness.STORES.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="stores-") as scratch:
+        recipes = StoreMaker(Path(scratch), harness.STORES).recipes()
+        names = sys.argv[1:] or list(recipes)
+        unknown = set(names) - set(recipes)
+        if unknown:
+            print(f"no such store: {', '.join(sorted(unknown))}", file=sys.stderr)
+            return 2
+        for name in names:
+            begin = time.monotonic()
+            recipes[name]()
+            print(f"{name}: {time.monotonic() - begin:.0f} s", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

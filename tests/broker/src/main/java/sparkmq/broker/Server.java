@@ -1,0 +1,99 @@
+package sparkmq.broker;
+
+import java.io.IOException;
+import java.nio.file.Path;
+import java.util.Map;
+import org.apache.rocketmq.broker.BrokerController;
+import org.apache.rocketmq.common.BrokerConfig;
+import org.apache.rocketmq.common.TopicConfig;
+import org.apache.rocketmq.common.topic.TopicValidator;
+import org.apache.rocketmq.namesrv.NamesrvController;
+import org.apache.rocketmq.store.DefaultMessageStore;
+import org.apache.rocketmq.store.config.MessageStoreConfig;
+
+/** A name server and a broker on loopback. */
+final class Server implements AutoCloseable {
+    private static final int READ_AND_WRITE = 6;
+    private static final long MILLISECONDS_BETWEEN = 50;
+
+    private final NamesrvController nameServer;
+    private final BrokerController broker;
+    private final int nameServerPort;
+
+    private Server(NamesrvController nameServer, BrokerController broker, int nameServerPort) {
+        this.nameServer = nameServer;
+        this.broker = broker;
+        this.nameServerPort = nameServerPort;
+    }
+
+    /**
+     * Starts both on a store directory.
+     *
+     * @param queueCounts topics that must have at least so many queues, whatever the store's own configuration says
+     */
+    static Server start(Path store, Settings settings, Map<String, Integer> queueCounts) throws Exception {
+        int nameServerPort = Loopback.freePort();
+        NamesrvController nameServer = Release.nameServer(nameServerPort);
+        nameServer.initialize();
+        Release.listenOnLoopback(nameServer);
+        nameServer.start();
+
+        BrokerConfig brokerConfig = settings.brokerConfig();
+        brokerConfig.setNamesrvAddr(Loopback.HOST + ":" + nameServerPort);
+        MessageStoreConfig storeConfig = settings.storeConfig(store, Loopback.freePort());
+        BrokerController broker = Release.broker(brokerConfig, storeConfig, Loopback.freeBrokerPort());
+        if (!broker.initialize()) {
+            nameServer.shutdown();
+            throw new IOException("the broker does not start on " + store);
+        }
+        Release.listenOnLoopback(broker);
+        queueCounts.forEach((topic, queues) -> ensureTopic(broker, topic, queues));
+        broker.start();
+        awaitRegistration(nameServer, broker);
+        return new Server(nameServer, broker, nameServerPort);
+    }
+
+    /** A 5.x broker finds its name server too late to register at once, and would try again after ten seconds. */
+    private static void awaitRegistration(NamesrvController nameServer, BrokerController broker)
+        throws InterruptedException {
+        String topic = TopicValidator.RMQ_SYS_SELF_TEST_TOPIC;
+        while (nameServer.getRouteInfoManager().pickupTopicRouteData(topic) == null) {
+            broker.registerBrokerAll(true, false, true);
+            Thread.sleep(MILLISECONDS_BETWEEN);
+        }
+    }
+
+    private static void ensureTopic(BrokerController broker, String topic, int queues) {
+        TopicConfig config = broker.getTopicConfigManager().getTopicConfigTable().get(topic);
+        if (config == null) {
+            config = new TopicConfig(topic, queues, queues, READ_AND_WRITE);
+        } else if (config.getReadQueueNums() >= queues) {
+            return;
+        } else {
+            config.setReadQueueNums(queues);
+            config.setWriteQueueNums(queues);
+        }
+        broker.getTopicConfigManager().updateTopicConfig(config);
+    }
+
+    String nameServerAddress() {
+        return Loopback.HOST + ":" + nameServerPort;
+    }
+
+    String brokerAddress() {
+        return broker.getBrokerAddr();
+    }
+
+    DefaultMessageStore messageStore() {
+        return (DefaultMessageStore) broker.getMessageStore();
+    }
+
+    @Override
+    public void close() throws InterruptedException {
+        // Both wait for seconds until their threads have noticed, so let them wait at the same time.
+        Thread nameServerStop = new Thread(nameServer::shutdown);
+        nameServerStop.start();
+        broker.shutdown();
+        nameServerStop.join();
+    }
+}

@@ -1,0 +1,119 @@
+package sparkmq.broker;
+
+import java.nio.ByteBuffer;
+import java.util.List;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.rocketmq.auth.config.AuthConfig;
+import org.apache.rocketmq.broker.BrokerController;
+import org.apache.rocketmq.client.QueryResult;
+import org.apache.rocketmq.common.BoundaryType;
+import org.apache.rocketmq.common.BrokerConfig;
+import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageExtBrokerInner;
+import org.apache.rocketmq.common.namesrv.NamesrvConfig;
+import org.apache.rocketmq.namesrv.NamesrvController;
+import org.apache.rocketmq.remoting.netty.NettyClientConfig;
+import org.apache.rocketmq.remoting.netty.NettyServerConfig;
+import org.apache.rocketmq.remoting.protocol.body.QueryConsumeQueueResponseBody;
+import org.apache.rocketmq.store.DefaultMessageStore;
+import org.apache.rocketmq.store.DispatchRequest;
+import org.apache.rocketmq.store.PutMessageResult;
+import org.apache.rocketmq.store.config.MessageStoreConfig;
+import org.apache.rocketmq.store.stats.BrokerStatsManager;
+import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
+
+/** What differs between release lines, for 5.x. */
+final class Release {
+    /** Whether the broker delivers messages at any time their sender asks for. */
+    static final boolean HAS_TIMERS = true;
+    /** Longest topic, in characters. */
+    static final int LONGEST_TOPIC = 255;
+
+    private Release() {
+    }
+
+    static DefaultMessageStore messageStore(MessageStoreConfig storeConfig, BrokerConfig brokerConfig)
+        throws Exception {
+        return new DefaultMessageStore(storeConfig, new BrokerStatsManager(brokerConfig),
+            (topic, queueId, offset, tagsCode, time, filter, properties) -> { }, brokerConfig,
+            new ConcurrentHashMap<>());
+    }
+
+    static void deliverNothing(MessageStoreConfig config) {
+        // In 5.x it is the broker that delivers delayed messages, not the store.
+    }
+
+    static NamesrvController nameServer(int port) {
+        return new NamesrvController(new NamesrvConfig(), serverConfig(port));
+    }
+
+    static BrokerController broker(BrokerConfig brokerConfig, MessageStoreConfig storeConfig, int port) {
+        AuthConfig authConfig = new AuthConfig();
+        authConfig.setConfigName(brokerConfig.getBrokerName());
+        authConfig.setClusterName(brokerConfig.getBrokerClusterName());
+        authConfig.setAuthConfigPath(storeConfig.getStorePathRootDir() + "/config");
+        return new BrokerController(brokerConfig, serverConfig(port), new NettyClientConfig(), storeConfig, authConfig);
+    }
+
+    private static NettyServerConfig serverConfig(int port) {
+        NettyServerConfig config = new NettyServerConfig();
+        config.setBindAddress(Loopback.HOST);
+        config.setListenPort(port);
+        return config;
+    }
+
+    static void listenOnLoopback(NamesrvController nameServer) {
+        // Done by the bind address.
+    }
+
+    static void listenOnLoopback(BrokerController broker) {
+        // Done by the bind address and LoopbackHaService.
+    }
+
+    static void listenOnLoopback(DefaultMessageStore messageStore) {
+        // Done by LoopbackHaService.
+    }
+
+    static Long offsetByTimeUpper(DefaultMessageStore messageStore, String topic, int queueId, long timestamp) {
+        return messageStore.getOffsetInQueueByTime(topic, queueId, timestamp, BoundaryType.UPPER);
+    }
+
+    /** Makes an unused queue begin at an offset, as one does that was moved here from another broker. */
+    static void beginQueueAt(DefaultMessageStore messageStore, String topic, int queueId, long offset) {
+        messageStore.getQueueStore().getTopicQueueTable().put(topic + "-" + queueId, offset);
+    }
+
+    static PutMessageResult put(DefaultMessageStore messageStore, DirectMessage message) {
+        MessageExtBrokerInner inner = new MessageExtBrokerInner();
+        message.fill(inner);
+        inner.setPropertiesString(message.properties());
+        inner.setTagsCode(MessageExtBrokerInner.tagsString2tagsCode(message.tags()));
+        return messageStore.putMessage(inner);
+    }
+
+    static void deliverAfter(Message message, long milliseconds) {
+        message.setDelayTimeMs(milliseconds);
+    }
+
+    /** What the broker would put into queue and index for a record. */
+    static DispatchRequest dispatchRequest(DefaultMessageStore messageStore, byte[] bytes) {
+        return messageStore.getCommitLog().checkMessageAndReturnSize(ByteBuffer.wrap(bytes), false, false);
+    }
+
+    /** Units of a queue from an index on; none if there is no such queue. */
+    static List<QueueUnit> queueUnits(DefaultMQAdminExt admin, String broker, String topic, int queueId, long index,
+        int count) throws Exception {
+        QueryConsumeQueueResponseBody answer = admin.queryConsumeQueue(broker, topic, queueId, index, count, null);
+        if (answer == null || answer.getQueueData() == null) {
+            return List.of();
+        }
+        return answer.getQueueData().stream()
+            .map(unit -> new QueueUnit(unit.getPhysicOffset(), unit.getPhysicSize(), unit.getTagsCode()))
+            .toList();
+    }
+
+    static QueryResult queryByUniqueKey(DefaultMQAdminExt admin, String topic, String key) throws Exception {
+        return admin.getDefaultMQAdminExtImpl()
+            .queryMessageByUniqKey(null, topic, key, KeyQueries.LIMIT, 0, Long.MAX_VALUE);
+    }
+}

@@ -1,0 +1,62 @@
+"""Real brokers boot from stores whose consume queues were built here, and serve every message of the log.
+
+The check consumes every queue from its first live offset to its end, compares every unit with what the broker's own
+dispatch gives, looks every message up by its offset id, and then sends new messages and reads those.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_mq import rebuild
+from tests.broker import harness
+
+LACKING = harness.missing()
+pytestmark = [pytest.mark.broker, pytest.mark.skipif(LACKING is not None, reason=LACKING or "")]
+
+V5, V4 = harness.VERSIONS
+
+
+def settings_of(name: str) -> Path:
+    return harness.STORES / f"{name}.conf"
+
+
+def with_our_queues(spark: SparkSession, name: str, folder: Path) -> Path:
+    """The store `name` with consume queues rebuilt here; its index files and checkpoint stay as they are."""
+    store = harness.unpack_store(name, folder)
+    shutil.rmtree(store / "consumequeue")
+    rebuild(spark, str(store), broker_conf=str(settings_of(name)))
+    return store
+
+
+@pytest.mark.parametrize(
+    ("version", "name"),
+    [
+        (V5, "workload-533"),
+        (V4, "workload-49x"),
+        (V5, "killed-533"),
+        (V4, "killed-49x"),
+        (V5, "stale-533"),
+        (V4, "stale-49x"),
+        (V5, "lagging-533"),
+        (V5, "deleted-533"),
+    ],
+)
+def test_a_broker_serves_every_message(spark: SparkSession, tmp_path: Path, version: str, name: str) -> None:
+    store = with_our_queues(spark, name, tmp_path)
+    report = harness.check_served(store, settings_of(name), version=version)
+    assert report["problemCount"] == 0
+
+
+def test_a_4_9_broker_serves_a_log_without_its_first_segments(spark: SparkSession, tmp_path: Path) -> None:
+    store = harness.unpack_store("workload-49x", tmp_path)
+    for segment in sorted((store / "commitlog").iterdir())[:2]:
+        segment.unlink()
+    shutil.rmtree(store / "consumequeue")
+    rebuild(spark, str(store), broker_conf=str(settings_of("workload-49x")))
+    report = harness.check_served(store, settings_of("workload-49x"), version=V4)
+    assert report["problemCount"] == 0
