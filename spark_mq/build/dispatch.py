@@ -81,7 +81,9 @@ def _dispatch(
         _follow_time(times, result)
         result.messages += frames.size
         result.inner_batches += int(is_inner_batch(frames).sum())
-        units = dispatch_units(part.buffer, frames[has_unit(frames)], result.queues, delay_millis)
+        with_unit = has_unit(frames)
+        dispatched = frames if with_unit.all() else frames[with_unit]
+        units = dispatch_units(part.buffer, dispatched, result.queues, delay_millis)
         result.units.append(_sound_units(units, result, split))
 
 
@@ -108,7 +110,9 @@ def _sound_units(units: DispatchedUnits, result: _SplitResult, split: Split) -> 
 def _unit_rows(split: Split, result: _SplitResult, file_size: int) -> pa.RecordBatch:
     """Group a split's units into runs; no step here is per message or per queue in Python."""
     units = DispatchedUnits.concatenate(result.units)
-    units = units.take(np.argsort(units.queue_number, kind="stable"))
+    # NumPy sorts short integers by radix, which is several times as fast.
+    short = units.queue_number.astype(np.uint16) if result.queues.count <= 1 << 16 else units.queue_number
+    units = units.take(np.argsort(short, kind="stable"))
     file_number = units.queue_offset // (file_size // UNIT_SIZE)
     starts = _run_starts(units, file_number)
     stops = np.append(starts[1:], units.queue_number.size)

@@ -43,9 +43,9 @@ FAILFAST = "failfast"
 PERMISSIVE = "permissive"
 CONSUME_QUEUE = "consumequeue"
 
-_WRITE_TASKS = 32
-_BYTES_PER_WRITE_TASK = 64 << 20
-"""More tasks where a task would otherwise shuffle and sort more units than this."""
+_WRITE_TASKS = 8
+_BYTES_PER_WRITE_TASK = 16 << 20
+"""One more task for every so many bytes of units; a task costs Spark some tens of milliseconds."""
 
 
 def rebuild(

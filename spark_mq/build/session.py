@@ -9,12 +9,16 @@ from spark_mq.store.filesystem import Location
 _BATCH_ROWS = "64"
 """Rows of one Arrow batch: a staged row is up to 256 KiB."""
 
+_SHUFFLE_PARTITIONS = "4"
+
 
 def job_session(spark: SparkSession) -> SparkSession:
     """A session of the job's own on the same Spark, so that its settings are nobody else's."""
     session = spark.newSession()
     session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", _BATCH_ROWS)
-    session.conf.set("spark.sql.adaptive.enabled", "true")
+    # Counts of queues and splits are small: a few partitions, planned once.
+    session.conf.set("spark.sql.adaptive.enabled", "false")
+    session.conf.set("spark.sql.shuffle.partitions", _SHUFFLE_PARTITIONS)
     return session
 
 

@@ -136,17 +136,12 @@ class MessageColumns:
         sizes = np.where(self.frames.sys_flag & BORN_HOST_V6_FLAG, HOST_V6_SIZE, HOST_V4_SIZE).astype(np.int32)
         return self._hosts(self.frames.position + BORN_HOST_AT, sizes)
 
-    def _bytes(self, starts: Int64s, lengths: Int32s) -> tuple[Bytes, Int32s]:
-        total = int(np.maximum(lengths, 0).sum(dtype=np.int64))
-        out, offsets = np.empty(total, np.uint8), np.empty(self.frames.size + 1, np.int32)
-        if lengths.size != self.frames.size:
-            offsets = np.empty(lengths.size + 1, np.int32)
-        gather.gather_bytes(self.buffer, starts, lengths, out, offsets)
-        return out, offsets
+    def _binary(self, starts: Int64s, lengths: Int32s) -> pa.Array:
+        return _binary_array(*_gather(self.buffer, starts, lengths))
 
     def _text(self, starts: Int64s, lengths: Int32s) -> pa.Array:
         """Text pieces; length -1 is NULL."""
-        out, offsets = self._bytes(starts, lengths)
+        out, offsets = _gather(self.buffer, starts, lengths)
         return text_array(out, offsets, lengths >= 0)
 
     def _property(self, name: bytes) -> tuple[Int64s, Int32s]:
@@ -177,22 +172,26 @@ class MessageColumns:
         )
 
     def _properties(self) -> pa.Array:
-        starts, lengths = self.frames.properties_start, self.frames.properties_length
-        most = property_scan.count_pieces(self.buffer, starts, lengths)
+        """The map of each message. Names are compared as text, as in Java: what is no UTF-8 is mended first."""
+        text = self._text(self.frames.properties_start, self.frames.properties_length)
+        _, text_offsets, text_data = text.buffers()
+        buffer = np.frombuffer(text_data or b"", np.uint8)
+        ends = np.frombuffer(text_offsets, np.int32, self.frames.size + 1)
+        starts, lengths = ends[:-1].astype(np.int64), np.diff(ends)
+        most = property_scan.count_pieces(buffer, starts, lengths)
         name_starts, value_starts = np.empty(most, np.int64), np.empty(most, np.int64)
         name_lengths, value_lengths = np.empty(most, np.int32), np.empty(most, np.int32)
         offsets = np.empty(self.frames.size + 1, np.int32)
         property_scan.list_properties(
-            self.buffer, starts, lengths, offsets, name_starts, name_lengths, value_starts, value_lengths
+            buffer, starts, lengths, offsets, name_starts, name_lengths, value_starts, value_lengths
         )
         count = offsets[-1]
-        names = self._text(name_starts[:count], name_lengths[:count])
-        values = self._text(value_starts[:count], value_lengths[:count])
+        names = _valid_text(buffer, name_starts[:count], name_lengths[:count])
+        values = _valid_text(buffer, value_starts[:count], value_lengths[:count])
         return pa.MapArray.from_arrays(pa.array(offsets), names, values, type=ALL_MESSAGE_FIELDS["properties"].type)
 
     def _stored_body(self) -> pa.Array:
-        out, offsets = self._bytes(self.frames.body_start, self.frames.body_length)
-        return _binary_array(out, offsets)
+        return self._binary(self.frames.body_start, self.frames.body_length)
 
     def _body(self) -> pa.Array:
         bodies = self.bodies or decompress_bodies(self, DEFAULT_BODY_LIMIT)
@@ -292,6 +291,20 @@ def _cut_by_body_bytes(batch: MessageColumns, body_limit: int) -> Iterator[Messa
         yield MessageColumns(batch.buffer, batch.base, frames[first:], bodies)
 
 
+def _gather(buffer: Bytes, starts: Int64s, lengths: Int32s) -> tuple[Bytes, Int32s]:
+    """The pieces one after the other, and the offsets between them."""
+    out = np.empty(int(np.maximum(lengths, 0).sum(dtype=np.int64)), np.uint8)
+    offsets = np.empty(lengths.size + 1, np.int32)
+    gather.gather_bytes(buffer, starts, lengths, out, offsets)
+    return out, offsets
+
+
+def _valid_text(buffer: Bytes, starts: Int64s, lengths: Int32s) -> pa.Array:
+    """Pieces of a buffer that is known to be UTF-8."""
+    out, offsets = _gather(buffer, starts, lengths)
+    return _variable_size_array(pa.string(), out, offsets, None)
+
+
 def text_array(out: Bytes, offsets: Int32s, valid: npt.NDArray[np.bool_] | None = None) -> pa.Array:
     """UTF-8 text as a string array; what is not UTF-8 becomes U+FFFD as in Java."""
     binary = _binary_array(out, offsets, valid)
@@ -361,6 +374,6 @@ _COLUMNS: dict[str, Callable[[MessageColumns], pa.Array]] = {
     CORRUPT_RECORD: MessageColumns._corrupt_record,
     "born_timestamp_millis": lambda m: m._int64(m.frames.position + BORN_TIMESTAMP_AT),
     "store_timestamp_millis": lambda m: m._int64(m.frames.store_timestamp_at),
-    "properties_bytes": lambda m: _binary_array(*m._bytes(m.frames.properties_start, m.frames.properties_length)),
+    "properties_bytes": lambda m: m._binary(m.frames.properties_start, m.frames.properties_length),
     "stored_body": MessageColumns._stored_body,
 }

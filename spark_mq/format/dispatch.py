@@ -36,6 +36,9 @@ DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 
 """`MessageStoreConfig.messageDelayLevel`@5.3.3."""
 
 _UNIT_MILLIS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_MAX_DELAY_DIGITS = 10
+"""A delay of more is longer than 64-bit milliseconds, whatever its unit."""
+
 _SCHEDULE_TOPIC = np.frombuffer(SCHEDULE_TOPIC, np.uint8)
 _TAGS = np.frombuffer(TAGS, np.uint8)
 _DELAY = np.frombuffer(DELAY_TIME_LEVEL, np.uint8)
@@ -49,7 +52,7 @@ def parse_delay_levels(text: str) -> Int64s:
     delays = []
     for piece in text.split():
         number, unit = piece[:-1], piece[-1]
-        if unit not in _UNIT_MILLIS or not number.isdecimal():
+        if unit not in _UNIT_MILLIS or not number.isdecimal() or len(number) > _MAX_DELAY_DIGITS:
             raise OptionError(f"messageDelayLevel: {piece!r} is no delay such as 10s, 5m, 1h or 2d")
         delays.append(int(number) * _UNIT_MILLIS[unit])
     if not delays:
@@ -160,7 +163,7 @@ def _fill_slots(count: int, slots: Int32s, queue_ids: Int32s, topic_ends: Int64s
     mask = slots.size - 1
     for number in range(count):
         start = topic_ends[number]
-        slot = _queue_hash(topics, start, topic_ends[number + 1] - start, queue_ids[number]) & mask
+        slot = _queue_hash(topics, start, topic_ends[number + 1] - start, int(queue_ids[number])) & mask
         while slots[slot] >= 0:
             slot = (slot + 1) & mask
         slots[slot] = number

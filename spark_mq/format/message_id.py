@@ -6,12 +6,13 @@
 
 from __future__ import annotations
 
+import re
 import struct
 
 from spark_mq.errors import OptionError
 
 _OFFSET = struct.Struct(">q")
-_SIZES = (16, 28)
+_ID = re.compile("(?:[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56})")
 
 
 def encode_offset_message_id(store_host: bytes, commit_log_offset: int) -> str:
@@ -24,10 +25,7 @@ def decode_offset_message_id(offset_message_id: str) -> tuple[bytes, int]:
 
     Raises `OptionError` for text that is no such id.
     """
-    try:
-        data = bytes.fromhex(offset_message_id)
-    except ValueError:
-        data = b""
-    if len(data) not in _SIZES:
+    if not _ID.fullmatch(offset_message_id):
         raise OptionError(f"{offset_message_id!r} is no offset message id: that is 32 or 56 hexadecimal digits")
+    data = bytes.fromhex(offset_message_id)
     return data[: -_OFFSET.size], _OFFSET.unpack_from(data, len(data) - _OFFSET.size)[0]

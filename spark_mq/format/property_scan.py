@@ -22,12 +22,12 @@ def next_property(buffer: Bytes, position: int, end: int) -> tuple[int, int, int
     The value starts behind the byte at name end. A piece that does not count has name end = name start.
     """
     name_start = position
-    name_end = -1
-    while position < end and buffer[position] != PROPERTY_SEPARATOR:
-        if name_end < 0 and buffer[position] == NAME_VALUE_SEPARATOR:
-            name_end = position
+    while position < end and (buffer[position] > PROPERTY_SEPARATOR or buffer[position] < NAME_VALUE_SEPARATOR):
         position += 1
-    if name_end <= name_start or name_end + 1 >= position:
+    name_end = position
+    while position < end and buffer[position] != PROPERTY_SEPARATOR:
+        position += 1
+    if name_end == name_start or name_end + 1 >= position:
         return name_start, name_start, position, position + 1
     return name_start, name_end, position, position + 1
 

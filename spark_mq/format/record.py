@@ -68,6 +68,10 @@ MAX_RECORD_SIZE = 64 << 20
 """No broker writes a larger one: a frame on the wire is 16 MiB at most (`NettyDecoder`@5.3.3), a body 4 MiB by
 default (`maxMessageSize`). A larger size is damage, and never becomes an allocation."""
 
+LOOK_BACK = (4 << 20) + (128 << 10)
+"""Bytes that hold any record of a broker with its default settings: a body of 4 MiB (`maxMessageSize`), 64 KiB for the
+rest (`MessageExtEncoder`@5.3.3), and some more."""
+
 BLANK_SIZE = FRAME.size
 """Bytes that a filler needs at least; a record is appended only where it leaves as many."""
 

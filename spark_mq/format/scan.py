@@ -170,7 +170,7 @@ def scan_records(buffer: Bytes, position: int, stop: int, base: int, end: int, f
         found = read_frame(buffer, position, base, end, frames[count])
         if found != RECORD:
             return count, position, found
-        position += frames[count].store_size
+        position += int(frames[count].store_size)
         count += 1
     return count, position, STOP
 

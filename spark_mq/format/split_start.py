@@ -5,6 +5,9 @@ anything, whole records with the right own offset too, so the first thing that l
 From one maximum record before the split on, every plausible record is taken as a beginning, and its hops are
 followed to the split. If all arrive at the same place, that is the split's first record. If not, the bytes do not
 decide, and the caller has to hop from the segment's start.
+
+Two things can still deceive it: a record longer than `LOOK_BACK` whose body is full of fakes, and a fake that reaches
+from a body over a damaged record into the split. A job that must not be deceived compares where splits end and begin.
 """
 
 from __future__ import annotations
@@ -17,10 +20,6 @@ from spark_mq.format.record import MIN_RECORD_SIZE
 from spark_mq.format.scan import BLANK, FRAME_DTYPE, MORE, RECORD, STOP, Frames, find_frame, read_frame
 
 UNDECIDED = -1
-
-LOOK_BACK = (4 << 20) + (128 << 10)
-"""Bytes before a split that are looked at: the broker's largest record by default, body of 4 MiB
-(`MessageStoreConfig.maxMessageSize`) and 64 KiB for the rest (`MessageExtEncoder`@5.3.3), and some more."""
 
 
 def first_record(buffer: Bytes, split_start: int, base: int, end: int) -> int:
@@ -81,7 +80,6 @@ def _arrival_behind(buffer: Bytes, position: int, after: int, base: int, end: in
         return end
     if position == after:
         found = read_frame(buffer, after, base, end, scratch[0])
-        if found in (RECORD, BLANK):
-            return after
+        return UNDECIDED if found == MORE else after  # damage that begins here is the split's
     position, found = find_frame(buffer, position, min(end, buffer.size), base, end, scratch)
     return position if found in (RECORD, BLANK) else UNDECIDED

@@ -33,7 +33,7 @@ def consumed_offsets(store: Location) -> dict[tuple[str, int], int]:
             continue
         try:
             return _highest_offsets(parse_fastjson(file.read_bytes().decode("utf-8")))
-        except (ValueError, TypeError, AttributeError):
+        except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
             continue
     return {}
 

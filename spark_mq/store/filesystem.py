@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from typing import Self
+from urllib.parse import unquote
 
 import pyarrow as pa
 from pyarrow import fs
@@ -35,7 +36,7 @@ class Location:
         if uri.startswith("dbfs:/"):
             uri = "/dbfs/" + uri.removeprefix("dbfs:").lstrip("/")
         if uri.startswith("file:"):
-            uri = "/" + uri.removeprefix("file:").lstrip("/")
+            uri = "/" + unquote(uri.removeprefix("file:")).lstrip("/")
         if "://" not in uri:
             path = os.path.abspath(uri)
             return cls(fs.LocalFileSystem(), path, path)

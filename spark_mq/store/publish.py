@@ -13,6 +13,9 @@ import uuid
 from spark_mq.errors import SparkMqError
 from spark_mq.store.filesystem import Location
 
+_LATEST_FILE_TIME = (1 << 32) * 1000
+"""Milliseconds; about the year 2106. A store time may be anything, a file's time may not."""
+
 
 def publish(location: Location, content: bytes | memoryview, size: int, modified_millis: int | None = None) -> None:
     """Write a file of `size` bytes, whole or not at all: `content`, and zeros behind it (a hole, where there can be).
@@ -45,7 +48,8 @@ def _publish_local(path: str, content: bytes | memoryview, size: int, modified_m
             file.truncate(size)
             file.flush()
             if modified_millis is not None:
-                os.utime(file.fileno(), ns=(modified_millis * 1_000_000, modified_millis * 1_000_000))
+                modified = min(max(modified_millis, 0), _LATEST_FILE_TIME) * 1_000_000
+                os.utime(file.fileno(), ns=(modified, modified))
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:

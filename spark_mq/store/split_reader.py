@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from spark_mq.format.split_start import LOOK_BACK, UNDECIDED, first_record
+from spark_mq.format.record import LOOK_BACK
+from spark_mq.format.split_start import UNDECIDED, first_record
 from spark_mq.store.corrupt_range import CorruptRange
 from spark_mq.store.live_reader import LiveReader
 from spark_mq.store.record_reader import RecordChunk, RecordReader

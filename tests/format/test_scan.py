@@ -240,9 +240,6 @@ def test_a_record_of_another_place_is_none() -> None:
     assert found_at(replace(record, commit_log_offset=BASE + 1).encode(), 0, BASE) == Found.BAD_OFFSET
 
 
-@pytest.mark.xfail(
-    WITHOUT_JIT, strict=True, raises=OverflowError, reason="as Python, `position += store_size` makes it an int32"
-)
 def test_a_log_beyond_two_gib_is_scanned() -> None:
     base = 1 << 40
     data = segment_of(3, base)

@@ -60,7 +60,6 @@ def test_a_path_with_odd_characters_is_opened(scheme: str, tmp_path: Path) -> No
     assert Location.resolve(f"{scheme}{folder}").is_directory
 
 
-@pytest.mark.xfail(strict=True, reason="file: URIs are not percent-decoded, Spark's and pyarrow's are")
 def test_a_percent_encoded_file_uri_is_decoded(tmp_path: Path) -> None:
     (tmp_path / "with space").mkdir()
     assert Location.resolve(f"file://{tmp_path}/with%20space").is_directory

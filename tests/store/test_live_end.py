@@ -138,9 +138,6 @@ def test_a_clock_that_steps_back_at_new_queues_loses_no_message(tmp_path: Path) 
     assert [part[1] for part in assert_exact(CommitLog.open(writer.write(tmp_path)))] == writer.offsets
 
 
-@pytest.mark.xfail(
-    WITHOUT_JIT, strict=True, raises=OverflowError, reason="as Python, a QueueTable cannot grow: see test_dispatch"
-)
 def test_a_clock_that_steps_back_again_and_again_loses_no_message(tmp_path: Path) -> None:
     writer = live_log(0)
     for number in range(120):
@@ -185,6 +182,28 @@ def test_live_records_behind_damage_are_read(victims: tuple[int, ...], tmp_path:
     assert offsets_of(parts) == [offset for index, offset in enumerate(writer.offsets) if index not in victims]
     assert {part[0] for part in parts} == {"RECORD", "BAD_MAGIC"}
     assert sum(part[2] for part in parts) == len(writer.segments[0])
+
+
+@pytest.mark.parametrize(("earlier", "is_live"), [(0, True), (1, False), (1000, False)])
+@pytest.mark.parametrize("queue", [b"T", b"New"])
+def test_behind_damage_a_record_is_live_if_it_is_not_earlier(
+    earlier: int, is_live: bool, queue: bytes, tmp_path: Path
+) -> None:
+    writer = live_log()
+    writer.append_bytes(b"\x55" * 30)
+    behind = writer.append(NOW + 39 - earlier, b"behind", queue, queue_offset=100)
+    parts = assert_exact(CommitLog.open(writer.write(tmp_path)))
+    assert (behind in offsets_of(parts)) == is_live
+
+
+@pytest.mark.parametrize(("queue_offset", "is_live"), [(13, False), (14, True), (15, True)])
+def test_behind_damage_a_record_is_live_if_its_queue_goes_on(queue_offset: int, is_live: bool, tmp_path: Path) -> None:
+    writer = live_log()
+    assert writer._queue_offsets[b"T", 0] == 14
+    writer.append_bytes(b"\x55" * 30)
+    behind = writer.append(NOW + 50, b"behind", queue_offset=queue_offset)
+    parts = assert_exact(CommitLog.open(writer.write(tmp_path)))
+    assert (behind in offsets_of(parts)) == is_live
 
 
 def test_zeroed_records_in_the_middle_are_a_corrupt_range(tmp_path: Path) -> None:

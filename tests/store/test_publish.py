@@ -24,7 +24,7 @@ def test_folders_are_made(tmp_path: Path) -> None:
     assert (tmp_path / "a" / "b" / "file").read_bytes() == b"x"
 
 
-@pytest.mark.parametrize("millis", [0, 1_700_000_000_123, -5000])
+@pytest.mark.parametrize("millis", [0, 1, 1_700_000_000_123])
 def test_the_modification_time_is_set(millis: int, tmp_path: Path) -> None:
     publish(Location.resolve(str(tmp_path / "file")), b"x", 1, millis)
     assert (tmp_path / "file").stat().st_mtime_ns == millis * 1_000_000

@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_mq.format.record import Record, encode_blank
-from spark_mq.format.split_start import LOOK_BACK
+from spark_mq.format.record import LOOK_BACK, Record, encode_blank
 from spark_mq.store import split_reader
 from spark_mq.store.commit_log import CommitLog
 from spark_mq.store.filesystem import Location
@@ -137,9 +136,6 @@ def test_looking_back_over_damage_gives_the_same_records(index: int, damage: lis
             assert offsets_of(by_splits(log, size)) == hopped, f"splits of {size}"
 
 
-@pytest.mark.xfail(
-    strict=True, reason="where the first record of a split is damaged, first_record goes on to the next sound one"
-)
 def test_looking_back_to_a_damaged_first_record_reports_it(tmp_path: Path) -> None:
     segments = dict(sound_segments())
     base = min(segments)

@@ -1,0 +1,235 @@
+"""`make bench`: each figure beside a plain sequential read of the same files, in one run.
+
+Every measurement is repeated, and each repetition is preceded by a plain read of the log, so that a machine whose speed
+drifts shows: the spread of the plain reads is the noise. Figures are medians; ratios are taken pair by pair.
+Nothing is written but a generated store (kept for the next run) and scratch output, both below `--folder`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from benchmarks.generate_store import generate_store
+from spark_mq import rebuild
+from spark_mq.cli.spark import spark_session
+from spark_mq.source.options import parse_size
+
+WITHOUT_BODIES = (
+    "commit_log_offset BIGINT, store_size INT, topic STRING, queue_id INT, queue_offset BIGINT, "
+    "tags STRING, store_timestamp TIMESTAMP"
+)
+WITH_BODIES = f"{WITHOUT_BODIES}, body BINARY"
+_BLOCK = 4 << 20
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Seconds of one thing, repetition by repetition, each with the plain read before it."""
+
+    name: str
+    seconds: list[float]
+    plain_seconds: list[float]
+
+    def line(self, messages: int, log_bytes: int) -> str:
+        """A row of the table."""
+        median = statistics.median(self.seconds)
+        ratio = statistics.median(s / p for s, p in zip(self.seconds, self.plain_seconds, strict=True))
+        spread = f"{min(self.seconds):.2f}-{max(self.seconds):.2f}"
+        rate = f"{messages / median / 1e6:.2f}"
+        return f"{self.name:38} {median:7.2f} {spread:>11} {rate:>10} {log_bytes / median / 2**20:8.0f} {ratio:10.1f}"
+
+
+def plain_read(log: Path) -> float:
+    """Seconds to read the whole log, block by block, into one buffer."""
+    buffer = bytearray(_BLOCK)
+    started = time.perf_counter()
+    for segment in sorted(log.iterdir()):
+        with segment.open("rb", buffering=0) as file:
+            while file.readinto(buffer):
+                pass
+    return time.perf_counter() - started
+
+
+def measure(name: str, log: Path, repetitions: int, run: Callable[[], object]) -> Figure:
+    """One warm-up, then `repetitions` pairs of a plain read and a run."""
+    run()
+    seconds, plain = [], []
+    for _ in range(repetitions):
+        plain.append(plain_read(log))
+        started = time.perf_counter()
+        run()
+        seconds.append(time.perf_counter() - started)
+    return Figure(name, seconds, plain)
+
+
+def scan(spark: SparkSession, store: Path, schema: str | None) -> None:
+    """Read every row, and throw it away in the JVM."""
+    reader = spark.read.format("rocketmq")
+    reader = reader.schema(schema) if schema else reader
+    reader.load(str(store)).write.format("noop").mode("overwrite").save()
+
+
+def decode(store: Path, columns: list[str]) -> None:
+    """What a scan's tasks do, in this process, one after the other, without Spark."""
+    from spark_mq.format.columns import message_batches
+    from spark_mq.store.commit_log import CommitLog
+    from spark_mq.store.filesystem import Location
+    from spark_mq.store.record_reader import RecordChunk
+    from spark_mq.store.split_reader import read_split
+    from spark_mq.store.splits import DEFAULT_SPLIT_SIZE, plan_splits
+
+    log = CommitLog.open(Location.resolve(str(store)))
+    for split in plan_splits(log, DEFAULT_SPLIT_SIZE):
+        for part in read_split(split, f"decode {time.monotonic_ns()}" if split.start == 0 else "decode"):
+            if isinstance(part, RecordChunk):
+                for messages in message_batches(part.buffer, part.base, part.frames, columns, 8192):
+                    messages.record_batch(columns)
+
+
+@dataclass(frozen=True)
+class _SameBatch:
+    """For `mapInArrow`: as many batches of one shape as a scan has, all the same."""
+
+    batch: pa.RecordBatch
+    batches: int
+
+    def __call__(self, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in numbers:
+            for _ in range(self.batches):
+                yield self.batch
+
+
+def hand_over(spark: SparkSession, batch: pa.RecordBatch, tasks: int, batches: int) -> None:
+    """Only the handing over of as many rows from Python to the JVM: what Spark itself allows."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    task = _SameBatch(batch, batches)
+    rows = spark.range(0, tasks, 1, tasks).mapInArrow(task, from_arrow_schema(batch.schema))
+    rows.write.format("noop").mode("overwrite").save()
+
+
+def sample_batch(store: Path, columns: list[str]) -> pa.RecordBatch:
+    """The first batch of the log."""
+    from spark_mq.format.columns import message_batches
+    from spark_mq.store.commit_log import CommitLog
+    from spark_mq.store.filesystem import Location
+    from spark_mq.store.record_reader import RecordChunk
+    from spark_mq.store.split_reader import read_split
+    from spark_mq.store.splits import plan_splits
+
+    log = CommitLog.open(Location.resolve(str(store)))
+    part = next(read_split(plan_splits(log, 64 << 20)[0], "sample"))
+    assert isinstance(part, RecordChunk)
+    return next(message_batches(part.buffer, part.base, part.frames, columns, 8192)).record_batch(columns)
+
+
+def peak_worker_memory() -> int:
+    """The highest resident size, in bytes, that any of this process's Python workers has had so far."""
+    peak = 0
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if b"pyspark.daemon" in (process / "cmdline").read_bytes():
+                status = (process / "status").read_text()
+                peak = max(
+                    peak, *(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmHWM"))
+                )
+        except (OSError, ValueError):
+            continue
+    return peak
+
+
+def java_rebuild(store: Path, scratch: Path, repetitions: int) -> list[tuple[float, float]]:
+    """Seconds that the Java store takes for its own rebuild (queues and index), and for the flush after it."""
+    from tests.broker import harness
+
+    if harness.missing() is not None:
+        print(f"no rebuild by the Java store: {harness.missing()}", file=sys.stderr)
+        return []
+    results = []
+    for _ in range(repetitions):
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir(parents=True)
+        shutil.copytree(store / "commitlog", scratch / "commitlog")
+        segment_size = next((scratch / "commitlog").iterdir()).stat().st_size
+        report = harness.java_rebuild(scratch, {"mappedFileSizeCommitLog": str(segment_size)})
+        results.append((report["dispatchMilliseconds"] / 1000, report["flushMilliseconds"] / 1000))
+    shutil.rmtree(scratch, ignore_errors=True)
+    return results
+
+
+def main() -> int:
+    """Generate the store where it is not there yet, measure, and print a table and one JSON line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--size", default="1GiB", help="bytes of records (1GiB)")
+    parser.add_argument("--message-size", type=int, default=450, help="mean bytes of a record (450)")
+    parser.add_argument("--folder", type=Path, required=True, help="where the store and scratch output go")
+    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--skip-java", action="store_true", help="leave out the Java store's own rebuild")
+    arguments = parser.parse_args()
+
+    size = parse_size("--size", arguments.size)
+    store = arguments.folder / f"store-{size}-{arguments.message_size}"
+    facts_file = store / "generated.json"
+    if not facts_file.exists():
+        shutil.rmtree(store, ignore_errors=True)
+        made = generate_store(store, log_size=size, message_size=arguments.message_size)
+        facts_file.write_text(json.dumps({"messages": made.messages, "log_bytes": made.log_bytes}))
+    facts = json.loads(facts_file.read_text())
+    messages, log_bytes, log = facts["messages"], facts["log_bytes"], store / "commitlog"
+    columns = [field.split()[0] for field in WITHOUT_BODIES.split(", ")]
+
+    with spark_session("spark-mq benchmarks") as spark:
+        batch = sample_batch(store, columns)
+        body_batch = sample_batch(store, [*columns, "body"])
+        batches = -(-messages // 16 // batch.num_rows)
+        output = arguments.folder / "rebuilt"
+        reports = []
+        repetitions = arguments.repetitions
+        figures = [
+            measure("scan without bodies", log, repetitions, lambda: scan(spark, store, WITHOUT_BODIES)),
+            measure("  decoding alone, one process", log, repetitions, lambda: decode(store, columns)),
+            measure("  handing over alone", log, repetitions, lambda: hand_over(spark, batch, 16, batches)),
+            measure("scan with bodies", log, repetitions, lambda: scan(spark, store, WITH_BODIES)),
+            measure("  decoding alone, one process", log, repetitions, lambda: decode(store, [*columns, "body"])),
+            measure("  handing over alone", log, repetitions, lambda: hand_over(spark, body_batch, 16, batches)),
+            measure("scan of all columns", log, repetitions, lambda: scan(spark, store, None)),
+        ]
+        scan_memory = peak_worker_memory()
+
+        def rebuild_queues() -> None:
+            reports.append(rebuild(spark, str(store), str(output), replace=True))
+
+        figures.append(measure("rebuild of consume queues", log, repetitions, rebuild_queues))
+        stages = {name: statistics.median(r.stages[name] for r in reports[1:]) for name in reports[-1].stages}
+        memory = peak_worker_memory()
+    shutil.rmtree(output)
+
+    plain = [seconds for figure in figures for seconds in figure.plain_seconds]
+    print(f"{messages:,} messages, {log_bytes:,} bytes of log, {os.cpu_count()} cores")
+    print(f"plain read: median {statistics.median(plain):.2f} s, {min(plain):.2f}-{max(plain):.2f} s (the noise)\n")
+    print(f"{'':38} {'seconds':>7} {'min-max':>11} {'M msg/s':>10} {'MiB/s':>8} {'/ read':>10}")
+    for figure in figures:
+        print(figure.line(messages, log_bytes))
+    print(f"\nrebuild, by stage: {stages}; bytes read {reports[-1].bytes_read:,}")
+    print(f"largest Python worker: {scan_memory >> 20} MiB after the scans, {memory >> 20} MiB in all")
+    java = [] if arguments.skip_java else java_rebuild(store, arguments.folder / "java", 2)
+    for dispatch, flush in java:
+        print(f"the Java store's own rebuild of queues and index: {dispatch:.2f} s, and {flush:.2f} s to flush")
+    print(json.dumps({figure.name.strip(): figure.seconds for figure in figures} | {"java": java}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
