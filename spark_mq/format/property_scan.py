@@ -145,6 +145,8 @@ def list_keys(
 @kernel
 def parse_decimal(buffer: Bytes, start: int, length: int) -> tuple[bool, int]:
     """`Integer.parseInt` of ASCII text: whether it is a 32-bit integer, and its value."""
+    if length <= 0:
+        return False, 0
     position, end = start, start + length
     negative = length > 1 and buffer[position] == ord("-")
     if length > 1 and (buffer[position] == ord("-") or buffer[position] == ord("+")):

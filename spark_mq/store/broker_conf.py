@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Self
 
@@ -12,6 +13,7 @@ from spark_mq.errors import OptionError
 from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.store.filesystem import Location
 
+_LINE_END = re.compile(r"\r\n|\n|\r")
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
@@ -26,10 +28,10 @@ class BrokerConf:
     def load(cls, location: Location) -> Self:
         """Read a `broker.conf`. Raises `OptionError` where there is none."""
         try:
-            text = location.read_bytes().decode("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
+            # Java reads a stream of properties as Latin-1 (java.util.Properties.load).
+            return cls(parse_java_properties(location.read_bytes().decode("latin-1")), str(location))
+        except (OSError, ValueError) as error:
             raise OptionError(f"--broker-conf {location}: cannot be read: {error}") from error
-        return cls(parse_java_properties(text), str(location))
 
     @property
     def consume_queue_file_size(self) -> int | None:
@@ -56,7 +58,10 @@ class BrokerConf:
 
 
 def parse_java_properties(text: str) -> dict[str, str]:
-    """Names and values of a Java properties file (`java.util.Properties.load`)."""
+    """Names and values of a Java properties file (`java.util.Properties.load`).
+
+    Raises `ValueError` for a malformed escape of a code unit, as Java does.
+    """
     settings: dict[str, str] = {}
     for line in _logical_lines(text):
         name, value = _split_line(line)
@@ -65,19 +70,20 @@ def parse_java_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> list[str]:
+    """Lines without comments and blanks, continued ones joined (`Properties.LineReader` of Java 17)."""
     lines: list[str] = []
-    continued = ""
-    for natural in text.splitlines():
+    started = ""
+    naturals = _LINE_END.split(text)
+    for number, natural in enumerate(naturals, 1):
         line = natural.lstrip(" \t\f")
-        if not continued and (not line or line[0] in "#!"):
+        if not started and (not line or line[0] in "#!"):
             continue
-        backslashes = len(line) - len(line.rstrip("\\"))
-        if backslashes % 2:
-            continued += line[:-1]
-            continue
-        lines.append(continued + line)
-        continued = ""
-    return [*lines, continued] if continued else lines
+        is_continued = (len(line) - len(line.rstrip("\\"))) % 2 == 1
+        started += line[:-1] if is_continued else line
+        if not is_continued or number == len(naturals):
+            lines.append(started)
+            started = ""
+    return lines
 
 
 def _split_line(line: str) -> tuple[str, str]:
@@ -98,10 +104,16 @@ def _unescape(text: str) -> str:
         if character == "\\" and index + 1 < len(text):
             index += 1
             character = text[index]
-            if character == "u" and len(text) >= index + 5:
-                character, index = chr(int(text[index + 1 : index + 5], 16)), index + 4
+            if character == "u":
+                character, index = _code_unit(text[index + 1 : index + 5]), index + 4
             else:
                 character = _ESCAPES.get(character, character)
         pieces.append(character)
         index += 1
     return "".join(pieces)
+
+
+def _code_unit(digits: str) -> str:
+    if not re.fullmatch("[0-9A-Fa-f]{4}", digits):
+        raise ValueError(f"malformed \\u{digits}")
+    return chr(int(digits, 16))

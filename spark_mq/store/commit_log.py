@@ -18,7 +18,8 @@ from spark_mq.errors import StoreNotFoundError
 from spark_mq.store.corrupt_range import MISSING, CorruptRange
 from spark_mq.store.filesystem import Location
 
-_SEGMENT_NAME = re.compile(r"\d{20}")
+_SEGMENT_NAME = re.compile(r"[0-9]{20}")
+_MAX_OFFSET = (1 << 63) - 1
 _ZERO_BLOCK = bytes(4 << 20)
 
 
@@ -82,7 +83,8 @@ class CommitLog:
 
 
 def _is_segment(info: fs.FileInfo) -> bool:
-    return bool(info.type == fs.FileType.File and info.size > 0 and _SEGMENT_NAME.fullmatch(info.base_name))
+    is_file = info.type == fs.FileType.File and info.size > 0 and _SEGMENT_NAME.fullmatch(info.base_name)
+    return bool(is_file and int(info.base_name) + info.size <= _MAX_OFFSET)
 
 
 def _segments(location: Location, files: list[tuple[int, int]], last_data_end: int) -> tuple[Segment, ...]:

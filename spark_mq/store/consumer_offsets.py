@@ -15,7 +15,7 @@ _UNQUOTED_KEY = re.compile(r"([{,]\s*)(-?\d+)(\s*:)")
 
 def parse_fastjson(text: str) -> object:
     """JSON whose integer keys may be unquoted. Raises `ValueError` where it is neither."""
-    pieces = re.split(r'("(?:[^"\\]|\\.)*")', text)
+    pieces = re.split(r'("(?:[^"\\]|\\.)*"?)', text)
     outside_strings = [
         _UNQUOTED_KEY.sub(r'\1"\2"\3', piece) if index % 2 == 0 else piece for index, piece in enumerate(pieces)
     ]

@@ -47,7 +47,10 @@ class Location:
         return cls(filesystem, path.rstrip("/"), uri.rstrip("/"))
 
     def __truediv__(self, name: str) -> Location:
-        return Location(self.filesystem, f"{self.path}/{name}", f"{self.uri}/{name}")
+        if "://" not in self.uri:
+            return Location(self.filesystem, f"{self.path}/{name}", f"{self.uri}/{name}")
+        place, mark, settings = self.uri.partition("?")
+        return Location(self.filesystem, f"{self.path}/{name}", f"{place}/{name}{mark}{settings}")
 
     @property
     def is_local(self) -> bool:

@@ -6,11 +6,12 @@ can follow the live ones, even without a gap. What tells them apart is that they
 
 - A record that follows the one before it without a gap is live, unless its store time is earlier and its queue
   offset is not the next of its queue. (An earlier time alone is a clock that was set back.) Where nothing is known of
-  its queue, the first record behind it of a known queue decides.
+  its queue, the first record of a known queue in the 64 KiB behind it decides.
 - A record behind bytes that are no record is live only if its store time is not earlier than that of the records
   before, and its queue offset is above those of its queue before it; else the log ended at those bytes.
 
-Prepared and rolled back messages have no queue offset (`CommitLog.doAppend`@4.9.0): time alone judges them.
+Prepared and rolled back messages have no queue offset (`CommitLog.doAppend`@4.9.0), and inner batches take several at
+once: time alone judges them.
 """
 
 from __future__ import annotations
@@ -21,19 +22,15 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_mq.format.big_endian import Bytes, Int64s, int64s_at
-from spark_mq.format.dispatch import QueueTable
+from spark_mq.format.dispatch import QueueTable, has_unit
 from spark_mq.format.record import QUEUE_OFFSET_AT
 from spark_mq.format.scan import Frames
-from spark_mq.format.sys_flag import (
-    TRANSACTION_PREPARED_TYPE,
-    TRANSACTION_ROLLBACK_TYPE,
-    TRANSACTION_TYPE_MASK,
-)
 from spark_mq.store.commit_log import Segment
 from spark_mq.store.corrupt_range import CorruptRange
 from spark_mq.store.record_reader import RecordChunk, RecordReader
 from spark_mq.store.segment_source import SegmentSource
 
+_LOOK_AHEAD = 64 << 10
 _NO_TIME = -(1 << 63)
 _UNSEEN = -1
 
@@ -47,10 +44,15 @@ class LiveReader:
     def __init__(self, source: SegmentSource) -> None:
         self.ended = False
         self.position = 0
+        self._source = source
         self._segment = source.segment
         self._reader = RecordReader(source, 0)
         self._newest = _NO_TIME
         self._queue_offsets = _QueueOffsets(source.segment)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._source.close()
 
     def skip(self, start: int) -> None:
         """Hop to the first record at or behind `start`, or to the live end."""
@@ -70,11 +72,11 @@ class LiveReader:
                 yield part
             else:
                 live = part.frames[: self._count_live(part)]
+                self.position += int(live.store_size.sum(dtype=np.int64))
+                self.ended = live.size < part.frames.size
                 if live.size:
-                    self.position += int(live.store_size.sum(dtype=np.int64))
                     yield RecordChunk(part.buffer, part.base, live)
-                if live.size < part.frames.size:
-                    self.ended = True
+                if self.ended:
                     return
         self.position = self._reader.position
 
@@ -83,22 +85,24 @@ class LiveReader:
         times = int64s_at(chunk.buffer, chunk.frames.store_timestamp_at)
         before = np.concatenate((np.array([self._newest], np.int64), times[:-1]))
         for index in np.flatnonzero(times < before).tolist():
-            if self._is_stale_from(chunk, index):
+            if self._is_stale_from(chunk.base - self._segment.base + int(chunk.frames[index].position)):
                 return int(index)
         self._newest = int(times[-1])
         return int(chunk.frames.size)
 
-    def _is_stale_from(self, chunk: RecordChunk, index: int) -> bool:
-        """Whether the record at `index`, earlier than the one before it, begins a stale tail."""
-        frames = chunk.frames[index:]
-        self._queue_offsets.advance(chunk.base - self._segment.base + int(frames[0].position))
-        frames = frames[_has_queue_offset(frames)]
-        last = self._queue_offsets.last_of(chunk.buffer, frames)
-        known = np.flatnonzero(last != _UNSEEN)
-        if known.size == 0:
-            return False
-        first = known[0]
-        return int(_queue_offset(chunk.buffer, frames)[first]) != int(last[first]) + 1
+    def _is_stale_from(self, position: int) -> bool:
+        """Whether the record at `position`, earlier than the one before it, begins a stale tail."""
+        self._queue_offsets.advance(position)
+        with SegmentSource(self._segment) as source:
+            for part in RecordReader(source, position, chunk_size=_LOOK_AHEAD).read(position + _LOOK_AHEAD):
+                if isinstance(part, CorruptRange):
+                    return False
+                frames = part.frames[has_unit(part.frames)]
+                last = self._queue_offsets.last_of(part.buffer, frames)
+                known = np.flatnonzero(last != _UNSEEN)
+                if known.size:
+                    return int(_queue_offset(part.buffer, frames)[known[0]]) != int(last[known[0]]) + 1
+        return False
 
     def _is_live_behind(self, corrupt: int) -> bool:
         """Whether the record behind the corrupt bytes at `corrupt`, where the reader stands, is live."""
@@ -112,7 +116,7 @@ class LiveReader:
     def _follows(self, buffer: Bytes, frame: Frames, corrupt: int) -> bool:
         if int64s_at(buffer, frame.store_timestamp_at)[0] < self._newest:
             return False
-        if not _has_queue_offset(frame)[0]:
+        if not has_unit(frame)[0]:
             return True
         self._queue_offsets.advance(corrupt)
         return bool(_queue_offset(buffer, frame)[0] > self._queue_offsets.last_of(buffer, frame)[0])
@@ -136,7 +140,7 @@ class _QueueOffsets:
             reader = RecordReader(source, self._position)
             for part in reader.read(position):
                 if isinstance(part, RecordChunk):
-                    frames = part.frames[_has_queue_offset(part.frames)]
+                    frames = part.frames[has_unit(part.frames)]
                     numbers = self._numbers(part.buffer, frames)
                     np.maximum.at(self._last, numbers, _queue_offset(part.buffer, frames))
             self._position = reader.position
@@ -152,12 +156,6 @@ class _QueueOffsets:
         unseen = np.full(self._queues.count - self._last.size, _UNSEEN, np.int64)
         self._last = np.concatenate((self._last, unseen))
         return numbers
-
-
-def _has_queue_offset(frames: Frames) -> npt.NDArray[np.bool_]:
-    kind = frames.sys_flag & TRANSACTION_TYPE_MASK
-    result: npt.NDArray[np.bool_] = (kind != TRANSACTION_PREPARED_TYPE) & (kind != TRANSACTION_ROLLBACK_TYPE)
-    return result
 
 
 def _queue_offset(buffer: Bytes, frames: Frames) -> Int64s:

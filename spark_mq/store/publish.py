@@ -27,7 +27,9 @@ def publish(location: Location, content: bytes | memoryview, size: int, modified
         _publish_local(location.path, content, size, modified_millis)
         return
     filesystem = location.filesystem
-    filesystem.create_dir(location.path.rsplit("/", 1)[0], recursive=True)
+    folder = location.path.rpartition("/")[0]
+    if folder:
+        filesystem.create_dir(folder, recursive=True)
     if location.is_file:
         filesystem.delete_file(location.path)
     whole = bytes(content).ljust(size, b"\0")

@@ -12,8 +12,8 @@ from pyarrow import fs
 from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.store.filesystem import Location
 
-_FILE_NAME = re.compile(r"\d{20}")
-_QUEUE_ID = re.compile(r"-?\d{1,10}")
+_FILE_NAME = re.compile(r"[0-9]{20}")
+_QUEUE_ID = re.compile(r"-?[0-9]{1,10}")
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,16 @@ def queue_folders(consume_queue: Location) -> Iterator[QueueFolder]:
             continue
         topic_folder = consume_queue / topic.base_name
         for queue in topic_folder.entries():
-            if queue.type != fs.FileType.Directory or not _QUEUE_ID.fullmatch(queue.base_name):
+            if queue.type != fs.FileType.Directory or not _is_queue_id(queue.base_name):
                 continue
             folder = topic_folder / queue.base_name
             files = tuple(info for info in folder.entries() if _FILE_NAME.fullmatch(info.base_name) and info.size > 0)
             if files:
                 yield QueueFolder(topic.base_name, int(queue.base_name), folder, files)
+
+
+def _is_queue_id(name: str) -> bool:
+    return _QUEUE_ID.fullmatch(name) is not None and -(1 << 31) <= int(name) < 1 << 31
 
 
 def existing_file_size(folders: list[QueueFolder]) -> int | None:

@@ -9,8 +9,18 @@ import numpy as np
 
 from spark_mq.errors import CorruptLogError
 from spark_mq.format.big_endian import Bytes, read_i32
-from spark_mq.format.record import MAX_RECORD_SIZE, MIN_RECORD_SIZE
+from spark_mq.format.record import (
+    AFTER_HOSTS,
+    BORN_HOST_AT,
+    HOST_V4_SIZE,
+    HOST_V6_SIZE,
+    MAX_RECORD_SIZE,
+    MIN_RECORD_SIZE,
+    SYS_FLAG_AT,
+    TIMESTAMP_SIZE,
+)
 from spark_mq.format.scan import FRAME_DTYPE, REASONS, Found, Frames, find_frame, scan_records
+from spark_mq.format.sys_flag import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG
 from spark_mq.store.corrupt_range import CorruptRange
 from spark_mq.store.segment_source import SegmentSource
 
@@ -19,6 +29,10 @@ CHUNK_SIZE = 4 << 20
 
 _TAIL = 4 << 10
 """Bytes read behind a stop, so that most records that lie astride it are whole at once."""
+
+_MAX_HEAD = BORN_HOST_AT + 2 * HOST_V6_SIZE + TIMESTAMP_SIZE + AFTER_HOSTS.size
+_MAX_REST = 2 * (2 + 0x7FFF)
+"""Bytes behind a body: topic and properties, each with its length, a short."""
 
 _SEARCH_SIZE = 64 << 10
 """Bytes read first where a record is looked for; it is near, unless there is damage."""
@@ -105,11 +119,36 @@ class RecordReader:
             at, found = find_frame(buffer, 0, searched, segment.base + position, segment.size - position, scratch)
             if found in (Found.RECORD, Found.BLANK):
                 return position + at
-            if found == Found.MORE:
-                if position + buffer.size >= segment.size:
-                    return segment.size
-                wanted = self._chunk_size if at else self._whole_record(buffer)
-            else:
-                wanted = self._chunk_size
+            wanted = self._chunk_size
             position += at
+            if found == Found.MORE and (at == 0 or position + buffer.size - at >= segment.size):
+                if self._is_record_without_its_body(position):
+                    return position
+                position += 1
         return segment.size
+
+    def _is_record_without_its_body(self, position: int) -> bool:
+        """Whether a whole record lies at `position`, of which only what is around the body is read.
+
+        Bodies can hold any number of heads that claim megabytes: none of them makes this read so much.
+        """
+        segment = self._segment
+        head = self._source.read(position, _MAX_HEAD).copy()
+        if head.size < MIN_RECORD_SIZE:
+            return False
+        size, sys_flag = int(read_i32(head, 0)), int(read_i32(head, SYS_FLAG_AT))
+        hosts = sum(HOST_V6_SIZE if sys_flag & bit else HOST_V4_SIZE for bit in (BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG))
+        body_start = BORN_HOST_AT + hosts + TIMESTAMP_SIZE + AFTER_HOSTS.size
+        if head.size < body_start:
+            return False
+        body_length = max(int(read_i32(head, body_start - 4)), 0)
+        rest = size - body_start - body_length
+        if not 0 < rest <= _MAX_REST or position + size > segment.size:
+            return False
+        tail = self._source.read(position + body_start + body_length, rest)
+        without_body = np.concatenate((head[:body_start], tail))
+        without_body[:4] = np.frombuffer((size - body_length).to_bytes(4, "big"), np.uint8)
+        without_body[body_start - 4 : body_start] = 0
+        frame = np.recarray(1, FRAME_DTYPE)
+        place, found = find_frame(without_body, 0, 1, segment.base + position, without_body.size, frame)
+        return bool(place == 0 and found == Found.RECORD)

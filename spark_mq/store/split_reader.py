@@ -24,14 +24,14 @@ def read_split(split: Split, plan: str) -> Iterator[RecordChunk | CorruptRange]:
     `plan` names the listing that the split comes from: places kept from another one are not used.
     """
     if split.segment.is_last:
-        yield from _LivePlaces.reader(split, plan).read(split.stop)
+        yield from _read_live(split, plan)
         return
     with SegmentSource(split.segment) as source:
         yield from RecordReader(source, find_start(source, split)).read(split.stop)
 
 
 def find_start(source: SegmentSource, split: Split) -> int:
-    """The position of the first record at or behind the split's start; exact, whatever the bodies hold."""
+    """The position of the first record at or behind the split's start; what can deceive it: `split_start`."""
     if split.start == 0:
         return 0
     segment = split.segment
@@ -48,20 +48,37 @@ def find_start(source: SegmentSource, split: Split) -> int:
     return reader.position
 
 
-class _LivePlaces:
-    """The reader of the last segment that this process used last: the next split goes on from there."""
+def _read_live(split: Split, plan: str) -> Iterator[RecordChunk | CorruptRange]:
+    reader = _Kept.take(split, plan) or LiveReader(SegmentSource(split.segment))
+    try:
+        reader.skip(split.start)
+        yield from reader.read(split.stop)
+    except BaseException:  # also when whoever reads the split goes away half-way
+        reader.close()
+        raise
+    _Kept.keep(split, plan, reader)
+
+
+class _Kept:
+    """The reader of the last segment that this process used last: the next split goes on from where it stands."""
 
     _kept: tuple[str, int, LiveReader] | None = None
     """The listing, the stop up to which the reader has read, and the reader."""
 
     @classmethod
-    def reader(cls, split: Split, plan: str) -> LiveReader:
-        """A reader that stands at the first record of `split`."""
+    def take(cls, split: Split, plan: str) -> LiveReader | None:
+        """The kept reader, if it is of this listing and has not read beyond the split's start."""
         kept, cls._kept = cls._kept, None
-        if kept is not None and kept[0] == plan and kept[1] <= split.start:
-            reader = kept[2]
-        else:
-            reader = LiveReader(SegmentSource(split.segment))
-        reader.skip(split.start)
+        if kept is None:
+            return None
+        if kept[0] == plan and kept[1] <= split.start:
+            return kept[2]
+        kept[2].close()
+        return None
+
+    @classmethod
+    def keep(cls, split: Split, plan: str, reader: LiveReader) -> None:
+        """Keep a reader that has read all of `split`."""
+        if cls._kept is not None:
+            cls._kept[2].close()
         cls._kept = (plan, split.stop, reader)
-        return reader

@@ -33,7 +33,7 @@ SAME = {
     "body_crc": "bodyCRC",
 }
 TRANSACTION_TYPES = ("NONE", "PREPARED", "COMMIT", "ROLLBACK")
-SMALLEST = min(stores_in(OWN_STORES), key=lambda store: len(store.facts("msg")), default=None)
+SMALLEST = min(stores_in(OWN_STORES), key=lambda store: len(store.facts("msg")))
 
 
 def read(spark: SparkSession, path: Path | str, **options: object) -> DataFrame:

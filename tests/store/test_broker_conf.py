@@ -54,13 +54,11 @@ def test_settings_are_those_of_java() -> None:
     assert [row for row in rows(False) if parse_java_properties(row["text"]) != row["settings"]] == []
 
 
-@pytest.mark.xfail(strict=True, reason="splitlines ends a line at a form feed, U+0085, U+2028, ...; Java does not")
 def test_only_line_feed_and_carriage_return_end_a_line() -> None:
     assert [row for row in rows(True) if parse_java_properties(row["text"]) != row["settings"]] == []
 
 
 @pytest.mark.parametrize("text", [r"a=\u12", r"a=\uzzzz", r"\u=1"])
-@pytest.mark.xfail(strict=True, reason="a malformed escape is taken as it is, or a plain ValueError")
 def test_a_malformed_escape_is_an_option_error(text: str, tmp_path: Path) -> None:
     with pytest.raises(OptionError):
         load(tmp_path, text.encode())
@@ -118,6 +116,5 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         BrokerConf.load(Location.resolve(str(tmp_path / "nowhere.conf")))
 
 
-@pytest.mark.xfail(strict=True, raises=OptionError, reason="the broker reads Latin-1, where every byte is a character")
 def test_a_comment_that_is_no_utf8_does_not_matter(tmp_path: Path) -> None:
     assert load(tmp_path, b"# Gr\xf6\xdfe\nmappedFileSizeConsumeQueue=40").consume_queue_file_size == 40

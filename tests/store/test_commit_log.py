@@ -14,7 +14,7 @@ from spark_mq.store import commit_log
 from spark_mq.store.commit_log import CommitLog, find_data_end
 from spark_mq.store.corrupt_range import MISSING
 from spark_mq.store.filesystem import Location
-from tests.hostile import WITHOUT_JIT, LogWriter, by_hopping, by_splits, examples, offsets_of, write_store
+from tests.hostile import LogWriter, by_hopping, by_splits, examples, offsets_of, write_store
 from tests.real_stores import RealStore, all_stores
 
 SIZE = 4096
@@ -126,9 +126,6 @@ def test_an_empty_file_is_left_out(tmp_path: Path) -> None:
     assert [segment.base for segment in log.segments] == [0]
 
 
-@pytest.mark.xfail(
-    not WITHOUT_JIT, strict=True, raises=OverflowError, reason="a name beyond 64 bits is a base that kernels refuse"
-)
 def test_a_name_beyond_64_bits_does_not_break_the_reader(tmp_path: Path) -> None:
     writer = LogWriter(SIZE)
     for number in range(5):
@@ -138,7 +135,6 @@ def test_a_name_beyond_64_bits_does_not_break_the_reader(tmp_path: Path) -> None
     assert offsets_of(by_hopping(CommitLog.open(location))) == writer.offsets
 
 
-@pytest.mark.xfail(strict=True, raises=FileNotFoundError, reason=r"\d takes digits of every script, not only 0 to 9")
 def test_a_name_of_other_digits_is_left_out(tmp_path: Path) -> None:
     location = write_store(tmp_path, {0: DATA})
     (tmp_path / "commitlog" / ("\u0660" * 19 + "\u0661")).write_bytes(DATA)

@@ -65,7 +65,6 @@ def test_a_percent_encoded_file_uri_is_decoded(tmp_path: Path) -> None:
     assert Location.resolve(f"file://{tmp_path}/with%20space").is_directory
 
 
-@pytest.mark.xfail(strict=True, reason="the name is put behind the URI's query: resolved elsewhere it is another place")
 def test_a_name_goes_before_the_query_of_a_uri(tmp_path: Path) -> None:
     store = Location(remote(tmp_path).filesystem, "bucket/store", "s3://bucket/store?region=eu-west-1")
     assert (store / "commitlog").uri == "s3://bucket/store/commitlog?region=eu-west-1"
@@ -131,14 +130,7 @@ def test_a_range_is_read_up_to_the_segment_s_end(is_local: bool, tmp_path: Path)
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "out/a",
-        "deep/in/folders/a",
-        pytest.param(
-            "a",
-            marks=pytest.mark.xfail(strict=True, raises=OSError, reason="makes a folder of the file's own name"),
-        ),
-    ],
+    ["out/a", "deep/in/folders/a", "a"],
 )
 def test_a_file_elsewhere_is_published_whole(name: str, tmp_path: Path) -> None:
     publish(remote(tmp_path, name), b"content", 10, 5)

@@ -111,11 +111,6 @@ def test_old_records_of_unknown_queues_behind_a_gap_are_not_live(gap: int, tmp_p
     assert [part[1] for part in assert_exact(CommitLog.open(writer.write(tmp_path)))] == writer.offsets
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="_is_stale_from asks only the records of one chunk, and chunks end with the split: small splits take old "
-    "records of unknown queues, and all behind them, as live",
-)
 def test_old_records_are_not_live_whatever_the_size_of_splits(tmp_path: Path) -> None:
     writer = live_log()
     old = [(NOW - 100 + number, b"Old", 0, number) for number in range(12)]
@@ -156,9 +151,6 @@ def test_a_clock_that_steps_back_at_prepared_messages_loses_no_message(tmp_path:
     assert [part[1] for part in assert_exact(CommitLog.open(writer.write(tmp_path)))] == writer.offsets
 
 
-@pytest.mark.xfail(
-    strict=True, reason="an inner batch takes several queue offsets; the next record of its queue is taken for stale"
-)
 def test_a_clock_that_steps_back_behind_an_inner_batch_loses_no_message(tmp_path: Path) -> None:
     writer = LogWriter(SEGMENT_SIZE)
     inner_batch = 0x80
@@ -223,9 +215,6 @@ def test_damage_and_then_old_records_end_the_log(tmp_path: Path) -> None:
     assert offsets_of(parts) == writer.offsets[:5] + writer.offsets[6:]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="LiveReader sets `ended` only behind the yield: dropped there, it takes the stale tail as live"
-)
 def test_a_reader_that_was_left_half_way_does_not_change_the_next_split(tmp_path: Path) -> None:
     """Spark drops an iterator half-way for a LIMIT; the process reads another split of the same listing later."""
     writer = live_log()
@@ -267,7 +256,6 @@ def test_places_of_another_listing_are_not_used(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="counts open files in /proc")
-@pytest.mark.xfail(strict=True, reason="_LivePlaces drops a LiveReader without closing its SegmentSource")
 def test_reading_many_listings_leaves_no_files_open(tmp_path: Path) -> None:
     log = CommitLog.open(live_log().write(tmp_path))
     before = len(os.listdir("/proc/self/fd"))
