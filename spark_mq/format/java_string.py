@@ -82,6 +82,9 @@ def hash_code(buffer: Bytes, start: int, length: int) -> int:
     """`new String(bytes, UTF_8).hashCode()`: h = 31 h + UTF-16 unit, wrapped to 32 bits."""
     unsigned = 0
     position, end = start, start + length
+    while position < end and buffer[position] < 0x80:
+        unsigned = (31 * unsigned + byte_at(buffer, position)) & 0xFFFFFFFF
+        position += 1
     while position < end:
         code_point, position = next_code_point(buffer, position, end)
         if code_point >= 0x10000:

@@ -23,7 +23,7 @@ class RocketMQDataSource(DataSource):
     topic : only messages of this topic.
     startTimestamp, endTimestamp : only messages stored in this time, both ends included; epoch milliseconds or ISO
         8601 with a zone. Segments and splits outside are not read.
-    splitSize : bytes of the log that a task reads, `64m` by default.
+    splitSize : bytes of the log that a task reads, `128m` by default.
     mode : what becomes of damage. PERMISSIVE (default): a row with commit_log_offset, store_size and
         `_corrupt_record`; DROPMALFORMED: no row; FAILFAST: an error with file and offset.
 

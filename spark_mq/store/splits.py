@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from spark_mq.store.commit_log import CommitLog, Segment
 
-DEFAULT_SPLIT_SIZE = 64 << 20
+DEFAULT_SPLIT_SIZE = 128 << 20
 
 
 @dataclass(frozen=True)
