@@ -33,7 +33,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="stop at damage (default), or skip and report it",
     )
     command.add_argument("--replace", action="store_true", help="replace consumequeue/ when the new is whole")
-    command.add_argument("--split-size", metavar="SIZE", default="128m", help="bytes of the log that a task reads (128m)")
+    command.add_argument("--split-size", metavar="SIZE", default="128m", help="bytes of the log for a task (128m)")
     command.add_argument("--json", action="store_true", help="print the report as one JSON object")
     command.add_argument("--quiet", action="store_true", help="no progress")
     command.set_defaults(run=run)
