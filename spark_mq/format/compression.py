@@ -21,6 +21,7 @@ from spark_mq.format.sys_flag import COMPRESSION_TYPE_MASK, COMPRESSION_TYPE_SHI
 DEFAULT_BODY_LIMIT = 64 << 20
 """Decompressed bytes of one body; the broker takes stored bodies of 4 MiB (`maxMessageSize`)."""
 
+_READ_SIZE = 256 << 10
 _ARROW_CODECS = {1: "lz4", 2: "zstd"}
 _ZLIB_TYPES = (0, 3)
 
@@ -60,13 +61,18 @@ def _decompress_frame(body: bytes | memoryview | pa.Buffer, codec: str, limit: i
     source = body if isinstance(body, pa.Buffer) else pa.py_buffer(body)
     if source.size == 0:
         raise BodyError(f"the {codec} frame is cut")
+    pieces: list[pa.Buffer] = []
+    size = 0
     try:
         with pa.CompressedInputStream(pa.BufferReader(source), codec) as stream:
-            content: bytes = stream.read(limit + 1)
+            # Buffers, not bytes: what `read` has allocated it does not give back when the frame is broken.
+            while piece := stream.read_buffer(_READ_SIZE):
+                pieces.append(piece)
+                size += piece.size
+                _check_limit(size, limit)
     except (OSError, pa.ArrowException) as error:
         raise BodyError(f"broken {codec} frame: {error}") from error
-    _check_limit(len(content), limit)
-    return content
+    return b"".join(pieces)
 
 
 def _check_limit(size: int, limit: int) -> None:
