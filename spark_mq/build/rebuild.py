@@ -43,7 +43,7 @@ FAILFAST = "failfast"
 PERMISSIVE = "permissive"
 CONSUME_QUEUE = "consumequeue"
 
-_WRITE_TASKS = 8
+_WRITE_TASKS = 4
 _BYTES_PER_WRITE_TASK = 16 << 20
 """One more task for every so many bytes of units; a task costs Spark some tens of milliseconds."""
 
@@ -198,9 +198,9 @@ class _Rebuild:
                 F.sum("unit_count").alias("staged_units"),
                 F.min("commit_log_offset").alias("commit_log_offset"),
             )
-            .orderBy("topic", "queue_id")
             .collect()
         )
+        queues.sort(key=lambda queue: (queue.topic, queue.queue_id))
         self._queue_rows = [queue for queue in queues if self._is_safe(queue.topic, queue.commit_log_offset)]
         units_per_file = self._file_size // UNIT_SIZE
         files, placed = 0, []
