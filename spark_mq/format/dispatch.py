@@ -21,7 +21,7 @@ from spark_mq.format._kernel import kernel
 from spark_mq.format.big_endian import Bytes, Int32s, Int64s, byte_at, int64s_at, read_i32, read_i64
 from spark_mq.format.java_string import hash_code
 from spark_mq.format.properties import DELAY_TIME_LEVEL, TAGS
-from spark_mq.format.property_scan import find_value, parse_decimal, same_bytes
+from spark_mq.format.property_scan import equal_pieces, find_value, parse_decimal, same_bytes
 from spark_mq.format.record import COMMIT_LOG_OFFSET_AT, QUEUE_ID_AT, QUEUE_OFFSET_AT
 from spark_mq.format.scan import Frames
 from spark_mq.format.sys_flag import (
@@ -210,32 +210,44 @@ def _number_queues(
 
 
 @kernel
-def _tags_codes(buffer: Bytes, frames: Frames, delay_millis: Int64s, codes: Int64s) -> None:
+def _tags_codes(buffer: Bytes, frames: Frames, codes: Int64s) -> None:
     for index in range(frames.size):
         frame = frames[index]
-        start, length = frame.properties_start, int(frame.properties_length)
-        tags_start, tags_length = find_value(buffer, start, length, _TAGS)
-        code = hash_code(buffer, tags_start, tags_length) if tags_length > 0 else 0
-        topic_length = int(frame.topic_length)
-        if topic_length == _SCHEDULE_TOPIC.size and same_bytes(
-            buffer, frame.topic_start, _SCHEDULE_TOPIC, 0, topic_length
-        ):
-            level_start, level_length = find_value(buffer, start, length, _DELAY)
-            is_number, level = parse_decimal(buffer, level_start, level_length)
-            if is_number and level > 0:
-                code = read_i64(buffer, frame.store_timestamp_at) + delay_millis[min(level, delay_millis.size) - 1]
-        codes[index] = code
+        start, length = find_value(buffer, frame.properties_start, int(frame.properties_length), _TAGS)
+        codes[index] = hash_code(buffer, start, length) if length > 0 else 0
+
+
+@kernel
+def _deliver_times(buffer: Bytes, frames: Frames, delay_millis: Int64s, codes: Int64s) -> None:
+    """Overwrite the codes of messages that have a delay level above 0."""
+    for index in range(frames.size):
+        frame = frames[index]
+        start, length = find_value(buffer, frame.properties_start, int(frame.properties_length), _DELAY)
+        is_number, level = parse_decimal(buffer, start, length)
+        if is_number and level > 0:
+            delay = delay_millis[min(level, delay_millis.size) - 1]
+            codes[index] = read_i64(buffer, frame.store_timestamp_at) + delay
+
+
+def _unit_tags_codes(buffer: Bytes, frames: Frames, delay_millis: Int64s) -> Int64s:
+    codes = np.empty(frames.size, np.int64)
+    _tags_codes(buffer, frames, codes)
+    is_scheduled = np.empty(frames.size, np.bool_)
+    equal_pieces(buffer, frames.topic_start, frames.topic_length, _SCHEDULE_TOPIC, is_scheduled)
+    if is_scheduled.any():
+        scheduled = codes[is_scheduled]
+        _deliver_times(buffer, frames[is_scheduled], delay_millis, scheduled)
+        codes[is_scheduled] = scheduled
+    return codes
 
 
 def dispatch_units(buffer: Bytes, frames: Frames, queues: QueueTable, delay_millis: Int64s) -> DispatchedUnits:
     """The units of the messages `frames`, all of which must have one (`has_unit`)."""
-    tags_code = np.empty(frames.size, np.int64)
-    _tags_codes(buffer, frames, delay_millis, tags_code)
     return DispatchedUnits(
         queue_number=queues.numbers(buffer, frames),
         queue_offset=int64s_at(buffer, frames.position + QUEUE_OFFSET_AT),
         commit_log_offset=int64s_at(buffer, frames.position + COMMIT_LOG_OFFSET_AT),
         store_size=np.ascontiguousarray(frames.store_size),
-        tags_code=tags_code,
+        tags_code=_unit_tags_codes(buffer, frames, delay_millis),
         store_timestamp=int64s_at(buffer, frames.store_timestamp_at),
     )
