@@ -42,7 +42,7 @@ def brokers_rebuild(store: RealStore, folder: Path, own: dict[str, bytes]) -> di
     return own
 
 
-def live_units(queues: dict[str, bytes], fact: Fact, log_end: int) -> list[bytes]:
+def live_units(queues: dict[str, bytes], fact: Fact) -> list[bytes]:
     """The units of one queue, from its minimum to its maximum offset, as its files have them."""
     prefix = f"{fact['topic']}/{fact['queueId']}/"
     files = {int(name.removeprefix(prefix)): data for name, data in queues.items() if name.startswith(prefix)}
@@ -71,6 +71,18 @@ def test_queue_files_equal_the_brokers_rebuild(
     assert [name for name in rebuilt.keys() - carried if rebuilt[name] != expected[name]] == []
     assert report.messages == len(store.facts("msg"))
     assert tree_of(source) == before
+
+
+@pytest.mark.parametrize("store", [s for s in all_stores() if s.name.startswith("deleted")], ids=str)
+def test_live_units_equal_those_of_the_brokers_own_files(
+    spark: SparkSession, unpacked: Unpack, tmp_path: Path, store: RealStore
+) -> None:
+    rebuild(spark, str(unpacked(store)), str(tmp_path), broker_conf=str(store.broker_conf))
+    rebuilt, packed = queues_of(tmp_path), queues_of(unpacked(store))
+    live = [fact for fact in store.facts("queue") if fact["min"] < fact["max"]]
+    assert sum(fact["max"] - fact["min"] for fact in live) > 600
+    for fact in live:
+        assert live_units(rebuilt, fact) == live_units(packed, fact)
 
 
 def with_zeros_behind_the_live_end(queues: dict[str, bytes], store: RealStore) -> dict[str, bytes]:
