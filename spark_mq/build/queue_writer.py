@@ -40,7 +40,7 @@ class QueueWriter:
     def __call__(self, batches: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         """For `mapInPandas`: rows sorted by file and then by commit log offset."""
         runs = (run for batch in batches for run in batch.itertuples(index=False))
-        written = 0
+        has_written = False
         for (topic, queue_id, file_number), group in groupby(runs, lambda r: (r.topic, r.queue_id, r.file_number)):
             file = _QueueFile(int(file_number), self.file_size // UNIT_SIZE)
             for run in group:
@@ -60,8 +60,8 @@ class QueueWriter:
                     "first_doubled": [file.first_doubled],
                 }
             )
-            written += 1
-        if written:
+            has_written = True
+        if has_written:
             mark_done(self.done, uuid.uuid4().hex)
 
 

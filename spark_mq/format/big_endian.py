@@ -55,20 +55,6 @@ def read_i64(buffer: Bytes, position: int) -> int:
 
 
 @kernel
-def write_i32(buffer: Bytes, position: int, value: int) -> None:
-    """`ByteBuffer.putInt`."""
-    for index in range(4):
-        buffer[position + index] = (value >> (24 - 8 * index)) & 0xFF
-
-
-@kernel
-def write_i64(buffer: Bytes, position: int, value: int) -> None:
-    """`ByteBuffer.putLong`."""
-    for index in range(8):
-        buffer[position + index] = (value >> (56 - 8 * index)) & 0xFF
-
-
-@kernel
 def _gather_i32(buffer: Bytes, positions: Int64s, values: Int32s) -> None:
     for index in range(positions.size):
         values[index] = read_i32(buffer, positions[index])

@@ -17,9 +17,6 @@ TAGS = b"TAGS"
 UNIQUE_KEY = b"UNIQ_KEY"
 DELAY_TIME_LEVEL = b"DELAY"
 
-KEY_SEPARATOR = " "
-"""Between the keys of a message (`MessageConst.KEY_SEPARATOR`)."""
-
 
 def parse_properties(data: bytes) -> dict[bytes, bytes]:
     """Names and values of the stored properties `data`, as the Java decoder has them."""
