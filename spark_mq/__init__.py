@@ -1,6 +1,6 @@
 """Apache RocketMQ message stores as tables in Spark; their derived files rebuilt without a broker.
 
->>> from spark_mq import register, rebuild
+>>> from spark_mq import MessageStore, rebuild, register
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from spark_mq.errors import SparkMqError
 if TYPE_CHECKING:
     from spark_mq.build.rebuild import rebuild
     from spark_mq.source.datasource import RocketMQDataSource, register
+    from spark_mq.store.message_store import MessageStore
 
 __version__ = "0.1.0"
-__all__ = ["RocketMQDataSource", "SparkMqError", "rebuild", "register"]
+__all__ = ["MessageStore", "RocketMQDataSource", "SparkMqError", "rebuild", "register"]
 
 _MODULES = {
+    "MessageStore": "spark_mq.store.message_store",
     "RocketMQDataSource": "spark_mq.source.datasource",
     "register": "spark_mq.source.datasource",
     "rebuild": "spark_mq.build.rebuild",
@@ -24,7 +26,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs Spark only when it is asked for."""
+    """Import a name when it is asked for: a point look-up must not wait for Spark."""
     import importlib
 
     if name not in _MODULES:

@@ -20,6 +20,14 @@ class StoreNotFoundError(SparkMqError, FileNotFoundError):
     """The path is not a message store: nothing is there, or it has no `commitlog` folder."""
 
 
+class StoreChangedError(SparkMqError, RuntimeError):
+    """A file of the store went away, or became shorter, while the store was read."""
+
+
+class ConfigError(SparkMqError, ValueError):
+    """A file below `config/` that cannot be read, nor its `.bak`."""
+
+
 class EmptyStoreError(SparkMqError, ValueError):
     """The store is one, but holds no commit log record to work on."""
 

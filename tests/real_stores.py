@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -48,6 +49,21 @@ class RealStore:
         folder.mkdir(parents=True, exist_ok=True)
         subprocess.run(["tar", "xzf", str(self.folder / f"{name}.tar.gz"), "-C", str(folder)], check=True)
         return folder / name
+
+    def unpack_as_described(self, folder: Path) -> Path:
+        """Unpack the store with the files that its facts speak of: of one that was killed, those of its recovery."""
+        path = self.unpack(folder)
+        for tree in ("recovered", "rebuilt"):
+            if self.name.startswith(("killed", "abort", "lagging")) and self.has(tree):
+                for name in ("consumequeue", "index"):
+                    shutil.rmtree(path / name, ignore_errors=True)
+                shutil.copytree(self.unpack(folder, tree), path, dirs_exist_ok=True)
+        return path
+
+    @property
+    def broker_version(self) -> str:
+        """The line of the broker that wrote it."""
+        return "4.9" if self.name.endswith("49x") else "5"
 
     def has(self, tree: str) -> bool:
         """Whether a tree made by a real rebuild or recovery is packed beside the store."""

@@ -19,7 +19,12 @@ from spark_mq.format import gather, property_scan
 from spark_mq.format.big_endian import Bytes, Int32s, Int64s, int32s_at, int64s_at
 from spark_mq.format.compression import DEFAULT_BODY_LIMIT, decompress
 from spark_mq.format.java_string import repair_utf8
-from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, CORRUPT_RECORD
+from spark_mq.format.message_schema import (
+    ALL_MESSAGE_FIELDS,
+    CORRUPT_RECORD,
+    MAX_TIMESTAMP_MILLIS,
+    MIN_TIMESTAMP_MILLIS,
+)
 from spark_mq.format.properties import KEYS, TAGS, UNIQUE_KEY
 from spark_mq.format.record import (
     BODY_CRC_AT,
@@ -39,11 +44,6 @@ from spark_mq.format.sys_flag import (
     TRANSACTION_TYPE_MASK,
     TRANSACTION_TYPE_NAMES,
 )
-
-MIN_TIMESTAMP_MILLIS = -62_135_596_800_000
-"""0001-01-01T00:00:00Z; Spark has no earlier TIMESTAMP that Python can hold."""
-MAX_TIMESTAMP_MILLIS = 253_402_300_799_999
-"""9999-12-31T23:59:59.999Z."""
 
 BODY_COLUMNS = frozenset(("body", CORRUPT_RECORD))
 """Columns whose values need the decompressed body, or whether there is one."""

@@ -10,8 +10,6 @@ Kernels: `buffer` is a `uint8` array; `start`, `length` a range of it that the c
 
 from __future__ import annotations
 
-import numpy as np
-
 from spark_mq.format._kernel import kernel
 from spark_mq.format.big_endian import Bytes, Int32s, byte_at
 
@@ -131,15 +129,3 @@ def repair_utf8(buffer: Bytes, offsets: Int32s, out: Bytes, out_offsets: Int32s)
             code_point, position = next_code_point(buffer, position, end)
             place = _append_code_point(code_point, out, place)
         out_offsets[index + 1] = place
-
-
-def decode_utf8(data: bytes) -> str:
-    """`new String(data, UTF_8)` of Java 17, for one text."""
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError:
-        out = np.empty(3 * len(data), np.uint8)
-        out_offsets = np.empty(2, np.int32)
-        offsets = np.array([0, len(data)], np.int32)
-        repair_utf8(np.frombuffer(data, np.uint8), offsets, out, out_offsets)
-        return out[: out_offsets[1]].tobytes().decode("utf-8")

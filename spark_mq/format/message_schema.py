@@ -9,6 +9,11 @@ import pyarrow as pa
 
 CORRUPT_RECORD = "_corrupt_record"
 
+MIN_TIMESTAMP_MILLIS = -62_135_596_800_000
+"""0001-01-01T00:00:00Z; Spark has no earlier TIMESTAMP that Python can hold."""
+MAX_TIMESTAMP_MILLIS = 253_402_300_799_999
+"""9999-12-31T23:59:59.999Z."""
+
 _TIMESTAMP = pa.timestamp("us", "UTC")
 _STRINGS = pa.list_(pa.field("element", pa.string()))
 _PROPERTIES = pa.map_(pa.string(), pa.string())

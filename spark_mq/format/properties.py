@@ -16,6 +16,7 @@ KEYS = b"KEYS"
 TAGS = b"TAGS"
 UNIQUE_KEY = b"UNIQ_KEY"
 DELAY_TIME_LEVEL = b"DELAY"
+INNER_MULTI_DISPATCH = b"INNER_MULTI_DISPATCH"
 
 
 def parse_properties(data: bytes) -> dict[bytes, bytes]:

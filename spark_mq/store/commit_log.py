@@ -18,6 +18,8 @@ from spark_mq.errors import StoreNotFoundError
 from spark_mq.store.corrupt_range import MISSING, CorruptRange
 from spark_mq.store.filesystem import Location
 
+COMMIT_LOG = "commitlog"
+
 _SEGMENT_NAME = re.compile(r"[0-9]{20}")
 _MAX_OFFSET = (1 << 63) - 1
 _ZERO_BLOCK = bytes(4 << 20)
@@ -57,11 +59,8 @@ class CommitLog:
 
         Raises `StoreNotFoundError` where there is no directory, or none with a `commitlog` folder.
         """
-        location = store / "commitlog"
-        if not location.is_directory:
-            what = "has no commitlog folder" if store.is_directory else "does not exist"
-            raise StoreNotFoundError(f"{store} {what}: give the broker's store directory (storePathRootDir)")
-        files = [(int(info.base_name), info.size) for info in location.entries() if _is_segment(info)]
+        location = store / COMMIT_LOG
+        files = [(int(info.base_name), info.size) for info in segment_files(store)]
         while files:
             base, size = files[-1]
             data_end = find_data_end(location / f"{base:020d}", size)
@@ -80,6 +79,18 @@ class CommitLog:
                 length = after.base - before.end_offset
                 gaps.append(CorruptRange(file, before.end_offset, length, MISSING, "no segment holds these bytes"))
         return gaps
+
+
+def segment_files(store: Location) -> list[fs.FileInfo]:
+    """The files of `commitlog/` that can hold records, by offset: named by 20 digits, and not empty.
+
+    Raises `StoreNotFoundError` where there is no directory `store`, or none with a `commitlog` folder.
+    """
+    location = store / COMMIT_LOG
+    if not location.is_directory:
+        what = "has no commitlog folder" if store.is_directory else "does not exist"
+        raise StoreNotFoundError(f"{store} {what}: give the broker's store directory (storePathRootDir)")
+    return [info for info in location.entries() if _is_segment(info)]
 
 
 def _is_segment(info: fs.FileInfo) -> bool:

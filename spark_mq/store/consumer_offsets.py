@@ -1,49 +1,53 @@
 """`config/consumerOffset.json`: how far consumer groups have got (`ConsumerOffsetManager`@5.3.3).
 
-`{"offsetTable": {"topic@group": {0: 5, 1: 6}}}`: fastjson leaves integer keys unquoted, which is no JSON.
+`{"offsetTable": {"topic@group": {0: 5, 1: 6}}}`: the next queue offset to consume, by queue id.
 """
 
 from __future__ import annotations
 
-import json
-import re
+from dataclasses import dataclass
+from typing import Any
 
+from spark_mq.errors import ConfigError
+from spark_mq.store.config_file import load_config
 from spark_mq.store.filesystem import Location
 
-_UNQUOTED_KEY = re.compile(r"([{,]\s*)(-?\d+)(\s*:)")
+
+@dataclass(frozen=True, order=True)
+class ConsumerOffset:
+    """The queue offset that a group consumes next."""
+
+    consumer_group: str
+    topic: str
+    queue_id: int
+    offset: int
 
 
-def parse_fastjson(text: str) -> object:
-    """JSON whose integer keys may be unquoted. Raises `ValueError` where it is neither."""
-    pieces = re.split(r'("(?:[^"\\]|\\.)*"?)', text)
-    outside_strings = [
-        _UNQUOTED_KEY.sub(r'\1"\2"\3', piece) if index % 2 == 0 else piece for index, piece in enumerate(pieces)
-    ]
-    return json.loads("".join(outside_strings))
+def consumer_offsets(store: Location) -> list[ConsumerOffset]:
+    """All that the file (or its `.bak`) holds, sorted; none where there is no file.
+
+    Raises `ConfigError` for a file that cannot be read.
+    """
+    return sorted(load_config(store, "consumerOffset.json", _decode) or [])
+
+
+def _decode(content: dict[str, Any]) -> list[ConsumerOffset]:
+    found = []
+    for topic_and_group, offsets in (content.get("offsetTable") or {}).items():
+        topic, _, group = topic_and_group.partition("@")
+        for queue_id, offset in offsets.items():
+            found.append(ConsumerOffset(group, topic, int(queue_id), int(offset)))
+    return found
 
 
 def consumed_offsets(store: Location) -> dict[tuple[str, int], int]:
-    """The highest offset that any group holds, by (topic, queue id); empty where there is no readable file.
-
-    A file that cannot be read falls back to its `.bak`, as in the broker (`ConfigManager.load`@5.3.3).
-    """
-    for name in ("consumerOffset.json", "consumerOffset.json.bak"):
-        file = store / "config" / name
-        if not file.is_file:
-            continue
-        try:
-            return _highest_offsets(parse_fastjson(file.read_bytes().decode("utf-8")))
-        except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
-            continue
-    return {}
-
-
-def _highest_offsets(content: object) -> dict[tuple[str, int], int]:
+    """The highest offset that any group holds, by (topic, queue id); empty where there is no readable file."""
     highest: dict[tuple[str, int], int] = {}
-    table = content.get("offsetTable", {}) if isinstance(content, dict) else {}
-    for topic_and_group, offsets in table.items():
-        topic = topic_and_group.split("@", 1)[0]
-        for queue_id, offset in offsets.items():
-            queue = (topic, int(queue_id))
-            highest[queue] = max(highest.get(queue, 0), int(offset))
+    try:
+        offsets = consumer_offsets(store)
+    except ConfigError:
+        return {}
+    for one in offsets:
+        queue = (one.topic, one.queue_id)
+        highest[queue] = max(highest.get(queue, 0), one.offset)
     return highest

@@ -16,9 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_mq.format import columns
-from spark_mq.format.columns import MAX_TIMESTAMP_MILLIS, MIN_TIMESTAMP_MILLIS, MessageColumns, message_batches
-from spark_mq.format.java_string import decode_utf8
-from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, MESSAGE_SCHEMA
+from spark_mq.format.columns import MessageColumns, message_batches
+from spark_mq.format.java_text import decode_utf8
+from spark_mq.format.message_schema import (
+    ALL_MESSAGE_FIELDS,
+    MAX_TIMESTAMP_MILLIS,
+    MESSAGE_SCHEMA,
+    MIN_TIMESTAMP_MILLIS,
+)
 from spark_mq.format.properties import encode_properties, parse_properties
 from spark_mq.format.record import MAGIC_V2, MIN_RECORD_SIZE, Record
 from spark_mq.format.scan import FRAME_DTYPE, Frames, scan_records

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_mq.format.java_string import decode_utf8, hash_code, repair_utf8
+from spark_mq.format.java_string import hash_code, repair_utf8
+from spark_mq.format.java_text import decode_utf8
 from tests.hostile import array, examples
 
 TABLE = Path(__file__).with_name("java_strings.jsonl.gz")

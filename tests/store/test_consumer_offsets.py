@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_mq.store.consumer_offsets import consumed_offsets, parse_fastjson
+from spark_mq.store.config_file import parse_fastjson
+from spark_mq.store.consumer_offsets import consumed_offsets
 from spark_mq.store.filesystem import Location
 from tests.real_stores import RealStore, all_stores
 

@@ -1,0 +1,78 @@
+"""Arrow arrays from a few Python values, without pandas.
+
+`pyarrow.array` of a list imports pandas where it is installed, only to see whether the list is one of its own. That
+takes longer than all else that a command like `query-by-id` does. Here are the types that the tables have.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import types
+
+_FORMATS = {pa.int32(): "i", pa.int64(): "q"}
+
+
+def array_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """The values as an array of `kind`; None is NULL.
+
+    Integers, timestamps (as integers of the type's unit), booleans, strings, binaries, lists and maps (pairs, or a
+    mapping) of those. Raises `TypeError` for another type, and what `struct` raises for a number that does not fit.
+    """
+    validity = _bits([value is not None for value in values]) if None in values else None
+    if types.is_timestamp(kind):
+        return _fixed_size(values, "q", kind, validity)
+    if kind in _FORMATS:
+        return _fixed_size(values, _FORMATS[kind], kind, validity)
+    if types.is_boolean(kind):
+        return pa.Array.from_buffers(kind, len(values), [validity, _bits(values)])
+    if types.is_string(kind) or types.is_binary(kind):
+        return _variable_size(values, kind, validity)
+    if types.is_list(kind):
+        offsets = _offsets([0 if value is None else len(value) for value in values])
+        child = array_of([item for value in values for item in value or ()], kind.value_type)
+        return pa.Array.from_buffers(kind, len(values), [validity, offsets], children=[child])
+    if types.is_map(kind):
+        return _map(values, kind, validity)
+    raise TypeError(f"no array of {kind}")
+
+
+def table_of(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
+    """Rows, by column name, as a table of `schema`; a column that a row does not name is NULL."""
+    return pa.Table.from_arrays(
+        [array_of([row.get(field.name) for row in rows], field.type) for field in schema], schema=schema
+    )
+
+
+def _fixed_size(values: Sequence[Any], letter: str, kind: pa.DataType, validity: pa.Buffer | None) -> pa.Array:
+    data = struct.pack(f"<{len(values)}{letter}", *(0 if value is None else value for value in values))
+    return pa.Array.from_buffers(kind, len(values), [validity, pa.py_buffer(data)])
+
+
+def _variable_size(values: Sequence[Any], kind: pa.DataType, validity: pa.Buffer | None) -> pa.Array:
+    pieces = [value.encode("utf-8") if isinstance(value, str) else value or b"" for value in values]
+    offsets = _offsets([len(piece) for piece in pieces])
+    return pa.Array.from_buffers(kind, len(values), [validity, offsets, pa.py_buffer(b"".join(pieces))])
+
+
+def _map(values: Sequence[Any], kind: pa.DataType, validity: pa.Buffer | None) -> pa.Array:
+    pairs = [list(value.items()) if isinstance(value, Mapping) else value or [] for value in values]
+    keys = array_of([key for group in pairs for key, _ in group], kind.key_type)
+    items = array_of([item for group in pairs for _, item in group], kind.item_type)
+    entries_type = pa.struct([kind.key_field, kind.item_field])
+    entries = pa.Array.from_buffers(entries_type, len(keys), [None], children=[keys, items])
+    offsets = _offsets([len(group) for group in pairs])
+    return pa.Array.from_buffers(kind, len(values), [validity, offsets], children=[entries])
+
+
+def _offsets(lengths: Sequence[int]) -> pa.Buffer:
+    return pa.py_buffer(struct.pack(f"<{len(lengths) + 1}i", 0, *accumulate(lengths)))
+
+
+def _bits(flags: Sequence[Any]) -> pa.Buffer:
+    number = sum(1 << index for index, flag in enumerate(flags) if flag)
+    return pa.py_buffer(number.to_bytes(max((len(flags) + 7) // 8, 1), "little"))

@@ -1,0 +1,108 @@
+"""From single records to rows: the columns of messages in plain Python, for a handful of them.
+
+The values are those of `columns`, which has them as kernels for many records; the tests hold the two together.
+This module imports no numba: a point look-up that prints one message must not wait for it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from spark_mq.errors import BodyError
+from spark_mq.format.arrow_array import table_of
+from spark_mq.format.compression import decompress
+from spark_mq.format.java_text import decode_utf8
+from spark_mq.format.message_id import encode_offset_message_id
+from spark_mq.format.message_schema import (
+    ALL_MESSAGE_FIELDS,
+    CORRUPT_RECORD,
+    MAX_TIMESTAMP_MILLIS,
+    MESSAGE_SCHEMA,
+    MIN_TIMESTAMP_MILLIS,
+)
+from spark_mq.format.properties import KEYS, TAGS, UNIQUE_KEY, parse_properties
+from spark_mq.format.record import HOST_V4_SIZE, Record
+from spark_mq.format.sys_flag import COMPRESSED_FLAG, TRANSACTION_TYPE_MASK, TRANSACTION_TYPE_NAMES
+
+Row = dict[str, Any]
+"""Values by column name; a column that is not named is NULL. Timestamps are microseconds since the epoch."""
+
+_PORT = struct.Struct(">i")
+_IPV6_GROUPS = struct.Struct(">8H")
+
+
+def message_row(record: Record) -> Row:
+    """The columns of one message, `MESSAGE_SCHEMA` and `EXTRA_MESSAGE_SCHEMA`."""
+    properties = parse_properties(record.properties)
+    mended = parse_properties(decode_utf8(record.properties).encode("utf-8"))
+    keys = properties.get(KEYS)
+    row: Row = {
+        "commit_log_offset": record.commit_log_offset,
+        "store_size": record.size,
+        "offset_message_id": encode_offset_message_id(record.store_host, record.commit_log_offset),
+        "topic": decode_utf8(record.topic),
+        "queue_id": record.queue_id,
+        "queue_offset": record.queue_offset,
+        "tags": _text(properties.get(TAGS)),
+        "keys": None if keys is None else [decode_utf8(key) for key in keys.split(b" ") if key],
+        "unique_key": _text(properties.get(UNIQUE_KEY)),
+        "flag": record.flag,
+        "sys_flag": record.sys_flag,
+        "transaction_type": TRANSACTION_TYPE_NAMES[(record.sys_flag & TRANSACTION_TYPE_MASK) >> 2],
+        "born_timestamp": _micros(record.born_timestamp),
+        "born_host": host_text(record.born_host),
+        "store_timestamp": _micros(record.store_timestamp),
+        "store_host": host_text(record.store_host),
+        "reconsume_times": record.reconsume_times,
+        "prepared_transaction_offset": record.prepared_transaction_offset,
+        "body_crc": record.body_crc,
+        "body": record.body,
+        "properties": [(name.decode("utf-8"), value.decode("utf-8")) for name, value in mended.items()],
+        "born_timestamp_millis": record.born_timestamp,
+        "store_timestamp_millis": record.store_timestamp,
+        "properties_bytes": record.properties,
+        "stored_body": record.body,
+    }
+    if record.sys_flag & COMPRESSED_FLAG and record.body:
+        try:
+            row["body"] = decompress(record.body, record.sys_flag)
+        except BodyError as error:
+            row["body"], row[CORRUPT_RECORD] = None, f"BODY: {error}"
+    return row
+
+
+def corrupt_row(commit_log_offset: int, store_size: int, reason: str) -> Row:
+    """The row that stands for bytes in which no message can be read."""
+    return {"commit_log_offset": commit_log_offset, "store_size": store_size, CORRUPT_RECORD: reason}
+
+
+def message_table(rows: Sequence[Row], names: Sequence[str] = MESSAGE_SCHEMA.names) -> pa.Table:
+    """The columns `names` of the rows, with the types of `ALL_MESSAGE_FIELDS`."""
+    return table_of(rows, pa.schema([ALL_MESSAGE_FIELDS[name] for name in names]))
+
+
+def host_text(host: bytes) -> str:
+    """`address:port` of a stored host; an IPv6 address in brackets, its eight groups written out."""
+    (port,) = _PORT.unpack(host[-_PORT.size :])
+    if len(host) == HOST_V4_SIZE:
+        return f"{'.'.join(map(str, host[:4]))}:{port}"
+    groups = _IPV6_GROUPS.unpack(host[: _IPV6_GROUPS.size])
+    return f"[{':'.join(f'{group:x}' for group in groups)}]:{port}"
+
+
+def as_dict(row: Mapping[str, Any]) -> Row:
+    """A row of a message table (`Table.to_pylist`) with its properties as a dictionary."""
+    properties = row.get("properties")
+    return {**row, "properties": None if properties is None else dict(properties)}
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else decode_utf8(value)
+
+
+def _micros(millis: int) -> int | None:
+    return millis * 1000 if MIN_TIMESTAMP_MILLIS <= millis <= MAX_TIMESTAMP_MILLIS else None

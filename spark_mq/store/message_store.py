@@ -1,0 +1,299 @@
+"""`MessageStore`: point questions to one store, in RocketMQ's words (`DefaultMessageStore`@5.3.3). No Spark, no JVM.
+
+It sees the store as it was when it was opened. What it reads is what the question needs: a unit of a consume queue, and
+a record of the commit log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from functools import cached_property
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+
+from spark_mq.errors import CorruptLogError, OptionError
+from spark_mq.format.consume_queue import PRE_BLANK_SIZE
+from spark_mq.format.message_id import decode_offset_message_id
+from spark_mq.format.message_row import Row, corrupt_row, message_row, message_table
+from spark_mq.format.properties import INNER_MULTI_DISPATCH, parse_properties
+from spark_mq.format.record import Record
+from spark_mq.store.broker_version import BrokerVersion, detect_broker_version, parse_broker_version
+from spark_mq.store.consume_queue import ConsumeQueue
+from spark_mq.store.file_reader import FileReaders
+from spark_mq.store.filesystem import Location
+from spark_mq.store.live_end import find_live_end
+from spark_mq.store.queue_files import queue_folders
+from spark_mq.store.queue_time import BoundaryType, QueueTimes
+from spark_mq.store.record_lookup import RecordLookup
+
+DEFAULT_MAX_NUM = 32
+_BATCH_UNITS = 1024
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class GetMessageStatus(StrEnum):
+    """What a queue offset is to its queue (`store.GetMessageStatus`@5.3.3, those that a store at rest can give)."""
+
+    FOUND = "FOUND"
+    NO_MATCHED_LOGIC_QUEUE = "NO_MATCHED_LOGIC_QUEUE"
+    """There is no such queue."""
+    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
+    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
+    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
+    """The offset is that of the next message to come."""
+    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
+    MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
+    """The queue has units from the offset on, but the log has none of their messages."""
+
+
+@dataclass(frozen=True)
+class GetMessageResult:
+    """An answer of `MessageStore.get_message_result`; offsets are queue offsets."""
+
+    status: GetMessageStatus
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+    messages: pa.Table
+
+
+class MessageStore:
+    """One store directory. Answers are `pyarrow.Table`s with the columns of table `messages`.
+
+    >>> store = MessageStore("/data/store")
+    >>> store.get_message("orders", 3, offset=1200, max_num=32)
+    """
+
+    def __init__(self, path: str, broker_version: str | None = None) -> None:
+        """Open the store at `path`, a path or a URI that pyarrow opens.
+
+        `broker_version` (`4.9`, `5`, ...) decides where the two differ; by default the store's config files show it.
+        Raises `StoreNotFoundError`, and `OptionError` for an unknown version.
+        """
+        self.location = Location.resolve(path)
+        self.files = FileReaders()
+        self.records = RecordLookup(self.location, self.files)
+        self._given_version = None if broker_version is None else parse_broker_version(broker_version)
+        self._ends: dict[tuple[str, int], tuple[int, int]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the files that are open."""
+        self.files.close()
+
+    @cached_property
+    def broker_version(self) -> BrokerVersion:
+        """The line of the broker whose rules hold."""
+        return self._given_version or detect_broker_version(self.location)
+
+    @cached_property
+    def queues(self) -> dict[tuple[str, int], ConsumeQueue]:
+        """The consume queues, by topic and queue id."""
+        folders = queue_folders(self.location / "consumequeue")
+        return {(folder.topic, folder.queue_id): ConsumeQueue(folder, self.files) for folder in folders}
+
+    def get_min_phy_offset(self) -> int:
+        """The commit log offset at which the log begins; -1 where it has no segment."""
+        return self.records.min_offset
+
+    def get_max_phy_offset(self) -> int:
+        """The commit log offset behind the last live record; -1 where there is none."""
+        return self._live_end
+
+    @cached_property
+    def _live_end(self) -> int:
+        return find_live_end(self.location, self.records, self.queues.values())
+
+    def get_min_offset_in_queue(self, topic: str, queue_id: int) -> int:
+        """The first queue offset that a broker would offer; 0 where there is no such queue."""
+        return self._queue_ends(topic, queue_id)[0]
+
+    def get_max_offset_in_queue(self, topic: str, queue_id: int) -> int:
+        """The queue offset that the next message will get; 0 where there is no such queue."""
+        return self._queue_ends(topic, queue_id)[1]
+
+    def _queue_ends(self, topic: str, queue_id: int) -> tuple[int, int]:
+        ends = self._ends.get((topic, queue_id))
+        if ends is None:
+            queue = self.queues.get((topic, queue_id))
+            if queue is None:
+                return 0, 0
+            max_offset = queue.max_offset(self.records, self._live_end)
+            min_offset = queue.min_offset(max_offset, self.records.min_offset, self.broker_version)
+            ends = self._ends[topic, queue_id] = min_offset, max_offset
+        return ends
+
+    def get_message(self, topic: str, queue_id: int, offset: int, max_num: int = DEFAULT_MAX_NUM) -> pa.Table:
+        """The messages of a queue from queue offset `offset` on, at most `max_num`; see `get_message_result`."""
+        return self.get_message_result(topic, queue_id, offset, max_num).messages
+
+    def get_message_result(
+        self, topic: str, queue_id: int, offset: int, max_num: int = DEFAULT_MAX_NUM
+    ) -> GetMessageResult:
+        """Messages from queue offset `offset` on, and how the offset lies to the queue (`getMessage`).
+
+        A broker's answer ends where a queue file does, and after 256 KiB; this one has `max_num` messages if there are
+        as many. Messages whose segment is gone are passed over. Where a unit points to no record, or to a record of
+        another place in a queue, there is a row with `_corrupt_record`.
+        """
+        queue = self.queues.get((topic, queue_id))
+        min_offset, max_offset = self._queue_ends(topic, queue_id)
+
+        def result(status: GetMessageStatus, next_offset: int, rows: Sequence[Row] = ()) -> GetMessageResult:
+            return GetMessageResult(status, next_offset, min_offset, max_offset, message_table(rows))
+
+        if queue is None:
+            return result(GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 0)
+        if max_offset == 0:
+            return result(GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0)
+        if offset < min_offset:
+            return result(GetMessageStatus.OFFSET_TOO_SMALL, min_offset)
+        if offset == max_offset:
+            return result(GetMessageStatus.OFFSET_OVERFLOW_ONE, offset)
+        if offset > max_offset:
+            return result(GetMessageStatus.OFFSET_OVERFLOW_BADLY, max_offset)
+        rows: list[Row] = []
+        next_offset = offset
+        for queue_offset, row in self._rows(queue, offset, max_offset):
+            if len(rows) == max(max_num, 1):
+                break
+            next_offset = queue_offset + 1
+            rows.append(row)
+        else:
+            next_offset = max_offset
+        return result(GetMessageStatus.FOUND if rows else GetMessageStatus.MESSAGE_WAS_REMOVING, next_offset, rows)
+
+    def _rows(self, queue: ConsumeQueue, start: int, stop: int) -> Iterator[tuple[int, Row]]:
+        """Queue offset and row of each message from `start` to `stop`, but of those that are gone."""
+        for first in range(start, stop, _BATCH_UNITS):
+            units = queue.units(first, min(first + _BATCH_UNITS, stop))
+            for queue_offset, unit in enumerate(units.tolist(), first):
+                commit_log_offset, store_size = unit[:2]
+                if store_size != PRE_BLANK_SIZE and commit_log_offset >= self.records.min_offset:
+                    yield queue_offset, self._row_of_unit(queue, queue_offset, commit_log_offset, store_size)
+
+    def _row_of_unit(self, queue: ConsumeQueue, queue_offset: int, commit_log_offset: int, store_size: int) -> Row:
+        try:
+            record = self.records.record(commit_log_offset, store_size)
+        except CorruptLogError as error:
+            return corrupt_row(commit_log_offset, store_size, f"NO_RECORD: {error}")
+        row = message_row(record)
+        said = f"unit {queue_offset} of {queue.topic}/{queue.queue_id}"
+        is_of_queue = (row["topic"], record.queue_id) == (queue.topic, queue.queue_id)
+        if record.size != store_size:
+            reason = f"OTHER_RECORD: {said} has size {store_size}, the record {record.size}"
+        elif is_of_queue and record.queue_offset != queue_offset:
+            reason = f"OTHER_RECORD: {said} points to the message with queue offset {record.queue_offset}"
+        elif not is_of_queue and not _is_dispatched_to(record, queue.topic):
+            reason = f"OTHER_RECORD: {said} points to a message of {row['topic']}/{record.queue_id}"
+        else:
+            return row
+        return corrupt_row(commit_log_offset, store_size, reason)
+
+    def look_message_by_offset(self, commit_log_offset: int) -> pa.Table:
+        """The live message whose record starts at the offset; no row where there is none (`why_not` says why)."""
+        found = self._find(commit_log_offset)
+        return message_table([message_row(found)] if isinstance(found, Record) else [])
+
+    def look_message_by_id(self, offset_message_id: str) -> pa.Table:
+        """The message of an offset message id, the id that `viewMessage` takes; not a unique key.
+
+        Raises `OptionError` for text that is no such id.
+        """
+        return self.look_message_by_offset(decode_offset_message_id(offset_message_id)[1])
+
+    def why_not(self, commit_log_offset: int) -> str | None:
+        """Why there is no message at the offset; None if there is one."""
+        found = self._find(commit_log_offset)
+        return found if isinstance(found, str) else None
+
+    def _find(self, commit_log_offset: int) -> Record | str:
+        """The live record at the offset, or why there is none."""
+        if self.records.segment_of(commit_log_offset) is None:
+            start = self.get_min_phy_offset()
+            if 0 <= commit_log_offset < start:
+                return f"its segment has expired: the log begins at {start}"
+            return f"no segment holds commit log offset {commit_log_offset}"
+        try:
+            record = self.records.record(commit_log_offset)
+        except CorruptLogError as error:
+            return str(error)
+        if commit_log_offset >= self.records.segments[-1].base and commit_log_offset >= self._live_end:
+            return f"the record at {commit_log_offset} is stale: the log ends at {self._live_end}"
+        return record
+
+    def get_offset_in_queue_by_time(
+        self,
+        topic: str,
+        queue_id: int,
+        timestamp: int | datetime,
+        boundary_type: BoundaryType | str = BoundaryType.LOWER,
+    ) -> int:
+        """The queue offset that a broker answers for a time; 0 where there is no such queue.
+
+        `timestamp`: milliseconds since the epoch, or an aware datetime. `boundary_type`: LOWER, the first message
+        stored then or later (the queue's maximum if there is none); UPPER, the last stored then or earlier. A broker of
+        4.9 has its own rule, the nearest message, and no boundary types.
+        Raises `OptionError` for an unknown boundary type, UPPER in 4.9, and a datetime without a zone.
+        """
+        boundary = _boundary_type(boundary_type)
+        millis = _millis(timestamp)
+        queue = self.queues.get((topic, queue_id))
+        if self.broker_version == BrokerVersion.V4_9 and boundary == BoundaryType.UPPER:
+            raise OptionError("a broker of 4.9 has no boundary type UPPER; open the store with broker_version='5'")
+        if queue is None:
+            return 0
+        log_ends = self.get_min_phy_offset(), self._live_end
+        times = QueueTimes(queue, self.records, self._queue_ends(topic, queue_id), log_ends)
+        if self.broker_version == BrokerVersion.V4_9:
+            return times.search_as_4_9(millis)
+        return times.search(millis, boundary)
+
+    def pickup_store_timestamp(self, commit_log_offset: int, store_size: int) -> int:
+        """The store time, in milliseconds, of the record at the offset; -1 where the live log has not all its bytes."""
+        if commit_log_offset < self.get_min_phy_offset() or commit_log_offset + store_size > self._live_end:
+            return -1
+        return self.records.store_timestamp(commit_log_offset)
+
+    def roll_next_file(self, commit_log_offset: int) -> int:
+        """The commit log offset at which the segment behind the one that holds `commit_log_offset` begins.
+
+        As `CommitLog.rollNextFile`@5.3.3, but by the files that are there. Raises `OptionError` where none holds it.
+        """
+        segment = self.records.segment_of(commit_log_offset)
+        if segment is None:
+            raise OptionError(f"no segment of {self.location} holds commit log offset {commit_log_offset}")
+        return segment.base + segment.size
+
+
+def _is_dispatched_to(record: Record, topic: str) -> bool:
+    """Whether the record names a queue that it goes to besides its own (`MultiDispatch`@5.3.3)."""
+    names = parse_properties(record.properties).get(INNER_MULTI_DISPATCH, b"")
+    return topic.encode("utf-8") in names.split(b",")
+
+
+def _boundary_type(boundary_type: BoundaryType | str) -> BoundaryType:
+    try:
+        return BoundaryType(boundary_type.upper())
+    except ValueError as error:
+        raise OptionError(f"boundary type {boundary_type!r} is neither LOWER nor UPPER") from error
+
+
+def _millis(timestamp: int | datetime) -> int:
+    if isinstance(timestamp, int):
+        return timestamp
+    if timestamp.tzinfo is None:
+        raise OptionError(f"{timestamp!r} has no time zone: give an aware datetime, or milliseconds since the epoch")
+    return (timestamp - _EPOCH) // timedelta(milliseconds=1)

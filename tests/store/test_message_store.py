@@ -1,0 +1,296 @@
+"""`MessageStore` against what real brokers answered, and over stores that are damaged, stale or no stores at all."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from spark_mq import MessageStore
+from spark_mq.errors import OptionError, StoreChangedError, StoreNotFoundError
+from spark_mq.format.message_schema import MESSAGE_SCHEMA
+from spark_mq.store.message_store import GetMessageStatus
+from tests.hostile import LogWriter
+from tests.real_stores import OWN_STORES, RealStore, all_stores, stores_in
+
+Unpack = Callable[[RealStore], Path]
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+STORES = {store.name: store for store in stores_in(OWN_STORES)}
+WORKLOAD = STORES["workload-533"]
+
+
+@pytest.fixture(scope="session")
+def described(tmp_path_factory: pytest.TempPathFactory) -> Callable[[RealStore], MessageStore]:
+    """Opens a store with the files that its facts speak of."""
+
+    @cache
+    def open_store(store: RealStore) -> MessageStore:
+        folder = store.unpack_as_described(tmp_path_factory.mktemp(str(store)))
+        return MessageStore(str(folder), broker_version=store.broker_version)
+
+    return open_store
+
+
+Described = Callable[[RealStore], MessageStore]
+each_store = pytest.mark.parametrize("store", all_stores(), ids=str)
+
+
+def offsets(table: pa.Table) -> list[int]:
+    return list(table.column("commit_log_offset").to_pylist())
+
+
+def queue_names(store: RealStore) -> list[tuple[str, int]]:
+    return [(fact["topic"], fact["queueId"]) for fact in store.facts("queue")]
+
+
+@each_store
+def test_the_log_begins_and_ends_where_the_broker_says(store: RealStore, described: Described) -> None:
+    (fact,) = store.facts("store")
+    found = described(store)
+    assert (found.get_min_phy_offset(), found.get_max_phy_offset()) == (fact["minPhyOffset"], fact["maxPhyOffset"])
+
+
+@each_store
+def test_queues_begin_and_end_where_the_broker_says(store: RealStore, described: Described) -> None:
+    found = described(store)
+    ends = {
+        queue: (found.get_min_offset_in_queue(*queue), found.get_max_offset_in_queue(*queue))
+        for queue in queue_names(store)
+    }
+    assert ends == {(fact["topic"], fact["queueId"]): (fact["min"], fact["max"]) for fact in store.facts("queue")}
+    assert set(found.queues) == set(ends)
+
+
+@each_store
+@pytest.mark.parametrize(("kind", "boundary_type"), [("offsetByTime", "LOWER"), ("offsetByTimeUpper", "UPPER")])
+def test_offsets_by_time_are_the_broker_s(
+    store: RealStore, kind: str, boundary_type: str, described: Described
+) -> None:
+    found, checked = described(store), 0
+    for fact in store.facts("queue"):
+        topic, queue_id = fact["topic"], fact["queueId"]
+        pairs = fact[kind] or []
+        got = [found.get_offset_in_queue_by_time(topic, queue_id, time, boundary_type) for time, _ in pairs]
+        assert got == [offset for _, offset in pairs], (topic, queue_id)
+        checked += len(got)
+    assert checked or (store.broker_version, boundary_type) == ("4.9", "UPPER")
+
+
+@each_store
+def test_get_message_answers_as_the_broker(store: RealStore, described: Described) -> None:
+    """Where a broker cuts its answer short (`MAX_BYTES`, the end of a queue file) ours goes on."""
+    sizes = {fact["offset"]: fact["size"] for fact in store.facts("msg")}
+    units = store.facts("store")[0]["mappedFileSizeConsumeQueue"] // 20
+    for fact in store.facts("get"):
+        result = described(store).get_message_result(fact["topic"], fact["queueId"], fact["offset"], fact["maxNum"])
+        assert (result.min_offset, result.max_offset) == (fact["minOffset"], fact["maxOffset"])
+        got, wanted = offsets(result.messages), fact["offsets"]
+        if fact["status"] == "MESSAGE_WAS_REMOVING":
+            # asked for pre-blank units a broker passes over all live messages of the first segment; see below
+            assert fact["topic"] == "MovedQueue"
+            continue
+        assert (result.status, got[: len(wanted)]) == (fact["status"], wanted)
+        is_cut = sum(sizes[offset] for offset in got) > 256 << 10 or fact["offset"] % units + len(got) > units
+        if fact["status"] == "FOUND" and not is_cut:
+            assert (got, result.next_begin_offset) == (wanted, fact["nextBeginOffset"])
+        if store.broker_version == "5" and fact["status"] != "FOUND":  # 4.9 was asked as a slave, which corrects none
+            assert result.next_begin_offset == fact["nextBeginOffset"]
+
+
+@each_store
+def test_a_queue_read_in_steps_gives_its_messages(store: RealStore, described: Described) -> None:
+    found = described(store)
+    wanted: dict[tuple[str, int], list[int]] = {queue: [] for queue in queue_names(store)}
+    for fact in store.facts("msg"):
+        if fact["sysFlag"] & 0xC in (0, 8):
+            wanted[fact["topic"], fact["queueId"]].append(fact["offset"])
+    for queue, messages in wanted.items():
+        got, at, end = [], found.get_min_offset_in_queue(*queue), found.get_max_offset_in_queue(*queue)
+        while at < end:
+            result = found.get_message_result(*queue, at, 100)
+            got += offsets(result.messages)
+            assert at < result.next_begin_offset <= end
+            at = result.next_begin_offset
+        assert got == messages, queue
+
+
+@each_store
+def test_every_message_is_found_by_offset_and_by_id(store: RealStore, described: Described) -> None:
+    found = described(store)
+    for fact in store.facts("msg")[:: 1 if store.folder == OWN_STORES else 7]:
+        (row,) = found.look_message_by_offset(fact["offset"]).to_pylist()
+        assert (row["offset_message_id"], row["topic"], row["queue_offset"]) == (
+            fact["msgId"],
+            fact["topic"],
+            fact["queueOffset"],
+        )
+        assert hashlib.md5(row["body"]).hexdigest() == fact["bodyMd5"]
+        assert found.look_message_by_id(fact["msgId"]).to_pylist() == [row]
+        assert found.pickup_store_timestamp(fact["offset"], fact["size"]) == fact["storeTimestamp"]
+
+
+def test_pre_blank_units_are_passed_over(described: Described) -> None:
+    """A broker's own answer here is `MESSAGE_WAS_REMOVING`, and skips messages that are there."""
+    result = described(WORKLOAD).get_message_result("MovedQueue", 0, 430, 32)
+    wanted = [fact["offset"] for fact in WORKLOAD.facts("msg") if fact["topic"] == "MovedQueue"]
+    assert (result.status, offsets(result.messages)) == (GetMessageStatus.FOUND, wanted)
+
+
+@pytest.mark.parametrize("name", ["stale-533", "stale-49x"])
+def test_a_stale_record_is_not_found(name: str, described: Described) -> None:
+    """Behind the live end lie whole records with the right offset."""
+    found = described(STORES[name])
+    end = found.get_max_phy_offset()
+    segment = found.records.segments[-1]
+    data = (Path(segment.location.path)).read_bytes()
+    stale = [
+        place - 4 + segment.base
+        for place in range(end - segment.base, len(data))
+        if data.startswith(b"\xda\xa3\x20\xa7", place)
+        and struct.unpack_from(">q", data, place + 24)[0] == segment.base + place - 4
+    ]
+    assert stale
+    for offset in stale:
+        assert found.look_message_by_offset(offset).num_rows == 0
+        assert "stale" in str(found.why_not(offset))
+    last = max(fact["offset"] for fact in STORES[name].facts("msg"))
+    assert found.look_message_by_offset(last).num_rows == 1
+
+
+def test_why_there_is_no_message(described: Described) -> None:
+    deleted = described(STORES["deleted-533"])
+    first, end = deleted.get_min_phy_offset(), deleted.get_max_phy_offset()
+    assert deleted.why_not(first) is None
+    assert "expired" in str(deleted.why_not(first - 1))
+    assert "no record" in str(deleted.why_not(first + 1))
+    assert "no record" in str(deleted.why_not(end))
+    assert "no segment" in str(deleted.why_not(1 << 50))
+    assert "no segment" in str(deleted.why_not(-1))
+    for offset in (first - 1, first + 1, end, 1 << 50, -1):
+        assert deleted.look_message_by_offset(offset).num_rows == 0
+        assert deleted.look_message_by_offset(offset).schema.equals(MESSAGE_SCHEMA)
+
+
+def test_the_next_segment_begins_behind_the_offset_s_own(described: Described) -> None:
+    found = described(WORKLOAD)
+    size = WORKLOAD.facts("store")[0]["mappedFileSizeCommitLog"]
+    assert [found.roll_next_file(offset) for offset in (0, size - 1, size)] == [size, size, 2 * size]
+    with pytest.raises(OptionError, match="no segment"):
+        found.roll_next_file(1 << 50)
+
+
+def test_times_can_be_datetimes(described: Described) -> None:
+    found = described(WORKLOAD)
+    time, offset = WORKLOAD.facts("queue")[0]["offsetByTime"][2]
+    queue = queue_names(WORKLOAD)[0]
+    assert found.get_offset_in_queue_by_time(*queue, EPOCH + timedelta(milliseconds=time)) == offset
+    with pytest.raises(OptionError, match="time zone"):
+        found.get_offset_in_queue_by_time(*queue, datetime(2026, 1, 1))
+    with pytest.raises(OptionError, match="boundary"):
+        found.get_offset_in_queue_by_time(*queue, time, "MIDDLE")
+    with pytest.raises(OptionError, match="UPPER"):
+        MessageStore(str(found.location), broker_version="4.9").get_offset_in_queue_by_time(*queue, time, "UPPER")
+
+
+def test_what_does_not_exist_is_empty(described: Described) -> None:
+    found = described(WORKLOAD)
+    assert found.get_max_offset_in_queue("no such topic", 0) == 0
+    assert found.get_offset_in_queue_by_time("no such topic", 0, 5) == 0
+    result = found.get_message_result("no such topic", 0, 5)
+    assert (result.status, result.messages.num_rows) == (GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 0)
+    with pytest.raises(OptionError, match="32 or 56"):
+        found.look_message_by_id("xyz")
+
+
+def test_no_store_and_a_store_that_went_away(tmp_path: Path) -> None:
+    with pytest.raises(StoreNotFoundError):
+        MessageStore(str(tmp_path / "nothing"))
+    with pytest.raises(OptionError, match="broker version"):
+        MessageStore(str(WORKLOAD.unpack(tmp_path)), broker_version="3.2")
+    gone = MessageStore(str(tmp_path / "workload-533"))
+    shutil.rmtree(tmp_path / "workload-533" / "commitlog")
+    with pytest.raises(StoreChangedError, match="removed"):
+        gone.look_message_by_offset(0)
+
+
+def test_an_empty_log_has_no_offsets(tmp_path: Path) -> None:
+    (tmp_path / "commitlog").mkdir()
+    empty = MessageStore(str(tmp_path))
+    assert (empty.get_min_phy_offset(), empty.get_max_phy_offset(), empty.queues) == (-1, -1, {})
+    assert empty.look_message_by_offset(0).num_rows == 0
+
+
+def test_a_log_without_queues_is_hopped_to_its_end(tmp_path: Path) -> None:
+    folder = WORKLOAD.unpack(tmp_path)
+    shutil.rmtree(folder / "consumequeue")
+    assert MessageStore(str(folder)).get_max_phy_offset() == WORKLOAD.facts("store")[0]["maxPhyOffset"]
+
+
+def damaged(folder: Path, place: int, value: bytes) -> MessageStore:
+    """The workload store with bytes of the unit 3 of OrderEvents/0 changed."""
+    store = WORKLOAD.unpack(folder)
+    file = next((store / "consumequeue" / "OrderEvents" / "0").iterdir())
+    with file.open("r+b") as stream:
+        stream.seek(3 * 20 + place)
+        stream.write(value)
+    return MessageStore(str(store))
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "reason"),
+    [
+        (0, struct.pack(">q", 77), "NO_RECORD"),
+        (0, struct.pack(">q", 1 << 60), "NO_RECORD"),
+        (8, struct.pack(">i", 5), "OTHER_RECORD"),
+        (8, struct.pack(">i", 0x7FFFFFF0), "OTHER_RECORD"),
+    ],
+)
+def test_a_unit_that_points_elsewhere_is_a_row_that_says_so(
+    place: int, value: bytes, reason: str, tmp_path: Path
+) -> None:
+    rows = damaged(tmp_path, place, value).get_message("OrderEvents", 0, 2, 3).to_pylist()
+    assert [str(row["_corrupt_record"]).split(":")[0] for row in rows] == ["None", reason, "None"]
+    assert (rows[1]["topic"], rows[1]["body"]) == (None, None)
+
+
+def test_a_unit_of_another_queue_s_message_is_a_row_that_says_so(tmp_path: Path) -> None:
+    other = next(fact for fact in WORKLOAD.facts("msg") if fact["topic"] == "PaymentLog")
+    unit = struct.pack(">qi", other["offset"], other["size"])
+    row = damaged(tmp_path, 0, unit).get_message("OrderEvents", 0, 3, 1).to_pylist()[0]
+    assert "PaymentLog" in row["_corrupt_record"]
+
+
+def test_light_message_queues_share_a_record(tmp_path: Path) -> None:
+    """`INNER_MULTI_DISPATCH`: the record is of its own topic, and named by the unit of another queue."""
+    writer = LogWriter(4096)
+    offset = writer.append(1000, properties=b"INNER_MULTI_DISPATCH\1%LMQ%a,%LMQ%b\2INNER_MULTI_QUEUE_OFFSET\0010,0\2")
+    writer.write(tmp_path)
+    for topic, rows in (("%LMQ%b", 0), ("%LMQ%c", 1)):
+        queue = tmp_path / "consumequeue" / topic / "0"
+        queue.mkdir(parents=True)
+        (queue / f"{0:020d}").write_bytes(struct.pack(">qiq", offset, writer.next_offset - offset, 0).ljust(200, b"\0"))
+        row: dict[str, Any]
+        (row,) = MessageStore(str(tmp_path)).get_message(topic, 0, 0).to_pylist()
+        assert (row["_corrupt_record"] is not None) == bool(rows)
+
+
+def test_point_questions_import_neither_numba_nor_spark(described: Described) -> None:
+    store = described(STORES["deleted-533"]).location
+    code = (
+        "import sys; from spark_mq import MessageStore; store = MessageStore(sys.argv[1]);"
+        "assert store.look_message_by_offset(store.get_min_phy_offset()).num_rows == 1;"
+        "assert store.get_message('user_activity', 0, 100, 3).num_rows == 3;"
+        "assert store.get_max_phy_offset() == 545965;"
+        "assert not {'numba', 'pyspark', 'pandas'} & set(sys.modules), sorted(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(store)], check=True)
