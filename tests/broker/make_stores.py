@@ -79,6 +79,7 @@ class StoreMaker:
                 recipes[name] = partial(make, name, version)
         recipes["deleted-533"] = partial(self._deleted, "deleted-533", harness.VERSIONS[0])
         recipes["lagging-533"] = partial(self._lagging, "lagging-533", harness.VERSIONS[0])
+        recipes["crc-533"] = partial(self._crc, "crc-533", harness.VERSIONS[0])
         return recipes
 
     def _workload(self, name: str, version: str) -> None:
@@ -166,6 +167,16 @@ class StoreMaker:
         os.utime(queue, ns=(times.st_atime_ns, times.st_mtime_ns))
         self._pack(name, store)
         self._pack_rebuilt(name, store, settings, version)
+
+    def _crc(self, name: str, version: str) -> None:
+        """Records with a CRC of their own among the properties, which 5.2.0 and later can add."""
+        settings = settings_of(version, {**SETTINGS, "enabledAppendPropCRC": "true"}, TIMER_SETTINGS)
+        store = self._scratch / name
+        harness.append(store, settings, seed=11, version=version)
+        with harness.Broker(version, store, settings) as broker:
+            harness.send(broker, "mixed", seed=12, count=150)
+        self._describe(name, store, settings, version)
+        self._pack(name, store)
 
     def _pack_rebuilt(self, name: str, store: Path, settings: dict[str, str], version: str) -> None:
         """Pack what the Java store makes of the log and the configuration alone."""
