@@ -25,7 +25,12 @@ class RocketMQDataSource(DataSource):
         8601 with a zone. Segments and splits outside are not read.
     splitSize : bytes of the log that a task reads, `128m` by default.
     mode : what becomes of damage. PERMISSIVE (default): a row with commit_log_offset, store_size and
-        `_corrupt_record`; DROPMALFORMED: no row; FAILFAST: an error with file and offset.
+        `_corrupt_record`; DROPMALFORMED: no row; FAILFAST: an error with file and offset. A message whose body cannot
+        be given (it does not decompress, or has a wrong CRC) is a row in both of the first: body NULL, and the reason
+        in `_corrupt_record`. So the columns that a query asks for never change its rows.
+    checkCrc : `true` checks messages' CRCs, `false` by default: of the body (reason `BODY_CRC`, body NULL) and, where
+        the broker added one (`enabledAppendPropCRC`), of the whole record (reason `PROPERTIES_CRC`). FAILFAST checks
+        every message that is read, the other modes only for queries that ask for body or `_corrupt_record`.
 
     Schema
     ------

@@ -40,9 +40,10 @@ class ReadOptions:
     end_timestamp: int | None = None
     split_size: int = DEFAULT_SPLIT_SIZE
     mode: Mode = Mode.PERMISSIVE
+    check_crc: bool = False
 
 
-_NAMES = ("path", "table", "topic", "startTimestamp", "endTimestamp", "splitSize", "mode")
+_NAMES = ("path", "table", "topic", "startTimestamp", "endTimestamp", "splitSize", "mode", "checkCrc")
 
 
 def parse_options(options: Mapping[str, str]) -> ReadOptions:
@@ -67,6 +68,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         end_timestamp=_parse_optional_timestamp("endTimestamp", given),
         split_size=_parse_split_size(given.get("splitSize")),
         mode=Mode(_parse_choice("mode", given.get("mode", "PERMISSIVE").upper(), tuple(Mode))),
+        check_crc=_parse_choice("checkCrc", given.get("checkCrc", "false").lower(), ("true", "false")) == "true",
     )
 
 

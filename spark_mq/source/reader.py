@@ -76,16 +76,20 @@ class MessagesReader(DataSourceReader):
             yield from self._corrupt_rows(partition.gap)
 
     def _read_split(self, partition: SplitPartition) -> Iterator[pa.RecordBatch]:
-        from spark_mq.format.columns import MessageColumns, message_batches
+        from spark_mq.format.columns import BODY_COLUMNS, MessageColumns, message_batches
         from spark_mq.store.split_reader import read_split
 
+        fails = self._options.mode == Mode.FAILFAST
+        check_crc = self._options.check_crc and (fails or not BODY_COLUMNS.isdisjoint(self._names))
         for part in read_split(partition.split, partition.plan):
             if isinstance(part, CorruptRange):
                 yield from self._corrupt_rows(part)
                 continue
             wanted = self._wanted(MessageColumns(part.buffer, part.base, part.frames))
-            for messages in message_batches(part.buffer, part.base, wanted, self._names, MAX_BATCH_ROWS):
-                if self._options.mode == Mode.FAILFAST:
+            for messages in message_batches(
+                part.buffer, part.base, wanted, self._names, MAX_BATCH_ROWS, check_crc=check_crc
+            ):
+                if fails:
                     _fail_on_body(partition.split, messages)
                 yield messages.record_batch(self._names)
 
@@ -122,10 +126,8 @@ class MessagesReader(DataSourceReader):
 
 
 def _fail_on_body(split: Split, messages: MessageColumns) -> None:
-    bodies = messages.bodies
-    if bodies is None:
+    if messages.bodies is None or not messages.bodies.reasons:
         return
-    for row, reason in zip(bodies.rows.tolist(), bodies.reasons, strict=True):
-        if reason is not None:
-            offset = messages.base + int(messages.frames[row].position)
-            raise CorruptLogError(f"{split.segment.location}: message at commit log offset {offset}: {reason}")
+    row, reason = min(messages.bodies.reasons.items())
+    offset = messages.base + int(messages.frames[row].position)
+    raise CorruptLogError(f"{split.segment.location}: message at commit log offset {offset}: {reason}")

@@ -269,6 +269,79 @@ def test_a_batch_reads_no_body_that_nobody_asked_for(monkeypatch: pytest.MonkeyP
     assert batch.record_batch(names).num_rows == 1
 
 
+def checked(messages: MessageColumns, names: list[str], max_rows: int = 8192) -> list[MessageColumns]:
+    return list(message_batches(messages.buffer, 0, messages.frames, names, max_rows, check_crc=True))
+
+
+def test_a_body_with_a_wrong_crc_is_null_with_a_reason() -> None:
+    messages = messages_of(Record(b"T", body=b"sound"), Record(b"T", body=b"broken", body_crc=1), COMPRESSED)
+    (batch,) = checked(messages, ["body"])
+    assert values(batch, "body") == [b"sound", None, b"content"]
+    assert values(batch, "_corrupt_record") == [None, columns.WRONG_BODY_CRC, None]
+    assert values(batch, "stored_body") == [b"sound", b"broken", COMPRESSED.body]
+
+
+def test_a_compressed_body_with_a_wrong_crc_is_not_decompressed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columns, "decompress", lambda *_: pytest.fail("a body was decompressed"))
+    (batch,) = checked(messages_of(replace(COMPRESSED, body_crc=1)), ["body"])
+    assert values(batch, "body") == [None]
+    assert values(batch, "_corrupt_record") == [columns.WRONG_BODY_CRC]
+
+
+def test_all_that_is_wrong_with_a_message_is_said() -> None:
+    no_crc = b"__CRC32#\x010000000000\2"
+    wrong_body = Record(b"T", body=b"x", body_crc=1, properties=no_crc)
+    broken_stream = Record(b"T", body=b"x", sys_flag=0x301, properties=no_crc)
+    (batch,) = checked(messages_of(wrong_body, broken_stream), ["body"])
+    body, stream = values(batch, "_corrupt_record")
+    assert body == f"{columns.WRONG_BODY_CRC}; {columns.WRONG_PROPERTY_CRC}"
+    assert stream.startswith("BODY: the zlib stream is cut")
+    assert stream.endswith(f"; {columns.WRONG_PROPERTY_CRC}")
+
+
+def test_a_wrong_property_crc_changes_no_value() -> None:
+    messages = messages_of(Record(b"T", body=b"x", properties=b"__CRC32#\x010000000000\2"))
+    (batch,) = checked(messages, ALL_NAMES)
+    assert values(batch, "_corrupt_record") == [columns.WRONG_PROPERTY_CRC]
+    others = [name for name in ALL_NAMES if name != "_corrupt_record"]
+    assert batch.record_batch(others) == messages.record_batch(others)
+
+
+def test_crcs_are_checked_without_their_columns_and_nothing_is_decompressed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columns, "decompress", lambda *_: pytest.fail("a body was decompressed"))
+    (batch,) = checked(messages_of(COMPRESSED, Record(b"T", body=b"x", body_crc=1)), ["topic"])
+    assert batch.bodies is not None
+    assert batch.bodies.reasons == {1: columns.WRONG_BODY_CRC}
+
+
+@settings(max_examples=examples(100))
+@given(
+    st.lists(st.sampled_from(["sound", "wrong", "compressed", "wrong compressed", "broken"]), max_size=30),
+    st.integers(1, 9),
+    st.integers(1, 60),
+)
+def test_however_messages_are_cut_into_batches_they_keep_their_reasons(
+    kinds: list[str], max_rows: int, batch_bytes: int
+) -> None:
+    of_kind = {
+        "sound": Record(b"T", body=b"sound"),
+        "wrong": Record(b"T", body=b"wrong", body_crc=1),
+        "compressed": COMPRESSED,
+        "wrong compressed": replace(COMPRESSED, body_crc=1),
+        "broken": Record(b"T", body=b"broken", sys_flag=0x301),
+    }
+    bodies = {"sound": b"sound", "compressed": b"content"}
+    messages = messages_of(*(of_kind[kind] for kind in kinds))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(columns, "_BATCH_BODY_BYTES", batch_bytes)
+        batches = checked(messages, ["body"], max_rows)
+    assert [body for batch in batches for body in values(batch, "body")] == [bodies.get(kind) for kind in kinds]
+    reasons = [reason for batch in batches for reason in values(batch, "_corrupt_record")]
+    assert [reason and reason.split(":")[0] for reason in reasons] == [
+        "BODY" if kind == "broken" else "BODY_CRC" if "wrong" in kind else None for kind in kinds
+    ]
+
+
 def test_a_topic_is_compared_by_its_bytes() -> None:
     messages = messages_of(Record(b"T"), Record(b"TT"), Record(b"\xff"), Record(b"T"))
     assert messages.topic_is(b"T").tolist() == [True, False, False, True]

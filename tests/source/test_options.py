@@ -23,6 +23,12 @@ def test_names_are_not_case_sensitive() -> None:
     assert (options.start_timestamp, options.split_size) == (5, 1 << 20)
 
 
+@pytest.mark.parametrize(("value", "is_checked"), [("true", True), ("True", True), ("false", False)])
+def test_a_boolean_is_read(value: str, is_checked: bool) -> None:
+    assert parse_options({"path": "/s", "checkCrc": value}).check_crc == is_checked
+    assert not parse_options({"path": "/s"}).check_crc
+
+
 def test_an_unknown_option_names_the_nearest() -> None:
     with pytest.raises(OptionError, match=r"startTimestmp; did you mean startTimestamp\?"):
         parse_options({"path": "/s", "startTimestmp": "5"})
@@ -38,6 +44,7 @@ def test_a_missing_path_says_what_to_give() -> None:
     [
         ("table", "mesages"),
         ("mode", "LENIENT"),
+        ("checkCrc", "yes"),
         ("splitSize", "12"),
         ("splitSize", "much"),
         ("startTimestamp", "yesterday"),
