@@ -53,9 +53,9 @@ def message_row(record: Record) -> Row:
         "flag": record.flag,
         "sys_flag": record.sys_flag,
         "transaction_type": TRANSACTION_TYPE_NAMES[(record.sys_flag & TRANSACTION_TYPE_MASK) >> 2],
-        "born_timestamp": _micros(record.born_timestamp),
+        "born_timestamp": micros(record.born_timestamp),
         "born_host": host_text(record.born_host),
-        "store_timestamp": _micros(record.store_timestamp),
+        "store_timestamp": micros(record.store_timestamp),
         "store_host": host_text(record.store_host),
         "reconsume_times": record.reconsume_times,
         "prepared_transaction_offset": record.prepared_transaction_offset,
@@ -104,5 +104,6 @@ def _text(value: bytes | None) -> str | None:
     return None if value is None else decode_utf8(value)
 
 
-def _micros(millis: int) -> int | None:
+def micros(millis: int) -> int | None:
+    """Milliseconds as microseconds; None outside years 1 to 9999."""
     return millis * 1000 if MIN_TIMESTAMP_MILLIS <= millis <= MAX_TIMESTAMP_MILLIS else None

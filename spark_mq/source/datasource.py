@@ -6,9 +6,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
-from spark_mq.source.options import parse_options
-from spark_mq.source.reader import MessagesReader
-from spark_mq.source.schema import messages_schema
+from spark_mq.source.consume_queue import ConsumeQueueReader
+from spark_mq.source.messages import MessagesReader
+from spark_mq.source.options import Table, parse_options
+from spark_mq.source.schema import column_names, default_schema
+from spark_mq.source.small_tables import SmallTableReader
 
 
 class RocketMQDataSource(DataSource):
@@ -62,13 +64,18 @@ class RocketMQDataSource(DataSource):
         return "rocketmq"
 
     def schema(self) -> StructType:
-        """The default columns. Raises `OptionError` for options that cannot be read."""
-        parse_options(self.options)
-        return messages_schema()
+        """The default columns of the table. Raises `OptionError` for options that cannot be read."""
+        return default_schema(parse_options(self.options).table)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """The batch reader. Raises `OptionError` for options or columns that do not exist."""
-        return MessagesReader(parse_options(self.options), schema)
+        """The batch reader of the table. Raises `OptionError` for options or columns that do not exist."""
+        options = parse_options(self.options)
+        names = column_names(options.table, schema)
+        if options.table == Table.MESSAGES:
+            return MessagesReader(options, names)
+        if options.table == Table.CONSUME_QUEUE:
+            return ConsumeQueueReader(options, names)
+        return SmallTableReader(options, names)
 
 
 def register(spark: SparkSession) -> None:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from spark_mq.errors import OptionError
+from spark_mq.store.broker_version import parse_broker_version
 from spark_mq.store.splits import DEFAULT_SPLIT_SIZE
 
 MIN_SPLIT_SIZE = 1024
@@ -26,7 +27,15 @@ class Mode(StrEnum):
     FAILFAST = "FAILFAST"
 
 
-TABLES = ("messages",)
+class Table(StrEnum):
+    """The tables of a store."""
+
+    MESSAGES = "messages"
+    CONSUME_QUEUE = "consume_queue"
+    SEGMENTS = "segments"
+    QUEUES = "queues"
+    TOPICS = "topics"
+    CONSUMER_OFFSETS = "consumer_offsets"
 
 
 @dataclass(frozen=True)
@@ -34,24 +43,38 @@ class ReadOptions:
     """What a read of a store was asked for. Times are milliseconds since the epoch, both ends included."""
 
     path: str
-    table: str = "messages"
+    table: Table = Table.MESSAGES
     topic: str | None = None
+    queue_id: int | None = None
+    consumer_group: str | None = None
     start_timestamp: int | None = None
     end_timestamp: int | None = None
     split_size: int = DEFAULT_SPLIT_SIZE
     mode: Mode = Mode.PERMISSIVE
     check_crc: bool = False
+    broker_version: str | None = None
 
 
-_NAMES = ("path", "table", "topic", "startTimestamp", "endTimestamp", "splitSize", "mode", "checkCrc")
+_EVERYWHERE = ("path", "table")
+_BROKER_VERSION = "brokerVersion"
+_NAMES = {
+    Table.MESSAGES: ("topic", "startTimestamp", "endTimestamp", "splitSize", "mode", "checkCrc"),
+    Table.CONSUME_QUEUE: ("topic", "queueId"),
+    Table.SEGMENTS: (),
+    Table.QUEUES: ("topic", _BROKER_VERSION),
+    Table.TOPICS: (_BROKER_VERSION,),
+    Table.CONSUMER_OFFSETS: ("topic", "consumerGroup", _BROKER_VERSION),
+}
+_ALL_NAMES = tuple(dict.fromkeys((*_EVERYWHERE, *(name for names in _NAMES.values() for name in names))))
 
 
 def parse_options(options: Mapping[str, str]) -> ReadOptions:
     """Read Spark's options; names are not case-sensitive.
 
-    Raises `OptionError` for an unknown name (naming the nearest known one) and for a value that cannot be read.
+    Raises `OptionError` for an unknown name (naming the nearest known one), for one that has no effect on the table,
+    and for a value that cannot be read.
     """
-    known = {name.lower(): name for name in _NAMES}
+    known = {name.lower(): name for name in _ALL_NAMES}
     given: dict[str, str] = {}
     for key, value in options.items():
         name = known.get(key.lower())
@@ -60,23 +83,44 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         given[name] = value
     if not given.get("path"):
         raise OptionError("option path is missing: give the broker's store directory, .load('/data/store')")
+    table = Table(_parse_choice("table", given.get("table", Table.MESSAGES).lower(), tuple(Table)))
+    for name in given:
+        if name not in (*_EVERYWHERE, *_NAMES[table]):
+            has = f"it has {', '.join(_NAMES[table])}" if _NAMES[table] else "it has none"
+            raise OptionError(f"option {name} has no effect on table {table}; {has}")
     return ReadOptions(
         path=given["path"],
-        table=_parse_choice("table", given.get("table", "messages").lower(), TABLES),
+        table=table,
         topic=given.get("topic"),
+        queue_id=_parse_optional_integer("queueId", given),
+        consumer_group=given.get("consumerGroup"),
         start_timestamp=_parse_optional_timestamp("startTimestamp", given),
         end_timestamp=_parse_optional_timestamp("endTimestamp", given),
         split_size=_parse_split_size(given.get("splitSize")),
         mode=Mode(_parse_choice("mode", given.get("mode", "PERMISSIVE").upper(), tuple(Mode))),
         check_crc=_parse_choice("checkCrc", given.get("checkCrc", "false").lower(), ("true", "false")) == "true",
+        broker_version=_parse_optional_broker_version(given),
     )
 
 
+def _parse_optional_integer(name: str, given: Mapping[str, str]) -> int | None:
+    if name not in given:
+        return None
+    if not re.fullmatch(r"-?\d{1,10}", given[name].strip()):
+        raise OptionError(f"option {name}={given[name]!r} is no number")
+    return int(given[name])
+
+
+def _parse_optional_broker_version(given: Mapping[str, str]) -> str | None:
+    text = given.get(_BROKER_VERSION)
+    return None if text is None else parse_broker_version(text)
+
+
 def _unknown_option(key: str) -> str:
-    lowered = {name.lower(): name for name in _NAMES}
+    lowered = {name.lower(): name for name in _ALL_NAMES}
     near = difflib.get_close_matches(key.lower(), lowered, n=1)
     hint = f"; did you mean {lowered[near[0]]}?" if near else ""
-    return f"unknown option {key}{hint} Options: {', '.join(_NAMES)}"
+    return f"unknown option {key}{hint} Options: {', '.join(_ALL_NAMES)}"
 
 
 def _parse_choice(name: str, value: str, choices: tuple[str, ...]) -> str:

@@ -1,36 +1,48 @@
-"""From the columns of a message to Spark's schema, and from a user's schema to a list of columns."""
+"""The tables' columns as Spark's schema, and from a user's schema to a list of columns."""
 
 from __future__ import annotations
 
 import difflib
 
+import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from spark_mq.errors import OptionError
-from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, EXTRA_MESSAGE_SCHEMA, MESSAGE_SCHEMA
+from spark_mq.format.message_schema import EXTRA_MESSAGE_SCHEMA, MESSAGE_SCHEMA
+from spark_mq.source.options import Table
+from spark_mq.store.tables import CONSUMER_OFFSETS_SCHEMA, QUEUES_SCHEMA, SEGMENTS_SCHEMA, TOPICS_SCHEMA
+from spark_mq.store.units import CONSUME_QUEUE_SCHEMA
+
+_SCHEMAS: dict[Table, pa.Schema] = {
+    Table.MESSAGES: MESSAGE_SCHEMA,
+    Table.CONSUME_QUEUE: CONSUME_QUEUE_SCHEMA,
+    Table.SEGMENTS: SEGMENTS_SCHEMA,
+    Table.QUEUES: QUEUES_SCHEMA,
+    Table.TOPICS: TOPICS_SCHEMA,
+    Table.CONSUMER_OFFSETS: CONSUMER_OFFSETS_SCHEMA,
+}
 
 
-def messages_schema() -> StructType:
-    """The default schema of table `messages`."""
-    return from_arrow_schema(MESSAGE_SCHEMA)
+def default_schema(table: Table) -> StructType:
+    """The columns that a read has without a schema of the user's."""
+    return from_arrow_schema(_SCHEMAS[table])
 
 
-def column_names(schema: StructType) -> list[str]:
+def column_names(table: Table, schema: StructType) -> list[str]:
     """The columns that `schema` asks for, in its order.
 
-    Raises `OptionError` for a column that does not exist, or that has another type.
+    Raises `OptionError` for a column that the table has not, or that has another type.
     """
-    known = {
-        field.name: field.dataType
-        for part in (MESSAGE_SCHEMA, EXTRA_MESSAGE_SCHEMA)
-        for field in from_arrow_schema(part)
-    }
+    fields = list(default_schema(table))
+    if table == Table.MESSAGES:
+        fields += list(from_arrow_schema(EXTRA_MESSAGE_SCHEMA))
+    known = {field.name: field.dataType for field in fields}
     for field in schema:
         if field.name not in known:
             near = difflib.get_close_matches(field.name, known, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise OptionError(f"messages has no column {field.name}{hint} Columns: {', '.join(ALL_MESSAGE_FIELDS)}")
+            raise OptionError(f"{table} has no column {field.name}{hint} Columns: {', '.join(known)}")
         wanted, given = known[field.name].simpleString(), field.dataType.simpleString()
         if wanted != given:
             raise OptionError(f"column {field.name} is {wanted.upper()}, the schema says {given.upper()}")

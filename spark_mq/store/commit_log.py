@@ -94,8 +94,12 @@ def segment_files(store: Location) -> list[fs.FileInfo]:
 
 
 def _is_segment(info: fs.FileInfo) -> bool:
-    is_file = info.type == fs.FileType.File and info.size > 0 and _SEGMENT_NAME.fullmatch(info.base_name)
-    return bool(is_file and int(info.base_name) + info.size <= _MAX_OFFSET)
+    return is_segment_name(info) and info.size > 0 and int(info.base_name) + info.size <= _MAX_OFFSET
+
+
+def is_segment_name(info: fs.FileInfo) -> bool:
+    """Whether it is a file that is named as a segment."""
+    return info.type == fs.FileType.File and _SEGMENT_NAME.fullmatch(info.base_name) is not None
 
 
 def _segments(location: Location, files: list[tuple[int, int]], last_data_end: int) -> tuple[Segment, ...]:

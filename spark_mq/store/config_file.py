@@ -53,3 +53,13 @@ def _json_object(data: bytes) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ValueError("it holds no JSON object")
     return content
+
+
+def as_integer(value: object, bits: int) -> int:
+    """A number of the file as a signed integer of `bits` bits. Raises `ValueError` or `TypeError` for another."""
+    if not isinstance(value, int | str):
+        raise TypeError(f"{value!r} is no integer")
+    number = int(value)
+    if not -(1 << bits - 1) <= number < 1 << bits - 1:
+        raise ValueError(f"{number} has more than {bits} bits")
+    return number

@@ -37,6 +37,7 @@ class ConsumeQueue:
     """The units of one queue; reads what it is asked for."""
 
     def __init__(self, folder: QueueFolder, files: FileReaders) -> None:
+        self.folder = folder
         self.topic = folder.topic
         self.queue_id = folder.queue_id
         self.files: list[QueueFile] = []
@@ -46,7 +47,7 @@ class ConsumeQueue:
             if index + 1 < len(starts):
                 count = min(count, starts[index + 1] - starts[index])
             location = folder.location / info.base_name
-            self.files.append(QueueFile(location, starts[index], count, info.mtime_ns or 0))
+            self.files.append(QueueFile(location, starts[index], count, info.mtime_ns))
         self._starts = starts
         self._readers = files
         self._written_end: int | None = None
@@ -95,7 +96,7 @@ class ConsumeQueue:
         while end > first:
             start = max(first, end - _BACK)
             units = self.units(start, end)
-            behind = units["commit_log_offset"] + units["store_size"].astype(np.int64) > log_end
+            behind = units["commit_log_offset"] > log_end - units["store_size"].astype(np.int64)
             behind &= units["store_size"] != PRE_BLANK_SIZE
             kept = np.flatnonzero(~behind)
             end = start + (int(kept[-1]) + 1 if kept.size else 0)

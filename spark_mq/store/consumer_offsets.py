@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spark_mq.errors import ConfigError
-from spark_mq.store.config_file import load_config
+from spark_mq.store.config_file import as_integer, load_config
 from spark_mq.store.filesystem import Location
 
 
@@ -23,7 +23,7 @@ class ConsumerOffset:
     offset: int
 
 
-def consumer_offsets(store: Location) -> list[ConsumerOffset]:
+def load_consumer_offsets(store: Location) -> list[ConsumerOffset]:
     """All that the file (or its `.bak`) holds, sorted; none where there is no file.
 
     Raises `ConfigError` for a file that cannot be read.
@@ -36,7 +36,7 @@ def _decode(content: dict[str, Any]) -> list[ConsumerOffset]:
     for topic_and_group, offsets in (content.get("offsetTable") or {}).items():
         topic, _, group = topic_and_group.partition("@")
         for queue_id, offset in offsets.items():
-            found.append(ConsumerOffset(group, topic, int(queue_id), int(offset)))
+            found.append(ConsumerOffset(group, topic, as_integer(queue_id, 32), as_integer(offset, 63)))
     return found
 
 
@@ -44,7 +44,7 @@ def consumed_offsets(store: Location) -> dict[tuple[str, int], int]:
     """The highest offset that any group holds, by (topic, queue id); empty where there is no readable file."""
     highest: dict[tuple[str, int], int] = {}
     try:
-        offsets = consumer_offsets(store)
+        offsets = load_consumer_offsets(store)
     except ConfigError:
         return {}
     for one in offsets:

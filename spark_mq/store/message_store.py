@@ -255,11 +255,19 @@ class MessageStore:
             raise OptionError("a broker of 4.9 has no boundary type UPPER; open the store with broker_version='5'")
         if queue is None:
             return 0
-        log_ends = self.get_min_phy_offset(), self._live_end
-        times = QueueTimes(queue, self.records, self._queue_ends(topic, queue_id), log_ends)
+        times = self._queue_times(queue)
         if self.broker_version == BrokerVersion.V4_9:
             return times.search_as_4_9(millis)
         return times.search(millis, boundary)
+
+    def first_offset_since(self, topic: str, queue_id: int, timestamp: int) -> int:
+        """The queue offset of the first message stored at `timestamp` (milliseconds) or later, by the rule of 5.x."""
+        queue = self.queues.get((topic, queue_id))
+        return 0 if queue is None else self._queue_times(queue).search(timestamp, BoundaryType.LOWER)
+
+    def _queue_times(self, queue: ConsumeQueue) -> QueueTimes:
+        ends = self._queue_ends(queue.topic, queue.queue_id)
+        return QueueTimes(queue, self.records, ends, (self.get_min_phy_offset(), self._live_end))
 
     def pickup_store_timestamp(self, commit_log_offset: int, store_size: int) -> int:
         """The store time, in milliseconds, of the record at the offset; -1 where the live log has not all its bytes."""

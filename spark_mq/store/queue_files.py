@@ -17,13 +17,22 @@ _QUEUE_ID = re.compile(r"-?[0-9]{1,10}")
 
 
 @dataclass(frozen=True)
+class QueueFileInfo:
+    """Name, bytes, and time of the last change (nanoseconds since the epoch) of one file."""
+
+    base_name: str
+    size: int
+    mtime_ns: int
+
+
+@dataclass(frozen=True)
 class QueueFolder:
     """One queue's folder and its files, by name."""
 
     topic: str
     queue_id: int
     location: Location
-    files: tuple[fs.FileInfo, ...]
+    files: tuple[QueueFileInfo, ...]
 
 
 def queue_folders(consume_queue: Location) -> Iterator[QueueFolder]:
@@ -39,7 +48,11 @@ def queue_folders(consume_queue: Location) -> Iterator[QueueFolder]:
             if queue.type != fs.FileType.Directory or not _is_queue_id(queue.base_name):
                 continue
             folder = topic_folder / queue.base_name
-            files = tuple(info for info in folder.entries() if _FILE_NAME.fullmatch(info.base_name) and info.size > 0)
+            files = tuple(
+                QueueFileInfo(info.base_name, info.size, info.mtime_ns or 0)
+                for info in folder.entries()
+                if _FILE_NAME.fullmatch(info.base_name) and info.size
+            )
             if files:
                 yield QueueFolder(topic.base_name, int(queue.base_name), folder, files)
 

@@ -102,10 +102,8 @@ class RecordLookup:
         head = self.read(commit_log_offset, BORN_HOST_AT)
         if len(head) < BORN_HOST_AT:
             return False
-        return (
-            FRAME.unpack_from(head)[0] == store_size
-            and _INT64.unpack_from(head, COMMIT_LOG_OFFSET_AT)[0] == commit_log_offset
-        )
+        said = FRAME.unpack_from(head)[0], _INT64.unpack_from(head, COMMIT_LOG_OFFSET_AT)[0]
+        return bool(said == (store_size, commit_log_offset))
 
     def store_timestamp(self, commit_log_offset: int) -> int:
         """The store time of the record at the offset, milliseconds; -1 where no segment has its bytes.

@@ -32,7 +32,7 @@ KINDS = [
 @pytest.mark.parametrize(("kind", "one"), KINDS, ids=[str(kind) for kind, _ in KINDS])
 @given(data=st.data())
 def test_it_is_what_pyarrow_makes(kind: pa.DataType, one: st.SearchStrategy[Any], data: st.DataObject) -> None:
-    values = data.draw(st.lists(one | st.none(), max_size=20))
+    values = data.draw(st.lists(one | st.none(), max_size=10))
     array = array_of(values, kind)
     array.validate(full=True)
     assert array.equals(pa.array(values, kind))

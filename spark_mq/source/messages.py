@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.types import StructType
 
 from spark_mq.errors import CorruptLogError
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, CORRUPT_RECORD
 from spark_mq.source.options import Mode, ReadOptions
-from spark_mq.source.schema import column_names
 from spark_mq.store.commit_log import CommitLog
 from spark_mq.store.corrupt_range import CorruptRange
 from spark_mq.store.filesystem import Location
@@ -50,11 +48,11 @@ class GapPartition(InputPartition):
 
 
 class MessagesReader(DataSourceReader):
-    """Reads the columns of `schema`, which is the user's column list."""
+    """Reads the columns `names` of the messages."""
 
-    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+    def __init__(self, options: ReadOptions, names: list[str]) -> None:
         self._options = options
-        self._names = column_names(schema)
+        self._names = names
 
     def partitions(self) -> Sequence[InputPartition]:
         """One partition for each split that can hold a wanted message.

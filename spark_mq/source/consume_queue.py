@@ -1,0 +1,52 @@
+"""The batch reader of table `consume_queue`: queues' files, in shares of about the same size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from spark_mq.source.options import ReadOptions
+from spark_mq.store.file_reader import FileReaders
+from spark_mq.store.filesystem import Location
+from spark_mq.store.message_store import MessageStore
+from spark_mq.store.record_lookup import RecordLookup
+from spark_mq.store.units import QueueShare, plan_shares, unit_batches
+
+
+@dataclass
+class SharePartition(InputPartition):
+    """A task's files, and where the live log ends."""
+
+    shares: list[QueueShare]
+    log_end: int
+
+
+class ConsumeQueueReader(DataSourceReader):
+    """Reads the columns `names` of the units."""
+
+    def __init__(self, options: ReadOptions, names: list[str]) -> None:
+        self._options = options
+        self._names = names
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One partition for each share. Raises `StoreNotFoundError` where the path is no store."""
+        options = self._options
+        with MessageStore(options.path) as store:
+            queues = [queue for queue in store.queues.values() if options.topic in (None, queue.topic)]
+            wanted = [queue.folder for queue in queues if options.queue_id in (None, queue.queue_id)]
+            shares = plan_shares(wanted)
+            log_end = store.get_max_phy_offset() if shares else -1
+        return [SharePartition(share, log_end) for share in shares]
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """The rows of one partition. Spark calls this with None where there is no partition at all."""
+        if not isinstance(partition, SharePartition):
+            return
+        files = FileReaders()
+        records = RecordLookup(Location.resolve(self._options.path), files)
+        for share in partition.shares:
+            yield from unit_batches(share, records, partition.log_end, self._names)
+        files.close()

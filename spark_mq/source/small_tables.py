@@ -1,0 +1,39 @@
+"""The batch reader of the small tables (segments, queues, topics, consumer offsets): one task makes all rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from spark_mq.source.options import ReadOptions, Table
+from spark_mq.store import tables
+from spark_mq.store.message_store import MessageStore
+
+_ROWS: dict[Table, Callable[[MessageStore, ReadOptions], pa.Table]] = {
+    Table.SEGMENTS: lambda store, _: tables.segments(store),
+    Table.QUEUES: lambda store, options: tables.queues(store, options.topic),
+    Table.TOPICS: lambda store, _: tables.topics(store),
+    Table.CONSUMER_OFFSETS: lambda store, options: tables.consumer_offsets(
+        store, options.topic, options.consumer_group
+    ),
+}
+
+
+class SmallTableReader(DataSourceReader):
+    """Reads the columns `names` of the table that the options name."""
+
+    def __init__(self, options: ReadOptions, names: list[str]) -> None:
+        self._options = options
+        self._names = names
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One partition. Raises `StoreNotFoundError` where the path is no store."""
+        MessageStore(self._options.path).close()
+        return [InputPartition(self._options.table.value)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """All rows. Raises `ConfigError` where a file of `config/` cannot be read."""
+        with MessageStore(self._options.path, self._options.broker_version) as store:
+            yield from _ROWS[self._options.table](store, self._options).select(self._names).to_batches()
