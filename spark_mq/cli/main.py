@@ -1,16 +1,18 @@
 """`spark-mq`: one entry point, a sub-command for each job.
 
-Results go to stdout, progress and errors to stderr. Exit status: 0 done, 1 failed (one line says why), 2 the
-arguments cannot be understood.
+Results go to stdout, progress and errors to stderr. Exit status: 0 done or found, 1 failed (one line says why), 2 the
+arguments cannot be understood, 3 nothing found.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
-from spark_mq.cli import rebuild
+from spark_mq.cli import messages, rebuild, tables
+from spark_mq.cli.exit_status import FAILED
 from spark_mq.errors import SparkMqError
 
 
@@ -21,12 +23,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     rebuild.add_command(commands)
+    messages.add_commands(commands)
+    tables.add_commands(commands)
     parsed = parser.parse_args(arguments)
     try:
-        return int(parsed.run(parsed))
+        status = int(parsed.run(parsed))
+        sys.stdout.flush()
     except SparkMqError as error:
         print(f"spark-mq: {error}", file=sys.stderr)
-        return 1
+        return FAILED
+    except BrokenPipeError:  # whoever read the output has enough of it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    return status
 
 
 if __name__ == "__main__":

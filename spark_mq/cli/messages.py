@@ -1,0 +1,209 @@
+"""`spark-mq query-by-id`, `query-by-offset`, `print-message`: messages out of a store, without Spark or a JVM."""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import sys
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from spark_mq.cli.exit_status import FAILED, FOUND, NOT_FOUND
+from spark_mq.errors import OptionError
+
+if TYPE_CHECKING:
+    from spark_mq.store.message_store import MessageStore
+
+_DEFAULT_LIMIT = 100
+_BATCH = 32
+_EARLIEST, _LATEST = -(1 << 63), (1 << 63) - 1
+_LINE = ("store_timestamp", "queue_id", "queue_offset", "tags", "keys", "offset_message_id", "body")
+
+
+def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the commands and their arguments."""
+    by_id = commands.add_parser(
+        "query-by-id",
+        help="one message by its offset message id",
+        description="Print messages by their offset message ids (mqadmin queryMsgById).",
+        allow_abbrev=False,
+    )
+    _add_store(by_id)
+    by_id.add_argument("ids", metavar="ID", nargs="+", help="32 or 56 hexadecimal digits")
+    _add_body_file(by_id)
+    by_id.set_defaults(run=run_by_id)
+
+    by_offset = commands.add_parser(
+        "query-by-offset",
+        help="one message by topic, queue and queue offset",
+        description="Print the message at a queue offset (mqadmin queryMsgByOffset).",
+        allow_abbrev=False,
+    )
+    _add_store(by_offset)
+    by_offset.add_argument("topic", metavar="TOPIC")
+    by_offset.add_argument("queue_id", metavar="QUEUE", type=int, help="the queue's id")
+    by_offset.add_argument("offset", metavar="OFFSET", type=int, help="the message's offset in the queue")
+    _add_body_file(by_offset)
+    by_offset.set_defaults(run=run_by_offset)
+
+    print_message = commands.add_parser(
+        "print-message",
+        help="messages of a topic, by queue, time and tag",
+        description="Print messages of a topic in the order of the log (mqadmin printMsg).",
+        allow_abbrev=False,
+    )
+    _add_store(print_message)
+    print_message.add_argument("topic", metavar="TOPIC")
+    print_message.add_argument("--queue-id", metavar="N", type=int, help="only this queue")
+    time = "epoch milliseconds, or ISO 8601 with a zone"
+    print_message.add_argument("--begin", metavar="TIME", help=f"stored then or later: {time}")
+    print_message.add_argument("--end", metavar="TIME", help="stored then or earlier")
+    print_message.add_argument("--tag", metavar="TAGS", help="only messages with one of these tags: 'a || b'")
+    print_message.add_argument(
+        "--limit", metavar="N", type=int, default=_DEFAULT_LIMIT, help=f"at most so many ({_DEFAULT_LIMIT}); 0 is all"
+    )
+    print_message.set_defaults(run=run_print_message)
+
+
+def _add_store(command: argparse.ArgumentParser) -> None:
+    command.add_argument("store", metavar="STORE", help="the broker's store directory (storePathRootDir)")
+    command.add_argument("--json", action="store_true", help="one JSON object a line, bodies in Base64")
+
+
+def _add_body_file(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--body-file", metavar="FILE", help="write the message's body to FILE")
+
+
+def run_by_id(arguments: argparse.Namespace) -> int:
+    """Print the messages of the ids; a line on stderr says why there is none for an id."""
+    from spark_mq.cli.output import plain_rows
+    from spark_mq.format.message_id import decode_offset_message_id
+    from spark_mq.store.message_store import MessageStore
+
+    if arguments.body_file and len(arguments.ids) > 1:
+        raise OptionError("--body-file takes the body of one message: give one ID")
+    status = FOUND
+    with MessageStore(arguments.store) as store:
+        for number, message_id in enumerate(arguments.ids):
+            offset = decode_offset_message_id(message_id)[1]
+            rows = plain_rows(store.look_message_by_offset(offset))
+            if rows and number and not arguments.json:
+                print()
+            if rows:
+                _print_one(arguments, rows[0])
+            else:
+                print(f"spark-mq: no message {message_id}: {store.why_not(offset)}", file=sys.stderr)
+                status = NOT_FOUND
+    return status
+
+
+def run_by_offset(arguments: argparse.Namespace) -> int:
+    """Print the message at the queue offset; a line on stderr says why there is none."""
+    from spark_mq.cli.output import plain_rows
+    from spark_mq.store.message_store import MessageStore
+
+    topic, queue_id, offset = arguments.topic, arguments.queue_id, arguments.offset
+    with MessageStore(arguments.store) as store:
+        result = store.get_message_result(topic, queue_id, offset, max_num=1)
+        rows = plain_rows(result.messages)
+        queue = store.queues.get((topic, queue_id))
+        if queue is None:
+            ids = sorted(number for name, number in store.queues if name == topic)
+            has = f"; its queues: {', '.join(map(str, ids))}" if ids else "; `spark-mq topics` lists the topics"
+            print(f"spark-mq: there is no queue {topic}/{queue_id}{has}", file=sys.stderr)
+            return NOT_FOUND
+        if not rows or result.next_begin_offset != offset + 1:  # the unit has no message: the next one's was given
+            ends = f"{topic}/{queue_id} has offsets {result.min_offset} to {result.max_offset - 1}"
+            print(f"spark-mq: no message at offset {offset}: {ends}", file=sys.stderr)
+            return NOT_FOUND
+    _print_one(arguments, rows[0])
+    return FOUND if rows[0]["topic"] is not None else FAILED
+
+
+def _print_one(arguments: argparse.Namespace, row: dict[str, Any]) -> None:
+    from spark_mq.cli.output import print_json, print_message
+
+    if arguments.body_file is not None:
+        if row["body"] is None:
+            raise OptionError(f"--body-file {arguments.body_file}: there is no body: {row['_corrupt_record']}")
+        try:
+            Path(arguments.body_file).write_bytes(row["body"])
+        except OSError as error:
+            raise OptionError(f"--body-file {arguments.body_file}: {error.strerror}") from error
+    if arguments.json:
+        print_json([row])
+    else:
+        print_message(row, arguments.body_file)
+
+
+def run_print_message(arguments: argparse.Namespace) -> int:
+    """Print the messages that all arguments allow."""
+    from spark_mq.cli.output import print_json, print_table
+    from spark_mq.store.message_store import MessageStore
+
+    with MessageStore(arguments.store) as store:
+        found = _wanted(store, arguments)
+        rows = list(islice(found, arguments.limit or None))
+        has_more = bool(rows) and next(found, None) is not None
+    if arguments.json:
+        print_json(rows)
+    elif rows:
+        print_table(rows, _LINE)
+    if has_more:
+        print(f"spark-mq: there are more than --limit {arguments.limit} messages", file=sys.stderr)
+    if not rows:
+        print(f"spark-mq: no such message in topic {arguments.topic}", file=sys.stderr)
+    return FOUND if rows else NOT_FOUND
+
+
+def _wanted(store: MessageStore, arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """The wanted messages of all wanted queues, in the order of the log."""
+    from spark_mq.source.options import parse_timestamp
+
+    begin = None if arguments.begin is None else parse_timestamp("--begin", arguments.begin)
+    end = None if arguments.end is None else parse_timestamp("--end", arguments.end)
+    tags = _tags(arguments.tag)
+    queues = [
+        queue
+        for queue in sorted(store.queues)
+        if queue[0] == arguments.topic and arguments.queue_id in (None, queue[1])
+    ]
+    messages = [_messages(store, *queue, begin, end) for queue in queues]
+    for row in heapq.merge(*messages, key=lambda row: int(row["commit_log_offset"])):
+        if tags is None or row["tags"] in tags:
+            yield row
+
+
+def _tags(text: str | None) -> set[str] | None:
+    tags = set() if text is None else {tag.strip() for tag in text.split("||")}
+    return None if not tags or "*" in tags else tags
+
+
+def _messages(
+    store: MessageStore, topic: str, queue_id: int, begin: int | None, end: int | None
+) -> Iterator[dict[str, Any]]:
+    """One queue's messages stored from `begin` to `end`."""
+    from spark_mq.cli.output import plain_rows
+    from spark_mq.store.store_time import CLOCK_TOLERANCE_MILLIS
+
+    is_open = begin is None and end is None
+    first, last = _EARLIEST if begin is None else begin, _LATEST if end is None else end
+    offset, stop = store.get_min_offset_in_queue(topic, queue_id), store.get_max_offset_in_queue(topic, queue_id)
+    if begin is not None:
+        offset = max(offset, store.first_offset_since(topic, queue_id, begin - CLOCK_TOLERANCE_MILLIS))
+    while offset < stop:
+        result = store.get_message_result(topic, queue_id, offset, _BATCH)
+        for row in plain_rows(result.messages):
+            time = _millis(row["store_timestamp"])
+            if time is not None and time > last + CLOCK_TOLERANCE_MILLIS:
+                return
+            if is_open or (time is not None and first <= time <= last):
+                yield row
+        offset = max(result.next_begin_offset, offset + 1)
+
+
+def _millis(moment: datetime | None) -> int | None:
+    return None if moment is None else round(moment.timestamp() * 1000)

@@ -1,0 +1,164 @@
+"""Answers as text for a terminal, and as JSON lines for machines.
+
+JSON: one object a line, with the tables' column names; timestamps in ISO 8601, bodies in Base64, maps as objects.
+Text: names and values as `mqadmin` has them, times in the local zone. What a store holds is not trusted: characters
+that a terminal would obey are written as escapes.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+import pyarrow as pa
+
+Row = Mapping[str, Any]
+
+_MOST_BODY_CHARACTERS = 2000
+_MOST_CELL_CHARACTERS = 60
+
+
+def print_json(rows: Sequence[Row], out: TextIO | None = None) -> None:
+    """One line for each row."""
+    for row in rows:
+        print(json.dumps(row, default=_as_json, ensure_ascii=False), file=out or sys.stdout)
+
+
+def _as_json(value: object) -> object:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    raise TypeError(f"{value!r} has no JSON form")
+
+
+def plain_rows(table: pa.Table) -> list[dict[str, Any]]:
+    """A table's rows: maps as dictionaries, timestamps as datetimes in UTC."""
+    columns = [_plain_values(table.column(name).combine_chunks()) for name in table.column_names]
+    return [dict(zip(table.column_names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def _plain_values(column: pa.Array) -> list[Any]:
+    if pa.types.is_map(column.type):
+        return [None if pairs is None else dict(pairs) for pairs in column.to_pylist()]
+    if pa.types.is_timestamp(column.type):
+        # With a zone, to_pylist imports pandas: half of the time that a command takes.
+        moments = column.view(pa.timestamp(column.type.unit)).to_pylist()
+        return [None if moment is None else moment.replace(tzinfo=UTC) for moment in moments]
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+def print_table(rows: Sequence[Row], names: Sequence[str], out: TextIO | None = None) -> None:
+    """The columns `names` of the rows, aligned; numbers to the right."""
+    cells = [[_cell(row[name]) for name in names] for row in rows]
+    widths = [max(len(name), *(len(line[index]) for line in cells), 0) for index, name in enumerate(names)]
+    numeric = [any(isinstance(row[name], int) for row in rows) for name in names]
+    for line in [list(names), *cells]:
+        padded = [
+            text.rjust(width) if is_number else text.ljust(width)
+            for text, width, is_number in zip(line, widths, numeric, strict=True)
+        ]
+        print("  ".join(padded).rstrip(), file=out or sys.stdout)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bytes):
+        text = visible(_body_text(value)[: _MOST_CELL_CHARACTERS + 1], keep="")
+    else:
+        text = value_text(value)
+    return text if len(text) <= _MOST_CELL_CHARACTERS or isinstance(value, int) else text[:_MOST_CELL_CHARACTERS] + "…"
+
+
+def print_message(row: Row, body_file: str | None = None, out: TextIO | None = None) -> None:
+    """One message of table `messages`, the fields of `mqadmin queryMsgById` one below the other."""
+    if row["topic"] is None:
+        print(f"{'CommitLog Offset:':<20} {row['commit_log_offset']}", file=out or sys.stdout)
+        print(f"{'Corrupt:':<20} {visible(str(row['_corrupt_record']))}", file=out or sys.stdout)
+        return
+    fields = {
+        "OffsetID": row["offset_message_id"],
+        "UniqueKey": row["unique_key"],
+        "Topic": row["topic"],
+        "Tags": _bracketed(row["tags"]),
+        "Keys": _bracketed(None if row["keys"] is None else " ".join(row["keys"])),
+        "Queue ID": row["queue_id"],
+        "Queue Offset": row["queue_offset"],
+        "CommitLog Offset": row["commit_log_offset"],
+        "Reconsume Times": row["reconsume_times"],
+        "Born Timestamp": row["born_timestamp"],
+        "Store Timestamp": row["store_timestamp"],
+        "Born Host": row["born_host"],
+        "Store Host": row["store_host"],
+        "System Flag": row["sys_flag"],
+        "Transaction": row["transaction_type"],
+        "Properties": row["properties"],
+    }
+    for name, value in fields.items():
+        print(f"{name + ':':<20} {value_text(value)}", file=out or sys.stdout)
+    if body_file is not None:
+        print(f"{'Message Body Path:':<20} {body_file}", file=out or sys.stdout)
+    print(f"{'Message Body:':<20} {_shown_body(row)}", file=out or sys.stdout)
+
+
+def _bracketed(text: str | None) -> str:
+    return f"[{'' if text is None else text}]"
+
+
+def _shown_body(row: Row) -> str:
+    body = row["body"]
+    if body is None:
+        return visible(f"none: {row['_corrupt_record']}")
+    text = _body_text(body)
+    shown = visible(text[:_MOST_BODY_CHARACTERS], keep="\n\t")
+    rest = "" if len(text) <= _MOST_BODY_CHARACTERS else f"… ({len(body)} bytes; --body-file writes them all)"
+    return shown + rest
+
+
+def _body_text(body: bytes) -> str:
+    try:
+        return body.decode("utf-8")
+    except UnicodeDecodeError:
+        return f"{len(body)} bytes: {body[:_MOST_BODY_CHARACTERS].hex(' ')}"
+
+
+def value_text(value: object) -> str:
+    """A value for a terminal; NULL is `-`."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime):
+        return local_time(value)
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{visible(str(key))}={visible(str(item))}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return " ".join(visible(str(item)) for item in value)
+    return visible(str(value))
+
+
+def local_time(moment: datetime) -> str:
+    """`2026-11-20 08:00:00,123 +0800`: as `mqadmin`, and with the zone."""
+    try:
+        local = moment.astimezone()
+    except (OverflowError, ValueError, OSError):  # the first and last day of what a datetime can hold
+        local = moment
+    return f"{local:%Y-%m-%d %H:%M:%S},{local.microsecond // 1000:03} {local:%z}"
+
+
+def visible(text: str, keep: str = "") -> str:
+    """`text` with all that is not printable, but for the characters `keep`, as Python's escapes."""
+    if text.isprintable():
+        return text
+    return "".join(
+        character
+        if character.isprintable() or character in keep
+        else character.encode("unicode_escape").decode("ascii")
+        for character in text
+    )

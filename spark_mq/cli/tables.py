@@ -1,0 +1,65 @@
+"""`spark-mq segments`, `queues`, `topics`, `lag`: what a store holds, without Spark or a JVM."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from spark_mq.cli.exit_status import FOUND, NOT_FOUND
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from spark_mq.store.message_store import MessageStore
+
+_HELP = {
+    "segments": "the files of the commit log",
+    "queues": "the consume queues and their offsets (mqadmin topicStatus)",
+    "topics": "the topics, their settings and messages (mqadmin topicList)",
+    "lag": "how far consumer groups have got (mqadmin consumerProgress)",
+}
+_ROW = {"segments": "segment", "queues": "queue", "topics": "topic", "lag": "consumer offset"}
+
+
+def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the commands and their arguments."""
+    for name, what in _HELP.items():
+        command = commands.add_parser(name, help=what, description=f"Print {what}.", allow_abbrev=False)
+        command.add_argument("store", metavar="STORE", help="the broker's store directory (storePathRootDir)")
+        command.add_argument("--json", action="store_true", help="one JSON object a line")
+        if name in ("queues", "lag"):
+            command.add_argument("--topic", metavar="TOPIC", help="only this topic")
+        if name == "lag":
+            command.add_argument("--consumer-group", metavar="GROUP", help="only this group")
+        if name != "segments":
+            command.add_argument("--broker-version", metavar="V", help="4.9 or 5 (default: as config/ shows)")
+        command.set_defaults(run=run, table=name)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the table."""
+    from spark_mq.cli.output import plain_rows, print_json, print_table
+    from spark_mq.store.message_store import MessageStore
+
+    with MessageStore(arguments.store, getattr(arguments, "broker_version", None)) as store:
+        table = _table(arguments)(store)
+    rows = plain_rows(table)
+    if arguments.json:
+        print_json(rows)
+    elif rows:
+        print_table(rows, table.column_names)
+    if not rows:
+        print(f"spark-mq: there is no such {_ROW[arguments.table]} in {arguments.store}", file=sys.stderr)
+    return FOUND if rows else NOT_FOUND
+
+
+def _table(arguments: argparse.Namespace) -> Callable[[MessageStore], pa.Table]:
+    from spark_mq.store import tables
+
+    if arguments.table == "queues":
+        return lambda store: tables.queues(store, arguments.topic)
+    if arguments.table == "lag":
+        return lambda store: tables.consumer_offsets(store, arguments.topic, arguments.consumer_group)
+    return tables.topics if arguments.table == "topics" else tables.segments

@@ -1,0 +1,232 @@
+"""The commands that answer one question, as a user at a terminal runs them."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_mq.cli.main import main
+from tests.hostile import LogWriter
+from tests.real_stores import OWN_STORES, RealStore, stores_in
+
+STORES = {store.name: store for store in stores_in(OWN_STORES)}
+WORKLOAD, DELETED = STORES["workload-533"], STORES["deleted-533"]
+
+
+@pytest.fixture(scope="module")
+def store(unpacked: Callable[[RealStore], Path]) -> str:
+    return str(unpacked(WORKLOAD))
+
+
+@pytest.fixture(autouse=True)
+def _utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def messages(topic: str) -> list[dict[str, Any]]:
+    return sorted(
+        (fact for fact in WORKLOAD.facts("msg") if fact["topic"] == topic), key=lambda fact: int(fact["offset"])
+    )
+
+
+def json_lines(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_a_message_by_id(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    fact = messages("OrderEvents")[5]
+    assert main(["query-by-id", store, fact["msgId"]]) == 0
+    shown = dict(line.split(":", 1) for line in capsys.readouterr().out.splitlines() if ":" in line)
+    assert shown["OffsetID"].strip() == fact["msgId"]
+    assert shown["Topic"].strip() == "OrderEvents"
+    assert shown["Queue Offset"].strip() == str(fact["queueOffset"])
+    seconds, millis = divmod(fact["storeTimestamp"], 1000)
+    wanted = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds)) + f",{millis:03} +0000"
+    assert shown["Store Timestamp"].strip() == wanted
+
+
+def test_json_has_the_columns_of_the_table(store: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    fact = messages("OrderEvents")[5]
+    body = tmp_path / "body"
+    assert main(["query-by-id", store, fact["msgId"], "--json", "--body-file", str(body)]) == 0
+    (row,) = json_lines(capsys.readouterr().out)
+    assert hashlib.md5(base64.b64decode(row["body"])).hexdigest() == fact["bodyMd5"]
+    assert hashlib.md5(body.read_bytes()).hexdigest() == fact["bodyMd5"]
+    assert (row["properties"], row["tags"], row["commit_log_offset"]) == (
+        fact["properties"],
+        fact["tags"],
+        fact["offset"],
+    )
+    assert row["store_timestamp"].endswith("Z")
+
+
+def test_several_ids_and_one_that_is_not_there(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = messages("OrderEvents")[:2]
+    missing = "7F00000100002A9F00000000000FFFFF"
+    assert main(["query-by-id", store, first["msgId"], missing, second["msgId"]]) == 3
+    captured = capsys.readouterr()
+    assert first["msgId"] in captured.out
+    assert second["msgId"] in captured.out
+    assert f"no message {missing}: no segment holds" in captured.err
+
+
+def test_an_expired_message_says_so(unpacked: Callable[[RealStore], Path], capsys: pytest.CaptureFixture[str]) -> None:
+    gone = "7F00000100002A9F0000000000000000"
+    assert main(["query-by-id", str(unpacked(DELETED)), gone]) == 3
+    assert "expired" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["query-by-id", "STORE", "no id"], "32 or 56"),
+        (["query-by-id", "/no/such/store", "7F00000100002A9F0000000000000000"], "does not exist"),
+        (["query-by-id", "STORE", "A" * 32, "B" * 32, "--body-file", "x"], "one ID"),
+        (["query-by-offset", "STORE", "OrderEvents", "0", "3", "--body-file", "/no/folder/x"], "/no/folder/x"),
+        (["print-message", "STORE", "OrderEvents", "--begin", "yesterday"], "--begin"),
+        (["queues", "STORE", "--broker-version", "3"], "broker version"),
+    ],
+)
+def test_a_failure_is_one_line(
+    arguments: list[str], message: str, store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([store if argument == "STORE" else argument for argument in arguments]) == 1
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err.count("\n")) == ("", 1)
+    assert captured.err.startswith("spark-mq: ")
+    assert message in captured.err
+
+
+def test_a_message_by_queue_offset(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    fact = messages("OrderEvents")[7]
+    place = ["OrderEvents", str(fact["queueId"]), str(fact["queueOffset"])]
+    assert main(["query-by-offset", store, *place, "--json"]) == 0
+    assert [row["commit_log_offset"] for row in json_lines(capsys.readouterr().out)] == [fact["offset"]]
+
+
+@pytest.mark.parametrize(
+    ("place", "why"),
+    [
+        (["OrderEvents", "0", "62"], "has offsets 0 to 61"),
+        (["OrderEvents", "0", "-1"], "has offsets 0 to 61"),
+        (["OrderEvents", "9", "0"], "its queues: 0, 1, 2, 3"),
+        (["Orders", "0", "0"], "lists the topics"),
+        (["MovedQueue", "0", "440"], "no message at offset 440"),
+    ],
+)
+def test_no_message_at_a_queue_offset(
+    place: list[str], why: str, store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["query-by-offset", store, *place]) == 3
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert why in captured.err
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[int]:
+    status = main(["print-message", *arguments, "--json"])
+    offsets = [row["commit_log_offset"] for row in json_lines(capsys.readouterr().out)]
+    assert status == (0 if offsets else 3)
+    return offsets
+
+
+def test_messages_of_a_topic_in_the_order_of_the_log(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    facts = messages("OrderEvents")
+    assert printed(capsys, store, "OrderEvents", "--limit", "0") == [fact["offset"] for fact in facts]
+    assert printed(capsys, store, "OrderEvents", "--limit", "9") == [fact["offset"] for fact in facts[:9]]
+    assert printed(capsys, store, "OrderEvents", "--queue-id", "2", "--limit", "0") == [
+        fact["offset"] for fact in facts if fact["queueId"] == 2
+    ]
+    assert printed(capsys, store, "No such topic") == []
+
+
+def test_messages_of_a_time(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    facts = messages("OrderEvents")
+    times = sorted({fact["storeTimestamp"] for fact in facts})
+    for begin, end in [(times[3], times[-3]), (times[0] - 1, times[0] - 1), (times[5], times[5]), (times[-1], None)]:
+        window = ["--begin", str(begin), *([] if end is None else ["--end", str(end)])]
+        assert printed(capsys, store, "OrderEvents", "--limit", "0", *window) == [
+            fact["offset"] for fact in facts if begin <= fact["storeTimestamp"] <= (end or times[-1])
+        ]
+
+
+def test_messages_of_a_tag(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    facts = messages("OrderEvents")
+    wanted = [fact["offset"] for fact in facts if fact["tags"] in ("TagA", "paid")]
+    assert wanted
+    assert printed(capsys, store, "OrderEvents", "--limit", "0", "--tag", "TagA||  paid ") == wanted
+    assert printed(capsys, store, "OrderEvents", "--limit", "0", "--tag", "*") == [fact["offset"] for fact in facts]
+
+
+def test_a_limit_that_was_reached_is_said(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["print-message", store, "OrderEvents", "--limit", "2"]) == 0
+    captured = capsys.readouterr()
+    assert len(captured.out.splitlines()) == 3  # the heading too
+    assert "--limit 2" in captured.err
+
+
+def test_tables_in_text_and_json(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["queues", store, "--topic", "OrderEvents", "--json"]) == 0
+    assert [row["queue_id"] for row in json_lines(capsys.readouterr().out)] == [0, 1, 2, 3]
+    assert main(["segments", store]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split()[:3] == ["file", "commit_log_offset", "file_size"]
+    assert len(lines) == 1 + len(list(Path(store, "commitlog").iterdir()))
+    assert main(["topics", store, "--json"]) == 0
+    assert {row["topic"] for row in json_lines(capsys.readouterr().out)} >= {
+        fact["topic"] for fact in WORKLOAD.facts("msg")
+    }
+    assert main(["lag", store, "--consumer-group", "GID_failing", "--json"]) == 0
+    assert {row["consumer_group"] for row in json_lines(capsys.readouterr().out)} == {"GID_failing"}
+    assert main(["lag", store, "--consumer-group", "nobody"]) == 3
+
+
+def test_a_terminal_obeys_nothing_that_a_message_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    writer = LogWriter(4096)
+    writer.append(1000, b"\x1b[2J\x07evil\nline", properties=b"KEYS\1\x1b]0;x\x07\2TAGS\1t\x9b\2")
+    writer.append(1001, b"\xff\xfe\x00")
+    writer.write(tmp_path)
+    for number in range(2):
+        assert main(["query-by-id", str(tmp_path), f"7F00000100002A9F{writer.offsets[number]:016X}"]) == 0
+        out = capsys.readouterr().out
+        assert all(character.isprintable() or character == "\n" for character in out)
+    assert "3 bytes: ff fe 00" in out
+
+
+def test_a_body_that_cannot_be_read_is_said_and_not_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    writer = LogWriter(4096)
+    message_id = f"7F00000100002A9F{writer.append(1000, b'broken', sys_flag=1):016X}"
+    writer.write(tmp_path)
+    assert main(["query-by-id", str(tmp_path), message_id]) == 0
+    assert "none: BODY: broken zlib stream" in capsys.readouterr().out
+    assert main(["query-by-id", str(tmp_path), message_id, "--body-file", str(tmp_path / "body")]) == 1
+    assert not (tmp_path / "body").exists()
+
+
+def test_a_reader_that_goes_away_is_no_error(store: str) -> None:
+    command = f"{sys.executable} -m spark_mq.cli.main print-message {store} user_activity --limit 0 --json | head -1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert (done.stdout.count("\n"), done.stderr) == (1, "")
+
+
+def test_a_point_command_imports_neither_numba_nor_pandas_nor_spark(store: str) -> None:
+    code = (
+        "import sys; from spark_mq.cli.main import main; status = main(sys.argv[1:]);"
+        "assert not {'numba', 'pandas', 'pyspark'} & set(sys.modules); sys.exit(status)"
+    )
+    for arguments in (["query-by-offset", store, "OrderEvents", "0", "3"], ["lag", store], ["topics", store, "--json"]):
+        done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
