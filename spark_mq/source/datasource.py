@@ -14,14 +14,21 @@ from spark_mq.source.small_tables import SmallTableReader
 
 
 class RocketMQDataSource(DataSource):
-    """The messages of an Apache RocketMQ store directory, without a broker.
+    """An Apache RocketMQ store directory as tables, without a broker.
 
-    Name: `rocketmq`. One row is a message of the commit log.
+    Name: `rocketmq`. Options of every table:
 
-    Options
-    -------
     path : the broker's store directory (`storePathRootDir`); a path, or a URI that pyarrow opens. Required.
-    table : `messages`.
+    table : `messages` (default), `consume_queue`, `segments`, `queues`, `topics` or `consumer_offsets`.
+
+    An option that is unknown, or has no effect on the table, is an error. Spark hands no column list to a Python data
+    source: `.schema("topic STRING, queue_id INT")` is how a query reads only what it needs, which for `messages` is
+    several times as fast without bodies.
+
+    messages
+    --------
+    One row is a message of the commit log.
+
     topic : only messages of this topic.
     startTimestamp, endTimestamp : only messages stored in this time, both ends included; epoch milliseconds or ISO
         8601 with a zone. Segments and splits outside are not read.
@@ -34,27 +41,107 @@ class RocketMQDataSource(DataSource):
         the broker added one (`enabledAppendPropCRC`), of the whole record (reason `PROPERTIES_CRC`). FAILFAST checks
         every message that is read, the other modes only for queries that ask for body or `_corrupt_record`.
 
-    Schema
-    ------
-    commit_log_offset BIGINT, store_size INT, offset_message_id STRING, topic STRING, queue_id INT, queue_offset
-    BIGINT, tags STRING, keys ARRAY<STRING>, unique_key STRING, flag INT, sys_flag INT, transaction_type STRING,
-    born_timestamp TIMESTAMP, born_host STRING, store_timestamp TIMESTAMP, store_host STRING, reconsume_times INT,
-    prepared_transaction_offset BIGINT, body_crc INT, body BINARY, properties MAP<STRING, STRING>, _corrupt_record
-    STRING. On request also: born_timestamp_millis, store_timestamp_millis BIGINT, properties_bytes, stored_body
-    BINARY.
+    Columns: commit_log_offset BIGINT, store_size INT, offset_message_id STRING, topic STRING, queue_id INT,
+    queue_offset BIGINT, tags STRING, keys ARRAY<STRING>, unique_key STRING, flag INT, sys_flag INT, transaction_type
+    STRING, born_timestamp TIMESTAMP, born_host STRING, store_timestamp TIMESTAMP, store_host STRING, reconsume_times
+    INT, prepared_transaction_offset BIGINT, body_crc INT, body BINARY, properties MAP<STRING, STRING>, _corrupt_record
+    STRING. When a schema names them also: born_timestamp_millis BIGINT, store_timestamp_millis BIGINT,
+    properties_bytes BINARY, stored_body BINARY.
 
-    Spark hands no column list to a Python data source: `.schema("topic STRING, queue_id INT")` is how a query reads
-    only what it needs, which is several times as fast without bodies.
+    >>> spark.read.format("rocketmq").option("topic", "OrderEvents").load(store).show()
+    +-----------------------+--------+------------+----+----------------------+
+    |store_timestamp        |queue_id|queue_offset|tags|keys                  |   ...
+    +-----------------------+--------+------------+----+----------------------+
+    |2026-11-21 11:01:15.682|1       |0           |BB  |[user53, ORD-20, Aa35]|
+    |2026-11-21 11:01:15.706|3       |0           |TagA|NULL                  |
 
-    Examples
+    consume_queue
+    -------------
+    One row is a 20-byte unit of a queue's files, all that were written. state: LIVE; EXPIRED, its message's segment is
+    gone; PRE_BLANK, before the queue's first message; STALE, behind the queue's end.
+
+    topic, queueId : only this topic; only the queues with this id.
+
+    Columns: topic STRING, queue_id INT, queue_offset BIGINT, commit_log_offset BIGINT, store_size INT, tags_code
+    BIGINT, state STRING.
+
+    >>> spark.read.format("rocketmq").option("table", "consume_queue").load(store).show()
+    +-----------+--------+------------+-----------------+----------+---------+-----+
+    |topic      |queue_id|queue_offset|commit_log_offset|store_size|tags_code|state|
+    +-----------+--------+------------+-----------------+----------+---------+-----+
+    |OrderEvents|0       |0           |216426           |468       |33309882 |LIVE |
+    |OrderEvents|0       |1           |220024           |437       |2598919  |LIVE |
+
+    segments
     --------
-    >>> spark.read.format("rocketmq").schema("topic STRING").load(store).groupBy("topic").count().show()
+    One row is a file of the commit log. end_offset is where its live records end. state: FULL; APPENDING, it holds the
+    live end; BEHIND, behind the live end; EMPTY, without a byte; WRONG_SIZE, of another size than most (a broker does
+    not start with it).
 
-    +------+-----+
-    | topic|count|
-    +------+-----+
-    |orders| 1200|
-    +------+-----+
+    Columns: file STRING, commit_log_offset BIGINT, file_size BIGINT, end_offset BIGINT, state STRING,
+    first_store_timestamp TIMESTAMP, modification_timestamp TIMESTAMP.
+
+    >>> spark.read.format("rocketmq").option("table", "segments").load(store).show()
+    +--------------------+-----------------+----------+-----+-----------------------+
+    |file                |commit_log_offset|end_offset|state|first_store_timestamp  |   ...
+    +--------------------+-----------------+----------+-----+-----------------------+
+    |00000000000000000000|0                |131072    |FULL |2026-11-21 11:00:42.15 |
+    |00000000000000131072|131072           |262144    |FULL |2026-11-21 11:01:09.051|
+
+    queues
+    ------
+    One row is a consume queue; offsets are those that a broker offers.
+
+    topic : only this topic.
+    brokerVersion : `4.9` or `5`, by default what the config files show; the two offer a different min_offset where a
+        queue begins with pre-blank units.
+
+    Columns: topic STRING, queue_id INT, min_offset BIGINT, max_offset BIGINT, first_commit_log_offset BIGINT,
+    last_commit_log_offset BIGINT, first_store_timestamp TIMESTAMP, last_store_timestamp TIMESTAMP, file_count INT.
+
+    >>> spark.read.format("rocketmq").option("table", "queues").load(store).show()
+    +-----------+--------+----------+----------+----------------------+-----------------------+
+    |topic      |queue_id|min_offset|max_offset|last_commit_log_offset|last_store_timestamp   |   ...
+    +-----------+--------+----------+----------+----------------------+-----------------------+
+    |OrderEvents|0       |0         |62        |493343                |2026-11-21 11:01:16.443|
+    |OrderEvents|1       |0         |62        |492042                |2026-11-21 11:01:16.442|
+
+    topics
+    ------
+    One row is a topic that `config/topics.json` names (or its `.bak`), or that has a queue; what is not configured is
+    NULL. message_count is what the queues offer.
+
+    brokerVersion : as in queues.
+
+    Columns: topic STRING, perm INT, read_queue_nums INT, write_queue_nums INT, topic_filter_type STRING,
+    topic_sys_flag INT, is_order BOOLEAN, attributes MAP<STRING, STRING>, queue_count INT, message_count BIGINT,
+    last_store_timestamp TIMESTAMP.
+
+    >>> spark.read.format("rocketmq").option("table", "topics").load(store).show()
+    +------------+----+----------------+-----------+-------------+
+    |topic       |perm|write_queue_nums|queue_count|message_count|   ...
+    +------------+----+----------------+-----------+-------------+
+    |OrderEvents |6   |4               |4          |248          |
+    |SequenceDemo|6   |3               |3          |330          |
+
+    consumer_offsets
+    ----------------
+    One row is a group's offset in a queue, from `config/consumerOffset.json` (or its `.bak`). lag is max_offset less
+    consumer_offset. state: IN_RANGE; TOO_SMALL, below min_offset: messages expired before the group had them;
+    TOO_LARGE, above max_offset; NO_QUEUE, above 0 where there is no queue. last_consumed_timestamp is the store time of
+    the message before consumer_offset.
+
+    topic, consumerGroup : only this topic; only this group.
+    brokerVersion : as in queues.
+
+    Columns: consumer_group STRING, topic STRING, queue_id INT, consumer_offset BIGINT, min_offset BIGINT, max_offset
+    BIGINT, lag BIGINT, state STRING, last_consumed_timestamp TIMESTAMP.
+
+    >>> spark.read.format("rocketmq").option("table", "consumer_offsets").load(store).show()
+    +-----------------+------------------------+--------+---------------+----------+---+--------+
+    |consumer_group   |topic                   |queue_id|consumer_offset|max_offset|lag|state   |   ...
+    +-----------------+------------------------+--------+---------------+----------+---+--------+
+    |CID_RMQ_SYS_TRANS|RMQ_SYS_TRANS_HALF_TOPIC|0       |36             |39        |3  |IN_RANGE|
 
     """
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_mq.errors import OptionError
-from spark_mq.source.options import Mode, parse_options, parse_size, parse_timestamp
+from spark_mq.format.message_schema import EXTRA_MESSAGE_SCHEMA
+from spark_mq.source.datasource import RocketMQDataSource
+from spark_mq.source.options import Mode, Table, parse_options, parse_size, parse_timestamp
+from spark_mq.source.schema import default_schema
 
 
 def test_only_a_path_is_needed() -> None:
@@ -21,6 +27,37 @@ def test_only_a_path_is_needed() -> None:
 def test_names_are_not_case_sensitive() -> None:
     options = parse_options({"PATH": "/s", "STARTTIMESTAMP": "5", "splitsize": "1m"})
     assert (options.start_timestamp, options.split_size) == (5, 1 << 20)
+
+
+@pytest.mark.parametrize("table", list(Table))
+def test_an_option_without_effect_is_an_error_that_names_those_that_have_one(table: Table) -> None:
+    assert parse_options({"path": "/s", "table": table.value.upper()}).table == table
+    for name in ("topic", "queueId", "consumerGroup", "mode", "brokerVersion"):
+        value = {"queueId": "3", "mode": "FAILFAST", "brokerVersion": "5"}.get(name, "x")
+        options = {"path": "/s", "table": table.value, name: value}
+        if re.search(rf"^    (\w+, )*{name}(, \w+)* :", manual(table), re.MULTILINE):
+            parse_options(options)
+        else:
+            with pytest.raises(OptionError, match=f"{name} has no effect on table {table}"):
+                parse_options(options)
+
+
+def manual(table: Table) -> str:
+    """The part of the manual that speaks of a table."""
+    text = RocketMQDataSource.__doc__ or ""
+    sections = re.split(r"\n    (\w+)\n    -+\n", text)
+    return dict(zip(sections[1::2], sections[2::2], strict=True))[table.value]
+
+
+@pytest.mark.parametrize("table", list(Table))
+def test_the_manual_has_every_column_with_its_type(table: Table) -> None:
+    text = re.sub(r"\s+", " ", manual(table))
+    columns = text.partition("Columns: ")[2].partition(">>>")[0]
+    said = columns.replace(". When a schema names them also: ", ", ").rstrip(" .")
+    fields = list(default_schema(table))
+    fields += list(from_arrow_schema(EXTRA_MESSAGE_SCHEMA)) if table == Table.MESSAGES else []
+    types = [(field.name, field.dataType.simpleString().upper().replace(",", ", ")) for field in fields]
+    assert said == ", ".join(f"{name} {kind}" for name, kind in types)
 
 
 @pytest.mark.parametrize(("value", "is_checked"), [("true", True), ("True", True), ("false", False)])
