@@ -22,6 +22,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from benchmarks.generate_store import generate_store
+from benchmarks.points import print_points
 from spark_mq import rebuild
 from spark_mq.cli.spark import spark_session
 from spark_mq.source.options import parse_size
@@ -214,6 +215,7 @@ def main() -> int:
         figures.append(measure("rebuild of consume queues", log, repetitions, rebuild_queues))
         stages = {name: statistics.median(r.stages[name] for r in reports[1:]) for name in reports[-1].stages}
         memory = peak_worker_memory()
+        print_points(spark, arguments.folder)
     shutil.rmtree(output)
 
     plain = [seconds for figure in figures for seconds in figure.plain_seconds]

@@ -7,14 +7,11 @@ takes longer than all else that a command like `query-by-id` does. Here are the 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
-from pyarrow import types
-
-_FORMATS = {pa.int32(): "i", pa.int64(): "q"}
 
 
 def array_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
@@ -23,22 +20,11 @@ def array_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     Integers, timestamps (as integers of the type's unit), booleans, strings, binaries, lists and maps (pairs, or a
     mapping) of those. Raises `TypeError` for another type, and what `struct` raises for a number that does not fit.
     """
+    make = _MAKERS.get(kind.id)
+    if make is None:
+        raise TypeError(f"no array of {kind}")
     validity = _bits([value is not None for value in values]) if None in values else None
-    if types.is_timestamp(kind):
-        return _fixed_size(values, "q", kind, validity)
-    if kind in _FORMATS:
-        return _fixed_size(values, _FORMATS[kind], kind, validity)
-    if types.is_boolean(kind):
-        return pa.Array.from_buffers(kind, len(values), [validity, _bits(values)])
-    if types.is_string(kind) or types.is_binary(kind):
-        return _variable_size(values, kind, validity)
-    if types.is_list(kind):
-        offsets = _offsets([0 if value is None else len(value) for value in values])
-        child = array_of([item for value in values for item in value or ()], kind.value_type)
-        return pa.Array.from_buffers(kind, len(values), [validity, offsets], children=[child])
-    if types.is_map(kind):
-        return _map(values, kind, validity)
-    raise TypeError(f"no array of {kind}")
+    return make(values, kind, validity)
 
 
 def table_of(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
@@ -48,15 +34,33 @@ def table_of(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
     )
 
 
+def _int32(values: Sequence[Any], kind: pa.DataType, validity: pa.Buffer | None) -> pa.Array:
+    return _fixed_size(values, "i", kind, validity)
+
+
+def _int64(values: Sequence[Any], kind: pa.DataType, validity: pa.Buffer | None) -> pa.Array:
+    return _fixed_size(values, "q", kind, validity)
+
+
 def _fixed_size(values: Sequence[Any], letter: str, kind: pa.DataType, validity: pa.Buffer | None) -> pa.Array:
     data = struct.pack(f"<{len(values)}{letter}", *(0 if value is None else value for value in values))
     return pa.Array.from_buffers(kind, len(values), [validity, pa.py_buffer(data)])
+
+
+def _boolean(values: Sequence[Any], kind: pa.DataType, validity: pa.Buffer | None) -> pa.Array:
+    return pa.Array.from_buffers(kind, len(values), [validity, _bits(values)])
 
 
 def _variable_size(values: Sequence[Any], kind: pa.DataType, validity: pa.Buffer | None) -> pa.Array:
     pieces = [value.encode("utf-8") if isinstance(value, str) else value or b"" for value in values]
     offsets = _offsets([len(piece) for piece in pieces])
     return pa.Array.from_buffers(kind, len(values), [validity, offsets, pa.py_buffer(b"".join(pieces))])
+
+
+def _list(values: Sequence[Any], kind: pa.DataType, validity: pa.Buffer | None) -> pa.Array:
+    offsets = _offsets([0 if value is None else len(value) for value in values])
+    child = array_of([item for value in values for item in value or ()], kind.value_type)
+    return pa.Array.from_buffers(kind, len(values), [validity, offsets], children=[child])
 
 
 def _map(values: Sequence[Any], kind: pa.DataType, validity: pa.Buffer | None) -> pa.Array:
@@ -76,3 +80,16 @@ def _offsets(lengths: Sequence[int]) -> pa.Buffer:
 def _bits(flags: Sequence[Any]) -> pa.Buffer:
     number = sum(1 << index for index, flag in enumerate(flags) if flag)
     return pa.py_buffer(number.to_bytes(max((len(flags) + 7) // 8, 1), "little"))
+
+
+_MAKERS: dict[int, Callable[[Sequence[Any], pa.DataType, pa.Buffer | None], pa.Array]] = {
+    pa.lib.Type_INT32: _int32,
+    pa.lib.Type_INT64: _int64,
+    pa.lib.Type_TIMESTAMP: _int64,
+    pa.lib.Type_BOOL: _boolean,
+    pa.lib.Type_STRING: _variable_size,
+    pa.lib.Type_BINARY: _variable_size,
+    pa.lib.Type_LIST: _list,
+    pa.lib.Type_MAP: _map,
+}
+"""By the number of the type: eight look-ups for each column would take longer than making it."""

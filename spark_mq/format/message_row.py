@@ -18,7 +18,6 @@ from spark_mq.format.compression import decompress
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_id import encode_offset_message_id
 from spark_mq.format.message_schema import (
-    ALL_MESSAGE_FIELDS,
     CORRUPT_RECORD,
     MAX_TIMESTAMP_MILLIS,
     MESSAGE_SCHEMA,
@@ -80,9 +79,9 @@ def corrupt_row(commit_log_offset: int, store_size: int, reason: str) -> Row:
     return {"commit_log_offset": commit_log_offset, "store_size": store_size, CORRUPT_RECORD: reason}
 
 
-def message_table(rows: Sequence[Row], names: Sequence[str] = MESSAGE_SCHEMA.names) -> pa.Table:
-    """The columns `names` of the rows, with the types of `ALL_MESSAGE_FIELDS`."""
-    return table_of(rows, pa.schema([ALL_MESSAGE_FIELDS[name] for name in names]))
+def message_table(rows: Sequence[Row], schema: pa.Schema = MESSAGE_SCHEMA) -> pa.Table:
+    """The columns of `schema`, which are columns of messages, of the rows."""
+    return table_of(rows, schema)
 
 
 def host_text(host: bytes) -> str:

@@ -6,7 +6,7 @@ a record of the commit log.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -164,25 +164,21 @@ class MessageStore:
             return result(GetMessageStatus.OFFSET_OVERFLOW_ONE, offset)
         if offset > max_offset:
             return result(GetMessageStatus.OFFSET_OVERFLOW_BADLY, max_offset)
-        rows: list[Row] = []
-        next_offset = offset
-        for queue_offset, row in self._rows(queue, offset, max_offset):
-            if len(rows) == max(max_num, 1):
-                break
-            next_offset = queue_offset + 1
-            rows.append(row)
-        else:
-            next_offset = max_offset
+        rows, next_offset = self._rows(queue, offset, max_offset, max(max_num, 1))
         return result(GetMessageStatus.FOUND if rows else GetMessageStatus.MESSAGE_WAS_REMOVING, next_offset, rows)
 
-    def _rows(self, queue: ConsumeQueue, start: int, stop: int) -> Iterator[tuple[int, Row]]:
-        """Queue offset and row of each message from `start` to `stop`, but of those that are gone."""
-        for first in range(start, stop, _BATCH_UNITS):
-            units = queue.units(first, min(first + _BATCH_UNITS, stop))
-            for queue_offset, unit in enumerate(units.tolist(), first):
-                commit_log_offset, store_size = unit[:2]
+    def _rows(self, queue: ConsumeQueue, start: int, stop: int, most: int) -> tuple[list[Row], int]:
+        """At most `most` messages from `start` to `stop`, but for those that are gone, and the offset to go on from."""
+        rows: list[Row] = []
+        while start < stop:
+            units = queue.units(start, min(start + min(most - len(rows), _BATCH_UNITS), stop)).tolist()
+            for queue_offset, (commit_log_offset, store_size, _) in enumerate(units, start):
                 if store_size != PRE_BLANK_SIZE and commit_log_offset >= self.records.min_offset:
-                    yield queue_offset, self._row_of_unit(queue, queue_offset, commit_log_offset, store_size)
+                    rows.append(self._row_of_unit(queue, queue_offset, commit_log_offset, store_size))
+            start += len(units)
+            if len(rows) == most:
+                break
+        return rows, start
 
     def _row_of_unit(self, queue: ConsumeQueue, queue_offset: int, commit_log_offset: int, store_size: int) -> Row:
         try:

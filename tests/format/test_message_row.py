@@ -20,6 +20,7 @@ from tests.hostile import WITHOUT_JIT, array, examples, frames_of, records, segm
 from tests.real_stores import OWN_STORES, RealStore, all_stores, stores_in
 
 ALL_NAMES = list(ALL_MESSAGE_FIELDS)
+ALL_COLUMNS = pa.schema(list(ALL_MESSAGE_FIELDS.values()))
 PROPERTIES = st.lists(
     st.tuples(
         st.sampled_from([b"KEYS", b"TAGS", b"UNIQ_KEY", b"x", b"", b"\xed\xa0\x80"]),
@@ -31,7 +32,7 @@ PROPERTIES = st.lists(
 
 def plain(table: pa.Table) -> list[Row]:
     """The rows; properties without their order, which means nothing."""
-    assert table.schema.equals(pa.schema(list(ALL_MESSAGE_FIELDS.values())))
+    assert table.schema.equals(ALL_COLUMNS)
     return [as_dict(row) for row in table.to_pylist()]
 
 
@@ -41,7 +42,7 @@ def by_kernels(data: bytes, base: int = 0) -> list[Row]:
 
 
 def by_rows(records: Iterable[Record]) -> list[Row]:
-    return plain(message_table([message_row(record) for record in records], ALL_NAMES))
+    return plain(message_table([message_row(record) for record in records], ALL_COLUMNS))
 
 
 @settings(max_examples=examples(300))
