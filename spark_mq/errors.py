@@ -28,6 +28,10 @@ class ConfigError(SparkMqError, ValueError):
     """A file below `config/` that cannot be read, nor its `.bak`."""
 
 
+class UnsupportedStoreError(SparkMqError, NotImplementedError):
+    """A store of a kind that this package does not read, or not as it lies there."""
+
+
 class EmptyStoreError(SparkMqError, ValueError):
     """The store is one, but holds no commit log record to work on."""
 

@@ -38,6 +38,7 @@ from spark_mq.store.filesystem import Location
 from spark_mq.store.names import check_topic_name
 from spark_mq.store.queue_files import existing_file_size, queue_folders
 from spark_mq.store.splits import DEFAULT_SPLIT_SIZE, Split, plan_splits
+from spark_mq.store.store_kind import refuse_rocksdb, rocksdb_notes
 
 FAILFAST = "failfast"
 PERMISSIVE = "permissive"
@@ -67,8 +68,8 @@ def rebuild(
     `mode` `failfast` stops at damage, `permissive` skips and reports it. `replace` allows an existing tree to be
     replaced, which happens when the new one is complete. `progress` gets a line now and then.
 
-    Raises `StoreNotFoundError`, `EmptyStoreError`, `OutputExistsError`, `CorruptLogError` (failfast),
-    `UnsafeNameError` (failfast) and `OptionError`.
+    Raises `StoreNotFoundError`, `UnsupportedStoreError`, `EmptyStoreError`, `OutputExistsError`, `CorruptLogError`
+    (failfast), `UnsafeNameError` (failfast) and `OptionError`.
     """
     _check_choice("--only", only, (CONSUME_QUEUE,))
     _check_choice("--mode", mode, (FAILFAST, PERMISSIVE))
@@ -127,6 +128,7 @@ class _Rebuild:
         if not log.segments:
             raise EmptyStoreError(f"{log.location} holds no record: there is nothing to rebuild from")
         self._refuse(log.gaps)
+        refuse_rocksdb(self._workplace.target)
         self._workplace.prepare(replace)
         try:
             self._progress = Progress(self._workplace.folder / "progress", say)
@@ -291,6 +293,7 @@ class _Rebuild:
 
     def _note(self) -> None:
         notes = self._report.notes
+        notes += rocksdb_notes(self._store)
         if self._inner_batches:
             notes.append(f"{self._inner_batches} inner batches belong to batch consume queues, which are not rebuilt")
         if (self._store / "consumequeue_ext").is_directory or self._conf.is_enabled("enableConsumeQueueExt"):

@@ -8,19 +8,18 @@ is made whole beforehand, and the one or two after it may exist already (`Alloca
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass
 from typing import Self
 
 from pyarrow import fs
 
-from spark_mq.errors import StoreNotFoundError
 from spark_mq.store.corrupt_range import MISSING, CorruptRange
 from spark_mq.store.filesystem import Location
+from spark_mq.store.names import MAPPED_FILE_NAME
+from spark_mq.store.store_kind import check_plain_log
 
 COMMIT_LOG = "commitlog"
 
-_SEGMENT_NAME = re.compile(r"[0-9]{20}")
 _MAX_OFFSET = (1 << 63) - 1
 _ZERO_BLOCK = bytes(4 << 20)
 
@@ -57,7 +56,8 @@ class CommitLog:
     def open(cls, store: Location) -> Self:
         """List the segments of the store directory `store`.
 
-        Raises `StoreNotFoundError` where there is no directory, or none with a `commitlog` folder.
+        Raises `StoreNotFoundError` where there is no directory, or none with a commit log, and `UnsupportedStoreError`
+        where it is one of another kind.
         """
         location = store / COMMIT_LOG
         files = [(int(info.base_name), info.size) for info in segment_files(store)]
@@ -84,13 +84,10 @@ class CommitLog:
 def segment_files(store: Location) -> list[fs.FileInfo]:
     """The files of `commitlog/` that can hold records, by offset: named by 20 digits, and not empty.
 
-    Raises `StoreNotFoundError` where there is no directory `store`, or none with a `commitlog` folder.
+    Raises `StoreNotFoundError` where there is no directory `store`, or none with a commit log, and
+    `UnsupportedStoreError` where it is one of another kind.
     """
-    location = store / COMMIT_LOG
-    if not location.is_directory:
-        what = "has no commitlog folder" if store.is_directory else "does not exist"
-        raise StoreNotFoundError(f"{store} {what}: give the broker's store directory (storePathRootDir)")
-    return [info for info in location.entries() if _is_segment(info)]
+    return [info for info in check_plain_log(store) if _is_segment(info)]
 
 
 def _is_segment(info: fs.FileInfo) -> bool:
@@ -99,7 +96,7 @@ def _is_segment(info: fs.FileInfo) -> bool:
 
 def is_segment_name(info: fs.FileInfo) -> bool:
     """Whether it is a file that is named as a segment."""
-    return info.type == fs.FileType.File and _SEGMENT_NAME.fullmatch(info.base_name) is not None
+    return info.type == fs.FileType.File and MAPPED_FILE_NAME.fullmatch(info.base_name) is not None
 
 
 def _segments(location: Location, files: list[tuple[int, int]], last_data_end: int) -> tuple[Segment, ...]:

@@ -1,8 +1,13 @@
-"""Names inside a store that become paths."""
+"""Names inside a store: those of its files, and those that become paths."""
 
 from __future__ import annotations
 
+import re
+
 from spark_mq.errors import UnsafeNameError
+
+MAPPED_FILE_NAME = re.compile(r"[0-9]{20}")
+"""A segment of a commit log or a queue file: the offset of its first byte (`UtilAll.offset2FileName`@5.3.3)."""
 
 _MAX_NAME_BYTES = 255
 

@@ -11,8 +11,8 @@ from pyarrow import fs
 
 from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.store.filesystem import Location
+from spark_mq.store.names import MAPPED_FILE_NAME
 
-_FILE_NAME = re.compile(r"[0-9]{20}")
 _QUEUE_ID = re.compile(r"-?[0-9]{1,10}")
 
 
@@ -51,10 +51,14 @@ def queue_folders(consume_queue: Location) -> Iterator[QueueFolder]:
             files = tuple(
                 QueueFileInfo(info.base_name, info.size, info.mtime_ns or 0)
                 for info in folder.entries()
-                if _FILE_NAME.fullmatch(info.base_name) and info.size
+                if MAPPED_FILE_NAME.fullmatch(info.base_name) and info.size
             )
             if files:
                 yield QueueFolder(topic.base_name, int(queue.base_name), folder, files)
+
+
+def _is_queue_file(info: fs.FileInfo) -> bool:
+    return MAPPED_FILE_NAME.fullmatch(info.base_name) is not None and info.size > 0
 
 
 def _is_queue_id(name: str) -> bool:
