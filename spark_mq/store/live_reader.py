@@ -65,9 +65,13 @@ class LiveReader:
             return
         for part in self._reader.read(stop):
             if isinstance(part, CorruptRange):
-                if not self._is_live_behind(part.commit_log_offset - self._segment.base):
+                corrupt = part.commit_log_offset - self._segment.base
+                if not self._is_live_behind(corrupt):
                     self.ended = True
                     return
+                if self._record_at(corrupt) is not None:
+                    self._reader.position = corrupt
+                    continue
                 self.position = self._reader.position
                 yield part
             else:
@@ -106,12 +110,15 @@ class LiveReader:
 
     def _is_live_behind(self, corrupt: int) -> bool:
         """Whether the record behind the corrupt bytes at `corrupt`, where the reader stands, is live."""
+        # A filler or nothing: the log may as well have ended before.
+        record = self._record_at(self._reader.position)
+        return record is not None and self._follows(record.buffer, record.frames, corrupt)
+
+    def _record_at(self, position: int) -> RecordChunk | None:
+        """The record at `position`, from a look of its own."""
         with SegmentSource(self._segment) as source:
-            position = self._reader.position
-            for part in RecordReader(source, position, chunk_size=64 << 10).read(position + 1):
-                if isinstance(part, RecordChunk):
-                    return self._follows(part.buffer, part.frames, corrupt)
-        return False  # a filler or nothing: the log may as well have ended before
+            part = next(RecordReader(source, position, chunk_size=_LOOK_AHEAD).read(position + 1), None)
+        return part if isinstance(part, RecordChunk) else None
 
     def _follows(self, buffer: Bytes, frame: Frames, corrupt: int) -> bool:
         if int64s_at(buffer, frame.store_timestamp_at)[0] < self._newest:

@@ -22,6 +22,7 @@ from spark_mq.format.record import (
 from spark_mq.format.scan import FRAME_DTYPE, REASONS, Found, Frames, find_frame, scan_records
 from spark_mq.format.sys_flag import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG
 from spark_mq.store.corrupt_range import CorruptRange
+from spark_mq.store.last_record import UNFINISHED, UNFINISHED_REASON, is_finished
 from spark_mq.store.segment_source import SegmentSource
 
 CHUNK_SIZE = 4 << 20
@@ -62,9 +63,9 @@ class RecordReader:
         self._frames: Frames = np.recarray(0, FRAME_DTYPE)
 
     def read(self, stop: int) -> Iterator[RecordChunk | CorruptRange]:
-        """The records that start before `stop`, and corrupt ranges that do."""
+        """The records that start before `stop`, and corrupt ranges that do; none behind the segment's `data_end`."""
         segment = self._segment
-        stop = min(stop, segment.size)
+        stop = min(stop, segment.data_end)
         needed = 0
         while self.position < stop:
             start = self.position
@@ -74,6 +75,9 @@ class RecordReader:
             base, end = segment.base + start, segment.size - start
             count, reached, found = scan_records(buffer, 0, stop - start, base, end, frames)
             self.position = start + reached
+            if count and segment.is_last and self.position >= segment.data_end:
+                yield from self._read_last(RecordChunk(buffer, base, frames[:count]))
+                continue
             if count:
                 yield RecordChunk(buffer, base, frames[:count])
             if found == Found.BLANK:
@@ -82,6 +86,24 @@ class RecordReader:
                 needed = 0 if reached else self._whole_record(buffer)
             elif found in REASONS:
                 yield self._skip(Found(found))
+
+    def _read_last(self, chunk: RecordChunk) -> Iterator[RecordChunk | CorruptRange]:
+        """The chunk, whose last record reaches `data_end`: that one from a second look, and only if it is whole."""
+        segment = self._segment
+        size = int(chunk.frames[-1].store_size)
+        last = chunk.base - segment.base + int(chunk.frames[-1].position)
+        if chunk.frames.size > 1:
+            self.position = last
+            yield RecordChunk(chunk.buffer, chunk.base, chunk.frames[:-1])
+        buffer, frames, base = self._source.read(last, size), self._frame_space(size), segment.base + last
+        count, _, _ = scan_records(buffer, 0, 1, base, segment.size - last, frames)
+        if count and is_finished(buffer, frames[:1]):
+            self.position = last + size
+            yield RecordChunk(buffer, base, frames[:1])
+        else:
+            self.position = segment.size
+            length = segment.size - last
+            yield CorruptRange(str(segment.location), base, length, UNFINISHED, UNFINISHED_REASON)
 
     def _frame_space(self, size: int) -> Frames:
         most = size // MIN_RECORD_SIZE + 1

@@ -230,6 +230,7 @@ def hostile_log(name: str, place: str, segment_size: int = 16 << 10) -> LogWrite
         else:
             content = hostile_content(name, writer.next_offset + PROPERTIES_AT, end)
             writer.append(1000 + number, properties=content)
+    writer.append(1060)  # the last record: one whose text ends with a zero would be unfinished
     return writer
 
 
