@@ -36,13 +36,12 @@ from spark_mq.store.consumer_offsets import consumed_offsets
 from spark_mq.store.corrupt_range import CorruptRange
 from spark_mq.store.filesystem import Location
 from spark_mq.store.names import check_topic_name
-from spark_mq.store.queue_files import existing_file_size, queue_folders
+from spark_mq.store.queue_files import CONSUME_QUEUE, existing_file_size, queue_folders
 from spark_mq.store.splits import DEFAULT_SPLIT_SIZE, Split, plan_splits
 from spark_mq.store.store_kind import refuse_rocksdb, rocksdb_notes
 
 FAILFAST = "failfast"
 PERMISSIVE = "permissive"
-CONSUME_QUEUE = "consumequeue"
 
 _WRITE_TASKS = 4
 _BYTES_PER_WRITE_TASK = 16 << 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from spark_mq.errors import ConfigError, OptionError
+from spark_mq.errors import ConfigError, OptionError, UnsupportedStoreError
 from spark_mq.store.config_file import load_config
 from spark_mq.store.filesystem import Location
 
@@ -29,6 +29,6 @@ def detect_broker_version(store: Location) -> BrokerVersion:
     """What `config/topics.json` shows: from 5.0 on its `dataVersion` has a `stateVersion`. Without the file, 5."""
     try:
         found = load_config(store, "topics.json", lambda content: "stateVersion" in content["dataVersion"])
-    except ConfigError:
+    except (ConfigError, UnsupportedStoreError):
         return BrokerVersion.V5
     return BrokerVersion.V4_9 if found is False else BrokerVersion.V5

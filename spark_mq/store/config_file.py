@@ -11,11 +11,13 @@ import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from spark_mq.errors import ConfigError
+from spark_mq.errors import ConfigError, UnsupportedStoreError
 from spark_mq.store.filesystem import Location
+from spark_mq.store.store_kind import is_rocksdb
 
 Content = TypeVar("Content")
 
+_ROCKSDB_FOLDERS = {"topics.json": "topics", "consumerOffset.json": "consumerOffsets"}
 _UNQUOTED_KEY = re.compile(r"([{,]\s*)(-?\d+)(\s*:)")
 
 
@@ -32,8 +34,12 @@ def load_config(store: Location, name: str, decode: Callable[[dict[str, Any]], C
     """What `decode` makes of `config/NAME`, or of its `.bak` where that is absent, empty or unreadable.
 
     None without content. As `ConfigManager.load`@5.3.3. Raises `ConfigError` where there is content, and none of it is
-    readable: no JSON object, or one of which `decode` makes nothing.
+    readable: no JSON object, or one of which `decode` makes nothing. Raises `UnsupportedStoreError` where the broker
+    keeps it in RocksDB (`RocksDBConfigManager`@5.3.3).
     """
+    for database in (store / "config" / _ROCKSDB_FOLDERS.get(name, name), store / "config" / "rdb"):
+        if is_rocksdb(database):
+            raise UnsupportedStoreError(f"{database} is a RocksDB database, which is not read here")
     problems = []
     for file in (store / "config" / name, store / "config" / f"{name}.bak"):
         data = file.read_bytes() if file.is_file else b""

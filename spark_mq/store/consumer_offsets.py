@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from spark_mq.errors import ConfigError
+from spark_mq.errors import ConfigError, UnsupportedStoreError
 from spark_mq.store.config_file import as_integer, load_config
 from spark_mq.store.filesystem import Location
 
@@ -45,7 +45,7 @@ def consumed_offsets(store: Location) -> dict[tuple[str, int], int]:
     highest: dict[tuple[str, int], int] = {}
     try:
         offsets = load_consumer_offsets(store)
-    except ConfigError:
+    except (ConfigError, UnsupportedStoreError):
         return {}
     for one in offsets:
         queue = (one.topic, one.queue_id)

@@ -9,11 +9,12 @@ Where this decides nothing, or anything odd follows, the last segment is read fr
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable
 
 from spark_mq.errors import CorruptLogError
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE
-from spark_mq.format.record import FRAME
+from spark_mq.format.record import FRAME, Record
 from spark_mq.store.checkpoint import Checkpoint
 from spark_mq.store.commit_log import CommitLog
 from spark_mq.store.consume_queue import ConsumeQueue
@@ -58,23 +59,29 @@ def _certain_from(store: Location) -> float:
 
 def _hop(records: RecordLookup, offset: int) -> int | None:
     """The offset behind the records that follow; None where they end in anything but zeros."""
-    newest = -1
+    last: Record | None = None
     for _ in range(_MAX_HOPS):
         segment = records.segment_of(offset)
         if segment is None or segment.base != records.segments[-1].base:
             return None
-        frame = records.read(offset, FRAME.size)
-        if frame == bytes(FRAME.size):
-            return offset if newest >= 0 else None
+        if records.read(offset, FRAME.size) == bytes(FRAME.size):
+            # As `last_record`: what is still being written does not count.
+            return offset if last is None or _is_finished(last) else last.commit_log_offset
         try:
             record = records.record(offset)
         except CorruptLogError:
             return None
-        if record.store_timestamp < newest:
+        if last is not None and record.store_timestamp < last.store_timestamp:
             return None
-        newest = record.store_timestamp
+        last = record
         offset += record.size
     return None
+
+
+def _is_finished(record: Record) -> bool:
+    text = record.properties or record.topic
+    has_crc = not record.body or zlib.crc32(record.body) & 0x7FFFFFFF == record.body_crc
+    return has_crc and not text.endswith(b"\0")
 
 
 def _read_last_segment(store: Location) -> int:

@@ -16,7 +16,7 @@ from typing import Self
 
 import pyarrow as pa
 
-from spark_mq.errors import CorruptLogError, OptionError
+from spark_mq.errors import CorruptLogError, OptionError, UnsupportedStoreError
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE
 from spark_mq.format.message_id import decode_offset_message_id
 from spark_mq.format.message_row import Row, corrupt_row, message_row, message_table
@@ -27,9 +27,10 @@ from spark_mq.store.consume_queue import ConsumeQueue
 from spark_mq.store.file_reader import FileReaders
 from spark_mq.store.filesystem import Location
 from spark_mq.store.live_end import find_live_end
-from spark_mq.store.queue_files import queue_folders
+from spark_mq.store.queue_files import CONSUME_QUEUE, queue_folders
 from spark_mq.store.queue_time import BoundaryType, QueueTimes
 from spark_mq.store.record_lookup import RecordLookup
+from spark_mq.store.store_kind import is_rocksdb
 
 DEFAULT_MAX_NUM = 32
 _BATCH_UNITS = 1024
@@ -100,8 +101,20 @@ class MessageStore:
 
     @cached_property
     def queues(self) -> dict[tuple[str, int], ConsumeQueue]:
-        """The consume queues, by topic and queue id."""
-        folders = queue_folders(self.location / "consumequeue")
+        """The consume queues, by topic and queue id.
+
+        Raises `UnsupportedStoreError` where they are kept in RocksDB.
+        """
+        if is_rocksdb(self.location / CONSUME_QUEUE):
+            raise UnsupportedStoreError(
+                f"{self.location / CONSUME_QUEUE} is a RocksDB database (storeType=defaultRocksDB), which is not read "
+                "here; `spark-mq rebuild` makes queue files from the commit log, with another --output"
+            )
+        return self._queues
+
+    @cached_property
+    def _queues(self) -> dict[tuple[str, int], ConsumeQueue]:
+        folders = queue_folders(self.location / CONSUME_QUEUE)
         return {(folder.topic, folder.queue_id): ConsumeQueue(folder, self.files) for folder in folders}
 
     def get_min_phy_offset(self) -> int:
@@ -114,7 +127,7 @@ class MessageStore:
 
     @cached_property
     def _live_end(self) -> int:
-        return find_live_end(self.location, self.records, self.queues.values())
+        return find_live_end(self.location, self.records, self._queues.values())
 
     def get_min_offset_in_queue(self, topic: str, queue_id: int) -> int:
         """The first queue offset that a broker would offer; 0 where there is no such queue."""

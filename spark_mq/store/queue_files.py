@@ -13,6 +13,8 @@ from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.store.filesystem import Location
 from spark_mq.store.names import MAPPED_FILE_NAME
 
+CONSUME_QUEUE = "consumequeue"
+
 _QUEUE_ID = re.compile(r"-?[0-9]{1,10}")
 
 

@@ -17,8 +17,9 @@ import pyarrow as pa
 import pytest
 
 from spark_mq import MessageStore
-from spark_mq.errors import OptionError, StoreChangedError, StoreNotFoundError
+from spark_mq.errors import OptionError, StoreChangedError, StoreNotFoundError, UnsupportedStoreError
 from spark_mq.format.message_schema import MESSAGE_SCHEMA
+from spark_mq.store import tables
 from spark_mq.store.message_store import GetMessageStatus
 from tests.hostile import LogWriter
 from tests.real_stores import OWN_STORES, RealStore, all_stores, stores_in
@@ -282,6 +283,50 @@ def test_light_message_queues_share_a_record(tmp_path: Path) -> None:
         row: dict[str, Any]
         (row,) = MessageStore(str(tmp_path)).get_message(topic, 0, 0).to_pylist()
         assert (row["_corrupt_record"] is not None) == bool(rows)
+
+
+def test_a_record_that_is_being_written_is_not_found(tmp_path: Path) -> None:
+    """A broker copies a record into its file from the first byte to the last; here the last bytes are still zeros."""
+    folder = WORKLOAD.unpack(tmp_path)
+    end = WORKLOAD.facts("store")[0]["maxPhyOffset"]
+    last = max(WORKLOAD.facts("msg"), key=lambda fact: int(fact["offset"]))
+    segment = max((folder / "commitlog").iterdir())
+    with segment.open("r+b") as file:
+        file.seek(end - int(segment.name) - 5)
+        file.write(bytes(5))
+    store = MessageStore(str(folder))
+    assert store.get_max_phy_offset() == last["offset"]
+    assert store.look_message_by_offset(last["offset"]).num_rows == 0
+    queue = last["topic"], last["queueId"]
+    assert store.get_max_offset_in_queue(*queue) == last["queueOffset"]
+
+
+def rocksdb(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for name in ("CURRENT", "MANIFEST-000005", "000010.sst"):
+        (folder / name).write_bytes(b"x")
+
+
+def test_what_lies_in_rocksdb_is_named_and_not_misread(tmp_path: Path) -> None:
+    folder = WORKLOAD.unpack(tmp_path)
+    rocksdb(folder / "consumequeue")
+    store = MessageStore(str(folder))
+    assert store.look_message_by_offset(0).num_rows == 1
+    assert store.get_max_phy_offset() == WORKLOAD.facts("store")[0]["maxPhyOffset"]
+    for ask in (
+        lambda: store.get_message("OrderEvents", 0, 0),
+        lambda: store.get_max_offset_in_queue("OrderEvents", 0),
+        lambda: tables.queues(store),
+        lambda: tables.topics(store),
+    ):
+        with pytest.raises(UnsupportedStoreError, match="RocksDB"):
+            ask()
+    for name, table in (("consumerOffsets", tables.consumer_offsets), ("topics", tables.topics)):
+        folder = WORKLOAD.unpack(tmp_path / name)
+        rocksdb(folder / "config" / name)
+        with pytest.raises(UnsupportedStoreError, match=name):
+            table(MessageStore(str(folder)))
 
 
 def test_point_questions_import_neither_numba_nor_spark(described: Described) -> None:
