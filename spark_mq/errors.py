@@ -50,3 +50,7 @@ class UnsafeNameError(SparkMqError, ValueError):
 
 class OutputExistsError(SparkMqError, FileExistsError):
     """The output already holds what the job would write, and the job was not told to replace it."""
+
+
+class NotSharedError(SparkMqError, OSError):
+    """A task sees another store or output under a path than the driver does, or none."""

@@ -26,6 +26,7 @@ from spark_mq.build.progress import Progress, mark_done
 from spark_mq.build.report import RebuildReport
 from spark_mq.build.seams import segments_to_read_again
 from spark_mq.build.session import job_session, spark_path
+from spark_mq.build.shared_places import SharedPlaces
 from spark_mq.build.staging import SPLIT, STAGED_SCHEMA, UNITS
 from spark_mq.build.workplace import Workplace
 from spark_mq.errors import CorruptLogError, EmptyStoreError, OptionError, UnsafeNameError
@@ -68,11 +69,13 @@ def rebuild(
     replaced, which happens when the new one is complete. `progress` gets a line now and then.
 
     Raises `StoreNotFoundError`, `UnsupportedStoreError`, `EmptyStoreError`, `OutputExistsError`, `CorruptLogError`
-    (failfast), `UnsafeNameError` (failfast) and `OptionError`.
+    (failfast), `UnsafeNameError` (failfast), `NotSharedError` (a task does not see the store or the output that the
+    driver sees) and `OptionError`.
     """
     _check_choice("--only", only, (CONSUME_QUEUE,))
     _check_choice("--mode", mode, (FAILFAST, PERMISSIVE))
-    return _Rebuild(spark, store, output, broker_conf, mode == PERMISSIVE, split_size).run(replace, progress)
+    with job_session(spark) as session:
+        return _Rebuild(session, store, output, broker_conf, mode == PERMISSIVE, split_size).run(replace, progress)
 
 
 def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
@@ -113,7 +116,7 @@ class _Rebuild:
         permissive: bool,
         split_size: int,
     ) -> None:
-        self._spark = job_session(spark)
+        self._spark = spark
         self._store = Location.resolve(store)
         self._workplace = Workplace(Location.resolve(output) if output else self._store, CONSUME_QUEUE)
         self._conf = BrokerConf.load(Location.resolve(broker_conf)) if broker_conf else BrokerConf({})
@@ -130,6 +133,7 @@ class _Rebuild:
         refuse_rocksdb(self._workplace.target)
         self._workplace.prepare(replace)
         try:
+            self._places = SharedPlaces.seen(log, self._workplace.folder)
             self._progress = Progress(self._workplace.folder / "progress", say)
             self._existing = list(queue_folders(self._store / CONSUME_QUEUE))
             self._file_size = (
@@ -179,7 +183,7 @@ class _Rebuild:
         with self._progress.stage(name, len(splits), "splits") as done:
             task = _DispatchTask(tuple(splits), self._file_size, delay_levels, exact, done)
             numbers = self._spark.range(0, len(splits), 1, len(splits))
-            rows = numbers.mapInArrow(task, schema)
+            rows = numbers.mapInArrow(self._places.guard(task), schema)
             rows.write.option("compression", "none").option("parquet.enable.dictionary", "false").parquet(path)
         return self._spark.read.schema(schema).parquet(path)
 
@@ -251,7 +255,7 @@ class _Rebuild:
                     "last_store_timestamp",
                     "queue_max",
                 )
-                .mapInPandas(writer, WRITTEN_SCHEMA)
+                .mapInPandas(self._places.guard(writer), WRITTEN_SCHEMA)
                 .collect()
             )
         report = self._report

@@ -1,25 +1,64 @@
-"""Spark's side of a job: the session it runs in, and where Spark itself writes."""
+"""Spark's side of a job: the session it runs in, where Spark itself writes, and what went wrong in its tasks."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from spark_mq import errors
+from spark_mq.errors import SparkMqError
 from spark_mq.store.filesystem import Location
 
-_BATCH_ROWS = "64"
-"""Rows of one Arrow batch: a staged row is up to 256 KiB."""
-
-_SHUFFLE_PARTITIONS = "4"
-
-
-def job_session(spark: SparkSession) -> SparkSession:
-    """A session of the job's own on the same Spark, so that its settings are nobody else's."""
-    session = spark.newSession()
-    session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", _BATCH_ROWS)
+_SETTINGS = {
+    # Rows of one Arrow batch: a staged row is up to 256 KiB.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
     # Counts of queues and splits are small: a few partitions, planned once.
-    session.conf.set("spark.sql.adaptive.enabled", "false")
-    session.conf.set("spark.sql.shuffle.partitions", _SHUFFLE_PARTITIONS)
-    return session
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "4",
+}
+
+_RAISED_IN_A_TASK = re.compile(r"^spark_mq\.errors\.(\w+): (.*)$", re.MULTILINE)
+
+
+@contextmanager
+def job_session(spark: SparkSession) -> Iterator[SparkSession]:
+    """A session of the job's own on the same Spark, so that its settings are nobody else's.
+
+    Spark Connect has no such session: there the job uses the given one, and puts its settings back at the end. An
+    error of this package that a task raised is raised here under its own name.
+    """
+    is_own = hasattr(spark, "newSession")
+    session = spark.newSession() if is_own else spark
+    before = {key: session.conf.get(key) or "" for key in _SETTINGS}
+    try:
+        _configure(session, _SETTINGS)
+        yield session
+    except PySparkException as error:
+        named = error_of_a_task(str(error))
+        if named is None:
+            raise
+        raise named from error
+    finally:
+        if not is_own:
+            _configure(session, before)
+
+
+def _configure(session: SparkSession, settings: Mapping[str, str]) -> None:
+    for key, value in settings.items():
+        session.conf.set(key, value)
+
+
+def error_of_a_task(text: str) -> SparkMqError | None:
+    """The error of this package that ended a task, by the traceback in the text of Spark's error; else None."""
+    for name, message in _RAISED_IN_A_TASK.findall(text):
+        kind = getattr(errors, name, None)
+        if isinstance(kind, type) and issubclass(kind, SparkMqError):
+            return kind(message)
+    return None
 
 
 def spark_path(location: Location) -> str:
