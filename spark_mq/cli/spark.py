@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,16 +16,20 @@ if TYPE_CHECKING:
 
 @contextmanager
 def spark_session(name: str) -> Iterator[SparkSession]:
-    """The session that spark-submit or `SPARK_REMOTE` set up, or else one in this process on all of its cores."""
+    """The session that spark-submit or `SPARK_REMOTE` set up, or else one in this process on all of its cores.
+
+    `SPARK_REMOTE=local` is in this process too, behind a Spark Connect server.
+    """
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.appName(name)
     if not _is_launched():
         # Workers, and the process in which Spark looks for data sources, need this interpreter's packages.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        for key, value in _own_settings().items():
-            builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+        # As arguments, for a Spark Connect session refuses settings of the process that it is in.
+        arguments = [f"--conf {shlex.quote(f'{key}={value}')}" for key, value in _own_settings().items()]
+        given = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
+        os.environ["PYSPARK_SUBMIT_ARGS"] = " ".join([*arguments, given])
+    spark = SparkSession.builder.appName(name).getOrCreate()
     try:
         yield spark
     finally:
@@ -32,13 +37,14 @@ def spark_session(name: str) -> Iterator[SparkSession]:
 
 
 def _own_settings() -> dict[str, str]:
-    """Spark in this process: all cores, no web page, and only errors on the terminal."""
+    """Spark in this process: all cores, nothing that others can reach, and only errors on the terminal."""
     logging = Path(__file__).with_name("log4j2.properties")
     return {
         "spark.master": "local[*]",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={logging.as_uri()}",
+        "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -46,5 +52,6 @@ def _own_settings() -> dict[str, str]:
 
 
 def _is_launched() -> bool:
-    """Whether somebody else decides about the session: spark-submit, or a Spark Connect address."""
-    return "SPARK_REMOTE" in os.environ or "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
+    """Whether somebody else decides about the session: spark-submit, or a Spark Connect server elsewhere."""
+    is_elsewhere = not os.environ.get("SPARK_REMOTE", "local").startswith("local")
+    return is_elsewhere or "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
