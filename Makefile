@@ -27,7 +27,7 @@ demo: install ## rebuild a real store's queues, compare them with the broker's o
 	$(BIN)/python jobs/demo.py
 
 test: install ## run the tests
-	$(BIN)/python -m pytest -m 'not broker'
+	$(BIN)/python -m pytest -m 'not broker and not cluster'
 
 test-kernels: install ## run the format tests with the kernels as plain Python
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q tests/format
@@ -35,8 +35,14 @@ test-kernels: install ## run the format tests with the kernels as plain Python
 test-broker: install ## let real brokers serve what we built (needs Maven)
 	$(BIN)/python -m pytest -m broker
 
+test-cluster: install ## run the package on a Spark cluster, through Spark Connect, and from the SQL shell
+	$(BIN)/python -m pytest -m cluster
+
 stores: install ## make tests/stores anew with real brokers (needs Maven)
 	$(BIN)/python -m tests.broker.make_stores
+
+zip: ## make dist/spark_mq.zip, the package for spark-submit --py-files
+	$(PYTHON) jobs/make_zip.py
 
 lint: install ## ruff and mypy
 	$(BIN)/ruff check .
@@ -50,6 +56,6 @@ soak: install ## the long forms of tests that have a short form above
 	SPARK_MQ_KILLS=25 $(BIN)/python -m pytest tests/cli -k killed
 
 clean: ## remove what the targets above made
-	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
 
-.PHONY: help install java demo test test-kernels test-broker stores lint bench soak clean
+.PHONY: help install java demo test test-kernels test-broker test-cluster stores zip lint bench soak clean

@@ -1,0 +1,91 @@
+"""`spark-submit --py-files` on a standalone cluster whose machines do not have the package."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.conftest import STORE
+from tests.cluster.processes import Cluster, Done, Python, run, standalone_cluster
+from tests.real_stores import PROJECT, tree_of
+
+pytestmark = pytest.mark.cluster
+
+SAME = {
+    "commit_log_offset": "offset",
+    "topic": "topic",
+    "queue_id": "queueId",
+    "queue_offset": "queueOffset",
+    "tags": "tags",
+    "unique_key": "uniqKey",
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(bare_python: Python, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with standalone_cluster(bare_python, tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+def submit(cluster: Cluster, package: Path, folder: Path, *job: str) -> Done:
+    settings = {
+        "spark.executor.memory": "1g",
+        # Both executors are there before the first task.
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        "spark.ui.enabled": "false",
+    }
+    command = [
+        *(cluster.python.spark("spark-submit"), "--master", cluster.master, "--driver-memory", "1g"),
+        *("--properties-file", str(PROJECT / "conf" / "spark-defaults.conf"), "--py-files", str(package)),
+        *(f"--conf={key}={value}" for key, value in settings.items()),
+        *job,
+    ]
+    return run(command, cluster.python.environment(), folder)
+
+
+def rebuild(cluster: Cluster, package: Path, folder: Path, store: Path, output: Path) -> Done:
+    settings = ["--broker-conf", str(STORE.broker_conf), "--split-size", "64k"]
+    job = [str(PROJECT / "jobs" / "rebuild.py"), str(store), "--output", str(output), *settings]
+    return submit(cluster, package, folder, *job)
+
+
+def test_every_executor_reads_with_the_package_from_the_zip(
+    cluster: Cluster, package: Path, store: Path, tmp_path: Path
+) -> None:
+    job = [str(PROJECT / "tests" / "cluster" / "read_job.py"), str(store), str(tmp_path / "found.json")]
+    done = submit(cluster, package, tmp_path, *job)
+    assert done.status == 0, done.errors[-3000:]
+    found = json.loads((tmp_path / "found.json").read_text())
+    facts = STORE.facts("msg")
+    assert found["topics"] == Counter(fact["topic"] for fact in facts)
+    expected = [{ours: fact[theirs] for ours, theirs in SAME.items()} for fact in facts]
+    by_offset = sorted(found["messages"], key=lambda row: row["commit_log_offset"])
+    assert by_offset == sorted(expected, key=lambda row: row["commit_log_offset"])
+    assert len({place["folder"] for place in found["places"]}) == 2
+    assert all(place["package"].endswith("spark_mq.zip/spark_mq/__init__.py") for place in found["places"])
+
+
+def test_rebuild_gives_the_brokers_files(cluster: Cluster, package: Path, store: Path, tmp_path: Path) -> None:
+    done = rebuild(cluster, package, tmp_path, store, tmp_path / "out")
+    assert done.status == 0, done.errors[-3000:]
+    assert f"consumequeue of {store} rebuilt in {tmp_path / 'out'}" in done.output
+    assert tree_of(tmp_path / "out" / "consumequeue") == tree_of(store / "consumequeue")
+
+
+def test_an_output_that_executors_do_not_see_is_an_error(
+    cluster: Cluster, package: Path, store: Path, tmp_path: Path
+) -> None:
+    if cluster.hidden is None:
+        pytest.skip("no right to mount: the workers see every folder")
+    output = cluster.hidden / "out"
+    done = rebuild(cluster, package, tmp_path, store, output)
+    assert done.status == 1
+    # spark-submit puts what a Python driver writes on stderr on its own stdout.
+    line = done.output.splitlines()[-1]
+    assert line.startswith(f"spark-mq: {output}/.spark_mq/nonce-")
+    assert "cannot open it; give a store and an output that every machine of the cluster sees" in line
+    assert list(output.iterdir()) == []
