@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from spark_mq.format.message_schema import MESSAGE_SCHEMA
+from spark_mq.source.messages import MessagesReader
 from spark_mq.source.options import parse_options
-from spark_mq.source.reader import MessagesReader
-from spark_mq.source.schema import messages_schema
 from spark_mq.store.commit_log import CommitLog
 from spark_mq.store.corrupt_range import CorruptRange
 from spark_mq.store.filesystem import Location
@@ -41,7 +41,7 @@ LOOKS = 40
 def read(store: Path, split_size: str) -> pa.Table:
     """All messages, as the data source's reader gives them without Spark."""
     options = parse_options({"path": str(store), "checkCrc": "true", "splitSize": split_size})
-    reader = MessagesReader(options, messages_schema())
+    reader = MessagesReader(options, MESSAGE_SCHEMA.names)
     batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]
     return pa.Table.from_batches(batches)
 
