@@ -3,7 +3,7 @@
 A topic or a property is what `new String(bytes, UTF_8)` makes of its bytes. Bytes that are not UTF-8 become
 U+FFFD, but Java and Python disagree on how many: Java 17 (`String.decodeUTF8_UTF16`, `malformed3`, `malformed4`)
 makes one of an encoded surrogate (`ED A0 80`), Python three. Hash codes are of the replaced text, so this
-module follows Java.
+module follows Java. (`java_text` does so for one text, without kernels.)
 
 Kernels: `buffer` is a `uint8` array; `start`, `length` a range of it that the caller has checked.
 """
@@ -78,11 +78,34 @@ def _four_bytes(buffer: Bytes, position: int, left: int, b1: int) -> tuple[int, 
 @kernel
 def hash_code(buffer: Bytes, start: int, length: int) -> int:
     """`new String(bytes, UTF_8).hashCode()`: h = 31 h + UTF-16 unit, wrapped to 32 bits."""
-    unsigned = 0
-    position, end = start, start + length
+    unsigned = extend_hash(0, buffer, start, length)
+    return unsigned - 0x100000000 if unsigned >= 0x80000000 else unsigned
+
+
+@kernel
+def extend_hash(unsigned: int, buffer: Bytes, start: int, length: int) -> int:
+    """The hash of a text that goes on with these bytes, where `unsigned` is the hash of what comes before.
+
+    Both are hashes modulo 2^32, not negative.
+    """
+    position = max(start, 0)  # that no index is negative saves a test for each byte
+    end = position + length
+    while (
+        end - position >= 4
+        and (buffer[position] | buffer[position + 1] | buffer[position + 2] | buffer[position + 3]) < 0x80
+    ):  # four at a time: only one multiplication of four waits for the one before
+        first_two = 31**3 * byte_at(buffer, position) + 31**2 * byte_at(buffer, position + 1)
+        last_two = 31 * byte_at(buffer, position + 2) + byte_at(buffer, position + 3)
+        unsigned = (31**4 * unsigned + (first_two + last_two)) & 0xFFFFFFFF
+        position += 4
     while position < end and buffer[position] < 0x80:
         unsigned = (31 * unsigned + byte_at(buffer, position)) & 0xFFFFFFFF
         position += 1
+    return unsigned if position == end else _extend_hash_by_code_points(unsigned, buffer, position, end)
+
+
+@kernel
+def _extend_hash_by_code_points(unsigned: int, buffer: Bytes, position: int, end: int) -> int:
     while position < end:
         code_point, position = next_code_point(buffer, position, end)
         if code_point >= 0x10000:
@@ -90,7 +113,7 @@ def hash_code(buffer: Bytes, start: int, length: int) -> int:
             unsigned = (31 * unsigned + high) & 0xFFFFFFFF
             code_point = 0xDC00 + ((code_point - 0x10000) & 0x3FF)
         unsigned = (31 * unsigned + code_point) & 0xFFFFFFFF
-    return unsigned - 0x100000000 if unsigned >= 0x80000000 else unsigned
+    return unsigned
 
 
 @kernel

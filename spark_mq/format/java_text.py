@@ -1,7 +1,6 @@
-"""One text as Java sees it, in plain Python: what is not UTF-8 becomes U+FFFD where Java 17 puts it.
+"""Text as Java sees it, in plain Python: for a text or two, where importing numba would take longer than the work.
 
-Python's own `replace` differs only in encoded surrogates (`ED A0 80`), of which it makes three characters and Java
-one (`String.decodeUTF8_UTF16`, `malformed3`). `java_string` has the same rules as kernels, for many texts.
+`java_string` has the same rules as kernels, and says what they are.
 """
 
 from __future__ import annotations
@@ -9,21 +8,31 @@ from __future__ import annotations
 import codecs
 
 _REPLACEMENT = "\ufffd"
+_JAVA = "java_utf8"
 
 
 def decode_utf8(data: bytes) -> str:
     """`new String(data, UTF_8)` of Java 17."""
-    return data.decode("utf-8", "spark_mq.java")
+    return data.decode("utf-8", _JAVA)
+
+
+def hash_code(text: str) -> int:
+    """`String.hashCode`: h = 31 h + UTF-16 unit, wrapped to 32 bits. `text` is what `decode_utf8` gives."""
+    units = text.encode("utf-16-be")
+    unsigned = 0
+    for position in range(0, len(units), 2):
+        unsigned = (31 * unsigned + (units[position] << 8) + units[position + 1]) & 0xFFFFFFFF
+    return unsigned - 0x100000000 if unsigned >= 0x80000000 else unsigned
 
 
 def _replace_as_java(error: UnicodeError) -> tuple[str, int]:
-    if not isinstance(error, UnicodeDecodeError):
-        raise error
-    lead = error.object[error.start : error.start + 3]
-    if len(lead) < 2 or lead[0] != 0xED or not 0xA0 <= lead[1] <= 0xBF:
-        return _REPLACEMENT, error.end
-    is_whole = len(lead) == 3 and lead[2] & 0xC0 == 0x80
-    return _REPLACEMENT, error.start + (3 if is_whole else 2)
+    """One U+FFFD where Java puts one: Python does the same, but for encoded surrogates (ED A0..BF, then any)."""
+    assert isinstance(error, UnicodeDecodeError)
+    data, start, end = error.object, error.start, error.end
+    if data[start] == 0xED and 0xA0 <= int.from_bytes(data[start + 1 : start + 2]) <= 0xBF:
+        is_whole = int.from_bytes(data[start + 2 : start + 3]) & 0xC0 == 0x80
+        end = start + 3 if is_whole else start + 2
+    return _REPLACEMENT, end
 
 
-codecs.register_error("spark_mq.java", _replace_as_java)
+codecs.register_error(_JAVA, _replace_as_java)

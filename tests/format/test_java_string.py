@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_mq.format.java_string import hash_code, repair_utf8
+from spark_mq.format import java_text
+from spark_mq.format.java_string import extend_hash, hash_code, repair_utf8
 from spark_mq.format.java_text import decode_utf8
 from tests.hostile import array, examples
 
@@ -60,6 +61,11 @@ def test_hash_codes_are_those_of_java() -> None:
     assert wrong == []
 
 
+def test_hash_codes_of_one_text_are_those_of_java() -> None:
+    wrong = [row for row in java_rows() if java_text.hash_code(decode_utf8(bytes.fromhex(row["bytes"]))) != row["hash"]]
+    assert wrong == []
+
+
 def test_decoded_text_is_that_of_java() -> None:
     wrong = [row for row in java_rows() if decode_utf8(bytes.fromhex(row["bytes"])).encode().hex() != row["utf8"]]
     assert wrong == []
@@ -100,6 +106,23 @@ def test_the_hash_of_valid_text_is_that_of_its_utf16_units(text: str) -> None:
 @given(mixed_bytes)
 def test_the_hash_of_any_bytes_is_that_of_the_decoded_text(data: bytes) -> None:
     assert hash_of(data) == java_hash(decode_utf8(data))
+
+
+@settings(max_examples=examples(300))
+@given(mixed_bytes)
+def test_text_is_decoded_and_hashed_in_python_as_by_the_kernels(data: bytes) -> None:
+    out, out_offsets = np.empty(3 * len(data), np.uint8), np.empty(2, np.int32)
+    repair_utf8(array(data), np.array([0, len(data)], np.int32), out, out_offsets)
+    assert decode_utf8(data).encode() == out[: out_offsets[1]].tobytes()
+    assert java_text.hash_code(decode_utf8(data)) == hash_of(data)
+
+
+@settings(max_examples=examples(300))
+@given(st.text(max_size=9), st.text(max_size=9), st.sampled_from(["", "#", "\xe9"]))
+def test_the_hash_of_a_text_that_goes_on(first: str, second: str, between: str) -> None:
+    begun = java_hash(first + between) & 0xFFFFFFFF
+    data = second.encode()
+    assert extend_hash(begun, array(data), 0, len(data)) == java_hash(first + between + second) & 0xFFFFFFFF
 
 
 @given(mixed_bytes, st.binary(max_size=4), st.binary(max_size=4))
