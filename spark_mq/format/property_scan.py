@@ -45,13 +45,26 @@ def same_bytes(left: Bytes, left_start: int, right: Bytes, right_start: int, len
 def find_value(buffer: Bytes, start: int, length: int, name: Bytes) -> tuple[int, int]:
     """The value of property `name` in the properties at `start`: the last of a repeated name, or length -1."""
     value_start, value_length = 0, -1
-    position, end = start, start + length
+    position = max(start, 0)  # that no index is negative saves a test for each byte
+    end = position + length
     while position < end:
-        name_start, name_end, value_end, position = next_property(buffer, position, end)
-        name_length = name_end - name_start
-        if name_length == name.size and name_length > 0 and same_bytes(buffer, name_start, name, 0, name_length):
-            value_start, value_length = name_end + 1, value_end - name_end - 1
+        piece = position
+        while position < end and buffer[position] != PROPERTY_SEPARATOR:
+            position += 1
+        found_length = named_value_length(buffer, piece, position, name)
+        if found_length > 0:
+            value_start, value_length = piece + name.size + 1, found_length
+        position += 1
     return value_start, value_length
+
+
+@kernel
+def named_value_length(buffer: Bytes, start: int, end: int, name: Bytes) -> int:
+    """The length of the value, where the piece between two separators is a property `name` that counts; else 0."""
+    length = end - start - name.size - 1
+    if length <= 0 or buffer[start + name.size] != NAME_VALUE_SEPARATOR:
+        return 0
+    return length if same_bytes(buffer, start, name, 0, name.size) else 0
 
 
 @kernel
