@@ -40,6 +40,10 @@ class CorruptLogError(SparkMqError, ValueError):
     """Bytes of the commit log (or of a queue made from it) that break a rule of the format."""
 
 
+class CorruptIndexError(SparkMqError, ValueError):
+    """Bytes of an index file that break a rule of the format; or the file has other sizes than was said."""
+
+
 class BodyError(SparkMqError, ValueError):
     """A message body that cannot be decompressed, or that grows beyond the limit."""
 

@@ -55,6 +55,22 @@ def read_i64(buffer: Bytes, position: int) -> int:
 
 
 @kernel
+def write_i32(buffer: Bytes, position: int, value: int) -> None:
+    """`ByteBuffer.putInt`."""
+    buffer[position] = (value >> 24) & 0xFF
+    buffer[position + 1] = (value >> 16) & 0xFF
+    buffer[position + 2] = (value >> 8) & 0xFF
+    buffer[position + 3] = value & 0xFF
+
+
+@kernel
+def write_i64(buffer: Bytes, position: int, value: int) -> None:
+    """`ByteBuffer.putLong`."""
+    write_i32(buffer, position, value >> 32)
+    write_i32(buffer, position + 4, value)
+
+
+@kernel
 def _gather_i32(buffer: Bytes, positions: Int64s, values: Int32s) -> None:
     for index in range(positions.size):
         values[index] = read_i32(buffer, positions[index])

@@ -1,0 +1,209 @@
+from __future__ import annotations
+
+import mmap
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_mq.errors import CorruptIndexError, OptionError
+from spark_mq.format.index_file import (
+    ENTRY_DTYPE,
+    ENTRY_SIZE,
+    HEADER_SIZE,
+    IndexHeader,
+    IndexLayout,
+    decode_header,
+    index_key_hash,
+    read_entries,
+)
+from tests.format.test_java_string import java_hash, mixed_bytes
+from tests.hostile import WITHOUT_JIT, examples
+from tests.index_stores import index_files, layout_of
+from tests.real_stores import OWN_STORES, Fact, RealStore, all_stores, stores_in
+
+STORES = stores_in(OWN_STORES) if WITHOUT_JIT else all_stores()
+WHOLE = [store for store in STORES if not store.name.startswith(("abort", "killed", "deleted", "stale"))]
+"""Stores whose index has what was dispatched, all of it, and once."""
+
+SMALL = IndexLayout(3, 5)
+int32, int64 = st.integers(-(1 << 31), (1 << 31) - 1), st.integers(-(1 << 63), (1 << 63) - 1)
+headers = st.builds(IndexHeader, int64, int64, int64, int64, int32, int32)
+Put = tuple[int, int]
+
+
+def plain_key_hash(topic: str, key: str) -> int:
+    value = java_hash(f"{topic}#{key}")
+    return 0 if value == -(1 << 31) else abs(value)
+
+
+def puts_of(fact: Fact) -> Iterator[Put]:
+    """Key hash and commit log offset of the entries of a message, from what the Java store says of it."""
+    if fact["sysFlag"] & 0xC != 0xC:
+        keys = [fact["uniqKey"] or "", *(fact["keys"] or "").split(" ")]
+        yield from ((plain_key_hash(fact["topic"], key), fact["offset"]) for key in keys if key)
+
+
+@pytest.mark.parametrize("store", STORES, ids=str)
+def test_a_broker_s_files_have_the_size_of_its_settings(
+    store: RealStore, unpacked: Callable[[RealStore], Path]
+) -> None:
+    layout = layout_of(store)
+    sizes = {file.stat().st_size for file in index_files(unpacked(store))}
+    assert {IndexLayout.of_file_size(size, [IndexLayout(), layout]) for size in sizes} == {layout}
+
+
+@pytest.mark.parametrize("store", WHOLE, ids=str)
+def test_the_entries_are_those_of_the_messages(store: RealStore, unpacked: Callable[[RealStore], Path]) -> None:
+    read: list[Put] = []
+    for file in index_files(unpacked(store)):
+        entries = read_entries(file.read_bytes(), layout_of(store), str(file))
+        read += zip(entries["key_hash"].tolist(), entries["commit_log_offset"].tolist(), strict=True)
+    assert read == [put for fact in store.facts("msg") for put in puts_of(fact)]
+
+
+@pytest.mark.parametrize("store", WHOLE, ids=str)
+def test_entries_before_an_entry_are_older_ones_of_its_slot(
+    store: RealStore, unpacked: Callable[[RealStore], Path]
+) -> None:
+    for file in index_files(unpacked(store)):
+        newest: dict[int, int] = {}
+        entries = read_entries(file.read_bytes(), layout_of(store), str(file))
+        for number, entry in enumerate(entries.tolist(), 1):
+            slot = entry[0] % layout_of(store).hash_slot_num
+            assert entry[3] == newest.get(slot, 0)
+            newest[slot] = number
+
+
+@pytest.mark.parametrize("store", WHOLE, ids=str)
+def test_the_end_of_the_newest_file_is_what_the_broker_reports(
+    store: RealStore, unpacked: Callable[[RealStore], Path]
+) -> None:
+    newest = index_files(unpacked(store))[-1]
+    header = decode_header(newest.read_bytes(), layout_of(store), str(newest))
+    reported = [fact for fact in store.facts("query") if fact["offsets"]]
+    assert {(fact["indexLastUpdateTimestamp"], fact["indexLastUpdatePhyoffset"]) for fact in reported} == {
+        (header.end_timestamp, header.end_commit_log_offset)
+    }
+
+
+def test_a_file_of_default_settings_has_420_000_040_bytes() -> None:
+    assert IndexLayout().file_size == 420_000_040
+
+
+def test_the_layout_of_a_size_is_the_first_that_fits() -> None:
+    candidates = [IndexLayout(5, 9), IndexLayout(10, 8), IndexLayout(5, 10)]
+    assert IndexLayout.of_file_size(40 + 20 + 180, candidates) == IndexLayout(5, 9)
+    assert IndexLayout.of_file_size(40 + 20 + 200, candidates) == IndexLayout(5, 10)
+    assert IndexLayout.of_file_size(41, candidates) is None
+
+
+@pytest.mark.parametrize(
+    ("slots", "entries", "name"),
+    [(0, 5, "maxHashSlotNum"), (-1, 5, "maxHashSlotNum"), (1, 1, "maxIndexNum"), (1, 107_374_181, "maxIndexNum")],
+)
+def test_layouts_with_which_no_broker_works_are_refused(slots: int, entries: int, name: str) -> None:
+    with pytest.raises(OptionError, match=name):
+        IndexLayout(slots, entries)
+
+
+@given(headers)
+def test_a_header_has_the_java_layout(header: IndexHeader) -> None:
+    values = (
+        header.begin_timestamp,
+        header.end_timestamp,
+        header.begin_commit_log_offset,
+        header.end_commit_log_offset,
+        header.hash_slot_count,
+        header.index_count,
+    )
+    assert header.encode() == struct.pack(">4q2i", *values)
+
+
+@given(headers, st.binary(max_size=30))
+def test_an_encoded_header_is_decoded_back(header: IndexHeader, behind: bytes) -> None:
+    layout = IndexLayout(1, 100_000_000)
+    if header.index_count > layout.index_num:
+        with pytest.raises(CorruptIndexError, match="the-file"):
+            decode_header(header.encode() + behind, layout, "the-file")
+    else:
+        assert decode_header(header.encode() + behind, layout, "the-file") == header
+
+
+@pytest.mark.parametrize(("count", "next_entry"), [(-5, 1), (0, 1), (1, 1), (2, 2), (5, 5)])
+def test_a_count_below_one_is_that_of_an_empty_file(count: int, next_entry: int) -> None:
+    header = IndexHeader(index_count=count)
+    assert (header.next_entry, header.is_full(SMALL)) == (next_entry, count == 5)
+
+
+@pytest.mark.parametrize("length", [0, 1, 39])
+def test_bytes_without_a_header_are_refused(length: int) -> None:
+    with pytest.raises(CorruptIndexError, match=f"the-file: {length} bytes"):
+        decode_header(bytes(length), SMALL, "the-file")
+
+
+@pytest.mark.parametrize("size", [0, HEADER_SIZE, SMALL.file_size - 1, SMALL.file_size + 20])
+def test_a_file_of_another_size_is_refused(size: int) -> None:
+    with pytest.raises(CorruptIndexError, match=f"the-file: {size} bytes, .* take {SMALL.file_size}.*maxHashSlotNum"):
+        read_entries(bytes(size), SMALL, "the-file")
+
+
+def test_a_count_beyond_the_file_is_refused() -> None:
+    data = IndexHeader(index_count=6).encode().ljust(SMALL.file_size, b"\0")
+    with pytest.raises(CorruptIndexError, match="the-file: index count 6"):
+        read_entries(data, SMALL, "the-file")
+
+
+@settings(max_examples=examples(200))
+@given(st.binary(max_size=60), st.binary(max_size=200), st.integers(1, 8), st.integers(2, 8), st.booleans())
+def test_hostile_files_give_entries_or_an_error(
+    head: bytes, rest: bytes, slots: int, entries: int, is_whole: bool
+) -> None:
+    layout = IndexLayout(slots, entries)
+    data = (head + rest).ljust(layout.file_size, b"\0")[: layout.file_size if is_whole else None]
+    with suppress(CorruptIndexError):
+        read = read_entries(data, layout, "the-file")
+        assert len(data) == layout.file_size
+        assert read.size < entries
+
+
+def test_entries_of_a_mapped_file_are_a_view(tmp_path: Path) -> None:
+    entries = np.array([(1, 2, 3, 0), (4, 5, 6, 1)], ENTRY_DTYPE)
+    head = IndexHeader(index_count=3).encode().ljust(SMALL.entries_at + ENTRY_SIZE, b"\0")
+    (tmp_path / "file").write_bytes((head + entries.tobytes()).ljust(SMALL.file_size, b"\0"))
+    with (tmp_path / "file").open("rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    read = read_entries(mapped, SMALL, "file")
+    assert read.tolist() == entries.tolist()
+    assert np.shares_memory(read, np.frombuffer(mapped, np.uint8))
+
+
+def test_an_entry_is_20_bytes_big_endian() -> None:
+    entry = np.array([(1, 2, 3, 4)], ENTRY_DTYPE)
+    assert entry.tobytes() == struct.pack(">iqii", 1, 2, 3, 4)
+
+
+@settings(max_examples=examples(200))
+@given(st.text(max_size=8), st.text(max_size=8))
+def test_the_key_hash_is_that_of_topic_and_key(topic: str, key: str) -> None:
+    assert index_key_hash(topic.encode(), key.encode()) == plain_key_hash(topic, key)
+
+
+@given(mixed_bytes, mixed_bytes)
+def test_a_key_hash_is_never_negative(topic: bytes, key: bytes) -> None:
+    assert 0 <= index_key_hash(topic, key) < 1 << 31
+
+
+@pytest.mark.parametrize(("topic", "key"), [("orders", "abydncvw"), ("T", "ajvakuzm")])
+def test_the_hash_without_an_absolute_value_is_zero(topic: str, key: str) -> None:
+    assert java_hash(f"{topic}#{key}") == -(1 << 31)
+    assert index_key_hash(topic.encode(), key.encode()) == 0
+
+
+def test_replaced_bytes_are_replaced_as_in_java() -> None:
+    assert index_key_hash(b"T\xed\xa0\x80", b"k\xe2\x82") == plain_key_hash("T\ufffd", "k\ufffd")

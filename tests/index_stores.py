@@ -1,0 +1,124 @@
+"""Index files of real stores, and the same made here out of their commit logs. No Spark here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from spark_mq.format.big_endian import Bytes, Int32s, Int64s, int64s_at
+from spark_mq.format.index_file import IndexHeader, IndexLayout, decode_header
+from spark_mq.format.index_keys import IndexKeys, index_keys, without_indexed
+from spark_mq.format.index_placement import place_entries
+from spark_mq.format.index_put import new_index_file, put_keys
+from spark_mq.store.broker_conf import BrokerConf
+from spark_mq.store.commit_log import CommitLog
+from spark_mq.store.filesystem import Location
+from spark_mq.store.live_reader import LiveReader
+from spark_mq.store.record_reader import RecordChunk, RecordReader
+from spark_mq.store.segment_source import SegmentSource
+from tests.real_stores import RealStore
+
+
+@dataclass(frozen=True)
+class Messages:
+    """All messages of a log: offsets and store times of each, and the entries they put."""
+
+    commit_log_offset: Int64s
+    store_timestamp: Int64s
+    keys: IndexKeys
+
+    def entries(self) -> tuple[Int32s, Int64s, Int64s]:
+        """What `put_keys` takes."""
+        counts = self.keys.entry_count
+        return self.keys.key_hash, np.repeat(self.commit_log_offset, counts), np.repeat(self.store_timestamp, counts)
+
+    def not_indexed(self, last: IndexHeader) -> Messages:
+        """What is left of them for a store with this last index file."""
+        return Messages(
+            self.commit_log_offset, self.store_timestamp, without_indexed(self.keys, self.commit_log_offset, last)
+        )
+
+
+def layout_of(store: RealStore) -> IndexLayout:
+    """The sizes of the store's index files."""
+    settings = BrokerConf.load(Location.resolve(str(store.broker_conf))).settings
+    return IndexLayout(int(settings["maxHashSlotNum"]), int(settings["maxIndexNum"]))
+
+
+def index_files(folder: Path) -> list[Path]:
+    """The index files of a store, oldest first."""
+    return sorted((folder / "index").iterdir())
+
+
+def messages_of(folder: Path) -> Messages:
+    """The live messages of a store."""
+    offsets, timestamps, hashes, counts = [], [], [], []
+    for segment in CommitLog.open(Location.resolve(str(folder))).segments:
+        with SegmentSource(segment) as source:
+            reader = LiveReader(source) if segment.is_last else RecordReader(source, 0)
+            for part in reader.read(segment.data_end):
+                assert isinstance(part, RecordChunk), part
+                keys = index_keys(part.buffer, part.frames)
+                offsets.append(part.base + part.frames.position)
+                timestamps.append(int64s_at(part.buffer, part.frames.store_timestamp_at))
+                hashes.append(keys.key_hash)
+                counts.append(keys.entry_count)
+    keys = IndexKeys(np.concatenate(hashes), np.concatenate(counts))
+    return Messages(np.concatenate(offsets), np.concatenate(timestamps), keys)
+
+
+def runs_of(entry_count: Int32s, size: int) -> tuple[Int64s, Int64s]:
+    """Entries of runs of `size` messages, and how many messages each has after the last of them."""
+    bounds = [*range(0, entry_count.size, size), entry_count.size]
+    pieces = [entry_count[start:stop] for start, stop in pairwise(bounds)]
+    trailing = [piece.size - 1 - int(np.flatnonzero(piece)[-1]) if piece.any() else piece.size for piece in pieces]
+    return np.array([piece.sum() for piece in pieces], np.int64), np.array(trailing, np.int64)
+
+
+def build_index(
+    messages: Messages,
+    layout: IndexLayout,
+    last: Bytes | None = None,
+    run_size: int = 100,
+    untouched_index_count: int = 1,
+) -> list[Bytes]:
+    """All index files of the messages, run by run.
+
+    `last` is the store's last file: where it is not full, the first of the files made is that file, continued.
+    """
+    last_header = IndexHeader() if last is None else decode_header(last, layout, "last")
+    entry_counts, trailing_messages = runs_of(messages.keys.entry_count, run_size)
+    placement = place_entries(entry_counts, trailing_messages, layout, None if last is None else last_header)
+    run_starts = np.cumsum(entry_counts) - entry_counts
+    hashes, offsets, timestamps = messages.entries()
+    files = []
+    for file in range(placement.files):
+        before = placement.entry_before(file)
+        if last is not None and file == 0 and placement.continues_last:
+            data = last.copy()
+        elif before is None:
+            end = last_header.end_timestamp, last_header.end_commit_log_offset
+            data = new_index_file(layout, *end, untouched_index_count)
+        else:
+            entry = int(run_starts[before[0]]) + before[1]
+            data = new_index_file(layout, int(timestamps[entry]), int(offsets[entry]), untouched_index_count)
+        for piece in np.flatnonzero(placement.file == file):
+            start, count = int(run_starts[placement.run[piece]] + placement.start[piece]), int(placement.count[piece])
+            part = slice(start, start + count)
+            assert put_keys(data, layout, hashes[part], offsets[part], timestamps[part]) == count
+        files.append(data)
+    return files
+
+
+def untouched_index_count(store: RealStore) -> int:
+    """What a last file without entries says, where the broker that wrote the store was stopped."""
+    return 0 if store.name.endswith("49x") else 1
+
+
+def read_files(files: Sequence[Path]) -> list[bytes]:
+    """Their bytes."""
+    return [file.read_bytes() for file in files]
