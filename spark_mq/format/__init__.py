@@ -2,5 +2,6 @@
 
 From one record outwards: `record` (the table of bytes), `scan` (hopping over many), `properties` and `property_scan`
 (names and values), `columns` (Arrow columns of messages), `dispatch` (what becomes of a message in a queue),
-`consume_queue` (units and their files).
+`consume_queue` (units and their files), `index_keys` (what becomes of a message in the index), `index_placement`,
+`index_put`, `index_file` and `index_query` (which file an entry goes to, files filled, their bytes, look-ups).
 """
