@@ -20,8 +20,13 @@ def files_below(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+def contents(folder: Path) -> list[bytes]:
+    """What the files below `folder` hold, in the order of their names."""
+    return [content for _, content in sorted(files_below(folder).items())]
+
+
 def main() -> int:
-    """Query the sample's messages, lose its consume queues, rebuild them, and compare with the broker's."""
+    """Query the sample's messages, lose its queues and index, rebuild both, and compare with the broker's."""
     with tempfile.TemporaryDirectory() as folder, spark_session("spark-mq demo") as spark:
         subprocess.run(["tar", "xzf", f"{SAMPLE}.tar.gz", "-C", folder], check=True)
         store = Path(folder) / SAMPLE.name
@@ -33,14 +38,17 @@ def main() -> int:
             "FROM messages GROUP BY topic ORDER BY messages DESC LIMIT 8"
         ).show(truncate=40)
 
-        brokers = files_below(store / "consumequeue")
+        brokers, brokers_index = files_below(store / "consumequeue"), contents(store / "index")
         shutil.rmtree(store / "consumequeue")
+        shutil.rmtree(store / "index")
         report = rebuild(spark, str(store), broker_conf=f"{SAMPLE}.conf", progress=print_progress)
         print(report.to_text())
-        ours = files_below(store / "consumequeue")
+        ours, our_index = files_below(store / "consumequeue"), contents(store / "index")
     equal = [name for name in brokers if ours.get(name) == brokers[name]]
     print(f"\n{len(equal)} of the broker's {len(brokers)} queue files are the same, byte for byte; made: {len(ours)}.")
-    return 0 if ours == brokers else 1
+    equal_index = sum(one == other for one, other in zip(our_index, brokers_index, strict=False))
+    print(f"{equal_index} of its {len(brokers_index)} index files are the same (names apart); made: {len(our_index)}.")
+    return 0 if (ours, our_index) == (brokers, brokers_index) else 1
 
 
 if __name__ == "__main__":

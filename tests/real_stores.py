@@ -96,5 +96,10 @@ def tree_of(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in _files(folder)}
 
 
+def index_of(store: Path) -> list[bytes]:
+    """The index files of a store, oldest first; their names say only when they were made."""
+    return [content for _, content in sorted(tree_of(store / "index").items())]
+
+
 def _files(folder: Path) -> Iterator[Path]:
     return (path for path in sorted(folder.rglob("*")) if path.is_file())

@@ -12,12 +12,15 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from spark_mq.build.index_blob import IndexBlob
+from spark_mq.build.index_entries import IndexEntryCollector
 from spark_mq.build.staging import CORRUPT_TYPE, MAX_RUN_UNITS, SPLIT, STAGED_SCHEMA, UNITS
 from spark_mq.format.big_endian import Int64s
 from spark_mq.format.columns import MessageColumns, text_array
 from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE
 from spark_mq.format.dispatch import DispatchedUnits, QueueTable, dispatch_units, has_unit, is_inner_batch
 from spark_mq.store.corrupt_range import CorruptRange
+from spark_mq.store.filesystem import Location
 from spark_mq.store.live_reader import LiveReader
 from spark_mq.store.record_reader import RecordChunk, RecordReader
 from spark_mq.store.segment_source import SegmentSource
@@ -41,36 +44,51 @@ class _SplitResult:
     corrupt: list[CorruptRange] = field(default_factory=list)
     units: list[DispatchedUnits] = field(default_factory=list)
     queues: QueueTable = field(default_factory=QueueTable)
+    index: IndexEntryCollector = field(default_factory=IndexEntryCollector)
 
 
-def dispatch_split(split: Split, file_size: int, delay_millis: Int64s, exact: bool) -> Iterator[pa.RecordBatch]:
+@dataclass(frozen=True)
+class DispatchTargets:
+    """What records are dispatched to.
+
+    `queue_file_size`: bytes of a queue file, 0 for no queues. `index_blobs`: where index entries are staged, None for
+    none. `delay_millis`: the delays of the delay levels.
+    """
+
+    queue_file_size: int
+    index_blobs: Location | None
+    delay_millis: Int64s
+
+
+def dispatch_split(split: Split, targets: DispatchTargets, exact: bool) -> Iterator[pa.RecordBatch]:
     """The staged rows (`STAGED_SCHEMA`) of one split: its runs of units, and last its own row.
 
-    `file_size` is that of a queue file in bytes. `exact`: the split is a whole segment, read up to its live end.
+    `exact`: the split is a whole segment, read up to its live end.
     """
     result = _SplitResult()
     with SegmentSource(split.segment) as source:
         if exact and split.segment.is_last:
             live = LiveReader(source)
             first, parts = 0, live.read(split.stop)
-            _dispatch(parts, delay_millis, result, split)
+            _dispatch(parts, targets, result, split)
             end = live.position
         else:
             reader = RecordReader(source, 0)
             first = 0 if split.start == 0 else reader.find_next(split.start, split.stop)
             reader.position = first
-            _dispatch(reader.read(split.stop), delay_millis, result, split)
+            _dispatch(reader.read(split.stop), targets, result, split)
             end = reader.position
             if first >= split.stop:
                 first = end = NOTHING_FOUND
         bytes_read = source.bytes_read
     if result.units:
-        yield _unit_rows(split, result, file_size)
-    yield _split_row(split, result, first, end, bytes_read)
+        yield _unit_rows(split, result, targets.queue_file_size)
+    blob = None if targets.index_blobs is None else IndexBlob.write(targets.index_blobs, result.index.entries())
+    yield _split_row(split, result, (first, end), bytes_read, blob)
 
 
 def _dispatch(
-    parts: Iterable[RecordChunk | CorruptRange], delay_millis: Int64s, result: _SplitResult, split: Split
+    parts: Iterable[RecordChunk | CorruptRange], targets: DispatchTargets, result: _SplitResult, split: Split
 ) -> None:
     for part in parts:
         if isinstance(part, CorruptRange):
@@ -81,10 +99,13 @@ def _dispatch(
         _follow_time(times, result)
         result.messages += frames.size
         result.inner_batches += int(is_inner_batch(frames).sum())
-        with_unit = has_unit(frames)
-        dispatched = frames if with_unit.all() else frames[with_unit]
-        units = dispatch_units(part.buffer, dispatched, result.queues, delay_millis)
-        result.units.append(_sound_units(units, result, split))
+        if targets.index_blobs is not None:
+            result.index.add(part.buffer, part.base, frames, times)
+        if targets.queue_file_size:
+            with_unit = has_unit(frames)
+            dispatched = frames if with_unit.all() else frames[with_unit]
+            units = dispatch_units(part.buffer, dispatched, result.queues, targets.delay_millis)
+            result.units.append(_sound_units(units, result, split))
 
 
 def _follow_time(times: Int64s, result: _SplitResult) -> None:
@@ -154,7 +175,9 @@ def _run_starts(units: DispatchedUnits, file_number: Int64s) -> Int64s:
     return result
 
 
-def _split_row(split: Split, result: _SplitResult, first: int, end: int, bytes_read: int) -> pa.RecordBatch:
+def _split_row(
+    split: Split, result: _SplitResult, positions: tuple[int, int], bytes_read: int, blob: IndexBlob | None
+) -> pa.RecordBatch:
     corrupt = [vars(corrupt) for corrupt in result.corrupt]
     return _staged(
         1,
@@ -162,8 +185,8 @@ def _split_row(split: Split, result: _SplitResult, first: int, end: int, bytes_r
         segment=pa.array([split.segment.base]),
         split_start=pa.array([split.start]),
         split_stop=pa.array([split.stop]),
-        first_position=pa.array([first]),
-        end_position=pa.array([end]),
+        first_position=pa.array([positions[0]]),
+        end_position=pa.array([positions[1]]),
         messages=pa.array([result.messages]),
         inner_batches=pa.array([result.inner_batches]),
         bytes_read=pa.array([bytes_read]),
@@ -171,6 +194,9 @@ def _split_row(split: Split, result: _SplitResult, first: int, end: int, bytes_r
         last_store_timestamp=pa.array([result.last_store_timestamp], pa.int64()),
         time_steps_back=pa.array([result.time_steps_back]),
         corrupt=pa.array([corrupt], CORRUPT_TYPE),
+        index_blob=pa.array([None if blob is None else blob.location.name], pa.string()),
+        index_entries=pa.array([0 if blob is None else blob.count]),
+        trailing_messages=pa.array([result.index.trailing_messages]),
     )
 
 

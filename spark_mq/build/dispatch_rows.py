@@ -26,6 +26,9 @@ class SplitRow:
     last_store_timestamp: int | None
     time_steps_back: bool
     corrupt: tuple[CorruptRange, ...]
+    index_blob: str | None
+    index_entries: int
+    trailing_messages: int
 
     @classmethod
     def of(cls, row: Row) -> Self:

@@ -15,12 +15,15 @@ class RebuildReport:
 
     store: str
     output: str
+    trees: list[str] = field(default_factory=list)
     messages: int = 0
     log_bytes: int = 0
     bytes_read: int = 0
     queues: int = 0
     files: int = 0
     units: int = 0
+    index_files: int = 0
+    index_entries: int = 0
     bytes_written: int = 0
     seconds: float = 0.0
     stages: dict[str, float] = field(default_factory=dict)
@@ -28,6 +31,7 @@ class RebuildReport:
     carried_over: list[str] = field(default_factory=list)
     lost_queues: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    next_boot: str = ""
 
     def to_json(self) -> str:
         """One JSON object; field names as here."""
@@ -37,10 +41,10 @@ class RebuildReport:
         """Lines for a terminal."""
         rate = self.messages / self.seconds if self.seconds else 0.0
         lines = [
-            f"consumequeue of {self.store} rebuilt in {self.output}",
+            f"{' and '.join(self.trees)} of {self.store} rebuilt in {self.output}",
             f"  messages        {self.messages:,}",
-            f"  queues, files   {self.queues:,}, {self.files:,}",
-            f"  units           {self.units:,}",
+            f"  queues          {self.queues:,} with {self.units:,} units in {self.files:,} files",
+            f"  index           {self.index_entries:,} entries in {self.index_files:,} files",
             f"  bytes read      {self.bytes_read:,} (the log has {self.log_bytes:,})",
             f"  bytes written   {self.bytes_written:,}",
             f"  seconds         {self.seconds:.1f} ({rate:,.0f} messages a second)",
@@ -49,4 +53,5 @@ class RebuildReport:
         lines += [f"  carried over    {queue}: no live message, files kept as they were" for queue in self.carried_over]
         lines += [f"  next offset lost  {queue}" for queue in self.lost_queues]
         lines += [f"  note            {note}" for note in self.notes]
+        lines.append(f"  next boot       {self.next_boot}")
         return "\n".join(lines)

@@ -2,7 +2,7 @@
 
 A run of units is of one queue and one of its files, with consecutive queue offsets, in the order of the log; its
 20-byte units are ready to be written. The row of a split says what the split read and where it ended: those rows are
-the manifest of the log.
+the manifest of the log. Index entries lie in files of their own (`index_blob`), which the row of a split names.
 """
 
 from __future__ import annotations
@@ -52,6 +52,9 @@ STAGED_SCHEMA = pa.schema(
         ("first_store_timestamp", pa.int64()),
         ("time_steps_back", pa.bool_()),
         ("corrupt", CORRUPT_TYPE),
+        ("index_blob", pa.string()),
+        ("index_entries", pa.int64()),
+        ("trailing_messages", pa.int64()),
     ]
 )
 """Rows of both kinds; columns of the other kind are NULL. `commit_log_offset` is that of a run's first unit."""

@@ -9,7 +9,6 @@ written whole under their final names.
 from __future__ import annotations
 
 import os
-import shutil
 from dataclasses import dataclass
 
 from spark_mq.errors import OutputExistsError
@@ -17,69 +16,74 @@ from spark_mq.store.filesystem import Location
 from spark_mq.store.publish import sync_folder
 
 WORK_FOLDER = ".spark_mq"
+_REPLACED = "replaced-"
 
 
 @dataclass(frozen=True)
 class Workplace:
-    """The folder of a job that makes the tree `name` below `output`."""
+    """The folder of a job that makes the trees `names` below `output`."""
 
     output: Location
-    name: str
+    names: tuple[str, ...]
 
     @property
     def folder(self) -> Location:
         """Where the job keeps what is not ready."""
         return self.output / WORK_FOLDER
 
-    @property
-    def target(self) -> Location:
-        """The finished tree."""
-        return self.output / self.name
+    def target(self, name: str) -> Location:
+        """A finished tree."""
+        return self.output / name
 
-    @property
-    def growing(self) -> Location:
-        """Where the tree grows: beside its target if it can be renamed."""
-        return self.folder / self.name if self.output.is_local else self.target
+    def growing(self, name: str) -> Location:
+        """Where a tree grows: beside its target if it can be renamed."""
+        return self.folder / name if self.output.is_local else self.target(name)
 
-    @property
-    def replaced(self) -> Location:
-        """Where the tree that is being replaced waits."""
-        return self.folder / f"replaced-{self.name}"
+    def replaced(self, name: str) -> Location:
+        """Where a tree that is being replaced waits."""
+        return self.folder / f"{_REPLACED}{name}"
 
     def prepare(self, replace: bool) -> None:
         """Remove what a killed job left, and make the folder.
 
-        Raises `OutputExistsError` where the target is there and `replace` is false, or where it cannot be replaced.
+        Raises `OutputExistsError` where a target is there and `replace` is false, or where it cannot be replaced.
         """
-        if self.output.is_local and self.replaced.is_directory:
-            if self.target.is_directory:
-                shutil.rmtree(self.replaced.path)
-            else:
-                os.rename(self.replaced.path, self.target.path)
+        self._put_back()
         unfinished = not self.output.is_local and self.folder.is_directory
-        if self.target.is_directory and self.target.entries() and not unfinished:
-            if not replace:
-                raise OutputExistsError(
-                    f"{self.target} exists: give another --output, or --replace to put the rebuilt tree in its place"
-                )
-            if not self.output.is_local:
-                raise OutputExistsError(
-                    f"{self.target} exists, and no tree can be renamed there: give another --output"
-                )
+        for target in map(self.target, () if unfinished else self.names):
+            if target.is_directory and target.entries():
+                self._check_replaceable(target, replace)
         if self.folder.is_directory:
             self.output.filesystem.delete_dir(self.folder.path)
         self.output.filesystem.create_dir(self.folder.path, recursive=True)
 
+    def _put_back(self) -> None:
+        """Put trees back that were set aside for others that did not come."""
+        for entry in self.folder.entries() if self.output.is_local else ():
+            name = entry.base_name.removeprefix(_REPLACED)
+            if name != entry.base_name and not self.target(name).is_directory:
+                os.rename(self.replaced(name).path, self.target(name).path)
+
+    def _check_replaceable(self, target: Location, replace: bool) -> None:
+        if not replace:
+            raise OutputExistsError(
+                f"{target} exists: give another --output, or --replace to put the rebuilt tree in its place, or --only "
+                "the other one"
+            )
+        if not self.output.is_local:
+            raise OutputExistsError(f"{target} exists, and no tree can be renamed there: give another --output")
+
     def publish(self) -> None:
-        """Put the tree in place, the old one out of the way, and remove the job's folder."""
-        if self.output.is_local:
-            os.makedirs(self.growing.path, exist_ok=True)
-            if self.target.is_directory:
-                os.rename(self.target.path, self.replaced.path)
-            os.rename(self.growing.path, self.target.path)
+        """Put the trees in place, the old ones out of the way, and remove the job's folder."""
+        for name in self.names if self.output.is_local else ():
+            os.makedirs(self.growing(name).path, exist_ok=True)
+            if self.target(name).is_directory:
+                os.rename(self.target(name).path, self.replaced(name).path)
+            os.rename(self.growing(name).path, self.target(name).path)
             sync_folder(self.output.path)
         self.discard()
 
     def discard(self) -> None:
-        """Remove the job's folder and all in it."""
+        """Remove the job's folder and all in it, but for a tree that has no successor."""
+        self._put_back()
         self.output.filesystem.delete_dir(self.folder.path)

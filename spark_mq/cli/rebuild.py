@@ -16,23 +16,27 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     """Add the command and its arguments."""
     command = commands.add_parser(
         "rebuild",
-        help="rebuild consumequeue/ from commitlog/",
-        description="Rebuild consumequeue/ of a store from its commitlog/, byte for byte as the broker does.",
+        help="rebuild consumequeue/ and index/ from commitlog/",
+        description="Rebuild consumequeue/ and index/ of a store from commitlog/, byte for byte as the broker does.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     command.add_argument("store", metavar="STORE", help="the broker's store directory (storePathRootDir)")
-    command.add_argument("--output", metavar="DIR", help="where to write consumequeue/ (default: STORE)")
-    command.add_argument("--only", choices=["consumequeue"], default="consumequeue", help="what to rebuild")
+    command.add_argument("--output", metavar="DIR", help="where to write them (default: STORE)")
+    command.add_argument("--only", choices=["consumequeue", "index"], help="rebuild one of the two")
     command.add_argument("--broker-conf", metavar="FILE", help="the broker's settings: file sizes, delay levels")
+    command.add_argument("--broker-version", metavar="V", help="4.9 or 5 (default: as config/ shows, else 5)")
+    command.add_argument(
+        "--time-zone", metavar="ZONE", help="zone of index files' names (default: as existing names show, else UTC)"
+    )
     command.add_argument(
         "--mode",
         choices=["failfast", "permissive"],
         default="failfast",
         help="stop at damage (default), or skip and report it",
     )
-    command.add_argument("--replace", action="store_true", help="replace consumequeue/ when the new is whole")
+    command.add_argument("--replace", action="store_true", help="replace what is there when the new is whole")
     command.add_argument("--split-size", metavar="SIZE", default="128m", help="bytes of the log for a task (128m)")
     command.add_argument("--json", action="store_true", help="print the report as one JSON object")
     command.add_argument("--quiet", action="store_true", help="no progress")
@@ -53,6 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.output,
             only=arguments.only,
             broker_conf=arguments.broker_conf,
+            broker_version=arguments.broker_version,
+            time_zone=arguments.time_zone,
             mode=arguments.mode,
             replace=arguments.replace,
             split_size=split_size,

@@ -11,6 +11,7 @@ from typing import Self
 
 from spark_mq.errors import OptionError
 from spark_mq.format.consume_queue import UNIT_SIZE
+from spark_mq.format.index_file import IndexLayout
 from spark_mq.store.filesystem import Location
 
 _LINE_END = re.compile(r"\r\n|\n|\r")
@@ -40,13 +41,22 @@ class BrokerConf:
         return None if size is None else -(-size // UNIT_SIZE) * UNIT_SIZE
 
     @property
+    def index_layout(self) -> IndexLayout | None:
+        """Slots and entries of an index file: `maxHashSlotNum`, `maxIndexNum`; None where neither is set."""
+        slots, entries = self._positive_integer("maxHashSlotNum"), self._positive_integer("maxIndexNum")
+        if slots is None and entries is None:
+            return None
+        default = IndexLayout()
+        return IndexLayout(slots or default.hash_slot_num, entries or default.index_num)
+
+    @property
     def message_delay_level(self) -> str | None:
         """Delays of the delay levels, text such as `1s 5s 10s`."""
         return self.settings.get("messageDelayLevel")
 
-    def is_enabled(self, name: str) -> bool:
-        """Whether a boolean setting is `true`."""
-        return self.settings.get(name, "").strip().lower() == "true"
+    def is_enabled(self, name: str, default: bool = False) -> bool:
+        """Whether a boolean setting is `true`; `default` where it is not set."""
+        return self.settings.get(name, str(default)).strip().lower() == "true"
 
     def _positive_integer(self, name: str) -> int | None:
         text = self.settings.get(name)

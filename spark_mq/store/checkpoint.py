@@ -17,6 +17,9 @@ from typing import Self
 
 from spark_mq.store.filesystem import Location
 
+CHECKPOINT = "checkpoint"
+CHECKPOINT_SIZE = 4096
+
 _FIELDS = struct.Struct(">qqqqq")
 
 
@@ -33,6 +36,17 @@ class Checkpoint:
     @classmethod
     def load(cls, store: Location) -> Self:
         """The checkpoint of a store; all zero where there is none, or a cut one."""
-        file = store / "checkpoint"
+        file = store / CHECKPOINT
         data = file.read_bytes() if file.is_file else b""
         return cls(*_FIELDS.unpack_from(data)) if len(data) >= _FIELDS.size else cls()
+
+    def encode(self) -> bytes:
+        """The whole file."""
+        values = (
+            self.physic_msg_timestamp,
+            self.logics_msg_timestamp,
+            self.index_msg_timestamp,
+            self.master_flushed_offset,
+            self.confirm_phy_offset,
+        )
+        return _FIELDS.pack(*values).ljust(CHECKPOINT_SIZE, b"\0")

@@ -1,7 +1,7 @@
-"""Real brokers boot from stores whose consume queues were built here, and serve every message of the log.
+"""Real brokers boot from stores whose derived files were built here, and serve every message of the log.
 
 The check consumes every queue from its first live offset to its end, compares every unit with what the broker's own
-dispatch gives, looks every message up by its offset id, and then sends new messages and reads those.
+dispatch gives, looks every message up by its offset id and its keys, and then sends new messages and reads those.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ def settings_of(name: str) -> Path:
     return harness.STORES / f"{name}.conf"
 
 
-def with_our_queues(spark: SparkSession, name: str, folder: Path) -> Path:
-    """The store `name` with consume queues rebuilt here; its index files and checkpoint stay as they are."""
+def with_our_files(spark: SparkSession, name: str, folder: Path) -> Path:
+    """The store `name` with consume queues, index files and checkpoint made here."""
     store = harness.unpack_store(name, folder)
     shutil.rmtree(store / "consumequeue")
+    shutil.rmtree(store / "index")
+    (store / "checkpoint").unlink()
     rebuild(spark, str(store), broker_conf=str(settings_of(name)))
     return store
 
@@ -47,8 +49,8 @@ def with_our_queues(spark: SparkSession, name: str, folder: Path) -> Path:
     ],
 )
 def test_a_broker_serves_every_message(spark: SparkSession, tmp_path: Path, version: str, name: str) -> None:
-    store = with_our_queues(spark, name, tmp_path)
-    report = harness.check_served(store, settings_of(name), version=version)
+    store = with_our_files(spark, name, tmp_path)
+    report = harness.check_served(store, settings_of(name), index=True, version=version)
     assert report["problemCount"] == 0
 
 
@@ -57,6 +59,7 @@ def test_a_4_9_broker_serves_a_log_without_its_first_segments(spark: SparkSessio
     for segment in sorted((store / "commitlog").iterdir())[:2]:
         segment.unlink()
     shutil.rmtree(store / "consumequeue")
+    shutil.rmtree(store / "index")
     rebuild(spark, str(store), broker_conf=str(settings_of("workload-49x")))
-    report = harness.check_served(store, settings_of("workload-49x"), version=V4)
+    report = harness.check_served(store, settings_of("workload-49x"), index=True, version=V4)
     assert report["problemCount"] == 0

@@ -1,15 +1,16 @@
-"""The main job: its queue files against those that brokers wrote, whole, byte for byte."""
+"""The main job's queue files against those that brokers wrote, whole, byte for byte."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_mq import rebuild
+import spark_mq
 from spark_mq.errors import (
     CorruptLogError,
     EmptyStoreError,
@@ -23,6 +24,7 @@ from spark_mq.format.record import Record, encode_blank
 from tests.real_stores import Fact, RealStore, all_stores, tree_of
 
 Unpack = Callable[[RealStore], Path]
+rebuild = partial(spark_mq.rebuild, only="consumequeue")
 ZERO_UNIT = bytes(UNIT_SIZE)
 PRE_BLANK_UNIT = bytes(8) + (0x7FFFFFFF).to_bytes(4, "big") + bytes(8)
 

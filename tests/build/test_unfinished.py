@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from pyspark.sql import Row
 
-from spark_mq.build.dispatch import dispatch_split
+from spark_mq.build.dispatch import DispatchTargets, dispatch_split
 from spark_mq.build.dispatch_rows import SplitRow
 from spark_mq.build.seams import segments_to_read_again
 from spark_mq.build.staging import SPLIT
@@ -22,7 +22,7 @@ SEGMENT_SIZE = 64 << 10
 def split_rows(splits: list[Split], exact: bool) -> list[SplitRow]:
     rows = []
     for split in splits:
-        for batch in dispatch_split(split, 6_000_000, np.zeros(19, np.int64), exact):
+        for batch in dispatch_split(split, DispatchTargets(6_000_000, None, np.zeros(19, np.int64)), exact):
             rows += [row for row in batch.to_pylist() if row["kind"] == SPLIT]
     return [SplitRow.of(Row(**{name: row[name] for name in SplitRow.__dataclass_fields__})) for row in rows]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.real_stores import OWN_STORES, PROJECT, RealStore, stores_in, tree_of
+from tests.real_stores import OWN_STORES, PROJECT, RealStore, index_of, stores_in, tree_of
 
 Unpack = Callable[[RealStore], Path]
 STORE = next((store for store in stores_in(OWN_STORES) if store.name.startswith("workload")), None)
@@ -45,21 +45,25 @@ def store(unpacked: Unpack) -> Path:
 
 
 def test_the_command_rebuilds_and_reports(store: Path, tmp_path: Path) -> None:
-    done = run(spark_mq("rebuild", str(store), "--output", str(tmp_path), "--json", "--quiet"))
+    assert STORE is not None
+    conf = ["--broker-conf", str(STORE.broker_conf)]
+    done = run(spark_mq("rebuild", str(store), "--output", str(tmp_path), "--json", "--quiet", *conf))
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
-    assert STORE is not None
     assert report["messages"] == len(STORE.facts("msg"))
     assert tree_of(tmp_path / "consumequeue") == tree_of(store / "consumequeue")
+    assert index_of(tmp_path) == index_of(store)
 
 
 def test_the_job_under_spark_submit_does_the_same(store: Path, tmp_path: Path) -> None:
     settings = ["--properties-file", str(PROJECT / "conf" / "spark-defaults.conf"), "--master", "local[2]"]
     job = [str(PROJECT / "jobs" / "rebuild.py"), str(store), "--output", str(tmp_path), "--split-size", "64k"]
-    done = run([spark_submit(), *settings, *job])
+    assert STORE is not None
+    done = run([spark_submit(), *settings, *job, "--broker-conf", str(STORE.broker_conf)])
     assert done.returncode == 0, done.stderr[-3000:]
-    assert f"consumequeue of {store} rebuilt in {tmp_path}" in done.stdout
+    assert f"consumequeue and index of {store} rebuilt in {tmp_path}" in done.stdout
     assert tree_of(tmp_path / "consumequeue") == tree_of(store / "consumequeue")
+    assert index_of(tmp_path) == index_of(store)
 
 
 def test_an_error_is_one_line_and_exit_status_1(tmp_path: Path) -> None:
@@ -78,10 +82,13 @@ def test_unknown_arguments_exit_with_status_2() -> None:
 
 def test_killed_at_random_moments_and_run_again(store: Path, tmp_path: Path) -> None:
     """Under a final name there is a whole file or none, and the next run comes to the same bytes."""
-    expected = tree_of(store / "consumequeue")
+    assert STORE is not None
+    queues, index = tree_of(store / "consumequeue"), index_of(store)
     output = tmp_path / "store"
     shutil.copytree(store, output)
-    command = spark_mq("rebuild", str(output), "--replace", "--split-size", "16k")
+    command = spark_mq(
+        "rebuild", str(output), "--replace", "--split-size", "16k", "--broker-conf", str(STORE.broker_conf)
+    )
     for kill in range(int(os.environ.get("SPARK_MQ_KILLS", "3"))):
         process = subprocess.Popen(
             command, env=environment(), start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -89,11 +96,13 @@ def test_killed_at_random_moments_and_run_again(store: Path, tmp_path: Path) -> 
         time.sleep(random.Random(kill).uniform(4.0, 14.0))
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        kept = output / "consumequeue"
-        aside = output / ".spark_mq" / "replaced-consumequeue"
-        found = tree_of(kept) if kept.is_dir() else tree_of(aside)
-        assert found == expected
+        for name, wanted in (("consumequeue", list(queues.values())), ("index", index)):
+            kept = output / name
+            aside = output / ".spark_mq" / f"replaced-{name}"
+            found = sorted(tree_of(kept if kept.is_dir() else aside).items())
+            assert [content for _, content in found] == wanted
     done = run(command)
     assert done.returncode == 0, done.stderr
-    assert tree_of(output / "consumequeue") == expected
+    assert tree_of(output / "consumequeue") == queues
+    assert index_of(output) == index
     assert not (output / ".spark_mq").exists()

@@ -13,7 +13,7 @@ import pytest
 
 from tests.cluster.conftest import STORE
 from tests.cluster.processes import Python, run, running
-from tests.real_stores import PROJECT, tree_of
+from tests.real_stores import PROJECT, index_of, tree_of
 
 pytestmark = pytest.mark.cluster
 
@@ -52,6 +52,7 @@ def test_a_client_sends_the_package_reads_and_rebuilds(server: str, package: Pat
     assert found["topics"] == Counter(fact["topic"] for fact in STORE.facts("msg"))
     assert found["messages"] == len(STORE.facts("msg"))
     assert tree_of(tmp_path / "out" / "consumequeue") == tree_of(store / "consumequeue")
+    assert index_of(tmp_path / "out") == index_of(store)
     assert found["setting"] == ["200", "200"]
 
 
@@ -62,4 +63,5 @@ def test_the_command_starts_a_server_of_its_own(store: Path, tmp_path: Path) -> 
     done = run([*command, "--broker-conf", str(STORE.broker_conf)], settings, tmp_path)
     assert done.status == 0, done.errors[-3000:]
     assert tree_of(tmp_path / "out" / "consumequeue") == tree_of(store / "consumequeue")
+    assert index_of(tmp_path / "out") == index_of(store)
     assert "UserWarning" not in done.errors

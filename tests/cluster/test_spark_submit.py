@@ -11,7 +11,7 @@ import pytest
 
 from tests.cluster.conftest import STORE
 from tests.cluster.processes import Cluster, Done, Python, run, standalone_cluster
-from tests.real_stores import PROJECT, tree_of
+from tests.real_stores import PROJECT, index_of, tree_of
 
 pytestmark = pytest.mark.cluster
 
@@ -72,8 +72,9 @@ def test_every_executor_reads_with_the_package_from_the_zip(
 def test_rebuild_gives_the_brokers_files(cluster: Cluster, package: Path, store: Path, tmp_path: Path) -> None:
     done = rebuild(cluster, package, tmp_path, store, tmp_path / "out")
     assert done.status == 0, done.errors[-3000:]
-    assert f"consumequeue of {store} rebuilt in {tmp_path / 'out'}" in done.output
+    assert f"consumequeue and index of {store} rebuilt in {tmp_path / 'out'}" in done.output
     assert tree_of(tmp_path / "out" / "consumequeue") == tree_of(store / "consumequeue")
+    assert index_of(tmp_path / "out") == index_of(store)
 
 
 def test_an_output_that_executors_do_not_see_is_an_error(

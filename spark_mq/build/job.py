@@ -1,0 +1,43 @@
+"""What one run of a job has: its Spark session, its store and output, its settings, and the report it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from spark_mq.build.progress import Progress
+from spark_mq.build.report import RebuildReport
+from spark_mq.build.shared_places import SharedPlaces
+from spark_mq.build.workplace import Workplace
+from spark_mq.errors import CorruptLogError
+from spark_mq.store.broker_conf import BrokerConf
+from spark_mq.store.corrupt_range import CorruptRange
+from spark_mq.store.filesystem import Location
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run; `permissive`: damage is skipped and reported."""
+
+    spark: SparkSession
+    store: Location
+    broker_conf: BrokerConf
+    workplace: Workplace
+    places: SharedPlaces
+    progress: Progress
+    report: RebuildReport
+    permissive: bool
+
+    def refuse(self, corrupt: Sequence[CorruptRange]) -> None:
+        """Stop at damage with `CorruptLogError`, or take it into the report."""
+        refuse(corrupt, self.report, self.permissive)
+
+
+def refuse(corrupt: Sequence[CorruptRange], report: RebuildReport, permissive: bool) -> None:
+    """Stop at damage with `CorruptLogError`, or take it into the report."""
+    report.corrupt += corrupt
+    if corrupt and not permissive:
+        more = f" ({len(corrupt)} such places in all)" if len(corrupt) > 1 else ""
+        raise CorruptLogError(f"{corrupt[0].describe()}{more}; --mode permissive skips and reports what is damaged")

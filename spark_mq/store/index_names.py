@@ -1,0 +1,70 @@
+"""Names of index files: the broker's clock when it made the file, `yyyyMMddHHmmssSSS` in its local time zone.
+
+(`IndexService.getAndCreateLastIndexFile`, `UtilAll.timeMillisToHumanString`@5.3.3.) The order of the names is the order
+of the files. A rebuilt file is named after the store time of its first message, which is when a broker would have made
+it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from spark_mq.errors import OptionError
+
+INDEX_FILE_NAME = re.compile(r"[0-9]{17}")
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FORMAT = "%Y%m%d%H%M%S"
+_LATEST = "99991231235959000"
+_STEP = timedelta(minutes=15)
+"""Zones are whole quarters of an hour apart."""
+_NEAR = timedelta(minutes=2)
+"""How long after a message was stored its file may have been made."""
+
+
+def index_file_names(timestamps: Iterable[int], zone: tzinfo, above: str = "") -> list[str]:
+    """Names for files whose first messages were stored at `timestamps` (milliseconds), each above the one before.
+
+    `above` is the newest name that is there already.
+    """
+    names = []
+    for timestamp in timestamps:
+        name = _name(timestamp, zone)
+        if name <= above:
+            name = f"{int(above) + 1:017d}"
+        names.append(name)
+        above = name
+    return names
+
+
+def _name(timestamp: int, zone: tzinfo) -> str:
+    try:
+        moment = (_EPOCH + timedelta(milliseconds=timestamp)).astimezone(zone)
+        return f"{moment.year:04d}{moment:%m%d%H%M%S}{moment.microsecond // 1000:03d}"
+    except (OverflowError, ValueError):
+        return "0" * 17 if timestamp < 0 else _LATEST
+
+
+def zone_of_names(files: Iterable[tuple[str, int]]) -> tzinfo | None:
+    """The zone in which a broker named its files, from (name, begin timestamp in milliseconds); None if none tells."""
+    for name, begin_timestamp in sorted(files, reverse=True):
+        try:
+            local = datetime.strptime(name[:14], _FORMAT).replace(tzinfo=UTC) + timedelta(milliseconds=int(name[14:]))
+            ahead = local - (_EPOCH + timedelta(milliseconds=begin_timestamp))
+        except (ValueError, OverflowError):
+            continue
+        whole = round(ahead / _STEP) * _STEP
+        if begin_timestamp > 0 and abs(ahead - whole) < _NEAR and abs(whole) < timedelta(hours=24):
+            return timezone(whole)
+    return None
+
+
+def parse_time_zone(name: str) -> tzinfo:
+    """The zone of a name such as `Asia/Shanghai` or `UTC`. Raises `OptionError` for an unknown one."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise OptionError(f"--time-zone {name!r} is no zone that this machine knows, such as Asia/Shanghai") from error
