@@ -126,7 +126,7 @@ def test_the_log_is_read_once(spark: SparkSession, unpacked: Unpack, tmp_path: P
 def test_progress_is_said(spark: SparkSession, unpacked: Unpack, tmp_path: Path) -> None:
     lines: list[str] = []
     rebuild(spark, str(unpacked(sound_store())), str(tmp_path), progress=lines.append)
-    assert [line.split(":")[0] for line in lines if " in " in line] == ["dispatch", "write"]
+    assert [line.split(":")[0] for line in lines if " in " in line] == ["dispatch", "write queues"]
 
 
 class TestPlaces:
