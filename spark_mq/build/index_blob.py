@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from spark_mq.store.file_reader import FileReader
 from spark_mq.store.filesystem import Location
-from spark_mq.store.publish import publish
 
 
 @dataclass(frozen=True)
@@ -49,9 +48,10 @@ class IndexBlob:
         """Stage entries in a file of their own below `folder`."""
         blob = cls(folder / uuid.uuid4().hex, entries.key_hashes.size)
         if blob.count:
-            arrays = (entries.key_hashes, entries.commit_log_offsets, entries.store_timestamps)
-            content = b"".join(array.tobytes() for array in arrays)
-            publish(blob.location, content, len(content))
+            # No name is used twice, and nothing here outlives the job: it needs neither a rename nor a flush.
+            with folder.filesystem.open_output_stream(blob.location.path) as stream:
+                for array in (entries.key_hashes, entries.commit_log_offsets, entries.store_timestamps):
+                    stream.write(array.data)
         return blob
 
     def read(self, start: int, count: int) -> IndexEntries:

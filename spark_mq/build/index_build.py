@@ -34,6 +34,7 @@ class IndexBuild:
         self._empty_index_count = 0 if broker_version == BrokerVersion.V4_9 else 1
         self.end_timestamp = 0
         self.blobs = job.workplace.folder / "index-entries"
+        self.blobs.filesystem.create_dir(self.blobs.path, recursive=True)
 
     def write(self, rows: Sequence[SplitRow]) -> None:
         """Write every index file; `rows` in the order of the log."""
