@@ -12,11 +12,10 @@ from spark_mq.build.dispatch_rows import SplitRow
 from spark_mq.build.index_blob import IndexBlob
 from spark_mq.build.index_writer import WRITTEN_SCHEMA, IndexFilePlan, IndexPiece, IndexWriter
 from spark_mq.build.job import Job
-from spark_mq.errors import OptionError
 from spark_mq.format.index_file import IndexLayout
 from spark_mq.format.index_placement import IndexPlacement, place_entries
 from spark_mq.store.broker_version import BrokerVersion
-from spark_mq.store.index_folder import INDEX, IndexFileInfo, index_files, layout_of
+from spark_mq.store.index_folder import INDEX, IndexFileInfo, index_files, index_layout
 from spark_mq.store.index_names import index_file_names, zone_of_names
 
 
@@ -28,9 +27,8 @@ class IndexBuild:
 
     def __init__(self, job: Job, zone: tzinfo | None, broker_version: BrokerVersion) -> None:
         self._job = job
-        existing = index_files(job.store)
-        self._layout = _layout(job, existing)
-        self._zone = zone or _zone_of(existing, self._layout) or UTC
+        self._layout = index_layout(job.store, job.broker_conf)
+        self._zone = zone or _zone_of(index_files(job.store), self._layout) or UTC
         self._empty_index_count = 0 if broker_version == BrokerVersion.V4_9 else 1
         self.end_timestamp = 0
         self.blobs = job.workplace.folder / "index-entries"
@@ -70,18 +68,6 @@ class IndexBuild:
             IndexFilePlan(name, tuple(of_file), before)
             for name, of_file, before in zip(names, pieces, befores, strict=True)
         ]
-
-
-def _layout(job: Job, existing: Sequence[IndexFileInfo]) -> IndexLayout:
-    layout = job.broker_conf.index_layout or layout_of(existing)
-    if layout is not None:
-        return layout
-    if existing:
-        raise OptionError(
-            f"{existing[-1].location} has {existing[-1].size} bytes, which does not tell how many slots and entries it "
-            "has: give --broker-conf with maxHashSlotNum and maxIndexNum"
-        )
-    return IndexLayout()
 
 
 def _zone_of(existing: Sequence[IndexFileInfo], layout: IndexLayout) -> tzinfo | None:

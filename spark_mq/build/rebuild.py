@@ -83,7 +83,7 @@ def rebuild(
     _check_choice("--mode", mode, (FAILFAST, PERMISSIVE))
     zone = None if time_zone is None else parse_time_zone(time_zone)
     version = None if broker_version is None else parse_broker_version(broker_version)
-    conf = BrokerConf.load(Location.resolve(broker_conf)) if broker_conf else BrokerConf({})
+    conf = BrokerConf.of(broker_conf)
     with job_session(spark) as session:
         one = _Rebuild(session, store, output, conf, kinds, mode == PERMISSIVE, split_size)
         return one.run(replace, progress, zone, version)

@@ -7,6 +7,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
 from spark_mq.source.consume_queue import ConsumeQueueReader
+from spark_mq.source.index_entries import IndexEntriesReader
 from spark_mq.source.messages import MessagesReader
 from spark_mq.source.options import Table, parse_options
 from spark_mq.source.schema import column_names, default_schema
@@ -19,7 +20,8 @@ class RocketMQDataSource(DataSource):
     Name: `rocketmq`. Options of every table:
 
     path : the broker's store directory (`storePathRootDir`); a path, or a URI that pyarrow opens. Required.
-    table : `messages` (default), `consume_queue`, `segments`, `queues`, `topics` or `consumer_offsets`.
+    table : `messages` (default), `consume_queue`, `segments`, `queues`, `topics`,
+        `consumer_offsets`, `index_files` or `index_entries`.
 
     An option that is unknown, or has no effect on the table, is an error. Spark hands no column list to a Python data
     source: `.schema("topic STRING, queue_id INT")` is how a query reads only what it needs, which for `messages` is
@@ -143,6 +145,39 @@ class RocketMQDataSource(DataSource):
     +-----------------+------------------------+--------+---------------+----------+---+--------+
     |CID_RMQ_SYS_TRANS|RMQ_SYS_TRANS_HALF_TOPIC|0       |36             |39        |3  |IN_RANGE|
 
+    index_files
+    -----------
+    One row is the header of an index file, oldest first.
+
+    brokerConf : the broker's settings, for `maxHashSlotNum` and `maxIndexNum`; needed where they are not the broker's
+        defaults, for a file does not tell them.
+
+    Columns: file STRING, file_size BIGINT, begin_timestamp TIMESTAMP, end_timestamp TIMESTAMP,
+    begin_commit_log_offset BIGINT, end_commit_log_offset BIGINT, hash_slot_count INT, index_count INT.
+
+    >>> spark.read.format("rocketmq").option("table", "index_files").load(store).show()
+    +-----------------+-----------------------+---------------------+---------------+-----------+
+    |file             |begin_timestamp        |end_commit_log_offset|hash_slot_count|index_count|   ...
+    +-----------------+-----------------------+---------------------+---------------+-----------+
+    |20261121110042164|2026-11-21 11:00:42.15 |51963                |96             |500        |
+    |20261121110049397|2026-11-21 11:00:49.397|106416               |98             |500        |
+
+    index_entries
+    -------------
+    One row is an entry of an index file; the file, its number, and what it says. `time_difference` is whole seconds
+    from the file's begin; `previous_entry` is the entry before it in its slot, 0 for none.
+
+    brokerConf : as in index_files.
+
+    Columns: file STRING, entry INT, key_hash INT, commit_log_offset BIGINT, time_difference INT, previous_entry INT.
+
+    >>> spark.read.format("rocketmq").option("table", "index_entries").load(store).show()
+    +-----------------+-----+----------+-----------------+---------------+--------------+
+    |file             |entry|key_hash  |commit_log_offset|time_difference|previous_entry|
+    +-----------------+-----+----------+-----------------+---------------+--------------+
+    |20261121110042164|1    |547811466 |0                |0              |0             |
+    |20261121110042164|2    |1771066142|0                |0              |0             |
+
     """
 
     @classmethod
@@ -162,6 +197,8 @@ class RocketMQDataSource(DataSource):
             return MessagesReader(options, names)
         if options.table == Table.CONSUME_QUEUE:
             return ConsumeQueueReader(options, names)
+        if options.table == Table.INDEX_ENTRIES:
+            return IndexEntriesReader(options, names)
         return SmallTableReader(options, names)
 
 

@@ -36,6 +36,8 @@ class Table(StrEnum):
     QUEUES = "queues"
     TOPICS = "topics"
     CONSUMER_OFFSETS = "consumer_offsets"
+    INDEX_FILES = "index_files"
+    INDEX_ENTRIES = "index_entries"
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ class ReadOptions:
     mode: Mode = Mode.PERMISSIVE
     check_crc: bool = False
     broker_version: str | None = None
+    broker_conf: str | None = None
 
 
 _EVERYWHERE = ("path", "table")
@@ -64,6 +67,8 @@ _NAMES = {
     Table.QUEUES: ("topic", _BROKER_VERSION),
     Table.TOPICS: (_BROKER_VERSION,),
     Table.CONSUMER_OFFSETS: ("topic", "consumerGroup", _BROKER_VERSION),
+    Table.INDEX_FILES: ("brokerConf",),
+    Table.INDEX_ENTRIES: ("brokerConf",),
 }
 _ALL_NAMES = tuple(dict.fromkeys((*_EVERYWHERE, *(name for names in _NAMES.values() for name in names))))
 
@@ -100,6 +105,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         mode=Mode(_parse_choice("mode", given.get("mode", "PERMISSIVE").upper(), tuple(Mode))),
         check_crc=_parse_choice("checkCrc", given.get("checkCrc", "false").lower(), ("true", "false")) == "true",
         broker_version=_parse_optional_broker_version(given),
+        broker_conf=given.get("brokerConf"),
     )
 
 

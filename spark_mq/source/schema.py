@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 from spark_mq.errors import OptionError
 from spark_mq.format.message_schema import EXTRA_MESSAGE_SCHEMA, MESSAGE_SCHEMA
 from spark_mq.source.options import Table
+from spark_mq.store.index_tables import INDEX_ENTRIES_SCHEMA, INDEX_FILES_SCHEMA
 from spark_mq.store.tables import CONSUMER_OFFSETS_SCHEMA, QUEUES_SCHEMA, SEGMENTS_SCHEMA, TOPICS_SCHEMA
 from spark_mq.store.units import CONSUME_QUEUE_SCHEMA
 
@@ -21,6 +22,8 @@ _SCHEMAS: dict[Table, pa.Schema] = {
     Table.QUEUES: QUEUES_SCHEMA,
     Table.TOPICS: TOPICS_SCHEMA,
     Table.CONSUMER_OFFSETS: CONSUMER_OFFSETS_SCHEMA,
+    Table.INDEX_FILES: INDEX_FILES_SCHEMA,
+    Table.INDEX_ENTRIES: INDEX_ENTRIES_SCHEMA,
 }
 
 

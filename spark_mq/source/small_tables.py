@@ -1,4 +1,7 @@
-"""The batch reader of the small tables (segments, queues, topics, consumer offsets): one task makes all rows."""
+"""The batch reader of the small tables (segments, queues, topics, consumer offsets, index files).
+
+One task makes all rows.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,9 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from spark_mq.source.options import ReadOptions, Table
 from spark_mq.store import tables
+from spark_mq.store.broker_conf import BrokerConf
+from spark_mq.store.index_folder import index_layout
+from spark_mq.store.index_tables import index_file_rows
 from spark_mq.store.message_store import MessageStore
 
 _ROWS: dict[Table, Callable[[MessageStore, ReadOptions], pa.Table]] = {
@@ -17,6 +23,9 @@ _ROWS: dict[Table, Callable[[MessageStore, ReadOptions], pa.Table]] = {
     Table.TOPICS: lambda store, _: tables.topics(store),
     Table.CONSUMER_OFFSETS: lambda store, options: tables.consumer_offsets(
         store, options.topic, options.consumer_group
+    ),
+    Table.INDEX_FILES: lambda store, options: index_file_rows(
+        store.location, index_layout(store.location, BrokerConf.of(options.broker_conf))
     ),
 }
 

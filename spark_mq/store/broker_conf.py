@@ -34,6 +34,11 @@ class BrokerConf:
         except (OSError, ValueError) as error:
             raise OptionError(f"--broker-conf {location}: cannot be read: {error}") from error
 
+    @classmethod
+    def of(cls, path: str | None) -> Self:
+        """The settings in the file `path`; none without a path. Raises `OptionError` where it cannot be read."""
+        return cls.load(Location.resolve(path)) if path else cls({})
+
     @property
     def consume_queue_file_size(self) -> int | None:
         """Bytes of a queue file: `mappedFileSizeConsumeQueue`, rounded up to whole units as the broker does."""

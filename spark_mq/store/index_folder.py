@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pyarrow import fs
 
+from spark_mq.errors import OptionError
 from spark_mq.format.index_file import HEADER_SIZE, IndexHeader, IndexLayout, decode_header
+from spark_mq.store.broker_conf import BrokerConf
 from spark_mq.store.file_reader import FileReader
 from spark_mq.store.filesystem import Location
 
@@ -41,7 +42,19 @@ def index_files(store: Location) -> list[IndexFileInfo]:
     ]
 
 
-def layout_of(files: Iterable[IndexFileInfo]) -> IndexLayout | None:
-    """The layout of existing files where their size tells: the broker's default. None for others, and without files."""
-    sizes = {file.size for file in files}
-    return IndexLayout.of_file_size(sizes.pop(), [IndexLayout()]) if len(sizes) == 1 else None
+def index_layout(store: Location, conf: BrokerConf) -> IndexLayout:
+    """Slots and entries of the store's index files: as the broker's settings say, or the files' size tells.
+
+    4 N + 20 M tells the broker's default only; without files, that is it. Raises `OptionError` for files of another
+    size.
+    """
+    if conf.index_layout is not None:
+        return conf.index_layout
+    sizes = {file.size: file for file in index_files(store)}
+    for size, file in sizes.items():
+        if IndexLayout.of_file_size(size, [IndexLayout()]) is None:
+            raise OptionError(
+                f"{file.location} has {size} bytes, which does not tell how many slots and entries it has: give the "
+                "broker's settings (--broker-conf, option brokerConf) with maxHashSlotNum and maxIndexNum"
+            )
+    return IndexLayout()

@@ -32,7 +32,7 @@ def test_names_are_not_case_sensitive() -> None:
 @pytest.mark.parametrize("table", list(Table))
 def test_an_option_without_effect_is_an_error_that_names_those_that_have_one(table: Table) -> None:
     assert parse_options({"path": "/s", "table": table.value.upper()}).table == table
-    for name in ("topic", "queueId", "consumerGroup", "mode", "brokerVersion"):
+    for name in ("topic", "queueId", "consumerGroup", "mode", "brokerVersion", "brokerConf"):
         value = {"queueId": "3", "mode": "FAILFAST", "brokerVersion": "5"}.get(name, "x")
         options = {"path": "/s", "table": table.value, name: value}
         if re.search(rf"^    (\w+, )*{name}(, \w+)* :", manual(table), re.MULTILINE):

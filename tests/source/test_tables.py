@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
+from datetime import UTC
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_mq import MessageStore
 from spark_mq.store import tables
+from tests.index_stores import index_files, layout_of
 from tests.real_stores import OWN_STORES, RealStore, stores_in
 
 Unpack = Callable[[RealStore], Path]
@@ -66,6 +69,31 @@ def test_a_schema_chooses_columns(spark: SparkSession, unpacked: Unpack) -> None
     assert tuple(row) == (462, "MovedQueue")
 
 
+def test_index_files_and_entries_are_those_of_the_broker(spark: SparkSession, unpacked: Unpack) -> None:
+    path, layout = unpacked(WORKLOAD), layout_of(WORKLOAD)
+    conf = str(WORKLOAD.broker_conf)
+    contents = {file.name: file.read_bytes() for file in index_files(path)}
+    rows = read(spark, path, "index_files", brokerConf=conf).orderBy("file").collect()
+    for row, (name, data) in zip(rows, contents.items(), strict=True):
+        begin, end, begin_offset, end_offset, slots, count = struct.unpack_from(">qqqqii", data)
+        assert (row.file, row.file_size) == (name, len(data))
+        assert (row.begin_commit_log_offset, row.end_commit_log_offset) == (begin_offset, end_offset)
+        assert (row.hash_slot_count, row.index_count) == (slots, count)
+        times = [
+            round(time.replace(tzinfo=UTC).timestamp() * 1000) for time in (row.begin_timestamp, row.end_timestamp)
+        ]
+        assert times == [begin, end]
+    entries = read(spark, path, "index_entries", brokerConf=conf).orderBy("file", "entry").collect()
+    wanted = [
+        (name, number, *struct.unpack_from(">iqii", data, 40 + 4 * layout.hash_slot_num + 20 * number))
+        for name, data in contents.items()
+        for number in range(1, struct.unpack_from(">i", data, 36)[0])
+    ]
+    assert [tuple(row) for row in entries] == wanted
+    offsets = {fact["offset"] for fact in WORKLOAD.facts("msg")}
+    assert {row.commit_log_offset for row in entries} <= offsets
+
+
 @pytest.mark.parametrize(
     ("table", "options", "message"),
     [
@@ -74,6 +102,7 @@ def test_a_schema_chooses_columns(spark: SparkSession, unpacked: Unpack) -> None
         ("consume_queue", {"queueId": "first"}, "queueId"),
         ("queues", {"brokerVersion": "3"}, "broker version"),
         ("queus", {}, "none of messages, consume_queue"),
+        ("index_entries", {"topic": "T"}, "topic has no effect on table index_entries; it has brokerConf"),
     ],
 )
 def test_options_that_do_nothing_are_errors(
@@ -81,6 +110,12 @@ def test_options_that_do_nothing_are_errors(
 ) -> None:
     with pytest.raises(AnalysisException, match=message):
         read(spark, unpacked(WORKLOAD), table, **options)
+
+
+@pytest.mark.parametrize("table", ["index_files", "index_entries"])
+def test_index_files_whose_layout_nothing_tells_are_an_error(spark: SparkSession, unpacked: Unpack, table: str) -> None:
+    with pytest.raises(PySparkException, match="brokerConf"):
+        read(spark, unpacked(WORKLOAD), table).count()
 
 
 def test_a_column_of_another_table_is_an_error(spark: SparkSession, unpacked: Unpack) -> None:
