@@ -39,6 +39,7 @@ class RocketMQDataSource(DataSource):
         `_corrupt_record`; DROPMALFORMED: no row; FAILFAST: an error with file and offset. A message whose body cannot
         be given (it does not decompress, or has a wrong CRC) is a row in both of the first: body NULL, and the reason
         in `_corrupt_record`. So the columns that a query asks for never change its rows.
+        The log ends before a last record that is not whole or has a wrong CRC, in every mode: it may be being written.
     checkCrc : `true` checks messages' CRCs, `false` by default: of the body (reason `BODY_CRC`, body NULL) and, where
         the broker added one (`enabledAppendPropCRC`), of the whole record (reason `PROPERTIES_CRC`). FAILFAST checks
         every message that is read, the other modes only for queries that ask for body or `_corrupt_record`.

@@ -12,6 +12,9 @@ can follow the live ones, even without a gap. What tells them apart is that they
 
 Prepared and rolled back messages have no queue offset (`CommitLog.doAppend`@4.9.0), and inner batches take several at
 once: time alone judges them.
+
+While a broker writes over a stale tail, the reader can be at a place before the broker is, and meet a live record
+behind it a moment later. What lies before a live record has been written, so the place is looked at again.
 """
 
 from __future__ import annotations
