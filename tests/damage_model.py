@@ -1,0 +1,194 @@
+"""What is expected of a damaged log, told in plain Python, record by record; and damage to records of real brokers.
+
+The model knows the format of one record (`decode_record`) and these rules: hop from each segment's start; where there
+is no record, look for the next one byte by byte; a segment ends with its filler; in the last segment damage with
+nothing behind it is the end of the log, and so is a last record that is not whole.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from spark_mq.errors import CorruptLogError
+from spark_mq.format.record import (
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    MAX_RECORD_SIZE,
+    MIN_RECORD_SIZE,
+    Record,
+    decode_record,
+)
+
+Place = tuple[str, int, int]
+"""A record (`RECORD`) or the code of a corrupt range, its commit log offset, its length."""
+
+_MAGICS = tuple(struct.pack(">i", magic) for magic in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK))
+
+
+def expected_places(commit_log: Path, live_end: int | None = None) -> list[Place]:
+    """The records and corrupt ranges of a log, in its order.
+
+    `live_end`, a commit log offset, is where the log ends if old records lie behind it: then that is the broker's word.
+    """
+    named = {file.name: file for file in commit_log.iterdir() if file.is_file() and _is_segment_name(file.name)}
+    segments = [(int(name), file.read_bytes()) for name, file in sorted(named.items())]
+    segments = [(base, data) for base, data in segments if data and base + len(data) < 1 << 63]
+    while segments and not any(segments[-1][1]):
+        segments.pop()
+    places: list[Place] = []
+    for (base, data), (following, _) in pairwise(segments):
+        data = data[: following - base]
+        places += _hop(data, base)
+        if base + len(data) < following:
+            places.append(("MISSING", base + len(data), following - base - len(data)))
+    if segments:
+        places += _live(*segments[-1], live_end)
+    return places
+
+
+def _is_segment_name(name: str) -> bool:
+    return len(name) == 20 and name.isascii() and name.isdecimal()
+
+
+def _live(base: int, data: bytes, live_end: int | None) -> list[Place]:
+    written = len(data.rstrip(b"\0"))
+    stop = written if live_end is None else live_end - base
+    places = [place for place in _hop(data, base) if place[1] < base + stop]
+    if places and places[-1][0] == "RECORD":
+        _, offset, size = places[-1]
+        if offset + size >= base + written and not _is_whole(data[offset - base :][:size]):
+            places.pop()
+    while places and places[-1][0] != "RECORD":
+        places.pop()
+    return places
+
+
+def _is_whole(stored: bytes) -> bool:
+    record = decode_record(stored)
+    text = record.properties or record.topic
+    return not text.endswith(b"\0") and has_right_body_crc(record) and has_right_property_crc(stored)
+
+
+def has_right_body_crc(record: Record) -> bool:
+    """Whether the body, if there is one, has the CRC that the record says."""
+    return not record.body or zlib.crc32(record.body) & 0x7FFFFFFF == record.body_crc
+
+
+def has_right_property_crc(stored: bytes) -> bool:
+    """Whether a stored record has the CRC that its last property says, if there is one."""
+    properties = decode_record(stored).properties
+    head, name, digits = properties[:-20], properties[-20:-11], properties[-11:]
+    if name != b"__CRC32#\1" or digits[-1:] != b"\2" or head[-1:] not in (b"", b"\2"):
+        return True
+    return digits[:-1] == str(zlib.crc32(stored[:-20]) & 0x7FFFFFFF)[::-1].ljust(10, "0").encode()
+
+
+def _hop(data: bytes, base: int) -> Iterator[Place]:
+    position = 0
+    while position < len(data):
+        size = _record_size(data, position, base)
+        if size:
+            yield "RECORD", base + position, size
+            position += size
+        elif _is_filler(data, position):
+            return
+        else:
+            following = _find(data, position + 1, base)
+            yield _code(data, position, base), base + position, following - position
+            position = following
+
+
+def _find(data: bytes, position: int, base: int) -> int:
+    """The next place with a record or a filler, or the end."""
+    places = []
+    for magic in _MAGICS:
+        place = data.find(magic, position + 4)
+        while place >= 0 and not (_is_filler(data, place - 4) or _record_size(data, place - 4, base)):
+            place = data.find(magic, place + 1)
+        places.append(place - 4 if place >= 0 else len(data))
+    return min(places)
+
+
+def _record_size(data: bytes, position: int, base: int) -> int:
+    try:
+        return decode_record(data, position, base + position).size
+    except CorruptLogError:
+        return 0
+
+
+def _is_filler(data: bytes, position: int) -> bool:
+    return data[position : position + 8] == struct.pack(">ii", len(data) - position, MAGIC_BLANK)
+
+
+def _code(data: bytes, position: int, base: int) -> str:
+    if len(data) - position < 8:
+        return "BAD_SIZE"
+    size, magic = struct.unpack_from(">ii", data, position)
+    if size == magic == 0:
+        return "ZEROS"
+    if magic not in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK):
+        return "BAD_MAGIC"
+    if magic == MAGIC_BLANK or not MIN_RECORD_SIZE <= size <= min(MAX_RECORD_SIZE, len(data) - position):
+        return "BAD_SIZE"
+    (own_offset,) = struct.unpack_from(">q", data, position + 28)
+    return "BAD_LENGTHS" if own_offset == base + position else "BAD_OFFSET"
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of a record that framing depends on: where it lies, how wide it is."""
+
+    name: str
+    at: int
+    width: int
+
+
+def framing_fields(record: bytes) -> list[Field]:
+    """The fields of a stored record by which its parts are found."""
+    decoded = decode_record(record)
+    hosts = len(decoded.born_host) + len(decoded.store_host)
+    body_length_at = 48 + hosts + 8 + 12
+    topic_at = body_length_at + 4 + len(decoded.body)
+    topic_width = 2 if decoded.magic == MAGIC_V2 else 1
+    return [
+        Field("size", 0, 4),
+        Field("magic", 4, 4),
+        Field("own offset", 28, 8),
+        Field("sysFlag", 36, 4),
+        Field("body length", body_length_at, 4),
+        Field("topic length", topic_at, topic_width),
+        Field("properties length", topic_at + topic_width + len(decoded.topic), 2),
+    ]
+
+
+def wrong_values(record: bytes, field: Field, room: int) -> list[int]:
+    """Values that the field of a stored record must not have; `room`: bytes up to the segment's end."""
+    bits = 8 * field.width
+    right = int.from_bytes(record[field.at : field.at + field.width], "big", signed=True)
+    top = (1 << (bits - 1)) - 1
+    values = {0, 1, -1, right - 1, right + 1, right ^ 1 << (bits - 2), top, -top - 1}
+    match field.name:
+        case "size":
+            values |= {90, 91, room, room + 1, room - 8, 2 * right, MAX_RECORD_SIZE + 1}
+        case "magic":
+            values = {0, -1, MAGIC_BLANK, right ^ 1, right ^ 0xC, -875286123}
+        case "own offset":
+            values |= {right - len(record), right + len(record), right + (1 << 32), right ^ 1 << 62}
+        case "sysFlag":
+            values = {right ^ 0x10, right ^ 0x20, right ^ 0x30}
+        case "body length":
+            values |= {right + 256, room, -(1 << 31) + right}
+        case "topic length" | "properties length":
+            values |= {right + 2, right // 2}
+    return sorted(value for value in values if value != right and -(1 << (bits - 1)) <= value < 1 << (bits - 1))
+
+
+def with_value(field: Field, value: int) -> bytes:
+    """The bytes of the field with this value."""
+    return value.to_bytes(field.width, "big", signed=True)
