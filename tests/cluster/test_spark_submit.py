@@ -34,8 +34,10 @@ def cluster(bare_python: Python, tmp_path_factory: pytest.TempPathFactory) -> It
 def submit(cluster: Cluster, package: Path, folder: Path, *job: str) -> Done:
     settings = {
         "spark.executor.memory": "1g",
-        # Both executors are there before the first task.
+        # The first tasks wait for both executors, so that each gets some.
+        "spark.cores.max": "2",
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
         "spark.ui.enabled": "false",
     }
     command = [
