@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 BENCH_SIZE ?= 1GiB
 BENCH_FOLDER ?= /tmp/spark-mq-bench
+COMPAT_FOLDER ?= /tmp/spark-mq-compat
 
 .DEFAULT_GOAL := help
 
@@ -38,6 +39,9 @@ test-broker: install ## let real brokers serve what we built (needs Maven)
 test-cluster: install ## run the package on a Spark cluster, through Spark Connect, and from the SQL shell
 	$(BIN)/python -m pytest -m cluster
 
+compat: install ## try other versions of Spark and Python, and write the README's table of them
+	$(BIN)/python -m tests.compat.run --folder $(COMPAT_FOLDER)
+
 stores: install ## make tests/stores anew with real brokers (needs Maven)
 	$(BIN)/python -m tests.broker.make_stores
 
@@ -58,4 +62,4 @@ soak: install ## the long forms of tests that have a short form above
 clean: ## remove what the targets above made
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
 
-.PHONY: help install java demo test test-kernels test-broker test-cluster stores zip lint bench soak clean
+.PHONY: help install java demo test test-kernels test-broker test-cluster compat stores zip lint bench soak clean
