@@ -11,3 +11,34 @@
 CREATE OR REPLACE TEMPORARY VIEW messages
 USING rocketmq
 OPTIONS (path '${store}');
+
+CREATE OR REPLACE TEMPORARY VIEW consume_queue
+USING rocketmq
+OPTIONS (path '${store}', table 'consume_queue');
+
+CREATE OR REPLACE TEMPORARY VIEW segments
+USING rocketmq
+OPTIONS (path '${store}', table 'segments');
+
+CREATE OR REPLACE TEMPORARY VIEW queues
+USING rocketmq
+OPTIONS (path '${store}', table 'queues');
+
+CREATE OR REPLACE TEMPORARY VIEW topics
+USING rocketmq
+OPTIONS (path '${store}', table 'topics');
+
+CREATE OR REPLACE TEMPORARY VIEW consumer_offsets
+USING rocketmq
+OPTIONS (path '${store}', table 'consumer_offsets');
+
+-- index_files and index_entries take the broker's settings too, where its slots and entries are not the defaults:
+-- OPTIONS (path '${store}', table 'index_files', brokerConf '/etc/rocketmq/broker.conf').
+
+CREATE OR REPLACE TEMPORARY VIEW index_files
+USING rocketmq
+OPTIONS (path '${store}', table 'index_files');
+
+CREATE OR REPLACE TEMPORARY VIEW index_entries
+USING rocketmq
+OPTIONS (path '${store}', table 'index_entries');

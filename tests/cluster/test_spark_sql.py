@@ -13,6 +13,15 @@ from tests.real_stores import PROJECT
 
 pytestmark = pytest.mark.cluster
 
+QUERIES = (
+    "SELECT 'messages', topic, count(*) FROM messages GROUP BY topic",
+    "SELECT 'queues', count(*), sum(max_offset) FROM queues",
+    "SELECT 'units', count(*) FROM consume_queue WHERE state = 'LIVE'",
+    "SELECT 'segments', count(*) FROM segments",
+    "SELECT 'topics', count(*) FROM topics",
+    "SELECT 'offsets', count(*) FROM consumer_offsets",
+)
+
 
 def test_the_views_of_tables_sql(bare_python: Python, package: Path, store: Path, tmp_path: Path) -> None:
     command = [
@@ -20,9 +29,15 @@ def test_the_views_of_tables_sql(bare_python: Python, package: Path, store: Path
         *("--properties-file", str(PROJECT / "conf" / "spark-defaults.conf")),
         *("--conf", "spark.sql.catalogImplementation=in-memory", "--conf", "spark.ui.enabled=false"),
         *("-i", str(PROJECT / "conf" / "tables.sql")),
-        *("-e", "SELECT topic, count(*) FROM messages GROUP BY topic"),
+        *("-e", "; ".join(QUERIES)),
     ]
     done = run(command, bare_python.environment(PYTHONPATH=str(package)), tmp_path)
     assert done.status == 0, done.errors[-3000:]
     rows = [line.split("\t") for line in done.output.splitlines()]
-    assert {topic: int(count) for topic, count in rows} == Counter(fact["topic"] for fact in STORE.facts("msg"))
+    counts = {topic: int(count) for kind, topic, count in rows if kind == "messages"}
+    assert counts == Counter(fact["topic"] for fact in STORE.facts("msg"))
+    queues = STORE.facts("queue")
+    assert ["queues", str(len(queues)), str(sum(fact["max"] for fact in queues))] in rows
+    assert ["units", str(sum(fact["sysFlag"] & 0xC in (0, 8) for fact in STORE.facts("msg")))] in rows
+    assert ["segments", str(len(list((store / "commitlog").iterdir())))] in rows
+    assert {kind for kind, *_ in rows} == {"messages", "queues", "units", "segments", "topics", "offsets"}
