@@ -34,7 +34,7 @@ def test_the_views_of_tables_sql(bare_python: Python, package: Path, store: Path
     done = run(command, bare_python.environment(PYTHONPATH=str(package)), tmp_path)
     assert done.status == 0, done.errors[-3000:]
     rows = [line.split("\t") for line in done.output.splitlines()]
-    counts = {topic: int(count) for kind, topic, count in rows if kind == "messages"}
+    counts = {row[1]: int(row[2]) for row in rows if row[0] == "messages"}
     assert counts == Counter(fact["topic"] for fact in STORE.facts("msg"))
     queues = STORE.facts("queue")
     assert ["queues", str(len(queues)), str(sum(fact["max"] for fact in queues))] in rows
