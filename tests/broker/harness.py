@@ -22,6 +22,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
+from tests.real_stores import RealStore
+
 VERSIONS: Final = ("5.3.3", "4.9.7")
 """The RocketMQ releases judged against: 4.9.7 is the newest 4.9 whose broker Maven Central has."""
 
@@ -368,6 +370,4 @@ def java_text(texts: Iterable[bytes], version: str = VERSIONS[0]) -> list[tuple[
 
 def unpack_store(name: str, directory: Path) -> Path:
     """Unpack one of the project's own stores below a directory, with file times to the nanosecond."""
-    # Python's tarfile sets times up to 0.2 microseconds off.
-    subprocess.run(["tar", "xzf", str(STORES / f"{name}.tar.gz"), "-C", str(directory)], check=True)
-    return directory / name
+    return RealStore(name, STORES).unpack(directory)
