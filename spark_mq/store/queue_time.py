@@ -6,6 +6,7 @@ how the file is chosen (4.9: by the time of its last change), and in what is ans
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 from spark_mq.store.consume_queue import ConsumeQueue, QueueFile
@@ -21,6 +22,17 @@ class BoundaryType(StrEnum):
     """The first message stored at the time or later."""
     UPPER = "UPPER"
     """The last message stored at the time or earlier."""
+
+
+@dataclass
+class _Neighbours:
+    """Where a search ended: at a message of just the time, or between two; -1 is no time."""
+
+    exact: int | None = None
+    left: int | None = None
+    right: int | None = None
+    left_time: int = -1
+    right_time: int = -1
 
 
 class QueueTimes:
@@ -49,26 +61,14 @@ class QueueTimes:
             return 0
         files = self._files
         file = next((f for f in files if f.modification_time // _NANOS_PER_MILLI >= timestamp), files[-1])
-        low, high = max(self._min_offset, file.first), self._stop(file) - 1
-        left = right = None
-        left_time = right_time = -1
-        while high >= low:
-            middle = file.first + (low - file.first + high - file.first) // 2
-            commit_log_offset, store_size, _ = self._queue.unit(middle)
-            if commit_log_offset < self._log_start:
-                low, left = middle + 1, middle
-                continue
-            time = self._pickup(commit_log_offset, store_size)
-            if time < 0:
-                return 0
-            if time == timestamp:
-                return middle
-            if time > timestamp:
-                high, right, right_time = middle - 1, middle, time
-            else:
-                low, left, left_time = middle + 1, middle, time
-        takes_right = left_time == -1 or (right_time != -1 and timestamp - left_time > right_time - timestamp)
-        return _offset_or_before(file, right if takes_right else left)
+        found = self._halve(timestamp, file, max(self._min_offset, file.first), self._stop(file) - 1)
+        if found is None:
+            return 0
+        if found.exact is not None:
+            return found.exact
+        to_left, to_right = timestamp - found.left_time, found.right_time - timestamp
+        takes_right = found.left_time == -1 or (found.right_time != -1 and to_left > to_right)
+        return _offset_or_before(file, found.right if takes_right else found.left)
 
     def _file_of(self, timestamp: int, boundary_type: BoundaryType) -> QueueFile | None:
         """`MappedFileQueue.getConsumeQueueMappedFileByTime`@5.3.3."""
@@ -89,24 +89,33 @@ class QueueTimes:
             return ceiling + 1 if is_lower else ceiling
         if self._time(floor) > timestamp:
             return file.first if is_lower else 0
-        low, high = floor, ceiling
-        left = right = None
+        found = self._halve(timestamp, file, floor, ceiling)
+        if found is None:
+            return 0
+        if found.exact is not None:
+            return self._end_of_run(found.exact, timestamp, floor, ceiling, -1 if is_lower else 1)
+        return _offset_or_before(file, found.right if is_lower else found.left)
+
+    def _halve(self, timestamp: int, file: QueueFile, low: int, high: int) -> _Neighbours | None:
+        """Search by halves from `low` to `high`; None where a message's store time cannot be read."""
+        found = _Neighbours()
         while high >= low:
             middle = file.first + (low - file.first + high - file.first) // 2
             commit_log_offset, store_size, _ = self._queue.unit(middle)
             if commit_log_offset < self._log_start:
-                low, left = middle + 1, middle
+                low, found.left = middle + 1, middle
                 continue
             time = self._pickup(commit_log_offset, store_size)
             if time < 0:
-                return 0
+                return None
             if time == timestamp:
-                return self._end_of_run(middle, timestamp, floor, ceiling, -1 if is_lower else 1)
+                found.exact = middle
+                break
             if time > timestamp:
-                high, right = middle - 1, middle
+                high, found.right, found.right_time = middle - 1, middle, time
             else:
-                low, left = middle + 1, middle
-        return _offset_or_before(file, right if is_lower else left)
+                low, found.left, found.left_time = middle + 1, middle, time
+        return found
 
     def _end_of_run(self, offset: int, timestamp: int, floor: int, ceiling: int, step: int) -> int:
         while floor <= offset + step <= ceiling and self._time(offset + step) == timestamp:
