@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from unittest import mock
 
@@ -12,9 +13,21 @@ import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from spark_mq.errors import CorruptLogError
+from spark_mq.format import split_start
 from spark_mq.format.big_endian import Bytes
-from spark_mq.format.record import HOST_V4_SIZE, HOST_V6_SIZE, MAGIC_V1, MAGIC_V2, Record, encode_blank
+from spark_mq.format.record import (
+    HOST_V4_SIZE,
+    HOST_V6_SIZE,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    Record,
+    decode_record,
+    encode_blank,
+)
 from spark_mq.format.scan import FRAME_DTYPE, Frames, scan_records
+from spark_mq.store import split_reader
 from spark_mq.store.commit_log import CommitLog
 from spark_mq.store.filesystem import Location
 from spark_mq.store.live_reader import LiveReader
@@ -74,6 +87,69 @@ def records(
         prepared_transaction_offset=int64,
         magic=st.sampled_from((MAGIC_V1, MAGIC_V2)),
     )
+
+
+@st.composite
+def hostile_segments(
+    draw: st.DrawFn, size: int, most: int, most_blank: int | None = None, base: int = 1 << 20
+) -> bytes:
+    """A segment of `size` bytes: messages, of which many hold what looks like records and fillers, and damage.
+
+    Nothing in it is a record of more than `most` bytes on purpose, or a filler of more than `most_blank`. Bodies are
+    mostly zeros, in which a made-up record of any length can end: so those reach out of bodies over other records, and
+    end with them.
+    """
+    numbers = st.integers(0, 1 << 20)
+    data = bytearray()
+    framing: list[int] = []
+    while True:
+        body = bytearray(draw(numbers) % (most - 100))
+        topic = draw(st.sampled_from([b"", b"T"]))
+        start = len(data)
+        record_size = 91 + len(topic) + len(body)
+        if start + record_size + 8 > size:
+            break
+        place = 0
+        for number in draw(st.lists(numbers, max_size=4)):
+            place += number % 50
+            at = start + 88 + place
+            if number % 7 == 0 and size - at <= (most_blank or size):
+                content = encode_blank(size - at)[:8]
+            else:
+                length = number // 50 % (most - 91)
+                content = Record(b"", body=bytes(length), commit_log_offset=base + at, store_timestamp=number).encode()
+                content = content[:88]
+            if place + len(content) <= len(body):
+                body[place : place + len(content)] = content
+            place += len(content)
+        framing += [start + at for at in (0, 2, 3, 4, 7, 28, 35, 39, 84, 86, 87)]
+        framing += [start + 88 + len(body), start + record_size - 1]
+        data += Record(topic, body=bytes(body), commit_log_offset=base + start, store_timestamp=start).encode()
+    data += encode_blank(size - len(data))
+    for number in draw(st.lists(numbers, max_size=4)):
+        match number % 4:
+            case 0 | 1:
+                data[framing[number // 4 % len(framing)]] ^= draw(st.integers(1, 255))
+            case 2:
+                place, length = number // 4 % size, draw(numbers) % 500
+                data[place : min(place + length, size)] = bytes(min(length, size - place))
+            case 3:
+                data[number // 4 % size] ^= draw(st.integers(1, 255))
+    return bytes(data)
+
+
+def plausible_frames(segment: bytes, base: int) -> dict[int, int]:
+    """Every position of a segment at which a whole record or a filler lies, with its end; in plain Python."""
+    frames = {}
+    for position in range(len(segment) - 7):
+        size, magic = struct.unpack_from(">ii", segment, position)
+        if magic == MAGIC_BLANK and size == len(segment) - position:
+            frames[position] = len(segment)
+        elif magic in (MAGIC_V1, MAGIC_V2):
+            with suppress(CorruptLogError):
+                decode_record(segment, position, base + position)
+                frames[position] = position + size
+    return frames
 
 
 def write_store(folder: Path, segments: dict[int, bytes], segment_size: int | None = None) -> Location:
@@ -147,6 +223,21 @@ class LogWriter:
     def write(self, folder: Path) -> Location:
         """The store, every segment at its full size."""
         return write_store(folder, {base: bytes(data) for base, data in self.segments.items()}, self.segment_size)
+
+
+@contextmanager
+def small_windows(most: int, most_blank: int | None = None) -> Iterator[None]:
+    """Find the starts of splits of small segments as those of large ones, by the bytes before them.
+
+    No record in them may have more than `most` bytes, no filler more than `most_blank` (`most` too, if it is not said).
+    """
+    with (
+        mock.patch.object(split_start, "MAX_RECORD_SIZE", most),
+        mock.patch.multiple(
+            split_reader, MAX_RECORD_SIZE=most, LOOK_BACK=most + most // 4, MAX_BLANK_SIZE=most_blank or most
+        ),
+    ):
+        yield
 
 
 @contextmanager

@@ -61,19 +61,26 @@ HOST_V4_SIZE = 8
 HOST_V6_SIZE = 20
 TIMESTAMP_SIZE = 8
 
+HEAD_SIZE = HEADER_SIZE + HOST_V6_SIZE + TIMESTAMP_SIZE
+"""Bytes that hold a record's fields up to its store timestamp."""
+
 MIN_RECORD_SIZE = HEADER_SIZE + HOST_V4_SIZE + TIMESTAMP_SIZE + HOST_V4_SIZE + AFTER_HOSTS.size + 1 + 2
 """91 bytes: a V1 record with IPv4 hosts, no body, an empty topic and no properties."""
 
-MAX_RECORD_SIZE = 64 << 20
-"""No broker writes a larger one: a frame on the wire is 16 MiB at most (`NettyDecoder`@5.3.3), a body 4 MiB by
-default (`maxMessageSize`). A larger size is damage, and never becomes an allocation."""
+MAX_RECORD_SIZE = (16 << 20) + (128 << 10)
+"""No broker writes a larger one unless its system property `com.rocketmq.remoting.frameMaxLength` was raised: a frame
+on the wire, which holds the body, has at most 16 MiB (`NettyDecoder`@4.9.7, @5.3.3), and a record without its body less
+than 128 KiB (the lengths of topic and properties are shorts). By default a body has at most 4 MiB (`maxMessageSize`).
 
-LOOK_BACK = (4 << 20) + (128 << 10)
-"""Bytes that hold any record of a broker with its default settings: a body of 4 MiB (`maxMessageSize`), 64 KiB for the
-rest (`MessageExtEncoder`@5.3.3), and some more."""
+A larger size is damage. It never becomes an allocation, and no record reaches further: `split_start` goes by that."""
 
 BLANK_SIZE = FRAME.size
 """Bytes that a filler needs at least; a record is appended only where it leaves as many."""
+
+MAX_BLANK_SIZE = 64 << 20
+"""A filler is shorter than what did not fit and `BLANK_SIZE` (`CommitLog.DefaultAppendMessageCallback`@5.3.3). That can
+be a batch of small messages, whose records are a few times as long as its frame. A longer filler is damage: eight bytes
+in a body must not make hundreds of megabytes disappear."""
 
 
 @dataclass(frozen=True)
@@ -162,6 +169,22 @@ def decode_record(buffer: bytes | memoryview, position: int = 0, commit_log_offs
         raise CorruptLogError(f"record at {position}: cut") from error
 
 
+def read_store_timestamp(head: bytes, commit_log_offset: int) -> int | None:
+    """The store timestamp of the record whose first `HEAD_SIZE` bytes are `head`, in milliseconds.
+
+    None where they are fewer, or not those of a record at `commit_log_offset`.
+    """
+    if len(head) < HEAD_SIZE:
+        return None
+    size, magic, _, _, _, _, own_offset, sys_flag, _ = HEADER.unpack_from(head)
+    if magic not in (MAGIC_V1, MAGIC_V2) or own_offset != commit_log_offset:
+        return None
+    if not MIN_RECORD_SIZE <= size <= MAX_RECORD_SIZE:
+        return None
+    at = BORN_HOST_AT + (HOST_V6_SIZE if sys_flag & BORN_HOST_V6_FLAG else HOST_V4_SIZE)
+    return int.from_bytes(head[at : at + TIMESTAMP_SIZE], "big", signed=True)
+
+
 def _decode(buffer: bytes | memoryview, position: int, commit_log_offset: int | None) -> Record:
     (size, magic, body_crc, queue_id, flag, queue_offset, own_offset, sys_flag, born_timestamp) = HEADER.unpack_from(
         buffer, position
@@ -169,7 +192,7 @@ def _decode(buffer: bytes | memoryview, position: int, commit_log_offset: int | 
     if magic not in (MAGIC_V1, MAGIC_V2):
         raise CorruptLogError(f"record at {position}: magic {magic & 0xFFFFFFFF:#x} is no record's")
     if not MIN_RECORD_SIZE <= size <= min(MAX_RECORD_SIZE, len(buffer) - position):
-        raise CorruptLogError(f"record at {position}: size {size} is impossible or beyond the end")
+        raise CorruptLogError(f"record at {position}: size {size} is too small, too large, or beyond the end")
     if commit_log_offset is not None and own_offset != commit_log_offset:
         raise CorruptLogError(f"record at {position}: it says that it lies at {own_offset}, not {commit_log_offset}")
     born_host_size = HOST_V6_SIZE if sys_flag & BORN_HOST_V6_FLAG else HOST_V4_SIZE

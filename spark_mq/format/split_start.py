@@ -1,13 +1,21 @@
-"""Which record a byte range of a segment begins with, decided from the bytes just before it.
+"""Where the hop over a segment can stand at a place in its middle, told from the bytes before that place.
 
 A split owns the records that start in it, but where it begins is in the middle of some record. Bodies can carry
-anything, whole records with the right own offset too, so the first thing that looks like a record need not be one.
-From one maximum record before the split on, every plausible record is taken as a beginning, and its hops are
-followed to the split. If all arrive at the same place, that is the split's first record. If not, the bytes do not
-decide, and the caller has to hop from the segment's start.
+anything, whole records with the right own offset too, so what looks like a record need not be one. But the hop takes
+nothing but frames (whole records and fillers), so it can be in few places only, and these can be followed. That the
+true one is always among them is proved so:
 
-Two things can still deceive it: a record longer than `LOOK_BACK` whose body is full of fakes, and a fake that reaches
-from a body over a damaged record into the split. A job that must not be deceived compares where splits end and begin.
+- The hop is due at q if it takes the first frame at or behind q (bytes between are damage). Behind a frame it is due at
+  the frame's end. So if it is due at one of some places, it is so still after each of them that lies at or before the
+  next frame has been replaced by the end of that frame; these all become one.
+- At the start w of a window the hop is due at some place in w ... w + `MAX_RECORD_SIZE` - 1: at w if it is searching,
+  else at the end of the record that it is in, which begins before w and is no larger. It is in no filler if w is
+  `MAX_BLANK_SIZE` or more before the segment's end. All these places are taken as possible, and followed as above.
+- What is left of them at the window's end are places at or behind it, where the hop stands (be it on a record or on
+  damage), and places before it: from those it searches, and takes the first frame at or behind the window's end.
+
+If that is one place, it is the true one, whatever the bytes are. If not, they do not decide, and the caller has to hop
+from the segment's start.
 """
 
 from __future__ import annotations
@@ -16,70 +24,63 @@ import numpy as np
 
 from spark_mq.format._kernel import kernel
 from spark_mq.format.big_endian import Bytes, Int64s
-from spark_mq.format.record import MIN_RECORD_SIZE
-from spark_mq.format.scan import BLANK, FRAME_DTYPE, MORE, RECORD, STOP, Frames, find_frame, read_frame
+from spark_mq.format.record import MAX_RECORD_SIZE
+from spark_mq.format.scan import BLANK, FRAME_DTYPE, FULL, RECORD, Found, Frames, find_frame
 
-UNDECIDED = -1
+_MOST_PLACES = 64
+"""On a sound log there is one, and one more for each chain of records that a body pretends to hold."""
 
 
-def first_record(buffer: Bytes, split_start: int, base: int, end: int) -> int:
-    """The index of the first record (or filler) at or behind index `split_start`, or `UNDECIDED`.
+class DuePlaces:
+    """The commit log offsets at which the hop can be due, followed from the offset `window_start` on."""
 
-    `buffer` begins `LOOK_BACK` before the split and reaches behind its start by as much, where the segment does.
-    """
-    scratch = np.recarray(1, FRAME_DTYPE)
-    most = split_start // MIN_RECORD_SIZE + 2
-    starts, nexts = np.empty(most, np.int64), np.empty(most, np.int64)
-    count = _plausible_records(buffer, split_start, base, end, starts, nexts, scratch)
-    if count <= 0:
-        return UNDECIDED
-    return _common_arrival(buffer, split_start, base, end, starts[:count], nexts[:count], scratch)
+    def __init__(self, window_start: int) -> None:
+        self._first_certain = window_start + MAX_RECORD_SIZE
+        self._places = np.empty(_MOST_PLACES, np.int64)
+        self._places[0] = self._first_certain - 1  # the last of those possible from the start stands for all of them
+        self._count = 1
+        self._scratch = np.recarray(1, FRAME_DTYPE)
+
+    def follow(self, buffer: Bytes, stop: int, base: int, end: int) -> tuple[int, Found]:
+        """Follow the hop over the frames that begin at index 0 ... `stop` - 1 of `buffer`.
+
+        Returns up to which index, and why: STOP, MORE (the buffer ends before what lies there does; go on from there
+        with another one) or FULL (there are too many places).
+        """
+        self._count, reached, found = _follow(
+            buffer, stop, base, end, self._first_certain, self._places, self._count, self._scratch
+        )
+        return int(reached), Found(found)
+
+    def behind(self, window_end: int) -> tuple[set[int], bool]:
+        """The places at or behind the offset `window_end`, and whether there are others, to search from."""
+        places = self._places[: self._count]
+        return set(places[places >= window_end].tolist()), bool((places < window_end).any())
 
 
 @kernel
-def _plausible_records(
-    buffer: Bytes, stop: int, base: int, end: int, starts: Int64s, nexts: Int64s, scratch: Frames
-) -> int:
-    count = 0
+def _follow(
+    buffer: Bytes, stop: int, base: int, end: int, first_certain: int, places: Int64s, count: int, scratch: Frames
+) -> tuple[int, int, int]:
     position = 0
-    while count < starts.size:
+    while True:
         position, found = find_frame(buffer, position, stop, base, end, scratch)
-        if found == STOP:
-            return count
-        if found == MORE:
-            return UNDECIDED
-        starts[count] = position
-        nexts[count] = end if found == BLANK else position + scratch[0].store_size
-        count += 1
+        if found != RECORD and found != BLANK:
+            return count, position, found
+        frame = base + position
+        frame_end = base + (end if found == BLANK else position + scratch[0].store_size)
+        left = 0
+        is_known = False
+        for index in range(count):
+            if places[index] > frame:
+                places[left] = places[index]
+                is_known |= places[left] == frame_end
+                left += 1
+        is_due = left < count or frame < first_certain
+        count = left
+        if is_due and not is_known:
+            if count == places.size:
+                return count, position, FULL
+            places[count] = frame_end
+            count += 1
         position += 1
-    return UNDECIDED
-
-
-@kernel
-def _common_arrival(
-    buffer: Bytes, split_start: int, base: int, end: int, starts: Int64s, nexts: Int64s, scratch: Frames
-) -> int:
-    arrivals = np.empty(starts.size, np.int64)
-    for index in range(starts.size - 1, -1, -1):
-        after = nexts[index]
-        if after < split_start:
-            following = np.searchsorted(starts, after)
-            if following < starts.size:
-                arrivals[index] = arrivals[following]
-                continue
-        arrivals[index] = _arrival_behind(buffer, max(after, split_start), after, base, end, scratch)
-    for index in range(arrivals.size):
-        if arrivals[index] == UNDECIDED or arrivals[index] != arrivals[0]:
-            return UNDECIDED
-    return int(arrivals[0])
-
-
-@kernel
-def _arrival_behind(buffer: Bytes, position: int, after: int, base: int, end: int, scratch: Frames) -> int:
-    if after >= end:
-        return end
-    if position == after:
-        found = read_frame(buffer, after, base, end, scratch[0])
-        return UNDECIDED if found == MORE else after  # damage that begins here is the split's
-    position, found = find_frame(buffer, position, min(end, buffer.size), base, end, scratch)
-    return position if found in (RECORD, BLANK) else UNDECIDED

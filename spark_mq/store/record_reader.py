@@ -9,18 +9,8 @@ import numpy as np
 
 from spark_mq.errors import CorruptLogError
 from spark_mq.format.big_endian import Bytes, read_i32
-from spark_mq.format.record import (
-    AFTER_HOSTS,
-    BORN_HOST_AT,
-    HOST_V4_SIZE,
-    HOST_V6_SIZE,
-    MAX_RECORD_SIZE,
-    MIN_RECORD_SIZE,
-    SYS_FLAG_AT,
-    TIMESTAMP_SIZE,
-)
+from spark_mq.format.record import BLANK_SIZE, MAX_RECORD_SIZE, MIN_RECORD_SIZE
 from spark_mq.format.scan import FRAME_DTYPE, REASONS, Found, Frames, find_frame, scan_records
-from spark_mq.format.sys_flag import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG
 from spark_mq.store.corrupt_range import CorruptRange
 from spark_mq.store.last_record import UNFINISHED, UNFINISHED_REASON, is_finished
 from spark_mq.store.segment_source import SegmentSource
@@ -30,10 +20,6 @@ CHUNK_SIZE = 4 << 20
 
 _TAIL = 4 << 10
 """Bytes read behind a stop, so that most records that lie astride it are whole at once."""
-
-_MAX_HEAD = BORN_HOST_AT + 2 * HOST_V6_SIZE + TIMESTAMP_SIZE + AFTER_HOSTS.size
-_MAX_REST = 2 * (2 + 0x7FFF)
-"""Bytes behind a body: topic and properties, each with its length, a short."""
 
 _SEARCH_SIZE = 64 << 10
 """Bytes read first where a record is looked for; it is near, unless there is damage."""
@@ -66,11 +52,11 @@ class RecordReader:
         """The records that start before `stop`, and corrupt ranges that do; none behind the segment's `data_end`."""
         segment = self._segment
         stop = min(stop, segment.data_end)
-        needed = 0
+        needed, size = 0, self._chunk_size
         while self.position < stop:
             start = self.position
-            buffer = self._source.read(start, max(needed, min(self._chunk_size, stop - start + _TAIL)))
-            needed = 0
+            buffer = self._source.read(start, max(needed, min(size, stop - start + _TAIL)))
+            needed, size = 0, min(2 * size, self._chunk_size)
             frames = self._frame_space(buffer.size)
             base, end = segment.base + start, segment.size - start
             count, reached, found = scan_records(buffer, 0, stop - start, base, end, frames)
@@ -86,6 +72,7 @@ class RecordReader:
                 needed = 0 if reached else self._whole_record(buffer)
             elif found in REASONS:
                 yield self._skip(Found(found))
+                size = min(_SEARCH_SIZE, size)  # damaged places can lie close to each other
 
     def _read_last(self, chunk: RecordChunk) -> Iterator[RecordChunk | CorruptRange]:
         """The chunk, whose last record reaches `data_end`: that one from a second look, and only if it is whole."""
@@ -132,7 +119,8 @@ class RecordReader:
         With `stop`, only positions before it are looked at. The segment's size if there is none.
         """
         segment = self._segment
-        limit = segment.data_end if stop is None else min(stop, segment.data_end)
+        limit = min(segment.data_end, segment.size - BLANK_SIZE + 1)
+        limit = limit if stop is None else min(stop, limit)
         scratch = np.recarray(1, FRAME_DTYPE)
         wanted = min(_SEARCH_SIZE, self._chunk_size)
         while position < limit:
@@ -141,36 +129,15 @@ class RecordReader:
             at, found = find_frame(buffer, 0, searched, segment.base + position, segment.size - position, scratch)
             if found in (Found.RECORD, Found.BLANK):
                 return position + at
-            wanted = self._chunk_size
             position += at
-            if found == Found.MORE and (at == 0 or position + buffer.size - at >= segment.size):
-                if self._is_record_without_its_body(position):
-                    return position
-                position += 1
+            wanted = max(wanted, self._chunk_size, more_to_read(buffer.size, at))
         return segment.size
 
-    def _is_record_without_its_body(self, position: int) -> bool:
-        """Whether a whole record lies at `position`, of which only what is around the body is read.
 
-        Bodies can hold any number of heads that claim megabytes: none of them makes this read so much.
-        """
-        segment = self._segment
-        head = self._source.read(position, _MAX_HEAD).copy()
-        if head.size < MIN_RECORD_SIZE:
-            return False
-        size, sys_flag = int(read_i32(head, 0)), int(read_i32(head, SYS_FLAG_AT))
-        hosts = sum(HOST_V6_SIZE if sys_flag & bit else HOST_V4_SIZE for bit in (BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG))
-        body_start = BORN_HOST_AT + hosts + TIMESTAMP_SIZE + AFTER_HOSTS.size
-        if head.size < body_start:
-            return False
-        body_length = max(int(read_i32(head, body_start - 4)), 0)
-        rest = size - body_start - body_length
-        if not 0 < rest <= _MAX_REST or position + size > segment.size:
-            return False
-        tail = self._source.read(position + body_start + body_length, rest)
-        without_body = np.concatenate((head[:body_start], tail))
-        without_body[:4] = np.frombuffer((size - body_length).to_bytes(4, "big"), np.uint8)
-        without_body[body_start - 4 : body_start] = 0
-        frame = np.recarray(1, FRAME_DTYPE)
-        place, found = find_frame(without_body, 0, 1, segment.base + position, without_body.size, frame)
-        return bool(place == 0 and found == Found.RECORD)
+def more_to_read(size: int, reached: int) -> int:
+    """How much to read at least, where `size` bytes ended before it could be said what lies at index `reached`.
+
+    The double where less than half of them was done, else 0. Bodies can hold any number of heads that claim to reach
+    just beyond what was read: so all of them together make for a few reads, not for one each.
+    """
+    return 0 if 2 * reached >= size else min(2 * size, 2 * MAX_RECORD_SIZE)

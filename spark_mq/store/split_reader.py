@@ -9,13 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from spark_mq.format.record import LOOK_BACK
-from spark_mq.format.split_start import UNDECIDED, first_record
+from spark_mq.format.big_endian import int64s_at
+from spark_mq.format.record import BLANK_SIZE, MAX_BLANK_SIZE, MAX_RECORD_SIZE
+from spark_mq.format.scan import Found
+from spark_mq.format.split_start import DuePlaces
 from spark_mq.store.corrupt_range import CorruptRange
 from spark_mq.store.live_reader import LiveReader
-from spark_mq.store.record_reader import RecordChunk, RecordReader
+from spark_mq.store.record_reader import CHUNK_SIZE, RecordChunk, RecordReader, more_to_read
 from spark_mq.store.segment_source import SegmentSource
 from spark_mq.store.splits import Split
+
+LOOK_BACK = MAX_RECORD_SIZE + (128 << 10)
+"""How far before a split one looks at least. `MAX_RECORD_SIZE` is what `split_start` needs; the rest is room for
+records that no earlier one can reach over, so that on a sound log no search is left to be done."""
+
+_EARLIEST, _LATEST = -(1 << 63), (1 << 63) - 1
+
+_TAIL = 64 << 10
+"""Bytes read behind the split's start: most records that lie astride it are whole then."""
 
 
 def read_split(split: Split, plan: str) -> Iterator[RecordChunk | CorruptRange]:
@@ -27,25 +38,69 @@ def read_split(split: Split, plan: str) -> Iterator[RecordChunk | CorruptRange]:
         yield from _read_live(split, plan)
         return
     with SegmentSource(split.segment) as source:
-        yield from RecordReader(source, find_start(source, split)).read(split.stop)
+        if split.skip_before is not None and _is_early(source, split, split.skip_before):
+            return
+        start = find_start(source, split)
+        if split.skip_after is None or not _are_stored(source, start, split.skip_after + 1, _LATEST):
+            yield from RecordReader(source, start).read(split.stop)
 
 
 def find_start(source: SegmentSource, split: Split) -> int:
-    """The position of the first record at or behind the split's start; what can deceive it: `split_start`."""
-    if split.start == 0:
-        return 0
-    segment = split.segment
-    if split.start > LOOK_BACK:
-        window_start = split.start - LOOK_BACK
-        window = source.read(window_start, 2 * LOOK_BACK)
-        base, end = segment.base + window_start, segment.size - window_start
-        first = first_record(window, LOOK_BACK, base, end)
-        if first != UNDECIDED:
-            return window_start + int(first)
+    """The position of the first record or corrupt range that the split owns; at or behind its stop if it owns none."""
+    window_start = min(split.start - LOOK_BACK, split.segment.size - MAX_BLANK_SIZE)
+    if window_start > 0:
+        places = _possible_starts(source, window_start, split)
+        if len(places) == 1:
+            return places.pop()
     reader = RecordReader(source, 0)
     for _ in reader.read(split.start):
         pass
     return reader.position
+
+
+def _is_early(source: SegmentSource, split: Split, time: int) -> bool:
+    """Whether the records behind the split, and so its own, were stored before `time`."""
+    behind = Split(split.segment, split.stop, split.segment.size)
+    if behind.stop - behind.start <= MAX_RECORD_SIZE:
+        return False
+    return _are_stored(source, find_start(source, behind), _EARLIEST, time - 1)
+
+
+def _are_stored(source: SegmentSource, position: int, first: int, last: int) -> bool:
+    """Whether the records from `position` on were stored in `first` ... `last`.
+
+    All that lie in more than `MAX_RECORD_SIZE` bytes, without damage between: so they are not one record with a damaged
+    time, and not all in one body, whose records the hop takes where the one they are in is damaged. False where the
+    segment ends before.
+    """
+    reader = RecordReader(source, position)
+    for part in reader.read(position + MAX_RECORD_SIZE + 1):
+        if isinstance(part, CorruptRange):
+            return False
+        times = int64s_at(part.buffer, part.frames.store_timestamp_at)
+        if times.min() < first or times.max() > last:
+            return False
+    return position + MAX_RECORD_SIZE < reader.position < source.segment.size
+
+
+def _possible_starts(source: SegmentSource, window_start: int, split: Split) -> set[int]:
+    """Positions among which the one of `find_start` is, told from the bytes behind `window_start`; none: undecided."""
+    segment, start = split.segment, split.start
+    hops = DuePlaces(segment.base + window_start)
+    position, least = window_start, 0
+    stop = min(start, segment.size - BLANK_SIZE + 1)
+    while position < stop:
+        buffer = source.read(position, max(least, min(CHUNK_SIZE, start - position + _TAIL)))
+        reached, found = hops.follow(buffer, stop - position, segment.base + position, segment.size - position)
+        if found == Found.FULL:
+            return set()
+        position += reached
+        least = max(least, more_to_read(buffer.size, reached))
+    offsets, is_searching = hops.behind(segment.base + start)
+    places = {min(offset - segment.base, split.stop) for offset in offsets}
+    if is_searching and len(places) <= 1:
+        places.add(min(RecordReader(source, 0).find_next(start, split.stop), split.stop))
+    return places
 
 
 def _read_live(split: Split, plan: str) -> Iterator[RecordChunk | CorruptRange]:

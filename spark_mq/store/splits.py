@@ -15,11 +15,17 @@ DEFAULT_SPLIT_SIZE = 128 << 20
 
 @dataclass(frozen=True)
 class Split:
-    """The records of `segment` that start at index `start` or behind it, and before `stop`."""
+    """The records of `segment` that start at index `start` or behind it, and before `stop`.
+
+    `skip_before` and `skip_after` (milliseconds): the split is to be skipped if all its records were stored before the
+    one, or after the other, as far as a look at a part of the log can tell. None: no look is worth while.
+    """
 
     segment: Segment
     start: int
     stop: int
+    skip_before: int | None = None
+    skip_after: int | None = None
 
 
 def plan_splits(log: CommitLog, split_size: int) -> list[Split]:

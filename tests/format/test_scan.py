@@ -19,6 +19,7 @@ from spark_mq.format.record import (
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
+    MAX_BLANK_SIZE,
     MAX_RECORD_SIZE,
     MIN_RECORD_SIZE,
     Record,
@@ -38,7 +39,7 @@ def judge(data: bytes, position: int, base: int) -> Found:
         return Found.BAD_SIZE
     size, magic = struct.unpack_from(">ii", data, position)
     if magic == MAGIC_BLANK:
-        return Found.BLANK if size == len(data) - position else Found.BAD_SIZE
+        return Found.BLANK if size == len(data) - position <= MAX_BLANK_SIZE else Found.BAD_SIZE
     if size == magic == 0:
         return Found.ZEROS
     if magic not in (MAGIC_V1, MAGIC_V2):
@@ -209,9 +210,11 @@ def test_any_bytes_are_judged(data: bytes, position: int, more: int) -> None:
         (8, 9, Found.BAD_SIZE),
         (9, 8, Found.BAD_SIZE),
         (0, 8, Found.BAD_SIZE),
+        (MAX_BLANK_SIZE, MAX_BLANK_SIZE, Found.BLANK),
+        (MAX_BLANK_SIZE + 1, MAX_BLANK_SIZE + 1, Found.BAD_SIZE),
     ],
 )
-def test_a_filler_reaches_exactly_to_the_end(size: int, end: int, found: Found) -> None:
+def test_a_filler_reaches_exactly_to_the_end_and_not_far(size: int, end: int, found: Found) -> None:
     assert found_at(struct.pack(">ii", size, MAGIC_BLANK), 0, BASE, end) == found
 
 
@@ -233,6 +236,26 @@ def test_no_frame_before_the_stop_is_said_so() -> None:
     stop = int(FRAMES[1].position)
     scratch = np.recarray(1, FRAME_DTYPE)
     assert find_frame(array(SEGMENT), 1, stop, BASE, len(SEGMENT), scratch) == (stop, Found.STOP)
+
+
+@pytest.mark.parametrize("before", [0, 1, 59, 60, 61, 63, 64, 65, 127, 128, 300])
+@pytest.mark.parametrize("behind", [0, 1, 200])
+def test_a_record_among_other_bytes_is_found_wherever_it_lies(before: int, behind: int) -> None:
+    """Searching looks at many positions at once."""
+    for junk in (b"\0", b"\xda", b"\xda\xa3", MAGIC_V1.to_bytes(4, "big", signed=True)):
+        record = Record(b"T", commit_log_offset=BASE + before).encode()
+        data = (junk * 300)[:before] + record + junk * behind
+        scratch = np.recarray(1, FRAME_DTYPE)
+        assert find_frame(array(data), 0, len(data), BASE, len(data), scratch) == (before, Found.RECORD)
+
+
+def test_no_frame_is_found_in_any_number_of_bytes_without_one() -> None:
+    for length in range(200):
+        for junk in (b"\0", b"\xda\xa3"):
+            data = (junk * 200)[:length]
+            reached = max(length - BLANK_SIZE + 1, 0)
+            found = find_frame(array(data), 0, length, BASE, 1000, np.recarray(1, FRAME_DTYPE))
+            assert found == ((reached, Found.MORE) if length else (0, Found.STOP))
 
 
 def test_a_record_of_another_place_is_none() -> None:
@@ -257,7 +280,7 @@ def test_every_corrupt_finding_has_a_reason() -> None:
 def test_no_index_leaves_the_buffer() -> None:
     """The hypothesis tests again, with kernels as Python, where an index behind the end is an error."""
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(PROJECT)}
-    names = "damaged_segment or cut_anywhere or any_bytes or cut_buffer or decoder_refuses"
+    names = "damaged_segment or cut_anywhere or any_bytes or cut_buffer or decoder_refuses or without_one"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", names, __file__]
     run = subprocess.run(command, env=environment, cwd=PROJECT, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout
