@@ -9,11 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
+from tests.hostile import WITHOUT_JIT
 from tests.real_stores import RealStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+settings.register_profile("spark_mq", deadline=None, max_examples=30 if WITHOUT_JIT else 100)
+settings.load_profile("spark_mq")  # no deadline: the first call of a kernel compiles it
 
 
 @pytest.fixture(scope="session")

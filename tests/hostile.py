@@ -10,7 +10,6 @@ from pathlib import Path
 from unittest import mock
 
 import numpy as np
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from spark_mq.errors import CorruptLogError
@@ -37,9 +36,6 @@ from spark_mq.store.split_reader import read_split
 from spark_mq.store.splits import Split, plan_splits
 
 WITHOUT_JIT = os.environ.get("NUMBA_DISABLE_JIT") == "1"
-
-settings.register_profile("spark_mq", deadline=None, max_examples=30 if WITHOUT_JIT else 100)
-settings.load_profile("spark_mq")  # no deadline: the first call of a kernel compiles it
 
 Part = tuple[str, int, int, str]
 """A record (`RECORD`, its offset, its size, its bytes in hex) or a corrupt range (its code, offset, length, reason)."""
