@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 BENCH_SIZE ?= 1GiB
 BENCH_FOLDER ?= /tmp/spark-mq-bench
+TEST_PROCESSES ?= 2
 COMPAT_FOLDER ?= /tmp/spark-mq-compat
 
 .DEFAULT_GOAL := help
@@ -28,10 +29,10 @@ demo: install ## rebuild a real store's queues, compare them with the broker's o
 	$(BIN)/python jobs/demo.py
 
 test: install ## run the tests
-	$(BIN)/python -m pytest -m 'not broker and not cluster'
+	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile -m 'not broker and not cluster'
 
 test-kernels: install ## run the format tests with the kernels as plain Python
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q tests/format
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile tests/format
 
 test-broker: install ## let real brokers serve what we built (needs Maven)
 	$(BIN)/python -m pytest -m broker
