@@ -32,7 +32,8 @@ _EARLIEST, _LATEST = -(1 << 63), (1 << 63) - 1
 def within_time(splits: Sequence[Split], start: int | None, end: int | None) -> list[Split]:
     """The splits that can hold records stored from `start` to `end` (milliseconds, both included; None is open).
 
-    `splits` in the order of the log. At the edges of the range, they get a `skip_before` and a `skip_after`.
+    `splits` in the order of the log. At the edges of the range they get a `skip_before` and a `skip_after`; not in the
+    last segment, of which each split takes a hop from its start.
     """
     if start is None and end is None:
         return list(splits)
@@ -47,16 +48,17 @@ def within_time(splits: Sequence[Split], start: int | None, end: int | None) -> 
         segment = split.segment
         is_early = len(early) >= 2 and early[-2] >= segment.end_offset
         is_late = len(late) >= 2 and late[-2] <= segment.base
-        if not is_early and not is_late:
-            begins_early = bool(early) and early[-1] >= segment.base
-            ends_late = bool(late) and late[-1] <= segment.end_offset
-            kept.append(
-                replace(
-                    split,
-                    skip_before=skip_before if begins_early else None,
-                    skip_after=skip_after if ends_late else None,
-                )
+        if is_early or is_late:
+            continue
+        begins_early = not segment.is_last and bool(early) and early[-1] >= segment.base
+        ends_late = not segment.is_last and bool(late) and late[-1] <= segment.end_offset
+        kept.append(
+            replace(
+                split,
+                skip_before=skip_before if begins_early else None,
+                skip_after=skip_after if ends_late else None,
             )
+        )
     return kept
 
 
