@@ -31,6 +31,7 @@ class IndexBuild:
         self._zone = zone or _zone_of(index_files(job.store), self._layout) or UTC
         self._empty_index_count = 0 if broker_version == BrokerVersion.V4_9 else 1
         self.end_timestamp = 0
+        self.bytes_written = 0
         self.blobs = job.workplace.folder / "index-entries"
         self.blobs.filesystem.create_dir(self.blobs.path, recursive=True)
 
@@ -46,7 +47,7 @@ class IndexBuild:
             written = numbers.mapInArrow(self._job.places.guard(writer), WRITTEN_SCHEMA).collect()
         report.index_files = len(written)
         report.index_entries = sum(row.entries for row in written)
-        report.bytes_written += len(written) * self._layout.file_size
+        self.bytes_written = len(written) * self._layout.file_size
         self.end_timestamp = max(written, key=lambda row: str(row.file)).end_timestamp
 
     def _plans(self, rows: Sequence[SplitRow]) -> list[IndexFilePlan]:

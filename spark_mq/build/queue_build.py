@@ -29,6 +29,7 @@ class QueueBuild:
     def __init__(self, job: Job) -> None:
         self._job = job
         self._report = job.report
+        self.bytes_written = 0
         self._existing = list(queue_folders(job.store / CONSUME_QUEUE))
         self.file_size = (
             job.broker_conf.consume_queue_file_size or existing_file_size(self._existing) or DEFAULT_FILE_SIZE
@@ -72,7 +73,7 @@ class QueueBuild:
         report.queues = len(next_offsets)
         report.files = len(written)
         report.units = sum(file.units for file in written)
-        report.bytes_written = sum(file.bytes for file in written)
+        self.bytes_written = sum(file.bytes for file in written)
         self._job.refuse(list(self._holes(written)) + list(self._doubled(written)))
         return next_offsets
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import tzinfo
 
@@ -176,10 +177,14 @@ class _Rebuild:
         queues = QueueBuild(self._job) if CONSUME_QUEUE in names else None
         index = IndexBuild(self._job, zone, version) if INDEX in names else None
         staged, rows = self._dispatch(log, queues, index)
-        if queues is not None:
-            queues.write(staged)
-        if index is not None:
-            index.write(rows)
+        # Queues and index are written at once: neither alone keeps all cores busy.
+        with ThreadPoolExecutor(1) as beside:
+            indexed = None if index is None else beside.submit(index.write, rows)
+            if queues is not None:
+                queues.write(staged)
+            if indexed is not None:
+                indexed.result()
+        self._report.bytes_written = sum(kind.bytes_written for kind in (queues, index) if kind is not None)
         self._report.stages = progress.seconds
         last = max((row.last_store_timestamp for row in rows if row.last_store_timestamp is not None), default=0)
         end = 0 if index is None else index.end_timestamp
