@@ -56,13 +56,10 @@ class IndexBlob:
 
     def read(self, start: int, count: int) -> IndexEntries:
         """The entries from `start` on, `count` of them."""
-        file = FileReader(self.location)
-        try:
+        with FileReader(self.location) as file:
             hashes = file.read(4 * start, 4 * count)
             offsets = file.read(4 * self.count + 8 * start, 8 * count)
             timestamps = file.read(12 * self.count + 8 * start, 8 * count)
-        finally:
-            file.close()
         return IndexEntries(
             np.frombuffer(hashes, np.int32), np.frombuffer(offsets, np.int64), np.frombuffer(timestamps, np.int64)
         )

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
+from types import TracebackType
+from typing import Self
 
 from pyarrow import NativeFile
 
@@ -16,21 +18,24 @@ from spark_mq.store.filesystem import Location
 _MAX_OPEN_FILES = 64
 
 
-class FileReader:
-    """One open file. `bytes_read` counts what was read."""
+class OpenFile:
+    """A file that is open for reading, by the operating system where it can, else by its filesystem."""
 
     def __init__(self, location: Location) -> None:
-        self.location = location
-        self.bytes_read = 0
         self._local = -1
         self._remote: NativeFile | None = None
-        try:
-            if location.is_local:
-                self._local = os.open(location.path, os.O_RDONLY)
-            else:
-                self._remote = location.filesystem.open_input_file(location.path)
-        except FileNotFoundError as error:
-            raise StoreChangedError(f"{location} was removed since the store was opened; open it again") from error
+        if location.is_local:
+            self._local = os.open(location.path, os.O_RDONLY)
+        else:
+            self._remote = location.filesystem.open_input_file(location.path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def close(self) -> None:
         """Close the file."""
@@ -40,6 +45,17 @@ class FileReader:
         if self._remote is not None:
             self._remote.close()
             self._remote = None
+
+
+class FileReader(OpenFile):
+    """One open file, read here and there. `bytes_read` counts what was read."""
+
+    def __init__(self, location: Location) -> None:
+        self.bytes_read = 0
+        try:
+            super().__init__(location)
+        except FileNotFoundError as error:
+            raise StoreChangedError(f"{location} was removed since the store was opened; open it again") from error
 
     def read(self, position: int, length: int) -> bytes:
         """The `length` bytes from `position` on, fewer where the file ends."""

@@ -25,11 +25,8 @@ class IndexFileInfo:
 
     def header(self, layout: IndexLayout) -> IndexHeader:
         """Its first 40 bytes. Raises `CorruptIndexError` where there are fewer, or they count too much."""
-        file = FileReader(self.location)
-        try:
+        with FileReader(self.location) as file:
             return decode_header(file.read(0, HEADER_SIZE), layout, str(self.location))
-        finally:
-            file.close()
 
 
 def index_files(store: Location) -> list[IndexFileInfo]:

@@ -69,8 +69,7 @@ def entry_batches(file: IndexFileInfo, layout: IndexLayout, names: Sequence[str]
     """
     layout.check_file_size(file.size, str(file.location))
     stop = file.header(layout).next_entry
-    reader = FileReader(file.location)
-    try:
+    with FileReader(file.location) as reader:
         for first in range(1, stop, _BATCH_ENTRIES):
             count = min(_BATCH_ENTRIES, stop - first)
             data = reader.read(layout.entries_at + ENTRY_SIZE * first, ENTRY_SIZE * count)
@@ -84,5 +83,3 @@ def entry_batches(file: IndexFileInfo, layout: IndexLayout, names: Sequence[str]
                 pa.array(entries["previous_entry"].astype(np.int32)),
             ]
             yield pa.RecordBatch.from_arrays(arrays, schema=INDEX_ENTRIES_SCHEMA).select(list(names))
-    finally:
-        reader.close()

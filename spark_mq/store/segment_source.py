@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-from types import TracebackType
-from typing import Self
 
 import numpy as np
-from pyarrow import NativeFile
 
 from spark_mq.errors import CorruptLogError
 from spark_mq.format.big_endian import Bytes
 from spark_mq.store.commit_log import Segment
+from spark_mq.store.file_reader import OpenFile
 
 
-class SegmentSource:
+class SegmentSource(OpenFile):
     """Reads ranges of a segment; `bytes_read` counts what was read.
 
     An array that `read` gave is valid until the next `read`: its memory is used again.
@@ -24,29 +22,7 @@ class SegmentSource:
         self.segment = segment
         self.bytes_read = 0
         self._memory: Bytes = np.empty(0, np.uint8)
-        self._local = -1
-        self._remote: NativeFile | None = None
-        if segment.location.is_local:
-            self._local = os.open(segment.location.path, os.O_RDONLY)
-        else:
-            self._remote = segment.location.filesystem.open_input_file(segment.location.path)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._local >= 0:
-            os.close(self._local)
-            self._local = -1
-        if self._remote is not None:
-            self._remote.close()
-            self._remote = None
+        super().__init__(segment.location)
 
     def read(self, position: int, length: int) -> Bytes:
         """The bytes from `position` on, `length` of them or up to the segment's end.
