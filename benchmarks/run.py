@@ -84,7 +84,7 @@ def scan(spark: SparkSession, store: Path, schema: str | None) -> None:
 
 def decode(store: Path, columns: list[str]) -> None:
     """What a scan's tasks do, in this process, one after the other, without Spark."""
-    from spark_mq.format.columns import message_batches
+    from spark_mq.format.message_batches import message_batches
     from spark_mq.store.commit_log import CommitLog
     from spark_mq.store.filesystem import Location
     from spark_mq.store.record_reader import RecordChunk
@@ -123,7 +123,7 @@ def hand_over(spark: SparkSession, batch: pa.RecordBatch, tasks: int, batches: i
 
 def sample_batch(store: Path, columns: list[str]) -> pa.RecordBatch:
     """The first batch of the log."""
-    from spark_mq.format.columns import message_batches
+    from spark_mq.format.message_batches import message_batches
     from spark_mq.store.commit_log import CommitLog
     from spark_mq.store.filesystem import Location
     from spark_mq.store.record_reader import RecordChunk

@@ -7,18 +7,17 @@ each value: `record` (fields), `properties`, `compression`; what a record says e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_mq.errors import BodyError
 from spark_mq.format import gather, property_scan
 from spark_mq.format.big_endian import Bytes, Int32s, Int64s, int32s_at, int64s_at
-from spark_mq.format.compression import DEFAULT_BODY_LIMIT, decompress
-from spark_mq.format.crc import wrong_body_crcs, wrong_property_crcs
+from spark_mq.format.bodies import Bodies, decompress_bodies
+from spark_mq.format.compression import DEFAULT_BODY_LIMIT
 from spark_mq.format.java_string import repair_utf8
 from spark_mq.format.message_schema import (
     ALL_MESSAGE_FIELDS,
@@ -40,32 +39,10 @@ from spark_mq.format.record import (
 from spark_mq.format.scan import Frames
 from spark_mq.format.sys_flag import (
     BORN_HOST_V6_FLAG,
-    COMPRESSED_FLAG,
     STORE_HOST_V6_FLAG,
     TRANSACTION_TYPE_MASK,
     TRANSACTION_TYPE_NAMES,
 )
-
-BODY_COLUMNS = frozenset(("body", CORRUPT_RECORD))
-"""Columns whose values need the decompressed body, or whether there is one."""
-
-WRONG_BODY_CRC = "BODY_CRC: the stored body has another CRC than the record says"
-WRONG_PROPERTY_CRC = "PROPERTIES_CRC: the record has another CRC than its property __CRC32# says"
-
-_BATCH_BODY_BYTES = 32 << 20
-
-
-@dataclass(frozen=True)
-class Bodies:
-    """Bodies of the messages of one batch, where they are not just the stored bytes, and what is wrong with messages.
-
-    `contents[i]` is the body of message `rows[i]`: what decompression gave, or None where there is no sound body.
-    `reasons` says by row what is wrong with a message.
-    """
-
-    rows: npt.NDArray[np.intp]
-    contents: list[bytes | None]
-    reasons: dict[int, str]
 
 
 @dataclass(frozen=True)
@@ -199,7 +176,7 @@ class MessageColumns:
         return self._binary(self.frames.body_start, self.frames.body_length)
 
     def _body(self) -> pa.Array:
-        bodies = self.bodies or decompress_bodies(self, DEFAULT_BODY_LIMIT)
+        bodies = self.bodies or decompress_bodies(self.buffer, self.frames, DEFAULT_BODY_LIMIT)
         if bodies.rows.size == 0:
             return self._stored_body()
         starts, lengths = self.frames.body_start.copy(), self.frames.body_length.copy()
@@ -216,7 +193,7 @@ class MessageColumns:
         return _binary_array(out, offsets, lengths >= 0)
 
     def _corrupt_record(self) -> pa.Array:
-        bodies = self.bodies or decompress_bodies(self, DEFAULT_BODY_LIMIT)
+        bodies = self.bodies or decompress_bodies(self.buffer, self.frames, DEFAULT_BODY_LIMIT)
         reasons: list[str | None] = [None] * self.frames.size
         for row, reason in bodies.reasons.items():
             reasons[row] = reason
@@ -225,97 +202,6 @@ class MessageColumns:
     def _transaction_type(self) -> pa.Array:
         types = pa.array(((self.frames.sys_flag & TRANSACTION_TYPE_MASK) >> 2).astype(np.int8))
         return pa.DictionaryArray.from_arrays(types, pa.array(TRANSACTION_TYPE_NAMES)).cast(pa.string())
-
-
-def decompress_bodies(messages: MessageColumns, limit: int) -> Bodies:
-    """Decompress the bodies whose sysFlag says that they are compressed; at most `limit` bytes each.
-
-    One call of a codec for each compressed body (producers compress from 4 KiB on); others are not touched.
-    """
-    rows = np.flatnonzero(_is_compressed(messages.frames))
-    contents: list[bytes | None] = []
-    reasons: dict[int, str] = {}
-    for row in rows.tolist():
-        content, reason = _decompress_body(messages, row, limit)
-        contents.append(content)
-        if reason is not None:
-            reasons[row] = reason
-    return Bodies(rows, contents, reasons)
-
-
-def _is_compressed(frames: Frames) -> npt.NDArray[np.bool_]:
-    compressed: npt.NDArray[np.bool_] = (frames.sys_flag & COMPRESSED_FLAG != 0) & (frames.body_length > 0)
-    return compressed
-
-
-def _decompress_body(messages: MessageColumns, row: int, limit: int) -> tuple[bytes | None, str | None]:
-    """The body of a compressed message, or why there is none."""
-    frame = messages.frames[row]
-    stored = messages.buffer[frame.body_start : frame.body_start + frame.body_length]
-    try:
-        return decompress(stored.tobytes(), int(frame.sys_flag), limit), None
-    except BodyError as error:
-        return None, f"BODY: {error}"
-
-
-def message_batches(
-    buffer: Bytes,
-    base: int,
-    frames: Frames,
-    names: list[str],
-    max_rows: int,
-    body_limit: int = DEFAULT_BODY_LIMIT,
-    check_crc: bool = False,
-) -> Iterator[MessageColumns]:
-    """Cut messages into batches of at most `max_rows` rows and about 32 MiB of bodies.
-
-    A compressed body counts with its decompressed size. Bodies are decompressed only if `names` needs them.
-    With `check_crc`, messages' checksums are looked at whatever `names` are: a body with a wrong one is none.
-    """
-    needs_bodies = not BODY_COLUMNS.isdisjoint(names)
-    for first in range(0, frames.size, max_rows):
-        batch = MessageColumns(buffer, base, frames[first : first + max_rows])
-        if needs_bodies or check_crc:
-            yield from _cut_by_body_bytes(batch, body_limit, needs_bodies, check_crc)
-        else:
-            yield batch
-
-
-def _cut_by_body_bytes(
-    batch: MessageColumns, body_limit: int, decompresses: bool, check_crc: bool
-) -> Iterator[MessageColumns]:
-    """Check and decompress bodies, few messages at a time, so that a batch of bombs stays small."""
-    frames = batch.frames
-    nothing = np.zeros(frames.size, np.bool_)
-    compressed = _is_compressed(frames) if decompresses else nothing
-    wrong_body = wrong_body_crcs(batch.buffer, frames) if check_crc else nothing
-    wrong_properties = wrong_property_crcs(batch.buffer, frames) if check_crc else nothing
-    first, held = 0, 0
-    rows: list[int] = []
-    contents: list[bytes | None] = []
-    reasons: dict[int, str] = {}
-    for row in np.flatnonzero(compressed | wrong_body | wrong_properties).tolist():
-        content, why = None, []
-        if wrong_body[row]:
-            why.append(WRONG_BODY_CRC)
-        elif compressed[row]:
-            content, reason = _decompress_body(batch, row, body_limit)
-            why += [reason] if reason is not None else []
-        if wrong_properties[row]:
-            why.append(WRONG_PROPERTY_CRC)
-        if wrong_body[row] or compressed[row]:
-            rows.append(row - first)
-            contents.append(content)
-        if why:
-            reasons[row - first] = "; ".join(why)
-        held += len(content or b"")
-        if held >= _BATCH_BODY_BYTES:
-            bodies = Bodies(np.array(rows, np.intp), contents, reasons)
-            yield MessageColumns(batch.buffer, batch.base, frames[first : row + 1], bodies)
-            first, rows, contents, reasons, held = row + 1, [], [], {}, 0
-    if first < frames.size:
-        bodies = Bodies(np.array(rows, np.intp), contents, reasons)
-        yield MessageColumns(batch.buffer, batch.base, frames[first:], bodies)
 
 
 def _gather(buffer: Bytes, starts: Int64s, lengths: Int32s) -> tuple[Bytes, Int32s]:

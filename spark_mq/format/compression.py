@@ -45,6 +45,16 @@ def decompress(body: bytes | memoryview | pa.Buffer, sys_flag: int, limit: int =
     return _decompress_frame(body, codec, limit)
 
 
+def decompress_or_reason(
+    body: bytes, sys_flag: int, limit: int = DEFAULT_BODY_LIMIT
+) -> tuple[bytes | None, str | None]:
+    """The body that `decompress` gives; or None, and why there is none, as `_corrupt_record` says it."""
+    try:
+        return decompress(body, sys_flag, limit), None
+    except BodyError as error:
+        return None, f"BODY: {error}"
+
+
 def _decompress_zlib(body: bytes | memoryview | pa.Buffer, limit: int) -> bytes:
     stream = zlib.decompressobj()
     try:

@@ -7,14 +7,13 @@ This module imports no numba: a point look-up that prints one message must not w
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from spark_mq.errors import BodyError
 from spark_mq.format.arrow_array import table_of
-from spark_mq.format.compression import decompress
+from spark_mq.format.compression import decompress_or_reason
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_id import encode_offset_message_id
 from spark_mq.format.message_schema import (
@@ -67,10 +66,7 @@ def message_row(record: Record) -> Row:
         "stored_body": record.body,
     }
     if record.sys_flag & COMPRESSED_FLAG and record.body:
-        try:
-            row["body"] = decompress(record.body, record.sys_flag)
-        except BodyError as error:
-            row["body"], row[CORRUPT_RECORD] = None, f"BODY: {error}"
+        row["body"], row[CORRUPT_RECORD] = decompress_or_reason(record.body, record.sys_flag)
     return row
 
 
@@ -91,12 +87,6 @@ def host_text(host: bytes) -> str:
         return f"{'.'.join(map(str, host[:4]))}:{port}"
     groups = _IPV6_GROUPS.unpack(host[: _IPV6_GROUPS.size])
     return f"[{':'.join(f'{group:x}' for group in groups)}]:{port}"
-
-
-def as_dict(row: Mapping[str, Any]) -> Row:
-    """A row of a message table (`Table.to_pylist`) with its properties as a dictionary."""
-    properties = row.get("properties")
-    return {**row, "properties": None if properties is None else dict(properties)}
 
 
 def _text(value: bytes | None) -> str | None:

@@ -74,7 +74,8 @@ class MessagesReader(DataSourceReader):
             yield from self._corrupt_rows(partition.gap)
 
     def _read_split(self, partition: SplitPartition) -> Iterator[pa.RecordBatch]:
-        from spark_mq.format.columns import BODY_COLUMNS, MessageColumns, message_batches
+        from spark_mq.format.columns import MessageColumns
+        from spark_mq.format.message_batches import BODY_COLUMNS, message_batches
         from spark_mq.store.split_reader import read_split
 
         fails = self._options.mode == Mode.FAILFAST

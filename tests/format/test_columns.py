@@ -15,9 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_mq.format import columns
-from spark_mq.format.columns import MessageColumns, message_batches
+from spark_mq.format import compression
+from spark_mq.format import message_batches as batching
+from spark_mq.format.columns import MessageColumns
 from spark_mq.format.java_text import decode_utf8
+from spark_mq.format.message_batches import message_batches
 from spark_mq.format.message_schema import (
     ALL_MESSAGE_FIELDS,
     MAX_TIMESTAMP_MILLIS,
@@ -249,7 +251,7 @@ def test_a_body_beyond_the_limit_is_null_with_a_reason() -> None:
 
 
 def test_many_large_bodies_are_cut_into_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columns, "_BATCH_BODY_BYTES", 2500)
+    monkeypatch.setattr(batching, "_BATCH_BODY_BYTES", 2500)
     bodies = [bytes((number,)) * 1000 for number in range(10)]
     plain = Record(b"T", body=b"plain")
     messages = messages_of(*(replace(COMPRESSED, body=zlib.compress(body)) for body in bodies), plain)
@@ -262,7 +264,7 @@ def test_a_batch_reads_no_body_that_nobody_asked_for(monkeypatch: pytest.MonkeyP
     def refuse(*_: object) -> bytes:
         raise AssertionError("a body was decompressed")
 
-    monkeypatch.setattr(columns, "decompress", refuse)
+    monkeypatch.setattr(compression, "decompress", refuse)
     messages = messages_of(COMPRESSED)
     names = [name for name in ALL_NAMES if name not in ("body", "_corrupt_record")]
     (batch,) = message_batches(messages.buffer, 0, messages.frames, names, 10)
@@ -277,15 +279,15 @@ def test_a_body_with_a_wrong_crc_is_null_with_a_reason() -> None:
     messages = messages_of(Record(b"T", body=b"sound"), Record(b"T", body=b"broken", body_crc=1), COMPRESSED)
     (batch,) = checked(messages, ["body"])
     assert values(batch, "body") == [b"sound", None, b"content"]
-    assert values(batch, "_corrupt_record") == [None, columns.WRONG_BODY_CRC, None]
+    assert values(batch, "_corrupt_record") == [None, batching.WRONG_BODY_CRC, None]
     assert values(batch, "stored_body") == [b"sound", b"broken", COMPRESSED.body]
 
 
 def test_a_compressed_body_with_a_wrong_crc_is_not_decompressed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columns, "decompress", lambda *_: pytest.fail("a body was decompressed"))
+    monkeypatch.setattr(compression, "decompress", lambda *_: pytest.fail("a body was decompressed"))
     (batch,) = checked(messages_of(replace(COMPRESSED, body_crc=1)), ["body"])
     assert values(batch, "body") == [None]
-    assert values(batch, "_corrupt_record") == [columns.WRONG_BODY_CRC]
+    assert values(batch, "_corrupt_record") == [batching.WRONG_BODY_CRC]
 
 
 def test_all_that_is_wrong_with_a_message_is_said() -> None:
@@ -294,24 +296,24 @@ def test_all_that_is_wrong_with_a_message_is_said() -> None:
     broken_stream = Record(b"T", body=b"x", sys_flag=0x301, properties=no_crc)
     (batch,) = checked(messages_of(wrong_body, broken_stream), ["body"])
     body, stream = values(batch, "_corrupt_record")
-    assert body == f"{columns.WRONG_BODY_CRC}; {columns.WRONG_PROPERTY_CRC}"
+    assert body == f"{batching.WRONG_BODY_CRC}; {batching.WRONG_PROPERTY_CRC}"
     assert stream.startswith("BODY: the zlib stream is cut")
-    assert stream.endswith(f"; {columns.WRONG_PROPERTY_CRC}")
+    assert stream.endswith(f"; {batching.WRONG_PROPERTY_CRC}")
 
 
 def test_a_wrong_property_crc_changes_no_value() -> None:
     messages = messages_of(Record(b"T", body=b"x", properties=b"__CRC32#\x010000000000\2"))
     (batch,) = checked(messages, ALL_NAMES)
-    assert values(batch, "_corrupt_record") == [columns.WRONG_PROPERTY_CRC]
+    assert values(batch, "_corrupt_record") == [batching.WRONG_PROPERTY_CRC]
     others = [name for name in ALL_NAMES if name != "_corrupt_record"]
     assert batch.record_batch(others) == messages.record_batch(others)
 
 
 def test_crcs_are_checked_without_their_columns_and_nothing_is_decompressed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columns, "decompress", lambda *_: pytest.fail("a body was decompressed"))
+    monkeypatch.setattr(compression, "decompress", lambda *_: pytest.fail("a body was decompressed"))
     (batch,) = checked(messages_of(COMPRESSED, Record(b"T", body=b"x", body_crc=1)), ["topic"])
     assert batch.bodies is not None
-    assert batch.bodies.reasons == {1: columns.WRONG_BODY_CRC}
+    assert batch.bodies.reasons == {1: batching.WRONG_BODY_CRC}
 
 
 @settings(max_examples=examples(100))
@@ -333,7 +335,7 @@ def test_however_messages_are_cut_into_batches_they_keep_their_reasons(
     bodies = {"sound": b"sound", "compressed": b"content"}
     messages = messages_of(*(of_kind[kind] for kind in kinds))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(columns, "_BATCH_BODY_BYTES", batch_bytes)
+        patch.setattr(batching, "_BATCH_BODY_BYTES", batch_bytes)
         batches = checked(messages, ["body"], max_rows)
     assert [body for batch in batches for body in values(batch, "body")] == [bodies.get(kind) for kind in kinds]
     reasons = [reason for batch in batches for reason in values(batch, "_corrupt_record")]

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_mq.format.columns import MessageColumns
-from spark_mq.format.message_row import Row, as_dict, corrupt_row, host_text, message_row, message_table
+from spark_mq.format.message_row import Row, corrupt_row, host_text, message_row, message_table
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, MESSAGE_SCHEMA
 from spark_mq.format.record import Record, decode_record
 from tests.hostile import WITHOUT_JIT, array, examples, frames_of, records, segment_files
@@ -28,6 +28,11 @@ PROPERTIES = st.lists(
     ),
     max_size=5,
 ).map(lambda pairs: b"\2".join(name + b"\1" + value for name, value in pairs))
+
+
+def as_dict(row: Row) -> Row:
+    properties = row["properties"]
+    return {**row, "properties": None if properties is None else dict(properties)}
 
 
 def plain(table: pa.Table) -> list[Row]:
