@@ -6,7 +6,6 @@ import argparse
 import heapq
 import sys
 from collections.abc import Iterator
-from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -187,6 +186,7 @@ def _messages(
 ) -> Iterator[dict[str, Any]]:
     """One queue's messages stored from `begin` to `end`."""
     from spark_mq.cli.output import plain_rows
+    from spark_mq.format.timestamp import epoch_millis
     from spark_mq.store.store_time import CLOCK_TOLERANCE_MILLIS
 
     is_open = begin is None and end is None
@@ -197,13 +197,9 @@ def _messages(
     while offset < stop:
         result = store.get_message_result(topic, queue_id, offset, _BATCH)
         for row in plain_rows(result.messages):
-            time = _millis(row["store_timestamp"])
+            time = None if row["store_timestamp"] is None else epoch_millis(row["store_timestamp"])
             if time is not None and time > last + CLOCK_TOLERANCE_MILLIS:
                 return
             if is_open or (time is not None and first <= time <= last):
                 yield row
         offset = max(result.next_begin_offset, offset + 1)
-
-
-def _millis(moment: datetime | None) -> int | None:
-    return None if moment is None else round(moment.timestamp() * 1000)

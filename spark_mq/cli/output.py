@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import base64
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, TextIO
+from typing import Any
 
 import pyarrow as pa
 
@@ -22,10 +21,10 @@ _MOST_BODY_CHARACTERS = 2000
 _MOST_CELL_CHARACTERS = 60
 
 
-def print_json(rows: Sequence[Row], out: TextIO | None = None) -> None:
+def print_json(rows: Sequence[Row]) -> None:
     """One line for each row."""
     for row in rows:
-        print(json.dumps(row, default=_as_json, ensure_ascii=False), file=out or sys.stdout)
+        print(json.dumps(row, default=_as_json, ensure_ascii=False))
 
 
 def _as_json(value: object) -> object:
@@ -53,7 +52,7 @@ def _plain_values(column: pa.Array) -> list[Any]:
     return values
 
 
-def print_table(rows: Sequence[Row], names: Sequence[str], out: TextIO | None = None) -> None:
+def print_table(rows: Sequence[Row], names: Sequence[str]) -> None:
     """The columns `names` of the rows, aligned; numbers to the right."""
     cells = [[_cell(row[name]) for name in names] for row in rows]
     widths = [max(len(name), *(len(line[index]) for line in cells), 0) for index, name in enumerate(names)]
@@ -63,7 +62,7 @@ def print_table(rows: Sequence[Row], names: Sequence[str], out: TextIO | None = 
             text.rjust(width) if is_number else text.ljust(width)
             for text, width, is_number in zip(line, widths, numeric, strict=True)
         ]
-        print("  ".join(padded).rstrip(), file=out or sys.stdout)
+        print("  ".join(padded).rstrip())
 
 
 def _cell(value: object) -> str:
@@ -76,11 +75,11 @@ def _cell(value: object) -> str:
     return text if len(text) <= _MOST_CELL_CHARACTERS or isinstance(value, int) else text[:_MOST_CELL_CHARACTERS] + "…"
 
 
-def print_message(row: Row, body_file: str | None = None, out: TextIO | None = None) -> None:
+def print_message(row: Row, body_file: str | None = None) -> None:
     """One message of table `messages`, the fields of `mqadmin queryMsgById` one below the other."""
     if row["topic"] is None:
-        print(f"{'CommitLog Offset:':<20} {row['commit_log_offset']}", file=out or sys.stdout)
-        print(f"{'Corrupt:':<20} {visible(str(row['_corrupt_record']))}", file=out or sys.stdout)
+        print(f"{'CommitLog Offset:':<20} {row['commit_log_offset']}")
+        print(f"{'Corrupt:':<20} {visible(str(row['_corrupt_record']))}")
         return
     fields = {
         "OffsetID": row["offset_message_id"],
@@ -101,10 +100,10 @@ def print_message(row: Row, body_file: str | None = None, out: TextIO | None = N
         "Properties": row["properties"],
     }
     for name, value in fields.items():
-        print(f"{name + ':':<20} {value_text(value)}", file=out or sys.stdout)
+        print(f"{name + ':':<20} {value_text(value)}")
     if body_file is not None:
-        print(f"{'Message Body Path:':<20} {body_file}", file=out or sys.stdout)
-    print(f"{'Message Body:':<20} {_shown_body(row)}", file=out or sys.stdout)
+        print(f"{'Message Body Path:':<20} {body_file}")
+    print(f"{'Message Body:':<20} {_shown_body(row)}")
 
 
 def _bracketed(text: str | None) -> str:

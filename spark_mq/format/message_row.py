@@ -18,13 +18,12 @@ from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_id import encode_offset_message_id
 from spark_mq.format.message_schema import (
     CORRUPT_RECORD,
-    MAX_TIMESTAMP_MILLIS,
     MESSAGE_SCHEMA,
-    MIN_TIMESTAMP_MILLIS,
 )
 from spark_mq.format.properties import KEYS, TAGS, UNIQUE_KEY, parse_properties
 from spark_mq.format.record import HOST_V4_SIZE, Record
 from spark_mq.format.sys_flag import COMPRESSED_FLAG, TRANSACTION_TYPE_MASK, TRANSACTION_TYPE_NAMES
+from spark_mq.format.timestamp import micros
 
 Row = dict[str, Any]
 """Values by column name; a column that is not named is NULL. Timestamps are microseconds since the epoch."""
@@ -91,8 +90,3 @@ def host_text(host: bytes) -> str:
 
 def _text(value: bytes | None) -> str | None:
     return None if value is None else decode_utf8(value)
-
-
-def micros(millis: int) -> int | None:
-    """Milliseconds as microseconds; None outside years 1 to 9999."""
-    return millis * 1000 if MIN_TIMESTAMP_MILLIS <= millis <= MAX_TIMESTAMP_MILLIS else None

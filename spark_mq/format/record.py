@@ -46,6 +46,7 @@ MAGIC_BLANK = -875286124  # 0xCBD43194
 FRAME = struct.Struct(">ii")  # total size, magic
 HEADER = struct.Struct(">iiiiiqqiq")  # total size ... born timestamp
 HEADER_SIZE = HEADER.size  # 48
+_INT32 = struct.Struct(">i")
 AFTER_HOSTS = struct.Struct(">iqi")  # reconsume times, prepared transaction offset, body length
 
 MAGIC_AT = 4
@@ -176,13 +177,23 @@ def read_store_timestamp(head: bytes, commit_log_offset: int) -> int | None:
     """
     if len(head) < HEAD_SIZE:
         return None
-    size, magic, _, _, _, _, own_offset, sys_flag, _ = HEADER.unpack_from(head)
+    size, magic, _, _, _, _, own_offset, _, _ = HEADER.unpack_from(head)
     if magic not in (MAGIC_V1, MAGIC_V2) or own_offset != commit_log_offset:
         return None
     if not MIN_RECORD_SIZE <= size <= MAX_RECORD_SIZE:
         return None
+    return store_timestamp_of(head)
+
+
+def store_timestamp_of(head: bytes) -> int | None:
+    """The store timestamp that stands in the first bytes of a record, taken on trust; None where they are too few."""
+    if len(head) < BORN_HOST_AT:
+        return None
+    (sys_flag,) = _INT32.unpack_from(head, SYS_FLAG_AT)
     at = BORN_HOST_AT + (HOST_V6_SIZE if sys_flag & BORN_HOST_V6_FLAG else HOST_V4_SIZE)
-    return int.from_bytes(head[at : at + TIMESTAMP_SIZE], "big", signed=True)
+    return (
+        int.from_bytes(head[at : at + TIMESTAMP_SIZE], "big", signed=True) if len(head) >= at + TIMESTAMP_SIZE else None
+    )
 
 
 def _decode(buffer: bytes | memoryview, position: int, commit_log_offset: int | None) -> Record:

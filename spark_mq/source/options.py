@@ -6,15 +6,15 @@ import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 
 from spark_mq.errors import OptionError
+from spark_mq.format.timestamp import epoch_millis
 from spark_mq.store.broker_version import parse_broker_version
 from spark_mq.store.splits import DEFAULT_SPLIT_SIZE
 
 MIN_SPLIT_SIZE = 1024
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SIZE_UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _SIZE = re.compile(r"(\d+)\s*([bkmg]?)(?:i?b)?", re.IGNORECASE)
 
@@ -152,7 +152,7 @@ def parse_timestamp(name: str, text: str) -> int:
         raise OptionError(f"option {name}={text!r} is neither epoch milliseconds nor an ISO 8601 time") from error
     if moment.tzinfo is None:
         raise OptionError(f"option {name}={text!r} has no time zone: append Z or an offset such as +08:00")
-    return (moment - _EPOCH) // timedelta(milliseconds=1)
+    return epoch_millis(moment)
 
 
 def _parse_split_size(text: str | None) -> int:

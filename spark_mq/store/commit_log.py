@@ -8,6 +8,7 @@ is made whole beforehand, and the one or two after it may exist already (`Alloca
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -99,12 +100,16 @@ def is_segment_name(info: fs.FileInfo) -> bool:
     return info.type == fs.FileType.File and MAPPED_FILE_NAME.fullmatch(info.base_name) is not None
 
 
+def clip_sizes(files: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """First offset and size of each file, by offset; a file counts only up to where the next one begins."""
+    ends = [base for base, _ in files[1:]]
+    return [(base, min(size, end - base)) for (base, size), end in zip(files, [*ends, _MAX_OFFSET], strict=False)]
+
+
 def _segments(location: Location, files: list[tuple[int, int]], last_data_end: int) -> tuple[Segment, ...]:
     segments = []
-    for index, (base, size) in enumerate(files):
+    for index, (base, size) in enumerate(clip_sizes(files)):
         is_last = index == len(files) - 1
-        if not is_last:
-            size = min(size, files[index + 1][0] - base)
         data_end = last_data_end if is_last else size
         segments.append(Segment(location / f"{base:020d}", base, size, data_end, is_last))
     return tuple(segments)

@@ -7,16 +7,13 @@ it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from spark_mq.errors import OptionError
+from spark_mq.format.timestamp import EPOCH
 
-INDEX_FILE_NAME = re.compile(r"[0-9]{17}")
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FORMAT = "%Y%m%d%H%M%S"
 _LATEST = "99991231235959000"
 _STEP = timedelta(minutes=15)
@@ -42,7 +39,7 @@ def index_file_names(timestamps: Iterable[int], zone: tzinfo, above: str = "") -
 
 def _name(timestamp: int, zone: tzinfo) -> str:
     try:
-        moment = (_EPOCH + timedelta(milliseconds=timestamp)).astimezone(zone)
+        moment = (EPOCH + timedelta(milliseconds=timestamp)).astimezone(zone)
         return f"{moment.year:04d}{moment:%m%d%H%M%S}{moment.microsecond // 1000:03d}"
     except (OverflowError, ValueError):
         return "0" * 17 if timestamp < 0 else _LATEST
@@ -53,7 +50,7 @@ def zone_of_names(files: Iterable[tuple[str, int]]) -> tzinfo | None:
     for name, begin_timestamp in sorted(files, reverse=True):
         try:
             local = datetime.strptime(name[:14], _FORMAT).replace(tzinfo=UTC) + timedelta(milliseconds=int(name[14:]))
-            ahead = local - (_EPOCH + timedelta(milliseconds=begin_timestamp))
+            ahead = local - (EPOCH + timedelta(milliseconds=begin_timestamp))
         except (ValueError, OverflowError):
             continue
         whole = round(ahead / _STEP) * _STEP

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from spark_mq.format.arrow_array import table_of
 from spark_mq.format.index_file import ENTRY_DTYPE, ENTRY_SIZE, IndexLayout
-from spark_mq.format.message_row import micros
+from spark_mq.format.timestamp import micros
 from spark_mq.store.file_reader import FileReader
 from spark_mq.store.filesystem import Location
 from spark_mq.store.index_folder import IndexFileInfo, index_files

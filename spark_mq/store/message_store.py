@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
 from types import TracebackType
@@ -22,6 +22,7 @@ from spark_mq.format.message_id import decode_offset_message_id
 from spark_mq.format.message_row import Row, corrupt_row, message_row, message_table
 from spark_mq.format.properties import INNER_MULTI_DISPATCH, parse_properties
 from spark_mq.format.record import Record
+from spark_mq.format.timestamp import epoch_millis
 from spark_mq.store.broker_version import BrokerVersion, detect_broker_version, parse_broker_version
 from spark_mq.store.consume_queue import ConsumeQueue
 from spark_mq.store.file_reader import FileReaders
@@ -34,7 +35,6 @@ from spark_mq.store.store_kind import is_rocksdb
 
 DEFAULT_MAX_NUM = 32
 _BATCH_UNITS = 1024
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class GetMessageStatus(StrEnum):
@@ -213,7 +213,7 @@ class MessageStore:
 
     def look_message_by_offset(self, commit_log_offset: int) -> pa.Table:
         """The live message whose record starts at the offset; no row where there is none (`why_not` says why)."""
-        found = self._find(commit_log_offset)
+        found = self.find_record(commit_log_offset)
         return message_table([message_row(found)] if isinstance(found, Record) else [])
 
     def look_message_by_id(self, offset_message_id: str) -> pa.Table:
@@ -225,10 +225,10 @@ class MessageStore:
 
     def why_not(self, commit_log_offset: int) -> str | None:
         """Why there is no message at the offset; None if there is one."""
-        found = self._find(commit_log_offset)
+        found = self.find_record(commit_log_offset)
         return found if isinstance(found, str) else None
 
-    def _find(self, commit_log_offset: int) -> Record | str:
+    def find_record(self, commit_log_offset: int) -> Record | str:
         """The live record at the offset, or why there is none."""
         if self.records.segment_of(commit_log_offset) is None:
             start = self.get_min_phy_offset()
@@ -313,4 +313,4 @@ def _millis(timestamp: int | datetime) -> int:
         return timestamp
     if timestamp.tzinfo is None:
         raise OptionError(f"{timestamp!r} has no time zone: give an aware datetime, or milliseconds since the epoch")
-    return (timestamp - _EPOCH) // timedelta(milliseconds=1)
+    return epoch_millis(timestamp)

@@ -14,22 +14,20 @@ from spark_mq.format.record import (
     BORN_HOST_AT,
     COMMIT_LOG_OFFSET_AT,
     FRAME,
-    HOST_V4_SIZE,
-    HOST_V6_SIZE,
+    HEAD_SIZE,
     MAX_RECORD_SIZE,
-    SYS_FLAG_AT,
     Record,
     decode_record,
+    store_timestamp_of,
 )
-from spark_mq.format.sys_flag import BORN_HOST_V6_FLAG
-from spark_mq.store.commit_log import COMMIT_LOG, segment_files
+from spark_mq.store.commit_log import COMMIT_LOG, clip_sizes, segment_files
 from spark_mq.store.file_reader import FileReaders
 from spark_mq.store.filesystem import Location
 
 _FIRST_READ = 4 << 10
 """Bytes read for a record of unknown size: most are shorter."""
 
-_INT32, _INT64 = struct.Struct(">i"), struct.Struct(">q")
+_INT64 = struct.Struct(">q")
 
 
 @dataclass(frozen=True)
@@ -39,22 +37,16 @@ class SegmentFile:
     location: Location
     base: int
     size: int
-    modification_time: int
-    """Nanoseconds since the epoch."""
 
 
 class RecordLookup:
     """Reads records of one store. `segments` are the files as they were when this was made, by offset."""
 
     def __init__(self, store: Location, files: FileReaders) -> None:
-        infos = segment_files(store)
-        bases = [int(info.base_name) for info in infos]
-        self.segments: list[SegmentFile] = []
-        for index, info in enumerate(infos):
-            size = min(info.size, bases[index + 1] - bases[index]) if index + 1 < len(bases) else info.size
-            location = store / COMMIT_LOG / info.base_name
-            self.segments.append(SegmentFile(location, bases[index], size, info.mtime_ns or 0))
-        self._bases = bases
+        extents = clip_sizes([(int(info.base_name), info.size) for info in segment_files(store)])
+        folder = store / COMMIT_LOG
+        self.segments = [SegmentFile(folder / f"{base:020d}", base, size) for base, size in extents]
+        self._bases = [base for base, _ in extents]
         self._files = files
 
     @property
@@ -110,11 +102,5 @@ class RecordLookup:
 
         As `CommitLog.pickupStoreTimestamp`@5.3.3 it takes on trust that a record starts there.
         """
-        head = self.read(commit_log_offset, BORN_HOST_AT + HOST_V6_SIZE + _INT64.size)
-        if len(head) < BORN_HOST_AT:
-            return -1
-        has_long_host = _INT32.unpack_from(head, SYS_FLAG_AT)[0] & BORN_HOST_V6_FLAG
-        place = BORN_HOST_AT + (HOST_V6_SIZE if has_long_host else HOST_V4_SIZE)
-        if len(head) < place + _INT64.size:
-            return -1
-        return int(_INT64.unpack_from(head, place)[0])
+        found = store_timestamp_of(self.read(commit_log_offset, HEAD_SIZE))
+        return -1 if found is None else found

@@ -12,7 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from spark_mq.format.arrow_array import table_of
-from spark_mq.format.message_row import micros
+from spark_mq.format.record import Record
+from spark_mq.format.timestamp import micros
 from spark_mq.store.commit_log import COMMIT_LOG, is_segment_name
 from spark_mq.store.config_file import as_integer, load_config
 from spark_mq.store.consumer_offsets import load_consumer_offsets
@@ -94,7 +95,7 @@ def segments(store: MessageStore) -> pa.Table:
     for info in infos:
         base = int(info.base_name)
         end = max(base, min(base + info.size, live_end))
-        first = store.look_message_by_offset(base)
+        first = store.find_record(base)
         rows.append(
             {
                 "file": info.base_name,
@@ -102,7 +103,7 @@ def segments(store: MessageStore) -> pa.Table:
                 "file_size": info.size,
                 "end_offset": end,
                 "state": _segment_state(info.size, usual, base, live_end),
-                "first_store_timestamp": _first(first, "store_timestamp"),
+                "first_store_timestamp": micros(first.store_timestamp) if isinstance(first, Record) else None,
                 "modification_timestamp": (info.mtime_ns or 0) // _NANOS_PER_MICRO,
             }
         )
@@ -117,11 +118,6 @@ def _segment_state(size: int, usual: int, base: int, live_end: int) -> str:
     if base + size <= live_end:
         return "FULL"
     return "APPENDING" if base <= live_end else "BEHIND"
-
-
-def _first(messages: pa.Table, name: str) -> int | None:
-    column = messages.column(name)
-    return column[0].value if len(column) and column[0].is_valid else None
 
 
 def queues(store: MessageStore, topic: str | None = None) -> pa.Table:
