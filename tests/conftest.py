@@ -17,6 +17,8 @@ from tests.real_stores import RealStore
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from spark_mq import MessageStore
+
 
 settings.register_profile("spark_mq", deadline=None, max_examples=30 if WITHOUT_JIT else 100)
 settings.load_profile("spark_mq")  # no deadline: the first call of a kernel compiles it
@@ -33,6 +35,22 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Callable[[RealStore], 
         return places[store]
 
     return unpack
+
+
+@pytest.fixture(scope="session")
+def described(tmp_path_factory: pytest.TempPathFactory) -> Callable[[RealStore], MessageStore]:
+    """Opens a store with the files that its facts speak of. It is shared: no test may change it."""
+    from spark_mq import MessageStore
+
+    opened: dict[RealStore, MessageStore] = {}
+
+    def open_store(store: RealStore) -> MessageStore:
+        if store not in opened:
+            folder = store.unpack_as_described(tmp_path_factory.mktemp(str(store)))
+            opened[store] = MessageStore(str(folder), broker_version=store.broker_version)
+        return opened[store]
+
+    return open_store
 
 
 @pytest.fixture(scope="session")

@@ -23,6 +23,23 @@ SHARED_STORES = Path(os.environ.get("SPARK_MQ_STORES", PROJECT.parent / "shared"
 
 Fact = dict[str, Any]
 
+SAME = {
+    "commit_log_offset": "offset",
+    "store_size": "size",
+    "offset_message_id": "msgId",
+    "topic": "topic",
+    "queue_id": "queueId",
+    "queue_offset": "queueOffset",
+    "tags": "tags",
+    "unique_key": "uniqKey",
+    "flag": "flag",
+    "sys_flag": "sysFlag",
+    "reconsume_times": "reconsumeTimes",
+    "prepared_transaction_offset": "preparedTransactionOffset",
+    "body_crc": "bodyCRC",
+}
+"""Columns of `messages` whose values a fact of kind `msg` has as they are, and what it calls them."""
+
 
 @dataclass(frozen=True)
 class RealStore:

@@ -13,6 +13,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from spark_mq.source.options import ReadOptions, Table
 from spark_mq.store import tables
 from spark_mq.store.broker_conf import BrokerConf
+from spark_mq.store.commit_log import segment_files
+from spark_mq.store.filesystem import Location
 from spark_mq.store.index_folder import index_layout
 from spark_mq.store.index_tables import index_file_rows
 from spark_mq.store.message_store import MessageStore
@@ -39,7 +41,7 @@ class SmallTableReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """One partition. Raises `StoreNotFoundError` where the path is no store."""
-        MessageStore(self._options.path).close()
+        segment_files(Location.resolve(self._options.path))
         return [InputPartition(self._options.table.value)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

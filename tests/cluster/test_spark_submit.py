@@ -11,18 +11,11 @@ import pytest
 
 from tests.cluster.conftest import STORE
 from tests.cluster.processes import Cluster, Done, Python, run, standalone_cluster
-from tests.real_stores import PROJECT, index_of, tree_of
+from tests.real_stores import PROJECT, SAME, index_of, tree_of
 
 pytestmark = pytest.mark.cluster
 
-SAME = {
-    "commit_log_offset": "offset",
-    "topic": "topic",
-    "queue_id": "queueId",
-    "queue_offset": "queueOffset",
-    "tags": "tags",
-    "unique_key": "uniqKey",
-}
+READ = ("commit_log_offset", "topic", "queue_id", "queue_offset", "tags", "unique_key")
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +57,7 @@ def test_every_executor_reads_with_the_package_from_the_zip(
     found = json.loads((tmp_path / "found.json").read_text())
     facts = STORE.facts("msg")
     assert found["topics"] == Counter(fact["topic"] for fact in facts)
-    expected = [{ours: fact[theirs] for ours, theirs in SAME.items()} for fact in facts]
+    expected = [{name: fact[SAME[name]] for name in READ} for fact in facts]
     by_offset = sorted(found["messages"], key=lambda row: row["commit_log_offset"])
     assert by_offset == sorted(expected, key=lambda row: row["commit_log_offset"])
     assert len({place["folder"] for place in found["places"]}) == 2

@@ -24,22 +24,9 @@ sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from spark_mq import rebuild
 from spark_mq.cli.spark import spark_session
-from tests.real_stores import OWN_STORES, Fact, RealStore, tree_of
+from tests.real_stores import OWN_STORES, SAME, Fact, RealStore, tree_of
 
 STORE = RealStore("workload-533", OWN_STORES)
-SAME = {
-    "commit_log_offset": "offset",
-    "store_size": "size",
-    "offset_message_id": "msgId",
-    "topic": "topic",
-    "queue_id": "queueId",
-    "queue_offset": "queueOffset",
-    "tags": "tags",
-    "unique_key": "uniqKey",
-    "sys_flag": "sysFlag",
-    "reconsume_times": "reconsumeTimes",
-    "body_crc": "bodyCRC",
-}
 
 
 def main() -> None:

@@ -13,25 +13,10 @@ from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_mq.format.record import Record, encode_blank
-from tests.real_stores import OWN_STORES, Fact, RealStore, all_stores, stores_in
+from tests.real_stores import OWN_STORES, SAME, Fact, RealStore, all_stores, stores_in
 
 Unpack = Callable[[RealStore], Path]
 
-SAME = {
-    "commit_log_offset": "offset",
-    "store_size": "size",
-    "offset_message_id": "msgId",
-    "topic": "topic",
-    "queue_id": "queueId",
-    "queue_offset": "queueOffset",
-    "tags": "tags",
-    "unique_key": "uniqKey",
-    "flag": "flag",
-    "sys_flag": "sysFlag",
-    "reconsume_times": "reconsumeTimes",
-    "prepared_transaction_offset": "preparedTransactionOffset",
-    "body_crc": "bodyCRC",
-}
 TRANSACTION_TYPES = ("NONE", "PREPARED", "COMMIT", "ROLLBACK")
 SMALLEST = min(stores_in(OWN_STORES), key=lambda store: len(store.facts("msg")))
 

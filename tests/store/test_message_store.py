@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,18 +27,6 @@ Unpack = Callable[[RealStore], Path]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 STORES = {store.name: store for store in stores_in(OWN_STORES)}
 WORKLOAD = STORES["workload-533"]
-
-
-@pytest.fixture(scope="session")
-def described(tmp_path_factory: pytest.TempPathFactory) -> Callable[[RealStore], MessageStore]:
-    """Opens a store with the files that its facts speak of."""
-
-    @cache
-    def open_store(store: RealStore) -> MessageStore:
-        folder = store.unpack_as_described(tmp_path_factory.mktemp(str(store)))
-        return MessageStore(str(folder), broker_version=store.broker_version)
-
-    return open_store
 
 
 Described = Callable[[RealStore], MessageStore]

@@ -27,20 +27,6 @@ STORES = {store.name: store for store in stores_in(OWN_STORES)}
 each_store = pytest.mark.parametrize("store", all_stores(), ids=str)
 
 
-@pytest.fixture(scope="session")
-def described(tmp_path_factory: pytest.TempPathFactory) -> Callable[[RealStore], MessageStore]:
-    """Opens a store with the files that its facts speak of."""
-    opened: dict[RealStore, MessageStore] = {}
-
-    def open_store(store: RealStore) -> MessageStore:
-        if store not in opened:
-            folder = store.unpack_as_described(tmp_path_factory.mktemp(str(store)))
-            opened[store] = MessageStore(str(folder), broker_version=store.broker_version)
-        return opened[store]
-
-    return open_store
-
-
 Described = Callable[[RealStore], MessageStore]
 
 
