@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import TypeVar
 
 from spark_mq.errors import OptionError
+from spark_mq.format.message_id import decode_offset_message_id
 from spark_mq.format.timestamp import epoch_millis
+from spark_mq.source.predicate import Integers, Predicate, decode_conditions
 from spark_mq.store.broker_version import parse_broker_version
 from spark_mq.store.splits import DEFAULT_SPLIT_SIZE
+
+_T = TypeVar("_T")
 
 MIN_SPLIT_SIZE = 1024
 _SIZE_UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -31,6 +36,7 @@ class Table(StrEnum):
     """The tables of a store."""
 
     MESSAGES = "messages"
+    MESSAGES_BY_KEY = "messages_by_key"
     CONSUME_QUEUE = "consume_queue"
     SEGMENTS = "segments"
     QUEUES = "queues"
@@ -42,15 +48,15 @@ class Table(StrEnum):
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What a read of a store was asked for. Times are milliseconds since the epoch, both ends included."""
+    """What a read of a store was asked for. `predicate` is for the tables of messages, `topic` ... for the others."""
 
     path: str
     table: Table = Table.MESSAGES
     topic: str | None = None
     queue_id: int | None = None
     consumer_group: str | None = None
-    start_timestamp: int | None = None
-    end_timestamp: int | None = None
+    predicate: Predicate = Predicate()
+    pushdown: bool = False
     split_size: int = DEFAULT_SPLIT_SIZE
     mode: Mode = Mode.PERMISSIVE
     check_crc: bool = False
@@ -60,8 +66,28 @@ class ReadOptions:
 
 _EVERYWHERE = ("path", "table")
 _BROKER_VERSION = "brokerVersion"
+_MESSAGES = (
+    "topic",
+    "queueId",
+    "key",
+    "uniqueKey",
+    "offsetMessageId",
+    "startOffset",
+    "endOffset",
+    "startQueueOffset",
+    "endQueueOffset",
+    "startTimestamp",
+    "endTimestamp",
+    "conditions",
+    "pushdown",
+    "brokerConf",
+    "splitSize",
+    "mode",
+    "checkCrc",
+)
 _NAMES = {
-    Table.MESSAGES: ("topic", "startTimestamp", "endTimestamp", "splitSize", "mode", "checkCrc"),
+    Table.MESSAGES: _MESSAGES,
+    Table.MESSAGES_BY_KEY: _MESSAGES,
     Table.CONSUME_QUEUE: ("topic", "queueId"),
     Table.SEGMENTS: (),
     Table.QUEUES: ("topic", _BROKER_VERSION),
@@ -99,20 +125,59 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         topic=given.get("topic"),
         queue_id=_parse_optional_integer("queueId", given),
         consumer_group=given.get("consumerGroup"),
-        start_timestamp=_parse_optional_timestamp("startTimestamp", given),
-        end_timestamp=_parse_optional_timestamp("endTimestamp", given),
+        predicate=_parse_predicate(given),
+        pushdown=_parse_boolean("pushdown", given),
         split_size=_parse_split_size(given.get("splitSize")),
         mode=Mode(_parse_choice("mode", given.get("mode", "PERMISSIVE").upper(), tuple(Mode))),
-        check_crc=_parse_choice("checkCrc", given.get("checkCrc", "false").lower(), ("true", "false")) == "true",
+        check_crc=_parse_boolean("checkCrc", given),
         broker_version=_parse_optional_broker_version(given),
         broker_conf=given.get("brokerConf"),
     )
 
 
+def _parse_predicate(given: Mapping[str, str]) -> Predicate:
+    predicate = Predicate(
+        topics=_parse_one("topic", given),
+        queue_ids=_as_set(_parse_optional_integer("queueId", given)),
+        keys=_parse_one("key", given),
+        unique_keys=_parse_one("uniqueKey", given),
+        offset_message_ids=_parse_optional_message_id(given),
+        commit_log_offset=_parse_range("startOffset", "endOffset", given, _parse_optional_integer),
+        queue_offset=_parse_range("startQueueOffset", "endQueueOffset", given, _parse_optional_integer),
+        store_timestamp=_parse_range("startTimestamp", "endTimestamp", given, _parse_optional_timestamp),
+    )
+    return predicate & Predicate.of(decode_conditions(given.get("conditions", "[]")))
+
+
+def _parse_one(name: str, given: Mapping[str, str]) -> frozenset[str] | None:
+    return _as_set(given.get(name))
+
+
+def _as_set(value: _T | None) -> frozenset[_T] | None:
+    return None if value is None else frozenset((value,))
+
+
+def _parse_range(
+    start: str, end: str, given: Mapping[str, str], parse: Callable[[str, Mapping[str, str]], int | None]
+) -> Integers:
+    return Integers(parse(start, given), parse(end, given))
+
+
+def _parse_optional_message_id(given: Mapping[str, str]) -> frozenset[str] | None:
+    text = given.get("offsetMessageId")
+    if text is not None:
+        decode_offset_message_id(text)
+    return _as_set(None if text is None else text.upper())
+
+
+def _parse_boolean(name: str, given: Mapping[str, str]) -> bool:
+    return _parse_choice(name, given.get(name, "false").lower(), ("true", "false")) == "true"
+
+
 def _parse_optional_integer(name: str, given: Mapping[str, str]) -> int | None:
     if name not in given:
         return None
-    if not re.fullmatch(r"-?\d{1,10}", given[name].strip()):
+    if not re.fullmatch(r"-?\d{1,18}", given[name].strip()):
         raise OptionError(f"option {name}={given[name]!r} is no number")
     return int(given[name])
 

@@ -1,0 +1,282 @@
+"""What a read is asked for: a conjunction over columns of messages, whichever door it came through.
+
+Options, filters that Spark pushes and arguments of commands become one `Predicate`, by which the planner chooses how to
+read, and readers choose rows. A condition that is no part of one is not lost: Spark keeps it. So a predicate may be
+wider than the question that it comes from, and never narrower. This module is plain Python: it runs while Spark plans.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, Self, TypeVar
+
+from spark_mq.errors import OptionError
+from spark_mq.format.message_id import decode_offset_message_id
+from spark_mq.format.message_schema import MAX_TIMESTAMP_MILLIS, MIN_TIMESTAMP_MILLIS
+from spark_mq.format.timestamp import EPOCH
+
+Value = str | int | datetime
+
+_T = TypeVar("_T")
+
+_REPLACEMENT = "\ufffd"
+_OFFSET_MESSAGE_ID = re.compile("(?:[0-9A-F]{32}|[0-9A-F]{56})")
+
+
+class Operator(StrEnum):
+    """How a condition compares its column with its values."""
+
+    IN = "in"
+    """Equal to one of the values."""
+    LESS = "<"
+    LESS_OR_EQUAL = "<="
+    GREATER = ">"
+    GREATER_OR_EQUAL = ">="
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One comparison, as SQL has it: a row for which it is NULL does not pass.
+
+    `values`: text, integers or, for a TIMESTAMP column, aware datetimes; one of them but for IN.
+    """
+
+    column: str
+    operator: Operator
+    values: tuple[Value, ...]
+
+
+def encode_conditions(conditions: Iterable[Condition]) -> str:
+    """Conditions as the JSON text that `decode_conditions` reads."""
+    return json.dumps(
+        [
+            [condition.column, condition.operator, [_as_json(value) for value in condition.values]]
+            for condition in conditions
+        ]
+    )
+
+
+def decode_conditions(text: str) -> list[Condition]:
+    """Conditions out of JSON: `[["topic", "in", ["orders"]], ...]`; a time is `{"micros": n}` since the epoch.
+
+    Raises `OptionError` for text that is not this.
+    """
+    try:
+        return [_condition(*item) for item in json.loads(text)]
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
+        raise OptionError(f"option conditions={text!r} is no list of [column, operator, values]: {error}") from error
+
+
+def _condition(column: str, operator: str, values: Sequence[object]) -> Condition:
+    if operator != Operator.IN and len(values) != 1:
+        raise ValueError(f"{operator} takes one value, not {len(values)}")
+    return Condition(str(column), Operator(operator), tuple(map(_from_json, values)))
+
+
+def _as_json(value: Value) -> object:
+    return {"micros": _micros(value)} if isinstance(value, datetime) else value
+
+
+def _from_json(value: object) -> Value:
+    if isinstance(value, dict):
+        return EPOCH + timedelta(microseconds=value["micros"])
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise TypeError(f"{value!r} is neither text nor an integer")
+    return value
+
+
+@dataclass(frozen=True)
+class Integers:
+    """Integers from `first` to `last`, both included (None is open), and only those of `among`, if that is a set."""
+
+    first: int | None = None
+    last: int | None = None
+    among: frozenset[int] | None = None
+
+    def __contains__(self, value: int) -> bool:
+        return (
+            (self.first is None or value >= self.first)
+            and (self.last is None or value <= self.last)
+            and (self.among is None or value in self.among)
+        )
+
+    def __and__(self, other: Self) -> Self:
+        firsts = [first for first in (self.first, other.first) if first is not None]
+        lasts = [last for last in (self.last, other.last) if last is not None]
+        return replace(
+            self,
+            first=max(firsts, default=None),
+            last=min(lasts, default=None),
+            among=_and(self.among, other.among),
+        )
+
+    @property
+    def is_all(self) -> bool:
+        """Whether every integer is in it."""
+        return self == Integers()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no integer is in it."""
+        if self.among is not None:
+            return not any(value in self for value in self.among)
+        return self.first is not None and self.last is not None and self.first > self.last
+
+    @property
+    def bounds(self) -> tuple[int | None, int | None]:
+        """The least and the greatest integer in it, None where it is open; not of an empty set."""
+        if self.among is None:
+            return self.first, self.last
+        values = [value for value in self.among if value in self]
+        return min(values), max(values)
+
+
+@dataclass(frozen=True)
+class Predicate:
+    """What all wanted messages have; None stands for anything.
+
+    `keys`: one of these is a piece of its KEYS or its unique key. `offset_message_ids` are upper-case. Store timestamps
+    are milliseconds.
+    """
+
+    topics: frozenset[str] | None = None
+    queue_ids: frozenset[int] | None = None
+    keys: frozenset[str] | None = None
+    unique_keys: frozenset[str] | None = None
+    offset_message_ids: frozenset[str] | None = None
+    commit_log_offset: Integers = Integers()
+    queue_offset: Integers = Integers()
+    store_timestamp: Integers = Integers()
+
+    def __and__(self, other: Self) -> Self:
+        return replace(
+            self,
+            topics=_and(self.topics, other.topics),
+            queue_ids=_and(self.queue_ids, other.queue_ids),
+            keys=_and(self.keys, other.keys),
+            unique_keys=_and(self.unique_keys, other.unique_keys),
+            offset_message_ids=_and(self.offset_message_ids, other.offset_message_ids),
+            commit_log_offset=self.commit_log_offset & other.commit_log_offset,
+            queue_offset=self.queue_offset & other.queue_offset,
+            store_timestamp=self.store_timestamp & other.store_timestamp,
+        )
+
+    @classmethod
+    def of(cls, conditions: Iterable[Condition]) -> Self:
+        """The conjunction of those conditions that a predicate can hold."""
+        result = cls()
+        for condition in conditions:
+            if condition.column not in _MAKERS:
+                continue
+            name, make = _MAKERS[condition.column]
+            part = make(condition)
+            if part is not None:
+                result &= replace(cls(), **{name: part})
+        return result
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no message can have all this."""
+        sets = (self.topics, self.queue_ids, self.keys, self.unique_keys, self.offset_message_ids)
+        ranges = (self.commit_log_offset, self.queue_offset, self.store_timestamp)
+        return any(values == frozenset() for values in sets) or any(values.is_empty for values in ranges)
+
+    @property
+    def is_of_places_only(self) -> bool:
+        """Whether it asks for commit log offsets and nothing else: what is damaged has an offset, but no fields."""
+        return self == Predicate(commit_log_offset=self.commit_log_offset)
+
+    @property
+    def places(self) -> Integers:
+        """The commit log offsets that can be wanted, by offset or by id."""
+        if self.offset_message_ids is None:
+            return self.commit_log_offset
+        offsets = frozenset(decode_offset_message_id(text)[1] for text in self.offset_message_ids)
+        return self.commit_log_offset & Integers(among=offsets)
+
+
+def _and(left: frozenset[_T] | None, right: frozenset[_T] | None) -> frozenset[_T] | None:
+    if left is None or right is None:
+        return right if left is None else left
+    return left & right
+
+
+def _texts(condition: Condition) -> frozenset[str] | None:
+    """A set of texts. Text with U+FFFD is left to Spark: what is stored as no UTF-8 is shown so, too."""
+    texts = [value for value in condition.values if isinstance(value, str)]
+    if not _is_set_of(condition, texts) or any(_REPLACEMENT in text for text in texts):
+        return None
+    return frozenset(texts)
+
+
+def _offset_message_ids(condition: Condition) -> frozenset[str] | None:
+    """Those that a message can have: ids are written in upper case."""
+    texts = _texts(condition)
+    return None if texts is None else frozenset(text for text in texts if _OFFSET_MESSAGE_ID.fullmatch(text))
+
+
+def _queue_ids(condition: Condition) -> frozenset[int] | None:
+    values = _of_integers(condition)
+    return frozenset(values) if _is_set_of(condition, values) else None
+
+
+def _is_set_of(condition: Condition, values: Sequence[Value]) -> bool:
+    return condition.operator == Operator.IN and len(values) == len(condition.values)
+
+
+def _integers(condition: Condition) -> Integers | None:
+    values = _of_integers(condition)
+    if len(values) < len(condition.values):
+        return None
+    return _range(condition.operator, [(value, value) for value in values])
+
+
+def _of_integers(condition: Condition) -> list[int]:
+    return [value for value in condition.values if isinstance(value, int) and not isinstance(value, bool)]
+
+
+def _timestamps(condition: Condition) -> Integers | None:
+    """Milliseconds; a time between two of them is neither, and one that a TIMESTAMP cannot hold is NULL."""
+    micros = [_micros(value) for value in condition.values if isinstance(value, datetime)]
+    if len(micros) < len(condition.values):
+        return None
+    found = _range(condition.operator, [(value // 1000, -(-value // 1000)) for value in micros])
+    return found & Integers(MIN_TIMESTAMP_MILLIS, MAX_TIMESTAMP_MILLIS)
+
+
+def _range(operator: Operator, values: list[tuple[int, int]]) -> Integers:
+    """The integers that compare so with values, each of which lies between two integers, or is both."""
+    if operator == Operator.IN:
+        return Integers(among=frozenset(below for below, above in values if below == above))
+    ((below, above),) = values
+    if operator == Operator.LESS:
+        return Integers(last=above - 1)
+    if operator == Operator.LESS_OR_EQUAL:
+        return Integers(last=below)
+    if operator == Operator.GREATER:
+        return Integers(first=below + 1)
+    return Integers(first=above)
+
+
+def _micros(moment: datetime) -> int:
+    difference = moment - EPOCH
+    return (difference.days * 86_400 + difference.seconds) * 1_000_000 + difference.microseconds
+
+
+_MAKERS: dict[str, tuple[str, Callable[[Condition], Any]]] = {
+    "topic": ("topics", _texts),
+    "queue_id": ("queue_ids", _queue_ids),
+    "key": ("keys", _texts),
+    "unique_key": ("unique_keys", _texts),
+    "offset_message_id": ("offset_message_ids", _offset_message_ids),
+    "commit_log_offset": ("commit_log_offset", _integers),
+    "queue_offset": ("queue_offset", _integers),
+    "store_timestamp": ("store_timestamp", _timestamps),
+    "store_timestamp_millis": ("store_timestamp", _integers),
+}
+"""By column: the part of a predicate, and what makes it of a condition; None where it cannot."""
