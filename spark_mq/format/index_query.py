@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from spark_mq.errors import CorruptIndexError
 from spark_mq.format.index_file import (
@@ -36,6 +37,16 @@ MAX_MSGS_NUM_BATCH = 64
 """`MessageStoreConfig.maxMsgsNumBatch`@5.3.3: no query gets more."""
 
 
+class Entry(NamedTuple):
+    """An entry and its number in the file; `time_difference` in whole seconds."""
+
+    number: int
+    key_hash: int
+    commit_log_offset: int
+    time_difference: int
+    previous_entry: int
+
+
 @dataclass(frozen=True)
 class IndexFile:
     """One file to look into: its name for messages, and how its bytes are read.
@@ -52,18 +63,19 @@ class IndexFile:
         """The header. Raises `CorruptIndexError`."""
         return decode_header(self.read(0, HEADER_SIZE), self.layout, self.name)
 
-    def slot(self, number: int) -> int:
-        """The number of the slot's newest entry. Raises `CorruptIndexError`."""
-        (entry,) = SLOT.unpack(self._read(HEADER_SIZE + SLOT_SIZE * number, SLOT_SIZE))
+    def newest_entry(self, key_hash: int) -> int:
+        """The number of the newest entry in the slot of the hash. Raises `CorruptIndexError`."""
+        slot = key_hash % self.layout.hash_slot_num
+        (entry,) = SLOT.unpack(self.read_exactly(HEADER_SIZE + SLOT_SIZE * slot, SLOT_SIZE))
         return int(entry)
 
-    def entry(self, number: int) -> tuple[int, int, int, int]:
-        """Key hash, commit log offset, time difference and previous entry. Raises `CorruptIndexError`."""
-        data = self._read(self.layout.entries_at + ENTRY_SIZE * number, ENTRY_SIZE)
-        key_hash, commit_log_offset, time_difference, previous_entry = ENTRY.unpack(data)
-        return key_hash, commit_log_offset, time_difference, previous_entry
+    def entry(self, number: int) -> Entry:
+        """An entry. Raises `CorruptIndexError`."""
+        data = self.read_exactly(self.layout.entries_at + ENTRY_SIZE * number, ENTRY_SIZE)
+        return Entry(number, *ENTRY.unpack(data))
 
-    def _read(self, position: int, length: int) -> bytes:
+    def read_exactly(self, position: int, length: int) -> bytes:
+        """The `length` bytes from `position` on. Raises `CorruptIndexError` where the file ends before."""
         data = self.read(position, length)
         if len(data) < length:
             raise CorruptIndexError(f"{self.name}: ends before the {length} bytes at {position}")
@@ -121,37 +133,38 @@ def select_offsets(
     found: list[int] = []
     if max_num <= 0:
         return found
-    for entry_key_hash, commit_log_offset, time_difference in _walk(file, header, key_hash):
-        store_timestamp = header.begin_timestamp + time_difference * 1000
-        if entry_key_hash == key_hash and begin <= store_timestamp <= end:
-            found.append(commit_log_offset)
+    for entry in walk_slot(file, header, key_hash, file.newest_entry(key_hash)):
+        store_timestamp = header.begin_timestamp + entry.time_difference * 1000
+        if entry.key_hash == key_hash and begin <= store_timestamp <= end:
+            found.append(entry.commit_log_offset)
         if len(found) >= max_num or store_timestamp < begin:
             break
     return found
 
 
-def _walk(file: IndexFile, header: IndexHeader, key_hash: int) -> Iterator[tuple[int, int, int]]:
-    """Key hash, commit log offset and time difference of the entries in the slot of `key_hash`, newest first.
+def walk_slot(file: IndexFile, header: IndexHeader, key_hash: int, newest: int) -> Iterator[Entry]:
+    """The entries in the slot of `key_hash`, newest first, from entry `newest` on.
 
     Ends, whatever the bytes are: the numbers fall. An entry at the index count is one that the broker is putting just
-    now, as `IndexFile.putKey` counts it last; the broker reads it too.
+    now, as `IndexFile.putKey` counts it last; the broker reads it too. Raises `CorruptIndexError`.
     """
     slot = key_hash % file.layout.hash_slot_num
-    number = file.slot(slot)
+    number = newest
     highest = min(header.next_entry, file.layout.index_num - 1)
     if not 0 <= number <= highest:
         raise CorruptIndexError(f"{file.name}: slot {slot} has entry {number} of {highest}")
     if header.next_entry <= 1:
         return
     while number > 0:
-        entry_key_hash, commit_log_offset, time_difference, previous_entry = file.entry(number)
-        if entry_key_hash < 0 or entry_key_hash % file.layout.hash_slot_num != slot:
+        entry = file.entry(number)
+        if entry.key_hash < 0 or entry.key_hash % file.layout.hash_slot_num != slot:
             raise CorruptIndexError(f"{file.name}: entry {number} is not of the slot {slot} that has it")
-        if commit_log_offset < 0 or time_difference < 0:
+        if entry.commit_log_offset < 0 or entry.time_difference < 0:
             raise CorruptIndexError(
-                f"{file.name}: entry {number} has offset {commit_log_offset}, time difference {time_difference}"
+                f"{file.name}: entry {number} has offset {entry.commit_log_offset}, "
+                f"time difference {entry.time_difference}"
             )
-        if not 0 <= previous_entry < number:
-            raise CorruptIndexError(f"{file.name}: entry {number} says that entry {previous_entry} is before it")
-        yield entry_key_hash, commit_log_offset, time_difference
-        number = previous_entry
+        if not 0 <= entry.previous_entry < number:
+            raise CorruptIndexError(f"{file.name}: entry {number} says that entry {entry.previous_entry} is before it")
+        yield entry
+        number = entry.previous_entry

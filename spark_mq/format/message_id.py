@@ -20,12 +20,17 @@ def encode_offset_message_id(store_host: bytes, commit_log_offset: int) -> str:
     return (store_host + _OFFSET.pack(commit_log_offset)).hex().upper()
 
 
+def is_offset_message_id(text: str) -> bool:
+    """Whether text has the form of an id."""
+    return _ID.fullmatch(text) is not None
+
+
 def decode_offset_message_id(offset_message_id: str) -> tuple[bytes, int]:
     """The stored host bytes and the commit log offset in an id.
 
     Raises `OptionError` for text that is no such id.
     """
-    if not _ID.fullmatch(offset_message_id):
+    if not is_offset_message_id(offset_message_id):
         raise OptionError(f"{offset_message_id!r} is no offset message id: that is 32 or 56 hexadecimal digits")
     data = bytes.fromhex(offset_message_id)
     return data[: -_OFFSET.size], _OFFSET.unpack_from(data, len(data) - _OFFSET.size)[0]

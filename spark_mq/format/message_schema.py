@@ -57,3 +57,10 @@ EXTRA_MESSAGE_SCHEMA = pa.schema(
 """Columns that exist only for a reader who names them."""
 
 ALL_MESSAGE_FIELDS = {field.name: field for field in (*MESSAGE_SCHEMA, *EXTRA_MESSAGE_SCHEMA)}
+
+KEY, KEY_TYPE = "key", "key_type"
+
+KEY_FIELDS = {KEY: pa.field(KEY, pa.string()), KEY_TYPE: pa.field(KEY_TYPE, pa.string())}
+
+MESSAGE_BY_KEY_SCHEMA = pa.schema([*KEY_FIELDS.values(), *MESSAGE_SCHEMA])
+"""The default columns of table `messages_by_key`: a key, where it is from (`KEYS` or `UNIQ_KEY`), and its message."""

@@ -20,11 +20,12 @@ INNER_MULTI_DISPATCH = b"INNER_MULTI_DISPATCH"
 
 
 def parse_properties(data: bytes) -> dict[bytes, bytes]:
-    """Names and values of the stored properties `data`, as the Java decoder has them."""
+    """Names and values of the stored properties `data`, as the Java decoder has them, a repeated name at its last."""
     parsed: dict[bytes, bytes] = {}
     for piece in data.split(bytes((PROPERTY_SEPARATOR,))):
         name, _, value = piece.partition(bytes((NAME_VALUE_SEPARATOR,)))
         if name and value:
+            parsed.pop(name, None)
             parsed[name] = value
     return parsed
 

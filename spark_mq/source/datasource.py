@@ -9,6 +9,7 @@ from pyspark.sql.types import StructType
 from spark_mq.source.consume_queue import ConsumeQueueReader
 from spark_mq.source.index_entries import IndexEntriesReader
 from spark_mq.source.messages import MessagesReader
+from spark_mq.source.messages_by_key import MessagesByKeyReader
 from spark_mq.source.options import Table, parse_options
 from spark_mq.source.schema import column_names, default_schema
 from spark_mq.source.small_tables import SmallTableReader
@@ -20,7 +21,7 @@ class RocketMQDataSource(DataSource):
     Name: `rocketmq`. Options of every table:
 
     path : the broker's store directory (`storePathRootDir`); a path, or a URI that pyarrow opens. Required.
-    table : `messages` (default), `consume_queue`, `segments`, `queues`, `topics`,
+    table : `messages` (default), `messages_by_key`, `consume_queue`, `segments`, `queues`, `topics`,
         `consumer_offsets`, `index_files` or `index_entries`.
 
     An option that is unknown, or has no effect on the table, is an error. Spark hands no column list to a Python data
@@ -31,9 +32,25 @@ class RocketMQDataSource(DataSource):
     --------
     One row is a message of the commit log.
 
-    topic : only messages of this topic.
+    topic, queueId : only messages of this topic; only of this queue.
+    key : only messages that have this key, as a piece of KEYS or as unique key. With `topic` too, the index files lead
+        to them, and the log is read only where no index file covers it. Messages of transaction type ROLLBACK are in no
+        index, and never found by key.
+    uniqueKey : only messages that have this unique key; in all else as `key`.
+    offsetMessageId : only the message that has this offset message id.
+    startOffset, endOffset : only what begins at these commit log offsets, both ends included.
+    startQueueOffset, endQueueOffset : only messages at these offsets of queues, both ends included. With `topic` and
+        `queueId` too, and not too many offsets, the queue's units lead to them. Messages of transaction types PREPARED
+        and ROLLBACK are in no queue.
     startTimestamp, endTimestamp : only messages stored in this time, both ends included; epoch milliseconds or ISO
         8601 with a zone. Segments and splits outside are not read.
+    pushdown : `true` lets Spark push a query's own filters to the options above: =, IN and ranges of the columns topic,
+        queue_id, unique_key, offset_message_id, commit_log_offset, queue_offset, store_timestamp and transaction_type.
+        `false` by default, for Spark 4.1 to 4.3 then answer some queries wrongly: use such a DataFrame or view for one
+        query with one filter only. `spark_mq.sql` has no such limit.
+    conditions : the same filters as JSON, as `spark_mq.sql` gives them: `[["topic", "in", ["orders"]]]`.
+    brokerConf : the broker's settings, for `maxHashSlotNum` and `maxIndexNum`; without them, index files of other sizes
+        than the default are not used.
     splitSize : bytes of the log that a task reads, `128m` by default.
     mode : what becomes of damage. PERMISSIVE (default): a row with commit_log_offset, store_size and
         `_corrupt_record`; DROPMALFORMED: no row; FAILFAST: an error with file and offset. A message whose body cannot
@@ -57,6 +74,31 @@ class RocketMQDataSource(DataSource):
     +-----------------------+--------+------------+----+----------------------+
     |2026-11-21 11:01:15.682|1       |0           |BB  |[user53, ORD-20, Aa35]|
     |2026-11-21 11:01:15.706|3       |0           |TagA|NULL                  |
+
+    messages_by_key
+    ---------------
+    One row is a key of a message: each distinct key once, with the message. key_type: UNIQ_KEY for its unique key, else
+    KEYS. Messages without keys, those of transaction type ROLLBACK and damage have no row.
+
+    key : only the rows of this key; see messages.
+    topic, queueId, uniqueKey, offsetMessageId, startOffset, endOffset, startQueueOffset, endQueueOffset : as in
+        messages.
+    startTimestamp, endTimestamp, conditions, brokerConf, splitSize, mode, checkCrc : as in messages.
+    pushdown : as in messages; filters on the column key are pushed, too.
+
+    Columns: key STRING, key_type STRING, commit_log_offset BIGINT, store_size INT, offset_message_id STRING, topic
+    STRING, queue_id INT, queue_offset BIGINT, tags STRING, keys ARRAY<STRING>, unique_key STRING, flag INT, sys_flag
+    INT, transaction_type STRING, born_timestamp TIMESTAMP, born_host STRING, store_timestamp TIMESTAMP, store_host
+    STRING, reconsume_times INT, prepared_transaction_offset BIGINT, body_crc INT, body BINARY, properties MAP<STRING,
+    STRING>, _corrupt_record STRING. When a schema names them also: born_timestamp_millis BIGINT,
+    store_timestamp_millis BIGINT, properties_bytes BINARY, stored_body BINARY.
+
+    >>> keys = spark.read.format("rocketmq").option("table", "messages_by_key")
+    >>> keys.options(topic="OrderEvents", key="ORD-20").load(store).show()
+    +------+--------+-----------+--------+------------+----+----------------------+
+    |key   |key_type|topic      |queue_id|queue_offset|tags|keys                  |   ...
+    +------+--------+-----------+--------+------------+----+----------------------+
+    |ORD-20|KEYS    |OrderEvents|1       |0           |BB  |[user53, ORD-20, Aa35]|
 
     consume_queue
     -------------
@@ -196,6 +238,8 @@ class RocketMQDataSource(DataSource):
         names = column_names(options.table, schema)
         if options.table == Table.MESSAGES:
             return MessagesReader(options, names)
+        if options.table == Table.MESSAGES_BY_KEY:
+            return MessagesByKeyReader(options, names)
         if options.table == Table.CONSUME_QUEUE:
             return ConsumeQueueReader(options, names)
         if options.table == Table.INDEX_ENTRIES:

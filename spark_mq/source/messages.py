@@ -1,35 +1,47 @@
 """The batch reader of table `messages`: planning in one process, reading in tasks.
 
-While Spark plans, segments are listed and, for a time range, a few records looked at. Modules with kernels are
-imported where a task reads, for their import costs more than the planning.
+While Spark plans, segments are listed and what the predicate asks for is looked up where it can be (`planner`). Modules
+with kernels are imported where a task reads splits, for their import costs more than the planning, or than a look-up.
 """
 
 from __future__ import annotations
 
+import logging
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from spark_mq.errors import CorruptLogError
+from spark_mq.errors import CorruptLogError, StoreChangedError
+from spark_mq.format.message_row import Row, corrupt_row, message_row, message_table
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, CORRUPT_RECORD
+from spark_mq.format.record import Record
+from spark_mq.format.record_keys import record_keys
+from spark_mq.source.explanation import explain_plan
 from spark_mq.source.options import Mode, ReadOptions
+from spark_mq.source.planner import LookUp, plan_messages
+from spark_mq.source.wanted import is_wanted, wanted_frames, wants_damage
 from spark_mq.store.commit_log import CommitLog
 from spark_mq.store.corrupt_range import CorruptRange
 from spark_mq.store.filesystem import Location
-from spark_mq.store.splits import Split, plan_splits
-from spark_mq.store.store_time import within_time
+from spark_mq.store.log_range import LogRange, hop
+from spark_mq.store.message_store import MessageStore
+from spark_mq.store.queue_cover import QueueRange, read_messages
+from spark_mq.store.splits import Split, plan_splits, within_offsets
 
 if TYPE_CHECKING:
     from spark_mq.format.columns import MessageColumns
-    from spark_mq.format.scan import Frames
 
 MAX_BATCH_ROWS = 8192
+_MAX_LOOK_UP_ROWS = 256
+_MAX_LOOK_UP_BYTES = 4 << 20
+"""Stored bytes of looked-up messages in a batch; their bodies may be compressed."""
 _MAX_ROW_SIZE = (1 << 31) - 1
-_EARLIEST, _LATEST = -(1 << 63), (1 << 63) - 1
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass
@@ -47,6 +59,22 @@ class GapPartition(InputPartition):
     gap: CorruptRange
 
 
+@dataclass
+class RangePartition(InputPartition):
+    """A short part of the log that begins with a record."""
+
+    log_range: LogRange
+
+
+@dataclass
+class LookUpPartition(InputPartition):
+    """A look-up, in the log as it was while Spark planned; what lies in `uncovered` belongs to other partitions."""
+
+    look_up: LookUp
+    uncovered: tuple[LogRange, ...]
+    log: LogRange
+
+
 class MessagesReader(DataSourceReader):
     """Reads the columns `names` of the messages."""
 
@@ -55,73 +83,149 @@ class MessagesReader(DataSourceReader):
         self._names = names
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One partition for each split that can hold a wanted message.
+        """One partition for each split that can hold a wanted message, and for each look-up.
 
         Raises `StoreNotFoundError` where the path is no store.
         """
         options = self._options
-        log = CommitLog.open(Location.resolve(options.path))
-        splits = within_time(plan_splits(log, options.split_size), options.start_timestamp, options.end_timestamp)
+        with MessageStore(options.path, broker_conf=options.broker_conf) as store:
+            read = plan_messages(options, store)
+        _LOG.info("%s: %s", options.path, explain_plan(read))
         plan = uuid.uuid4().hex
-        gaps = [GapPartition(gap) for gap in log.gaps]
-        return [*gaps, *(SplitPartition(split, plan) for split in splits)]
+        return [
+            *map(GapPartition, read.gaps),
+            *(LookUpPartition(look_up, read.uncovered, read.log) for look_up in read.look_ups),
+            *map(RangePartition, read.ranges),
+            *(SplitPartition(split, plan) for split in read.splits),
+        ]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The rows of one partition. Spark calls this with None where there is no partition at all."""
         if isinstance(partition, SplitPartition):
-            yield from self._read_split(partition)
+            yield from self._read_split(partition.split, partition.plan)
         elif isinstance(partition, GapPartition):
             yield from self._corrupt_rows(partition.gap)
+        elif isinstance(partition, RangePartition):
+            yield from self._read_range(partition.log_range)
+        elif isinstance(partition, LookUpPartition):
+            yield from self._look_up(partition)
 
-    def _read_split(self, partition: SplitPartition) -> Iterator[pa.RecordBatch]:
+    def batch(self, messages: MessageColumns) -> pa.RecordBatch:
+        """The rows that wanted messages make."""
+        return messages.record_batch(self._names)
+
+    def rows(self, record: Record, row: Row, looked_up: str | None) -> list[Row]:
+        """The rows that a wanted message makes; `looked_up` is the key by which it was found, if it was by one.
+
+        A message that has several of the wanted keys is found by each of them: the first one gives it.
+        """
+        wanted = self._options.predicate.keys or self._options.predicate.unique_keys or frozenset()
+        is_first = looked_up is None or looked_up == min(key for key in record_keys(record) if key in wanted)
+        return [row] if is_first else []
+
+    def fields(self) -> list[pa.Field]:
+        """The columns that are read."""
+        return [ALL_MESSAGE_FIELDS[name] for name in self._names]
+
+    def _read_split(self, split: Split, plan: str) -> Iterator[pa.RecordBatch]:
         from spark_mq.format.columns import MessageColumns
         from spark_mq.format.message_batches import BODY_COLUMNS, message_batches
         from spark_mq.store.split_reader import read_split
 
         fails = self._options.mode == Mode.FAILFAST
         check_crc = self._options.check_crc and (fails or not BODY_COLUMNS.isdisjoint(self._names))
-        for part in read_split(partition.split, partition.plan):
+        for part in read_split(split, plan):
             if isinstance(part, CorruptRange):
                 yield from self._corrupt_rows(part)
                 continue
-            wanted = self._wanted(MessageColumns(part.buffer, part.base, part.frames))
+            wanted = wanted_frames(self._options.predicate, MessageColumns(part.buffer, part.base, part.frames))
             for messages in message_batches(
                 part.buffer, part.base, wanted, self._names, MAX_BATCH_ROWS, check_crc=check_crc
             ):
                 if fails:
-                    _fail_on_body(partition.split, messages)
-                yield messages.record_batch(self._names)
+                    _fail_on_body(split, messages)
+                yield self.batch(messages)
 
-    def _wanted(self, messages: MessageColumns) -> Frames:
-        """The frames that pass the options' filters."""
-        options, frames = self._options, messages.frames
-        if options.topic is not None:
-            frames = frames[messages.topic_is(options.topic.encode("utf-8"))]
-        if options.start_timestamp is None and options.end_timestamp is None:
-            return frames
-        times = messages.with_frames(frames).store_timestamp_millis()
-        start = _EARLIEST if options.start_timestamp is None else options.start_timestamp
-        end = _LATEST if options.end_timestamp is None else options.end_timestamp
-        return frames[(times >= start) & (times <= end)]
+    def _read_range(self, log_range: LogRange) -> Iterator[pa.RecordBatch]:
+        """A part of the log record by record; what is damaged is read as splits are."""
+        store = Location.resolve(self._options.path)
+        with MessageStore(self._options.path) as opened:
+            try:
+                records = list(hop(opened.records, log_range))
+            except CorruptLogError:
+                splits = plan_splits(CommitLog.open(store), self._options.split_size)
+                for split in within_offsets(splits, log_range.start, log_range.stop):
+                    yield from self._read_split(split, uuid.uuid4().hex)
+                return
+        yield from self._record_batches((record, None) for record in records)
+
+    def _look_up(self, partition: LookUpPartition) -> Iterator[pa.RecordBatch]:
+        options, log = self._options, partition.log
+        with MessageStore(options.path, broker_conf=options.broker_conf, log_end=log.stop) as store:
+            if partition.look_up.queue is not None:
+                yield from self._record_batches(_found_in_queue(store, partition.look_up.queue, partition))
+                return
+            yield from self._record_batches(self._found_by_key(store, partition))
+            for problem in store.index.problems:
+                _LOG.warning("%s; that part of the log was read instead", problem)
+
+    def _found_by_key(self, store: MessageStore, partition: LookUpPartition) -> Iterator[tuple[Record, str | None]]:
+        begin, end = self._options.predicate.store_timestamp.bounds
+        for topic, key in partition.look_up.keys:
+            for record in store.index.find_messages(topic, key, begin, end, partition.uncovered):
+                yield record, key
+
+    def _record_batches(self, found: Iterable[tuple[Record, str | None]]) -> Iterator[pa.RecordBatch]:
+        """Batches of looked-up messages: those that the predicate wants, few at a time."""
+        rows: list[Row] = []
+        size = 0
+        for record, key in found:
+            row = message_row(record)
+            if not is_wanted(self._options.predicate, row):
+                continue
+            if self._options.mode == Mode.FAILFAST and row.get(CORRUPT_RECORD) is not None:
+                raise CorruptLogError(
+                    f"{self._options.path}: message at commit log offset {record.commit_log_offset}: "
+                    f"{row[CORRUPT_RECORD]}"
+                )
+            rows += self.rows(record, row, key)
+            size += len(row["body"] or b"")
+            if len(rows) >= _MAX_LOOK_UP_ROWS or size >= _MAX_LOOK_UP_BYTES:
+                yield from message_table(rows, pa.schema(self.fields())).to_batches()
+                rows, size = [], 0
+        if rows:
+            yield from message_table(rows, pa.schema(self.fields())).to_batches()
 
     def _corrupt_rows(self, corrupt: CorruptRange) -> Iterator[pa.RecordBatch]:
-        """What the mode makes of a corrupt range: rows (a filter on topic or time leaves none), nothing, an error."""
-        options = self._options
-        if options.mode == Mode.FAILFAST:
+        """What the mode makes of a corrupt range: rows (a filter on a field leaves none), nothing, an error."""
+        mode = self._options.mode
+        if mode == Mode.FAILFAST:
             raise CorruptLogError(f"{corrupt.describe()}; read with mode PERMISSIVE to get it as a row")
-        if options.mode == Mode.DROPMALFORMED or options.topic is not None:
+        if mode == Mode.DROPMALFORMED:
             return
-        if options.start_timestamp is not None or options.end_timestamp is not None:
-            return
+        rows = []
         for start in range(0, corrupt.length, _MAX_ROW_SIZE):
-            values = {
-                "commit_log_offset": corrupt.commit_log_offset + start,
-                "store_size": min(corrupt.length - start, _MAX_ROW_SIZE),
-                CORRUPT_RECORD: str(corrupt),
-            }
-            fields = [ALL_MESSAGE_FIELDS[name] for name in self._names]
-            arrays = [pa.array([values.get(field.name)], field.type) for field in fields]
-            yield pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+            offset = corrupt.commit_log_offset + start
+            if self.shows_damage() and wants_damage(self._options.predicate, offset):
+                size = min(corrupt.length - start, _MAX_ROW_SIZE)
+                rows.append(corrupt_row(offset, size, str(corrupt)))
+        if rows:
+            yield from message_table(rows, pa.schema(self.fields())).to_batches()
+
+    def shows_damage(self) -> bool:
+        """Whether damage has rows in the table."""
+        return True
+
+
+def _found_in_queue(
+    store: MessageStore, wanted: QueueRange, partition: LookUpPartition
+) -> Iterator[tuple[Record, str | None]]:
+    queue = store.find_queue(wanted.topic, wanted.queue_id)
+    if queue is None:
+        raise StoreChangedError(f"queue {wanted.topic}/{wanted.queue_id} was removed since the read was planned")
+    for record in read_messages(store.location, queue, wanted, store.records, partition.log):
+        if not any(record.commit_log_offset in part for part in partition.uncovered):
+            yield record, None
 
 
 def _fail_on_body(split: Split, messages: MessageColumns) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import TypeVar
@@ -13,7 +13,7 @@ from typing import TypeVar
 from spark_mq.errors import OptionError
 from spark_mq.format.message_id import decode_offset_message_id
 from spark_mq.format.timestamp import epoch_millis
-from spark_mq.source.predicate import Integers, Predicate, decode_conditions
+from spark_mq.source.predicate import IN_INDEX, IN_QUEUES, Integers, Predicate, decode_conditions
 from spark_mq.store.broker_version import parse_broker_version
 from spark_mq.store.splits import DEFAULT_SPLIT_SIZE
 
@@ -55,7 +55,7 @@ class ReadOptions:
     topic: str | None = None
     queue_id: int | None = None
     consumer_group: str | None = None
-    predicate: Predicate = Predicate()
+    predicate: Predicate = field(default_factory=Predicate)
     pushdown: bool = False
     split_size: int = DEFAULT_SPLIT_SIZE
     mode: Mode = Mode.PERMISSIVE
@@ -146,6 +146,10 @@ def _parse_predicate(given: Mapping[str, str]) -> Predicate:
         queue_offset=_parse_range("startQueueOffset", "endQueueOffset", given, _parse_optional_integer),
         store_timestamp=_parse_range("startTimestamp", "endTimestamp", given, _parse_optional_timestamp),
     )
+    if predicate.unique_keys is not None:
+        predicate &= Predicate(transaction_types=IN_INDEX)
+    if not predicate.queue_offset.is_all:
+        predicate &= Predicate(transaction_types=IN_QUEUES)
     return predicate & Predicate.of(decode_conditions(given.get("conditions", "[]")))
 
 

@@ -18,6 +18,7 @@ from typing import Any, Self, TypeVar
 from spark_mq.errors import OptionError
 from spark_mq.format.message_id import decode_offset_message_id
 from spark_mq.format.message_schema import MAX_TIMESTAMP_MILLIS, MIN_TIMESTAMP_MILLIS
+from spark_mq.format.sys_flag import TRANSACTION_TYPE_NAMES
 from spark_mq.format.timestamp import EPOCH
 
 Value = str | int | datetime
@@ -25,6 +26,12 @@ Value = str | int | datetime
 _T = TypeVar("_T")
 
 _REPLACEMENT = "\ufffd"
+_NONE, PREPARED, COMMIT, ROLLBACK = TRANSACTION_TYPE_NAMES
+IN_INDEX = frozenset((_NONE, PREPARED, COMMIT))
+"""Transaction types of messages that the index has (`IndexService.buildIndex`@5.3.3)."""
+IN_QUEUES = frozenset((_NONE, COMMIT))
+"""Transaction types of messages that queues have; the others are stored with queue offset 0 (`CommitLog`@5.3.3)."""
+
 _OFFSET_MESSAGE_ID = re.compile("(?:[0-9A-F]{32}|[0-9A-F]{56})")
 
 
@@ -140,8 +147,8 @@ class Integers:
 class Predicate:
     """What all wanted messages have; None stands for anything.
 
-    `keys`: one of these is a piece of its KEYS or its unique key. `offset_message_ids` are upper-case. Store timestamps
-    are milliseconds.
+    `keys`: one of these is a piece of its KEYS or its unique key, and it is not of transaction type ROLLBACK, which no
+    index has. `offset_message_ids` are upper-case. Store timestamps are milliseconds.
     """
 
     topics: frozenset[str] | None = None
@@ -149,6 +156,7 @@ class Predicate:
     keys: frozenset[str] | None = None
     unique_keys: frozenset[str] | None = None
     offset_message_ids: frozenset[str] | None = None
+    transaction_types: frozenset[str] | None = None
     commit_log_offset: Integers = Integers()
     queue_offset: Integers = Integers()
     store_timestamp: Integers = Integers()
@@ -161,6 +169,7 @@ class Predicate:
             keys=_and(self.keys, other.keys),
             unique_keys=_and(self.unique_keys, other.unique_keys),
             offset_message_ids=_and(self.offset_message_ids, other.offset_message_ids),
+            transaction_types=_and(self.transaction_types, other.transaction_types),
             commit_log_offset=self.commit_log_offset & other.commit_log_offset,
             queue_offset=self.queue_offset & other.queue_offset,
             store_timestamp=self.store_timestamp & other.store_timestamp,
@@ -182,9 +191,30 @@ class Predicate:
     @property
     def is_empty(self) -> bool:
         """Whether no message can have all this."""
-        sets = (self.topics, self.queue_ids, self.keys, self.unique_keys, self.offset_message_ids)
+        sets = (
+            self.topics,
+            self.queue_ids,
+            self.keys,
+            self.unique_keys,
+            self.offset_message_ids,
+            self.transaction_types,
+        )
         ranges = (self.commit_log_offset, self.queue_offset, self.store_timestamp)
         return any(values == frozenset() for values in sets) or any(values.is_empty for values in ranges)
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether the index has the keys of all messages that can have all this."""
+        return self.keys is not None or not self.may_be_of(ROLLBACK)
+
+    @property
+    def is_queued(self) -> bool:
+        """Whether a queue has all messages that can have all this: the others are stored with queue offset 0."""
+        return 0 not in self.queue_offset or not (self.may_be_of(PREPARED) or self.may_be_of(ROLLBACK))
+
+    def may_be_of(self, transaction_type: str) -> bool:
+        """Whether messages of this transaction type are wanted."""
+        return self.transaction_types is None or transaction_type in self.transaction_types
 
     @property
     def is_of_places_only(self) -> bool:
@@ -274,6 +304,7 @@ _MAKERS: dict[str, tuple[str, Callable[[Condition], Any]]] = {
     "key": ("keys", _texts),
     "unique_key": ("unique_keys", _texts),
     "offset_message_id": ("offset_message_ids", _offset_message_ids),
+    "transaction_type": ("transaction_types", _texts),
     "commit_log_offset": ("commit_log_offset", _integers),
     "queue_offset": ("queue_offset", _integers),
     "store_timestamp": ("store_timestamp", _timestamps),

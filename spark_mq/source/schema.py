@@ -9,7 +9,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from spark_mq.errors import OptionError
-from spark_mq.format.message_schema import EXTRA_MESSAGE_SCHEMA, MESSAGE_SCHEMA
+from spark_mq.format.message_schema import EXTRA_MESSAGE_SCHEMA, MESSAGE_BY_KEY_SCHEMA, MESSAGE_SCHEMA
 from spark_mq.source.options import Table
 from spark_mq.store.index_tables import INDEX_ENTRIES_SCHEMA, INDEX_FILES_SCHEMA
 from spark_mq.store.tables import CONSUMER_OFFSETS_SCHEMA, QUEUES_SCHEMA, SEGMENTS_SCHEMA, TOPICS_SCHEMA
@@ -17,6 +17,7 @@ from spark_mq.store.units import CONSUME_QUEUE_SCHEMA
 
 _SCHEMAS: dict[Table, pa.Schema] = {
     Table.MESSAGES: MESSAGE_SCHEMA,
+    Table.MESSAGES_BY_KEY: MESSAGE_BY_KEY_SCHEMA,
     Table.CONSUME_QUEUE: CONSUME_QUEUE_SCHEMA,
     Table.SEGMENTS: SEGMENTS_SCHEMA,
     Table.QUEUES: QUEUES_SCHEMA,
@@ -38,7 +39,7 @@ def column_names(table: Table, schema: StructType) -> list[str]:
     Raises `OptionError` for a column that the table has not, or that has another type.
     """
     fields = list(default_schema(table))
-    if table == Table.MESSAGES:
+    if table in (Table.MESSAGES, Table.MESSAGES_BY_KEY):
         fields += list(from_arrow_schema(EXTRA_MESSAGE_SCHEMA))
     known = {field.name: field.dataType for field in fields}
     for field in schema:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
+from itertools import islice
 from types import TracebackType
 from typing import Self
 
@@ -18,15 +19,17 @@ import pyarrow as pa
 
 from spark_mq.errors import CorruptLogError, OptionError, UnsupportedStoreError
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE
-from spark_mq.format.message_id import decode_offset_message_id
+from spark_mq.format.message_id import decode_offset_message_id, is_offset_message_id
 from spark_mq.format.message_row import Row, corrupt_row, message_row, message_table
 from spark_mq.format.properties import INNER_MULTI_DISPATCH, parse_properties
 from spark_mq.format.record import Record
 from spark_mq.format.timestamp import epoch_millis
+from spark_mq.store.broker_conf import BrokerConf
 from spark_mq.store.broker_version import BrokerVersion, detect_broker_version, parse_broker_version
 from spark_mq.store.consume_queue import ConsumeQueue
 from spark_mq.store.file_reader import FileReaders
 from spark_mq.store.filesystem import Location
+from spark_mq.store.key_index import KeyIndex
 from spark_mq.store.live_end import find_live_end
 from spark_mq.store.queue_files import CONSUME_QUEUE, queue_folders
 from spark_mq.store.queue_time import BoundaryType, QueueTimes
@@ -70,13 +73,26 @@ class MessageStore:
     >>> store.get_message("orders", 3, offset=1200, max_num=32)
     """
 
-    def __init__(self, path: str, broker_version: str | None = None) -> None:
+    def __init__(
+        self,
+        path: str,
+        broker_version: str | None = None,
+        broker_conf: str | None = None,
+        check_index: bool = False,
+        log_end: int | None = None,
+    ) -> None:
         """Open the store at `path`, a path or a URI that pyarrow opens.
 
         `broker_version` (`4.9`, `5`, ...) decides where the two differ; by default the store's config files show it.
-        Raises `StoreNotFoundError`, and `OptionError` for an unknown version.
+        `broker_conf` names the broker's settings, whose `maxHashSlotNum` and `maxIndexNum` a file does not tell.
+        `check_index`: before the first look-up of a key, all index files are read and checked; see `key_index`.
+        `log_end`: the commit log offset at which the log ends for this reader, if it is known; it is not looked for.
+        Raises `StoreNotFoundError`, and `OptionError` for an unknown version or settings that cannot be read.
         """
         self.location = Location.resolve(path)
+        self._broker_conf = BrokerConf.of(broker_conf)
+        self._check_index = check_index
+        self._given_log_end = log_end
         self.files = FileReaders()
         self.records = RecordLookup(self.location, self.files)
         self._given_version = None if broker_version is None else parse_broker_version(broker_version)
@@ -117,6 +133,10 @@ class MessageStore:
         folders = queue_folders(self.location / CONSUME_QUEUE)
         return {(folder.topic, folder.queue_id): ConsumeQueue(folder, self.files) for folder in folders}
 
+    def find_queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """A queue whose files can be read; None where there is none, or they are no files."""
+        return self._queues.get((topic, queue_id))
+
     def get_min_phy_offset(self) -> int:
         """The commit log offset at which the log begins; -1 where it has no segment."""
         return self.records.min_offset
@@ -127,6 +147,8 @@ class MessageStore:
 
     @cached_property
     def _live_end(self) -> int:
+        if self._given_log_end is not None:
+            return self._given_log_end
         return find_live_end(self.location, self.records, self._queues.values())
 
     def get_min_offset_in_queue(self, topic: str, queue_id: int) -> int:
@@ -243,6 +265,72 @@ class MessageStore:
             return f"the record at {commit_log_offset} is stale: the log ends at {self._live_end}"
         return record
 
+    @cached_property
+    def index(self) -> KeyIndex:
+        """The index files, and what of the log they do not cover."""
+        return KeyIndex(
+            self.location,
+            self._broker_conf,
+            self.files,
+            self.records,
+            self._live_end,
+            lambda: MessageStore(str(self.location)).get_max_phy_offset(),
+            self._check_index,
+        )
+
+    def query_message(
+        self,
+        topic: str,
+        key: str,
+        max_num: int | None = None,
+        begin: int | datetime | None = None,
+        end: int | datetime | None = None,
+    ) -> pa.Table:
+        """The messages of a topic that have the key, in KEYS or as unique key, newest first.
+
+        At most `max_num`, and only those stored from `begin` to `end` (epoch milliseconds or aware datetimes, both
+        included): so `end=T, max_num=1` is the newest not later than T. Unlike a broker's answer
+        (`DefaultMessageStore.queryMessage`@5.3.3) it has no other limit, and no message that has only the key's hash.
+        Where index files are missing or damaged, the log is read; `index.problems` says why. Messages of transaction
+        type ROLLBACK are in no index. `why_no_message` explains an empty answer.
+        """
+        found = self.index.find_messages(topic, key, _optional_millis(begin), _optional_millis(end))
+        return message_table([message_row(record) for record in islice(found, max_num)])
+
+    def query_message_by_unique_key(self, topic: str, unique_key: str) -> pa.Table:
+        """The messages with a unique key, newest first; or the one whose offset message id it is.
+
+        As `MQAdminImpl.viewMessage`@5.3.3 it takes either: text alone does not tell them apart.
+        """
+        if is_offset_message_id(unique_key):
+            by_id = self.look_message_by_id(unique_key)
+            if by_id.column("offset_message_id").to_pylist() == [unique_key.upper()]:
+                return by_id
+        rows = (message_row(record) for record in self.index.find_messages(topic, unique_key))
+        return message_table([row for row in rows if row["unique_key"] == unique_key])
+
+    def why_no_message(
+        self,
+        topic: str,
+        key: str,
+        begin: int | datetime | None = None,
+        end: int | datetime | None = None,
+    ) -> str:
+        """Why `query_message` has no answer, for a person."""
+        is_bounded = begin is not None or end is not None
+        newest = next(self.index.find_messages(topic, key), None) if is_bounded else None
+        if newest is not None:
+            return f"its newest message in the log was stored at {newest.store_timestamp}, outside the time asked for"
+        expired = self.index.expired_timestamp(topic, key)
+        if expired is not None:
+            return (
+                f"the index knows a message with this key, or with one of the same hash, stored about {expired}, but "
+                f"its segment has expired: the log begins at {self.get_min_phy_offset()}"
+            )
+        if not any(name == topic for name, _ in self._queues):
+            return f"there is no queue of topic {topic}"
+        return f"no message of topic {topic} in the log has it"
+
     def get_offset_in_queue_by_time(
         self,
         topic: str,
@@ -306,6 +394,10 @@ def _boundary_type(boundary_type: BoundaryType | str) -> BoundaryType:
         return BoundaryType(boundary_type.upper())
     except ValueError as error:
         raise OptionError(f"boundary type {boundary_type!r} is neither LOWER nor UPPER") from error
+
+
+def _optional_millis(timestamp: int | datetime | None) -> int | None:
+    return None if timestamp is None else _millis(timestamp)
 
 
 def _millis(timestamp: int | datetime) -> int:

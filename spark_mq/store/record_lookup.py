@@ -16,6 +16,7 @@ from spark_mq.format.record import (
     FRAME,
     HEAD_SIZE,
     MAX_RECORD_SIZE,
+    MIN_RECORD_SIZE,
     Record,
     decode_record,
     store_timestamp_of,
@@ -25,7 +26,7 @@ from spark_mq.store.file_reader import FileReaders
 from spark_mq.store.filesystem import Location
 
 _FIRST_READ = 4 << 10
-"""Bytes read for a record of unknown size: most are shorter."""
+"""Bytes read for a record of unknown size where a read takes long: most are shorter."""
 
 _INT64 = struct.Struct(">q")
 
@@ -77,7 +78,10 @@ class RecordLookup:
         segment = self.segment_of(commit_log_offset)
         if segment is None:
             raise CorruptLogError(f"no segment holds commit log offset {commit_log_offset}")
-        wanted = _FIRST_READ if store_size is None else min(max(store_size, FRAME.size), MAX_RECORD_SIZE)
+        if store_size is not None:
+            wanted = min(max(store_size, FRAME.size), MAX_RECORD_SIZE)
+        else:
+            wanted = MIN_RECORD_SIZE if segment.location.is_local else _FIRST_READ
         data = self.read(commit_log_offset, wanted)
         if len(data) >= FRAME.size:
             size = FRAME.unpack_from(data)[0]

@@ -6,7 +6,8 @@ it runs while Spark plans.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from spark_mq.store.commit_log import CommitLog, Segment
 
@@ -40,3 +41,14 @@ def plan_splits(log: CommitLog, split_size: int) -> list[Split]:
         for start in range(0, segment.data_end, step):
             splits.append(Split(segment, start, min(start + step, segment.data_end)))
     return splits
+
+
+def within_offsets(splits: Sequence[Split], start: int, stop: int) -> list[Split]:
+    """The parts of splits that own what starts at the commit log offset `start` or behind it, and before `stop`."""
+    kept = []
+    for split in splits:
+        base = split.segment.base
+        first, last = max(split.start, start - base), min(split.stop, stop - base)
+        if first < last:
+            kept.append(replace(split, start=first, stop=last))
+    return kept

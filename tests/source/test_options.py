@@ -26,7 +26,7 @@ def test_only_a_path_is_needed() -> None:
 
 def test_names_are_not_case_sensitive() -> None:
     options = parse_options({"PATH": "/s", "STARTTIMESTAMP": "5", "splitsize": "1m"})
-    assert (options.start_timestamp, options.split_size) == (5, 1 << 20)
+    assert (options.predicate.store_timestamp.first, options.split_size) == (5, 1 << 20)
 
 
 @pytest.mark.parametrize("table", list(Table))
@@ -55,7 +55,7 @@ def test_the_manual_has_every_column_with_its_type(table: Table) -> None:
     columns = text.partition("Columns: ")[2].partition(">>>")[0]
     said = columns.replace(". When a schema names them also: ", ", ").rstrip(" .")
     fields = list(default_schema(table))
-    fields += list(from_arrow_schema(EXTRA_MESSAGE_SCHEMA)) if table == Table.MESSAGES else []
+    fields += list(from_arrow_schema(EXTRA_MESSAGE_SCHEMA)) if table.startswith("messages") else []
     types = [(field.name, field.dataType.simpleString().upper().replace(",", ", ")) for field in fields]
     assert said == ", ".join(f"{name} {kind}" for name, kind in types)
 

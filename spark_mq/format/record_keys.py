@@ -1,0 +1,33 @@
+"""The keys by which a message can be found, of a single record; `index_keys` has the same rule as kernels, for many.
+
+`IndexService.buildIndex`@5.3.3, the same in 4.9: the unique key, and the pieces of KEYS between single spaces that are
+not empty; none for a message of transaction type ROLLBACK.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from spark_mq.format.java_text import decode_utf8
+from spark_mq.format.properties import KEYS, UNIQUE_KEY, parse_properties
+from spark_mq.format.record import Record
+from spark_mq.format.sys_flag import TRANSACTION_ROLLBACK_TYPE, TRANSACTION_TYPE_MASK
+
+
+class KeyType(StrEnum):
+    """Which property a key is from."""
+
+    KEYS = "KEYS"
+    UNIQ_KEY = "UNIQ_KEY"
+
+
+def record_keys(record: Record) -> dict[str, KeyType]:
+    """Each distinct key once, in the order of the index: the unique key first."""
+    if record.sys_flag & TRANSACTION_TYPE_MASK == TRANSACTION_ROLLBACK_TYPE:
+        return {}
+    properties = parse_properties(record.properties)
+    keys = dict.fromkeys(filter(None, decode_utf8(properties.get(KEYS, b"")).split(" ")), KeyType.KEYS)
+    if UNIQUE_KEY not in properties:
+        return keys
+    unique_key = decode_utf8(properties[UNIQUE_KEY])
+    return {unique_key: KeyType.UNIQ_KEY} | {key: kind for key, kind in keys.items() if key != unique_key}

@@ -1,0 +1,131 @@
+"""Finding messages where no index and no queue knows them: by reading a part of the log.
+
+A short range is hopped over in plain Python; a longer one is worth the import of the kernels, which narrow the messages
+down. Either way each message that is left is looked at itself.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from spark_mq.errors import CorruptLogError
+from spark_mq.format.index_file import index_key_hash
+from spark_mq.format.java_text import decode_utf8
+from spark_mq.format.record import Record, decode_record
+from spark_mq.format.record_keys import record_keys
+from spark_mq.store.commit_log import CommitLog
+from spark_mq.store.filesystem import Location
+from spark_mq.store.log_range import LogRange, hop
+from spark_mq.store.record_lookup import RecordLookup
+from spark_mq.store.splits import DEFAULT_SPLIT_SIZE, Split, plan_splits, within_offsets
+from spark_mq.store.store_time import within_time
+
+if TYPE_CHECKING:
+    from spark_mq.format.big_endian import Int64s
+    from spark_mq.store.record_reader import RecordChunk
+
+SHORT_RANGE = 256 << 10
+"""Bytes that are read faster in plain Python than the kernels are imported."""
+
+
+class Wanted(Protocol):
+    """Which messages are looked for."""
+
+    def matches(self, record: Record) -> bool:
+        """Whether it is one."""
+
+    def candidates(self, chunk: RecordChunk) -> Int64s:
+        """Indexes of frames of the chunk, all that can match among them."""
+
+
+@dataclass(frozen=True)
+class WithKey:
+    """Messages of a topic that have a key: a piece of KEYS, or the unique key."""
+
+    topic: str
+    key: str
+
+    @property
+    def key_hash(self) -> int:
+        """The hash that index files have of it."""
+        return index_key_hash(self.topic.encode("utf-8", "replace"), self.key.encode("utf-8", "replace"))
+
+    def matches(self, record: Record) -> bool:
+        """Whether a message is of the topic and has the key."""
+        return self.key in record_keys(record) and decode_utf8(record.topic) == self.topic
+
+    def candidates(self, chunk: RecordChunk) -> Int64s:
+        """Those that have the key's hash."""
+        import numpy as np
+
+        from spark_mq.format.index_keys import index_keys
+
+        keys = index_keys(chunk.buffer, chunk.frames)
+        owners = np.repeat(np.arange(chunk.frames.size), keys.entry_count)
+        return np.unique(owners[keys.key_hash == self.key_hash])
+
+
+@dataclass(frozen=True)
+class WithQueueOffset:
+    """Messages of a queue, at some of its offsets."""
+
+    topic: str
+    queue_id: int
+    queue_offsets: frozenset[int]
+
+    def matches(self, record: Record) -> bool:
+        """Whether a message is of the queue, and says that it is at one of the offsets."""
+        is_there = record.queue_id == self.queue_id and record.queue_offset in self.queue_offsets
+        return is_there and decode_utf8(record.topic) == self.topic
+
+    def candidates(self, chunk: RecordChunk) -> Int64s:
+        """Those with one of the offsets, of whatever queue."""
+        import numpy as np
+
+        from spark_mq.format.big_endian import int64s_at
+        from spark_mq.format.record import QUEUE_OFFSET_AT
+
+        found = int64s_at(chunk.buffer, chunk.frames.position + QUEUE_OFFSET_AT)
+        return np.flatnonzero(np.isin(found, list(self.queue_offsets)))
+
+
+def scan(
+    store: Location,
+    records: RecordLookup,
+    log_range: LogRange,
+    wanted: Wanted,
+    begin: int | None = None,
+    end: int | None = None,
+) -> list[int]:
+    """The commit log offsets of the wanted messages of a range of the live log that begins with a record, ascending.
+
+    Parts of the log that were stored outside `begin` ... `end` (milliseconds) may be left out. What is damaged is
+    passed over.
+    """
+    if log_range.size <= SHORT_RANGE:
+        try:
+            return [record.commit_log_offset for record in hop(records, log_range) if wanted.matches(record)]
+        except CorruptLogError:
+            pass  # the reader of splits knows what to do with damage
+    splits = plan_splits(CommitLog.open(store), DEFAULT_SPLIT_SIZE)
+    splits = within_time(within_offsets(splits, log_range.start, log_range.stop), begin, end)
+    plan = uuid.uuid4().hex
+    return [offset for split in splits for offset in _scan_split(split, plan, wanted)]
+
+
+def _scan_split(split: Split, plan: str, wanted: Wanted) -> list[int]:
+    from spark_mq.store.corrupt_range import CorruptRange
+    from spark_mq.store.split_reader import read_split
+
+    found = []
+    for part in read_split(split, plan):
+        if isinstance(part, CorruptRange):
+            continue
+        for index in wanted.candidates(part).tolist():
+            position = int(part.frames[index].position)
+            record = decode_record(part.buffer.data, position, part.base + position)
+            if wanted.matches(record):
+                found.append(record.commit_log_offset)
+    return found

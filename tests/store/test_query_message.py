@@ -1,0 +1,315 @@
+"""Look-ups by key: the judge is a look at every message that the Java classes found in the store."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from spark_mq import MessageStore
+from spark_mq.format.index_file import ENTRY_SIZE, HEADER_SIZE, index_key_hash
+from spark_mq.store.file_reader import FileReaders
+from spark_mq.store.filesystem import Location
+from spark_mq.store.key_index import IndexSpan
+from spark_mq.store.log_scan import SHORT_RANGE
+from tests.index_stores import index_files, layout_of
+from tests.real_stores import OWN_STORES, Fact, RealStore, all_stores, stores_in
+
+Unpack = Callable[[RealStore], Path]
+each_store = pytest.mark.parametrize("store", all_stores(), ids=str)
+each_own_store = pytest.mark.parametrize("store", stores_in(OWN_STORES), ids=str)
+WORKLOAD = RealStore("workload-533", OWN_STORES)
+ROLLBACK = 12
+FOREVER = (1 << 63) - 1
+
+
+def offsets(table: pa.Table) -> list[int]:
+    return list(table.column("commit_log_offset").to_pylist())
+
+
+def keys_of(fact: Fact) -> set[str]:
+    """What one can look for: pieces of KEYS between spaces, and the unique key."""
+    if fact["sysFlag"] & ROLLBACK == ROLLBACK:
+        return set()
+    return {key for key in [*(fact.get("keys") or "").split(" "), fact.get("uniqKey")] if key}
+
+
+def by_key(store: RealStore) -> dict[tuple[str, str], list[Fact]]:
+    """All messages of each topic and key, newest first."""
+    found: dict[tuple[str, str], list[Fact]] = {}
+    for fact in sorted(store.facts("msg"), key=lambda fact: -int(fact["offset"])):
+        for key in keys_of(fact):
+            found.setdefault((fact["topic"], key), []).append(fact)
+    return found
+
+
+def hash_of(topic: str, key: str) -> int:
+    return index_key_hash(topic.encode(), key.encode())
+
+
+def opened(store: RealStore, folder: Path, **arguments: Any) -> MessageStore:
+    return MessageStore(str(folder), broker_conf=str(store.broker_conf), **arguments)
+
+
+def expected(facts: list[Fact], begin: int = 0, end: int = FOREVER) -> list[int]:
+    return [fact["offset"] for fact in facts if begin <= fact["storeTimestamp"] <= end]
+
+
+@each_store
+def test_every_key_finds_its_messages(store: RealStore, unpacked: Unpack) -> None:
+    """On stores that lost their index's tail, that were cut, or that a recovery indexed twice, too."""
+    with opened(store, unpacked(store)) as found:
+        wanted = by_key(store)
+        assert len(wanted) > 100
+        some = islice(wanted.items(), 0, None, 1 + len(wanted) // 3000)
+        wrong = [key for key, facts in some if offsets(found.query_message(*key)) != expected(facts)]
+        assert wrong == []
+        assert found.index.problems == []
+
+
+@each_store
+def test_the_questions_that_a_broker_was_asked(store: RealStore, unpacked: Unpack) -> None:
+    """Windows to the millisecond, keys of other topics, keys that have only the hash of another."""
+    wanted = by_key(store)
+    with opened(store, unpacked(store)) as found:
+        for fact in store.facts("query"):
+            key = fact["topic"], fact["key"]
+            answer = found.query_message(*key, fact["maxNum"], fact["begin"], fact["end"])
+            messages = expected(wanted.get(key, []), fact["begin"], fact["end"])
+            assert offsets(answer) == messages[: fact["maxNum"]], fact
+
+
+@each_own_store
+def test_without_index_files_the_log_is_read(store: RealStore, unpacked: Unpack, tmp_path: Path) -> None:
+    folder = shutil.copytree(unpacked(store), tmp_path / "store")
+    shutil.rmtree(folder / "index")
+    with opened(store, folder) as found:
+        for key, facts in islice(by_key(store).items(), 0, None, 20):
+            assert offsets(found.query_message(*key)) == expected(facts)
+            moment = facts[0]["storeTimestamp"]
+            assert offsets(found.query_message(*key, begin=moment, end=moment)) == expected(facts, moment, moment)
+
+
+@pytest.mark.parametrize("lost", ["first", "middle", "last", "all but the last"])
+def test_what_lost_index_files_knew_is_found(lost: str, unpacked: Unpack, tmp_path: Path) -> None:
+    folder = shutil.copytree(unpacked(WORKLOAD), tmp_path / "store")
+    files = index_files(folder)
+    assert len(files) > 3
+    gone = {"first": files[:1], "middle": files[2:3], "last": files[-1:], "all but the last": files[:-1]}[lost]
+    for file in gone:
+        file.unlink()
+    with opened(WORKLOAD, folder) as found:
+        for key, facts in islice(by_key(WORKLOAD).items(), 0, None, 9):
+            assert offsets(found.query_message(*key)) == expected(facts)
+        assert found.index.problems == []
+
+
+def test_the_newest_not_later_than_a_time(unpacked: Unpack) -> None:
+    with opened(WORKLOAD, unpacked(WORKLOAD)) as found:
+        key, facts = max(by_key(WORKLOAD).items(), key=lambda item: len(item[1]))
+        for fact in facts:
+            newest = found.query_message(*key, max_num=1, end=fact["storeTimestamp"])
+            assert offsets(newest) == expected(facts, end=fact["storeTimestamp"])[:1]
+            before = found.query_message(*key, max_num=1, end=fact["storeTimestamp"] - 1)
+            assert offsets(before) == expected(facts, end=fact["storeTimestamp"] - 1)[:1]
+
+
+@each_own_store
+def test_unique_keys_and_message_ids(store: RealStore, unpacked: Unpack) -> None:
+    facts = [fact for fact in store.facts("msg") if fact.get("uniqKey") and keys_of(fact)]
+    counted = Counter((fact["topic"], fact["uniqKey"]) for fact in facts)
+    with opened(store, unpacked(store)) as found:
+        for fact in facts[::7]:
+            answer = found.query_message_by_unique_key(fact["topic"], fact["uniqKey"])
+            assert fact["offset"] in offsets(answer)
+            assert len(offsets(answer)) == counted[fact["topic"], fact["uniqKey"]]
+            by_id = found.query_message_by_unique_key(fact["topic"], fact["msgId"].lower())
+            assert offsets(by_id) == [fact["offset"]]
+
+
+def test_a_key_of_keys_is_no_unique_key(unpacked: Unpack) -> None:
+    fact = next(fact for fact in WORKLOAD.facts("msg") if fact.get("keys") and keys_of(fact))
+    key = fact["keys"].split(" ")[0]
+    with opened(WORKLOAD, unpacked(WORKLOAD)) as found:
+        assert offsets(found.query_message(fact["topic"], key)) != []
+        assert offsets(found.query_message_by_unique_key(fact["topic"], key)) == []
+
+
+def test_a_rollback_is_in_no_index(unpacked: Unpack) -> None:
+    rollbacks = [fact for fact in WORKLOAD.facts("msg") if fact["sysFlag"] & ROLLBACK == ROLLBACK]
+    assert rollbacks
+    with opened(WORKLOAD, unpacked(WORKLOAD)) as found:
+        for fact in rollbacks:
+            key = fact["keys"].split(" ")[0]
+            assert fact["offset"] not in offsets(found.query_message(fact["topic"], key))
+
+
+def test_odd_questions_find_nothing(unpacked: Unpack) -> None:
+    with opened(WORKLOAD, unpacked(WORKLOAD)) as found:
+        for key in ("", " ", "a b", "\ud800", "\ufffd", "x" * 100_000):
+            assert offsets(found.query_message("OrderEvents", key)) == []
+        assert offsets(found.query_message("", "user1")) == []
+        some_key = next(iter(by_key(WORKLOAD)))
+        assert offsets(found.query_message(*some_key, max_num=0)) == []
+        assert offsets(found.query_message(*some_key, begin=FOREVER)) == []
+        assert offsets(found.query_message(*some_key, end=-FOREVER)) == []
+        assert offsets(found.query_message(*some_key, begin=2, end=1)) == []
+
+
+class CountedReads:
+    """Counts the bytes that a store's files give, by folder."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.bytes: Counter[str] = Counter()
+        read = FileReaders.read
+
+        def counted(readers: FileReaders, location: Location, position: int, length: int) -> bytes:
+            data = read(readers, location, position, length)
+            self.bytes[Path(location.path).parent.name] += len(data)
+            return data
+
+        monkeypatch.setattr(FileReaders, "read", counted)
+
+
+@each_own_store
+def test_a_look_up_reads_the_chain_and_the_hits(
+    store: RealStore, unpacked: Unpack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once a store is open; to open it, a few records are looked at to see where log and index end."""
+    reads = CountedReads(monkeypatch)
+    with opened(store, unpacked(store)) as found:
+        spans = [part for part in found.index.parts if isinstance(part, IndexSpan)]
+        if len(spans) < len(found.index.parts):
+            pytest.skip("its index does not cover its log")
+        assert reads.bytes["commitlog"] < 64 << 10
+        entries = sum(span.header.next_entry - 1 for span in spans)
+        sizes: dict[int, Counter[int]] = {}
+        for key, facts in by_key(store).items():
+            of_hash = sizes.setdefault(hash_of(*key), Counter())
+            of_hash.update({fact["offset"]: fact["size"] for fact in facts if fact["offset"] not in of_hash})
+        for key in islice(by_key(store), 0, None, 10):
+            reads.bytes.clear()
+            found.query_message(*key)
+            assert reads.bytes["commitlog"] == sizes[hash_of(*key)].total()
+            # a header and a slot of each file, and at most all entries
+            assert reads.bytes["index"] <= ENTRY_SIZE * entries + (HEADER_SIZE + 4) * len(spans)
+
+
+def test_why_there_is_none(unpacked: Unpack, tmp_path: Path) -> None:
+    """A store whose first segment expired, with all its index files."""
+    folder = shutil.copytree(unpacked(WORKLOAD), tmp_path / "store")
+    first, second = sorted((folder / "commitlog").iterdir())[:2]
+    first.unlink()
+    start = int(second.name)
+    with opened(WORKLOAD, folder) as found:
+        expired = 0
+        for key, facts in by_key(WORKLOAD).items():
+            live = [fact for fact in facts if fact["offset"] >= start]
+            assert offsets(found.query_message(*key)) == expected(live)
+            if live:
+                said = found.why_no_message(*key, end=live[-1]["storeTimestamp"] - 1)
+                assert f"stored at {live[0]['storeTimestamp']}" in said
+            else:
+                assert f"the log begins at {start}" in found.why_no_message(*key)
+                expired += 1
+        assert expired > 10
+        assert "no queue of topic nope" in found.why_no_message("nope", "k")
+        assert "has it" in found.why_no_message("OrderEvents", "never was")
+
+
+def test_other_sizes_than_the_files_tell(unpacked: Unpack) -> None:
+    """Without the broker's settings nobody knows where slots end: the log answers."""
+    key, facts = next(iter(by_key(WORKLOAD).items()))
+    with MessageStore(str(unpacked(WORKLOAD))) as found:
+        assert offsets(found.query_message(*key)) == expected(facts)
+        (problem,) = found.index.problems
+        assert "maxHashSlotNum" in problem
+
+
+@pytest.fixture(scope="module")
+def damaged_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return WORKLOAD.unpack(tmp_path_factory.mktemp("damaged"))
+
+
+class TestDamage:
+    """Never a wrong message, never an endless walk; what is damaged is named, and the log answers."""
+
+    @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(data=st.data())
+    def test_any_bit(self, damaged_folder: Path, data: st.DataObject) -> None:
+        """Checked files give every message; unchecked ones may miss some where a pointer was cut."""
+        folder = damaged_folder
+        file = data.draw(st.sampled_from(index_files(folder)))
+        layout = layout_of(WORKLOAD)
+        sound = file.read_bytes()
+        used = layout.entries_at + ENTRY_SIZE * int.from_bytes(sound[36:40], "big")
+        place, bit = data.draw(st.integers(0, used - 1)), data.draw(st.integers(0, 7))
+        wanted = by_key(WORKLOAD)
+        keys = data.draw(st.lists(st.sampled_from(list(wanted)), min_size=20, max_size=20))
+        damaged = bytearray(sound)
+        damaged[place] ^= 1 << bit
+        file.write_bytes(damaged)
+        try:
+            with opened(WORKLOAD, folder, check_index=True) as checked:
+                for key in keys:
+                    assert offsets(checked.query_message(*key)) == expected(wanted[key])
+            with opened(WORKLOAD, folder) as unchecked:
+                for key in keys:
+                    found = offsets(unchecked.query_message(*key))
+                    assert found == [offset for offset in expected(wanted[key]) if offset in found]
+                    if not _is_pointer(place, layout.entries_at):
+                        assert found == expected(wanted[key])
+        finally:
+            file.write_bytes(sound)
+
+    @pytest.mark.parametrize("damage", ["short", "empty", "garbage", "zeros", "folder"])
+    def test_a_file_that_is_none(self, damage: str, unpacked: Unpack, tmp_path: Path) -> None:
+        folder = shutil.copytree(unpacked(WORKLOAD), tmp_path / "store")
+        file = index_files(folder)[1]
+        sound = file.read_bytes()
+        if damage == "folder":
+            shutil.rmtree(folder / "index")
+            (folder / "index").mkdir()
+        else:
+            broken = {"short": sound[:-1], "empty": b"", "garbage": b"\xa5" * len(sound), "zeros": bytes(len(sound))}
+            file.write_bytes(broken[damage])
+        with opened(WORKLOAD, folder) as found:
+            for key, facts in islice(by_key(WORKLOAD).items(), 0, None, 10):
+                assert offsets(found.query_message(*key)) == expected(facts)
+            named = [problem for problem in found.index.problems if file.name in problem]
+            assert len(named) == (damage in ("short", "empty", "garbage"))
+
+    def test_entries_that_go_in_a_ring(self, unpacked: Unpack, tmp_path: Path) -> None:
+        folder = shutil.copytree(unpacked(WORKLOAD), tmp_path / "store")
+        layout = layout_of(WORKLOAD)
+        for file in index_files(folder):
+            data = bytearray(file.read_bytes())
+            for number in range(1, int.from_bytes(data[36:40], "big")):
+                at = layout.entries_at + ENTRY_SIZE * number + 16
+                data[at : at + 4] = number.to_bytes(4, "big")
+            file.write_bytes(data)
+        with opened(WORKLOAD, folder) as found:
+            for key, facts in islice(by_key(WORKLOAD).items(), 0, None, 10):
+                assert offsets(found.query_message(*key)) == expected(facts)
+            assert found.index.problems
+
+
+def _is_pointer(place: int, entries_at: int) -> bool:
+    """A slot, or the number of the entry before."""
+    if place < entries_at:
+        return place >= HEADER_SIZE
+    return (place - entries_at) % ENTRY_SIZE >= 16
+
+
+def test_the_kernels_read_what_is_long(unpacked: Unpack, tmp_path: Path) -> None:
+    """Both ways of reading the log are met by these tests."""
+    sizes = [part.stat().st_size for part in (unpacked(WORKLOAD) / "commitlog").iterdir()]
+    assert sum(sizes) > SHORT_RANGE > min(sizes)
