@@ -8,9 +8,15 @@ from pyspark.sql.types import StructType
 
 from spark_mq.source.consume_queue import ConsumeQueueReader
 from spark_mq.source.index_entries import IndexEntriesReader
+from spark_mq.source.lookup_function import register_lookup
 from spark_mq.source.messages import MessagesReader
 from spark_mq.source.messages_by_key import MessagesByKeyReader
-from spark_mq.source.options import Table, parse_options
+from spark_mq.source.options import ReadOptions, Table, parse_options
+from spark_mq.source.pushed_filters import (
+    PushdownMessagesByKeyReader,
+    PushdownMessagesReader,
+    is_pushdown_planner,
+)
 from spark_mq.source.schema import column_names, default_schema
 from spark_mq.source.small_tables import SmallTableReader
 
@@ -236,10 +242,8 @@ class RocketMQDataSource(DataSource):
         """The batch reader of the table. Raises `OptionError` for options or columns that do not exist."""
         options = parse_options(self.options)
         names = column_names(options.table, schema)
-        if options.table == Table.MESSAGES:
-            return MessagesReader(options, names)
-        if options.table == Table.MESSAGES_BY_KEY:
-            return MessagesByKeyReader(options, names)
+        if options.table in (Table.MESSAGES, Table.MESSAGES_BY_KEY):
+            return _messages_reader(options, names)
         if options.table == Table.CONSUME_QUEUE:
             return ConsumeQueueReader(options, names)
         if options.table == Table.INDEX_ENTRIES:
@@ -247,10 +251,18 @@ class RocketMQDataSource(DataSource):
         return SmallTableReader(options, names)
 
 
-def register(spark: SparkSession) -> None:
-    """Make `spark.read.format("rocketmq")` known to this session.
+def _messages_reader(options: ReadOptions, names: list[str]) -> DataSourceReader:
+    takes_filters = options.pushdown and is_pushdown_planner()
+    if options.table == Table.MESSAGES_BY_KEY:
+        return PushdownMessagesByKeyReader(options, names) if takes_filters else MessagesByKeyReader(options, names)
+    return PushdownMessagesReader(options, names) if takes_filters else MessagesReader(options, names)
 
-    Not needed where the package is installed: Spark finds `pyspark_rocketmq` by itself. It is where the package came
-    with `--py-files`.
+
+def register(spark: SparkSession) -> None:
+    """Make `spark.read.format("rocketmq")` and the table function `rocketmq_lookup` known to this session.
+
+    The format is also found without it where the package is installed: Spark looks for `pyspark_rocketmq` by itself. It
+    is not where the package came with `--py-files`.
     """
     spark.dataSource.register(RocketMQDataSource)
+    register_lookup(spark)

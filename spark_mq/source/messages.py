@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -23,6 +23,7 @@ from spark_mq.format.record_keys import record_keys
 from spark_mq.source.explanation import explain_plan
 from spark_mq.source.options import Mode, ReadOptions
 from spark_mq.source.planner import LookUp, plan_messages
+from spark_mq.source.predicate import Predicate
 from spark_mq.source.wanted import is_wanted, wanted_frames, wants_damage
 from spark_mq.store.commit_log import CommitLog
 from spark_mq.store.corrupt_range import CorruptRange
@@ -81,6 +82,10 @@ class MessagesReader(DataSourceReader):
     def __init__(self, options: ReadOptions, names: list[str]) -> None:
         self._options = options
         self._names = names
+
+    def narrow(self, predicate: Predicate) -> None:
+        """Read no more than messages that have all that the predicate says, too."""
+        self._options = replace(self._options, predicate=self._options.predicate & predicate)
 
     def partitions(self) -> Sequence[InputPartition]:
         """One partition for each split that can hold a wanted message, and for each look-up.

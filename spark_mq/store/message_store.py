@@ -6,7 +6,7 @@ a record of the commit log.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -294,8 +294,20 @@ class MessageStore:
         Where index files are missing or damaged, the log is read; `index.problems` says why. Messages of transaction
         type ROLLBACK are in no index. `why_no_message` explains an empty answer.
         """
+        found = self.find_messages(topic, key, max_num, begin, end)
+        return message_table([message_row(record) for record in found])
+
+    def find_messages(
+        self,
+        topic: str,
+        key: str,
+        max_num: int | None = None,
+        begin: int | datetime | None = None,
+        end: int | datetime | None = None,
+    ) -> Iterator[Record]:
+        """The records of `query_message`, each read when it is asked for."""
         found = self.index.find_messages(topic, key, _optional_millis(begin), _optional_millis(end))
-        return message_table([message_row(record) for record in islice(found, max_num)])
+        return islice(found, max_num)
 
     def query_message_by_unique_key(self, topic: str, unique_key: str) -> pa.Table:
         """The messages with a unique key, newest first; or the one whose offset message id it is.
