@@ -12,14 +12,16 @@ from spark_mq.errors import SparkMqError
 if TYPE_CHECKING:
     from spark_mq.build.rebuild import rebuild
     from spark_mq.source.datasource import RocketMQDataSource, register
+    from spark_mq.source.explanation import explain
     from spark_mq.store.message_store import MessageStore
 
 __version__ = "0.1.0"
-__all__ = ["MessageStore", "RocketMQDataSource", "SparkMqError", "rebuild", "register"]
+__all__ = ["MessageStore", "RocketMQDataSource", "SparkMqError", "explain", "rebuild", "register"]
 
 _MODULES = {
     "MessageStore": "spark_mq.store.message_store",
     "RocketMQDataSource": "spark_mq.source.datasource",
+    "explain": "spark_mq.source.explanation",
     "register": "spark_mq.source.datasource",
     "rebuild": "spark_mq.build.rebuild",
 }

@@ -1,11 +1,11 @@
-"""`spark-mq query-by-id`, `query-by-offset`, `print-message`: messages out of a store, without Spark or a JVM."""
+"""`spark-mq query-by-...` and `print-message`: messages out of a store, without Spark or a JVM."""
 
 from __future__ import annotations
 
 import argparse
 import heapq
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +35,27 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     _add_body_file(by_id)
     by_id.set_defaults(run=run_by_id)
 
+    by_key = commands.add_parser(
+        "query-by-key",
+        help="messages by topic and key, through the index",
+        description="Print the messages of a topic that have a key, newest first (mqadmin queryMsgByKey).",
+        allow_abbrev=False,
+    )
+    _add_key(by_key, "KEY", "a piece of the messages' KEYS, or their unique key")
+    _add_time(by_key)
+    by_key.add_argument("--max-num", metavar="N", type=int, help="at most so many; by default all")
+    by_key.set_defaults(run=run_by_key)
+
+    by_unique_key = commands.add_parser(
+        "query-by-unique-key",
+        help="a message by topic and unique key (the client's message id)",
+        description="Print messages by their unique key, or offset message id (mqadmin queryMsgByUniqueKey).",
+        allow_abbrev=False,
+    )
+    _add_key(by_unique_key, "UNIQUE_KEY", "the message id that the producer was given")
+    _add_body_file(by_unique_key)
+    by_unique_key.set_defaults(run=run_by_unique_key)
+
     by_offset = commands.add_parser(
         "query-by-offset",
         help="one message by topic, queue and queue offset",
@@ -57,9 +78,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     _add_store(print_message)
     print_message.add_argument("topic", metavar="TOPIC")
     print_message.add_argument("--queue-id", metavar="N", type=int, help="only this queue")
-    time = "epoch milliseconds, or ISO 8601 with a zone"
-    print_message.add_argument("--begin", metavar="TIME", help=f"stored then or later: {time}")
-    print_message.add_argument("--end", metavar="TIME", help="stored then or earlier")
+    _add_time(print_message)
     print_message.add_argument("--tag", metavar="TAGS", help="only messages with one of these tags: 'a || b'")
     print_message.add_argument(
         "--limit", metavar="N", type=int, default=_DEFAULT_LIMIT, help=f"at most so many ({_DEFAULT_LIMIT}); 0 is all"
@@ -70,6 +89,23 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def _add_store(command: argparse.ArgumentParser) -> None:
     command.add_argument("store", metavar="STORE", help="the broker's store directory (storePathRootDir)")
     command.add_argument("--json", action="store_true", help="one JSON object a line, bodies in Base64")
+
+
+def _add_key(command: argparse.ArgumentParser, name: str, text: str) -> None:
+    _add_store(command)
+    command.add_argument("topic", metavar="TOPIC")
+    command.add_argument("key", metavar=name, help=text)
+    command.add_argument("--broker-conf", metavar="FILE", help="the broker's settings: maxHashSlotNum, maxIndexNum")
+    command.add_argument(
+        "--check-index", action="store_true", help="read all index files first, to see if they are whole"
+    )
+    command.add_argument("--explain", action="store_true", help="say what is read, and read it not")
+
+
+def _add_time(command: argparse.ArgumentParser) -> None:
+    time = "epoch milliseconds, or ISO 8601 with a zone"
+    command.add_argument("--begin", metavar="TIME", help=f"stored then or later: {time}")
+    command.add_argument("--end", metavar="TIME", help="stored then or earlier")
 
 
 def _add_body_file(command: argparse.ArgumentParser) -> None:
@@ -97,6 +133,71 @@ def run_by_id(arguments: argparse.Namespace) -> int:
                 print(f"spark-mq: no message {message_id}: {store.why_not(offset)}", file=sys.stderr)
                 status = NOT_FOUND
     return status
+
+
+def run_by_key(arguments: argparse.Namespace) -> int:
+    """Print the messages that have the key; a line on stderr says why there is none, or what was damaged."""
+    from spark_mq.cli.output import plain_rows, print_json, print_table
+
+    if arguments.max_num is not None and arguments.max_num < 1:
+        raise OptionError(f"--max-num {arguments.max_num}: that is no number of messages")
+    begin, end = _begin_and_end(arguments)
+    if arguments.explain:
+        times = {
+            name: str(time) for name, time in (("startTimestamp", begin), ("endTimestamp", end)) if time is not None
+        }
+        return _explain(arguments, key=arguments.key, **times)
+    with _open_index(arguments) as store:
+        rows = plain_rows(store.query_message(arguments.topic, arguments.key, arguments.max_num, begin, end))
+        why = "" if rows else store.why_no_message(arguments.topic, arguments.key, begin, end)
+        problems = store.index.problems
+    if arguments.json:
+        print_json(rows)
+    elif rows:
+        print_table(rows, _LINE)
+    return _say_why(arguments, bool(rows), why, problems)
+
+
+def run_by_unique_key(arguments: argparse.Namespace) -> int:
+    """Print the messages with the unique key, newest first, each with all it has."""
+    from spark_mq.cli.output import plain_rows
+
+    if arguments.explain:
+        return _explain(arguments, uniqueKey=arguments.key)
+    with _open_index(arguments) as store:
+        rows = plain_rows(store.query_message_by_unique_key(arguments.topic, arguments.key))
+        why = "" if rows else store.why_no_message(arguments.topic, arguments.key)
+        problems = store.index.problems
+    if arguments.body_file and len(rows) > 1:
+        raise OptionError(f"--body-file takes the body of one message: {len(rows)} have this unique key")
+    for number, row in enumerate(rows):
+        if number and not arguments.json:
+            print()
+        _print_one(arguments, row)
+    return _say_why(arguments, bool(rows), why, problems)
+
+
+def _open_index(arguments: argparse.Namespace) -> MessageStore:
+    from spark_mq.store.message_store import MessageStore
+
+    return MessageStore(arguments.store, broker_conf=arguments.broker_conf, check_index=arguments.check_index)
+
+
+def _explain(arguments: argparse.Namespace, **options: str) -> int:
+    from spark_mq.source.explanation import explain
+
+    if arguments.broker_conf is not None:
+        options["brokerConf"] = arguments.broker_conf
+    print(explain(arguments.store, topic=arguments.topic, **options))
+    return FOUND
+
+
+def _say_why(arguments: argparse.Namespace, is_found: bool, why: str, problems: Sequence[str]) -> int:
+    for problem in problems:
+        print(f"spark-mq: {problem}; the log was read instead", file=sys.stderr)
+    if not is_found:
+        print(f"spark-mq: no message {arguments.key} in topic {arguments.topic}: {why}", file=sys.stderr)
+    return FOUND if is_found else NOT_FOUND
 
 
 def run_by_offset(arguments: argparse.Namespace) -> int:
@@ -160,10 +261,7 @@ def run_print_message(arguments: argparse.Namespace) -> int:
 
 def _wanted(store: MessageStore, arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """The wanted messages of all wanted queues, in the order of the log."""
-    from spark_mq.source.options import parse_timestamp
-
-    begin = None if arguments.begin is None else parse_timestamp("--begin", arguments.begin)
-    end = None if arguments.end is None else parse_timestamp("--end", arguments.end)
+    begin, end = _begin_and_end(arguments)
     tags = _tags(arguments.tag)
     queues = [
         queue
@@ -174,6 +272,14 @@ def _wanted(store: MessageStore, arguments: argparse.Namespace) -> Iterator[dict
     for row in heapq.merge(*messages, key=lambda row: int(row["commit_log_offset"])):
         if tags is None or row["tags"] in tags:
             yield row
+
+
+def _begin_and_end(arguments: argparse.Namespace) -> tuple[int | None, int | None]:
+    from spark_mq.source.options import parse_timestamp
+
+    begin = None if arguments.begin is None else parse_timestamp("--begin", arguments.begin)
+    end = None if arguments.end is None else parse_timestamp("--end", arguments.end)
+    return begin, end
 
 
 def _tags(text: str | None) -> set[str] | None:

@@ -17,3 +17,10 @@ def epoch_millis(moment: datetime) -> int:
 def micros(millis: int) -> int | None:
     """Milliseconds as microseconds; None outside years 1 to 9999."""
     return millis * 1000 if MIN_TIMESTAMP_MILLIS <= millis <= MAX_TIMESTAMP_MILLIS else None
+
+
+def iso_text(millis: int) -> str:
+    """Milliseconds as ISO 8601 in UTC, for a person; as a number outside years 1 to 9999."""
+    if micros(millis) is None:
+        return str(millis)
+    return (EPOCH + timedelta(milliseconds=millis)).isoformat(timespec="milliseconds").replace("+00:00", "Z")

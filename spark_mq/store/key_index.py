@@ -121,6 +121,21 @@ class KeyIndex:
             if first <= record.store_timestamp <= last:
                 yield record
 
+    def count_entries(self, topic: str, key: str) -> tuple[int, int]:
+        """How many entries a look-up of the key meets, and how many of them have its hash; none of a damaged file."""
+        key_hash = WithKey(topic, key).key_hash
+        met = hits = 0
+        for part in self.parts:
+            if isinstance(part, IndexSpan):
+                try:
+                    header = part.file.header()
+                    for entry in walk_slot(part.file, header, key_hash, part.file.newest_entry(key_hash)):
+                        met += 1
+                        hits += entry.key_hash == key_hash
+                except CorruptIndexError:
+                    continue
+        return met, hits
+
     def expired_timestamp(self, topic: str, key: str) -> int | None:
         """The store time (milliseconds, seconds are whole) of the newest message that the log no longer has.
 

@@ -23,7 +23,7 @@ from spark_mq.format.message_id import decode_offset_message_id, is_offset_messa
 from spark_mq.format.message_row import Row, corrupt_row, message_row, message_table
 from spark_mq.format.properties import INNER_MULTI_DISPATCH, parse_properties
 from spark_mq.format.record import Record
-from spark_mq.format.timestamp import epoch_millis
+from spark_mq.format.timestamp import epoch_millis, iso_text
 from spark_mq.store.broker_conf import BrokerConf
 from spark_mq.store.broker_version import BrokerVersion, detect_broker_version, parse_broker_version
 from spark_mq.store.consume_queue import ConsumeQueue
@@ -332,11 +332,12 @@ class MessageStore:
         is_bounded = begin is not None or end is not None
         newest = next(self.index.find_messages(topic, key), None) if is_bounded else None
         if newest is not None:
-            return f"its newest message in the log was stored at {newest.store_timestamp}, outside the time asked for"
+            moment = iso_text(newest.store_timestamp)
+            return f"its newest message in the log was stored at {moment}, outside the time asked for"
         expired = self.index.expired_timestamp(topic, key)
         if expired is not None:
             return (
-                f"the index knows a message with this key, or with one of the same hash, stored about {expired}, but "
+                f"the index knows a message with this key, or with one of the same hash, stored about {iso_text(expired)}, but "
                 f"its segment has expired: the log begins at {self.get_min_phy_offset()}"
             )
         if not any(name == topic for name, _ in self._queues):

@@ -227,6 +227,72 @@ def test_a_point_command_imports_neither_numba_nor_pandas_nor_spark(store: str) 
         "import sys; from spark_mq.cli.main import main; status = main(sys.argv[1:]);"
         "assert not {'numba', 'pandas', 'pyspark'} & set(sys.modules); sys.exit(status)"
     )
-    for arguments in (["query-by-offset", store, "OrderEvents", "0", "3"], ["lag", store], ["topics", store, "--json"]):
+    conf, key = str(WORKLOAD.broker_conf), next(fact["uniqKey"] for fact in messages("OrderEvents") if fact["uniqKey"])
+    for arguments in (
+        ["query-by-offset", store, "OrderEvents", "0", "3"],
+        ["query-by-key", store, "OrderEvents", key, "--broker-conf", conf],
+        ["lag", store],
+        ["topics", store, "--json"],
+    ):
         done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (0, "")
+
+
+CONF = ["--broker-conf", str(WORKLOAD.broker_conf)]
+
+
+def with_key(topic: str, key: str) -> list[int]:
+    """Offsets, newest first, by what the Java classes say of each message."""
+    facts = [fact for fact in messages(topic) if key in [*(fact["keys"] or "").split(" "), fact["uniqKey"]]]
+    return [fact["offset"] for fact in reversed(facts)]
+
+
+def test_messages_by_key(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    key = next(fact["keys"] for fact in messages("OrderEvents") if fact["keys"]).split(" ")[0]
+    offsets = with_key("OrderEvents", key)
+    assert main(["query-by-key", store, "OrderEvents", key, *CONF, "--json"]) == 0
+    shown = capsys.readouterr()
+    assert [row["commit_log_offset"] for row in json_lines(shown.out)] == offsets
+    assert shown.err == ""
+    assert main(["query-by-key", store, "OrderEvents", key, *CONF, "--max-num", "1", "--json"]) == 0
+    assert [row["commit_log_offset"] for row in json_lines(capsys.readouterr().out)] == offsets[:1]
+    newest = next(fact for fact in messages("OrderEvents") if fact["offset"] == offsets[0])["storeTimestamp"]
+    assert main(["query-by-key", store, "OrderEvents", key, *CONF, "--begin", str(newest), "--json"]) == 0
+    assert [row["commit_log_offset"] for row in json_lines(capsys.readouterr().out)][-1:] == offsets[:1]
+
+
+def test_a_key_that_is_not_there_says_why(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["query-by-key", store, "OrderEvents", "no such key", *CONF]) == 3
+    assert "no message of topic OrderEvents in the log has it" in capsys.readouterr().err
+    assert main(["query-by-key", store, "nope", "k", *CONF]) == 3
+    assert "there is no queue of topic nope" in capsys.readouterr().err
+
+
+def test_an_index_that_cannot_be_used_is_said(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The store's files have other sizes than a broker's default, and no settings were given."""
+    key = next(fact["uniqKey"] for fact in messages("OrderEvents") if fact["uniqKey"])
+    assert main(["query-by-key", store, "OrderEvents", key, "--json"]) == 0
+    shown = capsys.readouterr()
+    assert [row["commit_log_offset"] for row in json_lines(shown.out)] == with_key("OrderEvents", key)
+    assert "--broker-conf" in shown.err
+    assert "the log was read instead" in shown.err
+
+
+def test_a_message_by_unique_key_or_by_id(store: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    fact = next(fact for fact in messages("OrderEvents") if fact["uniqKey"])
+    for text in (fact["uniqKey"], fact["msgId"]):
+        body = tmp_path / text
+        command = ["query-by-unique-key", store, "OrderEvents", text, *CONF, "--check-index", "--body-file", str(body)]
+        assert main(command) == 0
+        assert fact["msgId"] in capsys.readouterr().out
+        assert hashlib.md5(body.read_bytes()).hexdigest() == fact["bodyMd5"]
+
+
+def test_what_a_look_up_reads(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    key = next(fact["uniqKey"] for fact in messages("OrderEvents") if fact["uniqKey"])
+    assert main(["query-by-key", store, "OrderEvents", key, *CONF, "--explain"]) == 0
+    lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
+    assert lines[0] == ["path", "index"]
+    assert [text for name, text in lines if text.startswith("1 records of the log")] != []
+    assert main(["query-by-unique-key", store, "OrderEvents", key, "--explain"]) == 0
+    assert capsys.readouterr().out.startswith("path   whole log")

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from spark_mq import MessageStore
 from spark_mq.format.index_file import ENTRY_SIZE, HEADER_SIZE, index_key_hash
+from spark_mq.format.timestamp import iso_text
 from spark_mq.store.file_reader import FileReaders
 from spark_mq.store.filesystem import Location
 from spark_mq.store.key_index import IndexSpan
@@ -216,7 +217,7 @@ def test_why_there_is_none(unpacked: Unpack, tmp_path: Path) -> None:
             assert offsets(found.query_message(*key)) == expected(live)
             if live:
                 said = found.why_no_message(*key, end=live[-1]["storeTimestamp"] - 1)
-                assert f"stored at {live[0]['storeTimestamp']}" in said
+                assert f"stored at {iso_text(live[0]['storeTimestamp'])}" in said
             else:
                 assert f"the log begins at {start}" in found.why_no_message(*key)
                 expired += 1
