@@ -37,6 +37,7 @@ class Question:
     queue_id: int
     queue_offset: int
     message_id: str
+    unique_key: str
 
 
 def make_store(spark: SparkSession, folder: Path, segments: int) -> Path:
@@ -67,7 +68,7 @@ def questions(store: Path, count: int) -> list[Question]:
             topic, queue_id = generator.choice(sorted(opened.queues))
             offset = generator.randrange(opened.get_max_offset_in_queue(topic, queue_id))
             (row,) = opened.get_message(topic, queue_id, offset, 1).to_pylist()
-            found.append(Question(topic, queue_id, offset, row["offset_message_id"]))
+            found.append(Question(topic, queue_id, offset, row["offset_message_id"], row["unique_key"]))
     return found
 
 
@@ -100,7 +101,7 @@ def cold_line(name: str, arguments: list[str]) -> str:
 
 
 def warm_line(name: str, asked: list[Question], ask: Callable[[Question], object], plain: Callable[[], object]) -> str:
-    """Microseconds of one call, beside a plain read."""
+    """Microseconds of one call, beside plain reads of as many places."""
     for question in asked[:50]:
         ask(question)
     started = time.perf_counter()
@@ -111,7 +112,7 @@ def warm_line(name: str, asked: list[Question], ask: Callable[[Question], object
         plain()
     ended = time.perf_counter()
     call, read = (middle - started) / len(asked), (ended - middle) / len(asked)
-    return f"{name:38} {call * 1e6:7.0f} µs, {call / read:6.1f} x a plain read of unit and record"
+    return f"{name:38} {call * 1e6:7.0f} µs, {call / read:6.1f} x plain reads of the same"
 
 
 def print_points(spark: SparkSession, folder: Path) -> None:

@@ -22,6 +22,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from benchmarks.generate_store import generate_store
+from benchmarks.keys import print_keys
 from benchmarks.points import print_points
 from spark_mq import rebuild
 from spark_mq.cli.spark import spark_session
@@ -220,6 +221,7 @@ def main() -> int:
         stages = {name: statistics.median(r.stages[name] for r in reports[1:]) for name in reports[-1].stages}
         memory = peak_worker_memory()
         print_points(spark, arguments.folder)
+        print_keys(spark, arguments.folder)
     shutil.rmtree(output)
 
     plain = [seconds for figure in figures for seconds in figure.plain_seconds]

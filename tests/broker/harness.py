@@ -117,12 +117,12 @@ def _run_maven(version: str) -> None:
         raise HarnessError(f"Maven failed for RocketMQ {version}:\n{answer.stdout}{answer.stderr}")
 
 
-def _command(version: str, home: Path, words: Sequence[str]) -> list[str]:
+def _command(version: str, home: Path, words: Sequence[str], main_class: str = "sparkmq.broker.Main") -> list[str]:
     """Return the command line of a Java program, which keeps its logs and temporary files below a home."""
     target = build(version)
     class_path = f"{target / 'classes'}{os.pathsep}{target / 'lib'}{os.sep}*"
     homes = [f"-Duser.home={home}", f"-Djava.io.tmpdir={home}", f"-Drocketmq.log.root={home}"]
-    return ["java", *_JAVA_OPTIONS, *homes, "-cp", class_path, "sparkmq.broker.Main", *words]
+    return ["java", *_JAVA_OPTIONS, *homes, "-cp", class_path, main_class, *words]
 
 
 @contextlib.contextmanager
@@ -358,6 +358,22 @@ def check_served(
         if answer.returncode == 1:
             raise ServingError(report)
         return report
+
+
+def mqadmin(broker: Broker, words: Sequence[str]) -> str:
+    """What the `mqadmin` of the broker's version prints: a command, and its arguments without the name server."""
+    with _workspace() as (home, _):
+        command = _command(broker.version, home, words, "org.apache.rocketmq.tools.command.MQAdminStartup")
+        answer = subprocess.run(
+            [*command, "-n", broker.name_server],
+            capture_output=True,
+            encoding="utf-8",
+            timeout=_RUN_SECONDS,
+            check=False,
+        )
+    if answer.returncode != 0:
+        raise HarnessError(f"mqadmin {' '.join(words)} failed:\n{answer.stderr}")
+    return answer.stdout
 
 
 def java_text(texts: Iterable[bytes], version: str = VERSIONS[0]) -> list[tuple[bytes, int]]:

@@ -1,0 +1,142 @@
+"""Look-ups by key on a log of 1 GiB: warm, from a cold shell beside `mqadmin`, and in Spark beside a scan."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from benchmarks.points import SEGMENT_SIZE, Question, cold_line, make_store, questions, warm_line
+from spark_mq import MessageStore, register
+from spark_mq.source.lookup_function import RocketMQLookup
+
+_SEGMENTS = 16
+_CALLS = 2000
+_LATERAL_KEYS = 1000
+_REPETITIONS = 5
+_SCHEMA = "topic STRING, unique_key STRING, keys ARRAY<STRING>, store_timestamp TIMESTAMP, transaction_type STRING"
+
+
+def print_keys(spark: SparkSession, folder: Path) -> None:
+    """Measure, and print a line for each figure."""
+    store = make_store(spark, folder, _SEGMENTS)
+    log_bytes = sum(file.stat().st_size for file in (store / "commitlog").iterdir())
+    asked = questions(store, _CALLS)
+    print(f"\nlook-ups by key, {_SEGMENTS} segments of {SEGMENT_SIZE >> 20} MiB, one index file")
+    with MessageStore(str(store)) as opened:
+        ask: Callable[[Question], object] = lambda one: opened.query_message(one.topic, one.unique_key)  # noqa: E731
+        print(warm_line("  query_message, warm", asked, ask, _plain_reads(store)))
+        before = opened.files.bytes_read
+        for one in asked[:100]:
+            opened.query_message(one.topic, one.unique_key)
+        print(f"{'  bytes read for a key':38} {(opened.files.bytes_read - before) // 100:7,}")
+    first = asked[0]
+    print(cold_line("  query-by-key, cold", ["query-by-key", str(store), first.topic, first.unique_key]))
+    _print_mqadmin(store, first)
+    _print_spark(spark, store, first, log_bytes)
+    _print_lateral(spark, store, asked[:_LATERAL_KEYS], log_bytes)
+
+
+def _plain_reads(store: Path) -> Callable[[], None]:
+    """Reads a header, a slot, an entry and a record of usual size, files open."""
+    index_file = os.open(next((store / "index").iterdir()), os.O_RDONLY)
+    record_file = os.open(next((store / "commitlog").iterdir()), os.O_RDONLY)
+
+    def read() -> None:
+        for length, position in ((40, 0), (4, 400_000), (20, 30_000_000)):
+            os.pread(index_file, length, position)
+        os.pread(record_file, 450, 4096)
+
+    return read
+
+
+def _print_mqadmin(store: Path, question: Question) -> None:
+    """The same question to a running broker: a process of mqadmin, which starts a JVM."""
+    from tests.broker import harness
+
+    if harness.missing() is not None:
+        print(f"  no mqadmin: {harness.missing()}", file=sys.stderr)
+        return
+    with tempfile.TemporaryDirectory(dir=store.parent) as scratch:
+        copy = Path(shutil.copytree(store, Path(scratch) / "store", copy_function=os.link))
+        for name in ("checkpoint", "abort"):  # a broker writes these; hard links would change the store
+            (copy / name).unlink(missing_ok=True)
+        shutil.copy2(store / "checkpoint", copy / "checkpoint")
+        last = max((copy / "commitlog").iterdir())
+        for path in [last, *(copy / "consumequeue").glob("*/*/*"), *(copy / "index").iterdir()]:
+            content = path.read_bytes()
+            path.unlink()
+            path.write_bytes(content)
+        settings = {"mappedFileSizeCommitLog": str(SEGMENT_SIZE)}
+        with harness.Broker(harness.VERSIONS[0], copy, settings) as broker:
+            words = ["queryMsgByKey", "-t", question.topic, "-k", question.unique_key]
+            seconds = []
+            for _ in range(_REPETITIONS):
+                started = time.perf_counter()
+                harness.mqadmin(broker, words)
+                seconds.append(time.perf_counter() - started)
+    spread = f"{min(seconds):.3f}-{max(seconds):.3f}"
+    print(f"{'  mqadmin queryMsgByKey, cold':28} {statistics.median(seconds):7.3f} s ({spread})")
+
+
+def _print_spark(spark: SparkSession, store: Path, question: Question, log_bytes: int) -> None:
+    """A look-up through the index, beside a scan that Spark filters; pair by pair."""
+
+    def look_up() -> int:
+        reader = spark.read.format("rocketmq").schema(_SCHEMA)
+        return reader.options(topic=question.topic, key=question.unique_key).load(str(store)).count()
+
+    def scan() -> int:
+        messages = spark.read.format("rocketmq").schema(_SCHEMA).load(str(store))
+        return messages.where((messages.topic == question.topic) & (messages.unique_key == question.unique_key)).count()
+
+    assert look_up() == scan() == 1
+    pairs = [(_seconds(look_up), _seconds(scan)) for _ in range(_REPETITIONS)]
+    ratio = statistics.median(long / short for short, long in pairs)
+    times = [statistics.median(of_one) for of_one in zip(*pairs, strict=True)]
+    with MessageStore(str(store)) as opened:
+        opened.query_message(question.topic, question.unique_key)
+        bytes_read = opened.files.bytes_read
+    print(
+        f"{'  key in Spark':28} {times[0]:7.3f} s, a scan {times[1]:.3f} s, {ratio:.1f} times as long; "
+        f"{bytes_read:,} bytes read, 1/{log_bytes // bytes_read:,} of the log"
+    )
+
+
+def _print_lateral(spark: SparkSession, store: Path, asked: list[Question], log_bytes: int) -> None:
+    register(spark)
+    spark.createDataFrame(
+        [(one.topic, one.unique_key) for one in asked], "topic STRING, id STRING"
+    ).createOrReplaceTempView("asked")
+    query = f"SELECT count(m.body) FROM asked a, LATERAL rocketmq_lookup('{store}', a.topic, a.id) m"
+    found = spark.sql(query).first()
+    assert found is not None
+    seconds = [_seconds(partial(_count, spark, query)) for _ in range(_REPETITIONS)]
+    function = RocketMQLookup()
+    for one in asked:
+        list(function.eval(str(store), one.topic, one.unique_key))
+    bytes_read = sum(opened.files.bytes_read for opened in function._stores.values())
+    function.terminate()
+    print(
+        f"{'  rocketmq_lookup':28} {statistics.median(seconds):7.3f} s for {len(asked):,} keys, {found[0]:,} rows: "
+        f"{statistics.median(seconds) / len(asked) * 1e6:,.0f} µs a key; {bytes_read:,} bytes read, "
+        f"1/{log_bytes // bytes_read:,} of the log"
+    )
+
+
+def _count(spark: SparkSession, query: str) -> None:
+    spark.sql(query).collect()
+
+
+def _seconds(run: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    run()
+    return time.perf_counter() - started
