@@ -6,6 +6,7 @@ dispatch gives, looks every message up by its offset id and its keys, and then s
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from spark_mq import rebuild
 from tests.broker import harness
+from tests.real_stores import OWN_STORES, RealStore
 
 LACKING = harness.missing()
 pytestmark = [pytest.mark.broker, pytest.mark.skipif(LACKING is not None, reason=LACKING or "")]
@@ -63,3 +65,19 @@ def test_a_4_9_broker_serves_a_log_without_its_first_segments(spark: SparkSessio
     rebuild(spark, str(store), broker_conf=str(settings_of("workload-49x")))
     report = harness.check_served(store, settings_of("workload-49x"), index=True, version=V4)
     assert report["problemCount"] == 0
+
+
+@pytest.mark.parametrize(("version", "name"), [(V5, "workload-533"), (V4, "workload-49x"), (V5, "crc-533")])
+def test_key_and_window_queries_are_answered_as_from_the_broker_s_own_files(
+    spark: SparkSession, tmp_path: Path, version: str, name: str
+) -> None:
+    """Keys, unique keys and windows to the millisecond, asked of the Java store over our index files."""
+    store = with_our_files(spark, name, tmp_path)
+    answered = tmp_path / "answered.jsonl"
+    harness.describe(store, settings_of(name), answered, version)
+    facts = map(json.loads, answered.read_text(encoding="utf-8").splitlines())
+    answers = [fact for fact in facts if fact["t"] == "query"]
+    asked = RealStore(name, OWN_STORES).facts("query")
+    windows = [fact for fact in answers if fact["begin"] > 0]
+    assert len(windows) > 100
+    assert answers == asked
