@@ -32,8 +32,9 @@ from spark_mq.store.broker_conf import BrokerConf
 from spark_mq.store.file_reader import FileReaders
 from spark_mq.store.filesystem import Location
 from spark_mq.store.index_folder import IndexFileInfo, index_files, index_layout
+from spark_mq.store.key_table import MAX_TABLE_RANGE, KeyTable
 from spark_mq.store.log_range import LogRange, between, next_record
-from spark_mq.store.log_scan import WithKey, scan
+from spark_mq.store.log_scan import SHORT_RANGE, WithKey, scan
 from spark_mq.store.record_lookup import RecordLookup
 from spark_mq.store.store_time import CLOCK_TOLERANCE_MILLIS
 
@@ -99,6 +100,8 @@ class KeyIndex:
         self._find_log_end = find_log_end
         self._check = check
         self._expired: list[_SoundFile] = []
+        self._scanned: set[LogRange] = set()
+        self._tables: dict[LogRange, KeyTable] = {}
         spans = self._spans(conf)
         uncovered = between([(span.start, span.stop) for span in spans], records.min_offset, log_end)
         self.parts: list[IndexSpan | LogRange] = sorted([*spans, *uncovered], key=lambda part: part.start)
@@ -178,9 +181,21 @@ class KeyIndex:
                     self._add_problem(str(error))
             uncovered = between([(other.start, other.stop) for other in beside], part.start, stop)
             for log_range in reversed(uncovered):
-                for offset in reversed(scan(self._store, self._records, log_range, wanted, begin, end)):
-                    yield self._records.record(offset)
+                for offset in reversed(self._scan(log_range, wanted, begin, end)):
+                    record = self._records.record(offset)
+                    if wanted.matches(record):
+                        yield record
             stop = part.start
+
+    def _scan(self, log_range: LogRange, wanted: WithKey, begin: int | None, end: int | None) -> list[int]:
+        """Where messages of the key can lie, ascending. Who asks twice for a long range will ask for more."""
+        if log_range in self._tables:
+            return self._tables[log_range].offsets(wanted.key_hash)
+        if log_range in self._scanned and SHORT_RANGE < log_range.size <= MAX_TABLE_RANGE:
+            table = self._tables[log_range] = KeyTable.read(self._store, log_range)
+            return table.offsets(wanted.key_hash)
+        self._scanned.add(log_range)
+        return scan(self._store, self._records, log_range, wanted, begin, end)
 
     def _add_problem(self, problem: str) -> None:
         if problem not in self.problems:

@@ -337,8 +337,8 @@ class MessageStore:
         expired = self.index.expired_timestamp(topic, key)
         if expired is not None:
             return (
-                f"the index knows a message with this key, or with one of the same hash, stored about {iso_text(expired)}, but "
-                f"its segment has expired: the log begins at {self.get_min_phy_offset()}"
+                f"the index knows a message with this key, or with one of the same hash, stored about "
+                f"{iso_text(expired)}, but its segment has expired: the log begins at {self.get_min_phy_offset()}"
             )
         if not any(name == topic for name, _ in self._queues):
             return f"there is no queue of topic {topic}"
