@@ -8,7 +8,7 @@ from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.format.index_file import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE
 from spark_mq.source.options import parse_options
 from spark_mq.source.planner import LookUp, ReadPlan, plan_messages
-from spark_mq.store.key_index import IndexSpan
+from spark_mq.store.index_spans import IndexSpan
 from spark_mq.store.message_store import MessageStore
 
 

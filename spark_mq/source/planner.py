@@ -16,7 +16,7 @@ from spark_mq.source.options import ReadOptions
 from spark_mq.source.predicate import Integers
 from spark_mq.store.commit_log import CommitLog
 from spark_mq.store.corrupt_range import CorruptRange
-from spark_mq.store.key_index import IndexSpan
+from spark_mq.store.index_spans import IndexSpan
 from spark_mq.store.log_range import LogRange
 from spark_mq.store.log_scan import SHORT_RANGE
 from spark_mq.store.message_store import MessageStore

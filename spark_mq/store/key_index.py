@@ -5,70 +5,32 @@ whole seconds. What no file covers is read in the log itself: what lies before t
 files away after a crash), between two files, and behind the last one (a broker that was killed loses what it had not
 written). So the answer is what a scan of the whole log would give, but for the messages of transaction type ROLLBACK.
 
-A message's keys can lie in two files, and a broker that was killed may have put some of them: so a file covers the
-message with which it begins or ends only if each of its keys has an entry there, or in the file beside it.
-
-A file is looked at before it is used: its header, its first and its last entry and the records there must agree. A
-file that does not hold, there or while a key is looked up, is named in `problems`, and its part of the log is read
-instead. One kind of damage cannot be seen by a look-up: a slot, or the pointer of an entry, that became zero or points
-to an older entry of the same slot cuts entries off without a trace. `check` finds that, for the price of reading all
-files (`index_check`).
+A file that does not hold, when it is opened (`index_spans`) or while a key is looked up, is named in `problems`, and
+its part of the log is read instead. One kind of damage cannot be seen by a look-up: a slot, or the pointer of an entry,
+that became zero or points to an older entry of the same slot cuts entries off without a trace. `check` finds that, for
+the price of reading all files (`index_check`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import islice, takewhile
+from collections.abc import Callable, Iterator, Sequence
 
-from spark_mq.errors import CorruptIndexError, CorruptLogError, OptionError, StoreChangedError
-from spark_mq.format.index_check import check_pointers
-from spark_mq.format.index_file import IndexHeader, IndexLayout
-from spark_mq.format.index_query import Entry, IndexFile, walk_slot
+from spark_mq.errors import CorruptIndexError, CorruptLogError
+from spark_mq.format.index_query import walk_slot
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.record import Record
 from spark_mq.format.record_keys import record_keys
 from spark_mq.store.broker_conf import BrokerConf
 from spark_mq.store.file_reader import FileReaders
 from spark_mq.store.filesystem import Location
-from spark_mq.store.index_folder import IndexFileInfo, index_files, index_layout
+from spark_mq.store.index_spans import IndexSpan, IndexSpans
 from spark_mq.store.key_table import MAX_TABLE_RANGE, KeyTable
-from spark_mq.store.log_range import LogRange, between, next_record
+from spark_mq.store.log_range import LogRange, between
 from spark_mq.store.log_scan import SHORT_RANGE, WithKey, scan
 from spark_mq.store.record_lookup import RecordLookup
 from spark_mq.store.store_time import CLOCK_TOLERANCE_MILLIS
 
 _EARLIEST, _LATEST = -(1 << 63), (1 << 63) - 1
-_MAX_KEYS = 1 << 15
-"""More than the properties of a message can hold."""
-
-_MAX_SECONDS = 0x7FFFFFFF
-
-_TRIES = 3
-"""How often a file that a broker is writing is looked at, before it counts as damaged."""
-
-
-@dataclass(frozen=True)
-class IndexSpan:
-    """An index file that holds, and the part of the log that it covers.
-
-    `start`: the offset of the first record all of whose keys are in it, or in a file beside it; `stop`: the offset
-    behind the last one. Both are within the log.
-    """
-
-    file: IndexFile
-    header: IndexHeader
-    start: int
-    stop: int
-
-
-@dataclass(frozen=True)
-class _SoundFile:
-    """A file that agrees with the log; `edges` has the hashes of the messages with which it begins and ends."""
-
-    file: IndexFile
-    header: IndexHeader
-    edges: dict[int, set[int]]
 
 
 class KeyIndex:
@@ -92,19 +54,17 @@ class KeyIndex:
 
         `check`: read all of them, to see whether their pointers are whole.
         """
-        self.problems: list[str] = []
         self._store = store
-        self._files = files
         self._records = records
         self._log_end = log_end
-        self._find_log_end = find_log_end
-        self._check = check
-        self._expired: list[_SoundFile] = []
         self._scanned: set[LogRange] = set()
         self._tables: dict[LogRange, KeyTable] = {}
-        spans = self._spans(conf)
-        uncovered = between([(span.start, span.stop) for span in spans], records.min_offset, log_end)
-        self.parts: list[IndexSpan | LogRange] = sorted([*spans, *uncovered], key=lambda part: part.start)
+        opener = IndexSpans(store, files, records, log_end, find_log_end, check)
+        self._spans = opener.open(conf)
+        self.problems = opener.problems
+        covering = [span for span in self._spans if span.start < span.stop]
+        uncovered = between([(span.start, span.stop) for span in covering], records.min_offset, log_end)
+        self.parts: list[IndexSpan | LogRange] = sorted([*covering, *uncovered], key=lambda part: part.start)
 
     def find_messages(
         self,
@@ -145,11 +105,9 @@ class KeyIndex:
         None where no file knows one. It may have been another key with the same hash.
         """
         key_hash = WithKey(topic, key).key_hash
-        files: list[IndexSpan | _SoundFile] = [*self._expired]
-        files += [part for part in self.parts if isinstance(part, IndexSpan)]
-        for one in reversed(files):
+        for span in reversed(self._spans):
             try:
-                for offset, store_timestamp in self._entries(one, key_hash, None, None):
+                for offset, store_timestamp in self._entries(span, key_hash, None, None):
                     if offset < self._records.min_offset:
                         return store_timestamp
             except CorruptIndexError:
@@ -201,9 +159,7 @@ class KeyIndex:
         if problem not in self.problems:
             self.problems.append(problem)
 
-    def _entries(
-        self, span: IndexSpan | _SoundFile, key_hash: int, begin: int | None, end: int | None
-    ) -> Iterator[tuple[int, int]]:
+    def _entries(self, span: IndexSpan, key_hash: int, begin: int | None, end: int | None) -> Iterator[tuple[int, int]]:
         """Commit log offset and store time, some seconds off, of the entries that have the hash, newest first.
 
         Entries are passed over whose messages were certainly stored outside the window. Raises `CorruptIndexError`.
@@ -237,115 +193,3 @@ class KeyIndex:
                 f"{span.file.name}: an entry points to the message at {offset}, which has no such key"
             )
         return record
-
-    def _spans(self, conf: BrokerConf) -> list[IndexSpan]:
-        """The files that hold, by the parts of the log that they cover, which do not overlap."""
-        sound = self._sound_files(conf)
-        entries: dict[int, set[int]] = {}
-        for one in sound:
-            for offset, hashes in one.edges.items():
-                entries.setdefault(offset, set()).update(hashes)
-        spans = [self._span(one, entries) for one in sound]
-        return [span for span in spans if span.start < span.stop]
-
-    def _span(self, one: _SoundFile, entries: Mapping[int, set[int]]) -> IndexSpan:
-        """What the file covers; `entries` has the hashes that any file has of the messages at files' edges."""
-        header, records = one.header, self._records
-        start, stop = header.begin_commit_log_offset, header.end_commit_log_offset
-        if start < records.min_offset:
-            start = records.min_offset
-        elif not self._has_all_keys(start, entries[start]):
-            start = next_record(records, start)
-        if stop >= records.min_offset and self._has_all_keys(stop, entries[stop]):
-            stop = next_record(records, stop)
-        return IndexSpan(one.file, header, start, min(stop, self._log_end))
-
-    def _has_all_keys(self, offset: int, hashes: set[int]) -> bool:
-        record = self._records.record(offset)
-        topic = decode_utf8(record.topic)
-        return all(WithKey(topic, key).key_hash in hashes for key in record_keys(record))
-
-    def _sound_files(self, conf: BrokerConf) -> list[_SoundFile]:
-        try:
-            layout = index_layout(self._store, conf)
-        except OptionError as error:
-            self._add_problem(str(error))
-            return []
-        sound: list[_SoundFile] = []
-        for info in index_files(self._store):
-            try:
-                one = self._look_at(info, layout)
-            except (CorruptIndexError, CorruptLogError, StoreChangedError) as error:
-                self._add_problem(str(error))
-                continue
-            if one is None:
-                continue
-            if one.header.end_commit_log_offset < self._records.min_offset:
-                self._expired.append(one)
-            elif sound and one.header.begin_commit_log_offset < sound[-1].header.end_commit_log_offset:
-                self._add_problem(f"{one.file.name}: begins before the file before it ends")
-            else:
-                sound.append(one)
-        return sound
-
-    def _look_at(self, info: IndexFileInfo, layout: IndexLayout) -> _SoundFile | None:
-        """A file that holds; None if it has no entry. Raises `CorruptIndexError`, `CorruptLogError`."""
-        name, location = str(info.location), info.location
-        layout.check_file_size(info.size, name)
-        file = IndexFile(name, layout, lambda position, length: self._files.read(location, position, length))
-        for attempt in range(_TRIES):
-            header = file.header()
-            if header.index_count < 0:
-                raise CorruptIndexError(f"{file.name}: index count {header.index_count}")
-            if header.next_entry <= 1:
-                return None
-            try:
-                edges = self._edges(file, header)
-                self._check_file(file, header)
-            except (CorruptIndexError, CorruptLogError):
-                if attempt == _TRIES - 1 or file.header() == header:
-                    raise
-            else:
-                return _SoundFile(file, header, edges)
-        raise AssertionError("the last try returns or raises")
-
-    def _edges(self, file: IndexFile, header: IndexHeader) -> dict[int, set[int]]:
-        """The hashes of the messages with which the file begins and ends. Raises `CorruptIndexError`."""
-        edges: dict[int, set[int]] = {}
-        last = header.next_entry - 1
-        for offset, numbers in (
-            (header.begin_commit_log_offset, range(1, last + 1)),
-            (header.end_commit_log_offset, range(last, 0, -1)),
-        ):
-            hashes = _hashes_at(offset, map(file.entry, numbers))
-            if not hashes:
-                raise CorruptIndexError(f"{file.name}: its header has other offsets than its first and last entry")
-            edges.setdefault(offset, set()).update(hashes)
-        return edges
-
-    def _check_file(self, file: IndexFile, header: IndexHeader) -> None:
-        """Raise `CorruptIndexError` where the file contradicts itself or the log, `CorruptLogError` for no record."""
-        start, end = header.begin_commit_log_offset, header.end_commit_log_offset
-        last = file.entry(header.next_entry - 1)
-        seconds = min(max(int((header.end_timestamp - header.begin_timestamp) / 1000), 0), _MAX_SECONDS)
-        if start > end or (last.number > 1 and last.time_difference != seconds):
-            raise CorruptIndexError(f"{file.name}: its header has other offsets or times than its entries")
-        if self._check:
-            check_pointers(file, header)
-        for offset, store_timestamp in ((start, header.begin_timestamp), (end, header.end_timestamp)):
-            if offset >= self._records.min_offset:
-                self._check_record(file, offset, store_timestamp)
-
-    def _check_record(self, file: IndexFile, offset: int, store_timestamp: int) -> None:
-        """Whether a live record lies there, stored then: a recovery may have cut off what the file still knows."""
-        is_live = offset < self._log_end or offset < self._find_log_end()
-        if not is_live or self._records.record(offset).store_timestamp != store_timestamp:
-            raise CorruptIndexError(
-                f"{file.name}: it begins or ends with a message stored at {store_timestamp}, which is not at {offset}"
-            )
-
-
-def _hashes_at(offset: int, entries: Iterable[Entry]) -> set[int]:
-    """The key hashes of the first entries that have the offset."""
-    found = takewhile(lambda entry: entry.commit_log_offset == offset, entries)
-    return {entry.key_hash for entry in islice(found, _MAX_KEYS)}

@@ -19,7 +19,7 @@ from spark_mq.format.index_file import ENTRY_SIZE, HEADER_SIZE, index_key_hash
 from spark_mq.format.timestamp import iso_text
 from spark_mq.store.file_reader import FileReaders
 from spark_mq.store.filesystem import Location
-from spark_mq.store.key_index import IndexSpan
+from spark_mq.store.index_spans import IndexSpan
 from spark_mq.store.log_scan import SHORT_RANGE
 from tests.index_stores import index_files, layout_of
 from tests.real_stores import OWN_STORES, Fact, RealStore, all_stores, stores_in
