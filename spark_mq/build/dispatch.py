@@ -7,12 +7,13 @@ have to be read again, exactly, from their start, as one split; on a sound log n
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
-from spark_mq.build.index_blob import IndexBlob
+from spark_mq.build.index_blob import IndexBlob, IndexBlobWriter
 from spark_mq.build.index_entries import IndexEntryCollector
 from spark_mq.build.staging import CORRUPT_TYPE, MAX_RUN_UNITS, SPLIT, STAGED_SCHEMA, UNITS
 from spark_mq.format.big_endian import Int64s
@@ -44,7 +45,7 @@ class _SplitResult:
     corrupt: list[CorruptRange] = field(default_factory=list)
     units: list[DispatchedUnits] = field(default_factory=list)
     queues: QueueTable = field(default_factory=QueueTable)
-    index: IndexEntryCollector = field(default_factory=IndexEntryCollector)
+    index: IndexEntryCollector | None = None
 
 
 @dataclass(frozen=True)
@@ -65,8 +66,9 @@ def dispatch_split(split: Split, targets: DispatchTargets, exact: bool) -> Itera
 
     `exact`: the split is a whole segment, read up to its live end.
     """
-    result = _SplitResult()
-    with SegmentSource(split.segment) as source:
+    blob = None if targets.index_blobs is None else IndexBlobWriter(targets.index_blobs)
+    result = _SplitResult(index=None if blob is None else IndexEntryCollector(blob))
+    with SegmentSource(split.segment) as source, blob or nullcontext():
         if exact and split.segment.is_last:
             live = LiveReader(source)
             first, parts = 0, live.read(split.stop)
@@ -83,8 +85,7 @@ def dispatch_split(split: Split, targets: DispatchTargets, exact: bool) -> Itera
         bytes_read = source.bytes_read
     if result.units:
         yield _unit_rows(split, result, targets.queue_file_size)
-    blob = None if targets.index_blobs is None else IndexBlob.write(targets.index_blobs, result.index.entries())
-    yield _split_row(split, result, (first, end), bytes_read, blob)
+    yield _split_row(split, result, (first, end), bytes_read, None if blob is None else blob.blob)
 
 
 def _dispatch(
@@ -99,7 +100,7 @@ def _dispatch(
         _follow_time(times, result)
         result.messages += frames.size
         result.inner_batches += int(is_inner_batch(frames).sum())
-        if targets.index_blobs is not None:
+        if result.index is not None:
             result.index.add(part.buffer, part.base, frames, times)
         if targets.queue_file_size:
             with_unit = has_unit(frames)
@@ -196,7 +197,7 @@ def _split_row(
         corrupt=pa.array([corrupt], CORRUPT_TYPE),
         index_blob=pa.array([None if blob is None else blob.location.name], pa.string()),
         index_entries=pa.array([0 if blob is None else blob.count]),
-        trailing_messages=pa.array([result.index.trailing_messages]),
+        trailing_messages=pa.array([0 if result.index is None else result.index.trailing_messages]),
     )
 
 

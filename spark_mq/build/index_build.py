@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, tzinfo
-from itertools import repeat
 
 import numpy as np
 
 from spark_mq.build.dispatch_rows import SplitRow
-from spark_mq.build.index_blob import IndexBlob
+from spark_mq.build.index_runs import IndexRun, behind, index_runs
 from spark_mq.build.index_writer import WRITTEN_SCHEMA, IndexFilePlan, IndexPiece, IndexWriter
 from spark_mq.build.job import Job
-from spark_mq.format.index_file import IndexLayout
+from spark_mq.format.index_file import IndexHeader, IndexLayout
 from spark_mq.format.index_placement import IndexPlacement, place_entries
 from spark_mq.store.broker_version import BrokerVersion
+from spark_mq.store.index_end import index_end
 from spark_mq.store.index_folder import INDEX, IndexFileInfo, index_files, index_layout
 from spark_mq.store.index_names import index_file_names, zone_of_names
 
@@ -22,66 +22,92 @@ from spark_mq.store.index_names import index_file_names, zone_of_names
 class IndexBuild:
     """The index files of one job; `end_timestamp`, once they are written, is that of the last.
 
-    Raises `OptionError` where existing files do not tell their slots and entries.
+    A file is named after the store time of its first entry; where it has none, of the entry before it, or else of the
+    log's first message.
+
+    Raises `OptionError` where existing files do not tell their slots and entries, and `CorruptIndexError` where they
+    cannot be continued.
     """
 
     def __init__(self, job: Job, zone: tzinfo | None, broker_version: BrokerVersion) -> None:
         self._job = job
         self._layout = index_layout(job.store, job.broker_conf)
-        self._zone = zone or _zone_of(index_files(job.store), self._layout) or UTC
+        existing = index_files(job.workplace.output) if INDEX in job.continued else []
+        self._end = index_end(existing, self._layout)
+        self._zone = zone or _zone_of(existing or index_files(job.store), self._layout) or UTC
         self._empty_index_count = 0 if broker_version == BrokerVersion.V4_9 else 1
-        self.end_timestamp = 0
+        self.end_timestamp = 0 if self._end is None else self._end.header.end_timestamp
         self.bytes_written = 0
+        self._untouched = len(existing)
         self.blobs = job.workplace.folder / "index-entries"
         self.blobs.filesystem.create_dir(self.blobs.path, recursive=True)
 
     def write(self, rows: Sequence[SplitRow]) -> None:
         """Write every index file; `rows` in the order of the log."""
         plans = self._plans(rows)
-        report, growing = self._job.report, self._job.workplace.growing(INDEX)
+        report, workplace = self._job.report, self._job.workplace
+        workplace.keep_only(INDEX, {plan.name for plan in plans}.__contains__)
+        report.files_untouched += self._untouched
         if not plans:
             return
         with self._job.progress.stage("write index", len(plans), "files") as done:
+            growing = workplace.growing(INDEX)
             writer = IndexWriter(growing, self._layout, tuple(plans), self._empty_index_count, done)
             numbers = self._job.spark.range(0, len(plans), 1, len(plans))
             written = numbers.mapInArrow(self._job.places.guard(writer), WRITTEN_SCHEMA).collect()
+        completed = {plan.name for plan in plans if plan.continued is not None}
+        report.files_completed += len(completed)
+        report.files_untouched += sum(not row.is_new for row in written if row.file not in completed) - len(completed)
         report.index_files = len(written)
         report.index_entries = sum(row.entries for row in written)
-        self.bytes_written = len(written) * self._layout.file_size
+        self.bytes_written = sum(row.is_new for row in written) * self._layout.file_size
         self.end_timestamp = max(written, key=lambda row: str(row.file)).end_timestamp
 
     def _plans(self, rows: Sequence[SplitRow]) -> list[IndexFilePlan]:
-        blobs = [IndexBlob(self.blobs / (row.index_blob or ""), row.index_entries) for row in rows]
+        end, runs = self._end, index_runs(rows, self.blobs)
+        if end is not None:
+            runs, contradictions = behind(rows, runs, end)
+            self._job.refuse(contradictions)
         placed = place_entries(
-            np.array([row.index_entries for row in rows], np.int64),
-            np.array([row.trailing_messages for row in rows], np.int64),
+            np.array([run.count for run in runs], np.int64),
+            np.array([run.trailing_messages for run in runs], np.int64),
             self._layout,
+            None if end is None else end.header,
         )
         pieces: list[list[IndexPiece]] = [[] for _ in range(placed.files)]
         for run, file, start, count in zip(
             placed.run.tolist(), placed.file.tolist(), placed.start.tolist(), placed.count.tolist(), strict=True
         ):
-            pieces[file].append(IndexPiece(blobs[run], start, count))
+            pieces[file].append(IndexPiece(runs[run].blob, runs[run].start + start, count))
+        plans = []
+        if end is not None and placed.continues_last:
+            plan = IndexFilePlan(end.file.name, tuple(pieces[0]), (0, 0), end.file.location, end.header.next_entry - 1)
+            plans = [plan] if plan.pieces else []
+        first_new = int(placed.continues_last)
+        befores = [self._end_before(placed, file, runs) for file in range(first_new, placed.files)]
         first = next((row.first_store_timestamp for row in rows if row.messages), None) or 0
-        befores = [_before(placed, file, blobs) for file in range(placed.files)]
-        names = index_file_names(map(_first_timestamp, pieces, befores, repeat(first)), self._zone)
-        return [
-            IndexFilePlan(name, tuple(of_file), before)
-            for name, of_file, before in zip(names, pieces, befores, strict=True)
+        timestamps = [
+            of_file[0].blob.entry(of_file[0].start)[2] if of_file else before[0] or first
+            for of_file, before in zip(pieces[first_new:], befores, strict=True)
         ]
+        names = index_file_names(timestamps, self._zone, "" if end is None else end.file.name)
+        plans += [
+            IndexFilePlan(name, tuple(of_file), before)
+            for name, of_file, before in zip(names, pieces[first_new:], befores, strict=True)
+        ]
+        return plans
+
+    def _end_before(self, placed: IndexPlacement, file: int, runs: Sequence[IndexRun]) -> tuple[int, int]:
+        """Time and offset with which the file before a new one ends; 0 where there is none."""
+        place = placed.entry_before(file)
+        if place is None:
+            last = IndexHeader() if self._end is None else self._end.header
+            return last.end_timestamp, last.end_commit_log_offset
+        run = runs[place[0]]
+        _, offset, timestamp = run.blob.entry(run.start + place[1])
+        return timestamp, offset
 
 
 def _zone_of(existing: Sequence[IndexFileInfo], layout: IndexLayout) -> tzinfo | None:
     sound = [file for file in existing if file.size == layout.file_size]
     return zone_of_names([(file.name, file.header(layout).begin_timestamp) for file in sound])
-
-
-def _before(placed: IndexPlacement, file: int, blobs: Sequence[IndexBlob]) -> IndexPiece | None:
-    place = placed.entry_before(file)
-    return None if place is None else IndexPiece(blobs[place[0]], place[1], 1)
-
-
-def _first_timestamp(pieces: Sequence[IndexPiece], before: IndexPiece | None, first: int) -> int:
-    """The store time of a file's first entry; where it has none, of the entry before it, or else the log's `first`."""
-    piece = pieces[0] if pieces else before
-    return first if piece is None else int(piece.blob.read(piece.start, 1).store_timestamps[0])

@@ -1,24 +1,24 @@
-"""The index entries of a split's messages, collected while the split is read."""
+"""The index entries of a split's messages, staged while the split is read."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from spark_mq.build.index_blob import IndexEntries
+from spark_mq.build.index_blob import IndexBlobWriter, IndexEntries
 from spark_mq.format.big_endian import Bytes, Int64s
 from spark_mq.format.index_keys import index_keys
 from spark_mq.format.scan import Frames
 
 
 class IndexEntryCollector:
-    """Collects entries, in the order of the log.
+    """Hands entries to a blob, in the order of the log.
 
     `trailing_messages`: messages dispatched after the one that puts the last entry.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, blob: IndexBlobWriter) -> None:
         self.trailing_messages = 0
-        self._parts: list[IndexEntries] = []
+        self._blob = blob
 
     def add(self, buffer: Bytes, base: int, frames: Frames, store_timestamps: Int64s) -> None:
         """Take in messages."""
@@ -29,8 +29,4 @@ class IndexEntryCollector:
         else:
             self.trailing_messages += int(frames.size)
         offsets: Int64s = np.repeat(frames.position + base, keys.entry_count)
-        self._parts.append(IndexEntries(keys.key_hash, offsets, np.repeat(store_timestamps, keys.entry_count)))
-
-    def entries(self) -> IndexEntries:
-        """All entries so far."""
-        return IndexEntries.concatenate(self._parts)
+        self._blob.add(IndexEntries(keys.key_hash, offsets, np.repeat(store_timestamps, keys.entry_count)))

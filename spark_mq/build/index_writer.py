@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from spark_mq.build.index_blob import IndexBlob
 from spark_mq.build.progress import mark_done
-from spark_mq.format.index_file import ENTRY_SIZE, IndexLayout, decode_header
+from spark_mq.format.big_endian import Bytes
+from spark_mq.format.index_file import ENTRY_SIZE, HEADER_SIZE, IndexHeader, IndexLayout, decode_header
+from spark_mq.store.file_reader import FileReader
 from spark_mq.store.filesystem import Location
 from spark_mq.store.publish import publish
 
-WRITTEN_SCHEMA = "file STRING, entries BIGINT, end_timestamp BIGINT"
-"""One row for each file: the entries in it, and its end timestamp."""
+WRITTEN_SCHEMA = "file STRING, entries BIGINT, end_timestamp BIGINT, is_new BOOLEAN"
+"""One row for each file: the entries in it, its end timestamp, and whether it was written, or was there already."""
+
+_BLOCK = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -28,16 +33,30 @@ class IndexPiece:
 
 @dataclass(frozen=True)
 class IndexFilePlan:
-    """A file: its entries, in order, and the entry before them, at whose time and offset it begins."""
+    """A file, and the entries that are put into it, in order.
+
+    It begins at the time and offset of `end_before`, the end of the file before it; or it goes on where `continued`, a
+    file that has `entries_before` entries, ends.
+    """
 
     name: str
     pieces: tuple[IndexPiece, ...]
-    before: IndexPiece | None
+    end_before: tuple[int, int]
+    continued: Location | None = None
+    entries_before: int = 0
+
+    @property
+    def entries(self) -> int:
+        """The entries of the file when it is written."""
+        return self.entries_before + sum(piece.count for piece in self.pieces)
 
 
 @dataclass(frozen=True)
 class IndexWriter:
-    """Writes planned files below `folder`. `empty_index_count`: what a file without an entry counts."""
+    """Writes planned files below `folder`, but those that a killed job wrote there before.
+
+    `empty_index_count`: what a file without an entry counts.
+    """
 
     folder: Location
     layout: IndexLayout
@@ -50,26 +69,58 @@ class IndexWriter:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 plan = self.plans[number]
-                entries, end_timestamp = self._write(plan)
+                header = self._written(plan)
+                is_new = header is None
+                header = header or self._write(plan)
                 yield pa.RecordBatch.from_pydict(
-                    {"file": [plan.name], "entries": [entries], "end_timestamp": [end_timestamp]}
+                    {
+                        "file": [plan.name],
+                        "entries": [header.next_entry - 1],
+                        "end_timestamp": [header.end_timestamp],
+                        "is_new": [is_new],
+                    }
                 )
                 mark_done(self.done, plan.name)
 
-    def _write(self, plan: IndexFilePlan) -> tuple[int, int]:
-        from spark_mq.format.index_put import new_index_file, put_keys
+    def _written(self, plan: IndexFilePlan) -> IndexHeader | None:
+        """The header of a planned file that is there, whole, as all files are; None where it has to be written."""
+        location = self.folder / plan.name
+        if not plan.pieces or location.info().size != self.layout.file_size:
+            return None
+        with FileReader(location) as file:
+            header = decode_header(file.read(0, HEADER_SIZE), self.layout, plan.name)
+        last = plan.pieces[-1]
+        _, end_offset, end_timestamp = last.blob.entry(last.start + last.count - 1)
+        is_planned = (header.next_entry - 1, header.end_commit_log_offset, header.end_timestamp) == (
+            plan.entries,
+            end_offset,
+            end_timestamp,
+        )
+        return header if is_planned else None
 
-        end_timestamp = end_offset = 0
-        if plan.before is not None:
-            before = plan.before.blob.read(plan.before.start, 1)
-            end_timestamp, end_offset = int(before.store_timestamps[0]), int(before.commit_log_offsets[0])
-        data = new_index_file(self.layout, end_timestamp, end_offset, self.empty_index_count)
+    def _write(self, plan: IndexFilePlan) -> IndexHeader:
+        from spark_mq.format.index_put import put_keys
+
+        data = self._begin(plan)
         for piece in plan.pieces:
-            entries = piece.blob.read(piece.start, piece.count)
-            put_keys(
-                data, self.layout, entries.key_hashes, entries.commit_log_offsets, entries.store_timestamps, plan.name
-            )
+            for part in piece.blob.read(piece.start, piece.count):
+                put_keys(data, self.layout, part.key_hashes, part.commit_log_offsets, part.store_timestamps, plan.name)
         header = decode_header(data, self.layout, plan.name)
         used = self.layout.entries_at + ENTRY_SIZE * header.next_entry
         publish(self.folder / plan.name, data[:used].data, self.layout.file_size)
-        return header.next_entry - 1, header.end_timestamp
+        return header
+
+    def _begin(self, plan: IndexFilePlan) -> Bytes:
+        """The file before the first planned entry."""
+        from spark_mq.format.index_put import drop_unfinished_entry, new_index_file
+
+        if plan.continued is None:
+            return new_index_file(self.layout, *plan.end_before, self.empty_index_count)
+        data = np.zeros(self.layout.file_size, np.uint8)
+        used = self.layout.entries_at + ENTRY_SIZE * (plan.entries_before + 2)  # entry 0, and one that is not finished
+        with FileReader(plan.continued) as file:
+            for start in range(0, min(used, data.size), _BLOCK):
+                block = file.read(start, min(_BLOCK, used - start))
+                data[start : start + len(block)] = np.frombuffer(block, np.uint8)
+        drop_unfinished_entry(data, self.layout, str(plan.continued))
+        return data

@@ -19,7 +19,9 @@ from spark_mq.store.filesystem import Location
 
 @dataclass(frozen=True)
 class Job:
-    """One run; `permissive`: damage is skipped and reported."""
+    """One run; `permissive`: damage is skipped and reported; `continued`: trees that are continued where they are;
+    `is_resumed`: a killed job may have written files of growing trees.
+    """
 
     spark: SparkSession
     store: Location
@@ -29,6 +31,8 @@ class Job:
     progress: Progress
     report: RebuildReport
     permissive: bool
+    continued: tuple[str, ...]
+    is_resumed: bool
 
     def refuse(self, corrupt: Sequence[CorruptRange]) -> None:
         """Stop at damage with `CorruptLogError`, or take it into the report."""

@@ -2,44 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from spark_mq._compat import repartition_by_id
 from spark_mq.build.carry_over import Queue, carry_over, lost_offsets
+from spark_mq.build.dispatch_rows import SplitRow
 from spark_mq.build.job import Job
 from spark_mq.build.staging import UNITS
-from spark_mq.errors import UnsafeNameError
-from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE, UNIT_SIZE
+from spark_mq.errors import OutputExistsError, UnsafeNameError
+from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE, UNIT_SIZE, queue_file_name
+from spark_mq.store.broker_conf import BrokerConf
+from spark_mq.store.consume_queue import ConsumeQueue
 from spark_mq.store.consumer_offsets import consumed_offsets
 from spark_mq.store.corrupt_range import CorruptRange
+from spark_mq.store.file_reader import FileReaders
+from spark_mq.store.filesystem import Location
 from spark_mq.store.names import check_topic_name
 from spark_mq.store.queue_files import CONSUME_QUEUE, existing_file_size, queue_folders
+from spark_mq.store.record_lookup import RecordLookup
 
 _WRITE_TASKS = 4
 _BYTES_PER_WRITE_TASK = 16 << 20
 """One more task for every so many bytes of units; a task costs Spark some tens of milliseconds."""
 
 
-class QueueBuild:
-    """The consume queues of one job. `file_size`: bytes of a queue file."""
+def queue_file_size(conf: BrokerConf, trees: Iterable[Location]) -> int:
+    """Bytes of a queue file: as the broker's settings say, or the files of the first tree that has some."""
+    sizes = (existing_file_size(list(queue_folders(tree))) for tree in trees)
+    return conf.consume_queue_file_size or next(filter(None, sizes), DEFAULT_FILE_SIZE)
 
-    def __init__(self, job: Job) -> None:
+
+class QueueBuild:
+    """The consume queues of one job. `file_size`: bytes of a queue file.
+
+    Raises `OutputExistsError` where files that are to be continued have another size.
+    """
+
+    def __init__(self, job: Job, file_size: int) -> None:
         self._job = job
         self._report = job.report
+        self.file_size = file_size
         self.bytes_written = 0
         self._existing = list(queue_folders(job.store / CONSUME_QUEUE))
-        self.file_size = (
-            job.broker_conf.consume_queue_file_size or existing_file_size(self._existing) or DEFAULT_FILE_SIZE
-        )
+        target = job.workplace.target(CONSUME_QUEUE)
+        is_continued = CONSUME_QUEUE in job.continued
+        self._continued = {(one.topic, one.queue_id): one for one in queue_folders(target)} if is_continued else {}
+        self._check_sizes()
 
-    def write(self, staged: DataFrame) -> None:
-        """Write every queue file, and carry over queues without a live message."""
+    def _check_sizes(self) -> None:
+        for folder in self._continued.values():
+            for info in folder.files:
+                if info.size != self.file_size:
+                    raise OutputExistsError(
+                        f"{folder.location / info.base_name} has {info.size} bytes, which cannot be continued with "
+                        f"files of {self.file_size}: give the broker's settings (--broker-conf), or --replace"
+                    )
+
+    def write(self, staged: DataFrame, rows: Sequence[SplitRow]) -> None:
+        """Write every queue file, and carry over queues without a live message; `rows` in the order of the log."""
+        self._log_start = rows[0].segment
+        self._log_end = rows[-1].segment + max(row.end_position for row in rows if row.segment == rows[-1].segment)
         next_offsets = self._write(staged.where(F.col("kind") == UNITS))
         report, growing = self._report, self._job.workplace.growing(CONSUME_QUEUE)
-        report.carried_over, report.lost_queues = carry_over(self._existing, next_offsets, growing, self.file_size)
+        dead = [one for one in self._existing if (one.topic, one.queue_id) not in self._continued]
+        report.carried_over, report.lost_queues = carry_over(dead, next_offsets, growing, self.file_size)
+        report.carried_over += [f"{topic}/{id_}" for topic, id_ in self._continued if (topic, id_) not in next_offsets]
+        self._job.workplace.keep_only(CONSUME_QUEUE, self._is_planned)
         report.lost_queues += lost_offsets(consumed_offsets(self._job.store), next_offsets, report.carried_over)
 
     def _write(self, runs: DataFrame) -> dict[Queue, int]:
@@ -50,9 +82,17 @@ class QueueBuild:
         next_offsets = {(queue.topic, queue.queue_id): queue.queue_max for queue in self._queue_rows}
         if not next_offsets:
             return next_offsets
-        growing = self._job.workplace.growing(CONSUME_QUEUE)
+        workplace = self._job.workplace
+        continued = str(workplace.target(CONSUME_QUEUE)) if self._continued else None
         with self._job.progress.stage("write queues", tasks, "tasks") as done:
-            writer = QueueWriter(str(growing), self.file_size, done)
+            writer = QueueWriter(
+                str(workplace.growing(CONSUME_QUEUE)),
+                continued,
+                self.file_size,
+                self._log_start,
+                self._job.is_resumed,
+                done,
+            )
             written = (
                 repartition_by_id(placed, tasks, F.col("task"))
                 .sortWithinPartitions("topic", "queue_id", "file_number", "commit_log_offset")
@@ -65,6 +105,7 @@ class QueueBuild:
                     "commit_log_offset",
                     "last_store_timestamp",
                     "queue_max",
+                    "existing_end",
                 )
                 .mapInPandas(self._job.places.guard(writer), WRITTEN_SCHEMA)
                 .collect()
@@ -73,9 +114,19 @@ class QueueBuild:
         report.queues = len(next_offsets)
         report.files = len(written)
         report.units = sum(file.units for file in written)
+        self._count_continued(written)
         self.bytes_written = sum(file.bytes for file in written)
-        self._job.refuse(list(self._holes(written)) + list(self._doubled(written)))
+        self._job.refuse([*self._holes(written), *self._doubled(written), *self._contradicted(written)])
         return next_offsets
+
+    def _count_continued(self, written: Sequence[Row]) -> None:
+        """Count the files that were there: in the tree that is continued, or because a killed job wrote them."""
+        from spark_mq.build.queue_writer import COMPLETED, STAGED
+
+        states = Counter(file.state for file in written)
+        there = sum(len(folder.files) for folder in self._continued.values())
+        self._report.files_completed += states[COMPLETED]
+        self._report.files_untouched += there - states[COMPLETED] + states[STAGED]
 
     def _place(self, runs: DataFrame) -> tuple[DataFrame, int]:
         """Every queue with its first and next offset and the number of its first file, counted through all queues."""
@@ -92,18 +143,53 @@ class QueueBuild:
         )
         queues.sort(key=lambda queue: (queue.topic, queue.queue_id))
         self._queue_rows = [queue for queue in queues if self._is_safe(queue.topic, queue.commit_log_offset)]
+        existing_ends = self._existing_ends()
         units_per_file = self.file_size // UNIT_SIZE
         files, placed = 0, []
+        self._file_ranges: dict[Queue, range] = {}
         for queue in self._queue_rows:
-            first_file = queue.queue_min // units_per_file
-            placed.append((queue.topic, queue.queue_id, queue.queue_max, files - first_file))
-            files += (queue.queue_max - 1) // units_per_file - first_file + 1
-        schema = "topic STRING, queue_id INT, queue_max BIGINT, file_base BIGINT"
+            key = (queue.topic, queue.queue_id)
+            file_range = range(queue.queue_min // units_per_file, (queue.queue_max - 1) // units_per_file + 1)
+            placed.append((*key, queue.queue_max, existing_ends.get(key, 0), files - file_range.start))
+            files += file_range.stop - file_range.start
+            self._file_ranges[key] = file_range
+        schema = "topic STRING, queue_id INT, queue_max BIGINT, existing_end BIGINT, file_base BIGINT"
         unit_bytes = sum(queue.staged_units for queue in self._queue_rows) * UNIT_SIZE
         tasks = max(1, min(files, _WRITE_TASKS + unit_bytes // _BYTES_PER_WRITE_TASK))
         placed_runs = runs.join(F.broadcast(self._job.spark.createDataFrame(placed, schema)), ["topic", "queue_id"])
         task = (F.col("file_base") + F.col("file_number")) % tasks
         return placed_runs.withColumn("task", task.cast("int")), tasks
+
+    def _existing_ends(self) -> dict[Queue, int]:
+        """The queue offset behind the last live unit of each queue that is continued."""
+        files = FileReaders()
+        records = RecordLookup(self._job.store, files)
+        ends: dict[Queue, int] = {}
+        lost = []
+        for row in self._queue_rows:
+            folder = self._continued.get((row.topic, row.queue_id))
+            if folder is None:
+                continue
+            end = ConsumeQueue(folder, files).max_offset(records, self._log_end)
+            ends[row.topic, row.queue_id] = end
+            if 0 < end < row.queue_min:
+                reason = (
+                    f"queue offsets from {end} to {row.queue_min} have neither a unit nor a message; "
+                    "--replace begins the queue behind them"
+                )
+                lost.append(CorruptRange(f"{row.topic}/{row.queue_id}", row.commit_log_offset, 0, "LOST_UNITS", reason))
+        files.close()
+        self._job.refuse(lost)
+        return ends
+
+    def _is_planned(self, path: str) -> bool:
+        """Whether this job writes the file TOPIC/QUEUE/NAME."""
+        queue, _, name = path.rpartition("/")
+        topic, _, queue_id = queue.rpartition("/")
+        if queue in self._report.carried_over:
+            return True
+        files = self._file_ranges.get((topic, int(queue_id)), range(0))
+        return name.isdigit() and int(name) // self.file_size in files
 
     def _is_safe(self, topic: str, commit_log_offset: int) -> bool:
         try:
@@ -127,6 +213,17 @@ class QueueBuild:
             if missing:
                 reason = f"{missing} queue offsets from {row.queue_min} to {row.queue_max} have no message"
                 yield CorruptRange(f"{row.topic}/{row.queue_id}", row.commit_log_offset, 0, "MISSING_UNITS", reason)
+
+    def _contradicted(self, written: Sequence[Row]) -> Iterator[CorruptRange]:
+        """Files that were continued, and hold units that the log contradicts."""
+        for file in written:
+            if file.contradicted:
+                reason = (
+                    f"{file.contradicted} units of {queue_file_name(file.file_number, self.file_size)} are not what "
+                    "the log says; --replace makes the queues anew"
+                )
+                name = f"{file.topic}/{file.queue_id}"
+                yield CorruptRange(name, file.first_contradicted, 0, "CONTRADICTED_UNITS", reason)
 
     def _doubled(self, written: Sequence[Row]) -> Iterator[CorruptRange]:
         """Files in which messages claim a queue offset that an earlier message has."""

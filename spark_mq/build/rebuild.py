@@ -1,6 +1,7 @@
 """The main job: consume queues and index files rebuilt from the commit log, whole files, in a few Spark stages.
 
-1. dispatch: each split is read once and becomes staged runs of units and staged index entries (`dispatch`).
+1. dispatch: each split is read once and becomes staged runs of units and staged index entries (`dispatch`,
+   `staged_log`); a manifest says what is staged, for a job that goes on after a kill (`manifest`).
 2. judge: did the splits fit together (`seams`)? Segments that did not are read again. Damage stops the job, or is
    reported.
 3. queues: every queue's first and last offset, a task for every few files, which assemble and write them
@@ -12,27 +13,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import uuid
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import tzinfo
 
-import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql import SparkSession
 
+from spark_mq import __version__
 from spark_mq.build.boot import next_boot, rebuilt_checkpoint
-from spark_mq.build.dispatch_rows import SplitRow
 from spark_mq.build.index_build import IndexBuild
 from spark_mq.build.job import Job, refuse
-from spark_mq.build.progress import Progress, mark_done
-from spark_mq.build.queue_build import QueueBuild
+from spark_mq.build.manifest import Manifest, Settings
+from spark_mq.build.progress import Progress
+from spark_mq.build.queue_build import QueueBuild, queue_file_size
 from spark_mq.build.report import RebuildReport
-from spark_mq.build.seams import segments_to_read_again
-from spark_mq.build.session import job_session, spark_path
+from spark_mq.build.session import job_session, own_error
 from spark_mq.build.shared_places import SharedPlaces
-from spark_mq.build.staging import SPLIT, STAGED_SCHEMA
+from spark_mq.build.staged_log import StagedLog
 from spark_mq.build.workplace import Workplace
 from spark_mq.errors import EmptyStoreError, OptionError
 from spark_mq.store.broker_conf import BrokerConf
@@ -44,7 +42,7 @@ from spark_mq.store.index_folder import INDEX
 from spark_mq.store.index_names import parse_time_zone
 from spark_mq.store.publish import publish
 from spark_mq.store.queue_files import CONSUME_QUEUE
-from spark_mq.store.splits import DEFAULT_SPLIT_SIZE, Split, plan_splits
+from spark_mq.store.splits import DEFAULT_SPLIT_SIZE
 from spark_mq.store.store_kind import refuse_rocksdb, rocksdb_notes
 
 FAILFAST = "failfast"
@@ -62,6 +60,7 @@ def rebuild(
     time_zone: str | None = None,
     mode: str = FAILFAST,
     replace: bool = False,
+    resume: bool = False,
     split_size: int = DEFAULT_SPLIT_SIZE,
     progress: Callable[[str], None] | None = None,
 ) -> RebuildReport:
@@ -75,6 +74,12 @@ def rebuild(
     `mode` `failfast` stops at damage, `permissive` skips and reports it. `replace` allows existing trees to be
     replaced, which happens when the new ones are complete. `progress` gets a line now and then.
 
+    `resume` goes on where a job that was killed with the same settings left off: what it staged of segments that did
+    not change since is not read again, and what it wrote is not written again. Where it left nothing, trees that are
+    there are continued from their own end: finished files stay as they are, the last file of each queue and of the
+    index is completed. Without either it is a rebuild like any other. Where existing files are not what the log says,
+    it raises `CorruptLogError` or `CorruptIndexError`, and changes nothing.
+
     Raises `StoreNotFoundError`, `UnsupportedStoreError`, `EmptyStoreError`, `OutputExistsError`, `CorruptLogError`
     (failfast), `UnsafeNameError` (failfast), `NotSharedError` (a task does not see the store or the output that the
     driver sees) and `OptionError`.
@@ -82,39 +87,19 @@ def rebuild(
     kinds = (CONSUME_QUEUE, INDEX) if only is None else (only,)
     _check_choice("--only", kinds[-1], (CONSUME_QUEUE, INDEX))
     _check_choice("--mode", mode, (FAILFAST, PERMISSIVE))
+    if resume and replace:
+        raise OptionError("--resume goes on with what is there, --replace makes it anew: give one of them")
     zone = None if time_zone is None else parse_time_zone(time_zone)
     version = None if broker_version is None else parse_broker_version(broker_version)
     conf = BrokerConf.of(broker_conf)
     with job_session(spark) as session:
         one = _Rebuild(session, store, output, conf, kinds, mode == PERMISSIVE, split_size)
-        return one.run(replace, progress, zone, version)
+        return one.run(replace, resume, progress, zone, version)
 
 
 def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
     if value not in choices:
         raise OptionError(f"{name} {value!r} is none of {', '.join(choices)}")
-
-
-@dataclass(frozen=True)
-class _DispatchTask:
-    """For `mapInArrow`: numbers of splits in, staged rows out."""
-
-    splits: tuple[Split, ...]
-    queue_file_size: int
-    index_blobs: Location | None
-    delay_levels: str
-    exact: bool
-    done: Location
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from spark_mq.build.dispatch import DispatchTargets, dispatch_split
-        from spark_mq.format.dispatch import parse_delay_levels
-
-        targets = DispatchTargets(self.queue_file_size, self.index_blobs, parse_delay_levels(self.delay_levels))
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from dispatch_split(self.splits[number], targets, self.exact)
-                mark_done(self.done, str(number))
 
 
 class _Rebuild:
@@ -143,7 +128,12 @@ class _Rebuild:
         self._report = RebuildReport(store=str(self._store), output=str(self._workplace.output), trees=list(kinds))
 
     def run(
-        self, replace: bool, say: Callable[[str], None] | None, zone: tzinfo | None, version: BrokerVersion | None
+        self,
+        replace: bool,
+        resume: bool,
+        say: Callable[[str], None] | None,
+        zone: tzinfo | None,
+        version: BrokerVersion | None,
     ) -> RebuildReport:
         started = time.monotonic()
         log = CommitLog.open(self._store)
@@ -152,81 +142,83 @@ class _Rebuild:
         refuse(log.gaps, self._report, self._permissive)
         if CONSUME_QUEUE in self._workplace.names:
             refuse_rocksdb(self._workplace.target(CONSUME_QUEUE))
-        self._workplace.prepare(replace)
+        manifest, continued = self._prepare(replace, resume)
         try:
-            checkpoint = self._build(log, say, zone, version or detect_broker_version(self._store))
-            self._workplace.publish()
+            checkpoint = self._build(log, say, zone, version or detect_broker_version(self._store), manifest, continued)
+            self._workplace.publish(continued)
             publish(self._workplace.output / CHECKPOINT, checkpoint.encode(), CHECKPOINT_SIZE)
-        except BaseException:
-            self._workplace.discard()
+        except BaseException as error:
+            # What else ends a job (a full disk, a lost executor, an interrupt) leaves its work for `resume`.
+            if own_error(error) is not None and not manifest.rounds:
+                self._workplace.discard()
             raise
         self._report.log_bytes = sum(segment.data_end for segment in log.segments)
         self._report.seconds = round(time.monotonic() - started, 3)
         self._note()
         return self._report
 
+    def _prepare(self, replace: bool, resume: bool) -> tuple[Manifest, tuple[str, ...]]:
+        """Make the job's folder; returns what is staged in it, and the trees that are continued."""
+        workplace, queue_trees = self._workplace, [self._store / CONSUME_QUEUE]
+        existing: tuple[str, ...] = ()
+        if resume:
+            existing = workplace.reopen()
+            queue_trees += [workplace.target(name) for name in existing if name == CONSUME_QUEUE]
+        else:
+            workplace.prepare(replace)
+        settings = Settings(
+            __version__,
+            str(self._store),
+            workplace.names,
+            queue_file_size(self._conf, queue_trees),
+            self._conf.message_delay_level or _default_delay_levels(),
+            replace,
+        )
+        left = Manifest.load(workplace.folder) if resume else None
+        if left is None or not left.settings.stage_the_same_as(settings):
+            workplace.clear()
+            return Manifest(settings), existing
+        return left, () if left.settings.replace else existing
+
     def _build(
-        self, log: CommitLog, say: Callable[[str], None] | None, zone: tzinfo | None, version: BrokerVersion
+        self,
+        log: CommitLog,
+        say: Callable[[str], None] | None,
+        zone: tzinfo | None,
+        version: BrokerVersion,
+        manifest: Manifest,
+        continued: tuple[str, ...],
     ) -> Checkpoint:
         workplace, names = self._workplace, self._workplace.names
-        places = SharedPlaces.seen(log, workplace.folder)
-        progress = Progress(workplace.folder / "progress", say)
-        self._job = Job(
-            self._spark, self._store, self._conf, workplace, places, progress, self._report, self._permissive
+        job = Job(
+            self._spark,
+            self._store,
+            self._conf,
+            workplace,
+            SharedPlaces.seen(log, workplace.folder),
+            Progress(workplace.folder / "progress" / uuid.uuid4().hex, say),
+            self._report,
+            self._permissive,
+            continued,
+            is_resumed=bool(manifest.rounds),
         )
-        queues = QueueBuild(self._job) if CONSUME_QUEUE in names else None
-        index = IndexBuild(self._job, zone, version) if INDEX in names else None
-        staged, rows = self._dispatch(log, queues, index)
+        queues = QueueBuild(job, manifest.settings.queue_file_size) if CONSUME_QUEUE in names else None
+        index = IndexBuild(job, zone, version) if INDEX in names else None
+        staged_log = StagedLog(job, manifest, None if index is None else index.blobs)
+        staged, rows = staged_log.dispatch(log, self._split_size)
+        self._inner_batches = sum(row.inner_batches for row in rows)
         # Queues and index are written at once: neither alone keeps all cores busy.
         with ThreadPoolExecutor(1) as beside:
             indexed = None if index is None else beside.submit(index.write, rows)
             if queues is not None:
-                queues.write(staged)
+                queues.write(staged, rows)
             if indexed is not None:
                 indexed.result()
         self._report.bytes_written = sum(kind.bytes_written for kind in (queues, index) if kind is not None)
-        self._report.stages = progress.seconds
+        self._report.stages = job.progress.seconds
         last = max((row.last_store_timestamp for row in rows if row.last_store_timestamp is not None), default=0)
         end = 0 if index is None else index.end_timestamp
         return rebuilt_checkpoint(Checkpoint.load(self._store), names, last, end)
-
-    def _dispatch(
-        self, log: CommitLog, queues: QueueBuild | None, index: IndexBuild | None
-    ) -> tuple[DataFrame, list[SplitRow]]:
-        """Stage the whole log; returns what is staged, and its rows of splits in the order of the log."""
-        size, blobs = (0 if queues is None else queues.file_size), (None if index is None else index.blobs)
-        staged = self._stage("dispatch", plan_splits(log, self._split_size), size, blobs, exact=False)
-        rows = self._split_rows(staged)
-        again = segments_to_read_again(rows, log.segments[-1].base)
-        if again:
-            whole = [Split(segment, 0, segment.data_end) for segment in log.segments if segment.base in again]
-            exact = self._stage("dispatch again", whole, size, blobs, exact=True)
-            staged = staged.where(~F.col("segment").isin(again)).unionByName(exact)
-            self._report.bytes_read += sum(row.bytes_read for row in rows if row.segment in again)
-            rows = self._split_rows(staged)
-        self._report.messages = sum(row.messages for row in rows)
-        self._report.bytes_read += sum(row.bytes_read for row in rows)
-        self._inner_batches = sum(row.inner_batches for row in rows)
-        self._job.refuse([corrupt for row in rows for corrupt in row.corrupt])
-        return staged, rows
-
-    def _stage(
-        self, name: str, splits: Sequence[Split], queue_file_size: int, blobs: Location | None, exact: bool
-    ) -> DataFrame:
-        delay_levels = self._conf.message_delay_level or _default_delay_levels()
-        path = spark_path(self._workplace.folder / name.replace(" ", "-"))
-        schema = from_arrow_schema(STAGED_SCHEMA)
-        with self._job.progress.stage(name, len(splits), "splits") as done:
-            task = _DispatchTask(tuple(splits), queue_file_size, blobs, delay_levels, exact, done)
-            numbers = self._spark.range(0, len(splits), 1, len(splits))
-            rows = numbers.mapInArrow(self._job.places.guard(task), schema)
-            rows.write.option("compression", "none").option("parquet.enable.dictionary", "false").parquet(path)
-        return self._spark.read.schema(schema).parquet(path)
-
-    def _split_rows(self, staged: DataFrame) -> list[SplitRow]:
-        names = list(SplitRow.__dataclass_fields__)
-        rows = staged.where(F.col("kind") == SPLIT).select(names).collect()
-        return sorted((SplitRow.of(row) for row in rows), key=lambda row: (row.segment, row.split_start))
 
     def _note(self) -> None:
         self._report.next_boot = next_boot(self._store)

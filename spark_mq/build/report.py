@@ -25,6 +25,9 @@ class RebuildReport:
     index_files: int = 0
     index_entries: int = 0
     bytes_written: int = 0
+    segments_staged_before: int = 0
+    files_untouched: int = 0
+    files_completed: int = 0
     seconds: float = 0.0
     stages: dict[str, float] = field(default_factory=dict)
     corrupt: list[CorruptRange] = field(default_factory=list)
@@ -49,6 +52,11 @@ class RebuildReport:
             f"  bytes written   {self.bytes_written:,}",
             f"  seconds         {self.seconds:.1f} ({rate:,.0f} messages a second)",
         ]
+        if self.segments_staged_before or self.files_untouched or self.files_completed:
+            lines.append(
+                f"  continued       {self.segments_staged_before:,} segments staged before, "
+                f"{self.files_untouched:,} files left untouched, {self.files_completed:,} completed"
+            )
         lines += [f"  skipped         {corrupt.describe()}" for corrupt in self.corrupt]
         lines += [f"  carried over    {queue}: no live message, files kept as they were" for queue in self.carried_over]
         lines += [f"  next offset lost  {queue}" for queue in self.lost_queues]

@@ -38,7 +38,7 @@ def job_session(spark: SparkSession) -> Iterator[SparkSession]:
         _configure(session, _SETTINGS)
         yield session
     except PySparkException as error:
-        named = error_of_a_task(str(error))
+        named = own_error(error)
         if named is None:
             raise
         raise named from error
@@ -50,6 +50,13 @@ def job_session(spark: SparkSession) -> Iterator[SparkSession]:
 def _configure(session: SparkSession, settings: Mapping[str, str]) -> None:
     for key, value in settings.items():
         session.conf.set(key, value)
+
+
+def own_error(error: BaseException) -> SparkMqError | None:
+    """The error of this package that `error` is, or that ended a task; None for any other."""
+    if isinstance(error, SparkMqError):
+        return error
+    return error_of_a_task(str(error)) if isinstance(error, PySparkException) else None
 
 
 def error_of_a_task(text: str) -> SparkMqError | None:

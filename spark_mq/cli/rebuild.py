@@ -7,7 +7,7 @@ import argparse
 from spark_mq.cli.spark import spark_session
 
 EPILOG = """\
-Without --output the files are written into STORE itself, and only where it has none, or with --replace.
+Without --output the files are written into STORE itself, and only where it has none, or with --replace or --resume.
 The broker of the store must not be running.
 """
 
@@ -37,6 +37,9 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="stop at damage (default), or skip and report it",
     )
     command.add_argument("--replace", action="store_true", help="replace what is there when the new is whole")
+    command.add_argument(
+        "--resume", action="store_true", help="go on where a killed job left off, or else where the existing files end"
+    )
     command.add_argument("--split-size", metavar="SIZE", default="128m", help="bytes of the log for a task (128m)")
     command.add_argument("--json", action="store_true", help="print the report as one JSON object")
     command.add_argument("--quiet", action="store_true", help="no progress")
@@ -61,6 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
             time_zone=arguments.time_zone,
             mode=arguments.mode,
             replace=arguments.replace,
+            resume=arguments.resume,
             split_size=split_size,
             progress=None if arguments.quiet else print_progress,
         )

@@ -1,0 +1,102 @@
+"""Where a store's index ends, for a job that goes on there.
+
+The last message of an index can have only some of its keys in it: the broker was killed between two. Or it has them
+twice: a recovery puts the keys of the last message again (`IndexService.buildIndex`@5.3.3 compares with <).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from spark_mq.errors import CorruptIndexError
+from spark_mq.format.index_file import ENTRY_DTYPE, ENTRY_SIZE, IndexHeader, IndexLayout
+from spark_mq.store.file_reader import FileReader
+from spark_mq.store.index_folder import IndexFileInfo
+
+_BLOCK = 1024
+_MOST = 64 << 10
+"""Entries of one message that are looked at: it has no more than 16,384 keys."""
+
+
+@dataclass(frozen=True)
+class IndexEnd:
+    """The last file and its header; and, of the last message that has an entry, where it lies and the key hashes of
+    its entries, oldest first. `commit_log_offset` is -1 where the index has no entry.
+    """
+
+    file: IndexFileInfo
+    header: IndexHeader
+    commit_log_offset: int
+    key_hashes: tuple[int, ...]
+
+    def keys_in(self, key_hashes: Sequence[int]) -> int:
+        """How many of the last message's keys the index has already; `key_hashes` are all of them, in order.
+
+        It has the first ones, whether they were put once, or again after a recovery. 0: this is another message.
+        """
+        wanted = tuple(key_hashes)
+        lengths = range(min(len(wanted), len(self.key_hashes)), 0, -1)
+        return next(
+            (n for n in lengths if wanted[:n] in (self.key_hashes[:n], self.key_hashes[-n:])),
+            0,
+        )
+
+
+def index_end(files: Sequence[IndexFileInfo], layout: IndexLayout) -> IndexEnd | None:
+    """The end of the index of which these are the files, by name; None where there is none.
+
+    Raises `CorruptIndexError` for files that do not follow one another, or whose header does not fit the last entry.
+    """
+    headers = []
+    for file in files:
+        layout.check_file_size(file.size, str(file.location))
+        headers.append(file.header(layout))
+    for file, header in zip(files[:-1], headers[:-1], strict=True):
+        if not header.is_full(layout):
+            raise _contradiction(file, f"{header.next_entry - 1} entries, and another file follows, but it is not full")
+    if not files:
+        return None
+    offset, hashes = -1, list[int]()
+    for file, header in zip(reversed(files), reversed(headers), strict=True):
+        tail, is_whole = _tail(file, header, layout, offset)
+        if tail and offset < 0:
+            offset = header.end_commit_log_offset
+        hashes[:0] = tail
+        if not is_whole or len(hashes) >= _MOST:
+            break
+    return IndexEnd(files[-1], headers[-1], offset, tuple(hashes))
+
+
+def _tail(file: IndexFileInfo, header: IndexHeader, layout: IndexLayout, offset: int) -> tuple[list[int], bool]:
+    """Key hashes of a file's last entries that are all of the message at `offset` (-1: of whatever is last); and
+    whether the file holds nothing else.
+    """
+    hashes: list[int] = []
+    stop = header.next_entry
+    with FileReader(file.location) as reader:
+        while stop > 1 and len(hashes) < _MOST:
+            start = max(1, stop - _BLOCK)
+            data = reader.read(layout.entries_at + ENTRY_SIZE * start, ENTRY_SIZE * (stop - start))
+            entries = np.frombuffer(data, ENTRY_DTYPE)
+            if offset < 0:
+                offset = int(entries["commit_log_offset"][-1])
+                if offset != header.end_commit_log_offset or offset < 0:
+                    raise _contradiction(
+                        file,
+                        f"the header ends at commit log offset {header.end_commit_log_offset}, the last entry "
+                        f"is of {offset}",
+                    )
+            others = np.flatnonzero(entries["commit_log_offset"] != offset)
+            first = int(others[-1]) + 1 if others.size else 0
+            hashes[:0] = entries["key_hash"][first:].tolist()
+            if first:
+                return hashes, False
+            stop = start
+    return hashes, True
+
+
+def _contradiction(file: IndexFileInfo, what: str) -> CorruptIndexError:
+    return CorruptIndexError(f"{file.location}: {what}: the index cannot be continued; --replace makes it anew")
