@@ -5,25 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, tzinfo
 
-import numpy as np
-
 from spark_mq.build.dispatch_rows import SplitRow
-from spark_mq.build.index_runs import IndexRun, behind, index_runs
-from spark_mq.build.index_writer import WRITTEN_SCHEMA, IndexFilePlan, IndexPiece, IndexWriter
+from spark_mq.build.index_plan import plan_index_files
+from spark_mq.build.index_runs import behind, index_runs
+from spark_mq.build.index_writer import WRITTEN_SCHEMA, IndexFilePlan, IndexWriter
 from spark_mq.build.job import Job
-from spark_mq.format.index_file import IndexHeader, IndexLayout
-from spark_mq.format.index_placement import IndexPlacement, place_entries
+from spark_mq.format.index_file import IndexLayout
 from spark_mq.store.broker_version import BrokerVersion
 from spark_mq.store.index_end import index_end
 from spark_mq.store.index_folder import INDEX, IndexFileInfo, index_files, index_layout
-from spark_mq.store.index_names import index_file_names, zone_of_names
+from spark_mq.store.index_names import zone_of_names
 
 
 class IndexBuild:
     """The index files of one job; `end_timestamp`, once they are written, is that of the last.
-
-    A file is named after the store time of its first entry; where it has none, of the entry before it, or else of the
-    log's first message.
 
     Raises `OptionError` where existing files do not tell their slots and entries, and `CorruptIndexError` where they
     cannot be continued.
@@ -64,48 +59,12 @@ class IndexBuild:
         self.end_timestamp = max(written, key=lambda row: str(row.file)).end_timestamp
 
     def _plans(self, rows: Sequence[SplitRow]) -> list[IndexFilePlan]:
-        end, runs = self._end, index_runs(rows, self.blobs)
-        if end is not None:
-            runs, contradictions = behind(rows, runs, end)
+        runs = index_runs(rows, self.blobs)
+        if self._end is not None:
+            runs, contradictions = behind(rows, runs, self._end)
             self._job.refuse(contradictions)
-        placed = place_entries(
-            np.array([run.count for run in runs], np.int64),
-            np.array([run.trailing_messages for run in runs], np.int64),
-            self._layout,
-            None if end is None else end.header,
-        )
-        pieces: list[list[IndexPiece]] = [[] for _ in range(placed.files)]
-        for run, file, start, count in zip(
-            placed.run.tolist(), placed.file.tolist(), placed.start.tolist(), placed.count.tolist(), strict=True
-        ):
-            pieces[file].append(IndexPiece(runs[run].blob, runs[run].start + start, count))
-        plans = []
-        if end is not None and placed.continues_last:
-            plan = IndexFilePlan(end.file.name, tuple(pieces[0]), (0, 0), end.file.location, end.header.next_entry - 1)
-            plans = [plan] if plan.pieces else []
-        first_new = int(placed.continues_last)
-        befores = [self._end_before(placed, file, runs) for file in range(first_new, placed.files)]
-        first = next((row.first_store_timestamp for row in rows if row.messages), None) or 0
-        timestamps = [
-            of_file[0].blob.entry(of_file[0].start)[2] if of_file else before[0] or first
-            for of_file, before in zip(pieces[first_new:], befores, strict=True)
-        ]
-        names = index_file_names(timestamps, self._zone, "" if end is None else end.file.name)
-        plans += [
-            IndexFilePlan(name, tuple(of_file), before)
-            for name, of_file, before in zip(names, pieces[first_new:], befores, strict=True)
-        ]
-        return plans
-
-    def _end_before(self, placed: IndexPlacement, file: int, runs: Sequence[IndexRun]) -> tuple[int, int]:
-        """Time and offset with which the file before a new one ends; 0 where there is none."""
-        place = placed.entry_before(file)
-        if place is None:
-            last = IndexHeader() if self._end is None else self._end.header
-            return last.end_timestamp, last.end_commit_log_offset
-        run = runs[place[0]]
-        _, offset, timestamp = run.blob.entry(run.start + place[1])
-        return timestamp, offset
+        first_timestamp = next((row.first_store_timestamp for row in rows if row.messages), None) or 0
+        return plan_index_files(runs, self._layout, self._end, self._zone, first_timestamp)
 
 
 def _zone_of(existing: Sequence[IndexFileInfo], layout: IndexLayout) -> tzinfo | None:

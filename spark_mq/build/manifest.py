@@ -71,7 +71,7 @@ class Manifest:
 
     @classmethod
     def load(cls, folder: Location) -> Self | None:
-        """The manifest in a job's folder; None where there is none, or none that can be read."""
+        """The manifest in a job's folder; None where there is none, or none that can be read, or staged rows lack."""
         file = folder / MANIFEST
         if not file.is_file:
             return None
@@ -84,7 +84,7 @@ class Manifest:
             ]
         except (ValueError, KeyError, TypeError):
             return None
-        return cls(settings, tuple(rounds))
+        return cls(settings, tuple(rounds)) if all((folder / one.name).is_directory for one in rounds) else None
 
     def save(self, folder: Location) -> None:
         """Write it, whole."""

@@ -16,6 +16,7 @@ from spark_mq.format.index_file import ENTRY_DTYPE, ENTRY_SIZE, IndexHeader, Ind
 from spark_mq.store.file_reader import FileReader
 from spark_mq.store.index_folder import IndexFileInfo
 
+_NAME_LENGTH = len("yyyyMMddHHmmssSSS")
 _BLOCK = 1024
 _MOST = 64 << 10
 """Entries of one message that are looked at: it has no more than 16,384 keys."""
@@ -53,6 +54,8 @@ def index_end(files: Sequence[IndexFileInfo], layout: IndexLayout) -> IndexEnd |
     headers = []
     for file in files:
         layout.check_file_size(file.size, str(file.location))
+        if len(file.name) != _NAME_LENGTH:
+            raise _contradiction(file, f"its name is no time of {_NAME_LENGTH} digits, behind which new names can come")
         headers.append(file.header(layout))
     for file, header in zip(files[:-1], headers[:-1], strict=True):
         if not header.is_full(layout):
