@@ -31,7 +31,7 @@ def cut_log(folder: Path, target: Path, end: int) -> Path:
 
 
 def grow_log(folder: Path, target: Path, end: int | None = None) -> None:
-    """Let the log of `target` grow to that of `folder`, as far as `end`; segments that do not change stay as they are."""
+    """Let the log of `target` grow to that of `folder`, or to `end`; segments that stay the same are not touched."""
     for segment in sorted((folder / "commitlog").iterdir()):
         place, base = target / "commitlog" / segment.name, int(segment.name)
         size = segment.stat().st_size

@@ -51,7 +51,8 @@ def behind(
     known = end.keys_in(keys)
     start = first + known if known else stop
     rest = [IndexRun(run.blob, start, run.count - start, run.trailing_messages), *runs[number + 1 :]]
-    return rest, [] if known else [_contradiction(end, "the log has no message there with such keys")]
+    is_other = end.key_hashes and not known
+    return rest, [_contradiction(end, "the log has no message there with such keys")] if is_other else []
 
 
 def _contradiction(end: IndexEnd, what: str) -> CorruptRange:

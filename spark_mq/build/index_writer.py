@@ -112,7 +112,7 @@ class IndexWriter:
 
     def _begin(self, plan: IndexFilePlan) -> Bytes:
         """The file before the first planned entry."""
-        from spark_mq.format.index_put import drop_unfinished_entry, new_index_file
+        from spark_mq.format.index_put import drop_uncounted, new_index_file
 
         if plan.continued is None:
             return new_index_file(self.layout, *plan.end_before, self.empty_index_count)
@@ -122,5 +122,5 @@ class IndexWriter:
             for start in range(0, min(used, data.size), _BLOCK):
                 block = file.read(start, min(_BLOCK, used - start))
                 data[start : start + len(block)] = np.frombuffer(block, np.uint8)
-        drop_unfinished_entry(data, self.layout, str(plan.continued))
+        drop_uncounted(data, self.layout, str(plan.continued))
         return data

@@ -44,21 +44,23 @@ def new_index_file(
     return data
 
 
-def drop_unfinished_entry(data: Bytes, layout: IndexLayout, file: str = "index file") -> None:
-    """Make a file, in place, what it was before the entry that a killed broker did not finish.
+def drop_uncounted(data: Bytes, layout: IndexLayout, file: str = "index file") -> None:
+    """Make a file, in place, what it was before an entry that a killed broker wrote and did not count.
 
-    `IndexFile.putKey`@5.3.3 writes entry and slot before it counts the entry. Put again, the entry would then find
-    itself in its slot, and cut off all that the slot had before. Raises `CorruptIndexError` as `put_keys`.
+    `IndexFile.putKey`@5.3.3 writes entry and slot before it counts the entry. Put again, the entry would find itself in
+    its slot, and cut off all that the slot had before. What else a slot points to behind the last entry is no entry
+    either, and would become one. Raises `CorruptIndexError` as `put_keys`.
     """
     layout.check_file_size(data.size, file)
     number = decode_header(data, layout, file).next_entry
-    if number >= layout.index_num:
-        return
-    entry_at = layout.entries_at + number * ENTRY_SIZE
-    slot_at = HEADER_SIZE + read_i32(data, entry_at) % layout.hash_slot_num * SLOT_SIZE
-    if read_i32(data, slot_at) == number:
-        write_i32(data, slot_at, read_i32(data, entry_at + 16))
-    data[entry_at : entry_at + ENTRY_SIZE] = 0
+    slots = data[HEADER_SIZE : layout.entries_at].view(">i4")
+    if number < layout.index_num:
+        entry_at = layout.entries_at + number * ENTRY_SIZE
+        slot = read_i32(data, entry_at) % layout.hash_slot_num
+        if slots[slot] == number:
+            slots[slot] = read_i32(data, entry_at + 16)
+        data[entry_at:] = 0
+    slots[(slots < 0) | (slots >= number)] = 0
 
 
 def put_keys(

@@ -6,13 +6,13 @@ twice: a recovery puts the keys of the last message again (`IndexService.buildIn
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from spark_mq.errors import CorruptIndexError
-from spark_mq.format.index_file import ENTRY_DTYPE, ENTRY_SIZE, IndexHeader, IndexLayout
+from spark_mq.format.index_file import ENTRY_DTYPE, ENTRY_SIZE, Entries, IndexHeader, IndexLayout
 from spark_mq.store.file_reader import FileReader
 from spark_mq.store.index_folder import IndexFileInfo
 
@@ -24,8 +24,10 @@ _MOST = 64 << 10
 
 @dataclass(frozen=True)
 class IndexEnd:
-    """The last file and its header; and, of the last message that has an entry, where it lies and the key hashes of
-    its entries, oldest first. `commit_log_offset` is -1 where the index has no entry.
+    """The last file, its header, and the last message that was put.
+
+    `commit_log_offset` is that message's, -1 where the index never had one; `key_hashes` are those of its entries, the
+    oldest first; none where the files that had them were deleted.
     """
 
     file: IndexFileInfo
@@ -40,10 +42,7 @@ class IndexEnd:
         """
         wanted = tuple(key_hashes)
         lengths = range(min(len(wanted), len(self.key_hashes)), 0, -1)
-        return next(
-            (n for n in lengths if wanted[:n] in (self.key_hashes[:n], self.key_hashes[-n:])),
-            0,
-        )
+        return next((n for n in lengths if wanted[:n] in (self.key_hashes[:n], self.key_hashes[-n:])), 0)
 
 
 def index_end(files: Sequence[IndexFileInfo], layout: IndexLayout) -> IndexEnd | None:
@@ -51,6 +50,8 @@ def index_end(files: Sequence[IndexFileInfo], layout: IndexLayout) -> IndexEnd |
 
     Raises `CorruptIndexError` for files that do not follow one another, or whose header does not fit the last entry.
     """
+    if not files:
+        return None
     headers = []
     for file in files:
         layout.check_file_size(file.size, str(file.location))
@@ -60,45 +61,33 @@ def index_end(files: Sequence[IndexFileInfo], layout: IndexLayout) -> IndexEnd |
     for file, header in zip(files[:-1], headers[:-1], strict=True):
         if not header.is_full(layout):
             raise _contradiction(file, f"{header.next_entry - 1} entries, and another file follows, but it is not full")
-    if not files:
-        return None
-    offset, hashes = -1, list[int]()
-    for file, header in zip(reversed(files), reversed(headers), strict=True):
-        tail, is_whole = _tail(file, header, layout, offset)
-        if tail and offset < 0:
-            offset = header.end_commit_log_offset
-        hashes[:0] = tail
-        if not is_whole or len(hashes) >= _MOST:
-            break
-    return IndexEnd(files[-1], headers[-1], offset, tuple(hashes))
-
-
-def _tail(file: IndexFileInfo, header: IndexHeader, layout: IndexLayout, offset: int) -> tuple[list[int], bool]:
-    """Key hashes of a file's last entries that are all of the message at `offset` (-1: of whatever is last); and
-    whether the file holds nothing else.
-    """
+    end = headers[-1].end_commit_log_offset
     hashes: list[int] = []
-    stop = header.next_entry
-    with FileReader(file.location) as reader:
-        while stop > 1 and len(hashes) < _MOST:
-            start = max(1, stop - _BLOCK)
-            data = reader.read(layout.entries_at + ENTRY_SIZE * start, ENTRY_SIZE * (stop - start))
-            entries = np.frombuffer(data, ENTRY_DTYPE)
-            if offset < 0:
-                offset = int(entries["commit_log_offset"][-1])
-                if offset != header.end_commit_log_offset or offset < 0:
-                    raise _contradiction(
-                        file,
-                        f"the header ends at commit log offset {header.end_commit_log_offset}, the last entry "
-                        f"is of {offset}",
-                    )
-            others = np.flatnonzero(entries["commit_log_offset"] != offset)
-            first = int(others[-1]) + 1 if others.size else 0
-            hashes[:0] = entries["key_hash"][first:].tolist()
-            if first:
-                return hashes, False
-            stop = start
-    return hashes, True
+    for entries in _blocks_back(files, headers, layout):
+        others = np.flatnonzero(entries["commit_log_offset"] != end)
+        hashes[:0] = entries["key_hash"][others[-1] + 1 if others.size else 0 :].tolist()
+        if not hashes:
+            last = entries["commit_log_offset"][-1]
+            raise _contradiction(files[-1], f"the header ends at commit log offset {end}, the last entry is of {last}")
+        if others.size or len(hashes) >= _MOST:
+            break
+    if end < 0:
+        raise _contradiction(files[-1], f"the header ends at commit log offset {end}")
+    return IndexEnd(files[-1], headers[-1], end if hashes or end else -1, tuple(hashes))
+
+
+def _blocks_back(
+    files: Sequence[IndexFileInfo], headers: Sequence[IndexHeader], layout: IndexLayout
+) -> Iterator[Entries]:
+    """The entries of all files, from the last ones on, block by block."""
+    for file, header in zip(reversed(files), reversed(headers), strict=True):
+        stop = header.next_entry
+        with FileReader(file.location) as reader:
+            while stop > 1:
+                start = max(1, stop - _BLOCK)
+                data = reader.read(layout.entries_at + ENTRY_SIZE * start, ENTRY_SIZE * (stop - start))
+                yield np.frombuffer(data, ENTRY_DTYPE)
+                stop = start
 
 
 def _contradiction(file: IndexFileInfo, what: str) -> CorruptIndexError:
