@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 from tests.real_stores import RealStore
 
 TREES = ("consumequeue", "index", "checkpoint", "abort")
+
+
+def settings_of(store: RealStore) -> dict[str, Any]:
+    """What a job must be told of the broker."""
+    return {"broker_conf": str(store.broker_conf), "broker_version": store.broker_version}
+
+
+def identities(folder: Path) -> dict[str, tuple[int, int, bytes]]:
+    """What shows that a file was left alone, by path: its inode, its time, its bytes."""
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != "checkpoint")
+    return {str(p.relative_to(folder)): (p.stat().st_ino, p.stat().st_mtime_ns, p.read_bytes()) for p in files}
 
 
 def record_ends(store: RealStore) -> list[int]:

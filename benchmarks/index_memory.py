@@ -1,0 +1,140 @@
+"""How much memory a rebuild of full-size index files takes: 5 M slots, 20 M entries, 420,000,040 bytes each.
+
+A store is made whose messages have thousands of short keys each, so that little log fills whole index files, and one
+split holds the entries of more than one. The command rebuilds it in a process of its own, and the highest resident size
+of each process of it (the command, its JVM, the Python workers) is read from `/proc`. Fails where a bound is broken.
+
+    python -m benchmarks.index_memory --files 3 --folder /tmp/spark-mq-memory
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from spark_mq.format.index_file import IndexLayout
+from spark_mq.format.record import Record, encode_blank
+
+TASK_BOUND = 3_000_000_000
+DRIVER_BOUND = 1_000_000_000
+_SEGMENT_SIZE = 1 << 30
+_KEY_SIZE = 4
+_KEYS_OF_A_MESSAGE = 6000
+"""Properties have no more than 32,767 bytes."""
+_START = 1_795_000_000_000
+
+
+def make_store(store: Path, entries: int) -> int:
+    """Write a log of one queue whose keys make so many index entries; returns its bytes."""
+    random = np.random.default_rng(0)
+    letters = np.frombuffer(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_", np.uint8)
+    (store / "commitlog").mkdir(parents=True)
+    base, written, number = 0, 0, 0
+    file = (store / "commitlog" / f"{base:020d}").open("wb")
+    while entries > 0:
+        count = min(entries, _KEYS_OF_A_MESSAGE)
+        keys = np.full((count, _KEY_SIZE + 1), ord(" "), np.uint8)
+        keys[:, :_KEY_SIZE] = letters[random.integers(0, letters.size, (count, _KEY_SIZE))]
+        properties = b"KEYS\1" + keys.tobytes()[:-1] + b"\2"
+        record = Record(
+            topic=b"orders",
+            properties=properties,
+            queue_offset=number,
+            commit_log_offset=base + written,
+            born_timestamp=_START + number,
+            store_timestamp=_START + number,
+        )
+        if written + record.size + 8 > _SEGMENT_SIZE:
+            file.write(encode_blank(_SEGMENT_SIZE - written))
+            file.close()
+            base, written = base + _SEGMENT_SIZE, 0
+            file = (store / "commitlog" / f"{base:020d}").open("wb")
+            continue
+        file.write(record.encode())
+        written += record.size
+        entries -= count
+        number += 1
+    file.truncate(_SEGMENT_SIZE)
+    file.close()
+    return base + written
+
+
+def peaks(process: int) -> dict[str, tuple[str, int]]:
+    """Kind and highest resident size, in bytes, of a process and all below it, by process id."""
+    parents, found = {}, {}
+    for status in Path("/proc").glob("[0-9]*/status"):
+        try:
+            text = status.read_text()
+            command = (status.parent / "cmdline").read_bytes()
+        except OSError:
+            continue
+        peak = re.search(r"^VmHWM:\s+(\d+)", text, re.MULTILINE)
+        parent = re.search(r"^PPid:\s+(\d+)", text, re.MULTILINE)
+        if peak is None or parent is None:
+            continue
+        name = status.parent.name
+        parents[name] = parent[1]
+        is_java = b"java" in command.split(b"\0")[0]
+        kind = "task" if b"pyspark.daemon" in command else "JVM" if is_java else "driver"
+        found[name] = kind, int(peak[1]) << 10
+    below = {str(process)}
+    while more := {name for name, parent in parents.items() if parent in below} - below:
+        below |= more
+    return {name: found[name] for name in below if name in found}
+
+
+def measure(command: list[str]) -> tuple[dict[str, int], float, dict[str, object]]:
+    """Run a rebuild; returns the highest resident size of each kind of process, the seconds, and the report."""
+    highest: dict[str, int] = {}
+    started = time.monotonic()
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    while process.poll() is None:
+        for kind, peak in peaks(process.pid).values():
+            highest[kind] = max(highest.get(kind, 0), peak)
+        time.sleep(0.1)
+    assert process.stdout is not None
+    output = process.stdout.read()
+    if process.returncode:
+        sys.exit(f"{' '.join(command)}: exit status {process.returncode}")
+    return highest, time.monotonic() - started, json.loads(output)
+
+
+def main() -> int:
+    """Make the store, measure, print, and say by the exit status whether the bounds hold."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--files", type=int, default=3, help="full index files (3)")
+    parser.add_argument("--folder", type=Path, required=True, help="where store and output go; removed at the end")
+    arguments = parser.parse_args()
+    layout = IndexLayout()
+    capacity = layout.index_num - 1
+    store, output = arguments.folder / "store", arguments.folder / "rebuilt"
+    shutil.rmtree(arguments.folder, ignore_errors=True)
+    try:
+        log_bytes = make_store(store, arguments.files * capacity)
+        command = [sys.executable, "-m", "spark_mq.cli.main", "rebuild", str(store), "--output", str(output)]
+        highest, seconds, report = measure([*command, "--json", "--quiet"])
+        sizes = [file.stat().st_size for file in sorted((output / "index").iterdir())]
+    finally:
+        shutil.rmtree(arguments.folder, ignore_errors=True)
+    if sizes != [layout.file_size] * arguments.files or report["index_entries"] != arguments.files * capacity:
+        sys.exit(f"not the files that were asked for: {sizes}, {report['index_entries']} entries")
+    print(
+        f"{arguments.files} index files of {layout.file_size:,} bytes from {log_bytes:,} bytes of log, {os.cpu_count()} cores"
+    )
+    print(f"  {seconds:.1f} s; {report['stages']}")
+    for kind, peak in sorted(highest.items()):
+        print(f"  largest {kind:7} {peak / 1e6:8,.0f} MB")
+    return int(highest["task"] >= TASK_BOUND or highest["driver"] >= DRIVER_BOUND or highest["JVM"] >= DRIVER_BOUND)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,63 @@
+"""Trees that are there are continued where they end: those of a shorter log, and those that brokers left."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_mq import rebuild
+from tests.grown_stores import cut_log, grow_log, identities, record_ends, settings_of
+from tests.real_stores import OWN_STORES, RealStore, all_stores, index_of, stores_in, tree_of
+
+Unpack = Callable[[RealStore], Path]
+STORES = [*stores_in(OWN_STORES), *(s for s in all_stores() if str(s) in ("shared-edge-533", "shared-stale-533"))]
+
+
+def queues_in(tree: dict[str, bytes]) -> dict[str, bytes]:
+    return {name: data for name, data in tree.items() if name.startswith("consumequeue/")}
+
+
+@pytest.mark.parametrize("store", STORES, ids=str)
+def test_a_log_that_grew(spark: SparkSession, unpacked: Unpack, tmp_path: Path, store: RealStore) -> None:
+    settings, output = settings_of(store), str(tmp_path / "out")
+    begun = cut_log(unpacked(store), tmp_path / "store", random.Random(store.name).choice(record_ends(store)[:-1]))
+    rebuild(spark, str(begun), output, **settings)
+    before = identities(tmp_path / "out")
+    grow_log(unpacked(store), begun)
+    report = rebuild(spark, str(begun), output, resume=True, **settings)
+    after = identities(tmp_path / "out")
+    rebuild(spark, str(begun), str(tmp_path / "whole"), **settings)
+    assert tree_of(tmp_path / "out") == tree_of(tmp_path / "whole")
+    changed = {name for name in before if after[name][2] != before[name][2]}
+    assert {name for name in before if after[name] != before[name]} == changed
+    assert (report.files_untouched, report.files_completed) == (len(before) - len(changed), len(changed))
+    assert not (tmp_path / "out" / ".spark_mq").exists()
+
+
+@pytest.mark.parametrize("store", STORES, ids=str)
+def test_what_a_broker_left(spark: SparkSession, unpacked: Unpack, tmp_path: Path, store: RealStore) -> None:
+    """Behind a crash, with units that are missing or stale, and with files of messages that expired."""
+    folder = Path(shutil.copytree(unpacked(store), tmp_path / "store"))
+    rebuild(spark, str(folder), str(tmp_path / "whole"), **settings_of(store))
+    before = tree_of(folder)
+    report = rebuild(spark, str(folder), resume=True, **settings_of(store))
+    after = tree_of(folder)
+    changed = {name for name in before if after[name] != before[name]} - {"checkpoint"}
+    assert after.keys() == before.keys()
+    assert report.files_completed == len(changed)
+    if store.name.startswith("deleted"):
+        assert changed == set()
+        return
+    assert queues_in(after) == queues_in(tree_of(tmp_path / "whole"))
+    if str(store) == "shared-stale-533":  # its broker's recovery put the keys of the last message again
+        assert not any(name.startswith("index/") for name in changed)
+    else:
+        assert index_of(folder) == index_of(tmp_path / "whole")
+    if store.name.startswith("lagging"):
+        assert queues_in(after) == queues_in(tree_of(store.unpack(tmp_path, "rebuilt")))
+        assert len(changed) == 1
