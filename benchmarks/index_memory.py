@@ -127,9 +127,8 @@ def main() -> int:
         shutil.rmtree(arguments.folder, ignore_errors=True)
     if sizes != [layout.file_size] * arguments.files or report["index_entries"] != arguments.files * capacity:
         sys.exit(f"not the files that were asked for: {sizes}, {report['index_entries']} entries")
-    print(
-        f"{arguments.files} index files of {layout.file_size:,} bytes from {log_bytes:,} bytes of log, {os.cpu_count()} cores"
-    )
+    made = f"{arguments.files} index files of {layout.file_size:,} bytes"
+    print(f"{made} from {log_bytes:,} bytes of log, {os.cpu_count()} cores")
     print(f"  {seconds:.1f} s; {report['stages']}")
     for kind, peak in sorted(highest.items()):
         print(f"  largest {kind:7} {peak / 1e6:8,.0f} MB")

@@ -15,6 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from spark_mq.format.index_file import read_entries
+from tests.grown_stores import cut_log, expire, grow_log, record_ends
+from tests.index_stores import layout_of
 from tests.real_stores import OWN_STORES, PROJECT, RealStore, index_of, stores_in, tree_of
 
 Unpack = Callable[[RealStore], Path]
@@ -89,13 +92,8 @@ def test_killed_at_random_moments_and_run_again(store: Path, tmp_path: Path) -> 
     command = spark_mq(
         "rebuild", str(output), "--replace", "--split-size", "16k", "--broker-conf", str(STORE.broker_conf)
     )
-    for kill in range(int(os.environ.get("SPARK_MQ_KILLS", "3"))):
-        process = subprocess.Popen(
-            command, env=environment(), start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        time.sleep(random.Random(kill).uniform(4.0, 14.0))
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    for moment in kill_moments():
+        killed(command, moment)
         for name, wanted in (("consumequeue", list(queues.values())), ("index", index)):
             kept = output / name
             aside = output / ".spark_mq" / f"replaced-{name}"
@@ -106,3 +104,48 @@ def test_killed_at_random_moments_and_run_again(store: Path, tmp_path: Path) -> 
     assert tree_of(output / "consumequeue") == queues
     assert index_of(output) == index
     assert not (output / ".spark_mq").exists()
+
+
+def test_killed_at_random_moments_and_resumed(store: Path, tmp_path: Path) -> None:
+    """While the log grows, and loses its first segment: what is there is always the beginning of what comes."""
+    assert STORE is not None
+    output, ends = tmp_path / "store", record_ends(STORE)
+    cut_log(store, output, ends[len(ends) // 2])
+    whole = {name: data for name, data in tree_of(store).items() if name.startswith("consumequeue/")}
+    command = spark_mq(
+        "rebuild", str(output), "--resume", "--split-size", "16k", "--broker-conf", str(STORE.broker_conf)
+    )
+    done = run(command)
+    assert done.returncode == 0, done.stderr
+    moments = kill_moments()
+    for number, moment in enumerate(moments):
+        grow_log(store, output, ends[len(ends) // 2 + len(ends) * number // len(moments) // 2])
+        expire(output, 1)
+        killed([*command, "--quiet"], moment)
+        for name, data in tree_of(output).items():
+            assert not name.startswith("consumequeue/") or whole[name].startswith(data.rstrip(b"\0")), name
+        for data, wanted in zip(index_of(output), index_of(store), strict=False):
+            entries = read_entries(data, layout_of(STORE), "")
+            assert entries.tobytes() == read_entries(wanted, layout_of(STORE), "")[: entries.size].tobytes()
+    grow_log(store, output, ends[-1])
+    expire(output, 1)
+    done = run(command)
+    assert done.returncode == 0, done.stderr
+    assert {name: data for name, data in tree_of(output).items() if name.startswith("consumequeue/")} == whole
+    assert index_of(output) == index_of(store)
+    assert not (output / ".spark_mq").exists()
+
+
+def kill_moments() -> list[float]:
+    """Seconds from a job's start to its end by SIGKILL, for each kill of a test."""
+    return [random.Random(kill).uniform(4.0, 14.0) for kill in range(int(os.environ.get("SPARK_MQ_KILLS", "2")))]
+
+
+def killed(command: list[str], moment: float) -> None:
+    """Run a command, and kill it and all its processes."""
+    process = subprocess.Popen(
+        command, env=environment(), start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    time.sleep(moment)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
