@@ -27,23 +27,22 @@ from spark_mq.format.record import Record, encode_blank
 TASK_BOUND = 3_000_000_000
 DRIVER_BOUND = 1_000_000_000
 _SEGMENT_SIZE = 1 << 30
-_KEY_SIZE = 4
-_KEYS_OF_A_MESSAGE = 6000
-"""Properties have no more than 32,767 bytes."""
+_PROPERTIES_SIZE = 32_000
+"""A little less than properties can have."""
 _START = 1_795_000_000_000
 
 
-def make_store(store: Path, entries: int) -> int:
-    """Write a log of one queue whose keys make so many index entries; returns its bytes."""
+def make_store(store: Path, entries: int, key_size: int) -> int:
+    """Write a log of one queue whose keys, of `key_size` bytes, make so many index entries; returns its bytes."""
     random = np.random.default_rng(0)
     letters = np.frombuffer(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_", np.uint8)
     (store / "commitlog").mkdir(parents=True)
     base, written, number = 0, 0, 0
     file = (store / "commitlog" / f"{base:020d}").open("wb")
     while entries > 0:
-        count = min(entries, _KEYS_OF_A_MESSAGE)
-        keys = np.full((count, _KEY_SIZE + 1), ord(" "), np.uint8)
-        keys[:, :_KEY_SIZE] = letters[random.integers(0, letters.size, (count, _KEY_SIZE))]
+        count = min(entries, _PROPERTIES_SIZE // (key_size + 1))
+        keys = np.full((count, key_size + 1), ord(" "), np.uint8)
+        keys[:, :key_size] = letters[random.integers(0, letters.size, (count, key_size))]
         properties = b"KEYS\1" + keys.tobytes()[:-1] + b"\2"
         record = Record(
             topic=b"orders",
@@ -112,6 +111,7 @@ def main() -> int:
     """Make the store, measure, print, and say by the exit status whether the bounds hold."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--files", type=int, default=3, help="full index files (3)")
+    parser.add_argument("--key-size", type=int, default=4, help="bytes of a key (4); 1 is the most entries of a split")
     parser.add_argument("--folder", type=Path, required=True, help="where store and output go; removed at the end")
     arguments = parser.parse_args()
     layout = IndexLayout()
@@ -119,7 +119,7 @@ def main() -> int:
     store, output = arguments.folder / "store", arguments.folder / "rebuilt"
     shutil.rmtree(arguments.folder, ignore_errors=True)
     try:
-        log_bytes = make_store(store, arguments.files * capacity)
+        log_bytes = make_store(store, arguments.files * capacity, arguments.key_size)
         command = [sys.executable, "-m", "spark_mq.cli.main", "rebuild", str(store), "--output", str(output)]
         highest, seconds, report = measure([*command, "--json", "--quiet"])
         sizes = [file.stat().st_size for file in sorted((output / "index").iterdir())]
