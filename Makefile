@@ -57,8 +57,11 @@ lint: install ## ruff and mypy
 bench: install ## measure on a generated store of BENCH_SIZE (1GiB)
 	$(BIN)/python -m benchmarks.run --size $(BENCH_SIZE) --folder $(BENCH_FOLDER)
 
-soak: install ## the long forms of tests that have a short form above
+soak: install ## the long forms of tests that have a short form above, and the memory of full-size index files
 	SPARK_MQ_KILLS=25 $(BIN)/python -m pytest tests/cli -k killed
+	$(BIN)/python -m benchmarks.index_memory --files 1 --folder $(BENCH_FOLDER)/memory
+	$(BIN)/python -m benchmarks.index_memory --files 3 --folder $(BENCH_FOLDER)/memory
+	$(BIN)/python -m benchmarks.index_memory --files 3 --key-size 1 --folder $(BENCH_FOLDER)/memory
 
 clean: ## remove what the targets above made
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache

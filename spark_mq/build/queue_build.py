@@ -13,8 +13,8 @@ from spark_mq.build.carry_over import Queue, carry_over, lost_offsets
 from spark_mq.build.dispatch_rows import SplitRow
 from spark_mq.build.job import Job
 from spark_mq.build.staging import UNITS
-from spark_mq.errors import OutputExistsError, UnsafeNameError
-from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE, UNIT_SIZE, queue_file_name
+from spark_mq.errors import CorruptLogError, OutputExistsError, UnsafeNameError
+from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE, UNIT_SIZE, is_live, queue_file_name
 from spark_mq.store.broker_conf import BrokerConf
 from spark_mq.store.consume_queue import ConsumeQueue
 from spark_mq.store.consumer_offsets import consumed_offsets
@@ -126,7 +126,7 @@ class QueueBuild:
         states = Counter(file.state for file in written)
         there = sum(len(folder.files) for folder in self._continued.values())
         self._report.files_completed += states[COMPLETED]
-        self._report.files_untouched += there - states[COMPLETED] + states[STAGED]
+        self._report.files_untouched += there - states[COMPLETED] + states[STAGED] - len(self.stale_files())
 
     def _place(self, runs: DataFrame) -> tuple[DataFrame, int]:
         """Every queue with its first and next offset and the number of its first file, counted through all queues."""
@@ -161,26 +161,42 @@ class QueueBuild:
         return placed_runs.withColumn("task", task.cast("int")), tasks
 
     def _existing_ends(self) -> dict[Queue, int]:
-        """The queue offset behind the last live unit of each queue that is continued."""
+        """The queue offset behind the last live unit of each queue that is continued.
+
+        Raises `CorruptLogError` where a queue ends before its first message in the log: what was between expired.
+        """
         files = FileReaders()
         records = RecordLookup(self._job.store, files)
         ends: dict[Queue, int] = {}
-        lost = []
+        contradictions = []
         for row in self._queue_rows:
             folder = self._continued.get((row.topic, row.queue_id))
             if folder is None:
                 continue
-            end = ConsumeQueue(folder, files).max_offset(records, self._log_end)
+            queue = ConsumeQueue(folder, files)
+            end = queue.max_offset(records, self._log_end)
             ends[row.topic, row.queue_id] = end
-            if 0 < end < row.queue_min:
-                reason = (
-                    f"queue offsets from {end} to {row.queue_min} have neither a unit nor a message; "
-                    "--replace begins the queue behind them"
+            if end < row.queue_min and is_live(queue.units(end - 1, end)).any():
+                raise CorruptLogError(
+                    f"{folder.location}: queue offsets from {end} to {row.queue_min} have neither a unit nor a "
+                    "message: it cannot be continued; --replace begins it behind them"
                 )
-                lost.append(CorruptRange(f"{row.topic}/{row.queue_id}", row.commit_log_offset, 0, "LOST_UNITS", reason))
+            if end > row.queue_max:
+                reason = f"the queue's files end at {end}, the log at {row.queue_max}; --replace makes the queues anew"
+                name = f"{row.topic}/{row.queue_id}"
+                contradictions.append(CorruptRange(name, row.commit_log_offset, 0, "CONTRADICTED_UNITS", reason))
         files.close()
-        self._job.refuse(lost)
+        self._job.refuse(contradictions)
         return ends
+
+    def stale_files(self) -> list[Location]:
+        """Files of continued queues that lie behind the queue's end: what units they hold are stale."""
+        return [
+            folder.location / info.base_name
+            for queue, folder in self._continued.items()
+            for info in folder.files
+            if queue in self._file_ranges and int(info.base_name) // self.file_size >= self._file_ranges[queue].stop
+        ]
 
     def _is_planned(self, path: str) -> bool:
         """Whether this job writes the file TOPIC/QUEUE/NAME."""

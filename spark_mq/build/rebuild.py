@@ -145,7 +145,7 @@ class _Rebuild:
         manifest, continued = self._prepare(replace, resume)
         try:
             checkpoint = self._build(log, say, zone, version or detect_broker_version(self._store), manifest, continued)
-            self._workplace.publish(continued)
+            self._workplace.publish(continued, self._stale_files)
             publish(self._workplace.output / CHECKPOINT, checkpoint.encode(), CHECKPOINT_SIZE)
         except BaseException as error:
             # What else ends a job (a full disk, a lost executor, an interrupt) leaves its work for `resume`.
@@ -174,11 +174,11 @@ class _Rebuild:
             self._conf.message_delay_level or _default_delay_levels(),
             replace,
         )
-        left = Manifest.load(workplace.folder) if resume else None
-        if left is None or not left.settings.stage_the_same_as(settings):
-            workplace.clear()
-            return Manifest(settings), existing
-        return left, () if left.settings.replace else existing
+        left = Manifest.load(workplace.folder)
+        if left is not None and left.settings.stage_the_same_as(settings):
+            return left, () if left.settings.replace else existing
+        workplace.clear()
+        return Manifest(settings), existing
 
     def _build(
         self,
@@ -214,6 +214,7 @@ class _Rebuild:
                 queues.write(staged, rows)
             if indexed is not None:
                 indexed.result()
+        self._stale_files = [] if queues is None else queues.stale_files()
         self._report.bytes_written = sum(kind.bytes_written for kind in (queues, index) if kind is not None)
         self._report.stages = job.progress.seconds
         last = max((row.last_store_timestamp for row in rows if row.last_store_timestamp is not None), default=0)

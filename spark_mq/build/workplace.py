@@ -10,7 +10,7 @@ there is no rename of a tree; files are written whole under their final names.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,10 +108,10 @@ class Workplace:
             if file.is_file() and not is_planned(str(file.relative_to(growing))):
                 file.unlink()
 
-    def publish(self, continued: Collection[str] = ()) -> None:
+    def publish(self, continued: Collection[str] = (), stale: Iterable[Location] = ()) -> None:
         """Put the trees in place, the old ones out of the way, and remove the job's folder.
 
-        The files of the trees `continued` are put into what is there.
+        The files of the trees `continued` are put into what is there, and the files `stale` are removed from it.
         """
         for name in self.names if self.output.is_local else ():
             os.makedirs(self.growing(name).path, exist_ok=True)
@@ -122,6 +122,8 @@ class Workplace:
                 os.rename(self.target(name).path, self.replaced(name).path)
             os.rename(self.growing(name).path, self.target(name).path)
             sync_folder(self.output.path)
+        for file in stale:
+            os.unlink(file.path)
         self.discard()
 
     def _merge(self, name: str) -> None:

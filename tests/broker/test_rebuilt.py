@@ -81,3 +81,16 @@ def test_key_and_window_queries_are_answered_as_from_the_broker_s_own_files(
     windows = [fact for fact in answers if fact["begin"] > 0]
     assert len(windows) > 100
     assert answers == asked
+
+
+@pytest.mark.parametrize(
+    ("version", "name"), [(V5, "killed-533"), (V4, "killed-49x"), (V5, "stale-533"), (V5, "lagging-533")]
+)
+def test_a_broker_serves_what_it_left_and_a_resumed_rebuild_completed(
+    spark: SparkSession, tmp_path: Path, version: str, name: str
+) -> None:
+    store = harness.unpack_store(name, tmp_path)
+    report = rebuild(spark, str(store), broker_conf=str(settings_of(name)), resume=True)
+    assert report.files_completed > 0
+    served = harness.check_served(store, settings_of(name), index=True, version=version)
+    assert served["problemCount"] == 0

@@ -7,10 +7,13 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 
 from spark_mq import rebuild
+from spark_mq.errors import CorruptLogError
+from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT_DTYPE, is_live
 from tests.grown_stores import cut_log, grow_log, identities, record_ends, settings_of
 from tests.real_stores import OWN_STORES, RealStore, all_stores, index_of, stores_in, tree_of
 
@@ -61,3 +64,46 @@ def test_what_a_broker_left(spark: SparkSession, unpacked: Unpack, tmp_path: Pat
     if store.name.startswith("lagging"):
         assert queues_in(after) == queues_in(tree_of(store.unpack(tmp_path, "rebuilt")))
         assert len(changed) == 1
+
+
+def test_files_that_a_crash_left_odd(spark: SparkSession, unpacked: Unpack, tmp_path: Path) -> None:
+    """Stale units, some in a file of their own; a queue that got no further than its pre-blank units; an empty file."""
+    store = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")
+    folder = Path(shutil.copytree(unpacked(store), tmp_path / "store"))
+    before = tree_of(folder)
+    queues = sorted({path.parent for path in (folder / "consumequeue").rglob("0???*") if path.is_file()})
+    moved = next(queue for queue in queues if queue.parent.name == "MovedQueue")
+    (begun,) = moved.iterdir()
+    units = np.frombuffer(begun.read_bytes(), UNIT_DTYPE).copy()
+    assert (units["store_size"] == PRE_BLANK_SIZE).any()
+    units[is_live(units)] = 0
+    begun.write_bytes(units.tobytes())
+    stale, empty = [queue for queue in queues if queue.parent.name == "SequenceDemo"][:2]
+    half = max(stale.iterdir())
+    units = np.frombuffer(half.read_bytes(), UNIT_DTYPE).copy()
+    units[~is_live(units)] = (1 << 40, 100, 7)
+    half.write_bytes(units.tobytes())
+    units[:] = (1 << 40, 100, 7)
+    (stale / f"{int(half.name) + units.nbytes:020d}").write_bytes(units.tobytes())
+    last = max(empty.iterdir())
+    last.write_bytes(bytes(last.stat().st_size))
+    rebuild(spark, str(folder), resume=True, **settings_of(store))
+    assert queues_in(tree_of(folder)) == queues_in(before)
+
+
+def test_a_queue_that_is_longer_than_its_log_is_no_queue_of_it(
+    spark: SparkSession, unpacked: Unpack, tmp_path: Path
+) -> None:
+    store = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")
+    folder = Path(shutil.copytree(unpacked(store), tmp_path / "store"))
+    (folder / "checkpoint").unlink()
+    last = max((folder / "consumequeue" / "SequenceDemo" / "0").iterdir())
+    units = np.frombuffer(last.read_bytes(), UNIT_DTYPE).copy()
+    count = int(is_live(units).sum())
+    assert 0 < count < units.size
+    units[count] = units[count - 1]
+    last.write_bytes(units.tobytes())
+    before = tree_of(folder)
+    with pytest.raises(CorruptLogError, match=r"SequenceDemo/0: .*--replace"):
+        rebuild(spark, str(folder), resume=True, **settings_of(store))
+    assert tree_of(folder) == before

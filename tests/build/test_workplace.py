@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from unittest import mock
 
@@ -59,3 +60,45 @@ def test_wherever_it_ends_each_tree_is_whole(renames: int, is_killed: bool, tmp_
     done = {0: 0, 1: 0, 2: 1, 3: 1}[renames]  # two renames for each tree
     kept = {name: (NEW if NAMES.index(name.split("/")[0]) < done else OLD)[name] for name in OLD}
     assert tree_of(tmp_path) == kept
+
+
+@pytest.mark.parametrize("renames", range(4))
+def test_a_tree_that_is_continued_gets_its_files_in_order(renames: int, tmp_path: Path) -> None:
+    """Killed anywhere, it has the beginning of what comes, and the next job puts the rest."""
+    write(tmp_path, {"index/1": b"full", "index/2": b"half", "index/9": b"stale"})
+    new = {"index/2": b"whole", "index/3": b"new", "index/4": b"new"}
+    workplace = Workplace(Location.resolve(str(tmp_path)), ("index",))
+    assert workplace.reopen() == ("index",)
+    write(tmp_path / WORK_FOLDER, {**new, "index/.5.tmp": b"a killed task's", "index/6": b"another plan's"})
+    workplace.keep_only("index", {"2", "3", "4"}.__contains__)
+    rename, calls = os.rename, 0
+
+    def failing(source: Path, target: Path) -> None:
+        nonlocal calls
+        calls += 1
+        if calls > renames:
+            raise KeyboardInterrupt
+        rename(source, target)
+
+    stale = [workplace.target("index") / "9"]
+    with suppress(KeyboardInterrupt), mock.patch("os.rename", failing):
+        workplace.publish(("index",), stale)
+    there = {"index/1": b"full", "index/2": b"half", **dict(list(new.items())[:renames])}
+    found = tree_of(tmp_path)
+    assert {name: data for name, data in found.items() if name < "index/9"} == there | {
+        f"{WORK_FOLDER}/{name}": data for name, data in list(new.items())[renames:]
+    }
+    assert ("index/9" in found) == (renames < 3)
+    if renames < 3:
+        assert workplace.reopen() == ("index",)
+        workplace.publish(("index",), stale)
+    assert tree_of(tmp_path) == {"index/1": b"full", **new}
+
+
+def test_a_job_that_goes_on_keeps_what_is_there(tmp_path: Path) -> None:
+    """But a tree that was set aside comes back, or goes, if it was replaced."""
+    write(tmp_path / WORK_FOLDER, {"replaced-consumequeue/a": b"old", "replaced-index/b": b"old", "index/c": b"staged"})
+    write(tmp_path, {"index/b": b"new"})
+    workplace = Workplace(Location.resolve(str(tmp_path)), NAMES)
+    assert workplace.reopen() == NAMES
+    assert tree_of(tmp_path) == {"consumequeue/a": b"old", "index/b": b"new", f"{WORK_FOLDER}/index/c": b"staged"}
