@@ -11,7 +11,7 @@ import pyarrow as pa
 from spark_mq.build.index_blob import IndexBlob
 from spark_mq.build.progress import mark_done
 from spark_mq.format.big_endian import Bytes
-from spark_mq.format.index_file import ENTRY_SIZE, HEADER_SIZE, IndexHeader, IndexLayout, decode_header
+from spark_mq.format.index_file import ENTRY_DTYPE, ENTRY_SIZE, HEADER_SIZE, IndexHeader, IndexLayout, decode_header
 from spark_mq.store.file_reader import FileReader
 from spark_mq.store.filesystem import Location
 from spark_mq.store.publish import publish
@@ -83,20 +83,26 @@ class IndexWriter:
                 mark_done(self.done, plan.name)
 
     def _written(self, plan: IndexFilePlan) -> IndexHeader | None:
-        """The header of a planned file that is there, whole, as all files are; None where it has to be written."""
+        """The header of a planned file that is there with the planned entries; None where it has to be written."""
         location = self.folder / plan.name
         if not plan.pieces or location.info().size != self.layout.file_size:
             return None
         with FileReader(location) as file:
             header = decode_header(file.read(0, HEADER_SIZE), self.layout, plan.name)
-        last = plan.pieces[-1]
-        _, end_offset, end_timestamp = last.blob.entry(last.start + last.count - 1)
-        is_planned = (header.next_entry - 1, header.end_commit_log_offset, header.end_timestamp) == (
-            plan.entries,
-            end_offset,
-            end_timestamp,
-        )
-        return header if is_planned else None
+            if header.next_entry - 1 != plan.entries:
+                return None
+            number = plan.entries_before + 1
+            for piece in plan.pieces:
+                for part in piece.blob.read(piece.start, piece.count):
+                    count = part.key_hashes.size
+                    data = file.read(self.layout.entries_at + ENTRY_SIZE * number, ENTRY_SIZE * count)
+                    entries = np.frombuffer(data, ENTRY_DTYPE)
+                    is_same = entries["key_hash"] == part.key_hashes
+                    is_same &= entries["commit_log_offset"] == part.commit_log_offsets
+                    if not is_same.all():
+                        return None
+                    number += count
+        return header
 
     def _write(self, plan: IndexFilePlan) -> IndexHeader:
         from spark_mq.format.index_put import put_keys

@@ -98,7 +98,7 @@ class StagedLog:
             path = spark_path(self._job.workplace.folder / one.name)
             frame = self._job.spark.read.schema(from_arrow_schema(STAGED_SCHEMA)).parquet(path)
             frames.append(frame.where(~F.col("segment").isin(list(one.left_out))) if one.left_out else frame)
-        return reduce(DataFrame.unionByName, frames)
+        return reduce(lambda before, frame: before.unionByName(frame), frames)
 
     def _rows(self) -> list[SplitRow]:
         names = list(SplitRow.__dataclass_fields__)

@@ -225,6 +225,23 @@ def test_an_index_of_messages_that_expired_goes_on(
     assert files == [file.encode() for file in whole.files]
 
 
+def test_a_file_that_a_killed_job_wrote_of_another_log_is_written_again(tmp_path: Path) -> None:
+    """As long, and with the same end: a damaged segment can have been replaced since by a sound one."""
+    layout = IndexLayout(3, 9)
+    messages = [PlainMessage(number * MESSAGE_SIZE, 1_795_000_000_000, [number]) for number in range(5)]
+    (tmp_path / "blobs").mkdir()
+    rows = split_rows(messages, [0, 2], Location.resolve(str(tmp_path / "blobs")))
+    (plan,) = plan_index_files(index_runs(rows, Location.resolve(str(tmp_path / "blobs"))), layout, None, UTC, 1)
+    growing = tmp_path / "growing"
+    growing.mkdir()
+    other = built([*messages[:2], PlainMessage(2 * MESSAGE_SIZE, 1_795_000_000_000, [8]), *messages[3:]], layout)
+    (growing / plan.name).write_bytes(other.files[0].encode())
+    writer = IndexWriter(Location.resolve(str(growing)), layout, (plan,), 1, Location.resolve(str(tmp_path)))
+    (batch,) = writer([pa.RecordBatch.from_pydict({"id": [0]})])
+    assert batch.column(3).to_pylist() == [True]
+    assert (growing / plan.name).read_bytes() == built(messages, layout).files[0].encode()
+
+
 class TestHostileIndexes:
     """An index that is not that of the log is said to be none, with the file's name and what to do."""
 
