@@ -27,7 +27,7 @@ from spark_mq.store.broker_version import BrokerVersion, detect_broker_version, 
 from spark_mq.store.consume_queue import ConsumeQueue
 from spark_mq.store.file_reader import FileReaders
 from spark_mq.store.filesystem import Location
-from spark_mq.store.live_end import find_live_end
+from spark_mq.store.live_end import LiveEndFinder
 from spark_mq.store.queue_files import CONSUME_QUEUE, queue_folders
 from spark_mq.store.queue_time import BoundaryType, QueueTimes
 from spark_mq.store.record_lookup import RecordLookup
@@ -127,7 +127,7 @@ class MessageStore:
 
     @cached_property
     def _live_end(self) -> int:
-        return find_live_end(self.location, self.records, self._queues.values())
+        return LiveEndFinder(self.location).find(self.records, self._queues.values())
 
     def get_min_offset_in_queue(self, topic: str, queue_id: int) -> int:
         """The first queue offset that a broker would offer; 0 where there is no such queue."""
