@@ -84,9 +84,9 @@ _NAMES = {
     Table.INDEX_FILES: ("brokerConf",),
     Table.INDEX_ENTRIES: ("brokerConf",),
 }
-_STREAM_ONLY = ("startingOffsets", "startingTimestamp", "maxBytesPerTrigger", "maxMessagesPerTrigger", "failOnDataLoss")
-_STREAM_NAMES = ("topic", "splitSize", "mode", "checkCrc", *_STREAM_ONLY)
-_ALL_NAMES = tuple(dict.fromkeys((*_EVERYWHERE, *(name for names in _NAMES.values() for name in names), *_STREAM_ONLY)))
+STREAM_ONLY = ("startingOffsets", "startingTimestamp", "maxBytesPerTrigger", "maxMessagesPerTrigger", "failOnDataLoss")
+STREAM_NAMES = ("topic", "splitSize", "mode", "checkCrc", *STREAM_ONLY)
+_ALL_NAMES = tuple(dict.fromkeys((*_EVERYWHERE, *(name for names in _NAMES.values() for name in names), *STREAM_ONLY)))
 
 
 def parse_options(options: Mapping[str, str]) -> ReadOptions:
@@ -98,7 +98,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
     given = _given(options)
     table = _parse_table(given)
     for name in given:
-        if name in _STREAM_ONLY:
+        if name in STREAM_ONLY:
             raise OptionError(f"option {name} is for streams only, spark.readStream")
         if name not in (*_EVERYWHERE, *_NAMES[table]):
             has = f"it has {', '.join(_NAMES[table])}" if _NAMES[table] else "it has none"
@@ -116,8 +116,8 @@ def parse_stream_options(options: Mapping[str, str]) -> StreamOptions:
     if table != Table.MESSAGES:
         raise OptionError(f"table {table} cannot be streamed, only {Table.MESSAGES}: read it with spark.read")
     for name in given:
-        if name not in (*_EVERYWHERE, *_STREAM_NAMES):
-            raise OptionError(f"option {name} has no effect on a stream; it has {', '.join(_STREAM_NAMES)}")
+        if name not in (*_EVERYWHERE, *STREAM_NAMES):
+            raise OptionError(f"option {name} has no effect on a stream; it has {', '.join(STREAM_NAMES)}")
     starting_timestamp = _parse_optional_timestamp("startingTimestamp", given)
     if starting_timestamp is not None and "startingOffsets" in given:
         raise OptionError("options startingOffsets and startingTimestamp each say where the stream begins: give one")
@@ -133,7 +133,7 @@ def parse_stream_options(options: Mapping[str, str]) -> StreamOptions:
 
 def parse_table(options: Mapping[str, str]) -> Table:
     """The table that is read, in a batch or as a stream. Raises `OptionError` as the parser of the one it must be."""
-    names = {name.lower() for name in _STREAM_ONLY}
+    names = {name.lower() for name in STREAM_ONLY}
     if any(key.lower() in names for key in options):
         return parse_stream_options(options).read.table
     return parse_options(options).table
