@@ -62,8 +62,8 @@ def _known_start(source: SegmentSource, split: Split) -> int:
 def _log_was_cut(split: Split, position: int) -> DataLossError:
     offset = split.segment.base + position
     return DataLossError(
-        f"{split.segment.location}: no record starts at commit log offset {offset} any more: the broker lost the end of "
-        "its log and wrote it anew, or the path is another store"
+        f"{split.segment.location}: no record starts at commit log offset {offset} any more: the broker lost the end "
+        "of its log and wrote it anew, or the path is another store"
     )
 
 
