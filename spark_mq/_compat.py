@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 
 try:
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
@@ -20,7 +20,19 @@ except ImportError:  # before Spark 4.2
         """Older Spark has no read limits: a batch takes all."""
 
 
-__all__ = ["HAS_READ_LIMITS", "ReadAllAvailable", "SupportsTriggerAvailableNow", "limited_read", "repartition_by_id"]
+__all__ = [
+    "HAS_READ_LIMITS",
+    "ReadAllAvailable",
+    "SupportsTriggerAvailableNow",
+    "limited_read",
+    "repartition_by_id",
+    "session_has_read_limits",
+]
+
+
+def session_has_read_limits(spark: SparkSession) -> bool:
+    """Whether streams of this session can be limited; a Spark Connect client may be newer than its server."""
+    return tuple(int(part) for part in spark.version.split(".")[:2]) >= (4, 2)
 
 
 def limited_read(max_messages: int | None) -> Any:

@@ -50,7 +50,8 @@ class RocketMQDataSource(DataSource):
     STRING, born_timestamp TIMESTAMP, born_host STRING, store_timestamp TIMESTAMP, store_host STRING, reconsume_times
     INT, prepared_transaction_offset BIGINT, body_crc INT, body BINARY, properties MAP<STRING, STRING>, _corrupt_record
     STRING. When a schema names them also: born_timestamp_millis BIGINT, store_timestamp_millis BIGINT,
-    properties_bytes BINARY, stored_body BINARY.
+    properties_bytes BINARY, stored_body BINARY, encoded_body BINARY. encoded_body is the stored body where body is
+    another: it was compressed, or cannot be given.
 
     >>> spark.read.format("rocketmq").option("topic", "OrderEvents").load(store).show()
     +-----------------------+--------+------------+----+----------------------+
