@@ -35,9 +35,7 @@ class StoreIdentity:
 
     def condition(self) -> Column:
         """Whether a row is of this store."""
-        return (
-            (F.col("cluster") == self.cluster) & (F.col("broker") == self.broker) & (F.col("store") == self.store)
-        )
+        return (F.col("cluster") == self.cluster) & (F.col("broker") == self.broker) & (F.col("store") == self.store)
 
     def sql_condition(self) -> str:
         """`condition` as text: Delta's DELETE takes no parameters."""
@@ -96,7 +94,9 @@ class ArchivePlace:
         if not _CATALOG_NAME.fullmatch(table):
             raise OptionError(f"{table!r} is no table: give a path (./{table}) or a name, database.table")
         if checkpoint is None:
-            raise OptionError(f"table {table} is a name in the catalog: --checkpoint must say where streams keep theirs")
+            raise OptionError(
+                f"table {table} is a name in the catalog: --checkpoint must say where streams keep theirs"
+            )
         return cls(table, False, checkpoint.rstrip("/"))
 
     def _table(self, suffix: str) -> ArchiveTable:

@@ -261,9 +261,7 @@ def _keys(messages: DataFrame) -> DataFrame:
         F.array_distinct("keys"), lambda key: F.struct(key.alias("key"), F.lit("KEYS").alias("key_type"))
     )
     unique = F.array(F.struct(F.col("unique_key").alias("key"), F.lit("UNIQ_KEY").alias("key_type")))
-    every = F.concat(
-        F.coalesce(keys, F.array()), F.when(F.col("unique_key").isNotNull(), unique).otherwise(F.array())
-    )
+    every = F.concat(F.coalesce(keys, F.array()), F.when(F.col("unique_key").isNotNull(), unique).otherwise(F.array()))
     exploded = messages.withColumn("each", F.explode(every))
     return exploded.select(*(F.col(_KEY_SOURCES.get(name, name)).alias(name) for name in KEYS_SCHEMA.names))
 

@@ -149,7 +149,13 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return begin
         if is_limited:
             end = self._limited(start, end)
-        listed = self._range(start, end)
+        listed = self._list(start, end)
+        if listed.missing and self._options.fail_on_data_loss:
+            # What lies before the missing range is given first.
+            end = listed.missing[0].commit_log_offset
+            if end <= start:
+                raise _data_loss(listed.missing[0])
+            return StreamOffset(end, begin.lost_bytes)
         lost = begin.lost_bytes + listed.missing_bytes + self._newly_lost
         self._newly_lost = 0
         return StreamOffset(end, lost)
@@ -168,10 +174,13 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _range(self, start: int, end: int) -> LogRange:
         """The range, if it is whole or need not be."""
-        listed = list_range(self._store, self._log_start() if start == NOTHING_YET else start, end)
+        listed = self._list(start, end)
         for missing in listed.missing[: 1 if self._options.fail_on_data_loss else 0]:
             raise _data_loss(missing)
         return listed
+
+    def _list(self, start: int, end: int) -> LogRange:
+        return list_range(self._store, self._log_start() if start == NOTHING_YET else start, end)
 
     def _lose_end(self, start: int, end: int) -> None:
         if self._options.fail_on_data_loss:

@@ -296,11 +296,14 @@ class TestExpiry:
         assert (row["commit_log_offset"], row["store_size"]) == (0, gone)
 
     def test_a_missing_segment_in_the_middle_is_a_loss_too(self, tmp_path: Path) -> None:
-        stream, _, start = self.start(tmp_path)
+        stream, writer, start = self.start(tmp_path)
         file = segment_files(tmp_path)[1]
         file.unlink()
+        end = stream.latestOffset(start)
+        found = [row["commit_log_offset"] for row in batch(stream, start, end)]
+        assert found == [offset for offset in writer.offsets if offset < int(file.name)]
         with pytest.raises(DataLossError, match=f"{SEGMENT_SIZE} bytes from commit log offset {int(file.name)}"):
-            stream.latestOffset(start)
+            stream.latestOffset(end)
 
 
 class TestCutLog:
