@@ -56,9 +56,11 @@ lint: install ## ruff and mypy
 
 bench: install ## measure on a generated store of BENCH_SIZE (1GiB)
 	$(BIN)/python -m benchmarks.run --size $(BENCH_SIZE) --folder $(BENCH_FOLDER)
+	$(BIN)/python -m benchmarks.archive --size $(BENCH_SIZE) --folder $(BENCH_FOLDER)
 
 soak: install ## the long forms of tests that have a short form above
 	SPARK_MQ_KILLS=25 $(BIN)/python -m pytest tests/cli -k killed
+	SPARK_MQ_FOLLOW_SECONDS=300 $(BIN)/python -m pytest -s tests/broker/test_following.py
 
 clean: ## remove what the targets above made
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -24,6 +26,15 @@ class ArchiveReport:
     segments: int = 0
     snapshot_files: int = 0
     seconds: float = 0.0
+    stages: dict[str, float] = field(default_factory=dict)
+    """Seconds of each part of a run that ends by itself."""
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Take the time of a part."""
+        started = time.monotonic()
+        yield
+        self.stages[name] = round(time.monotonic() - started, 3)
 
     def add_progress(self, offset: Mapping[str, Any]) -> None:
         """Take in the last offset of the stream over the store, as Spark's progress has it."""

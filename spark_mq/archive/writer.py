@@ -25,6 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
 
 from spark_mq._compat import session_has_read_limits
 from spark_mq.archive.fillers import segment_rows
@@ -80,8 +81,10 @@ class Archiver:
         create_tables(self._spark, place)
         before = {table: self._version(table) for table in (place.messages, place.keys)}
         if follow_seconds is None:
-            report.add_progress(self._finish(self._start_messages(None)))
-            self._finish(self._start_keys(None))
+            with report.stage("messages"):
+                report.add_progress(self._finish(self._start_messages(None)))
+            with report.stage("keys"):
+                self._finish(self._start_keys(None))
         else:
             report.add_progress(self._follow(follow_seconds, stop))
         report.rows, report.keys = (self._rows_since(table, version) for table, version in before.items())
@@ -94,23 +97,16 @@ class Archiver:
         return report
 
     def _start_messages(self, seconds: float | None) -> StreamingQuery:
-        names = {name: ALL_MESSAGE_FIELDS[name] for name in _READ_NAMES}
-        schema = from_arrow_schema(pa.schema(list(names.values())))
         options = dict(self._options)
         if not session_has_read_limits(self._spark):
             options.pop("maxBytesPerTrigger", None)
         checkpoint = self._place.checkpoint(self._identity, "messages")
         if not _exists(checkpoint) and (end := self._archived_end()) >= 0:
             options["startingOffsets"] = str(end)
-        stream = self._spark.readStream.format("rocketmq").schema(schema).options(**options).load(self._store.uri)
-        return self._start(self._archived(stream), self._place.messages, checkpoint, seconds)
-
-    def _archived(self, messages: DataFrame) -> DataFrame:
-        """Messages with the columns of the archive."""
-        millis = [F.when(F.col(time).isNull(), F.col(name)).alias(name) for name, time in _TIMES.items()]
-        stored_body = F.col("encoded_body").alias("stored_body")
-        own = [*MESSAGE_SCHEMA.names, "properties_bytes"]
-        return messages.select(*self._identity.columns(), *own, stored_body, *millis)
+        stream = (
+            self._spark.readStream.format("rocketmq").schema(source_schema()).options(**options).load(self._store.uri)
+        )
+        return self._start(archive_rows(stream, self._identity), self._place.messages, checkpoint, seconds)
 
     def _start_keys(self, seconds: float | None) -> StreamingQuery:
         place = self._place
@@ -209,6 +205,18 @@ class Archiver:
     def _frame(self, rows: list[Row], schema: pa.Schema) -> DataFrame:
         identity = dataclasses.asdict(self._identity)
         return self._spark.createDataFrame(pa.Table.from_pylist([{**identity, **row} for row in rows], schema))
+
+
+def source_schema() -> StructType:
+    """The columns that the archive reads from a store."""
+    return from_arrow_schema(pa.schema([ALL_MESSAGE_FIELDS[name] for name in _READ_NAMES]))
+
+
+def archive_rows(messages: DataFrame, identity: StoreIdentity) -> DataFrame:
+    """Messages of `source_schema` with the columns of the archive."""
+    millis = [F.when(F.col(moment).isNull(), F.col(name)).alias(name) for name, moment in _TIMES.items()]
+    stored_body = F.col("encoded_body").alias("stored_body")
+    return messages.select(*identity.columns(), *MESSAGE_SCHEMA.names, "properties_bytes", stored_body, *millis)
 
 
 def archive(
