@@ -72,7 +72,7 @@ def delta_jars() -> dict[str, str]:
         return {}
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def delta(spark: SparkSession, delta_jars: dict[str, str]) -> SparkSession:
     """The Spark session, where it has Delta Lake."""
     if not delta_jars:
@@ -106,7 +106,6 @@ def _start(builder: SparkSession.Builder, tmp_path_factory: pytest.TempPathFacto
         .config("spark.sql.shuffle.partitions", "4")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
-        .config("spark.databricks.delta.snapshotPartitions", "2")
         .config("spark.databricks.delta.retentionDurationCheck.enabled", "false")
         .getOrCreate()
     )

@@ -14,4 +14,7 @@ def delta_settings() -> dict[str, str]:
         "spark.jars.packages": f"io.delta:delta-spark_{spark_version}_2.13:{DELTA_VERSION}",
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        # On one machine Delta's own jobs are small: over its log's state (50 tasks by default), over files (10,000).
+        "spark.databricks.delta.snapshotPartitions": "4",
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
     }

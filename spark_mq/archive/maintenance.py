@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -103,24 +102,19 @@ def _expire(spark: SparkSession, table: ArchiveTable, column: str, cutoff: datet
 
 
 def _optimize(spark: SparkSession, table: ArchiveTable, file_size: int) -> None:
-    before = spark.conf.get(_FILE_SIZE_SETTING, "")
+    before = spark.conf.get(_FILE_SIZE_SETTING, None)
     spark.conf.set(_FILE_SIZE_SETTING, str(file_size))
     try:
         spark.sql(f"OPTIMIZE {table.sql_name}").collect()
     finally:
-        _put_back(spark, {_FILE_SIZE_SETTING: before or ""})
-
-
-def _put_back(spark: SparkSession, settings: Mapping[str, str]) -> None:
-    for name, value in settings.items():
-        if value:
-            spark.conf.set(name, value)
+        if before is None:
+            spark.conf.unset(_FILE_SIZE_SETTING)
         else:
-            spark.conf.unset(name)
+            spark.conf.set(_FILE_SIZE_SETTING, before)
 
 
 def _vacuum(spark: SparkSession, table: ArchiveTable, hours: float, dry_run: bool) -> int:
-    """How many files were removed, or would be."""
+    """How many files were removed, or would be; Delta lists a thousand of them at most."""
     would_go = spark.sql(f"VACUUM {table.sql_name} RETAIN {hours} HOURS DRY RUN").count()
     if not dry_run:
         spark.sql(f"VACUUM {table.sql_name} RETAIN {hours} HOURS").collect()

@@ -95,6 +95,9 @@ class Layout:
         """The statement that makes the table where there is none."""
         columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in self.columns())
         properties = {"delta.dataSkippingStatsColumns": ",".join(self.statistics)}
+        if self.blooms:
+            # As large as the values of a file need, not the 1 MiB that is the writer's default.
+            properties["parquet.bloom.filter.adaptive.enabled"] = "true"
         for column in self.blooms:
             properties[f"parquet.bloom.filter.enabled#{column}"] = "true"
         listed = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())

@@ -11,7 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
 from spark_mq.archive.lookup import query_message
 from spark_mq.archive.maintenance import maintain
@@ -74,6 +75,20 @@ def lake(delta: SparkSession, tmp_path: Path) -> Archive:
     return Archive(delta, tmp_path / "lake")
 
 
+READ_ONLY = {"x": A, "y": B, "z": STORES["crc-533"]}
+
+
+@pytest.fixture(scope="module")
+def filled(
+    delta: SparkSession, unpacked: Callable[[RealStore], Path], tmp_path_factory: pytest.TempPathFactory
+) -> Archive:
+    """An archive of three stores, one of them archived twice. It is shared: no test may add or delete rows."""
+    lake = Archive(delta, tmp_path_factory.mktemp("filled"))
+    for broker, store in [*READ_ONLY.items(), ("x", A)]:
+        lake.run(unpacked(store), broker)
+    return lake
+
+
 def hide(files: Iterable[Path], folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     for file in files:
@@ -118,12 +133,12 @@ def test_nothing_is_lost_or_doubled_whatever_happens_between_runs(lake: Archive,
         last = max((file for file in commits.iterdir() if file.name.isdigit()), key=lambda file: int(file.name))
         last.unlink()
         (commits / f".{last.name}.crc").unlink(missing_ok=True)
-    lake.run(store)
-
-    # Segments that were archived expire, and the checkpoints are lost.
+    # Meanwhile segments that were archived expire.
     for file in segments[:3]:
         file.unlink()
     lake.run(store)
+
+    # The checkpoints are lost.
     shutil.rmtree(tmp_path / "lake" / "messages_checkpoints")
     assert lake.run(store).rows == 0
     assert lake.messages() == facts_of(A)
@@ -186,22 +201,20 @@ def millis(row: dict[str, Any], name: str) -> int:
     return int(pa.scalar(moment).cast(pa.timestamp("ms", "UTC")).value) if number is None else int(number)
 
 
-@pytest.mark.parametrize("store", [STORES["workload-533"], STORES["crc-533"], STORES["stale-49x"]], ids=str)
-def test_the_same_log_can_be_written_again(
-    lake: Archive, store: RealStore, unpacked: Callable[[RealStore], Path]
-) -> None:
+@pytest.mark.parametrize("broker", READ_ONLY)
+def test_the_same_log_can_be_written_again(filled: Archive, broker: str, unpacked: Callable[[RealStore], Path]) -> None:
+    store = READ_ONLY[broker]
     folder = unpacked(store)
-    lake.run(folder)
     (fact,) = store.facts("store")
     written = {}
-    for segment in lake.rows("_segments"):
+    for segment in filled.rows("_segments", broker):
         content = bytearray(segment["file_size"])
         if segment["filler_offset"] is not None:
             at = segment["filler_offset"] - segment["commit_log_offset"]
             assert segment["filler_bytes"][: FRAME.size] == encode_blank(segment["file_size"] - at)[: FRAME.size]
             content[at : at + len(segment["filler_bytes"])] = segment["filler_bytes"]
         written[segment["commit_log_offset"]] = content
-    for row in lake.rows():
+    for row in filled.rows(broker=broker):
         base = max(base for base in written if base <= row["commit_log_offset"])
         record = encoded(row)
         at = row["commit_log_offset"] - base
@@ -212,12 +225,12 @@ def test_the_same_log_can_be_written_again(
         assert bytes(written[base][:live]) == file.read_bytes()[:live]
 
 
-def test_the_small_files_of_a_store_are_kept_for_each_run(lake: Archive, unpacked: Callable[[RealStore], Path]) -> None:
+def test_the_small_files_of_a_store_are_kept_for_each_run(
+    filled: Archive, unpacked: Callable[[RealStore], Path]
+) -> None:
     folder = unpacked(A)
-    lake.run(folder)
-    lake.run(folder)
     runs: dict[Any, dict[str, bytes]] = {}
-    for row in lake.rows("_snapshots"):
+    for row in filled.rows("_snapshots", "x"):
         runs.setdefault(row["snapshot_timestamp"], {})[row["file"]] = row["content"]
     files = [*(path for path in (folder / "config").rglob("*") if path.is_file()), folder / "checkpoint"]
     expected = {str(path.relative_to(folder)): path.read_bytes() for path in files}
@@ -234,47 +247,72 @@ def test_a_table_of_an_older_version_gets_the_new_columns(lake: Archive, unpacke
     assert (old["x"], old["body"], old["topic"]) == (5, None, "T")
 
 
-class TestMaintenance:
-    def test_look_ups_skip_files_once_they_are_clustered(
-        self, lake: Archive, unpacked: Callable[[RealStore], Path]
-    ) -> None:
-        lake.run(unpacked(A))
-        lake.run(unpacked(B), broker="b")
-        fact = next(fact for fact in A.facts("msg") if fact["topic"] == "OrderEvents" and fact["keys"])
-        key = fact["keys"].split()[0]
-        expected = sorted(
-            (broker, each["offset"])
-            for broker, store in (("a", A), ("b", B))
-            for each in store.facts("msg")
-            if each["topic"] == "OrderEvents" and key in [*(each["keys"] or "").split(), each["uniqKey"]]
-        )
-        maintain(lake.spark, lake.table, file_size=16 << 10)
-        found = query_message(lake.spark, lake.table, "OrderEvents", key)
-        assert sorted((row.broker, row.commit_log_offset) for row in found.collect()) == expected
-        assert lake.messages() == facts_of(A)
-        everything = lake.spark.read.format("delta").load(lake.table)
-        keys = lake.spark.read.format("delta").load(f"{lake.table}_keys")
-        assert len(everything.inputFiles()) > 4
-        one_topic = everything.where("topic = 'OrderEvents'")
-        assert len(one_topic.inputFiles()) < len(everything.inputFiles())
-        assert len(keys.where(f"topic = 'OrderEvents' AND key = '{key}'").inputFiles()) < len(keys.inputFiles())
-        assert query_message(lake.spark, lake.table, "OrderEvents", "no such key").count() == 0
+def test_look_ups_skip_files_once_they_are_clustered(filled: Archive) -> None:
+    spark, table, topic = filled.spark, filled.table, "OrderEvents"
+    key = next(fact["keys"].split()[0] for fact in A.facts("msg") if fact["topic"] == topic and fact["keys"])
+    expected = sorted(
+        (broker, fact["offset"])
+        for broker, store in READ_ONLY.items()
+        for fact in store.facts("msg")
+        if fact["topic"] == topic and key in [*(fact["keys"] or "").split(), fact["uniqKey"]]
+    )
+    maintain(spark, table, file_size=16 << 10)
+    found = query_message(spark, table, topic, key)
+    assert sorted((row.broker, row.commit_log_offset) for row in found.collect()) == expected
+    for broker, store in READ_ONLY.items():
+        assert filled.messages(broker) == facts_of(store)
+    messages = spark.read.format("delta").load(table)
+    keys = spark.read.format("delta").load(f"{table}_keys")
+    assert 0 < len(messages.where(f"topic = '{topic}'").inputFiles()) < len(messages.inputFiles())
+    one_key = keys.where(f"topic = '{topic}' AND key = '{key}'")
+    assert 0 < len(one_key.inputFiles()) < len(keys.inputFiles())
+    assert query_message(spark, table, topic, "no such key").count() == 0
 
-    def test_a_dry_run_changes_nothing_and_says_what_would_go(
-        self, lake: Archive, unpacked: Callable[[RealStore], Path]
-    ) -> None:
-        lake.run(unpacked(B))
-        before = {path: path.stat().st_size for path in lake.folder.rglob("*") if path.is_file()}
-        dry = maintain(lake.spark, lake.table, keep_days=-1, vacuum_hours=0, dry_run=True)
-        assert {path: path.stat().st_size for path in lake.folder.rglob("*") if path.is_file()} == before
-        real = maintain(lake.spark, lake.table, keep_days=-1, vacuum_hours=0)
-        expired = {table.table: table.expired_rows for table in dry.tables}
-        assert expired == {table.table: table.expired_rows for table in real.tables}
-        assert expired[lake.table] == len(B.facts("msg"))
-        assert lake.rows() == lake.rows("_keys") == []
-        # What was deleted stays deleted, and what comes is archived.
-        assert (lake.run(unpacked(B)).rows, lake.rows()) == (0, [])
-        assert lake.run(unpacked(A), broker="b").keys == len(keys_of(A))
+
+@pytest.mark.parametrize(("suffix", "column"), [("", "unique_key"), ("_keys", "key")])
+def test_a_bloom_filter_spares_the_reading_of_files(filled: Archive, suffix: str, column: str) -> None:
+    frame = filled.spark.read.format("delta").load(f"{filled.table}{suffix}")
+    values = sorted(row[0] for row in frame.where(f"{column} IS NOT NULL").select(column).distinct().collect())
+    for absent in (f"{values[len(values) // 2]}-", f"{values[len(values) // 3]}-"):
+        assert absent not in values
+        looked_up = frame.where(F.col(column) == absent)
+        assert rows_scanned(looked_up) == 0
+        filled.spark.conf.set("parquet.filter.bloom.enabled", "false")
+        try:
+            assert rows_scanned(frame.where(F.col(column) == absent)) > 0
+        finally:
+            filled.spark.conf.unset("parquet.filter.bloom.enabled")
+
+
+def rows_scanned(frame: DataFrame) -> int:
+    """How many rows the scan of files gave, before the filter."""
+    frame.collect()
+    plans = [frame._jdf.queryExecution().executedPlan()]
+    rows = 0
+    while plans:
+        plan = plans.pop()
+        if plan.getClass().getSimpleName() in ("AdaptiveSparkPlanExec", "ResultQueryStageExec"):
+            plans.append(plan.executedPlan() if "Adaptive" in plan.getClass().getSimpleName() else plan.plan())
+        elif plan.getClass().getSimpleName() == "FileSourceScanExec":
+            rows += plan.metrics().get("numOutputRows").get().value()
+        else:
+            plans += [plan.children().apply(index) for index in range(plan.children().size())]
+    return rows
+
+
+def test_a_dry_run_changes_nothing_and_says_what_would_go(lake: Archive, unpacked: Callable[[RealStore], Path]) -> None:
+    lake.run(unpacked(B))
+    before = {path: path.stat().st_size for path in lake.folder.rglob("*") if path.is_file()}
+    dry = maintain(lake.spark, lake.table, keep_days=-1, vacuum_hours=0, dry_run=True)
+    assert {path: path.stat().st_size for path in lake.folder.rglob("*") if path.is_file()} == before
+    real = maintain(lake.spark, lake.table, keep_days=-1, vacuum_hours=0)
+    expired = {table.table: table.expired_rows for table in dry.tables}
+    assert expired == {table.table: table.expired_rows for table in real.tables}
+    assert expired[lake.table] == len(B.facts("msg"))
+    assert lake.rows() == lake.rows("_keys") == []
+    # What was deleted stays deleted, and what comes is archived.
+    assert (lake.run(unpacked(B)).rows, lake.rows()) == (0, [])
+    assert lake.run(unpacked(A), broker="b").keys == len(keys_of(A))
 
 
 @pytest.mark.parametrize("table", ["messages table", "", "a.b.c.d"])
