@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -247,6 +248,48 @@ def test_a_table_of_an_older_version_gets_the_new_columns(lake: Archive, unpacke
     assert (old["x"], old["body"], old["topic"]) == (5, None, "T")
 
 
+@pytest.mark.parametrize(("suffix", "column"), [("", "unique_key"), ("_keys", "key")])
+def test_a_bloom_filter_spares_the_reading_of_files(filled: Archive, suffix: str, column: str) -> None:
+    """Before files are clustered, and as in large ones, where dictionaries of values are given up."""
+    spark = filled.spark
+    frame = spark.read.format("delta").load(f"{filled.table}{suffix}")
+    values = sorted(row[0] for row in frame.where(f"{column} IS NOT NULL").select(column).distinct().collect())
+    absent = f"{values[len(values) // 2]}-"
+    assert absent not in values
+    with settings(spark, {"parquet.filter.dictionary.enabled": "false", "parquet.filter.columnindex.enabled": "false"}):
+        assert rows_scanned(frame.where(F.col(column) == absent)) == 0
+        with settings(spark, {"parquet.filter.bloom.enabled": "false"}):
+            assert rows_scanned(frame.where(F.col(column) == absent)) > 0
+
+
+@contextmanager
+def settings(spark: SparkSession, values: dict[str, str]) -> Iterator[None]:
+    """Settings of Parquet's reader for a while."""
+    for name, value in values.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name in values:
+            spark.conf.unset(name)
+
+
+def rows_scanned(frame: DataFrame) -> int:
+    """How many rows the scan of files gave, before the filter."""
+    frame.collect()
+    plans = [frame._jdf.queryExecution().executedPlan()]
+    rows = 0
+    while plans:
+        plan = plans.pop()
+        if plan.getClass().getSimpleName() in ("AdaptiveSparkPlanExec", "ResultQueryStageExec"):
+            plans.append(plan.executedPlan() if "Adaptive" in plan.getClass().getSimpleName() else plan.plan())
+        elif plan.getClass().getSimpleName() == "FileSourceScanExec":
+            rows += plan.metrics().get("numOutputRows").get().value()
+        else:
+            plans += [plan.children().apply(index) for index in range(plan.children().size())]
+    return rows
+
+
 def test_look_ups_skip_files_once_they_are_clustered(filled: Archive) -> None:
     spark, table, topic = filled.spark, filled.table, "OrderEvents"
     key = next(fact["keys"].split()[0] for fact in A.facts("msg") if fact["topic"] == topic and fact["keys"])
@@ -267,37 +310,6 @@ def test_look_ups_skip_files_once_they_are_clustered(filled: Archive) -> None:
     one_key = keys.where(f"topic = '{topic}' AND key = '{key}'")
     assert 0 < len(one_key.inputFiles()) < len(keys.inputFiles())
     assert query_message(spark, table, topic, "no such key").count() == 0
-
-
-@pytest.mark.parametrize(("suffix", "column"), [("", "unique_key"), ("_keys", "key")])
-def test_a_bloom_filter_spares_the_reading_of_files(filled: Archive, suffix: str, column: str) -> None:
-    frame = filled.spark.read.format("delta").load(f"{filled.table}{suffix}")
-    values = sorted(row[0] for row in frame.where(f"{column} IS NOT NULL").select(column).distinct().collect())
-    for absent in (f"{values[len(values) // 2]}-", f"{values[len(values) // 3]}-"):
-        assert absent not in values
-        looked_up = frame.where(F.col(column) == absent)
-        assert rows_scanned(looked_up) == 0
-        filled.spark.conf.set("parquet.filter.bloom.enabled", "false")
-        try:
-            assert rows_scanned(frame.where(F.col(column) == absent)) > 0
-        finally:
-            filled.spark.conf.unset("parquet.filter.bloom.enabled")
-
-
-def rows_scanned(frame: DataFrame) -> int:
-    """How many rows the scan of files gave, before the filter."""
-    frame.collect()
-    plans = [frame._jdf.queryExecution().executedPlan()]
-    rows = 0
-    while plans:
-        plan = plans.pop()
-        if plan.getClass().getSimpleName() in ("AdaptiveSparkPlanExec", "ResultQueryStageExec"):
-            plans.append(plan.executedPlan() if "Adaptive" in plan.getClass().getSimpleName() else plan.plan())
-        elif plan.getClass().getSimpleName() == "FileSourceScanExec":
-            rows += plan.metrics().get("numOutputRows").get().value()
-        else:
-            plans += [plan.children().apply(index) for index in range(plan.children().size())]
-    return rows
 
 
 def test_a_dry_run_changes_nothing_and_says_what_would_go(lake: Archive, unpacked: Callable[[RealStore], Path]) -> None:
