@@ -56,12 +56,14 @@ lint: install ## ruff and mypy
 
 bench: install ## measure on a generated store of BENCH_SIZE (1GiB)
 	$(BIN)/python -m benchmarks.run --size $(BENCH_SIZE) --folder $(BENCH_FOLDER)
+	$(BIN)/python -m benchmarks.archive --size $(BENCH_SIZE) --folder $(BENCH_FOLDER)
 
 soak: install ## the long forms of tests that have a short form above, and the memory of full-size index files
 	SPARK_MQ_KILLS=25 $(BIN)/python -m pytest tests/cli -k killed
 	$(BIN)/python -m benchmarks.index_memory --files 1 --folder $(BENCH_FOLDER)/memory
 	$(BIN)/python -m benchmarks.index_memory --files 3 --folder $(BENCH_FOLDER)/memory
 	$(BIN)/python -m benchmarks.index_memory --files 3 --key-size 1 --folder $(BENCH_FOLDER)/memory
+	SPARK_MQ_FOLLOW_SECONDS=300 $(BIN)/python -m pytest -s tests/broker/test_following.py
 
 clean: ## remove what the targets above made
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache

@@ -24,6 +24,10 @@ class StoreChangedError(SparkMqError, RuntimeError):
     """A file of the store went away, or became shorter, while the store was read."""
 
 
+class DataLossError(StoreChangedError):
+    """A part of the log that a stream has still to read is gone: its segments expired, or the log was cut."""
+
+
 class ConfigError(SparkMqError, ValueError):
     """A file below `config/` that cannot be read, nor its `.bak`."""
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.request import Request, urlopen
 
 import pytest
 from hypothesis import settings
 
+from spark_mq.archive.delta import delta_settings
 from tests.hostile import WITHOUT_JIT
 from tests.real_stores import RealStore
 
@@ -54,14 +58,47 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> Callable[[RealStore],
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The one Spark session of the test run, on two cores."""
+def delta_jars() -> dict[str, str]:
+    """The settings of a session with Delta Lake; none where its jars are not here and cannot be fetched."""
+    settings = delta_settings()
+    group, artifact, version = settings["spark.jars.packages"].split(":")
+    if any(Path.home().glob(f".ivy2*/jars/{group}_{artifact}-{version}.jar")):
+        return settings
+    url = f"https://repo1.maven.org/maven2/{group.replace('.', '/')}/{artifact}/{version}/{artifact}-{version}.jar"
+    try:
+        with urlopen(Request(url, method="HEAD"), timeout=5):
+            return settings
+    except OSError:
+        return {}
+
+
+@pytest.fixture(scope="session")
+def delta(spark: SparkSession, delta_jars: dict[str, str]) -> SparkSession:
+    """The Spark session, where it has Delta Lake."""
+    if not delta_jars:
+        pytest.skip("Delta Lake's jars cannot be fetched from Maven Central")
+    return spark
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory, delta_jars: dict[str, str]) -> Iterator[SparkSession]:
+    """The one Spark session of the test run, on two cores; with Delta Lake, if it can be had."""
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    session = (
-        SparkSession.builder.master("local[2]")
-        .appName("spark-mq tests")
+    builder = SparkSession.builder.master("local[2]")
+    for name, value in delta_jars.items():
+        builder = builder.config(name, value)
+    with (Path(tempfile.gettempdir()) / "spark-mq-tests-ivy.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # test processes share Ivy's cache, which two at once spoil
+        session = _start(builder, tmp_path_factory)
+    yield session
+    session.stop()
+
+
+def _start(builder: SparkSession.Builder, tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
+    return (
+        builder.appName("spark-mq tests")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.ui.enabled", "false")
@@ -69,7 +106,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.sql.shuffle.partitions", "4")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        .config("spark.databricks.delta.retentionDurationCheck.enabled", "false")
         .getOrCreate()
     )
-    yield session
-    session.stop()

@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from spark_mq.cli import messages, rebuild, tables
+from spark_mq.cli import archive, messages, rebuild, tables
 from spark_mq.cli.exit_status import FAILED
 from spark_mq.errors import SparkMqError
 
@@ -23,6 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     rebuild.add_command(commands)
+    archive.add_commands(commands)
     messages.add_commands(commands)
     tables.add_commands(commands)
     parsed = parser.parse_args(arguments)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def spark_session(name: str) -> Iterator[SparkSession]:
+def spark_session(name: str, settings: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
     """The session that spark-submit or `SPARK_REMOTE` set up, or else one in this process on all of its cores.
 
+    `settings` are for the latter; whoever sets up the session elsewhere gives it what the job needs.
     `SPARK_REMOTE=local` is in this process too, behind a Spark Connect server.
     """
     from pyspark.sql import SparkSession
@@ -25,8 +26,9 @@ def spark_session(name: str) -> Iterator[SparkSession]:
     if not _is_launched():
         # Workers, and the process in which Spark looks for data sources, need this interpreter's packages.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        own = {**_own_settings(), **(settings or {})}
         # As arguments, for a Spark Connect session refuses settings of the process that it is in.
-        arguments = [f"--conf {shlex.quote(f'{key}={value}')}" for key, value in _own_settings().items()]
+        arguments = [f"--conf {shlex.quote(f'{key}={value}')}" for key, value in own.items()]
         given = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
         os.environ["PYSPARK_SUBMIT_ARGS"] = " ".join([*arguments, given])
     spark = SparkSession.builder.appName(name).getOrCreate()

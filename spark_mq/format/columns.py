@@ -175,6 +175,13 @@ class MessageColumns:
     def _stored_body(self) -> pa.Array:
         return self._binary(self.frames.body_start, self.frames.body_length)
 
+    def _encoded_body(self) -> pa.Array:
+        bodies = self.bodies or decompress_bodies(self.buffer, self.frames, DEFAULT_BODY_LIMIT)
+        lengths = np.full(self.frames.size, -1, np.int32)
+        lengths[bodies.rows] = self.frames.body_length[bodies.rows]
+        out, offsets = _gather(self.buffer, self.frames.body_start, lengths)
+        return _binary_array(out, offsets, lengths >= 0)
+
     def _body(self) -> pa.Array:
         bodies = self.bodies or decompress_bodies(self.buffer, self.frames, DEFAULT_BODY_LIMIT)
         if bodies.rows.size == 0:
@@ -289,4 +296,5 @@ _COLUMNS: dict[str, Callable[[MessageColumns], pa.Array]] = {
     "store_timestamp_millis": lambda m: m._int64(m.frames.store_timestamp_at),
     "properties_bytes": lambda m: m._binary(m.frames.properties_start, m.frames.properties_length),
     "stored_body": MessageColumns._stored_body,
+    "encoded_body": MessageColumns._encoded_body,
 }

@@ -18,14 +18,15 @@ import numpy.typing as npt
 
 from spark_mq.format._kernel import kernel
 from spark_mq.format.big_endian import Bytes, byte_at, read_i32
-from spark_mq.format.properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
+from spark_mq.format.properties import (
+    CRC_DIGITS,
+    CRC_PROPERTY,
+    NAME_VALUE_SEPARATOR,
+    PROPERTY_CRC_SIZE,
+    PROPERTY_SEPARATOR,
+)
 from spark_mq.format.record import BODY_CRC_AT
 from spark_mq.format.scan import Frames
-
-CRC_PROPERTY = b"__CRC32#"
-_DIGITS = 10
-PROPERTY_CRC_SIZE = len(CRC_PROPERTY) + 1 + _DIGITS + 1
-"""20 bytes (`CommitLog.CRC32_RESERVED_LEN`@5.3.3)."""
 
 _POLYNOMIAL = 0xEDB88320
 _MASK = 0x7FFFFFFF
@@ -93,7 +94,7 @@ def _stored_property_crc(buffer: Bytes, end: int, properties_length: int) -> int
         if buffer[start + index] != _NAME[index]:
             return _NONE
     value = 0
-    for position in range(end - 2, end - 2 - _DIGITS, -1):
+    for position in range(end - 2, end - 2 - CRC_DIGITS, -1):
         digit = byte_at(buffer, position) - ord("0")
         if digit < 0 or digit > 9:
             return _IMPOSSIBLE

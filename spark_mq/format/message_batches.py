@@ -14,7 +14,7 @@ from spark_mq.format.crc import wrong_body_crcs, wrong_property_crcs
 from spark_mq.format.message_schema import CORRUPT_RECORD
 from spark_mq.format.scan import Frames
 
-BODY_COLUMNS = frozenset(("body", CORRUPT_RECORD))
+BODY_COLUMNS = frozenset(("body", "encoded_body", CORRUPT_RECORD))
 """Columns whose values need the decompressed body, or whether there is one."""
 
 WRONG_BODY_CRC = "BODY_CRC: the stored body has another CRC than the record says"

@@ -65,6 +65,7 @@ def message_row(record: Record) -> Row:
         "stored_body": record.body,
     }
     if record.sys_flag & COMPRESSED_FLAG and record.body:
+        row["encoded_body"] = record.body
         row["body"], row[CORRUPT_RECORD] = decompress_or_reason(record.body, record.sys_flag)
     return row
 

@@ -52,9 +52,10 @@ EXTRA_MESSAGE_SCHEMA = pa.schema(
         ("store_timestamp_millis", pa.int64()),
         ("properties_bytes", pa.binary()),
         ("stored_body", pa.binary()),
+        ("encoded_body", pa.binary()),
     ]
 )
-"""Columns that exist only for a reader who names them."""
+"""Columns that exist only for a reader who names them. `encoded_body` is the stored body where `body` is another."""
 
 ALL_MESSAGE_FIELDS = {field.name: field for field in (*MESSAGE_SCHEMA, *EXTRA_MESSAGE_SCHEMA)}
 

@@ -17,6 +17,10 @@ TAGS = b"TAGS"
 UNIQUE_KEY = b"UNIQ_KEY"
 DELAY_TIME_LEVEL = b"DELAY"
 INNER_MULTI_DISPATCH = b"INNER_MULTI_DISPATCH"
+CRC_PROPERTY = b"__CRC32#"
+CRC_DIGITS = 10
+PROPERTY_CRC_SIZE = len(CRC_PROPERTY) + 1 + CRC_DIGITS + 1
+"""Bytes of the last property of a record with a CRC of all of it, see `crc` (`CommitLog.CRC32_RESERVED_LEN`@5.3.3)."""
 
 
 def parse_properties(data: bytes) -> dict[bytes, bytes]:

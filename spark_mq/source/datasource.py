@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from spark_mq.source.consume_queue import ConsumeQueueReader
 from spark_mq.source.index_entries import IndexEntriesReader
 from spark_mq.source.lookup_function import register_lookup
+from spark_mq.source.message_stream import MessagesStreamReader
 from spark_mq.source.messages import MessagesReader
 from spark_mq.source.messages_by_key import MessagesByKeyReader
-from spark_mq.source.options import ReadOptions, Table, parse_options
+from spark_mq.source.options import ReadOptions, Table, parse_options, parse_stream_options, parse_table
 from spark_mq.source.pushed_filters import (
     PushdownMessagesByKeyReader,
     PushdownMessagesReader,
@@ -72,7 +73,8 @@ class RocketMQDataSource(DataSource):
     STRING, born_timestamp TIMESTAMP, born_host STRING, store_timestamp TIMESTAMP, store_host STRING, reconsume_times
     INT, prepared_transaction_offset BIGINT, body_crc INT, body BINARY, properties MAP<STRING, STRING>, _corrupt_record
     STRING. When a schema names them also: born_timestamp_millis BIGINT, store_timestamp_millis BIGINT,
-    properties_bytes BINARY, stored_body BINARY.
+    properties_bytes BINARY, stored_body BINARY, encoded_body BINARY. encoded_body is the stored body where body is
+    another: it was compressed, or cannot be given.
 
     >>> spark.read.format("rocketmq").option("topic", "OrderEvents").load(store).show()
     +-----------------------+--------+------------+----+----------------------+
@@ -97,7 +99,7 @@ class RocketMQDataSource(DataSource):
     INT, transaction_type STRING, born_timestamp TIMESTAMP, born_host STRING, store_timestamp TIMESTAMP, store_host
     STRING, reconsume_times INT, prepared_transaction_offset BIGINT, body_crc INT, body BINARY, properties MAP<STRING,
     STRING>, _corrupt_record STRING. When a schema names them also: born_timestamp_millis BIGINT,
-    store_timestamp_millis BIGINT, properties_bytes BINARY, stored_body BINARY.
+    store_timestamp_millis BIGINT, properties_bytes BINARY, stored_body BINARY, encoded_body BINARY.
 
     >>> keys = spark.read.format("rocketmq").option("table", "messages_by_key")
     >>> keys.options(topic="OrderEvents", key="ORD-20").load(store).show()
@@ -105,6 +107,27 @@ class RocketMQDataSource(DataSource):
     |key   |key_type|topic      |queue_id|queue_offset|tags|keys                  |   ...
     +------+--------+-----------+--------+------------+----+----------------------+
     |ORD-20|KEYS    |OrderEvents|1       |0           |BB  |[user53, ORD-20, Aa35]|
+
+    streaming
+    ---------
+    Table `messages`, `spark.readStream`: what a broker appends, or what arrives segment by segment. Each message comes
+    once, when it is whole. An offset of the stream is a commit log offset; the messages before it were given.
+
+    topic, splitSize, mode, checkCrc : as in messages.
+    startingOffsets : where a new stream begins: `earliest` (default), `latest`, or a commit log offset (then with the
+        first message that starts there or behind it).
+    startingTimestamp : begin with the first message stored at this time or later; written as startTimestamp.
+    maxBytesPerTrigger : a batch takes the messages that start in the next so many bytes of the log.
+    maxMessagesPerTrigger : a batch takes at most so many messages, counted before options filter them. Both limits
+        need Spark 4.2.
+    failOnDataLoss : what to do where bytes are gone before they were read, because their segments expired or are
+        missing, or the broker lost the end of its log. `true` (default): stop, and name the range. `false`: go on, and
+        count them: in the offset's `lost_bytes`, and with mode PERMISSIVE as a row with `_corrupt_record`.
+
+    Columns are those of messages. `Trigger.AvailableNow` ends where the log ended when the query began.
+
+    >>> stream = spark.readStream.format("rocketmq").option("maxBytesPerTrigger", "1g").load(store)
+    >>> stream.writeStream.format("delta").option("checkpointLocation", checkpoint).start(table)
 
     consume_queue
     -------------
@@ -236,7 +259,7 @@ class RocketMQDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The default columns of the table. Raises `OptionError` for options that cannot be read."""
-        return default_schema(parse_options(self.options).table)
+        return default_schema(parse_table(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The batch reader of the table. Raises `OptionError` for options or columns that do not exist."""
@@ -249,6 +272,11 @@ class RocketMQDataSource(DataSource):
         if options.table == Table.INDEX_ENTRIES:
             return IndexEntriesReader(options, names)
         return SmallTableReader(options, names)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """The reader of table `messages` as a stream. Raises `OptionError` as `reader`."""
+        options = parse_stream_options(self.options)
+        return MessagesStreamReader(options, column_names(Table.MESSAGES, schema))
 
 
 def _messages_reader(options: ReadOptions, names: list[str]) -> DataSourceReader:

@@ -20,6 +20,7 @@ from spark_mq.store.splits import DEFAULT_SPLIT_SIZE
 _T = TypeVar("_T")
 
 MIN_SPLIT_SIZE = 1024
+EARLIEST, LATEST = "earliest", "latest"
 _SIZE_UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _SIZE = re.compile(r"(\d+)\s*([bkmg]?)(?:i?b)?", re.IGNORECASE)
 
@@ -64,6 +65,19 @@ class ReadOptions:
     broker_conf: str | None = None
 
 
+@dataclass(frozen=True)
+class StreamOptions:
+    """What a stream over a store was asked for; `read` is how it reads a range. Exactly one start is not None."""
+
+    read: ReadOptions
+    starting_offsets: int | str | None = EARLIEST
+    """EARLIEST, LATEST, or a commit log offset."""
+    starting_timestamp: int | None = None
+    max_bytes: int | None = None
+    max_messages: int | None = None
+    fail_on_data_loss: bool = True
+
+
 _EVERYWHERE = ("path", "table")
 _BROKER_VERSION = "brokerVersion"
 _MESSAGES = (
@@ -96,15 +110,63 @@ _NAMES = {
     Table.INDEX_FILES: ("brokerConf",),
     Table.INDEX_ENTRIES: ("brokerConf",),
 }
-_ALL_NAMES = tuple(dict.fromkeys((*_EVERYWHERE, *(name for names in _NAMES.values() for name in names))))
+STREAM_ONLY = ("startingOffsets", "startingTimestamp", "maxBytesPerTrigger", "maxMessagesPerTrigger", "failOnDataLoss")
+STREAM_NAMES = ("topic", "splitSize", "mode", "checkCrc", *STREAM_ONLY)
+_ALL_NAMES = tuple(dict.fromkeys((*_EVERYWHERE, *(name for names in _NAMES.values() for name in names), *STREAM_ONLY)))
 
 
 def parse_options(options: Mapping[str, str]) -> ReadOptions:
-    """Read Spark's options; names are not case-sensitive.
+    """Read Spark's options of a batch; names are not case-sensitive.
 
     Raises `OptionError` for an unknown name (naming the nearest known one), for one that has no effect on the table,
     and for a value that cannot be read.
     """
+    given = _given(options)
+    table = _parse_table(given)
+    for name in given:
+        if name in STREAM_ONLY:
+            raise OptionError(f"option {name} is for streams only, spark.readStream")
+        if name not in (*_EVERYWHERE, *_NAMES[table]):
+            has = f"it has {', '.join(_NAMES[table])}" if _NAMES[table] else "it has none"
+            raise OptionError(f"option {name} has no effect on table {table}; {has}")
+    return _read_options(given, table)
+
+
+def parse_stream_options(options: Mapping[str, str]) -> StreamOptions:
+    """Read Spark's options of a stream, as `parse_options`.
+
+    Raises `OptionError` also for a table that cannot be streamed, and for two starts.
+    """
+    given = _given(options)
+    table = _parse_table(given)
+    if table != Table.MESSAGES:
+        raise OptionError(f"table {table} cannot be streamed, only {Table.MESSAGES}: read it with spark.read")
+    for name in given:
+        if name not in (*_EVERYWHERE, *STREAM_NAMES):
+            raise OptionError(f"option {name} has no effect on a stream; it has {', '.join(STREAM_NAMES)}")
+    starting_timestamp = _parse_optional_timestamp("startingTimestamp", given)
+    if starting_timestamp is not None and "startingOffsets" in given:
+        raise OptionError("options startingOffsets and startingTimestamp each say where the stream begins: give one")
+    return StreamOptions(
+        _read_options(given, table),
+        _parse_starting_offsets(given) if starting_timestamp is None else None,
+        starting_timestamp,
+        parse_size("option maxBytesPerTrigger", given["maxBytesPerTrigger"]) if "maxBytesPerTrigger" in given else None,
+        _parse_max_messages(given),
+        _parse_choice("failOnDataLoss", given.get("failOnDataLoss", "true").lower(), ("true", "false")) == "true",
+    )
+
+
+def parse_table(options: Mapping[str, str]) -> Table:
+    """The table that is read, in a batch or as a stream. Raises `OptionError` as the parser of the one it must be."""
+    names = {name.lower() for name in STREAM_ONLY}
+    if any(key.lower() in names for key in options):
+        return parse_stream_options(options).read.table
+    return parse_options(options).table
+
+
+def _given(options: Mapping[str, str]) -> dict[str, str]:
+    """The options under their own names."""
     known = {name.lower(): name for name in _ALL_NAMES}
     given: dict[str, str] = {}
     for key, value in options.items():
@@ -114,11 +176,14 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         given[name] = value
     if not given.get("path"):
         raise OptionError("option path is missing: give the broker's store directory, .load('/data/store')")
-    table = Table(_parse_choice("table", given.get("table", Table.MESSAGES).lower(), tuple(Table)))
-    for name in given:
-        if name not in (*_EVERYWHERE, *_NAMES[table]):
-            has = f"it has {', '.join(_NAMES[table])}" if _NAMES[table] else "it has none"
-            raise OptionError(f"option {name} has no effect on table {table}; {has}")
+    return given
+
+
+def _parse_table(given: Mapping[str, str]) -> Table:
+    return Table(_parse_choice("table", given.get("table", Table.MESSAGES).lower(), tuple(Table)))
+
+
+def _read_options(given: Mapping[str, str], table: Table) -> ReadOptions:
     return ReadOptions(
         path=given["path"],
         table=table,
@@ -176,6 +241,24 @@ def _parse_optional_message_id(given: Mapping[str, str]) -> frozenset[str] | Non
 
 def _parse_boolean(name: str, given: Mapping[str, str]) -> bool:
     return _parse_choice(name, given.get(name, "false").lower(), ("true", "false")) == "true"
+
+
+def _parse_starting_offsets(given: Mapping[str, str]) -> int | str:
+    text = given.get("startingOffsets", EARLIEST).strip().lower()
+    if text in (EARLIEST, LATEST):
+        return text
+    if not re.fullmatch(r"\d{1,19}", text) or int(text) >= 1 << 63:
+        raise OptionError(f"option startingOffsets={text!r} is none of {EARLIEST}, {LATEST}, or a commit log offset")
+    return int(text)
+
+
+def _parse_max_messages(given: Mapping[str, str]) -> int | None:
+    text = given.get("maxMessagesPerTrigger")
+    if text is None:
+        return None
+    if not re.fullmatch(r"\d{1,18}", text.strip()) or int(text) < 1:
+        raise OptionError(f"option maxMessagesPerTrigger={text!r} is no number of at least 1")
+    return int(text)
 
 
 def _parse_optional_integer(name: str, given: Mapping[str, str]) -> int | None:

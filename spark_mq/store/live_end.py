@@ -4,36 +4,91 @@
 record of all queues, if that one is certainly live. Stale records are older than what the broker wrote since it cut
 them off. So a record is live, and all before it, if it is not older than the last start of the broker (while it runs,
 or after a crash: the time of the file `abort`), or than the last message flushed before a clean stop (`checkpoint`).
-Where this decides nothing, or anything odd follows, the last segment is read from its start.
+Where this decides nothing, or anything odd follows, the last segment is read from its start; who asks again and again
+keeps a `LiveEndFinder`, which then reads only what is new.
 """
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from spark_mq.errors import CorruptLogError
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE
-from spark_mq.format.record import FRAME, Record
+from spark_mq.format.properties import CRC_PROPERTY, PROPERTY_CRC_SIZE
+from spark_mq.format.record import FRAME, MAGIC_BLANK, MAX_BLANK_SIZE, Record
 from spark_mq.store.checkpoint import Checkpoint
 from spark_mq.store.commit_log import CommitLog
 from spark_mq.store.consume_queue import ConsumeQueue
+from spark_mq.store.file_reader import FileReaders
 from spark_mq.store.filesystem import Location
-from spark_mq.store.record_lookup import RecordLookup
+from spark_mq.store.queue_files import CONSUME_QUEUE, queue_folders
+from spark_mq.store.record_lookup import RecordLookup, SegmentFile
 
 _MAX_HOPS = 1000
+_ZEROS = bytes(FRAME.size)
+_PROPERTY_CRC = re.compile(rb"(?:\A|\x02)" + CRC_PROPERTY + rb"\x01(.{10})\x02\Z", re.DOTALL)
 
 
-def find_live_end(store: Location, records: RecordLookup, queues: Iterable[ConsumeQueue]) -> int:
-    """The commit log offset behind the last live record (`CommitLog.getMaxOffset`@5.3.3); -1 for an empty log."""
-    newest = _newest_message(records, queues)
-    if newest is not None:
-        offset, store_timestamp = newest
-        if store_timestamp >= _certain_from(store):
-            end = _hop(records, offset)
-            if end is not None:
-                return end
-    return _read_last_segment(store)
+@dataclass(frozen=True)
+class _Hop:
+    """How far a hop over the last segment came, and the store time of the record before that place."""
+
+    base: int
+    position: int
+    newest: int
+    abort_time: float
+    """When the broker was started: a start may cut the log, and then nothing is known."""
+
+
+class LiveEndFinder:
+    """Finds the live end of one store, which may grow between two calls."""
+
+    def __init__(self, store: Location) -> None:
+        self._store = store
+        self._last_hop: _Hop | None = None
+
+    def find_now(self) -> int:
+        """`find` over the files that the store has now."""
+        files = FileReaders()
+        try:
+            queues = [ConsumeQueue(folder, files) for folder in queue_folders(self._store / CONSUME_QUEUE)]
+            return self.find(RecordLookup(self._store, files), queues)
+        finally:
+            files.close()
+
+    def find(self, records: RecordLookup, queues: Iterable[ConsumeQueue]) -> int:
+        """The commit log offset behind the last live record (`CommitLog.getMaxOffset`@5.3.3); -1 for an empty log.
+
+        `records` and `queues` are of the store as it is now.
+        """
+        newest = _newest_message(records, queues)
+        if newest is not None:
+            offset, store_timestamp = newest
+            if store_timestamp >= _certain_from(self._store):
+                end = _hop(records, offset)
+                if end is not None:
+                    return end
+        return self._read_last_segment()
+
+    def _read_last_segment(self) -> int:
+        from spark_mq.store.live_reader import NO_TIME, LiveReader
+        from spark_mq.store.segment_source import SegmentSource
+
+        log = CommitLog.open(self._store)
+        if not log.segments:
+            return -1
+        last, abort_time, known = log.segments[-1], _abort_time(self._store), self._last_hop
+        position, newest = 0, NO_TIME
+        if known is not None and (known.base, known.abort_time) == (last.base, abort_time):
+            position, newest = known.position, known.newest
+        with SegmentSource(last) as source:
+            reader = LiveReader(source, position, newest)
+            reader.skip(last.data_end)
+        self._last_hop = _Hop(last.base, reader.position, reader.newest, abort_time)
+        return last.base + reader.position
 
 
 def _newest_message(records: RecordLookup, queues: Iterable[ConsumeQueue]) -> tuple[int, int] | None:
@@ -51,48 +106,60 @@ def _newest_message(records: RecordLookup, queues: Iterable[ConsumeQueue]) -> tu
 
 def _certain_from(store: Location) -> float:
     """The store time, in milliseconds, from which on a record is certainly live; infinite where nothing tells."""
-    abort = (store / "abort").info()
-    if abort.is_file:
-        return (abort.mtime_ns or 0) / 1e6 or float("inf")
+    if (store / "abort").is_file:
+        return _abort_time(store)
     return Checkpoint.load(store).physic_msg_timestamp or float("inf")
+
+
+def _abort_time(store: Location) -> float:
+    """When the broker was started that runs or crashed, milliseconds; infinite where nothing tells."""
+    return ((store / "abort").info().mtime_ns or 0) / 1e6 or float("inf")
 
 
 def _hop(records: RecordLookup, offset: int) -> int | None:
     """The offset behind the records that follow; None where they end in anything but zeros."""
     last: Record | None = None
+    newest = 0
     for _ in range(_MAX_HOPS):
         segment = records.segment_of(offset)
-        if segment is None or segment.base != records.segments[-1].base:
-            return None
-        if records.read(offset, FRAME.size) == bytes(FRAME.size):
-            # As `last_record`: what is still being written does not count.
-            return offset if last is None or _is_finished(last) else last.commit_log_offset
+        if segment is None:
+            return _behind(records, last, offset) if offset == records.max_offset else None
+        head = records.read(offset, FRAME.size)
+        if head == _ZEROS:
+            return _behind(records, last, offset) if _is_last(records, segment) else None
+        blank_size = segment.base + segment.size - offset
+        if blank_size <= MAX_BLANK_SIZE and head == FRAME.pack(blank_size, MAGIC_BLANK):
+            last, offset = None, segment.base + segment.size
+            continue
         try:
             record = records.record(offset)
         except CorruptLogError:
             return None
-        if last is not None and record.store_timestamp < last.store_timestamp:
+        if record.store_timestamp < newest:
             return None
-        last = record
+        last, newest = record, record.store_timestamp
         offset += record.size
     return None
 
 
-def _is_finished(record: Record) -> bool:
+def _is_last(records: RecordLookup, segment: SegmentFile) -> bool:
+    """Whether no record lies in the files behind `segment`: a broker makes the next one or two beforehand."""
+    return all(records.read(file.base, FRAME.size) == _ZEROS for file in records.segments if file.base > segment.base)
+
+
+def _behind(records: RecordLookup, last: Record | None, offset: int) -> int:
+    """The offset behind `last`, or before it where it is still being written, as `last_record` has it."""
+    return offset if last is None or _is_finished(records, last) else last.commit_log_offset
+
+
+def _is_finished(records: RecordLookup, record: Record) -> bool:
     text = record.properties or record.topic
-    has_crc = not record.body or zlib.crc32(record.body) & 0x7FFFFFFF == record.body_crc
-    return has_crc and not text.endswith(b"\0")
-
-
-def _read_last_segment(store: Location) -> int:
-    from spark_mq.store.live_reader import LiveReader
-    from spark_mq.store.segment_source import SegmentSource
-
-    log = CommitLog.open(store)
-    if not log.segments:
-        return -1
-    last = log.segments[-1]
-    with SegmentSource(last) as source:
-        reader = LiveReader(source)
-        reader.skip(last.data_end)
-        return last.base + reader.position
+    if text.endswith(b"\0"):
+        return False
+    if record.body and zlib.crc32(record.body) & 0x7FFFFFFF != record.body_crc:
+        return False
+    stored = _PROPERTY_CRC.search(record.properties)
+    if stored is None:
+        return True
+    covered = records.read(record.commit_log_offset, record.size - PROPERTY_CRC_SIZE)
+    return stored[1].isdigit() and zlib.crc32(covered) & 0x7FFFFFFF == int(stored[1][::-1])

@@ -34,23 +34,26 @@ from spark_mq.store.record_reader import RecordChunk, RecordReader
 from spark_mq.store.segment_source import SegmentSource
 
 _LOOK_AHEAD = 64 << 10
-_NO_TIME = -(1 << 63)
+NO_TIME = -(1 << 63)
+"""Earlier than every record: what a reader at the start of a segment knows."""
+
 _UNSEEN = -1
 
 
 class LiveReader:
     """Hops over the last segment from its start, and stops at its live end.
 
-    `position` is where the hop stands; once `ended`, it is the live end.
+    `position` is where the hop stands; once `ended`, it is the live end. `newest` is the store time of the record
+    before it. A reader that begins with both of an earlier one goes on from there.
     """
 
-    def __init__(self, source: SegmentSource) -> None:
+    def __init__(self, source: SegmentSource, position: int = 0, newest: int = NO_TIME) -> None:
         self.ended = False
-        self.position = 0
+        self.position = position
+        self.newest = newest
         self._source = source
         self._segment = source.segment
-        self._reader = RecordReader(source, 0)
-        self._newest = _NO_TIME
+        self._reader = RecordReader(source, position)
         self._queue_offsets = _QueueOffsets(source.segment)
 
     def close(self) -> None:
@@ -90,11 +93,12 @@ class LiveReader:
     def _count_live(self, chunk: RecordChunk) -> int:
         """How many records of the chunk come before the first stale one."""
         times = int64s_at(chunk.buffer, chunk.frames.store_timestamp_at)
-        before = np.concatenate((np.array([self._newest], np.int64), times[:-1]))
+        before = np.concatenate((np.array([self.newest], np.int64), times[:-1]))
         for index in np.flatnonzero(times < before).tolist():
             if self._is_stale_from(chunk.base - self._segment.base + int(chunk.frames[index].position)):
+                self.newest = int(before[index])
                 return int(index)
-        self._newest = int(times[-1])
+        self.newest = int(times[-1])
         return int(chunk.frames.size)
 
     def _is_stale_from(self, position: int) -> bool:
@@ -124,7 +128,7 @@ class LiveReader:
         return part if isinstance(part, RecordChunk) else None
 
     def _follows(self, buffer: Bytes, frame: Frames, corrupt: int) -> bool:
-        if int64s_at(buffer, frame.store_timestamp_at)[0] < self._newest:
+        if int64s_at(buffer, frame.store_timestamp_at)[0] < self.newest:
             return False
         if not has_unit(frame)[0]:
             return True

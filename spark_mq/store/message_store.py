@@ -30,7 +30,7 @@ from spark_mq.store.consume_queue import ConsumeQueue
 from spark_mq.store.file_reader import FileReaders
 from spark_mq.store.filesystem import Location
 from spark_mq.store.key_index import KeyIndex
-from spark_mq.store.live_end import find_live_end
+from spark_mq.store.live_end import LiveEndFinder
 from spark_mq.store.queue_files import CONSUME_QUEUE, queue_folders
 from spark_mq.store.queue_time import BoundaryType, QueueTimes
 from spark_mq.store.record_lookup import RecordLookup
@@ -149,7 +149,7 @@ class MessageStore:
     def _live_end(self) -> int:
         if self._given_log_end is not None:
             return self._given_log_end
-        return find_live_end(self.location, self.records, self._queues.values())
+        return LiveEndFinder(self.location).find(self.records, self._queues.values())
 
     def get_min_offset_in_queue(self, topic: str, queue_id: int) -> int:
         """The first queue offset that a broker would offer; 0 where there is no such queue."""
@@ -274,7 +274,7 @@ class MessageStore:
             self.files,
             self.records,
             self._live_end,
-            lambda: MessageStore(str(self.location)).get_max_phy_offset(),
+            LiveEndFinder(self.location).find_now,
             self._check_index,
         )
 

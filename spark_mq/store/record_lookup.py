@@ -55,6 +55,11 @@ class RecordLookup:
         """The first segment's first offset (`CommitLog.getMinOffset`@5.3.3); -1 where there is no segment."""
         return self._bases[0] if self._bases else -1
 
+    @property
+    def max_offset(self) -> int:
+        """The offset behind the last file, whatever is in it; -1 where there is no segment."""
+        return self.segments[-1].base + self.segments[-1].size if self.segments else -1
+
     def segment_of(self, commit_log_offset: int) -> SegmentFile | None:
         """The segment that holds the offset."""
         index = bisect_right(self._bases, commit_log_offset) - 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from spark_mq.errors import DataLossError
 from spark_mq.format.big_endian import int64s_at
 from spark_mq.format.record import BLANK_SIZE, MAX_BLANK_SIZE, MAX_RECORD_SIZE
 from spark_mq.format.scan import Found
@@ -33,6 +34,8 @@ def read_split(split: Split, plan: str) -> Iterator[RecordChunk | CorruptRange]:
     """The records and corrupt ranges that a split owns.
 
     `plan` names the listing that the split comes from: places kept from another one are not used.
+
+    Raises `DataLossError` where the log is not what it was when the split's start or stop became known.
     """
     if split.segment.is_last:
         yield from _read_live(split, plan)
@@ -40,9 +43,28 @@ def read_split(split: Split, plan: str) -> Iterator[RecordChunk | CorruptRange]:
     with SegmentSource(split.segment) as source:
         if split.skip_before is not None and _is_early(source, split, split.skip_before):
             return
-        start = find_start(source, split)
+        start = _known_start(source, split) if split.is_start_known else find_start(source, split)
         if split.skip_after is None or not _are_stored(source, start, split.skip_after + 1, _LATEST):
-            yield from RecordReader(source, start).read(split.stop)
+            reader = RecordReader(source, start)
+            yield from reader.read(split.stop)
+            if split.is_stop_known and reader.position != split.stop:
+                raise _log_was_cut(split, split.stop)
+
+
+def _known_start(source: SegmentSource, split: Split) -> int:
+    """The split's start, if a record, a filler or a corrupt range does begin there."""
+    part = next(RecordReader(source, split.start, chunk_size=_TAIL).read(split.start + 1), None)
+    if isinstance(part, CorruptRange) and find_start(source, split) != split.start:
+        raise _log_was_cut(split, split.start)
+    return split.start
+
+
+def _log_was_cut(split: Split, position: int) -> DataLossError:
+    offset = split.segment.base + position
+    return DataLossError(
+        f"{split.segment.location}: no record starts at commit log offset {offset} any more: the broker lost the end "
+        "of its log and wrote it anew, or the path is another store"
+    )
 
 
 def find_start(source: SegmentSource, split: Split) -> int:

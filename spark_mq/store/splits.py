@@ -20,6 +20,9 @@ class Split:
 
     `skip_before` and `skip_after` (milliseconds): the split is to be skipped if all its records were stored before the
     one, or after the other, as far as a look at a part of the log can tell. None: no look is worth while.
+
+    `is_start_known`, `is_stop_known`: something starts (a record, a filler, a corrupt range) or has ended just there,
+    unless the log was cut and written anew since.
     """
 
     segment: Segment
@@ -27,6 +30,8 @@ class Split:
     stop: int
     skip_before: int | None = None
     skip_after: int | None = None
+    is_start_known: bool = False
+    is_stop_known: bool = False
 
 
 def plan_splits(log: CommitLog, split_size: int) -> list[Split]:

@@ -19,7 +19,7 @@ from spark_mq.format import compression
 from spark_mq.format import message_batches as batching
 from spark_mq.format.columns import MessageColumns
 from spark_mq.format.java_text import decode_utf8
-from spark_mq.format.message_batches import message_batches
+from spark_mq.format.message_batches import BODY_COLUMNS, message_batches
 from spark_mq.format.message_schema import (
     ALL_MESSAGE_FIELDS,
     MAX_TIMESTAMP_MILLIS,
@@ -88,7 +88,12 @@ def expected_row(fact: Fact) -> dict[str, Any]:
         "store_timestamp_millis": fact["storeTimestamp"],
         "properties_bytes": fact["properties"],
         "stored_body": (fact["bodyLenRaw"], fact["bodyCRC"]),
+        "encoded_body": (fact["bodyLenRaw"], fact["bodyCRC"]) if is_compressed(fact) else None,
     }
+
+
+def is_compressed(fact: Fact) -> bool:
+    return bool(fact["sysFlag"] & 1 and fact["bodyLenRaw"])
 
 
 def comparable(name: str, value: Any) -> Any:
@@ -96,7 +101,7 @@ def comparable(name: str, value: Any) -> Any:
     match name:
         case "body":
             return len(value), hashlib.md5(value).hexdigest()
-        case "stored_body":
+        case "stored_body" | "encoded_body" if value is not None:
             return len(value), zlib.crc32(value) & 0x7FFFFFFF
         case "properties":
             assert len(dict(value)) == len(value)
@@ -236,6 +241,13 @@ def test_the_stored_body_is_given_as_it_is_stored() -> None:
     assert values(messages_of(COMPRESSED, Record(b"T")), "stored_body") == [COMPRESSED.body, b""]
 
 
+def test_the_encoded_body_is_the_stored_one_where_the_body_is_another() -> None:
+    messages = messages_of(Record(b"T", body=b"plain"), COMPRESSED, Record(b"T", body=b"broken", body_crc=1))
+    assert values(messages, "encoded_body") == [None, COMPRESSED.body, None]
+    (batch,) = checked(messages, ["encoded_body"])
+    assert values(batch, "encoded_body") == [None, COMPRESSED.body, b"broken"]
+
+
 def test_an_empty_body_is_empty_even_if_it_says_compressed() -> None:
     messages = messages_of(Record(b"T", sys_flag=0x1), Record(b"T"))
     assert values(messages, "body") == [b"", b""]
@@ -266,7 +278,7 @@ def test_a_batch_reads_no_body_that_nobody_asked_for(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(compression, "decompress", refuse)
     messages = messages_of(COMPRESSED)
-    names = [name for name in ALL_NAMES if name not in ("body", "_corrupt_record")]
+    names = [name for name in ALL_NAMES if name not in BODY_COLUMNS]
     (batch,) = message_batches(messages.buffer, 0, messages.frames, names, 10)
     assert batch.record_batch(names).num_rows == 1
 

@@ -10,7 +10,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from spark_mq.errors import OptionError
 from spark_mq.format.message_schema import EXTRA_MESSAGE_SCHEMA
 from spark_mq.source.datasource import RocketMQDataSource
-from spark_mq.source.options import Mode, Table, parse_options, parse_size, parse_timestamp
+from spark_mq.source.options import STREAM_NAMES, STREAM_ONLY, Mode, Table, parse_options, parse_size, parse_timestamp
 from spark_mq.source.schema import default_schema
 
 
@@ -52,12 +52,25 @@ def manual(table: Table) -> str:
 @pytest.mark.parametrize("table", list(Table))
 def test_the_manual_has_every_column_with_its_type(table: Table) -> None:
     text = re.sub(r"\s+", " ", manual(table))
-    columns = text.partition("Columns: ")[2].partition(">>>")[0]
+    columns = text.partition("Columns: ")[2].partition(">>>")[0].partition(" encoded_body is")[0]
     said = columns.replace(". When a schema names them also: ", ", ").rstrip(" .")
     fields = list(default_schema(table))
     fields += list(from_arrow_schema(EXTRA_MESSAGE_SCHEMA)) if table.startswith("messages") else []
     types = [(field.name, field.dataType.simpleString().upper().replace(",", ", ")) for field in fields]
     assert said == ", ".join(f"{name} {kind}" for name, kind in types)
+
+
+@pytest.mark.parametrize("name", STREAM_ONLY)
+def test_an_option_of_streams_is_none_of_batches(name: str) -> None:
+    with pytest.raises(OptionError, match=f"{name} is for streams only"):
+        parse_options({"path": "/s", name.upper(): "1"})
+
+
+def test_the_manual_has_every_option_of_streams() -> None:
+    text = re.split(r"\n    (\w+)\n    -+\n", RocketMQDataSource.__doc__ or "")
+    section = text[text.index("streaming") + 1]
+    named = {name for line in re.findall(r"^    ([\w, ]+) :", section, re.MULTILINE) for name in line.split(", ")}
+    assert named == set(STREAM_NAMES)
 
 
 @pytest.mark.parametrize(("value", "is_checked"), [("true", True), ("True", True), ("false", False)])

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
-from spark_mq.format.record import Record
+from spark_mq.format.big_endian import Bytes
+from spark_mq.format.record import FLAG_AT, Record
 from spark_mq.store import split_reader
 from spark_mq.store.commit_log import CommitLog
 from spark_mq.store.filesystem import Location
+from spark_mq.store.live_end import LiveEndFinder
 from spark_mq.store.live_reader import LiveReader
 from spark_mq.store.segment_source import SegmentSource
 from spark_mq.store.split_reader import read_split
@@ -25,6 +29,7 @@ from tests.hostile import (
     limited_reads,
     offsets_of,
     one_split,
+    segment_files,
     split_sizes,
     write_store,
 )
@@ -59,6 +64,80 @@ def test_the_hop_ends_where_the_broker_s_log_ends(store: RealStore, unpacked: Ca
         reader.skip(segment.data_end)
     (fact,) = store.facts("store")
     assert segment.base + reader.position == fact["maxPhyOffset"]
+
+
+CLEAN = [store for store in stores_in(OWN_STORES) if store.name in ("workload-533", "workload-49x", "crc-533")]
+
+
+def copy_of(path: Path, folder: Path, empty_segments: int) -> Location:
+    """A copy of a store with segments that the broker made beforehand."""
+    shutil.copytree(path, folder / "store")
+    file = segment_files(folder / "store")[-1]
+    size = file.stat().st_size
+    for number in range(1, empty_segments + 1):
+        (file.parent / f"{int(file.name) + number * size:020d}").write_bytes(bytes(size))
+    return Location.resolve(str(folder / "store"))
+
+
+@pytest.mark.parametrize("empty_segments", [0, 1, 2])
+@pytest.mark.parametrize("store", CLEAN, ids=str)
+def test_queues_tell_the_end_without_a_hop_over_the_segment(
+    store: RealStore, empty_segments: int, unpacked: Callable[[RealStore], Path], tmp_path: Path
+) -> None:
+    location = copy_of(unpacked(store), tmp_path, empty_segments)
+    (fact,) = store.facts("store")
+    with mock.patch.object(LiveEndFinder, "_read_last_segment", side_effect=AssertionError("hopped")):
+        assert LiveEndFinder(location).find_now() == fact["maxPhyOffset"]
+
+
+@pytest.mark.parametrize("store", [store for store in CLEAN if store.name == "crc-533"], ids=str)
+def test_a_last_record_with_a_wrong_property_crc_does_not_count_however_the_end_is_found(
+    store: RealStore, unpacked: Callable[[RealStore], Path], tmp_path: Path
+) -> None:
+    location = copy_of(unpacked(store), tmp_path, 0)
+    last = max(store.facts("msg"), key=lambda fact: int(fact["offset"]))
+    file = max(file for file in segment_files(tmp_path / "store") if int(file.name) <= last["offset"])
+    data = bytearray(file.read_bytes())
+    data[last["offset"] - int(file.name) + FLAG_AT] ^= 1
+    file.write_bytes(data)
+    with mock.patch.object(LiveEndFinder, "_read_last_segment", side_effect=AssertionError("hopped")):
+        found = LiveEndFinder(location).find_now()
+    shutil.rmtree(tmp_path / "store" / "consumequeue")
+    assert found == LiveEndFinder(location).find_now() == last["offset"]
+
+
+def test_a_finder_that_is_asked_again_reads_only_what_is_new(tmp_path: Path) -> None:
+    writer = live_log(300)
+    location = writer.write(tmp_path)
+    finder = LiveEndFinder(location)
+    assert finder.find_now() == writer.next_offset
+    live = writer.next_offset
+    for number in range(20):
+        writer.append(NOW + 1000 + number, b"new", queue_id=number % 3)
+    (file,) = segment_files(tmp_path)
+    file.write_bytes(bytes(writer.segments[0]).ljust(SEGMENT_SIZE, b"\0"))
+    lowest = SEGMENT_SIZE
+    read = SegmentSource.read
+
+    def noted(self: SegmentSource, position: int, length: int) -> Bytes:
+        nonlocal lowest
+        lowest = min(lowest, position)
+        return read(self, position, length)
+
+    with mock.patch.object(SegmentSource, "read", noted):
+        assert finder.find_now() == writer.next_offset
+    assert lowest == live
+
+
+def test_a_finder_that_is_asked_again_tells_stale_records(tmp_path: Path) -> None:
+    writer = live_log()
+    location = writer.write(tmp_path)
+    finder = LiveEndFinder(location)
+    live = finder.find_now()
+    stale_tail(writer, [(NOW - 100 + number, b"T", number % 3, 100 + number) for number in range(20)])
+    (file,) = segment_files(tmp_path)
+    file.write_bytes(bytes(writer.segments[0]).ljust(SEGMENT_SIZE, b"\0"))
+    assert finder.find_now() == live
 
 
 def test_zeros_end_the_log(tmp_path: Path) -> None:

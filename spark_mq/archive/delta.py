@@ -1,0 +1,20 @@
+"""What a Spark session needs for Delta tables."""
+
+from __future__ import annotations
+
+DELTA_VERSION = "4.4.0"
+
+
+def delta_settings() -> dict[str, str]:
+    """Settings of a session that starts in this process: Delta Lake for its Spark, from Maven Central."""
+    from pyspark import __version__
+
+    spark_version = ".".join(__version__.split(".")[:2])
+    return {
+        "spark.jars.packages": f"io.delta:delta-spark_{spark_version}_2.13:{DELTA_VERSION}",
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        # On one machine Delta's own jobs are small: over its log's state (50 tasks by default), over files (10,000).
+        "spark.databricks.delta.snapshotPartitions": "4",
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
+    }

@@ -1,0 +1,53 @@
+"""The small files of a store that cannot be made from its log: `config/` and `checkpoint`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from pyarrow import fs
+
+from spark_mq.store.checkpoint import CHECKPOINT
+from spark_mq.store.filesystem import Location
+from spark_mq.store.message_store import MessageStore
+
+_CONFIG = "config"
+_MAX_FILE_SIZE = 64 << 20
+_NANOS_PER_MICRO = 1000
+
+Row = dict[str, Any]
+
+
+def snapshot(store: Location) -> list[Row]:
+    """A row for each file, as it is now; `content` is None for one above 64 MiB, or that went away.
+
+    Folders below `config/` are those of RocksDB, whose files belong together: a running broker may change them
+    meanwhile.
+    """
+    moment = datetime.now(UTC)
+    with MessageStore(store.uri) as opened:
+        log_range = {"log_start": opened.get_min_phy_offset(), "log_end": opened.get_max_phy_offset()}
+    selector = fs.FileSelector(f"{store.path}/{_CONFIG}", recursive=True, allow_not_found=True)
+    infos = [*store.filesystem.get_file_info(selector), (store / CHECKPOINT).info()]
+    return [
+        {
+            "snapshot_timestamp": moment,
+            **log_range,
+            "file": info.path[len(store.path) + 1 :],
+            "file_size": info.size,
+            "modification_timestamp": (info.mtime_ns or 0) // _NANOS_PER_MICRO,
+            "content": _content(store, info),
+        }
+        for info in sorted(infos, key=lambda info: info.path)
+        if info.is_file
+    ]
+
+
+def _content(store: Location, info: fs.FileInfo) -> bytes | None:
+    if info.size > _MAX_FILE_SIZE:
+        return None
+    try:
+        with store.filesystem.open_input_stream(info.path) as stream:
+            return bytes(stream.read())
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,148 @@
+"""The archive's tables: their columns, and how their files are laid out.
+
+Files are clustered (Delta's liquid clustering, by OPTIMIZE) by what look-ups name: topic and time, topic and key.
+Statistics are kept of those columns and of the places in the log, so that a new file, which holds a stretch of one
+log, is skipped by time and offset before it is clustered. Bloom filters are for columns of which every file holds about
+the whole range of values, so that minima and maxima skip nothing. They are table properties: Delta hands those to the
+Parquet writer, whoever writes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from spark_mq.archive.place import ArchivePlace, ArchiveTable
+from spark_mq.format.message_schema import MESSAGE_SCHEMA
+
+_TIMESTAMP = pa.timestamp("us", "UTC")
+_IDENTITY = [("cluster", pa.string()), ("broker", pa.string()), ("store", pa.string())]
+
+MESSAGES_SCHEMA = pa.schema(
+    [
+        *_IDENTITY,
+        *MESSAGE_SCHEMA,
+        ("properties_bytes", pa.binary()),
+        ("stored_body", pa.binary()),
+        ("born_timestamp_millis", pa.int64()),
+        ("store_timestamp_millis", pa.int64()),
+    ]
+)
+"""`stored_body` is NULL where it is `body`; a time in milliseconds is NULL where the TIMESTAMP says it."""
+
+KEYS_SCHEMA = pa.schema(
+    [
+        *_IDENTITY,
+        ("topic", pa.string()),
+        ("key", pa.string()),
+        ("key_type", pa.string()),
+        ("store_timestamp", _TIMESTAMP),
+        ("commit_log_offset", pa.int64()),
+        ("queue_id", pa.int32()),
+        ("queue_offset", pa.int64()),
+    ]
+)
+"""`key_type` is KEYS or UNIQ_KEY; each distinct key of a message once."""
+
+SEGMENTS_SCHEMA = pa.schema(
+    [
+        *_IDENTITY,
+        ("commit_log_offset", pa.int64()),
+        ("file_size", pa.int64()),
+        ("end_offset", pa.int64()),
+        ("state", pa.string()),
+        ("filler_offset", pa.int64()),
+        ("filler_bytes", pa.binary()),
+        ("modification_timestamp", _TIMESTAMP),
+    ]
+)
+"""As table `segments`, and the filler at a file's end: where it begins, and its bytes up to the last that is not 0."""
+
+SNAPSHOTS_SCHEMA = pa.schema(
+    [
+        *_IDENTITY,
+        ("snapshot_timestamp", _TIMESTAMP),
+        ("log_start", pa.int64()),
+        ("log_end", pa.int64()),
+        ("file", pa.string()),
+        ("file_size", pa.int64()),
+        ("modification_timestamp", _TIMESTAMP),
+        ("content", pa.binary()),
+    ]
+)
+"""`config/` and `checkpoint` as they were when a run began, and the log's range then."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the files of one table are laid out."""
+
+    schema: pa.Schema
+    clustering: tuple[str, ...]
+    statistics: tuple[str, ...]
+    blooms: tuple[str, ...] = ()
+
+    def columns(self) -> StructType:
+        """The columns as Spark has them."""
+        return from_arrow_schema(self.schema)
+
+    def create_sql(self, table: ArchiveTable) -> str:
+        """The statement that makes the table where there is none."""
+        columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in self.columns())
+        properties = {"delta.dataSkippingStatsColumns": ",".join(self.statistics)}
+        if self.blooms:
+            # As large as the values of a file need, not the 1 MiB that is the writer's default.
+            properties["parquet.bloom.filter.adaptive.enabled"] = "true"
+        for column in self.blooms:
+            properties[f"parquet.bloom.filter.enabled#{column}"] = "true"
+        listed = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
+        clustering = ", ".join(self.clustering)
+        return (
+            f"CREATE TABLE IF NOT EXISTS {table.sql_name} ({columns}) USING DELTA "
+            f"CLUSTER BY ({clustering}) TBLPROPERTIES ({listed})"
+        )
+
+
+_OF_A_STORE = ("cluster", "broker", "store")
+
+MESSAGES = Layout(
+    MESSAGES_SCHEMA,
+    clustering=("topic", "store_timestamp"),
+    statistics=(*_OF_A_STORE, "commit_log_offset", "topic", "queue_id", "queue_offset", "store_timestamp"),
+    blooms=("unique_key",),
+)
+KEYS = Layout(
+    KEYS_SCHEMA,
+    clustering=("topic", "key"),
+    statistics=(*_OF_A_STORE, "topic", "key", "store_timestamp", "commit_log_offset"),
+    blooms=("key",),
+)
+SEGMENTS = Layout(SEGMENTS_SCHEMA, clustering=("broker",), statistics=(*_OF_A_STORE, "commit_log_offset"))
+SNAPSHOTS = Layout(
+    SNAPSHOTS_SCHEMA, clustering=("snapshot_timestamp",), statistics=(*_OF_A_STORE, "snapshot_timestamp")
+)
+
+
+def create_tables(spark: SparkSession, place: ArchivePlace) -> None:
+    """Make the tables that are not there, and add the columns that older ones lack."""
+    layouts = {place.messages: MESSAGES, place.keys: KEYS, place.segments: SEGMENTS, place.snapshots: SNAPSHOTS}
+    for table, layout in layouts.items():
+        spark.sql(layout.create_sql(table))
+        if not _missing_columns(spark, table, layout):
+            continue
+        try:
+            spark.sql(f"ALTER TABLE {table.sql_name} ADD COLUMNS ({_missing_columns(spark, table, layout)})")
+        except PySparkException:
+            # A run of another store may have added them just now.
+            if _missing_columns(spark, table, layout):
+                raise
+
+
+def _missing_columns(spark: SparkSession, table: ArchiveTable, layout: Layout) -> str:
+    present = set(table.read(spark).columns)
+    return ", ".join(f"`{f.name}` {f.dataType.simpleString()}" for f in layout.columns() if f.name not in present)

@@ -1,0 +1,128 @@
+"""`spark-mq archive STORE TABLE` and `spark-mq maintain-archive TABLE`: messages in Delta tables, and their upkeep."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import threading
+
+from spark_mq.cli.spark import spark_session
+
+EPILOG = """\
+TABLE is a path, or a name in Spark's catalog (then with --checkpoint). Beside it lie TABLE_keys, TABLE_segments and
+TABLE_snapshots, and beside a path TABLE_checkpoints. --cluster, --broker and --store-name say in every row where it
+comes from: they must stay the same from run to run, and differ between the stores of one archive.
+"""
+
+
+def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the commands and their arguments."""
+    _add_archive(commands)
+    _add_maintenance(commands)
+
+
+def _add_archive(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    command = commands.add_parser(
+        "archive",
+        help="append new messages to a Delta table",
+        description="Append what is new in a store to a Delta table, each message exactly once.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    command.add_argument("store", metavar="STORE", help="the broker's store directory (storePathRootDir)")
+    command.add_argument("table", metavar="TABLE", help="the table of messages")
+    command.add_argument("--cluster", metavar="NAME", help="brokerClusterName (DefaultCluster)")
+    command.add_argument("--broker", metavar="NAME", help="brokerName (DEFAULT_BROKER)")
+    command.add_argument("--broker-conf", metavar="FILE", help="the broker's settings, which have both names")
+    command.add_argument("--store-name", metavar="NAME", help="what column store says (the path)")
+    command.add_argument("--checkpoint", metavar="DIR", help="where the streams keep how far they are")
+    command.add_argument("--max-bytes", metavar="SIZE", default="4g", help="bytes of the log for a batch (4g)")
+    command.add_argument(
+        "--data-loss",
+        choices=["fail", "continue"],
+        default="fail",
+        help="where segments expired before they were archived: stop (default), or go on and count",
+    )
+    command.add_argument("--follow", metavar="SECONDS", type=float, help="go on, and look every so many seconds")
+    command.add_argument("--json", action="store_true", help="print the report as one JSON object")
+    command.set_defaults(run=run_archive)
+
+
+def _add_maintenance(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    command = commands.add_parser(
+        "maintain-archive",
+        help="cluster an archive's files, and let old ones go",
+        description="OPTIMIZE an archive's tables; with arguments also delete old rows, and VACUUM.",
+        allow_abbrev=False,
+    )
+    command.add_argument("table", metavar="TABLE", help="the table of messages, as in archive")
+    command.add_argument("--keep-days", metavar="DAYS", type=float, help="delete what was stored longer ago")
+    command.add_argument("--no-optimize", action="store_true", help="leave files as they are")
+    command.add_argument("--file-size", metavar="SIZE", default="256m", help="join files to this size (256m)")
+    command.add_argument("--vacuum-hours", metavar="HOURS", type=float, help="remove files unused for so long")
+    command.add_argument("--dry-run", action="store_true", help="change nothing, say what would be deleted and removed")
+    command.add_argument("--json", action="store_true", help="print the report as one JSON object")
+    command.set_defaults(run=run_maintenance)
+
+
+def run_archive(arguments: argparse.Namespace) -> int:
+    """Archive, and print the report."""
+    from spark_mq.archive.delta import delta_settings
+    from spark_mq.archive.place import DEFAULT_BROKER, DEFAULT_CLUSTER, ArchivePlace
+    from spark_mq.archive.writer import archive
+    from spark_mq.source.options import parse_size
+    from spark_mq.store.broker_conf import BrokerConf
+    from spark_mq.store.commit_log import segment_files
+    from spark_mq.store.filesystem import Location
+
+    max_bytes = parse_size("--max-bytes", arguments.max_bytes)
+    conf = BrokerConf.of(arguments.broker_conf).settings
+    # What is wrong with the arguments is said before a JVM starts.
+    ArchivePlace.of(arguments.table, arguments.checkpoint)
+    segment_files(Location.resolve(arguments.store))
+    with spark_session("spark-mq archive", delta_settings()) as spark:
+        report = archive(
+            spark,
+            arguments.store,
+            arguments.table,
+            cluster=arguments.cluster or conf.get("brokerClusterName", DEFAULT_CLUSTER),
+            broker=arguments.broker or conf.get("brokerName", DEFAULT_BROKER),
+            store_name=arguments.store_name,
+            checkpoint=arguments.checkpoint,
+            max_bytes=max_bytes,
+            fail_on_data_loss=arguments.data_loss == "fail",
+            follow_seconds=arguments.follow,
+            stop=_stop_on_signals().is_set if arguments.follow is not None else lambda: False,
+        )
+    print(report.to_json() if arguments.json else report.to_text())
+    return 0
+
+
+def run_maintenance(arguments: argparse.Namespace) -> int:
+    """Maintain, and print the report."""
+    from spark_mq.archive.delta import delta_settings
+    from spark_mq.archive.maintenance import maintain
+    from spark_mq.source.options import parse_size
+
+    file_size = parse_size("--file-size", arguments.file_size)
+    with spark_session("spark-mq maintain-archive", delta_settings()) as spark:
+        report = maintain(
+            spark,
+            arguments.table,
+            keep_days=arguments.keep_days,
+            optimize=not arguments.no_optimize,
+            file_size=file_size,
+            vacuum_hours=arguments.vacuum_hours,
+            dry_run=arguments.dry_run,
+        )
+    print(report.to_json() if arguments.json else report.to_text())
+    return 0
+
+
+def _stop_on_signals() -> threading.Event:
+    """An event that Ctrl-C or a plain `kill` sets; what was archived until then stays."""
+    asked = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: asked.set())
+    return asked

@@ -1,0 +1,221 @@
+"""The stream reader of table `messages`: offsets and partitions in one process of the query, reading in tasks.
+
+Spark asks for the end of the next batch, writes it into its checkpoint, and reads from the last end to this one; after
+a failure it reads the same range again. So an end that was given out stays: it lies behind whole records, which no
+broker changes. See Spark's `DataSourceStreamReader`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from spark_mq._compat import HAS_READ_LIMITS, ReadAllAvailable, SupportsTriggerAvailableNow, limited_read
+from spark_mq.errors import DataLossError, OptionError, StoreChangedError
+from spark_mq.source.messages import GapPartition, MessagesReader, SplitPartition
+from spark_mq.source.options import EARLIEST, LATEST, Mode, StreamOptions
+from spark_mq.source.stream_offset import NOTHING_YET, StreamOffset
+from spark_mq.store.commit_log import segment_files
+from spark_mq.store.corrupt_range import CorruptRange
+from spark_mq.store.filesystem import Location
+from spark_mq.store.listed_range import EXPIRED, ListedRange, list_range
+from spark_mq.store.live_end import LiveEndFinder
+
+_TRIES = 5
+"""How often a look at the store is begun anew where a file goes away under it: each time another segment expired."""
+
+_Answer = TypeVar("_Answer")
+
+
+class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads the columns `names` of the messages, batch by batch."""
+
+    def __init__(self, options: StreamOptions, names: list[str]) -> None:
+        """Raises `OptionError` where this Spark cannot do what the options ask for."""
+        if not HAS_READ_LIMITS and (options.max_bytes is not None or options.max_messages is not None):
+            raise OptionError(
+                "options maxBytesPerTrigger and maxMessagesPerTrigger need Spark 4.2 or later: older ones set no limit "
+                "to a Python source; leave them out, and a batch takes all that is there"
+            )
+        self._options = options
+        self._store = Location.resolve(options.read.path)
+        self._rows = MessagesReader(options.read, names)
+        self._live_end = LiveEndFinder(self._store)
+        self._seen_end: int | None = None
+        self._frozen_end: int | None = None
+        self._last: StreamOffset | None = None
+        self._newly_lost = 0
+        """Bytes that were gone when a batch was planned, after its end had been given out."""
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        """Where a new stream begins.
+
+        Raises `StoreNotFoundError` where the path is no store, `OptionError` for an offset behind the log's end.
+        """
+        self._last = StreamOffset(_retried(self._first_offset))
+        return self._last.to_json()
+
+    def latestOffset(  # noqa: N802
+        self, start: Mapping[str, Any] | None = None, limit: object = None
+    ) -> dict[str, int]:
+        """The end of the batch that begins at `start`; `start` where nothing is new.
+
+        Spark before 4.2 gives no arguments. Raises `DataLossError` where a part of the batch is gone, and the options
+        do not say to go on.
+        """
+        begin = self._last if start is None else StreamOffset.of_json(start)
+        is_limited = limit is not None and not isinstance(limit, ReadAllAvailable)
+        self._last = _retried(lambda: self._next_offset(begin, is_limited))
+        return self._last.to_json()
+
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802
+        """Whether batches are limited by options."""
+        if self._options.max_bytes is None and self._options.max_messages is None:
+            return ReadAllAvailable()
+        return limited_read(self._options.max_messages)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Freeze the end: what is appended from now on is for the next query."""
+        self._frozen_end = _retried(self._find_end)
+
+    def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802
+        """The live end as it was last seen, for the query's progress."""
+        return None if self._seen_end is None else StreamOffset(self._seen_end).to_json()
+
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
+        """One partition for each split of the batch, and one for each range that is gone.
+
+        Raises `DataLossError` as `latestOffset`.
+        """
+        first, last = StreamOffset.of_json(start), StreamOffset.of_json(end)
+        self._last = last
+        listed = _retried(lambda: self._range(first.commit_log_offset, last.commit_log_offset))
+        self._newly_lost += max(listed.missing_bytes - (last.lost_bytes - first.lost_bytes), 0)
+        splits = listed.splits(self._options.read.split_size, self._options.fail_on_data_loss)
+        return [*map(GapPartition, listed.missing), *(SplitPartition(split, "") for split in splits)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one partition. Raises `DataLossError` where its segment expired since the batch was planned."""
+        if isinstance(partition, GapPartition):
+            yield from self._lost_rows(partition.gap)
+        elif isinstance(partition, SplitPartition):
+            batches = self._rows.read(partition)
+            try:
+                first = next(batches, None)
+            except FileNotFoundError:
+                yield from self._lost_rows(_lost(partition))
+                return
+            if first is not None:
+                yield first
+            yield from batches
+
+    def _find_end(self) -> int:
+        self._seen_end = self._live_end.find_now()
+        return self._seen_end
+
+    def _first_offset(self) -> int:
+        options, end = self._options, self._find_end()
+        if end < 0:
+            return NOTHING_YET
+        if options.starting_offsets == EARLIEST:
+            return self._log_start()
+        if options.starting_offsets == LATEST:
+            return end
+        from spark_mq.store.log_cuts import place_at, place_of_time
+
+        if options.starting_timestamp is not None:
+            return place_of_time(self._store, end, options.starting_timestamp)
+        offset = int(options.starting_offsets or 0)
+        if offset > end:
+            raise OptionError(f"option startingOffsets={offset} lies behind the end of the log, {end}")
+        return place_at(self._store, offset, end) if offset >= self._log_start() else offset
+
+    def _log_start(self) -> int:
+        """The commit log offset at which the log begins; 0 where all of it is gone."""
+        files = segment_files(self._store)
+        return int(files[0].base_name) if files else 0
+
+    def _next_offset(self, begin: StreamOffset | None, is_limited: bool) -> StreamOffset:
+        end = self._find_end() if self._frozen_end is None else self._frozen_end
+        if begin is None:
+            return StreamOffset(end)
+        start = begin.commit_log_offset
+        if end <= start:
+            if end < start and self._frozen_end is None:
+                self._lose_end(start, end)
+            return begin
+        if is_limited:
+            end = self._limited(start, end)
+        listed = self._list(start, end)
+        if listed.missing and self._options.fail_on_data_loss:
+            # What lies before the missing range is given first.
+            end = listed.missing[0].commit_log_offset
+            if end <= start:
+                raise _data_loss(listed.missing[0])
+            return StreamOffset(end, begin.lost_bytes)
+        lost = begin.lost_bytes + listed.missing_bytes + self._newly_lost
+        self._newly_lost = 0
+        return StreamOffset(end, lost)
+
+    def _limited(self, start: int, end: int) -> int:
+        from spark_mq.store.log_cuts import place_at, place_behind_messages
+
+        first = max(start, self._log_start())
+        if self._options.max_bytes is not None:
+            end = place_at(self._store, first + self._options.max_bytes, end)
+        if self._options.max_messages is not None:
+            if not self._options.fail_on_data_loss:
+                first = place_at(self._store, first, end)
+            end = place_behind_messages(self._store, first, end, self._options.max_messages)
+        return end
+
+    def _range(self, start: int, end: int) -> ListedRange:
+        """The range, if it is whole or need not be."""
+        listed = self._list(start, end)
+        for missing in listed.missing[: 1 if self._options.fail_on_data_loss else 0]:
+            raise _data_loss(missing)
+        return listed
+
+    def _list(self, start: int, end: int) -> ListedRange:
+        return list_range(self._store, self._log_start() if start == NOTHING_YET else start, end)
+
+    def _lose_end(self, start: int, end: int) -> None:
+        if self._options.fail_on_data_loss:
+            raise DataLossError(
+                f"{self._store}: the log ends at commit log offset {end}, but was read up to {start}: the broker lost "
+                "the end of its log, or the path is another store. With failOnDataLoss=false the stream goes on with "
+                f"what comes behind {start}"
+            )
+
+    def _lost_rows(self, lost: CorruptRange) -> Iterator[pa.RecordBatch]:
+        if self._options.fail_on_data_loss:
+            raise _data_loss(lost)
+        if self._options.read.mode == Mode.PERMISSIVE:
+            yield from self._rows.read(GapPartition(lost))
+
+
+def _data_loss(lost: CorruptRange) -> DataLossError:
+    return DataLossError(
+        f"{lost.describe()}. With failOnDataLoss=false the stream goes on behind {lost.commit_log_offset + lost.length}"
+    )
+
+
+def _lost(partition: SplitPartition) -> CorruptRange:
+    split = partition.split
+    start, length = split.segment.base + split.start, split.stop - split.start
+    return CorruptRange(str(split.segment.location), start, length, EXPIRED, "the segment expired before it was read")
+
+
+def _retried(look: Callable[[], _Answer]) -> _Answer:
+    """The answer of a look at a store from which a broker removes segments meanwhile."""
+    for _ in range(_TRIES - 1):
+        try:
+            return look()
+        except DataLossError:
+            raise
+        except (StoreChangedError, FileNotFoundError):
+            continue
+    return look()

@@ -1,0 +1,346 @@
+"""An archive of real stores, against what Apache RocketMQ said of them: nothing lost, doubled or changed."""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark_mq.archive.lookup import query_message
+from spark_mq.archive.maintenance import maintain
+from spark_mq.archive.place import ArchivePlace, StoreIdentity
+from spark_mq.archive.report import ArchiveReport
+from spark_mq.archive.writer import archive
+from spark_mq.errors import DataLossError, OptionError
+from spark_mq.format.record import FRAME, HOST_V4_SIZE, MAGIC_V1, MAGIC_V2, Record, encode_blank
+from tests.hostile import segment_files
+from tests.real_stores import OWN_STORES, RealStore, stores_in
+
+STORES = {store.name: store for store in stores_in(OWN_STORES)}
+A, B = STORES["workload-533"], STORES["workload-49x"]
+
+
+class Archive:
+    """An archive below a folder, and what is in it."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.spark = spark
+        self.folder = folder
+        self.table = str(folder / "messages")
+
+    def run(self, store: Path, broker: str = "a", **options: Any) -> ArchiveReport:
+        return archive(self.spark, str(store), self.table, broker=broker, store_name="s", **options)
+
+    def rows(self, suffix: str = "", broker: str = "a") -> list[dict[str, Any]]:
+        frame = self.spark.read.format("delta").load(f"{self.table}{suffix}").where(f"broker = '{broker}'")
+        rows: list[dict[str, Any]] = frame.toArrow().to_pylist()
+        return rows
+
+    def messages(self, broker: str = "a") -> list[tuple[int, str]]:
+        """Offset and digest of the body of each message."""
+        return sorted((row["commit_log_offset"], digest(row["body"])) for row in self.rows(broker=broker))
+
+    def keys(self, broker: str = "a") -> list[tuple[str, str, str, int]]:
+        rows = self.rows("_keys", broker)
+        return sorted((row["topic"], row["key"], row["key_type"], row["commit_log_offset"]) for row in rows)
+
+
+def digest(body: bytes) -> str:
+    return hashlib.md5(body).hexdigest()
+
+
+def facts_of(store: RealStore, before: int = 1 << 63) -> list[tuple[int, str]]:
+    return sorted((fact["offset"], fact["bodyMd5"]) for fact in store.facts("msg") if fact["offset"] < before)
+
+
+def keys_of(store: RealStore) -> list[tuple[str, str, str, int]]:
+    keys = set()
+    for fact in store.facts("msg"):
+        keys |= {(fact["topic"], key, "KEYS", fact["offset"]) for key in (fact["keys"] or "").split()}
+        if fact["uniqKey"] is not None:
+            keys.add((fact["topic"], fact["uniqKey"], "UNIQ_KEY", fact["offset"]))
+    return sorted(keys)
+
+
+@pytest.fixture
+def lake(delta: SparkSession, tmp_path: Path) -> Archive:
+    return Archive(delta, tmp_path / "lake")
+
+
+READ_ONLY = {"x": A, "y": B, "z": STORES["crc-533"]}
+
+
+@pytest.fixture(scope="module")
+def filled(
+    delta: SparkSession, unpacked: Callable[[RealStore], Path], tmp_path_factory: pytest.TempPathFactory
+) -> Archive:
+    """An archive of three stores, one of them archived twice. It is shared: no test may add or delete rows."""
+    lake = Archive(delta, tmp_path_factory.mktemp("filled"))
+    for broker, store in [*READ_ONLY.items(), ("x", A)]:
+        lake.run(unpacked(store), broker)
+    return lake
+
+
+def hide(files: Iterable[Path], folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    for file in files:
+        shutil.move(file, folder / file.name)
+
+
+def test_nothing_is_lost_or_doubled_whatever_happens_between_runs(lake: Archive, tmp_path: Path) -> None:
+    store, hidden = A.unpack(tmp_path / "stores"), tmp_path / "hidden"
+    log = store / "commitlog"
+    segments = segment_files(store)
+    assert len(segments) >= 5
+
+    # The first segments have come.
+    hide(segments[2:], hidden)
+    shutil.move(store / "consumequeue", hidden / "consumequeue")
+    begin = int(segments[2].name)
+    assert lake.run(store).rows == len(facts_of(A, begin))
+    assert lake.messages() == facts_of(A, begin)
+
+    # A batch fails, for a segment is missing in the middle; the one before it was appended.
+    shutil.copy(hidden / segments[2].name, log)
+    shutil.copy(hidden / segments[4].name, log)
+    with pytest.raises(DataLossError, match=f"from commit log offset {int(segments[3].name)}"):
+        lake.run(store, max_bytes=segments[0].stat().st_size)
+    assert lake.messages() == facts_of(A, int(segments[3].name))
+
+    # All has come; another broker's store, too.
+    for file in hidden.iterdir():
+        if file.is_file():
+            shutil.copy(file, log)
+    shutil.move(hidden / "consumequeue", store / "consumequeue")
+    lake.run(store)
+    lake.run(B.unpack(tmp_path / "stores"), broker="b")
+    for broker, real in (("a", A), ("b", B)):
+        assert lake.messages(broker) == facts_of(real)
+        assert lake.keys(broker) == keys_of(real)
+
+    # Spark died between the commit of a batch and its own note of it; the batch is tried again.
+    checkpoints = list((tmp_path / "lake" / "messages_checkpoints").glob("*-a-*/*/commits"))
+    assert len(checkpoints) == 2
+    for commits in checkpoints:
+        last = max((file for file in commits.iterdir() if file.name.isdigit()), key=lambda file: int(file.name))
+        last.unlink()
+        (commits / f".{last.name}.crc").unlink(missing_ok=True)
+    # Meanwhile segments that were archived expire.
+    for file in segments[:3]:
+        file.unlink()
+    lake.run(store)
+
+    # The checkpoints are lost.
+    shutil.rmtree(tmp_path / "lake" / "messages_checkpoints")
+    assert lake.run(store).rows == 0
+    assert lake.messages() == facts_of(A)
+    assert lake.keys() == keys_of(A)
+    assert lake.messages("b") == facts_of(B)
+
+
+def test_what_expired_before_it_was_archived_stops_the_run_or_is_counted(lake: Archive, tmp_path: Path) -> None:
+    store = B.unpack(tmp_path)
+    hide(segment_files(store)[1:], tmp_path / "hidden")
+    lake.run(store)
+    for file in (tmp_path / "hidden").iterdir():
+        shutil.copy(file, store / "commitlog")
+    gone = segment_files(store)[:2]
+    size = gone[1].stat().st_size
+    for file in gone:
+        file.unlink()
+    with pytest.raises(DataLossError, match=f"{size} bytes from commit log offset {int(gone[1].name)}"):
+        lake.run(store)
+    assert lake.run(store, fail_on_data_loss=False).lost_bytes == size
+    kept = [fact for fact in facts_of(B) if not int(gone[1].name) <= fact[0] < int(gone[1].name) + size]
+    found = [row for row in lake.rows() if row["topic"] is not None]
+    assert sorted((row["commit_log_offset"], digest(row["body"])) for row in found) == kept
+
+
+def host_bytes(text: str) -> bytes:
+    address, port = text.rsplit(":", 1)
+    return ipaddress.ip_address(address.strip("[]")).packed + int(port).to_bytes(4, "big")
+
+
+def encoded(row: dict[str, Any]) -> bytes:
+    """The record that a row of the archive is of."""
+    record = Record(
+        topic=row["topic"].encode(),
+        queue_id=row["queue_id"],
+        queue_offset=row["queue_offset"],
+        commit_log_offset=row["commit_log_offset"],
+        body=row["body"] if row["stored_body"] is None else row["stored_body"],
+        properties=row["properties_bytes"],
+        flag=row["flag"],
+        sys_flag=row["sys_flag"],
+        born_timestamp=millis(row, "born_timestamp"),
+        born_host=host_bytes(row["born_host"]),
+        store_timestamp=millis(row, "store_timestamp"),
+        store_host=host_bytes(row["store_host"]),
+        reconsume_times=row["reconsume_times"],
+        prepared_transaction_offset=row["prepared_transaction_offset"],
+        body_crc=row["body_crc"],
+        magic=MAGIC_V1,
+    )
+    assert len(record.store_host) >= HOST_V4_SIZE
+    if record.size == row["store_size"]:
+        return record.encode()
+    return Record(**{**vars(record), "magic": MAGIC_V2}).encode()
+
+
+def millis(row: dict[str, Any], name: str) -> int:
+    moment, number = row[name], row[f"{name}_millis"]
+    assert (moment is None) != (number is None)
+    return int(pa.scalar(moment).cast(pa.timestamp("ms", "UTC")).value) if number is None else int(number)
+
+
+@pytest.mark.parametrize("broker", READ_ONLY)
+def test_the_same_log_can_be_written_again(filled: Archive, broker: str, unpacked: Callable[[RealStore], Path]) -> None:
+    store = READ_ONLY[broker]
+    folder = unpacked(store)
+    (fact,) = store.facts("store")
+    written = {}
+    for segment in filled.rows("_segments", broker):
+        content = bytearray(segment["file_size"])
+        if segment["filler_offset"] is not None:
+            at = segment["filler_offset"] - segment["commit_log_offset"]
+            assert segment["filler_bytes"][: FRAME.size] == encode_blank(segment["file_size"] - at)[: FRAME.size]
+            content[at : at + len(segment["filler_bytes"])] = segment["filler_bytes"]
+        written[segment["commit_log_offset"]] = content
+    for row in filled.rows(broker=broker):
+        base = max(base for base in written if base <= row["commit_log_offset"])
+        record = encoded(row)
+        at = row["commit_log_offset"] - base
+        written[base][at : at + len(record)] = record
+    for file in segment_files(folder):
+        base = int(file.name)
+        live = max(min(fact["maxPhyOffset"] - base, file.stat().st_size), 0)
+        assert bytes(written[base][:live]) == file.read_bytes()[:live]
+
+
+def test_the_small_files_of_a_store_are_kept_for_each_run(
+    filled: Archive, unpacked: Callable[[RealStore], Path]
+) -> None:
+    folder = unpacked(A)
+    runs: dict[Any, dict[str, bytes]] = {}
+    for row in filled.rows("_snapshots", "x"):
+        runs.setdefault(row["snapshot_timestamp"], {})[row["file"]] = row["content"]
+    files = [*(path for path in (folder / "config").rglob("*") if path.is_file()), folder / "checkpoint"]
+    expected = {str(path.relative_to(folder)): path.read_bytes() for path in files}
+    assert list(runs.values()) == [expected, expected]
+
+
+def test_a_table_of_an_older_version_gets_the_new_columns(lake: Archive, unpacked: Callable[[RealStore], Path]) -> None:
+    older = "cluster STRING, broker STRING, store STRING, commit_log_offset BIGINT, store_size INT, topic STRING, x INT"
+    lake.spark.sql(f"CREATE TABLE delta.`{lake.table}` ({older}) USING DELTA")
+    lake.spark.sql(f"INSERT INTO delta.`{lake.table}` VALUES ('DefaultCluster', 'z', 's', 0, 100, 'T', 5)")
+    lake.run(unpacked(B))
+    assert lake.messages() == facts_of(B)
+    ((old),) = lake.rows(broker="z")
+    assert (old["x"], old["body"], old["topic"]) == (5, None, "T")
+
+
+@pytest.mark.parametrize(("suffix", "column"), [("", "unique_key"), ("_keys", "key")])
+def test_a_bloom_filter_spares_the_reading_of_files(filled: Archive, suffix: str, column: str) -> None:
+    """Before files are clustered, and as in large ones, where dictionaries of values are given up."""
+    spark = filled.spark
+    frame = spark.read.format("delta").load(f"{filled.table}{suffix}")
+    values = sorted(row[0] for row in frame.where(f"{column} IS NOT NULL").select(column).distinct().collect())
+    absent = f"{values[len(values) // 2]}-"
+    assert absent not in values
+    with settings(spark, {"parquet.filter.dictionary.enabled": "false", "parquet.filter.columnindex.enabled": "false"}):
+        assert rows_scanned(frame.where(F.col(column) == absent)) == 0
+        with settings(spark, {"parquet.filter.bloom.enabled": "false"}):
+            assert rows_scanned(frame.where(F.col(column) == absent)) > 0
+
+
+@contextmanager
+def settings(spark: SparkSession, values: dict[str, str]) -> Iterator[None]:
+    """Settings of Parquet's reader for a while."""
+    for name, value in values.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name in values:
+            spark.conf.unset(name)
+
+
+def rows_scanned(frame: DataFrame) -> int:
+    """How many rows the scan of files gave, before the filter."""
+    frame.collect()
+    plans = [frame._jdf.queryExecution().executedPlan()]
+    rows = 0
+    while plans:
+        plan = plans.pop()
+        if plan.getClass().getSimpleName() in ("AdaptiveSparkPlanExec", "ResultQueryStageExec"):
+            plans.append(plan.executedPlan() if "Adaptive" in plan.getClass().getSimpleName() else plan.plan())
+        elif plan.getClass().getSimpleName() == "FileSourceScanExec":
+            rows += plan.metrics().get("numOutputRows").get().value()
+        else:
+            plans += [plan.children().apply(index) for index in range(plan.children().size())]
+    return rows
+
+
+def test_look_ups_skip_files_once_they_are_clustered(filled: Archive) -> None:
+    spark, table, topic = filled.spark, filled.table, "OrderEvents"
+    key = next(fact["keys"].split()[0] for fact in A.facts("msg") if fact["topic"] == topic and fact["keys"])
+    expected = sorted(
+        (broker, fact["offset"])
+        for broker, store in READ_ONLY.items()
+        for fact in store.facts("msg")
+        if fact["topic"] == topic and key in [*(fact["keys"] or "").split(), fact["uniqKey"]]
+    )
+    maintain(spark, table, file_size=16 << 10)
+    found = query_message(spark, table, topic, key)
+    assert sorted((row.broker, row.commit_log_offset) for row in found.collect()) == expected
+    for broker, store in READ_ONLY.items():
+        assert filled.messages(broker) == facts_of(store)
+    messages = spark.read.format("delta").load(table)
+    keys = spark.read.format("delta").load(f"{table}_keys")
+    assert 0 < len(messages.where(f"topic = '{topic}'").inputFiles()) < len(messages.inputFiles())
+    one_key = keys.where(f"topic = '{topic}' AND key = '{key}'")
+    assert 0 < len(one_key.inputFiles()) < len(keys.inputFiles())
+    assert query_message(spark, table, topic, "no such key").count() == 0
+
+
+def test_a_dry_run_changes_nothing_and_says_what_would_go(lake: Archive, unpacked: Callable[[RealStore], Path]) -> None:
+    lake.run(unpacked(B))
+    before = {path: path.stat().st_size for path in lake.folder.rglob("*") if path.is_file()}
+    dry = maintain(lake.spark, lake.table, keep_days=-1, vacuum_hours=0, dry_run=True)
+    assert {path: path.stat().st_size for path in lake.folder.rglob("*") if path.is_file()} == before
+    real = maintain(lake.spark, lake.table, keep_days=-1, vacuum_hours=0)
+    expired = {table.table: table.expired_rows for table in dry.tables}
+    assert expired == {table.table: table.expired_rows for table in real.tables}
+    assert expired[lake.table] == len(B.facts("msg"))
+    assert lake.rows() == lake.rows("_keys") == []
+    # What was deleted stays deleted, and what comes is archived.
+    assert (lake.run(unpacked(B)).rows, lake.rows()) == (0, [])
+    assert lake.run(unpacked(A), broker="b").keys == len(keys_of(A))
+
+
+@pytest.mark.parametrize("table", ["messages table", "", "a.b.c.d"])
+def test_what_is_no_table_is_refused(table: str) -> None:
+    with pytest.raises(OptionError, match="no table"):
+        ArchivePlace.of(table)
+
+
+def test_a_table_of_the_catalog_needs_a_checkpoint() -> None:
+    with pytest.raises(OptionError, match="--checkpoint"):
+        ArchivePlace.of("lake.messages")
+    place = ArchivePlace.of("lake.messages", "/lake/checkpoints")
+    assert place.keys.sql_name == "`lake`.`messages_keys`"
+
+
+def test_stores_do_not_share_checkpoints() -> None:
+    place = ArchivePlace.of("/lake/messages")
+    identities = [StoreIdentity("c", "a-b", "s"), StoreIdentity("c-a", "b", "s"), StoreIdentity("c", "a-b", "t")]
+    assert len({place.checkpoint(identity, "messages") for identity in identities}) == 3

@@ -1,0 +1,125 @@
+"""Table `messages` as a Spark stream: triggers, checkpoints, restarts, growth, and lost segments."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from spark_mq._compat import HAS_READ_LIMITS
+from tests.hostile import LogWriter, segment_files
+from tests.real_stores import OWN_STORES, RealStore, stores_in
+
+NOW = 1_700_000_000_000
+SEGMENT_SIZE = 32 << 10
+STORE = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")
+
+
+class Table:
+    """A stream of a store into Parquet files, with a checkpoint."""
+
+    def __init__(self, spark: SparkSession, store: Path, folder: Path) -> None:
+        self._spark = spark
+        self._store = store
+        self._folder = folder
+
+    def run(self, schema: str = "commit_log_offset BIGINT", **options: object) -> StreamingQuery:
+        """Take what is there, with `Trigger.AvailableNow`."""
+        texts = {key: str(value) for key, value in options.items()}
+        stream = self._spark.readStream.format("rocketmq").schema(schema).options(**texts).load(str(self._store))
+        writer = stream.writeStream.format("parquet").option("checkpointLocation", str(self._folder / "checkpoint"))
+        query = writer.trigger(availableNow=True).start(str(self._folder / "table"))
+        query.awaitTermination()
+        return query
+
+    def offsets(self) -> list[int]:
+        rows = self._spark.read.parquet(str(self._folder / "table")).select("commit_log_offset").collect()
+        return sorted(row.commit_log_offset for row in rows)
+
+
+def log_of(count: int) -> LogWriter:
+    writer = LogWriter(SEGMENT_SIZE)
+    for number in range(count):
+        writer.append(NOW + 10 * number, b"x" * (number % 300), queue_id=number % 3)
+    return writer
+
+
+def put(writer: LogWriter, store: Path) -> list[int]:
+    """Make the store's log that of `writer`, whose offsets are returned."""
+    shutil.rmtree(store, ignore_errors=True)
+    writer.write(store)
+    return writer.offsets
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def table(spark: SparkSession, store: Path, tmp_path: Path) -> Table:
+    return Table(spark, store, tmp_path)
+
+
+def end_offset(query: StreamingQuery) -> dict[str, int]:
+    assert query.lastProgress is not None
+    offset: dict[str, int] = json.loads(query.lastProgress["sources"][0]["endOffset"])
+    return offset
+
+
+@pytest.mark.skipif(not HAS_READ_LIMITS, reason="Spark before 4.2 has no read limits")
+def test_a_broker_s_store_in_batches(
+    spark: SparkSession, unpacked: Callable[[RealStore], Path], tmp_path: Path
+) -> None:
+    facts = STORE.facts("msg")
+    table = Table(spark, unpacked(STORE), tmp_path)
+    query = table.run(maxMessagesPerTrigger=len(facts) // 4 + 1, splitSize="32k")
+    assert [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]][:3] == [
+        len(facts) // 4 + 1
+    ] * 3
+    assert table.offsets() == sorted(fact["offset"] for fact in facts)
+
+
+def test_each_run_takes_what_is_new(table: Table, store: Path) -> None:
+    for count in (50, 50, 51, 400):
+        offsets = put(log_of(count), store)
+        table.run()
+        assert table.offsets() == offsets
+
+
+def test_a_topic_without_new_messages_leaves_no_trace(table: Table, store: Path) -> None:
+    put(log_of(50), store)
+    query = table.run("commit_log_offset BIGINT, topic STRING", topic="none")
+    assert query.exception() is None
+    assert table.offsets() == []
+
+
+def test_lost_segments_stop_the_query_or_are_counted(table: Table, store: Path) -> None:
+    put(log_of(50), store)
+    table.run()
+    offsets = put(log_of(800), store)
+    for file in segment_files(store)[:2]:
+        file.unlink()
+    start = int(segment_files(store)[0].name)
+    before = table.offsets()
+    with pytest.raises(PySparkException, match=r"bytes from commit log offset \d+.*failOnDataLoss=false"):
+        table.run()
+    assert table.offsets() == before
+    query = table.run(failOnDataLoss="false", mode="DROPMALFORMED")
+    assert table.offsets() == before + [offset for offset in offsets if offset >= start]
+    assert end_offset(query)["lost_bytes"] == start - log_of(50).next_offset
+
+
+def test_options_of_batches_and_streams_are_kept_apart(spark: SparkSession, store: Path) -> None:
+    put(log_of(5), store)
+    with pytest.raises(PySparkException, match="startingOffsets is for streams only"):
+        spark.read.format("rocketmq").option("startingOffsets", "latest").load(str(store)).collect()
+    stream = spark.readStream.format("rocketmq").option("startTimestamp", "5").load(str(store))
+    with pytest.raises(PySparkException, match="startTimestamp has no effect on a stream"):
+        stream.writeStream.format("noop").trigger(availableNow=True).start().awaitTermination()
