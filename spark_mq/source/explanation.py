@@ -62,7 +62,4 @@ def _log_parts(plan: ReadPlan) -> list[str]:
         segments = {split.segment.base for split in plan.splits}
         size = sum(split.stop - split.start for split in plan.splits)
         said.append(f"{len(segments):,} segments of the log: {len(plan.splits):,} splits, {size:,} bytes")
-    if plan.ranges:
-        size = sum(part.size for part in plan.ranges)
-        said.append(f"{size:,} bytes of the log that no index file or unit covers")
     return said

@@ -25,13 +25,11 @@ from spark_mq.source.options import Mode, ReadOptions
 from spark_mq.source.planner import LookUp, plan_messages
 from spark_mq.source.predicate import Predicate
 from spark_mq.source.wanted import is_wanted, wanted_frames, wants_damage
-from spark_mq.store.commit_log import CommitLog
 from spark_mq.store.corrupt_range import CorruptRange
-from spark_mq.store.filesystem import Location
-from spark_mq.store.log_range import LogRange, hop
+from spark_mq.store.log_range import LogRange
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue_cover import QueueRange, read_messages
-from spark_mq.store.splits import Split, plan_splits, within_offsets
+from spark_mq.store.splits import Split
 
 if TYPE_CHECKING:
     from spark_mq.format.columns import MessageColumns
@@ -58,13 +56,6 @@ class GapPartition(InputPartition):
     """A range that is missing between two segments; it has no bytes, but in PERMISSIVE mode a row."""
 
     gap: CorruptRange
-
-
-@dataclass
-class RangePartition(InputPartition):
-    """A short part of the log that begins with a record."""
-
-    log_range: LogRange
 
 
 @dataclass
@@ -100,7 +91,6 @@ class MessagesReader(DataSourceReader):
         return [
             *map(GapPartition, read.gaps),
             *(LookUpPartition(look_up, read.uncovered, read.log) for look_up in read.look_ups),
-            *map(RangePartition, read.ranges),
             *(SplitPartition(split, plan) for split in read.splits),
         ]
 
@@ -110,8 +100,6 @@ class MessagesReader(DataSourceReader):
             yield from self._read_split(partition.split, partition.plan)
         elif isinstance(partition, GapPartition):
             yield from self._corrupt_rows(partition.gap)
-        elif isinstance(partition, RangePartition):
-            yield from self._read_range(partition.log_range)
         elif isinstance(partition, LookUpPartition):
             yield from self._look_up(partition)
 
@@ -150,19 +138,6 @@ class MessagesReader(DataSourceReader):
                 if fails:
                     _fail_on_body(split, messages)
                 yield self.batch(messages)
-
-    def _read_range(self, log_range: LogRange) -> Iterator[pa.RecordBatch]:
-        """A part of the log record by record; what is damaged is read as splits are."""
-        store = Location.resolve(self._options.path)
-        with MessageStore(self._options.path) as opened:
-            try:
-                records = list(hop(opened.records, log_range))
-            except CorruptLogError:
-                splits = plan_splits(CommitLog.open(store), self._options.split_size)
-                for split in within_offsets(splits, log_range.start, log_range.stop):
-                    yield from self._read_split(split, uuid.uuid4().hex)
-                return
-        yield from self._record_batches((record, None) for record in records)
 
     def _look_up(self, partition: LookUpPartition) -> Iterator[pa.RecordBatch]:
         options, log = self._options, partition.log

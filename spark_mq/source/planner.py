@@ -18,7 +18,7 @@ from spark_mq.store.commit_log import CommitLog
 from spark_mq.store.corrupt_range import CorruptRange
 from spark_mq.store.index_spans import IndexSpan
 from spark_mq.store.log_range import LogRange
-from spark_mq.store.log_scan import SHORT_RANGE
+from spark_mq.store.log_scan import splits_of
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue_cover import QueueRange, cover
 from spark_mq.store.splits import Split, plan_splits, within_offsets
@@ -59,16 +59,15 @@ class LookUp:
 class ReadPlan:
     """What is read. `log` is the live log as it was then; only look-ups need it.
 
-    `look_ups` go to index or queues; `ranges` are short parts of the log, which begin with a record; `splits` are read
-    by tasks as in a scan; `gaps` are parts that no segment holds, each a row. `uncovered` is what index or queue do not
-    cover: its messages are given by ranges and splits, and not by a look-up that finds them, too.
+    `look_ups` go to index or queues; `splits` are read by tasks as in a scan; `gaps` are parts that no segment holds,
+    each a row. `uncovered` is what index or queue do not cover: its messages are given by splits, and not by a look-up
+    that finds them, too.
     """
 
     path: AccessPath
     splits: tuple[Split, ...] = ()
     gaps: tuple[CorruptRange, ...] = ()
     look_ups: tuple[LookUp, ...] = ()
-    ranges: tuple[LogRange, ...] = ()
     uncovered: tuple[LogRange, ...] = ()
     log: LogRange = _NO_LOG
     notes: tuple[str, ...] = ()
@@ -155,16 +154,11 @@ def _with_uncovered(
     look_ups: Sequence[LookUp],
     uncovered: Sequence[LogRange],
 ) -> ReadPlan:
-    """Short parts of the log become ranges, which a task hops over; for the others there are splits."""
-    short = tuple(part for part in uncovered if part.size <= SHORT_RANGE)
-    splits: list[Split] = []
-    if len(short) < len(uncovered):
-        of_log = _splits(options, CommitLog.open(store.location))
-        for part in uncovered:
-            if part.size > SHORT_RANGE:
-                splits += within_offsets(of_log, part.start, part.stop)
+    """The plan, with splits for what index or queues do not cover."""
+    splits = [split for part in uncovered for split in splits_of(store.location, part, options.split_size)]
+    splits = within_time(splits, *options.predicate.store_timestamp.bounds)
     notes = tuple(store.index.problems) if path == AccessPath.INDEX else ()
-    return ReadPlan(path, tuple(splits), (), tuple(look_ups), short, tuple(uncovered), _live_log(store), notes)
+    return ReadPlan(path, tuple(splits), (), tuple(look_ups), tuple(uncovered), _live_log(store), notes)
 
 
 def _live_log(store: MessageStore) -> LogRange:

@@ -6,14 +6,12 @@ each key, and where its message lies.
 
 from __future__ import annotations
 
-import uuid
 from typing import TYPE_CHECKING, Self
 
-from spark_mq.store.commit_log import CommitLog
 from spark_mq.store.corrupt_range import CorruptRange
 from spark_mq.store.filesystem import Location
 from spark_mq.store.log_range import LogRange
-from spark_mq.store.splits import DEFAULT_SPLIT_SIZE, plan_splits, within_offsets
+from spark_mq.store.log_scan import splits_of
 
 if TYPE_CHECKING:
     from spark_mq.format.big_endian import Int32s, Int64s
@@ -38,10 +36,8 @@ class KeyTable:
         from spark_mq.store.split_reader import read_split
 
         hashes, offsets = [np.empty(0, np.int32)], [np.empty(0, np.int64)]
-        splits = plan_splits(CommitLog.open(store), DEFAULT_SPLIT_SIZE)
-        plan = uuid.uuid4().hex
-        for split in within_offsets(splits, log_range.start, log_range.stop):
-            for part in read_split(split, plan):
+        for split in splits_of(store, log_range):
+            for part in read_split(split, ""):
                 if not isinstance(part, CorruptRange):
                     keys = index_keys(part.buffer, part.frames)
                     hashes.append(keys.key_hash)

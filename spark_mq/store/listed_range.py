@@ -34,11 +34,11 @@ class ListedRange:
         """Bytes that no segment holds."""
         return sum(missing.length for missing in self.missing)
 
-    def splits(self, split_size: int, is_start_known: bool = True) -> list[Split]:
+    def splits(self, split_size: int, is_start_known: bool = True, is_end_known: bool = True) -> list[Split]:
         """The range in splits of at most `split_size` bytes.
 
-        With `is_start_known` the first one begins, and the last one ends, where the range does; a task makes sure.
-        Without, the range has the records that start in it, wherever that is.
+        With `is_start_known` the first one begins, and with both the last one ends, where the range does; a task makes
+        sure. Without, the range has the records that start in it, wherever that is.
         """
         splits = []
         for segment in self.segments:
@@ -46,7 +46,7 @@ class ListedRange:
             for start in range(first, stop, split_size):
                 split_stop = min(start + split_size, stop)
                 begins = is_start_known and start == first
-                ends = is_start_known and segment.base + split_stop == self.end
+                ends = is_start_known and is_end_known and segment.base + split_stop == self.end
                 splits.append(Split(segment, start, split_stop, is_start_known=begins, is_stop_known=ends))
         return splits
 

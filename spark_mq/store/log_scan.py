@@ -6,7 +6,6 @@ down. Either way each message that is left is looked at itself.
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,11 +14,11 @@ from spark_mq.format.index_file import index_key_hash
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.record import Record, decode_record
 from spark_mq.format.record_keys import record_keys
-from spark_mq.store.commit_log import CommitLog
 from spark_mq.store.filesystem import Location
+from spark_mq.store.listed_range import list_range
 from spark_mq.store.log_range import LogRange, hop
 from spark_mq.store.record_lookup import RecordLookup
-from spark_mq.store.splits import DEFAULT_SPLIT_SIZE, Split, plan_splits, within_offsets
+from spark_mq.store.splits import DEFAULT_SPLIT_SIZE, Split
 from spark_mq.store.store_time import within_time
 
 if TYPE_CHECKING:
@@ -109,18 +108,21 @@ def scan(
             return [record.commit_log_offset for record in hop(records, log_range) if wanted.matches(record)]
         except CorruptLogError:
             pass  # the reader of splits knows what to do with damage
-    splits = plan_splits(CommitLog.open(store), DEFAULT_SPLIT_SIZE)
-    splits = within_time(within_offsets(splits, log_range.start, log_range.stop), begin, end)
-    plan = uuid.uuid4().hex
-    return [offset for split in splits for offset in _scan_split(split, plan, wanted)]
+    splits = within_time(splits_of(store, log_range), begin, end)
+    return [offset for split in splits for offset in _scan_split(split, wanted)]
 
 
-def _scan_split(split: Split, plan: str, wanted: Wanted) -> list[int]:
+def splits_of(store: Location, log_range: LogRange, split_size: int = DEFAULT_SPLIT_SIZE) -> list[Split]:
+    """The splits of a range of the live log that begins with a record. Its end may lie in what is damaged."""
+    return list_range(store, log_range.start, log_range.stop).splits(split_size, is_end_known=False)
+
+
+def _scan_split(split: Split, wanted: Wanted) -> list[int]:
     from spark_mq.store.corrupt_range import CorruptRange
     from spark_mq.store.split_reader import read_split
 
     found = []
-    for part in read_split(split, plan):
+    for part in read_split(split, ""):
         if isinstance(part, CorruptRange):
             continue
         for index in wanted.candidates(part).tolist():
