@@ -1,0 +1,75 @@
+"""The tables of stores as a query sees them: columns, schemas, and how conditions become options of a read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from spark_mq.errors import OptionError
+from spark_mq.format.message_schema import EXTRA_MESSAGE_SCHEMA
+from spark_mq.query.tables import TableColumns
+from spark_mq.source.options import _ALL_NAMES, _EVERYWHERE, _NAMES, Table, parse_options
+from spark_mq.source.predicate import _MAKERS, Condition, Operator, encode_conditions
+from spark_mq.source.schema import default_schema
+
+Store = str | Mapping[str, str]
+"""A store's path, or the options of a read of it, `path` among them."""
+
+_CONDITIONS = "conditions"
+_ONE_VALUE = {"topic": "topic", "queue_id": "queueId", "consumer_group": "consumerGroup"}
+"""By column: the option of tables without `conditions` that stands for one value of it."""
+
+
+def options_of(store: Store, table: Table) -> dict[str, str]:
+    """Those options of a store that a table has, by their own names.
+
+    Raises `OptionError` for one that no table has, or without a path.
+    """
+    given = {"path": store} if isinstance(store, str) else dict(store)
+    known = {name.lower(): name for name in _ALL_NAMES}
+    for name in given:
+        if name.lower() not in known or name.lower() == "table":
+            parse_options({**given, "table": table, name: given[name]})
+            raise OptionError(f"option {name} of a store: its tables have names, such as messages")
+    named = {known[name.lower()]: str(value) for name, value in given.items()}
+    options = {name: value for name, value in named.items() if name in (*_EVERYWHERE, *_NAMES[table])}
+    options["table"] = table.value
+    parse_options(options)
+    return options
+
+
+def narrowed_options(options: Mapping[str, str], table: Table, conditions: Sequence[Condition]) -> dict[str, str]:
+    """The options of a read of which Spark will keep only rows for which all conditions hold."""
+    if _CONDITIONS in _NAMES[table]:
+        return {**options, _CONDITIONS: encode_conditions(conditions)} if conditions else dict(options)
+    narrowed = dict(options)
+    for condition in conditions:
+        name = _ONE_VALUE[condition.column]
+        is_one = condition.operator == Operator.IN and len(condition.values) == 1
+        if is_one and name not in narrowed and "\ufffd" not in str(condition.values[0]):
+            narrowed[name] = str(condition.values[0])
+    return narrowed
+
+
+@cache
+def table_columns(table: Table) -> TableColumns:
+    """The names of a table's columns."""
+    default = tuple(default_schema(table).fieldNames())
+    extra = tuple(full_schema(table).fieldNames()[len(default) :])
+    if _CONDITIONS in _NAMES[table]:
+        return TableColumns(default, extra, frozenset(_MAKERS) & {*default, *extra})
+    return TableColumns(
+        default, extra, frozenset(column for column, name in _ONE_VALUE.items() if name in _NAMES[table])
+    )
+
+
+@cache
+def full_schema(table: Table) -> StructType:
+    """Every column of a table."""
+    fields = list(default_schema(table))
+    if table == Table.MESSAGES:
+        fields += list(from_arrow_schema(EXTRA_MESSAGE_SCHEMA))
+    return StructType(fields)
