@@ -187,7 +187,7 @@ class _Planner:
                     yield _Edit(start[0], stop[0], "")
 
     def _is_of_store(self, column: exp.Column) -> bool:
-        """Whether `prod.messages` before a column names a reference. Raises `OptionError` where `messages` is not one."""
+        """Whether `prod.messages` before a column is a reference. Raises `OptionError` if `messages` can be another."""
         qualifier = qualifier_of(column)
         nearer: list[Relation] = []
         select = column.find_ancestor(exp.Select)
