@@ -83,7 +83,8 @@ class Narrowing:
 
     def _narrow(self, relation: Relation, comparison: Comparison) -> None:
         """Note the comparison for the store's table that the relation is, or hands its column on from."""
-        if not has_only(relation.node, RELATION_PARTS):
+        alias = relation.node.args.get("alias")
+        if not has_only(relation.node, RELATION_PARTS) or (alias is not None and alias.columns):
             return
         if id(relation.node) in self._names.store_tables:
             self._found.setdefault(id(relation.node), []).append(comparison)
@@ -95,9 +96,6 @@ class Narrowing:
 
     def _read_once(self, node: exp.Expr) -> exp.Select | None:
         """The SELECT whose rows a relation has, if nobody else has them."""
-        alias = node.args.get("alias")
-        if alias is not None and alias.columns:
-            return None
         select: exp.Expr | None = node.this if isinstance(node, exp.Subquery) else None
         if id(node) in self._names.common_tables:
             definition = self._names.common_tables[id(node)].definition
@@ -139,8 +137,8 @@ def _of_star(
         if qualifier and not relation.has_name(qualifier):
             continue
         if relation.columns is None or name in relation.columns:
-            is_copy = is_plain and relation.columns is not None and is_own(name, shared)
-            yield (relation, name) if is_copy else None
+            is_known = relation.columns is not None or bool(qualifier) or len(relations) == 1
+            yield (relation, name) if is_plain and is_known and is_own(name, shared) else None
 
 
 def _copied(projection: exp.Expr, relations: Sequence[Relation], shared: frozenset[str]) -> tuple[Relation, str] | None:

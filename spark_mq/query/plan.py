@@ -84,14 +84,26 @@ def plan_references(
     Raises `OptionError` for a statement that cannot be parsed, writes to a store, keeps a query for later, or names a
     store's table in front of a column in a way that two tables could be meant.
     """
-    statement = parse_statement(query)
+    unchanged = QueryPlan(_escaped(query), ())
+    try:
+        statement = parse_statement(query)
+    except OptionError:
+        if _may_name(query, stores):
+            raise
+        return unchanged
     if statement is None:
-        return QueryPlan(_escaped(query), ())
+        return unchanged
     names = resolve_names(statement.root, stores, is_taken)
     if not names.store_tables:
-        return QueryPlan(_escaped(query), ())
+        return unchanged
     _check_kind(statement, names)
     return _Planner(statement, names, columns).plan()
+
+
+def _may_name(query: str, stores: Collection[str]) -> bool:
+    """Whether a text has the name of a store somewhere, or, with one store, that of a table."""
+    text = query.lower()
+    return any(name.lower() in text for name in (*stores, *(Table if len(stores) == 1 else ())))
 
 
 def _check_kind(statement: Statement, names: Names) -> None:

@@ -27,9 +27,9 @@ _OPAQUE = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _COMMENT_EDGE = re.compile(r"/\*|\*/")
-_SPACE = r"(?:\s|--[^\n]*\n|/\*.*?\*/)*"
-_EXPLAIN = re.compile(rf"{_SPACE}EXPLAIN\s+(?:(?:EXTENDED|FORMATTED|CODEGEN|COST|LOGICAL)\s+)?", re.I | re.S)
-_START = re.compile(rf"{_SPACE}(?P<word>\w+|\()", re.S)
+_SPACE = re.compile(r"\s*")
+_EXPLAIN = re.compile(r"EXPLAIN\s+(?:(?:EXTENDED|FORMATTED|CODEGEN|COST|LOGICAL)\s+)?", re.IGNORECASE)
+_START = re.compile(r"\w+|\(")
 _READING = frozenset(("SELECT", "WITH", "FROM", "VALUES", "(", "INSERT", "CREATE"))
 _NEVER_ALIASES = frozenset(
     word
@@ -80,10 +80,10 @@ def parse_statement(text: str) -> Statement | None:
     `EXPLAIN` in front of a query is passed over. Raises `OptionError` where the parser fails, or there are several
     statements.
     """
-    explain = _EXPLAIN.match(text)
+    explain = _EXPLAIN.match(text, _skip_comments(text, 0))
     prefix = explain.end() if explain else 0
-    start = _START.match(text, prefix)
-    if start is None or start["word"].upper() not in _READING:
+    start = _START.match(text, _skip_comments(text, prefix))
+    if start is None or start[0].upper() not in _READING:
         return None
     dialect = Spark()
     try:
@@ -94,6 +94,16 @@ def parse_statement(text: str) -> Statement | None:
     if len(roots) != 1:
         raise OptionError(f"give one statement, not {len(roots)}")
     return Statement(text, tuple(tokens), roots[0])
+
+
+def _skip_comments(text: str, place: int) -> int:
+    """Where the first word is, from `place` on."""
+    spaces = _SPACE.match(text, place)
+    start = place if spaces is None else spaces.end()
+    comment = next(_opaque_spans(text, start), None)
+    if comment is None or comment[0] > start or not comment[2]:
+        return start
+    return _skip_comments(text, comment[1])
 
 
 def _one_line(error: SqlglotError) -> str:
@@ -117,9 +127,8 @@ def _has_same_strings(text: str, tokens: Sequence[Token]) -> bool:
     return True
 
 
-def _opaque_spans(text: str) -> Iterator[tuple[int, int, bool]]:
+def _opaque_spans(text: str, place: int = 0) -> Iterator[tuple[int, int, bool]]:
     """(start, stop, whether it is a comment) of strings, quoted names and comments, as SqlBaseLexer.g4 has them."""
-    place = 0
     while match := _OPAQUE.search(text, place):
         place = _end_of_comment(text, match.end()) if match[0] == "/*" else match.end()
         yield match.start(), place, match[0].startswith(("--", "/*"))
