@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 from collections.abc import Iterator
@@ -10,8 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from spark_mq.cli.output import visible
+from spark_mq.errors import SparkMqError
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_OWN_ERROR = re.compile(r"spark_mq\.errors\.\w+: (.+)")
 
 
 @contextmanager
@@ -34,6 +40,19 @@ def spark_session(name: str) -> Iterator[SparkSession]:
         yield spark
     finally:
         spark.stop()
+
+
+@contextmanager
+def spark_errors() -> Iterator[None]:
+    """Make Spark's errors, and those that tasks raised within Spark, a `SparkMqError` of one line."""
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException as error:
+        text = str(error)
+        own = _OWN_ERROR.findall(text)
+        raise SparkMqError(visible(own[-1] if own else text.strip().partition("\n")[0])) from error
 
 
 def _own_settings() -> dict[str, str]:

@@ -46,12 +46,6 @@ class Reference:
     columns: tuple[str, ...] | None
     comparisons: tuple[Comparison, ...]
 
-    def __str__(self) -> str:
-        """One line for people."""
-        columns = "all columns" if self.columns is None else ", ".join(self.columns)
-        where = " AND ".join(map(str, self.comparisons))
-        return f"{self.store}.{self.table}: {columns}{' where ' + where if where else ''}"
-
 
 @dataclass(frozen=True)
 class QueryPlan:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -35,6 +36,12 @@ class StoreRead:
     schema: StructType
     conditions: tuple[Condition, ...]
 
+    def __str__(self) -> str:
+        """One line for people."""
+        columns = ", ".join(self.schema.fieldNames())
+        conditions = " and ".join(map(_shown, self.conditions))
+        return f"{self.reference.store}.{self.reference.table} ({columns}){conditions and ' where ' + conditions}"
+
     def load(self, spark: SparkSession) -> DataFrame:
         """The relation."""
         return spark.read.format("rocketmq").options(**self.options).schema(self.schema).load()
@@ -55,24 +62,29 @@ def sql(spark: SparkSession, query: str, args: Arguments | None = None, *, store
     Raises `OptionError` for a statement that the parser does not know (Spark may know more), and for stores without a
     path or with unknown options; what Spark raises, it raises.
     """
-    plan = plan_query(spark, query, stores)
+    plan = _plan(spark, query, stores)
     if not plan.references:
         return spark.sql(query, args)
-    relations = {read.reference.name: read.load(spark) for read in plan_reads(spark, plan, args, stores)}
+    relations = {read.reference.name: read.load(spark) for read in _reads(spark, plan, args, stores)}
     return spark.sql(plan.template, args, **relations)
 
 
-def plan_query(spark: SparkSession, query: str, stores: Mapping[str, Store]) -> QueryPlan:
-    """Find a query's references to tables of stores; see `plan_references`."""
+def reads_of(
+    spark: SparkSession, query: str, args: Arguments | None = None, *, stores: Mapping[str, Store]
+) -> list[StoreRead]:
+    """How `sql` would read each place where a query names a store's table, in the order of the text."""
+    return _reads(spark, _plan(spark, query, stores), args, stores)
+
+
+def _plan(spark: SparkSession, query: str, stores: Mapping[str, Store]) -> QueryPlan:
     if len({name.lower() for name in stores}) < len(stores):
         raise OptionError(f"two stores have the same name: {', '.join(stores)}")
     return plan_references(query, stores, table_columns, spark.catalog.tableExists)
 
 
-def plan_reads(
+def _reads(
     spark: SparkSession, plan: QueryPlan, args: Arguments | None, stores: Mapping[str, Store]
 ) -> list[StoreRead]:
-    """How each reference of a query is read. Spark evaluates the constants that a read is narrowed by."""
     typed = [
         (comparison, full_schema(reference.table)[comparison.column].dataType)
         for reference in plan.references
@@ -87,3 +99,8 @@ def plan_reads(
         options = narrowed_options(options_of(stores[reference.store], reference.table), reference.table, known)
         reads.append(StoreRead(reference, options, StructType([schema[name] for name in names]), known))
     return reads
+
+
+def _shown(condition: Condition) -> str:
+    values = ", ".join(value.isoformat() if isinstance(value, datetime) else repr(value) for value in condition.values)
+    return f"{condition.column} {condition.operator} ({values})"

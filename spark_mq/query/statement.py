@@ -17,15 +17,14 @@ from sqlglot.errors import ParseError, SqlglotError
 
 from spark_mq.errors import OptionError
 
-_OPAQUE = re.compile(
-    r"""
-    [rR]'[^']*' | [rR]"[^"]*"                                 # no escapes in a raw string
+_OPAQUE_PATTERN = r"""
+    (?<!\w)[rR](?:'[^']*'|"[^"]*")                            # no escapes in a raw string
     | '(?:[^'\\]|\\.|'')*' | "(?:[^"\\]|\\.|"")*" | `(?:[^`]|``)*`
     | --(?:\\\n|[^\r\n])*                                     # a backslash goes on with the comment in the next line
     | /\*(?!\+)
-    """,
-    re.VERBOSE | re.DOTALL,
-)
+    """
+_OPAQUE = re.compile(_OPAQUE_PATTERN, re.VERBOSE | re.DOTALL)
+_END = re.compile(rf"{_OPAQUE_PATTERN} | (?P<end>;) | (?P<open>['\"`])", re.VERBOSE | re.DOTALL)
 _COMMENT_EDGE = re.compile(r"/\*|\*/")
 _SPACE = re.compile(r"\s*")
 _EXPLAIN = re.compile(r"EXPLAIN\s+(?:(?:EXTENDED|FORMATTED|CODEGEN|COST|LOGICAL)\s+)?", re.IGNORECASE)
@@ -94,6 +93,22 @@ def parse_statement(text: str) -> Statement | None:
     if len(roots) != 1:
         raise OptionError(f"give one statement, not {len(roots)}")
     return Statement(text, tuple(tokens), roots[0])
+
+
+def split_statements(text: str) -> tuple[list[str], str]:
+    """The statements that end with `;`, without it, and the text behind the last of them."""
+    statements, start, place = [], 0, 0
+    while (match := _END.search(text, place)) and not match["open"]:
+        place = _end_of_comment(text, match.end()) if match[0] == "/*" else match.end()
+        if match["end"]:
+            statements.append(text[start : match.start()])
+            start = place
+    return [one for one in statements if not is_blank(one)], text[start:]
+
+
+def is_blank(text: str) -> bool:
+    """Whether a text has nothing but comments."""
+    return _skip_comments(text, 0) == len(text)
 
 
 def _skip_comments(text: str, place: int) -> int:

@@ -13,18 +13,20 @@ COLUMNS = ("topic", "queue_id", "queue_offset", "store_timestamp")
 
 
 @dataclass(frozen=True)
-class Constants:
-    """SQL text of constants to compare each column with; more than one type for a column is welcome."""
+class Vocabulary:
+    """What queries are made of: names of tables, constants to compare each column with, kinds of joins, operators."""
 
-    by_column: dict[str, tuple[str, ...]]
+    tables: tuple[str, ...]
+    constants: dict[str, tuple[str, ...]]
+    joins: tuple[str, ...] = ("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "CROSS JOIN")
+    operators: tuple[str, ...] = ("=", "=", "=", "<", "<=", ">", ">=", "<>")
 
 
 @dataclass
 class _Query:
     """What of a query is there already."""
 
-    constants: Constants
-    tables: tuple[str, ...]
+    words: Vocabulary
     aliases: count[int] = field(default_factory=count)
     common_tables: list[str] = field(default_factory=list)
     places: int = 0
@@ -34,9 +36,9 @@ class _Query:
 
 
 @st.composite
-def queries(draw: DrawFn, constants: Constants, tables: tuple[str, ...]) -> str:
-    """A query of `COLUMNS` from `tables`, with joins of every kind, subqueries, unions, common table expressions."""
-    query = _Query(constants, tables)
+def queries(draw: DrawFn, words: Vocabulary) -> str:
+    """A query that gives `COLUMNS`, with joins of every kind, subqueries, unions, common table expressions."""
+    query = _Query(words)
     definitions = []
     for _ in range(draw(st.integers(0, 2))):
         definition = draw(_selects(query, 1))
@@ -64,7 +66,8 @@ def _selects(draw: DrawFn, query: _Query, depth: int) -> str:
         rank = f"CAST(count(*) OVER (PARTITION BY {chosen}.topic) AS INT)"
         return f"SELECT {plain.replace(f'{chosen}.queue_id', f'{rank} AS queue_id')} FROM {text}{where}"
     if kind == "limit":
-        return f"(SELECT {plain} FROM {text}{where} ORDER BY 1, 2, 3, 4 LIMIT {draw(st.integers(1, 6))})"
+        first = f"SELECT {plain} FROM {text}{where} ORDER BY 1, 2, 3, 4 LIMIT {draw(st.integers(1, 6))}"
+        return f"SELECT * FROM ({first}) {query.alias()}"
     if kind == "renamed":
         shifted = f"{chosen}.topic, CAST({chosen}.queue_offset AS INT) AS queue_id, {chosen}.queue_id AS queue_offset"
         return f"SELECT {shifted}, {chosen}.store_timestamp FROM {text}{where}"
@@ -75,16 +78,14 @@ def _selects(draw: DrawFn, query: _Query, depth: int) -> str:
 def _relations(draw: DrawFn, query: _Query, depth: int) -> tuple[str, list[str]]:
     """The text of a FROM clause, and the names that columns can have before them."""
     text, visible = draw(_relation(query, depth))
-    while query.places < 4 and draw(st.integers(0, 2)) == 0:
+    while query.places < 4 and draw(st.booleans()):
         right, names = draw(_relation(query, depth))
-        kind = draw(
-            st.sampled_from(["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT SEMI JOIN", "ANTI JOIN", "CROSS JOIN"])
-        )
+        kind = draw(st.sampled_from(query.words.joins))
         if kind == "CROSS JOIN":
             text = f"{text} CROSS JOIN {right}"
         else:
             text = f"{text} {kind} {right} ON {draw(_conditions(query, [*visible, *names], 2))}"
-        visible = visible if kind in ("LEFT SEMI JOIN", "ANTI JOIN") else [*visible, *names]
+        visible = visible if "SEMI" in kind or "ANTI" in kind else [*visible, *names]
     return text, visible
 
 
@@ -101,8 +102,8 @@ def _relation(draw: DrawFn, query: _Query, depth: int) -> tuple[str, list[str]]:
         return f"({draw(_selects(query, depth + 1))}) {alias}", [alias]
     if kind == "parentheses":
         text, visible = draw(_relations(query, depth + 1))
-        return f"({text})", visible
-    return f"{draw(st.sampled_from(query.tables))} AS {alias}", [alias]
+        return (f"({text})" if len(visible) > 1 else text), visible
+    return f"{draw(st.sampled_from(query.words.tables))} AS {alias}", [alias]
 
 
 @st.composite
@@ -119,11 +120,12 @@ def _conditions(draw: DrawFn, query: _Query, visible: list[str], depth: int) -> 
 def _atoms(draw: DrawFn, query: _Query, visible: list[str], depth: int) -> str:
     alias = draw(st.sampled_from(visible))
     name = draw(st.sampled_from(COLUMNS))
-    column = f"{alias}.{name}" if len(visible) > 1 or draw(st.booleans()) else draw(st.sampled_from([name, name.upper()]))
-    constants = st.sampled_from(query.constants.by_column[name])
+    bare = draw(st.sampled_from([name, name.upper()]))
+    column = f"{alias}.{name}" if len(visible) > 1 or draw(st.booleans()) else bare
+    constants = st.sampled_from(query.words.constants[name])
     kinds = ["compare", "compare", "compare", "in", "between", "or", "column", "null", "not"]
     kind = draw(st.sampled_from([*kinds, "exists", "subquery"] if depth < 2 and query.places < 4 else kinds))
-    operator = draw(st.sampled_from(["=", "=", "<", "<=", ">", ">=", "<=>", "<>"]))
+    operator = draw(st.sampled_from(query.words.operators))
     if kind == "in":
         negation = draw(st.sampled_from(["", "", "NOT "]))
         return f"{column} {negation}IN ({', '.join(draw(st.lists(constants, min_size=1, max_size=3)))})"
@@ -142,5 +144,6 @@ def _atoms(draw: DrawFn, query: _Query, visible: list[str], depth: int) -> str:
     if kind == "exists":
         inner, names = draw(_relation(query, 2))
         condition = draw(_conditions(query, names, 2))
-        return f"{draw(st.sampled_from(['', 'NOT ']))}EXISTS (SELECT * FROM {inner} WHERE {names[0]}.{name} = {column} AND ({condition}))"
+        exists = draw(st.sampled_from(["EXISTS", "NOT EXISTS"]))
+        return f"{exists} (SELECT * FROM {inner} WHERE {names[0]}.{name} = {column} AND ({condition}))"
     return draw(st.sampled_from([f"{column} {operator} {draw(constants)}", f"{draw(constants)} {operator} {column}"]))
