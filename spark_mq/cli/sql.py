@@ -49,7 +49,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         action="append",
         type=_parse_pair,
         required=True,
-        help="a store's directory (storePathRootDir), whose tables are NAME.messages, ...; of a single one also messages",
+        help="a store's directory (storePathRootDir): its tables are NAME.messages, ...; with one store also messages",
     )
     command.add_argument(
         "--option",
@@ -70,7 +70,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def _parse_pair(text: str) -> tuple[str, str]:
     name, sign, value = text.partition("=")
     if not name or not sign or not value:
-        raise argparse.ArgumentTypeError(f"{text!r} is not of the form {'NAME=PATH'}")
+        raise argparse.ArgumentTypeError(f"{text!r} has no name and value, as prod=/data/store has")
     return name, value
 
 

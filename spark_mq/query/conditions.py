@@ -86,8 +86,9 @@ def _moments(operator: Operator, constants: Iterable[Row], as_moments: set[str])
     """Moments in UTC; None where Spark would compare otherwise, or the moment is none that Python has."""
     values = []
     for data_type, text, micros in constants:
-        # IN finds one type for all that it compares, by rules of its own: only TIMESTAMPs are sure.
-        if data_type not in (as_moments if operator != Operator.IN else {"timestamp"}) or micros is None:
+        if data_type not in as_moments or micros is None:
+            return None
+        if data_type == "string" and operator == Operator.IN:  # in a list, by rules of its own, it may stay text
             return None
         if data_type == "string" and not _BEGINS_WITH_DIGIT.match(text):  # 'now' is another moment later
             return None
