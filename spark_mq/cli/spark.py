@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shlex
@@ -17,6 +18,8 @@ from spark_mq.errors import SparkMqError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""Loggers of PySpark that print as JSON the errors that it raises."""
 _OWN_ERROR = re.compile(r"spark_mq\.errors\.\w+: (.+)")
 
 
@@ -47,6 +50,8 @@ def spark_errors() -> Iterator[None]:
     """Make Spark's errors, and those that tasks raised within Spark, a `SparkMqError` of one line."""
     from pyspark.errors import PySparkException
 
+    for name in _LOGGERS:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         yield
     except PySparkException as error:

@@ -12,7 +12,7 @@ from spark_mq.errors import OptionError
 from spark_mq.format.message_schema import EXTRA_MESSAGE_SCHEMA
 from spark_mq.query.tables import TableColumns
 from spark_mq.source.options import _ALL_NAMES, _EVERYWHERE, _NAMES, Table, parse_options
-from spark_mq.source.predicate import _MAKERS, Condition, Operator, encode_conditions
+from spark_mq.source.predicate import _MAKERS, Condition, Operator, Value, encode_conditions
 from spark_mq.source.schema import default_schema
 
 Store = str | Mapping[str, str]
@@ -49,9 +49,14 @@ def narrowed_options(options: Mapping[str, str], table: Table, conditions: Seque
     for condition in conditions:
         name = _ONE_VALUE[condition.column]
         is_one = condition.operator == Operator.IN and len(condition.values) == 1
-        if is_one and name not in narrowed and "\ufffd" not in str(condition.values[0]):
+        if is_one and name not in narrowed and _is_expressible(condition.values[0]):
             narrowed[name] = str(condition.values[0])
     return narrowed
+
+
+def _is_expressible(value: Value) -> bool:
+    """Whether an option can stand for the value; text with U+FFFD can stand for many a byte."""
+    return "\ufffd" not in value if isinstance(value, str) else isinstance(value, int) and abs(value) < 1 << 31
 
 
 @cache

@@ -103,10 +103,10 @@ def _may_name(query: str, stores: Collection[str]) -> bool:
 def _check_kind(statement: Statement, names: Names) -> None:
     root = statement.root
     target = root.this if isinstance(root, exp.Insert | exp.Create) else None
-    written = [] if target is None else [names.store_tables.get(id(table)) for table in target.find_all(exp.Table)]
-    for table in written:
-        if table is not None:
-            raise OptionError(f"{table.store}.{table.table} is a table of a store, which is only read")
+    for table in [] if target is None else target.find_all(exp.Table):
+        written = names.store_tables.pop(id(table), None)
+        if written is not None and table.db:  # a name alone is that of a table that Spark has, or will have
+            raise OptionError(f"{written.store}.{written.table} is a table of a store, which is only read")
     is_kept = isinstance(root, exp.Create) and (root.kind or "").upper() != "TABLE"
     if is_kept or not isinstance(root, exp.Query | exp.Insert | exp.Create):
         raise OptionError(
@@ -149,7 +149,8 @@ class _Planner:
 
     def _alias(self, table: exp.Table) -> str:
         """The table's own name, so that it still stands for it in front of columns."""
-        if not has_only(table, _ALIASED_PARTS):
+        in_from = isinstance(table.parent, exp.From | exp.Join | exp.Subquery | exp.Table)
+        if not in_from or not has_only(table, _ALIASED_PARTS):
             return ""
         return f" AS {self._statement.source(table.this)}"
 

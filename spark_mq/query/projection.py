@@ -23,7 +23,10 @@ def used_names(select: exp.Expr | None, names: Names) -> frozenset[str] | None:
         return None
     if any(join.method for join in select.args.get("joins") or ()):
         return None
-    used = frozenset(identifier.name.lower() for identifier in select.find_all(exp.Identifier))
+    whole: exp.Expr = select
+    while isinstance(whole.parent, exp.Subquery):  # (SELECT topic FROM messages) ORDER BY queue_id
+        whole = whole.parent
+    used = frozenset(identifier.name.lower() for identifier in whole.find_all(exp.Identifier))
     stars = [star for star in select.find_all(exp.Star) if _is_of(select, star)]
     if not stars:
         return used

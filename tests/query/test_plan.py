@@ -239,6 +239,7 @@ REWRITTEN = {
         "SELECT * FROM prod.messages('x'), prod.nothing, rocketmq_lookup(path => 'x')"
     ),
     "SET x = {1}": "SET x = {{1}}",
+    "INSERT INTO messages SELECT * FROM prod.queues": "INSERT INTO messages SELECT * FROM {queues_0} AS queues",
     "SHOW TABLES IN prod": "SHOW TABLES IN prod",
 }
 
@@ -261,6 +262,7 @@ def test_only_names_of_stores_tables_are_replaced(query: str) -> None:
         ("SELECT * FROM (WITH messages AS (SELECT 1) SELECT * FROM messages), messages", 1),
         ("SELECT (WITH messages AS (SELECT 1 x) SELECT x FROM messages) FROM messages m JOIN messages n", 2),
         ("WITH a AS (WITH messages AS (SELECT 1) SELECT * FROM messages) SELECT * FROM a, messages", 1),
+        ("CREATE TABLE messages AS SELECT * FROM messages", 1),
     ],
 )
 def test_a_name_alone_means_what_is_nearest(query: str, found: int) -> None:
@@ -299,6 +301,7 @@ COLUMNS = {
     "SELECT topic FROM messages UNION SELECT tags FROM other": ("topic",),
     "INSERT INTO t SELECT * FROM messages": None,
     "SELECT topic FROM messages WHERE ${more}": None,
+    "(SELECT topic FROM messages) ORDER BY queue_id": ("topic", "queue_id"),
 }
 
 
@@ -314,7 +317,7 @@ def test_columns_that_a_query_cannot_use_are_not_read(query: str) -> None:
         ("SELECT 'a FROM messages", "cannot be parsed"),
         ("SELECT 1 FROM messages; SELECT 2", "one statement"),
         ("INSERT INTO prod.messages SELECT 1", "only read"),
-        ("INSERT INTO messages SELECT * FROM prod.queues", "only read"),
+        ("CREATE TABLE prod.queues AS SELECT * FROM messages", "only read"),
         ("CREATE OR REPLACE TEMP VIEW v AS SELECT * FROM messages", "createOrReplaceTempView"),
         ("SELECT prod.messages.topic FROM prod.messages, x messages", "give them aliases"),
         (

@@ -109,7 +109,7 @@ def test_narrowed_relations_leave_the_rows_of_every_query_as_they_are(spark: Spa
     """Relations are narrowed as far as their conditions and columns allow: no reader of a store does more."""
     narrowed = 0
 
-    @settings(max_examples=25)
+    @settings(max_examples=15)
     @given(random=st.randoms(use_true_random=True))
     def check(random: Random) -> None:
         nonlocal narrowed
@@ -128,7 +128,7 @@ def test_narrowed_relations_leave_the_rows_of_every_query_as_they_are(spark: Spa
         assert rows(spark.sql(template, **frames)) == judged
 
     check()
-    assert narrowed > 10
+    assert narrowed > 5
 
 
 @pytest.fixture(scope="module")
@@ -136,14 +136,14 @@ def store(spark: SparkSession, unpacked: Unpack) -> str:
     """A real store, whose rows are in the session's views `all_messages` and `all_units` as well."""
     path = str(unpacked(STORE))
     for view, table in (("all_messages", "messages"), ("all_units", "consume_queue")):
-        frame = spark.read.format("rocketmq").option("table", table).load(path).drop("body", "properties")
+        frame = spark.read.format("rocketmq").option("table", table).load(path)
         spark.createDataFrame(frame.collect(), frame.schema).createOrReplaceTempView(view)
     return path
 
 
 REAL = [
     "SELECT topic, count(*), max(store_timestamp) FROM {m} GROUP BY topic",
-    "SELECT * EXCEPT (body, properties) FROM {m} WHERE topic = 'OrderEvents' AND queue_id IN (1, 3)",
+    "SELECT * EXCEPT (body) FROM {m} WHERE topic = 'OrderEvents' AND queue_id IN (1, 3)",
     "SELECT a.queue_offset, b.queue_offset FROM {m} a LEFT JOIN {m} b ON a.queue_offset = b.queue_offset "
     "AND b.topic = 'PaymentLog' AND b.queue_id = 0 WHERE a.topic = 'OrderEvents' AND a.queue_id = 2",
     "SELECT commit_log_offset FROM {m} WHERE store_timestamp >= '2026-11-21 11:01:15.7' AND queue_offset < 20 "
