@@ -143,7 +143,7 @@ def store(spark: SparkSession, unpacked: Unpack) -> str:
 
 REAL = [
     "SELECT topic, count(*), max(store_timestamp) FROM {m} GROUP BY topic",
-    "SELECT * EXCEPT (body) FROM {m} WHERE topic = 'OrderEvents' AND queue_id IN (1, 3)",
+    "SELECT * EXCEPT (body, properties) FROM {m} WHERE topic = 'OrderEvents' AND queue_id IN (1, 3)",
     "SELECT a.queue_offset, b.queue_offset FROM {m} a LEFT JOIN {m} b ON a.queue_offset = b.queue_offset "
     "AND b.topic = 'PaymentLog' AND b.queue_id = 0 WHERE a.topic = 'OrderEvents' AND a.queue_id = 2",
     "SELECT commit_log_offset FROM {m} WHERE store_timestamp >= '2026-11-21 11:01:15.7' AND queue_offset < 20 "
@@ -152,7 +152,7 @@ REAL = [
     "WITH o AS (SELECT * FROM {m} WHERE topic = 'OrderEvents') SELECT x.tags, count(*) FROM o x JOIN o y "
     "ON x.queue_id = y.queue_id WHERE x.queue_offset = 3 GROUP BY 1",
     "SELECT topic, queue_id FROM {u} WHERE commit_log_offset IN (SELECT commit_log_offset FROM {m} WHERE "
-    "commit_log_offset BETWEEN 50000 AND 60000) AND topic <> 'SequenceDemo'",
+    "commit_log_offset BETWEEN 212000 AND 220000) AND topic <> 'SequenceDemo'",
 ]
 
 
