@@ -6,14 +6,16 @@ import csv
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import timedelta
 from typing import Any
 
 from pyspark.sql import DataFrame, Row
-from pyspark.sql.types import DataType, TimestampType
+from pyspark.sql.functions import col, unix_micros
+from pyspark.sql.types import TimestampType
 
 from spark_mq.cli.output import csv_text, print_json, print_lines, visible
 from spark_mq.errors import OptionError
+from spark_mq.format.timestamp import EPOCH
 
 
 def print_frame(frame: DataFrame, form: str) -> None:
@@ -39,18 +41,26 @@ def print_frame(frame: DataFrame, form: str) -> None:
 
 def _lines(frame: DataFrame) -> Iterator[list[Any]]:
     """The rows' values, times with a zone as datetimes in UTC; partition by partition, so that any number will do."""
-    shape: list[Callable[[Any], Any]] = [_shape(field.dataType) for field in frame.schema]
-    for row in frame.toLocalIterator(prefetchPartitions=True):
-        yield [convert(value) for convert, value in zip(shape, row, strict=True)]
+    fields = frame.schema.fields
+    numbered = frame.toDF(*map(str, range(len(fields))))  # two columns can have one name
+    are_moments = [isinstance(field.dataType, TimestampType) for field in fields]
+    # PySpark gives times in the zone of this process, which has no name for some of them.
+    columns = [
+        unix_micros(name) if is_moment else col(name)
+        for name, is_moment in zip(numbered.columns, are_moments, strict=True)
+    ]
+    for row in numbered.select(columns).toLocalIterator(prefetchPartitions=True):
+        yield [
+            _moment(value) if is_moment else _plain(value) for value, is_moment in zip(row, are_moments, strict=True)
+        ]
 
 
-def _shape(data_type: DataType) -> Callable[[Any], Any]:
-    return _in_utc if isinstance(data_type, TimestampType) else _plain
-
-
-def _in_utc(value: datetime | None) -> datetime | None:
-    """Spark gives times in the zone of this process, without saying so."""
-    return None if value is None else value.astimezone(UTC)
+def _moment(micros: int | None) -> object:
+    """A datetime in UTC; beyond what Python has, microseconds since 1970."""
+    try:
+        return None if micros is None else EPOCH + timedelta(microseconds=micros)
+    except OverflowError:
+        return micros
 
 
 def _plain(value: Any) -> Any:

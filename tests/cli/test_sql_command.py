@@ -65,6 +65,17 @@ def test_rows_as_json_and_csv(sql: Callable[..., int], capsys: pytest.CaptureFix
     assert cells == wanted
 
 
+def test_times_at_the_ends_of_the_calendar(sql: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    """Which are no times in every zone."""
+    times = (
+        "timestamp_millis(253402300799999) AS a, timestamp_millis(-62135596800000) AS a, TIMESTAMP '+10000-01-01' AS b"
+    )
+    assert sql(f"SELECT {times}", "--format", "csv") == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == "9999-12-31T23:59:59.999Z,0001-01-01T00:00:00.000Z,253402300800000000"
+    assert sql(f"SELECT {times}") == 0
+
+
 def test_statements_one_after_the_other(sql: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
     several = "CREATE OR REPLACE TEMP VIEW two AS SELECT ';' AS a -- ;\n; SELECT a || '\\';' FROM two /* ; */; ;"
     assert sql(several, "--format", "csv") == 0
