@@ -1,6 +1,6 @@
 """Apache RocketMQ message stores as tables in Spark; their derived files rebuilt without a broker.
 
->>> from spark_mq import MessageStore, rebuild, register
+>>> from spark_mq import MessageStore, rebuild, register, sql
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from spark_mq.errors import SparkMqError
 
 if TYPE_CHECKING:
     from spark_mq.build.rebuild import rebuild
+    from spark_mq.query.sql import sql
     from spark_mq.source.datasource import RocketMQDataSource, register
     from spark_mq.source.explanation import explain
     from spark_mq.store.message_store import MessageStore
 
 __version__ = "0.1.0"
-__all__ = ["MessageStore", "RocketMQDataSource", "SparkMqError", "explain", "rebuild", "register"]
+__all__ = ["MessageStore", "RocketMQDataSource", "SparkMqError", "explain", "rebuild", "register", "sql"]
 
 _MODULES = {
     "MessageStore": "spark_mq.store.message_store",
@@ -24,6 +25,7 @@ _MODULES = {
     "explain": "spark_mq.source.explanation",
     "register": "spark_mq.source.datasource",
     "rebuild": "spark_mq.build.rebuild",
+    "sql": "spark_mq.query.sql",
 }
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.request import Request, urlopen
 
 import pytest
 from hypothesis import settings
@@ -64,12 +65,18 @@ def delta_jars() -> dict[str, str]:
     group, artifact, version = settings["spark.jars.packages"].split(":")
     if any(Path.home().glob(f".ivy2*/jars/{group}_{artifact}-{version}.jar")):
         return settings
-    url = f"https://repo1.maven.org/maven2/{group.replace('.', '/')}/{artifact}/{version}/{artifact}-{version}.jar"
-    try:
-        with urlopen(Request(url, method="HEAD"), timeout=5):
-            return settings
-    except OSError:
-        return {}
+    code = "import sys; from pyspark.sql import SparkSession as S; S.builder.config('spark.jars.packages', sys.argv[1])"
+    fetch = [sys.executable, "-c", f"{code}.getOrCreate().stop()", settings["spark.jars.packages"]]
+    with _ivy_alone():
+        return settings if subprocess.run(fetch, capture_output=True, check=False).returncode == 0 else {}
+
+
+@contextmanager
+def _ivy_alone() -> Iterator[None]:
+    """Test processes share Ivy's cache, which two at once spoil."""
+    with (Path(tempfile.gettempdir()) / "spark-mq-tests-ivy.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -89,8 +96,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, delta_jars: dict[str, str]) 
     builder = SparkSession.builder.master("local[2]")
     for name, value in delta_jars.items():
         builder = builder.config(name, value)
-    with (Path(tempfile.gettempdir()) / "spark-mq-tests-ivy.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # test processes share Ivy's cache, which two at once spoil
+    with _ivy_alone():
         session = _start(builder, tmp_path_factory)
     yield session
     session.stop()

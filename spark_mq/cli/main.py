@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from spark_mq.cli import archive, messages, rebuild, tables
+from spark_mq.cli import archive, messages, rebuild, sql, tables
 from spark_mq.cli.exit_status import FAILED
 from spark_mq.errors import SparkMqError
 
@@ -26,6 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     archive.add_commands(commands)
     messages.add_commands(commands)
     tables.add_commands(commands)
+    sql.add_command(commands)
     parsed = parser.parse_args(arguments)
     try:
         status = int(parsed.run(parsed))

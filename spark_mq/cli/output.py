@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from itertools import chain, islice
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +21,7 @@ Row = Mapping[str, Any]
 
 _MOST_BODY_CHARACTERS = 2000
 _MOST_CELL_CHARACTERS = 60
+_ALIGNED_LINES = 1000
 
 
 def print_json(rows: Sequence[Row]) -> None:
@@ -31,8 +34,19 @@ def _as_json(value: object) -> object:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode("ascii")
     if isinstance(value, datetime):
-        return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        timespec = "microseconds" if value.microsecond % 1000 else "milliseconds"
+        return value.isoformat(timespec=timespec).replace("+00:00", "Z")
+    if isinstance(value, date | Decimal | timedelta):
+        return str(value)
     raise TypeError(f"{value!r} has no JSON form")
+
+
+def csv_text(value: object) -> str:
+    """A value for a cell of a CSV file: text as it is, NULL as nothing, all else as in JSON."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    text = json.dumps(value, default=_as_json, ensure_ascii=False)
+    return json.loads(text) if text.startswith('"') else text
 
 
 def plain_rows(table: pa.Table) -> list[dict[str, Any]]:
@@ -54,15 +68,22 @@ def _plain_values(column: pa.Array) -> list[Any]:
 
 def print_table(rows: Sequence[Row], names: Sequence[str]) -> None:
     """The columns `names` of the rows, aligned; numbers to the right."""
-    cells = [[_cell(row[name]) for name in names] for row in rows]
-    widths = [max(len(name), *(len(line[index]) for line in cells), 0) for index, name in enumerate(names)]
-    numeric = [any(isinstance(row[name], int) for row in rows) for name in names]
-    for line in [list(names), *cells]:
-        padded = [
-            text.rjust(width) if is_number else text.ljust(width)
-            for text, width, is_number in zip(line, widths, numeric, strict=True)
-        ]
-        print("  ".join(padded).rstrip())
+    print_lines(([row[name] for name in names] for row in rows), names)
+
+
+def print_lines(lines: Iterable[Sequence[object]], names: Sequence[str]) -> None:
+    """Lines of values below the names of their columns, aligned as the first of them need it; numbers to the right.
+
+    Lines are printed as they come, so there can be any number of them.
+    """
+    remaining = iter(lines)
+    first = list(islice(remaining, _ALIGNED_LINES))
+    texts = [[visible(name) for name in names], *([_cell(value) for value in line] for line in first)]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    numeric = [any(isinstance(value, int | float | Decimal) for value in column) for column in zip(*first, strict=True)]
+    padded = [str.rjust if is_number else str.ljust for is_number in numeric] or [str.ljust] * len(widths)
+    for cells in chain(texts, ([_cell(value) for value in line] for line in remaining)):
+        print("  ".join(pad(cell, width) for pad, cell, width in zip(padded, cells, widths, strict=True)).rstrip())
 
 
 def _cell(value: object) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 import shlex
 import sys
 from collections.abc import Iterator, Mapping
@@ -10,8 +12,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from spark_mq.cli.output import visible
+from spark_mq.errors import SparkMqError
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""Loggers of PySpark that print as JSON the errors that it raises."""
+_OWN_ERROR = re.compile(r"spark_mq\.errors\.\w+: (.+)")
 
 
 @contextmanager
@@ -36,6 +45,21 @@ def spark_session(name: str, settings: Mapping[str, str] | None = None) -> Itera
         yield spark
     finally:
         spark.stop()
+
+
+@contextmanager
+def spark_errors() -> Iterator[None]:
+    """Make Spark's errors, and those that tasks raised within Spark, a `SparkMqError` of one line."""
+    from pyspark.errors import PySparkException
+
+    for name in _LOGGERS:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    try:
+        yield
+    except PySparkException as error:
+        text = str(error)
+        own = _OWN_ERROR.findall(text)
+        raise SparkMqError(visible(own[-1] if own else text.strip().partition("\n")[0])) from error
 
 
 def _own_settings() -> dict[str, str]:

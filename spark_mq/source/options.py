@@ -112,7 +112,15 @@ _NAMES = {
 }
 STREAM_ONLY = ("startingOffsets", "startingTimestamp", "maxBytesPerTrigger", "maxMessagesPerTrigger", "failOnDataLoss")
 STREAM_NAMES = ("topic", "splitSize", "mode", "checkCrc", *STREAM_ONLY)
-_ALL_NAMES = tuple(dict.fromkeys((*_EVERYWHERE, *(name for names in _NAMES.values() for name in names), *STREAM_ONLY)))
+OPTION_NAMES = tuple(
+    dict.fromkeys((*_EVERYWHERE, *(name for names in _NAMES.values() for name in names), *STREAM_ONLY))
+)
+"""All options of all tables, of batches and streams."""
+
+
+def names_of(table: Table) -> tuple[str, ...]:
+    """The options that a batch read of the table has."""
+    return (*_EVERYWHERE, *_NAMES[table])
 
 
 def parse_options(options: Mapping[str, str]) -> ReadOptions:
@@ -126,7 +134,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
     for name in given:
         if name in STREAM_ONLY:
             raise OptionError(f"option {name} is for streams only, spark.readStream")
-        if name not in (*_EVERYWHERE, *_NAMES[table]):
+        if name not in names_of(table):
             has = f"it has {', '.join(_NAMES[table])}" if _NAMES[table] else "it has none"
             raise OptionError(f"option {name} has no effect on table {table}; {has}")
     return _read_options(given, table)
@@ -167,7 +175,7 @@ def parse_table(options: Mapping[str, str]) -> Table:
 
 def _given(options: Mapping[str, str]) -> dict[str, str]:
     """The options under their own names."""
-    known = {name.lower(): name for name in _ALL_NAMES}
+    known = {name.lower(): name for name in OPTION_NAMES}
     given: dict[str, str] = {}
     for key, value in options.items():
         name = known.get(key.lower())
@@ -275,10 +283,10 @@ def _parse_optional_broker_version(given: Mapping[str, str]) -> str | None:
 
 
 def _unknown_option(key: str) -> str:
-    lowered = {name.lower(): name for name in _ALL_NAMES}
+    lowered = {name.lower(): name for name in OPTION_NAMES}
     near = difflib.get_close_matches(key.lower(), lowered, n=1)
     hint = f"; did you mean {lowered[near[0]]}?" if near else ""
-    return f"unknown option {key}{hint} Options: {', '.join(_ALL_NAMES)}"
+    return f"unknown option {key}{hint} Options: {', '.join(OPTION_NAMES)}"
 
 
 def _parse_choice(name: str, value: str, choices: tuple[str, ...]) -> str:

@@ -311,3 +311,6 @@ _MAKERS: dict[str, tuple[str, Callable[[Condition], Any]]] = {
     "store_timestamp_millis": ("store_timestamp", _integers),
 }
 """By column: the part of a predicate, and what makes it of a condition; None where it cannot."""
+
+CONDITION_COLUMNS = frozenset(_MAKERS)
+"""The columns that a predicate can say something of."""

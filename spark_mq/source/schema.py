@@ -33,15 +33,18 @@ def default_schema(table: Table) -> StructType:
     return from_arrow_schema(_SCHEMAS[table])
 
 
+def full_schema(table: Table) -> StructType:
+    """Every column of the table, those too that exist only for a schema that names them."""
+    extra = EXTRA_MESSAGE_SCHEMA if table in (Table.MESSAGES, Table.MESSAGES_BY_KEY) else pa.schema([])
+    return StructType([*default_schema(table), *from_arrow_schema(extra)])
+
+
 def column_names(table: Table, schema: StructType) -> list[str]:
     """The columns that `schema` asks for, in its order.
 
     Raises `OptionError` for a column that the table has not, or that has another type.
     """
-    fields = list(default_schema(table))
-    if table in (Table.MESSAGES, Table.MESSAGES_BY_KEY):
-        fields += list(from_arrow_schema(EXTRA_MESSAGE_SCHEMA))
-    known = {field.name: field.dataType for field in fields}
+    known = {field.name: field.dataType for field in full_schema(table)}
     for field in schema:
         if field.name not in known:
             near = difflib.get_close_matches(field.name, known, n=1)

@@ -10,7 +10,7 @@ import sys
 
 from pyspark.sql import SparkSession
 
-from spark_mq import rebuild, register
+from spark_mq import rebuild, register, sql
 
 SETTING = "spark.sql.shuffle.partitions"
 
@@ -21,11 +21,15 @@ def main(package: str, store: str, broker_conf: str, output: str) -> None:
     spark.addArtifacts(package, pyfile=True)
     register(spark)
     topics = spark.read.format("rocketmq").load(store).groupBy("topic").count().collect()
+    query = "SELECT count(*) FROM messages m JOIN messages n USING (commit_log_offset) WHERE m.topic = :topic"
+    topic = topics[0].topic
+    (counted,) = sql(spark, query, {"topic": topic}, stores={"one": store}).collect()
     before = spark.conf.get(SETTING)
     report = rebuild(spark, store, output, broker_conf=broker_conf)
     found = {
         "session": type(spark).__module__,
         "topics": {row.topic: row["count"] for row in topics},
+        "counted": {topic: counted[0]},
         "messages": report.messages,
         "setting": [before, spark.conf.get(SETTING)],
     }

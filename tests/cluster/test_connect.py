@@ -50,6 +50,7 @@ def test_a_client_sends_the_package_reads_and_rebuilds(server: str, package: Pat
     found = json.loads(done.output)
     assert found["session"] == "pyspark.sql.connect.session"
     assert found["topics"] == Counter(fact["topic"] for fact in STORE.facts("msg"))
+    assert found["counted"].items() <= found["topics"].items()
     assert found["messages"] == len(STORE.facts("msg"))
     assert tree_of(tmp_path / "out" / "consumequeue") == tree_of(store / "consumequeue")
     assert index_of(tmp_path / "out") == index_of(store)

@@ -1,0 +1,148 @@
+"""`spark-mq sql`: Spark SQL over stores, from the command line or at a prompt."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import re
+import sys
+from typing import TYPE_CHECKING
+
+from spark_mq.cli.exit_status import FOUND
+from spark_mq.cli.output import visible
+from spark_mq.cli.spark import spark_errors, spark_session
+from spark_mq.errors import SparkMqError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from spark_mq.query.catalog import Store
+
+_EPILOG = """\
+examples:
+  spark-mq sql "SELECT topic, count(*) FROM messages GROUP BY topic" --store prod=/data/store
+  spark-mq sql --store prod=/data/store --store dev=/data/dev
+  spark-mq> SELECT m.topic FROM prod.messages m LEFT ANTI JOIN dev.messages d ON m.unique_key = d.unique_key;
+"""
+_PROMPT, _MORE = "spark-mq> ", "       -> "
+_LEAVE = re.compile(r"\s*(?:quit|exit)\s*;?\s*", re.IGNORECASE)
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command and its arguments."""
+    command = commands.add_parser(
+        "sql",
+        help="Spark SQL over stores",
+        description="Run Spark SQL over the tables of stores: messages, consume_queue, segments, queues, topics, "
+        "consumer_offsets, ... Of each only what the query needs is read.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    command.add_argument(
+        "query", metavar="QUERY", nargs="?", help="statements, with ; between them; without them a prompt, or stdin"
+    )
+    command.add_argument(
+        "--store",
+        metavar="NAME=PATH",
+        dest="stores",
+        action="append",
+        type=_parse_pair,
+        required=True,
+        help="a store's directory (storePathRootDir): its tables are NAME.messages, ...; with one store also messages",
+    )
+    command.add_argument(
+        "--option",
+        metavar="KEY=VALUE",
+        dest="options",
+        action="append",
+        type=_parse_pair,
+        default=[],
+        help="an option of the data source, for all stores: brokerConf=FILE, mode=FAILFAST, ...",
+    )
+    command.add_argument("--format", choices=["table", "csv", "json"], default="table", help="of the rows (table)")
+    command.add_argument(
+        "--explain", action="store_true", help="print what would be read of each store, and run nothing"
+    )
+    command.set_defaults(run=run)
+
+
+def _parse_pair(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not name or not sign or not value:
+        raise argparse.ArgumentTypeError(f"{text!r} has no name and value, as prod=/data/store has")
+    return name, value
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the statements, or those that come from the prompt or stdin."""
+    with spark_session("spark-mq sql") as spark:
+        from spark_mq.source.datasource import register
+
+        register(spark)
+        console = _Console(spark, arguments)
+        if arguments.query is not None:
+            return console.run_all(arguments.query)
+        return console.prompt() if sys.stdin.isatty() else console.run_all(sys.stdin.read())
+
+
+class _Console:
+    """Runs statements, and prints what they give."""
+
+    def __init__(self, spark: SparkSession, arguments: argparse.Namespace) -> None:
+        options = dict(arguments.options)
+        self._spark = spark
+        self._stores: dict[str, Store] = {name: {**options, "path": path} for name, path in arguments.stores}
+        self._form = arguments.format
+        self._explain = arguments.explain
+
+    def run_all(self, text: str) -> int:
+        """Run statements one after the other. Raises `SparkMqError` for the first that fails."""
+        from spark_mq.query.statement import is_blank, split_statements
+
+        statements, last = split_statements(text)
+        for statement in statements if is_blank(last) else [*statements, last]:
+            if _LEAVE.fullmatch(statement):
+                break
+            self._run(statement)
+        return FOUND
+
+    def prompt(self) -> int:
+        """Run what is typed; an error is a line on stderr, and the prompt comes again."""
+        from spark_mq.query.statement import is_blank, split_statements
+
+        _use_history()
+        text = ""
+        while True:
+            try:
+                line = input(_PROMPT if is_blank(text) else _MORE)
+                if is_blank(text) and _LEAVE.fullmatch(line):
+                    return FOUND
+                statements, text = split_statements(f"{text}{line}\n")
+                for statement in statements:
+                    self._run(statement)
+            except SparkMqError as error:
+                print(f"spark-mq: {error}", file=sys.stderr)
+            except KeyboardInterrupt:  # Spark has cancelled the query; or a line is not wanted any more
+                print(file=sys.stderr)
+                text = ""
+            except EOFError:
+                print()
+                return FOUND
+
+    def _run(self, statement: str) -> None:
+        from spark_mq.cli.frame_output import print_frame
+        from spark_mq.query.sql import reads_of, sql
+
+        with spark_errors():
+            if self._explain:
+                for read in reads_of(self._spark, statement, stores=self._stores):
+                    print(visible(str(read)))
+            else:
+                print_frame(sql(self._spark, statement, stores=self._stores), self._form)
+
+
+def _use_history() -> None:
+    """Let arrow keys bring back what was typed, where Python has the library for it."""
+    with contextlib.suppress(ImportError):
+        import readline  # noqa: F401

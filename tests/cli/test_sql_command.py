@@ -1,0 +1,135 @@
+"""`spark-mq sql` and what it prints."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_mq.cli import sql as command
+from spark_mq.cli.main import main
+from tests.real_stores import OWN_STORES, RealStore, stores_in
+
+WORKLOAD = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")
+COUNT = """
+    SELECT topic, count(*) AS messages FROM messages WHERE topic IN ('OrderEvents', 'PaymentLog') GROUP BY 1 ORDER BY 1
+"""
+
+
+@pytest.fixture
+def sql(
+    spark: SparkSession, unpacked: Callable[[RealStore], Path], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., int]:
+    """Runs the command in the tests' own session."""
+
+    @contextmanager
+    def session(name: str) -> Iterator[SparkSession]:
+        yield spark
+
+    monkeypatch.setattr(command, "spark_session", session)
+    return lambda *arguments: main(["sql", *arguments, "--store", f"prod={unpacked(WORKLOAD)}"])
+
+
+def messages(topic: str) -> int:
+    return sum(fact["topic"] == topic for fact in WORKLOAD.facts("msg"))
+
+
+WANTED = {topic: messages(topic) for topic in ("OrderEvents", "PaymentLog")}
+
+
+def test_rows_as_a_table(sql: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    assert sql(COUNT) == 0
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert first.split() == ["topic", "messages"]
+    assert [line.split() for line in lines] == [[topic, str(count)] for topic, count in WANTED.items()]
+    assert len({len(line) for line in (first, *lines)}) == 1  # numbers end where their column ends
+
+
+def test_rows_as_json_and_csv(sql: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    assert sql(COUNT, "--format", "json") == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {line["topic"]: line["messages"] for line in lines} == WANTED
+    values = (
+        "TIMESTAMP '2026-11-20 08:00:00', NULL, 'a\"b', X'6162', named_struct('x', array(1)), map('k', 1.50), 1.5D, ''"
+    )
+    assert sql(f"SELECT {values}", "--format", "csv") == 0
+    names, cells = csv.reader(io.StringIO(capsys.readouterr().out))
+    assert len(names) == 8
+    wanted = ["2026-11-20T08:00:00.000Z", "", 'a"b', "YWI=", '{"x": [1]}', '{"k": "1.50"}', "1.5", ""]
+    assert cells == wanted
+
+
+def test_times_at_the_ends_of_the_calendar(sql: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    """Which are no times in every zone."""
+    times = (
+        "timestamp_millis(253402300799999) AS a, timestamp_millis(-62135596800000) AS a, TIMESTAMP '+10000-01-01' AS b"
+    )
+    assert sql(f"SELECT {times}", "--format", "csv") == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == "9999-12-31T23:59:59.999Z,0001-01-01T00:00:00.000Z,253402300800000000"
+    assert sql(f"SELECT {times}") == 0
+
+
+def test_statements_one_after_the_other(sql: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    several = "CREATE OR REPLACE TEMP VIEW two AS SELECT ';' AS a -- ;\n; SELECT a || '\\';' FROM two /* ; */; ;"
+    assert sql(several, "--format", "csv") == 0
+    assert capsys.readouterr().out.splitlines()[1:] == [";';"]
+
+
+def test_explain_says_what_would_be_read(sql: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    assert sql("SELECT count(*) FROM prod.messages WHERE topic = 'OrderEvents' AND body = 'x'", "--explain") == 0
+    assert capsys.readouterr().out == "prod.messages (topic, body) where topic in ('OrderEvents')\n"
+
+
+def test_errors_are_one_line(sql: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    for query, why in (
+        ("SELECT nothing FROM messages", "[UNRESOLVED_COLUMN"),
+        ("SELECT * FROM messages WHERE", "the query cannot be parsed"),
+        ("SELECT 1 AS a, 2 AS a --", "more than one column is called a"),
+    ):
+        assert sql(query, "--format", "json") == 1
+        printed = capsys.readouterr()
+        assert printed.out == ""
+        assert printed.err.startswith(f"spark-mq: {'--format json: ' if 'AS a' in query else ''}{why}")
+        assert len(printed.err.splitlines()) == 1
+
+
+def test_a_store_that_is_not_there_is_named(
+    sql: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert sql("SELECT * FROM gone.messages", "--store", f"gone={tmp_path / 'gone'}") == 1
+    wanted = f"spark-mq: {tmp_path / 'gone'} does not exist: give the broker's store directory (storePathRootDir)"
+    assert capsys.readouterr().err.splitlines()[-1] == wanted
+
+
+def test_text_of_a_store_does_not_steer_a_terminal(sql: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    assert sql(r"SELECT '\u001b[2J' AS `a\u001bb`, array('\u0007') AS c") == 0
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert r"\x1b[2J" in out
+    assert r"\x07" in out
+
+
+def test_at_the_prompt_an_error_is_not_the_end(
+    sql: Callable[..., int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = iter(["SELECT", "  nothing;", "SELECT 'it;", "s' AS a;", "quit"])
+    prompts = []
+
+    def typed(prompt: str) -> str:
+        prompts.append(prompt.strip())
+        return next(lines)
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", typed)
+    assert sql() == 0
+    printed = capsys.readouterr()
+    assert prompts == ["spark-mq>", "->", "spark-mq>", "->", "spark-mq>"]
+    assert "[UNRESOLVED_COLUMN" in printed.err
+    assert printed.out.splitlines() == ["a", r"it;\ns"]

@@ -1,0 +1,249 @@
+"""`spark_mq.sql` gives exactly the rows that Spark gives for the same query over the whole tables."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from functools import reduce
+from operator import and_
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, note, reject, settings
+from hypothesis import strategies as st
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.functions import col, lit
+
+from spark_mq import sql
+from spark_mq.errors import OptionError
+from spark_mq.query.catalog import Store, table_columns
+from spark_mq.query.plan import plan_references
+from spark_mq.query.sql import reads_of
+from spark_mq.source.predicate import Condition, Operator, Value
+from tests.query.random_queries import COLUMNS, Vocabulary, random_query
+from tests.real_stores import OWN_STORES, RealStore, stores_in
+
+Unpack = Callable[[RealStore], Path]
+STORES = {"prod": "/data/store"}
+STORE = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")
+
+SCHEMA = "topic STRING, queue_id INT, queue_offset BIGINT, store_timestamp TIMESTAMP"
+ROWS = """
+    ('a', 0, 0, '2026-11-20 00:00:00'), ('a', 0, 1, '2026-11-20 00:00:00.001'), ('a', 1, 0, '2026-11-20 12:00:00'),
+    ('b', 0, 0, '2026-11-21 00:00:00'), ('b', 1, 1, NULL), ('b', 2, 2, '2026-11-21 00:00:00'), ('A', 1, 3, NULL),
+    ('a', 0, 0, '2026-11-20 00:00:00'), (NULL, NULL, NULL, NULL), ('c ', 2, 0, '2026-11-22 00:00:00'),
+    ('it''s', 2, 3, '2026-11-19 23:59:59.999')
+"""
+WORDS = Vocabulary(
+    tables=("prod.messages", "messages"),
+    constants={
+        "topic": ("'a'", '"b"', "'A'", "'c '", "'c'", r"'it\'s'", "NULL", "'a' || ''", "'a' COLLATE UTF8_LCASE"),
+        "queue_id": ("0", "1", "2", "1L", "-1", "1 + 1", "'1'", "1.5", "NULL", "(2)", "1e0"),
+        "queue_offset": ("0", "1", "2", "3L", "2 * 1", "'1'", "0.5", "9223372036854775807"),
+        "store_timestamp": (
+            "TIMESTAMP '2026-11-20 00:00:00'",
+            "DATE '2026-11-21'",
+            "'2026-11-20'",
+            "'2026-11-20 12:00:00'",
+            "TIMESTAMP '2026-11-20 00:00:00.0005'",
+            "TIMESTAMP '2026-11-19 00:00:00' + INTERVAL 1 DAY",
+            "CAST('2026-11-20 00:00:00' AS TIMESTAMP_NTZ)",
+            "DATE '2026-11-20' + INTERVAL '36' HOUR",
+            "now()",
+        ),
+    },
+    joins=(*Vocabulary.joins, "LEFT SEMI JOIN", "ANTI JOIN"),
+    operators=(*Vocabulary.operators, "<=>"),
+)
+
+
+def rows(frame: DataFrame) -> Counter[str]:
+    return Counter(str(tuple(row)) for row in frame.collect())
+
+
+def column_of(condition: Condition) -> Column:
+    """What a condition says, in Spark's own words."""
+    column, first = col(condition.column), lit(condition.values[0])
+    if condition.operator == Operator.IN:
+        return column.isin(list(condition.values))
+    return {
+        Operator.LESS: column < first,
+        Operator.LESS_OR_EQUAL: column <= first,
+        Operator.GREATER: column > first,
+        Operator.GREATER_OR_EQUAL: column >= first,
+    }[condition.operator]
+
+
+SETTINGS = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "1",
+}
+"""What makes a small query take less time."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _small(spark: SparkSession) -> Iterator[None]:
+    before = {name: spark.conf.get(name) or "" for name in SETTINGS}
+    for name, value in SETTINGS.items():
+        spark.conf.set(name, value)
+    yield
+    for name, value in before.items():
+        spark.conf.set(name, value)
+
+
+@pytest.fixture(scope="module")
+def whole(spark: SparkSession) -> DataFrame:
+    frame = spark.sql(f"SELECT * FROM VALUES {ROWS} AS t ({', '.join(COLUMNS)})")
+    frame = frame.withColumn("store_timestamp", col("store_timestamp").cast("timestamp"))
+    frame = spark.createDataFrame(frame.collect(), SCHEMA)
+    assert frame.count() == 11
+    return frame
+
+
+def test_narrowed_relations_leave_the_rows_of_every_query_as_they_are(spark: SparkSession, whole: DataFrame) -> None:
+    """Relations are narrowed as far as their conditions and columns allow: no reader of a store does more."""
+    narrowed = 0
+
+    @settings(max_examples=15)
+    @given(random=st.randoms(use_true_random=True))
+    def check(random: Random) -> None:
+        nonlocal narrowed
+        query = random_query(random, WORDS)
+        note(query)
+        frames: dict[str, Any] = {}
+        for read in reads_of(spark, query, stores=STORES):
+            wanted = [column_of(condition) for condition in read.conditions]
+            names = COLUMNS if read.reference.columns is None else read.schema.fieldNames()
+            known = [col(name) if name in COLUMNS else lit(0).alias(name) for name in names]
+            frames[read.reference.name] = (whole.where(reduce(and_, wanted)) if wanted else whole).select(known)
+            narrowed += bool(wanted)
+        template = plan_references(query, STORES, table_columns).template
+        everything: dict[str, Any] = dict.fromkeys(frames, whole)
+        try:
+            judged = rows(spark.sql(template, **everything))
+        except PySparkException:  # a query that Spark refuses says nothing
+            reject()
+        assert rows(spark.sql(template, **frames)) == judged
+
+    check()
+    assert narrowed > 5
+
+
+@pytest.fixture(scope="module")
+def store(spark: SparkSession, unpacked: Unpack) -> str:
+    """A real store, whose rows are in the session's views `all_messages` and `all_units` as well."""
+    path = str(unpacked(STORE))
+    for view, table in (("all_messages", "messages"), ("all_units", "consume_queue")):
+        frame = spark.read.format("rocketmq").option("table", table).load(path)
+        spark.createDataFrame(frame.collect(), frame.schema).createOrReplaceTempView(view)
+    return path
+
+
+REAL = [
+    "SELECT topic, count(*), max(store_timestamp) FROM {m} GROUP BY topic",
+    "SELECT * EXCEPT (body, properties) FROM {m} WHERE topic = 'OrderEvents' AND queue_id IN (1, 3)",
+    "SELECT a.queue_offset, b.queue_offset FROM {m} a LEFT JOIN {m} b ON a.queue_offset = b.queue_offset "
+    "AND b.topic = 'PaymentLog' AND b.queue_id = 0 WHERE a.topic = 'OrderEvents' AND a.queue_id = 2",
+    "SELECT commit_log_offset FROM {m} WHERE store_timestamp >= '2026-11-21 11:01:15.7' AND queue_offset < 20 "
+    "UNION ALL SELECT c.commit_log_offset FROM {u} c ANTI JOIN {m} m ON c.commit_log_offset = m.commit_log_offset "
+    "AND m.topic = 'OrderEvents' WHERE c.topic = 'OrderEvents'",
+    "WITH o AS (SELECT * FROM {m} WHERE topic = 'OrderEvents') SELECT x.tags, count(*) FROM o x JOIN o y "
+    "ON x.queue_id = y.queue_id WHERE x.queue_offset = 3 GROUP BY 1",
+    "SELECT topic, queue_id FROM {u} WHERE commit_log_offset IN (SELECT commit_log_offset FROM {m} WHERE "
+    "commit_log_offset BETWEEN 212000 AND 220000) AND topic <> 'SequenceDemo'",
+]
+
+
+def test_a_real_store_gives_the_rows_of_a_whole_read(spark: SparkSession, store: str) -> None:
+    views = rows(spark.sql("SHOW VIEWS"))
+    for query in REAL:
+        found = rows(sql(spark, query.format(m="prod.messages", u="prod.consume_queue"), stores={"prod": store}))
+        assert found == rows(spark.sql(query.format(m="all_messages", u="all_units")))
+        assert found
+    assert rows(spark.sql("SHOW VIEWS")) == views
+
+
+def test_rows_and_columns_that_a_query_cannot_use_are_not_read(spark: SparkSession) -> None:
+    query = (
+        "SELECT m.queue_id, c.state FROM messages m JOIN consume_queue c ON m.topic = c.topic AND c.queue_id = 3 "
+        "WHERE m.topic = 'it\\'s' AND c.topic = 'it\\'s' AND m.store_timestamp >= DATE '2026-11-20' AND store_size > 0"
+    )
+    messages, units = reads_of(spark, query, stores={"prod": {"path": "/data/store", "mode": "FAILFAST"}})
+    assert (
+        messages.schema.simpleString() == "struct<store_size:int,topic:string,queue_id:int,store_timestamp:timestamp>"
+    )
+    assert messages.options == {
+        "path": "/data/store",
+        "table": "messages",
+        "mode": "FAILFAST",
+        "conditions": '[["topic", "in", ["it\'s"]], ["store_timestamp", ">=", [{"micros": 1795132800000000}]]]',
+    }
+    assert units.options == {"path": "/data/store", "table": "consume_queue", "topic": "it's", "queueId": "3"}
+    assert units.schema.fieldNames() == ["topic", "queue_id", "store_size", "state"]
+
+
+@pytest.mark.parametrize(
+    ("condition", "wanted"),
+    [
+        ("topic = 'a'", [("in", ("a",))]),
+        ("topic = 'a' COLLATE UTF8_LCASE", []),
+        ("topic = 5", []),
+        ("topic IN ('a', NULL)", []),
+        ("queue_id = '3'", []),
+        ("queue_id = 3L OR queue_id = 1 + 1", [("in", (3, 2))]),
+        ("queue_id < 2.5", []),
+        ("queue_id < NULL", []),
+        ("queue_offset = 1 + 9223372036854775807", []),  # an error, which is Spark's to raise
+        ("store_timestamp < '2026-03-08 02:30:00'", [("<", (datetime(2026, 3, 8, 7, 30, tzinfo=UTC),))]),
+        ("store_timestamp >= '2026-11-20'", [(">=", (datetime(2026, 11, 20, 5, tzinfo=UTC),))]),
+        ("store_timestamp = DATE '2026-11-20'", [("in", (datetime(2026, 11, 20, 5, tzinfo=UTC),))]),
+        ("store_timestamp IN ('2026-11-20')", []),
+        ("store_timestamp = CAST('2026-11-20' AS TIMESTAMP_NTZ)", []),
+        ("store_timestamp > :now", []),
+        ("store_timestamp > '+12026-11-20'", []),
+        (
+            "store_timestamp > TIMESTAMP '2026-03-09 00:00:00' - INTERVAL 1 DAY",  # which has 23 hours
+            [(">", (datetime(2026, 3, 8, 5, tzinfo=UTC),))],
+        ),
+    ],
+)
+def test_constants_mean_what_they_mean_to_spark(
+    spark: SparkSession, condition: str, wanted: list[tuple[str, tuple[Value, ...]]]
+) -> None:
+    zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        (read,) = reads_of(spark, f"SELECT * FROM messages WHERE {condition}", {"now": "now"}, stores=STORES)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+    assert [(one.operator.value, one.values) for one in read.conditions] == wanted
+
+
+def test_what_the_session_has_goes_before_a_store(spark: SparkSession) -> None:
+    spark.sql("SELECT 'a view' AS topic").createOrReplaceTempView("topics")
+    try:
+        assert [tuple(row) for row in sql(spark, "SELECT * FROM topics", stores=STORES).collect()] == [("a view",)]
+        assert [read.reference.table for read in reads_of(spark, "TABLE topics", stores=STORES)] == []
+        assert len(reads_of(spark, "SELECT * FROM prod.topics", stores=STORES)) == 1
+    finally:
+        spark.catalog.dropTempView("topics")
+
+
+@pytest.mark.parametrize(
+    ("stores", "why"),
+    [
+        ({"prod": {"path": "/data/store", "moed": "FAILFAST"}}, "did you mean mode"),
+        ({"prod": {"mode": "FAILFAST"}}, "path is missing"),
+        ({"prod": {"path": "/data/store", "table": "queues"}}, "its tables have names"),
+        ({"prod": "/data/store", "PROD": "/data/other"}, "same name"),
+    ],
+)
+def test_stores_that_cannot_be_meant_are_refused(spark: SparkSession, stores: dict[str, Store], why: str) -> None:
+    with pytest.raises(OptionError, match=why):
+        sql(spark, "SELECT * FROM prod.messages", stores=stores)
