@@ -48,9 +48,9 @@ def new_archive(spark: SparkSession, store: Path, folder: Path) -> ArchiveReport
     return archive(spark, str(store), str(folder / "messages"))
 
 
-def full_scan(spark: SparkSession, table: str, key: str) -> int:
-    """Count the messages with a key without the keys table."""
-    return spark.read.format("delta").load(table).where(F.array_contains("keys", key)).count()
+def full_scan(spark: SparkSession, table: str, key: str) -> None:
+    """The messages with a key, without the keys table."""
+    spark.read.format("delta").load(table).where(F.array_contains("keys", key)).collect()
 
 
 def main() -> int:

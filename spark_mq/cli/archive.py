@@ -81,7 +81,9 @@ def run_archive(arguments: argparse.Namespace) -> int:
     # What is wrong with the arguments is said before a JVM starts.
     ArchivePlace.of(arguments.table, arguments.checkpoint)
     segment_files(Location.resolve(arguments.store))
-    with spark_session("spark-mq archive", delta_settings()) as spark:
+    # With a Unix socket Spark's Python daemon prints a traceback at the end of each stream (4.2).
+    settings = {**delta_settings(), "spark.python.unix.domain.socket.enabled": "false"}
+    with spark_session("spark-mq archive", settings) as spark:
         report = archive(
             spark,
             arguments.store,
