@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.format.index_file import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE
+from spark_mq.format.record import MAX_RECORD_SIZE
 from spark_mq.source.options import parse_options
-from spark_mq.source.planner import LookUp, ReadPlan, plan_messages
+from spark_mq.source.planner import AccessPath, LookUp, ReadPlan, plan_messages
 from spark_mq.store.index_spans import IndexSpan
 from spark_mq.store.message_store import MessageStore
 
@@ -62,4 +63,6 @@ def _log_parts(plan: ReadPlan) -> list[str]:
         segments = {split.segment.base for split in plan.splits}
         size = sum(split.stop - split.start for split in plan.splits)
         said.append(f"{len(segments):,} segments of the log: {len(plan.splits):,} splits, {size:,} bytes")
+        if plan.path == AccessPath.OFFSETS:
+            said.append(f"up to {MAX_RECORD_SIZE:,} bytes before each split, to find where its first record begins")
     return said

@@ -30,6 +30,8 @@ class RocketMQLookup:
 
     Columns and rows are those of `MessageStore.query_message`, newest first: the columns of table `messages`. A key
     that is a number is taken as its text; NULL finds nothing. Each task opens a store once, and sees it as it is then.
+    To keep rows without a message, write `LEFT JOIN LATERAL rocketmq_lookup(...) ON true`: without `ON true`, Spark 4.2
+    drops them, whatever the function.
     Raises what `MessageStore` raises.
     """
 
