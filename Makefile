@@ -29,7 +29,7 @@ demo: install ## rebuild a real store's queues, compare them with the broker's o
 	$(BIN)/python jobs/demo.py
 
 test: install ## run the tests
-	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile -m 'not broker and not cluster and not notebook'
+	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder -m 'not broker and not cluster and not notebook'
 
 test-kernels: install ## run the format tests with the kernels as plain Python
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile tests/format
