@@ -29,7 +29,7 @@ demo: install ## rebuild a real store's queues, compare them with the broker's o
 	$(BIN)/python jobs/demo.py
 
 test: install ## run the tests
-	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile -m 'not broker and not cluster'
+	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile -m 'not broker and not cluster and not notebook'
 
 test-kernels: install ## run the format tests with the kernels as plain Python
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile tests/format
@@ -39,6 +39,9 @@ test-broker: install ## let real brokers serve what we built (needs Maven)
 
 test-cluster: install ## run the package on a Spark cluster, through Spark Connect, and from the SQL shell
 	$(BIN)/python -m pytest -m cluster
+
+notebooks: install ## run the notebooks and check what they show; with KEEP=1 their files keep the outputs
+	SPARK_MQ_KEEP_OUTPUTS=$(KEEP) $(BIN)/python -m pytest -m notebook
 
 compat: install ## try other versions of Spark and Python, and write the README's table of them
 	$(BIN)/python -m tests.compat.run --folder $(COMPAT_FOLDER)
@@ -68,4 +71,4 @@ soak: install ## the long forms of tests that have a short form above, and the m
 clean: ## remove what the targets above made
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
 
-.PHONY: help install java demo test test-kernels test-broker test-cluster compat stores zip lint bench soak clean
+.PHONY: help install java demo test test-kernels test-broker test-cluster notebooks compat stores zip lint bench soak clean

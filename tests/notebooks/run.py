@@ -1,0 +1,91 @@
+"""Runs a notebook as Jupyter does, in its folder and with a kernel of its own, and reads what its cells show."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import os
+import re
+from functools import cache
+from pathlib import Path
+
+import matplotlib.image
+import nbformat
+import numpy as np
+from jupyter_client.kernelspec import KernelSpecManager
+from jupyter_client.manager import AsyncKernelManager
+from nbclient import NotebookClient
+from nbformat import NotebookNode
+
+from tests.real_stores import PROJECT
+
+FOLDER = PROJECT / "notebooks"
+_SECONDS_FOR_A_CELL = 300
+_SHORT_JVM = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+"""A JVM that ends after some seconds is half the work without its second compiler and its threads of collectors."""
+
+
+def read(name: str) -> NotebookNode:
+    """A notebook as it is in the project."""
+    notebook: NotebookNode = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
+    return notebook
+
+
+@cache
+def executed(name: str) -> NotebookNode:
+    """The notebook after all its cells ran, without what they wrote to stderr: Spark's log, with times and hosts.
+
+    The kernel is this interpreter, whatever kernels Jupyter knows on this machine. Raises `CellExecutionError`.
+    """
+    notebook = read(name)
+    # Without folders to look for kernels in, there is only the one of this process.
+    kernel = AsyncKernelManager(kernel_spec_manager=KernelSpecManager(kernel_dirs=[]))
+    client = NotebookClient(
+        notebook,
+        km=kernel,
+        timeout=_SECONDS_FOR_A_CELL,
+        record_timing=False,
+        resources={"metadata": {"path": str(FOLDER)}},
+    )
+    client.execute(env=_SHORT_JVM | os.environ)
+    for cell in code_cells(notebook):
+        cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
+    notebook.metadata.language_info = {"name": "python"}
+    return notebook
+
+
+def keep(name: str) -> Path:
+    """Write the executed notebook, with its outputs, to its file."""
+    file = FOLDER / f"{name}.ipynb"
+    nbformat.write(executed(name), file)
+    return file
+
+
+def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
+    """The cells that run."""
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def text(cell: NotebookNode) -> str:
+    """What the cell printed, and its result as text."""
+    return "".join(output.get("text", "") or output.get("data", {}).get("text/plain", "") for output in cell.outputs)
+
+
+def rows(cell: NotebookNode) -> list[tuple[str, ...]]:
+    """The rows of the tables, Spark's or pandas', that the cell shows."""
+    page = "".join(output.get("data", {}).get("text/html", "") for output in cell.outputs)
+    cells = (re.findall(r"<td>(.*?)</td>", row, re.DOTALL) for row in re.findall(r"<tr.*?</tr>", page, re.DOTALL))
+    return [tuple(html.unescape(one) for one in row) for row in cells if row]
+
+
+def plots(cell: NotebookNode) -> list[bytes]:
+    """The PNG files that the cell shows."""
+    found = (output.get("data", {}).get("image/png") for output in cell.outputs)
+    return [base64.b64decode(png) for png in found if png is not None]
+
+
+def drawn_part(png: bytes) -> float:
+    """The part of a plot's pixels that have a colour: data have; axes, their labels and the ground are grey."""
+    colours = matplotlib.image.imread(io.BytesIO(png))[:, :, :3]
+    return float((np.ptp(colours, axis=2) > 0.1).mean())

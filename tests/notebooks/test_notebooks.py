@@ -1,0 +1,255 @@
+"""Every notebook runs, shows what the broker's own facts say, and its plots have something in them."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from matplotlib.figure import Figure
+from nbformat import NotebookNode
+
+from tests.notebooks.run import FOLDER, code_cells, drawn_part, executed, keep, plots, read, rows, text
+from tests.real_stores import OWN_STORES, PROJECT, Fact, RealStore, index_of, tree_of
+
+pytestmark = pytest.mark.notebook
+
+NAMES = sorted(file.stem for file in FOLDER.glob("*.ipynb"))
+STORE = RealStore("workload-533", OWN_STORES)
+KEEP_OUTPUTS = bool(os.environ.get("SPARK_MQ_KEEP_OUTPUTS"))
+TRANSACTION_TYPE = 0b1100
+TRANSACTION_COMMIT = 0b1000
+LARGEST_FILE = 300_000
+SMALLEST_DRAWN_PART = 0.01
+
+
+def cell(name: str, cell_id: str) -> NotebookNode:
+    """An executed cell."""
+    return next(one for one in code_cells(executed(name)) if one.id == cell_id)
+
+
+def messages(topic: str | None = None) -> list[Fact]:
+    return [fact for fact in STORE.facts("msg") if topic in (None, fact["topic"])]
+
+
+def in_a_queue() -> list[Fact]:
+    """Messages but those of transaction types PREPARED and ROLLBACK (`MessageSysFlag`@5.3.3)."""
+    return [fact for fact in messages() if fact["sysFlag"] & TRANSACTION_TYPE in (0, TRANSACTION_COMMIT)]
+
+
+def keys_of(message: Fact) -> set[str]:
+    return set((message["keys"] or "").split())
+
+
+def counted(values: Iterable[str], most: int) -> list[tuple[str, str]]:
+    """Values with their counts, the most frequent first, and by name where counts are equal."""
+    ordered = sorted(Counter(values).items(), key=lambda item: (-item[1], item[0]))
+    return [(value, str(count)) for value, count in ordered[:most]]
+
+
+def places(table: list[tuple[str, ...]]) -> list[tuple[int, int]]:
+    """Queue ids and queue offsets, which are the first columns."""
+    return [(int(row[0]), int(row[1])) for row in table]
+
+
+def places_of(found: Iterable[Fact]) -> list[tuple[int, int]]:
+    return [(fact["queueId"], fact["queueOffset"]) for fact in found]
+
+
+def newest_first(found: Iterable[Fact]) -> list[Fact]:
+    return sorted(found, key=lambda fact: -int(fact["offset"]))
+
+
+def numbers(shown: str) -> list[int]:
+    return [int(number.replace(",", "")) for number in re.findall(r"\d[\d,]*", shown)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_cell_runs_and_no_plot_is_empty(name: str) -> None:
+    for one in code_cells(executed(name)):
+        assert one.execution_count is not None
+        assert len(plots(one)) == one.source.count("plt.show()"), one.id
+        for png in plots(one):
+            assert drawn_part(png) > SMALLEST_DRAWN_PART, one.id
+
+
+def test_a_plot_without_data_counts_as_empty() -> None:
+    figure = Figure(figsize=(9, 4))
+    axes = figure.subplots()
+    axes.set(title="nothing", xlabel="time", ylabel="messages")
+    axes.legend([axes.bar([], []) for _ in range(6)], [f"topic {number}" for number in range(6)])
+    png = io.BytesIO()
+    figure.savefig(png, format="png")
+    assert drawn_part(png.getvalue()) < SMALLEST_DRAWN_PART
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_kept_in_the_file_is_what_the_cells_show(name: str) -> None:
+    if KEEP_OUTPUTS:
+        keep(name)
+    assert (FOLDER / f"{name}.ipynb").stat().st_size < LARGEST_FILE
+    for kept, one in zip(code_cells(read(name)), code_cells(executed(name)), strict=True):
+        assert text(kept) == text(one), f"{one.id}: `make notebooks KEEP=1` keeps new outputs in the file"
+        assert len(plots(kept)) == len(plots(one)), one.id
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_outputs_name_no_place_of_this_machine(name: str) -> None:
+    shown = "".join(str(one.outputs) for one in code_cells(executed(name)))
+    for place in (str(PROJECT), str(Path.home()), "/tmp", "file:"):
+        assert place not in shown
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_last_section_says_what_differs_on_databricks(name: str) -> None:
+    last = read(name).cells[-1]
+    assert last.cell_type == "markdown"
+    assert last.source.startswith("## On Databricks\n")
+
+
+def test_first_look_counts_the_stores_messages() -> None:
+    count, size, _, _, damaged = rows(cell("01_first_look", "totals"))[0]
+    assert int(count) == len(messages())
+    assert int(size) == sum(fact["size"] for fact in messages())
+    assert int(damaged) == 0
+
+
+def test_first_look_shows_the_topics_that_the_queues_have() -> None:
+    offered: Counter[str] = Counter()
+    for queue in STORE.facts("queue"):
+        offered[queue["topic"]] += queue["max"] - queue["min"]
+    shown = [(row[0], row[2]) for row in rows(cell("01_first_look", "topics"))]
+    assert shown == counted(offered.elements(), 10)
+
+
+def test_first_look_counts_messages_by_second_and_topic() -> None:
+    def second(fact: Fact) -> str:
+        return datetime.fromtimestamp(fact["storeTimestamp"] // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+    counts = Counter((second(fact), fact["topic"]) for fact in messages())
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    assert rows(cell("01_first_look", "rates")) == [(*group, str(count)) for group, count in ordered[:5]]
+
+
+def test_first_look_counts_bytes_by_topic() -> None:
+    sizes: Counter[str] = Counter()
+    for fact in messages():
+        sizes[fact["topic"]] += fact["size"]
+    shown = [(row[0], row[1]) for row in rows(cell("01_first_look", "sizes-by-topic"))]
+    assert shown == counted(sizes.elements(), 5)
+
+
+def test_first_look_counts_tags() -> None:
+    assert rows(cell("01_first_look", "tags")) == counted((fact["tags"] or "(no tag)" for fact in messages()), 15)
+
+
+def test_first_look_shows_lags_to_the_queues_ends() -> None:
+    ends = {(fact["topic"], fact["queueId"]): fact["max"] for fact in STORE.facts("queue")}
+    shown = rows(cell("01_first_look", "lag"))
+    assert shown
+    for _, topic, queue_id, consumer_offset, max_offset, lag, _ in shown:
+        assert int(max_offset) == ends[topic, int(queue_id)]
+        assert int(lag) == int(max_offset) - int(consumer_offset)
+
+
+def test_first_look_shows_segments_up_to_the_logs_end() -> None:
+    store = STORE.facts("store")[0]
+    shown = rows(cell("01_first_look", "segments"))
+    assert [int(row[0]) for row in shown] == [
+        *range(store["minPhyOffset"], store["maxPhyOffset"], store["mappedFileSizeCommitLog"])
+    ]
+    assert sum(int(row[2]) for row in shown) == store["maxPhyOffset"] - store["minPhyOffset"]
+
+
+@pytest.mark.parametrize("cell_id", ["key", "options", "sql"])
+def test_find_a_message_by_key(cell_id: str) -> None:
+    expected = newest_first(fact for fact in messages("OrderEvents") if "user342" in keys_of(fact))
+    assert len(expected) == 2
+    assert places(rows(cell("02_find_a_message", cell_id))) == places_of(expected)
+
+
+@pytest.mark.parametrize(("cell_id", "field"), [("unique-key", "uniqKey"), ("offset-message-id", "msgId")])
+def test_find_a_message_by_its_ids(cell_id: str, field: str) -> None:
+    shown = cell("02_find_a_message", cell_id)
+    printed = text(shown).splitlines()[0]
+    expected = [fact for fact in messages() if fact[field] == printed]
+    assert places(rows(shown)) == places_of(expected) != []
+
+
+def test_find_a_message_by_queue_offset_and_time() -> None:
+    queue = [fact for fact in messages("OrderEvents") if fact["queueId"] == 1]
+    moment = datetime(2026, 11, 21, 11, 1, 16, tzinfo=UTC).timestamp() * 1000
+    by_offset = [fact for fact in queue if fact["queueOffset"] >= 53][:3]
+    by_time = [fact for fact in queue if fact["storeTimestamp"] >= moment][:3]
+    assert places(rows(cell("02_find_a_message", "queue-offset"))) == places_of(by_offset)
+    assert places(rows(cell("02_find_a_message", "time"))) == places_of(by_time)
+
+
+def test_find_a_message_says_which_way_a_look_up_takes() -> None:
+    def way(cell_id: str) -> str:
+        return text(cell("02_find_a_message", cell_id)).splitlines()[0]
+
+    assert [way(f"explain-{name}").split(maxsplit=1)[1] for name in ("index", "scan", "queue")] == [
+        "index",
+        "whole log",
+        "consume queue",
+    ]
+
+
+def test_find_a_message_says_why_there_is_none() -> None:
+    newest = max(fact["storeTimestamp"] for fact in messages("OrderEvents") if "user342" in keys_of(fact))
+    moment = datetime.fromtimestamp(newest / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    assert not any("ORD-999999" in keys_of(fact) for fact in messages())
+    assert "no message of topic OrderEvents" in text(cell("02_find_a_message", "why-no-key"))
+    assert moment in text(cell("02_find_a_message", "why-other-time"))
+    assert "no queue of topic Orders" in text(cell("02_find_a_message", "why-no-topic"))
+
+
+def test_find_a_message_by_time_range() -> None:
+    start, end = (datetime(2026, 11, 21, 11, minute, tzinfo=UTC).timestamp() * 1000 for minute in (1, 2))
+    expected = counted((fact["topic"] for fact in messages() if start <= fact["storeTimestamp"] < end), 5)
+    assert rows(cell("02_find_a_message", "time-range")) == expected
+
+
+def test_find_a_message_counts_keys() -> None:
+    expected = counted((key for fact in messages("OrderEvents") for key in keys_of(fact)), 5)
+    assert rows(cell("02_find_a_message", "by-key")) == expected
+
+
+def test_find_a_message_for_each_row_and_keeps_rows_without_one() -> None:
+    def of_user(user: str) -> list[tuple[str, str, str]]:
+        found = [fact for fact in reversed(newest_first(messages("OrderEvents"))) if user in keys_of(fact)]
+        return [(user, str(fact["queueId"]), str(fact["queueOffset"])) for fact in found] or [(user, "NULL", "NULL")]
+
+    shown = [(row[0], row[2], row[3]) for row in rows(cell("02_find_a_message", "lateral"))]
+    assert shown == [row for user in ("user0", "user342", "user53") for row in of_user(user)]
+
+
+def test_rebuild_reports_the_stores_counts() -> None:
+    shown = dict(line.split() for line in text(cell("03_rebuild", "report")).splitlines())
+    counts = {name: int(count.replace(",", "")) for name, count in shown.items()}
+    assert counts["messages"] == len(messages())
+    assert counts["log_bytes"] == STORE.facts("store")[0]["maxPhyOffset"]
+    assert counts["queues"] == len(STORE.facts("queue"))
+    assert counts["units"] == len(in_a_queue())
+
+
+def test_rebuild_compares_every_file_of_the_broker(unpacked: Callable[[RealStore], Path]) -> None:
+    queue_files, index_files = len(tree_of(unpacked(STORE) / "consumequeue")), len(index_of(unpacked(STORE)))
+    assert numbers(text(cell("03_rebuild", "compare-queues"))) == [queue_files] * 3
+    assert numbers(text(cell("03_rebuild", "compare-index")).splitlines()[0]) == [index_files] * 3
+    assert len(rows(cell("03_rebuild", "index-files"))) == index_files
+
+
+def test_rebuild_finds_no_difference_in_the_tables() -> None:
+    assert numbers(text(cell("03_rebuild", "queues-differ"))) == [0]
+    assert numbers(text(cell("03_rebuild", "lost"))) == [len(in_a_queue()), 0]
+    expected = [fact for fact in messages("OrderEvents") if "ORD-20" in keys_of(fact)]
+    assert [(row[1], row[2]) for row in rows(cell("03_rebuild", "lookup"))] == [
+        (str(queue_id), str(offset)) for queue_id, offset in places_of(newest_first(expected))
+    ]
