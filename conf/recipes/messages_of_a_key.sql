@@ -2,4 +2,4 @@
 SELECT cluster, broker, topic, queue_id, queue_offset, store_timestamp, tags, keys, unique_key, offset_message_id, body
 FROM history
 WHERE topic = '${topic}' AND (array_contains(keys, '${key}') OR unique_key = '${key}')
-ORDER BY store_timestamp DESC, commit_log_offset DESC;
+ORDER BY store_timestamp DESC, commit_log_offset DESC, cluster, broker, store;
