@@ -5,7 +5,7 @@
 --         -i conf/history.sql --hivevar topic=orders --hivevar key=order-42 -f conf/recipes/messages_of_a_key.sql
 --
 -- `archive` is the TABLE of `spark-mq archive`, as SQL calls it: with delta.`...` around a path. `cluster`, `broker` and
--- `store_name` are what its rows say of this store; those above, if `spark-mq archive` was told no other. The shell needs
+-- `store_name` are what its rows say of this store, those above if `spark-mq archive` was told no other. The shell needs
 -- Delta Lake.
 --
 -- The seam: what the archive has of the store is read from the archive, and what lies behind its last message is read
@@ -15,7 +15,7 @@
 -- Spark plans the read of a store once for a view, with its first query: run this file again to see what the broker
 -- appended since, and after segments expired. It takes no longer than to look for the archive's end.
 
--- What is archived need not be read from the store; the archive only grows.
+-- What is archived need not be read from the store, for the archive only grows.
 DECLARE OR REPLACE VARIABLE history_statement STRING;
 
 SET VAR history_statement = (
@@ -50,7 +50,7 @@ WHERE commit_log_offset > coalesce(
     -1
 );
 
--- How far consumers are; the archive has none of it.
+-- How far consumers are. The archive does not have it.
 CREATE OR REPLACE TEMPORARY VIEW consumer_offsets
 USING rocketmq
 OPTIONS (path '${store}', table 'consumer_offsets');

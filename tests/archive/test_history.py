@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -40,12 +39,11 @@ class Shell:
     spark: SparkSession
 
     def run(self, file: Path, **variables: str) -> DataFrame:
-        """All statements of a file, as spark-sql runs them; gives the last one's answer."""
+        """All statements of a file (no comment in it has a semicolon); gives the last one's answer."""
         for name, value in variables.items():
             self.spark.conf.set(name, value)
         try:
-            text = re.sub(r"^\s*--.*$", "", file.read_text(), flags=re.MULTILINE)
-            answers = [self.spark.sql(statement) for statement in text.split(";") if statement.strip()]
+            answers = [self.spark.sql(text) for text in file.read_text().split(";") if text.strip()]
         finally:
             for name in variables:
                 self.spark.conf.unset(name)
@@ -91,7 +89,7 @@ class Lake:
         return f"delta.`{self.table}@v{version}`"
 
 
-def append(spark: SparkSession, store: Path, table: str, broker: str, start: int = 0, end: int = 1 << 62) -> None:
+def append(spark: SparkSession, store: Path, table: str, broker: str, start: int = 0, end: int = 1 << 53) -> None:
     """Append what begins at these offsets, as a batch of the archive does."""
     reader = spark.read.format("rocketmq").schema(source_schema())
     messages = reader.options(startOffset=str(start), endOffset=str(end - 1)).load(str(store))
