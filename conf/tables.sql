@@ -7,6 +7,8 @@
 -- its name are all that it reads, which is several times as fast without bodies:
 --
 --     CREATE TEMPORARY VIEW places (topic STRING, queue_id INT, queue_offset BIGINT) USING rocketmq OPTIONS (path '${store}');
+--
+-- Spark plans the read of a view once, with its first query: what a broker appends later shows in a view that is made anew.
 
 CREATE OR REPLACE TEMPORARY VIEW messages
 USING rocketmq

@@ -41,3 +41,41 @@ def test_the_views_of_tables_sql(bare_python: Python, package: Path, store: Path
     assert ["units", str(sum(fact["sysFlag"] & 0xC in (0, 8) for fact in STORE.facts("msg")))] in rows
     assert ["segments", str(len(list((store / "commitlog").iterdir())))] in rows
     assert {kind for kind, *_ in rows} == {"messages", "queues", "units", "segments", "topics", "offsets"}
+
+
+def test_the_history_of_an_archive_and_a_store(
+    bare_python: Python, package: Path, store: Path, tmp_path: Path, delta_jars: dict[str, str]
+) -> None:
+    if not delta_jars:
+        pytest.skip("Delta Lake's jars cannot be fetched from Maven Central")
+    facts, topic = STORE.facts("msg"), "OrderEvents"
+    key = next(fact["uniqKey"] for fact in facts if fact["topic"] == topic and fact["uniqKey"])
+    statements = tmp_path / "statements.sql"
+    statements.write_text(
+        f"""
+        SOURCE {PROJECT}/conf/tables.sql;
+        CREATE TABLE ${{archive}} USING DELTA AS
+        SELECT 'c' AS cluster, 'b' AS broker, 's' AS store, * FROM messages
+        WHERE commit_log_offset < {facts[len(facts) // 2]["offset"]};
+        SOURCE {PROJECT}/conf/history.sql;
+        SELECT 'messages', count(*), count(DISTINCT commit_log_offset) FROM history;
+        SOURCE {PROJECT}/conf/recipes/messages_of_a_key.sql;
+        """
+    )
+    variables = {
+        "archive": f"delta.`{tmp_path}/lake`",
+        **{"store": str(store), "cluster": "c", "broker": "b", "store_name": "s", "topic": topic, "key": key},
+    }
+    settings = {**delta_jars, "spark.sql.catalogImplementation": "in-memory", "spark.ui.enabled": "false"}
+    command = [
+        *(bare_python.spark("spark-sql"), "--master", "local[2]"),
+        *("--properties-file", str(PROJECT / "conf" / "spark-defaults.conf")),
+        *(word for name, value in settings.items() for word in ("--conf", f"{name}={value}")),
+        *(word for name, value in variables.items() for word in ("--hivevar", f"{name}={value}")),
+        *("-f", str(statements)),
+    ]
+    done = run(command, bare_python.environment(PYTHONPATH=str(package)), tmp_path)
+    assert done.status == 0, done.errors[-3000:]
+    rows = [line.split("\t") for line in done.output.splitlines()]
+    assert ["messages", str(len(facts)), str(len(facts))] in rows
+    assert [row[2] for row in rows if key in row] == [fact["topic"] for fact in facts if fact["uniqKey"] == key]

@@ -28,6 +28,12 @@ LARGEST_FILE = 300_000
 SMALLEST_DRAWN_PART = 0.01
 
 
+@pytest.fixture(autouse=True)
+def _delta(request: pytest.FixtureRequest) -> None:
+    if "history" in request.node.name and not request.getfixturevalue("delta_jars"):
+        pytest.skip("Delta Lake's jars cannot be fetched from Maven Central")
+
+
 def cell(name: str, cell_id: str) -> NotebookNode:
     """An executed cell."""
     return next(one for one in code_cells(executed(name)) if one.id == cell_id)
@@ -253,3 +259,35 @@ def test_rebuild_finds_no_difference_in_the_tables() -> None:
     assert [(row[1], row[2]) for row in rows(cell("03_rebuild", "lookup"))] == [
         (str(queue_id), str(offset)) for queue_id, offset in places_of(newest_first(expected))
     ]
+
+
+def archived_to() -> int:
+    """The end of the first three segments."""
+    return 3 * int(STORE.facts("store")[0]["mappedFileSizeCommitLog"])
+
+
+def test_history_has_each_message_once() -> None:
+    archived = sum(fact["offset"] < archived_to() for fact in messages())
+    assert numbers(text(cell("04_history", "archive")))[0] == archived
+    assert [int(count) for count in rows(cell("04_history", "seam"))[0][:3]] == [len(messages()), len(messages()), 0]
+    sides = [("archive", archived), ("store", len(messages()) - archived)]
+    shown = cell("04_history", "sides")
+    assert re.findall(r"(archive|store)\s+(\d+)", text(shown)) == [(side, str(count)) for side, count in sides]
+    again = numbers(text(cell("04_history", "again")))
+    assert again == [len(messages()) - archived, len(messages())]
+
+
+def test_history_finds_the_messages_of_a_key() -> None:
+    def shown(cell_id: str) -> list[tuple[int, int]]:
+        return sorted((int(row[1]), int(row[2])) for row in rows(cell("04_history", cell_id)))
+
+    expected = [fact for fact in messages("OrderEvents") if "user342" in keys_of(fact)]
+    archived = [fact for fact in expected if fact["offset"] < archived_to()]
+    assert shown("key") == sorted(places_of(expected))
+    assert shown("key-lookup") == sorted(places_of(archived))
+    assert 0 < len(archived) < len(expected)
+
+
+def test_history_counts_by_property() -> None:
+    expected = [fact for fact in messages("OrderEvents") if fact["properties"].get("region") == "eu-west"]
+    assert numbers(text(cell("04_history", "property")))[0] == len(expected) > 0

@@ -1,0 +1,7 @@
+-- Messages of topic `topic` by tag, and when the first and the last of each were stored. NULL is no tag.
+SELECT
+    tags, count(*) AS messages, sum(store_size) AS bytes, min(store_timestamp) AS first, max(store_timestamp) AS last
+FROM history
+WHERE topic = '${topic}'
+GROUP BY tags
+ORDER BY messages DESC, tags;

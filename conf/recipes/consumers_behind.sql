@@ -1,0 +1,14 @@
+-- Consumer groups of the store that have not read all of a queue, those with most to read first. `waiting_since` is when
+-- the next message for them was stored: the archive knows it also where it expired from the store (`TOO_SMALL`).
+SELECT
+    behind.consumer_group, behind.topic, behind.queue_id, behind.consumer_offset, behind.max_offset, behind.lag,
+    behind.state, history.store_timestamp AS waiting_since
+FROM consumer_offsets AS behind
+LEFT JOIN history
+    ON history.cluster = '${cluster}' AND history.broker = '${broker}' AND history.store = '${store_name}'
+    AND history.topic = behind.topic AND history.queue_id = behind.queue_id
+    AND history.queue_offset = behind.consumer_offset
+    -- The others are in no queue.
+    AND history.transaction_type IN ('NONE', 'COMMIT')
+WHERE behind.lag > 0
+ORDER BY behind.lag DESC, behind.consumer_group, behind.topic, behind.queue_id;
