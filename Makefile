@@ -35,7 +35,7 @@ test-kernels: install ## run the format tests with the kernels as plain Python
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile tests/format
 
 test-broker: install ## let real brokers serve what we built (needs Maven)
-	$(BIN)/python -m pytest -m broker
+	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile -m broker
 
 test-cluster: install ## run the package on a Spark cluster, through Spark Connect, and from the SQL shell
 	$(BIN)/python -m pytest -m cluster

@@ -311,7 +311,6 @@ def test_a_dry_run_changes_nothing_and_says_what_would_go(lake: Archive, unpacke
     assert lake.rows() == lake.rows("_keys") == []
     # What was deleted stays deleted, and what comes is archived.
     assert (lake.run(unpacked(B)).rows, lake.rows()) == (0, [])
-    assert lake.run(unpacked(A), broker="b").keys == len(keys_of(A))
 
 
 @pytest.mark.parametrize("table", ["messages table", "", "a.b.c.d"])
