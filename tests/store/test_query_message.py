@@ -243,7 +243,7 @@ def damaged_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class TestDamage:
     """Never a wrong message, never an endless walk; what is damaged is named, and the log answers."""
 
-    @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(data=st.data())
     def test_any_bit(self, damaged_folder: Path, data: st.DataObject) -> None:
         """Checked files give every message; unchecked ones may miss some where a pointer was cut."""
