@@ -6,10 +6,8 @@ a record of the commit log.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from datetime import datetime
-from enum import StrEnum
 from functools import cached_property
 from itertools import islice
 from types import TracebackType
@@ -18,10 +16,8 @@ from typing import Self
 import pyarrow as pa
 
 from spark_mq.errors import CorruptLogError, OptionError, UnsupportedStoreError
-from spark_mq.format.consume_queue import PRE_BLANK_SIZE
 from spark_mq.format.message_id import decode_offset_message_id, is_offset_message_id
-from spark_mq.format.message_row import Row, corrupt_row, message_row, message_table
-from spark_mq.format.properties import INNER_MULTI_DISPATCH, parse_properties
+from spark_mq.format.message_row import message_row, message_table
 from spark_mq.format.record import Record
 from spark_mq.format.timestamp import epoch_millis, iso_text
 from spark_mq.store.broker_conf import BrokerConf
@@ -29,6 +25,7 @@ from spark_mq.store.broker_version import BrokerVersion, detect_broker_version, 
 from spark_mq.store.consume_queue import ConsumeQueue
 from spark_mq.store.file_reader import FileReaders
 from spark_mq.store.filesystem import Location
+from spark_mq.store.get_message import GetMessageResult, get_message
 from spark_mq.store.key_index import KeyIndex
 from spark_mq.store.live_end import LiveEndFinder
 from spark_mq.store.queue_files import CONSUME_QUEUE, queue_folders
@@ -37,33 +34,6 @@ from spark_mq.store.record_lookup import RecordLookup
 from spark_mq.store.store_kind import is_rocksdb
 
 DEFAULT_MAX_NUM = 32
-_BATCH_UNITS = 1024
-
-
-class GetMessageStatus(StrEnum):
-    """What a queue offset is to its queue (`store.GetMessageStatus`@5.3.3, those that a store at rest can give)."""
-
-    FOUND = "FOUND"
-    NO_MATCHED_LOGIC_QUEUE = "NO_MATCHED_LOGIC_QUEUE"
-    """There is no such queue."""
-    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
-    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
-    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
-    """The offset is that of the next message to come."""
-    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
-    MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
-    """The queue has units from the offset on, but the log has none of their messages."""
-
-
-@dataclass(frozen=True)
-class GetMessageResult:
-    """An answer of `MessageStore.get_message_result`; offsets are queue offsets."""
-
-    status: GetMessageStatus
-    next_begin_offset: int
-    min_offset: int
-    max_offset: int
-    messages: pa.Table
 
 
 class MessageStore:
@@ -184,54 +154,7 @@ class MessageStore:
         another place in a queue, there is a row with `_corrupt_record`.
         """
         queue = self.queues.get((topic, queue_id))
-        min_offset, max_offset = self._queue_ends(topic, queue_id)
-
-        def result(status: GetMessageStatus, next_offset: int, rows: Sequence[Row] = ()) -> GetMessageResult:
-            return GetMessageResult(status, next_offset, min_offset, max_offset, message_table(rows))
-
-        if queue is None:
-            return result(GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 0)
-        if max_offset == 0:
-            return result(GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0)
-        if offset < min_offset:
-            return result(GetMessageStatus.OFFSET_TOO_SMALL, min_offset)
-        if offset == max_offset:
-            return result(GetMessageStatus.OFFSET_OVERFLOW_ONE, offset)
-        if offset > max_offset:
-            return result(GetMessageStatus.OFFSET_OVERFLOW_BADLY, max_offset)
-        rows, next_offset = self._rows(queue, offset, max_offset, max(max_num, 1))
-        return result(GetMessageStatus.FOUND if rows else GetMessageStatus.MESSAGE_WAS_REMOVING, next_offset, rows)
-
-    def _rows(self, queue: ConsumeQueue, start: int, stop: int, most: int) -> tuple[list[Row], int]:
-        """At most `most` messages from `start` to `stop`, but for those that are gone, and the offset to go on from."""
-        rows: list[Row] = []
-        while start < stop:
-            units = queue.units(start, min(start + min(most - len(rows), _BATCH_UNITS), stop)).tolist()
-            for queue_offset, (commit_log_offset, store_size, _) in enumerate(units, start):
-                if store_size != PRE_BLANK_SIZE and commit_log_offset >= self.records.min_offset:
-                    rows.append(self._row_of_unit(queue, queue_offset, commit_log_offset, store_size))
-            start += len(units)
-            if len(rows) == most:
-                break
-        return rows, start
-
-    def _row_of_unit(self, queue: ConsumeQueue, queue_offset: int, commit_log_offset: int, store_size: int) -> Row:
-        try:
-            record = self.records.record(commit_log_offset, store_size)
-        except CorruptLogError as error:
-            return corrupt_row(commit_log_offset, store_size, f"NO_RECORD: {error}")
-        row = message_row(record)
-        said = f"unit {queue_offset} of {queue.topic}/{queue.queue_id}"
-        is_of_queue = (row["topic"], record.queue_id) == (queue.topic, queue.queue_id)
-        if record.size != store_size:
-            reason = f"OTHER_RECORD: {said} has size {store_size}, the record {record.size}"
-        elif is_of_queue and record.queue_offset != queue_offset:
-            reason = f"OTHER_RECORD: {said} points to the message with queue offset {record.queue_offset}"
-        elif not is_of_queue and not _is_dispatched_to(record, queue.topic):
-            reason = f"OTHER_RECORD: {said} points to a message of {row['topic']}/{record.queue_id}"
-        else:
-            return row
-        return corrupt_row(commit_log_offset, store_size, reason)
+        return get_message(queue, self._queue_ends(topic, queue_id), self.records, offset, max_num)
 
     def look_message_by_offset(self, commit_log_offset: int) -> pa.Table:
         """The live message whose record starts at the offset; no row where there is none (`why_not` says why)."""
@@ -394,12 +317,6 @@ class MessageStore:
         if segment is None:
             raise OptionError(f"no segment of {self.location} holds commit log offset {commit_log_offset}")
         return segment.base + segment.size
-
-
-def _is_dispatched_to(record: Record, topic: str) -> bool:
-    """Whether the record names a queue that it goes to besides its own (`MultiDispatch`@5.3.3)."""
-    names = parse_properties(record.properties).get(INNER_MULTI_DISPATCH, b"")
-    return topic.encode("utf-8") in names.split(b",")
 
 
 def _boundary_type(boundary_type: BoundaryType | str) -> BoundaryType:

@@ -19,7 +19,7 @@ from spark_mq import MessageStore
 from spark_mq.errors import OptionError, StoreChangedError, StoreNotFoundError, UnsupportedStoreError
 from spark_mq.format.message_schema import MESSAGE_SCHEMA
 from spark_mq.store import tables
-from spark_mq.store.message_store import GetMessageStatus
+from spark_mq.store.get_message import GetMessageStatus
 from tests.hostile import LogWriter
 from tests.real_stores import OWN_STORES, RealStore, all_stores, stores_in
 
