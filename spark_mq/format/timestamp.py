@@ -14,6 +14,16 @@ def epoch_millis(moment: datetime) -> int:
     return (moment - EPOCH) // timedelta(milliseconds=1)
 
 
+def epoch_micros(moment: datetime) -> int:
+    """Microseconds from the epoch to an aware datetime."""
+    return (moment - EPOCH) // timedelta(microseconds=1)
+
+
+def of_micros(micros: int) -> datetime:
+    """The datetime so many microseconds after the epoch; raises `OverflowError` outside years 1 to 9999."""
+    return EPOCH + timedelta(microseconds=micros)
+
+
 def micros(millis: int) -> int | None:
     """Milliseconds as microseconds; None outside years 1 to 9999."""
     return millis * 1000 if MIN_TIMESTAMP_MILLIS <= millis <= MAX_TIMESTAMP_MILLIS else None

@@ -7,8 +7,9 @@ from functools import cache
 
 from spark_mq.errors import OptionError
 from spark_mq.query.tables import TableColumns
+from spark_mq.source.condition import Condition, Operator, Value, encode_conditions
 from spark_mq.source.options import OPTION_NAMES, Table, names_of, parse_options
-from spark_mq.source.predicate import CONDITION_COLUMNS, Condition, Operator, Value, encode_conditions
+from spark_mq.source.predicate import CONDITION_COLUMNS
 from spark_mq.source.schema import default_schema, full_schema
 
 Store = str | Mapping[str, str]

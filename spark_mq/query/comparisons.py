@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from spark_mq.query.constants import constant
 from spark_mq.query.statement import Statement
-from spark_mq.source.predicate import Operator
+from spark_mq.source.condition import Operator
 
 _OPERATORS: dict[type[exp.Expr], Operator] = {
     exp.EQ: Operator.IN,

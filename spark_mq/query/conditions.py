@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 
 from spark_mq.format.timestamp import EPOCH
 from spark_mq.query.comparisons import Comparison
-from spark_mq.source.predicate import Condition, Operator, Value
+from spark_mq.source.condition import Condition, Operator, Value
 
 _INTEGERS = (ByteType, ShortType, IntegerType, LongType)
 _AS_MOMENT = "struct(typeof({0}), CAST({0} AS STRING), unix_micros(try_cast({0} AS TIMESTAMP_LTZ)))"

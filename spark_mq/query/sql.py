@@ -22,7 +22,7 @@ from spark_mq.errors import OptionError
 from spark_mq.query.catalog import Store, narrowed_options, options_of, table_columns
 from spark_mq.query.conditions import evaluate
 from spark_mq.query.plan import QueryPlan, Reference, plan_references
-from spark_mq.source.predicate import Condition
+from spark_mq.source.condition import Condition
 from spark_mq.source.schema import full_schema
 
 Arguments = dict[str, Any] | list[Any]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql import SparkSession
@@ -13,7 +12,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from spark_mq.errors import OptionError
 from spark_mq.format.message_row import Row, message_row
 from spark_mq.format.message_schema import MESSAGE_SCHEMA
-from spark_mq.format.timestamp import EPOCH
+from spark_mq.format.timestamp import of_micros
 from spark_mq.store.message_store import MessageStore
 
 if TYPE_CHECKING:
@@ -74,13 +73,6 @@ def register_lookup(spark: SparkSession) -> None:
 
 def _values(row: Row) -> tuple[Any, ...]:
     """A message's columns as Spark takes them from Python."""
-    plain = row | {
-        "properties": dict(row["properties"]),
-        "born_timestamp": _datetime(row["born_timestamp"]),
-        "store_timestamp": _datetime(row["store_timestamp"]),
-    }
+    moments = {name: of_micros(row[name]) for name in ("born_timestamp", "store_timestamp") if row[name] is not None}
+    plain = row | {"properties": dict(row["properties"])} | moments
     return tuple(plain.get(name) for name in MESSAGE_SCHEMA.names)
-
-
-def _datetime(micros: int | None) -> datetime | None:
-    return None if micros is None else EPOCH + timedelta(microseconds=micros)

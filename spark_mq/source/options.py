@@ -13,7 +13,9 @@ from typing import TypeVar
 from spark_mq.errors import OptionError
 from spark_mq.format.message_id import decode_offset_message_id
 from spark_mq.format.timestamp import epoch_millis
-from spark_mq.source.predicate import IN_INDEX, IN_QUEUES, Integers, Predicate, decode_conditions
+from spark_mq.source.condition import decode_conditions
+from spark_mq.source.integers import Integers
+from spark_mq.source.predicate import IN_INDEX, IN_QUEUES, Predicate
 from spark_mq.store.broker_version import parse_broker_version
 from spark_mq.store.splits import DEFAULT_SPLIT_SIZE
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import product
 
+from spark_mq.source.integers import Integers
 from spark_mq.source.options import ReadOptions
-from spark_mq.source.predicate import Integers
 from spark_mq.store.commit_log import CommitLog
 from spark_mq.store.corrupt_range import CorruptRange
 from spark_mq.store.index_spans import IndexSpan

@@ -7,21 +7,18 @@ wider than the question that it comes from, and never narrower. This module is p
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from enum import StrEnum
+from datetime import datetime
 from typing import Any, Self, TypeVar
 
-from spark_mq.errors import OptionError
 from spark_mq.format.message_id import decode_offset_message_id
 from spark_mq.format.message_schema import MAX_TIMESTAMP_MILLIS, MIN_TIMESTAMP_MILLIS
 from spark_mq.format.sys_flag import TRANSACTION_TYPE_NAMES
-from spark_mq.format.timestamp import EPOCH
-
-Value = str | int | datetime
+from spark_mq.format.timestamp import epoch_micros
+from spark_mq.source.condition import Condition, Operator, Value
+from spark_mq.source.integers import ALL, Integers, intersection
 
 _T = TypeVar("_T")
 
@@ -33,114 +30,6 @@ IN_QUEUES = frozenset((_NONE, COMMIT))
 """Transaction types of messages that queues have; the others are stored with queue offset 0 (`CommitLog`@5.3.3)."""
 
 _OFFSET_MESSAGE_ID = re.compile("(?:[0-9A-F]{32}|[0-9A-F]{56})")
-
-
-class Operator(StrEnum):
-    """How a condition compares its column with its values."""
-
-    IN = "in"
-    """Equal to one of the values."""
-    LESS = "<"
-    LESS_OR_EQUAL = "<="
-    GREATER = ">"
-    GREATER_OR_EQUAL = ">="
-
-
-@dataclass(frozen=True)
-class Condition:
-    """One comparison, as SQL has it: a row for which it is NULL does not pass.
-
-    `values`: text, integers or, for a TIMESTAMP column, aware datetimes; one of them but for IN.
-    """
-
-    column: str
-    operator: Operator
-    values: tuple[Value, ...]
-
-
-def encode_conditions(conditions: Iterable[Condition]) -> str:
-    """Conditions as the JSON text that `decode_conditions` reads."""
-    return json.dumps(
-        [
-            [condition.column, condition.operator, [_as_json(value) for value in condition.values]]
-            for condition in conditions
-        ]
-    )
-
-
-def decode_conditions(text: str) -> list[Condition]:
-    """Conditions out of JSON: `[["topic", "in", ["orders"]], ...]`; a time is `{"micros": n}` since the epoch.
-
-    Raises `OptionError` for text that is not this.
-    """
-    try:
-        return [_condition(*item) for item in json.loads(text)]
-    except (ValueError, TypeError, KeyError, OverflowError) as error:
-        raise OptionError(f"option conditions={text!r} is no list of [column, operator, values]: {error}") from error
-
-
-def _condition(column: str, operator: str, values: Sequence[object]) -> Condition:
-    if operator != Operator.IN and len(values) != 1:
-        raise ValueError(f"{operator} takes one value, not {len(values)}")
-    return Condition(str(column), Operator(operator), tuple(map(_from_json, values)))
-
-
-def _as_json(value: Value) -> object:
-    return {"micros": _micros(value)} if isinstance(value, datetime) else value
-
-
-def _from_json(value: object) -> Value:
-    if isinstance(value, dict):
-        return EPOCH + timedelta(microseconds=value["micros"])
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        raise TypeError(f"{value!r} is neither text nor an integer")
-    return value
-
-
-@dataclass(frozen=True)
-class Integers:
-    """Integers from `first` to `last`, both included (None is open), and only those of `among`, if that is a set."""
-
-    first: int | None = None
-    last: int | None = None
-    among: frozenset[int] | None = None
-
-    def __contains__(self, value: int) -> bool:
-        return (
-            (self.first is None or value >= self.first)
-            and (self.last is None or value <= self.last)
-            and (self.among is None or value in self.among)
-        )
-
-    def __and__(self, other: Self) -> Self:
-        firsts = [first for first in (self.first, other.first) if first is not None]
-        lasts = [last for last in (self.last, other.last) if last is not None]
-        return replace(
-            self,
-            first=max(firsts, default=None),
-            last=min(lasts, default=None),
-            among=_and(self.among, other.among),
-        )
-
-    @property
-    def is_all(self) -> bool:
-        """Whether every integer is in it."""
-        return self == Integers()
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether no integer is in it."""
-        if self.among is not None:
-            return not any(value in self for value in self.among)
-        return self.first is not None and self.last is not None and self.first > self.last
-
-    @property
-    def bounds(self) -> tuple[int | None, int | None]:
-        """The least and the greatest integer in it, None where it is open; not of an empty set."""
-        if self.among is None:
-            return self.first, self.last
-        values = [value for value in self.among if value in self]
-        return min(values), max(values)
 
 
 @dataclass(frozen=True)
@@ -157,19 +46,19 @@ class Predicate:
     unique_keys: frozenset[str] | None = None
     offset_message_ids: frozenset[str] | None = None
     transaction_types: frozenset[str] | None = None
-    commit_log_offset: Integers = Integers()
-    queue_offset: Integers = Integers()
-    store_timestamp: Integers = Integers()
+    commit_log_offset: Integers = ALL
+    queue_offset: Integers = ALL
+    store_timestamp: Integers = ALL
 
     def __and__(self, other: Self) -> Self:
         return replace(
             self,
-            topics=_and(self.topics, other.topics),
-            queue_ids=_and(self.queue_ids, other.queue_ids),
-            keys=_and(self.keys, other.keys),
-            unique_keys=_and(self.unique_keys, other.unique_keys),
-            offset_message_ids=_and(self.offset_message_ids, other.offset_message_ids),
-            transaction_types=_and(self.transaction_types, other.transaction_types),
+            topics=intersection(self.topics, other.topics),
+            queue_ids=intersection(self.queue_ids, other.queue_ids),
+            keys=intersection(self.keys, other.keys),
+            unique_keys=intersection(self.unique_keys, other.unique_keys),
+            offset_message_ids=intersection(self.offset_message_ids, other.offset_message_ids),
+            transaction_types=intersection(self.transaction_types, other.transaction_types),
             commit_log_offset=self.commit_log_offset & other.commit_log_offset,
             queue_offset=self.queue_offset & other.queue_offset,
             store_timestamp=self.store_timestamp & other.store_timestamp,
@@ -230,12 +119,6 @@ class Predicate:
         return self.commit_log_offset & Integers(among=offsets)
 
 
-def _and(left: frozenset[_T] | None, right: frozenset[_T] | None) -> frozenset[_T] | None:
-    if left is None or right is None:
-        return right if left is None else left
-    return left & right
-
-
 def _texts(condition: Condition) -> frozenset[str] | None:
     """A set of texts. Text with U+FFFD is left to Spark: what is stored as no UTF-8 is shown so, too."""
     texts = [value for value in condition.values if isinstance(value, str)]
@@ -272,7 +155,7 @@ def _of_integers(condition: Condition) -> list[int]:
 
 def _timestamps(condition: Condition) -> Integers | None:
     """Milliseconds; a time between two of them is neither, and one that a TIMESTAMP cannot hold is NULL."""
-    micros = [_micros(value) for value in condition.values if isinstance(value, datetime)]
+    micros = [epoch_micros(value) for value in condition.values if isinstance(value, datetime)]
     if len(micros) < len(condition.values):
         return None
     found = _range(condition.operator, [(value // 1000, -(-value // 1000)) for value in micros])
@@ -291,11 +174,6 @@ def _range(operator: Operator, values: list[tuple[int, int]]) -> Integers:
     if operator == Operator.GREATER:
         return Integers(first=below + 1)
     return Integers(first=above)
-
-
-def _micros(moment: datetime) -> int:
-    difference = moment - EPOCH
-    return (difference.days * 86_400 + difference.seconds) * 1_000_000 + difference.microseconds
 
 
 _MAKERS: dict[str, tuple[str, Callable[[Condition], Any]]] = {

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
+from spark_mq.source.condition import Condition, Operator, Value
 from spark_mq.source.messages import MessagesReader
 from spark_mq.source.messages_by_key import MessagesByKeyReader
-from spark_mq.source.predicate import Condition, Operator, Predicate, Value
+from spark_mq.source.predicate import Predicate
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter

@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 
 from spark_mq.format.message_row import Row
 from spark_mq.format.sys_flag import TRANSACTION_TYPE_MASK, TRANSACTION_TYPE_NAMES
-from spark_mq.source.predicate import ROLLBACK, Integers, Predicate
+from spark_mq.source.integers import Integers
+from spark_mq.source.predicate import ROLLBACK, Predicate
 
 if TYPE_CHECKING:
     from spark_mq.format.columns import MessageColumns

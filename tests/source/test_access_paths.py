@@ -20,10 +20,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from spark_mq.source.condition import Condition, Operator, decode_conditions, encode_conditions
 from spark_mq.source.datasource import RocketMQDataSource
 from spark_mq.source.options import parse_options
 from spark_mq.source.planner import AccessPath, ReadPlan, plan_messages
-from spark_mq.source.predicate import Condition, Operator, Predicate, decode_conditions, encode_conditions
+from spark_mq.source.predicate import Predicate
 from spark_mq.store.message_store import MessageStore
 from tests.real_stores import OWN_STORES, RealStore, stores_in
 
