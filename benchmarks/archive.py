@@ -26,7 +26,7 @@ from spark_mq.archive.place import StoreIdentity
 from spark_mq.archive.report import ArchiveReport
 from spark_mq.archive.writer import archive, archive_rows, source_schema
 from spark_mq.cli.spark import spark_session
-from spark_mq.source.options import parse_size
+from spark_mq.source.option_values import parse_size
 
 
 def timed(run: Callable[[], object]) -> float:

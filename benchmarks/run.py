@@ -26,7 +26,7 @@ from benchmarks.keys import print_keys
 from benchmarks.points import print_points
 from spark_mq import rebuild
 from spark_mq.cli.spark import spark_session
-from spark_mq.source.options import parse_size
+from spark_mq.source.option_values import parse_size
 
 WITHOUT_BODIES = (
     "commit_log_offset BIGINT, store_size INT, topic STRING, queue_id INT, queue_offset BIGINT, "

@@ -71,7 +71,7 @@ def run_archive(arguments: argparse.Namespace) -> int:
     from spark_mq.archive.delta import delta_settings
     from spark_mq.archive.place import DEFAULT_BROKER, DEFAULT_CLUSTER, ArchivePlace
     from spark_mq.archive.writer import archive
-    from spark_mq.source.options import parse_size
+    from spark_mq.source.option_values import parse_size
     from spark_mq.store.broker_conf import BrokerConf
     from spark_mq.store.commit_log import segment_files
     from spark_mq.store.filesystem import Location
@@ -105,7 +105,7 @@ def run_maintenance(arguments: argparse.Namespace) -> int:
     """Maintain, and print the report."""
     from spark_mq.archive.delta import delta_settings
     from spark_mq.archive.maintenance import maintain
-    from spark_mq.source.options import parse_size
+    from spark_mq.source.option_values import parse_size
 
     file_size = parse_size("--file-size", arguments.file_size)
     with spark_session("spark-mq maintain-archive", delta_settings()) as spark:

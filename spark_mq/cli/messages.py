@@ -275,7 +275,7 @@ def _wanted(store: MessageStore, arguments: argparse.Namespace) -> Iterator[dict
 
 
 def _begin_and_end(arguments: argparse.Namespace) -> tuple[int | None, int | None]:
-    from spark_mq.source.options import parse_timestamp
+    from spark_mq.source.option_values import parse_timestamp
 
     begin = None if arguments.begin is None else parse_timestamp("--begin", arguments.begin)
     end = None if arguments.end is None else parse_timestamp("--end", arguments.end)

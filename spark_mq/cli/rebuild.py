@@ -50,7 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Rebuild, and print the report."""
     from spark_mq.build.progress import print_progress
     from spark_mq.build.rebuild import rebuild
-    from spark_mq.source.options import MIN_SPLIT_SIZE, parse_size
+    from spark_mq.source.option_values import parse_size
+    from spark_mq.source.options import MIN_SPLIT_SIZE
 
     split_size = parse_size("--split-size", arguments.split_size, MIN_SPLIT_SIZE)
     with spark_session("spark-mq rebuild") as spark:

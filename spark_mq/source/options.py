@@ -6,15 +6,20 @@ import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from enum import StrEnum
 from typing import TypeVar
 
 from spark_mq.errors import OptionError
 from spark_mq.format.message_id import decode_offset_message_id
-from spark_mq.format.timestamp import epoch_millis
 from spark_mq.source.condition import decode_conditions
 from spark_mq.source.integers import Integers
+from spark_mq.source.option_values import (
+    parse_boolean,
+    parse_choice,
+    parse_optional_integer,
+    parse_optional_timestamp,
+    parse_size,
+)
 from spark_mq.source.predicate import IN_INDEX, IN_QUEUES, Predicate
 from spark_mq.store.broker_version import parse_broker_version
 from spark_mq.store.splits import DEFAULT_SPLIT_SIZE
@@ -23,8 +28,6 @@ _T = TypeVar("_T")
 
 MIN_SPLIT_SIZE = 1024
 EARLIEST, LATEST = "earliest", "latest"
-_SIZE_UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-_SIZE = re.compile(r"(\d+)\s*([bkmg]?)(?:i?b)?", re.IGNORECASE)
 
 
 class Mode(StrEnum):
@@ -154,7 +157,7 @@ def parse_stream_options(options: Mapping[str, str]) -> StreamOptions:
     for name in given:
         if name not in (*_EVERYWHERE, *STREAM_NAMES):
             raise OptionError(f"option {name} has no effect on a stream; it has {', '.join(STREAM_NAMES)}")
-    starting_timestamp = _parse_optional_timestamp("startingTimestamp", given)
+    starting_timestamp = parse_optional_timestamp("startingTimestamp", given)
     if starting_timestamp is not None and "startingOffsets" in given:
         raise OptionError("options startingOffsets and startingTimestamp each say where the stream begins: give one")
     return StreamOptions(
@@ -163,7 +166,7 @@ def parse_stream_options(options: Mapping[str, str]) -> StreamOptions:
         starting_timestamp,
         parse_size("option maxBytesPerTrigger", given["maxBytesPerTrigger"]) if "maxBytesPerTrigger" in given else None,
         _parse_max_messages(given),
-        _parse_choice("failOnDataLoss", given.get("failOnDataLoss", "true").lower(), ("true", "false")) == "true",
+        parse_boolean("failOnDataLoss", given, default=True),
     )
 
 
@@ -190,7 +193,7 @@ def _given(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _parse_table(given: Mapping[str, str]) -> Table:
-    return Table(_parse_choice("table", given.get("table", Table.MESSAGES).lower(), tuple(Table)))
+    return Table(parse_choice("table", given.get("table", Table.MESSAGES).lower(), tuple(Table)))
 
 
 def _read_options(given: Mapping[str, str], table: Table) -> ReadOptions:
@@ -198,13 +201,13 @@ def _read_options(given: Mapping[str, str], table: Table) -> ReadOptions:
         path=given["path"],
         table=table,
         topic=given.get("topic"),
-        queue_id=_parse_optional_integer("queueId", given),
+        queue_id=parse_optional_integer("queueId", given),
         consumer_group=given.get("consumerGroup"),
         predicate=_parse_predicate(given),
-        pushdown=_parse_boolean("pushdown", given),
+        pushdown=parse_boolean("pushdown", given),
         split_size=_parse_split_size(given.get("splitSize")),
-        mode=Mode(_parse_choice("mode", given.get("mode", "PERMISSIVE").upper(), tuple(Mode))),
-        check_crc=_parse_boolean("checkCrc", given),
+        mode=Mode(parse_choice("mode", given.get("mode", "PERMISSIVE").upper(), tuple(Mode))),
+        check_crc=parse_boolean("checkCrc", given),
         broker_version=_parse_optional_broker_version(given),
         broker_conf=given.get("brokerConf"),
     )
@@ -213,13 +216,13 @@ def _read_options(given: Mapping[str, str], table: Table) -> ReadOptions:
 def _parse_predicate(given: Mapping[str, str]) -> Predicate:
     predicate = Predicate(
         topics=_parse_one("topic", given),
-        queue_ids=_as_set(_parse_optional_integer("queueId", given)),
+        queue_ids=_as_set(parse_optional_integer("queueId", given)),
         keys=_parse_one("key", given),
         unique_keys=_parse_one("uniqueKey", given),
         offset_message_ids=_parse_optional_message_id(given),
-        commit_log_offset=_parse_range("startOffset", "endOffset", given, _parse_optional_integer),
-        queue_offset=_parse_range("startQueueOffset", "endQueueOffset", given, _parse_optional_integer),
-        store_timestamp=_parse_range("startTimestamp", "endTimestamp", given, _parse_optional_timestamp),
+        commit_log_offset=_parse_range("startOffset", "endOffset", given, parse_optional_integer),
+        queue_offset=_parse_range("startQueueOffset", "endQueueOffset", given, parse_optional_integer),
+        store_timestamp=_parse_range("startTimestamp", "endTimestamp", given, parse_optional_timestamp),
     )
     if predicate.unique_keys is not None:
         predicate &= Predicate(transaction_types=IN_INDEX)
@@ -249,10 +252,6 @@ def _parse_optional_message_id(given: Mapping[str, str]) -> frozenset[str] | Non
     return _as_set(None if text is None else text.upper())
 
 
-def _parse_boolean(name: str, given: Mapping[str, str]) -> bool:
-    return _parse_choice(name, given.get(name, "false").lower(), ("true", "false")) == "true"
-
-
 def _parse_starting_offsets(given: Mapping[str, str]) -> int | str:
     text = given.get("startingOffsets", EARLIEST).strip().lower()
     if text in (EARLIEST, LATEST):
@@ -271,14 +270,6 @@ def _parse_max_messages(given: Mapping[str, str]) -> int | None:
     return int(text)
 
 
-def _parse_optional_integer(name: str, given: Mapping[str, str]) -> int | None:
-    if name not in given:
-        return None
-    if not re.fullmatch(r"-?\d{1,18}", given[name].strip()):
-        raise OptionError(f"option {name}={given[name]!r} is no number")
-    return int(given[name])
-
-
 def _parse_optional_broker_version(given: Mapping[str, str]) -> str | None:
     text = given.get(_BROKER_VERSION)
     return None if text is None else parse_broker_version(text)
@@ -291,40 +282,5 @@ def _unknown_option(key: str) -> str:
     return f"unknown option {key}{hint} Options: {', '.join(OPTION_NAMES)}"
 
 
-def _parse_choice(name: str, value: str, choices: tuple[str, ...]) -> str:
-    if value not in choices:
-        raise OptionError(f"option {name}={value!r} is none of {', '.join(choices)}")
-    return value
-
-
-def _parse_optional_timestamp(name: str, given: Mapping[str, str]) -> int | None:
-    return parse_timestamp(name, given[name]) if name in given else None
-
-
-def parse_timestamp(name: str, text: str) -> int:
-    """Milliseconds since the epoch, or an ISO 8601 time with its zone: `2026-11-20T08:00:00Z`.
-
-    Raises `OptionError`, which names the option `name`.
-    """
-    if re.fullmatch(r"-?\d+", text):
-        return int(text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise OptionError(f"option {name}={text!r} is neither epoch milliseconds nor an ISO 8601 time") from error
-    if moment.tzinfo is None:
-        raise OptionError(f"option {name}={text!r} has no time zone: append Z or an offset such as +08:00")
-    return epoch_millis(moment)
-
-
 def _parse_split_size(text: str | None) -> int:
     return DEFAULT_SPLIT_SIZE if text is None else parse_size("option splitSize", text, MIN_SPLIT_SIZE)
-
-
-def parse_size(name: str, text: str, least: int = 1) -> int:
-    """Bytes: a number with an optional unit (k, m, g). Raises `OptionError`, which names the option `name`."""
-    match = _SIZE.fullmatch(text.strip())
-    size = int(match[1]) * _SIZE_UNITS[match[2].lower()] if match else 0
-    if size < least:
-        raise OptionError(f"{name}={text!r} is no size of at least {least} bytes, such as 64m")
-    return size

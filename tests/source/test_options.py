@@ -10,7 +10,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from spark_mq.errors import OptionError
 from spark_mq.format.message_schema import EXTRA_MESSAGE_SCHEMA
 from spark_mq.source.datasource import RocketMQDataSource
-from spark_mq.source.options import STREAM_NAMES, STREAM_ONLY, Mode, Table, parse_options, parse_size, parse_timestamp
+from spark_mq.source.option_values import parse_size, parse_timestamp
+from spark_mq.source.options import STREAM_NAMES, STREAM_ONLY, Mode, Table, parse_options
 from spark_mq.source.schema import default_schema
 
 

@@ -1,0 +1,64 @@
+"""The text of options as values: numbers, sizes, times, one of a few words. Commands have the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+
+from spark_mq.errors import OptionError
+from spark_mq.format.timestamp import epoch_millis
+
+_SIZE_UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_SIZE = re.compile(r"(\d+)\s*([bkmg]?)(?:i?b)?", re.IGNORECASE)
+
+
+def parse_choice(name: str, value: str, choices: tuple[str, ...]) -> str:
+    """An option that has one of a few values; raises `OptionError`."""
+    if value not in choices:
+        raise OptionError(f"option {name}={value!r} is none of {', '.join(choices)}")
+    return value
+
+
+def parse_boolean(name: str, given: Mapping[str, str], default: bool = False) -> bool:
+    """An option that is true or false; raises `OptionError`."""
+    return parse_choice(name, given.get(name, str(default)).lower(), ("true", "false")) == "true"
+
+
+def parse_optional_integer(name: str, given: Mapping[str, str]) -> int | None:
+    """An option that is an integer, None where it is not given; raises `OptionError`."""
+    if name not in given:
+        return None
+    if not re.fullmatch(r"-?\d{1,18}", given[name].strip()):
+        raise OptionError(f"option {name}={given[name]!r} is no number")
+    return int(given[name])
+
+
+def parse_optional_timestamp(name: str, given: Mapping[str, str]) -> int | None:
+    """An option that is a time, None where it is not given; see `parse_timestamp`."""
+    return parse_timestamp(name, given[name]) if name in given else None
+
+
+def parse_timestamp(name: str, text: str) -> int:
+    """Milliseconds since the epoch, or an ISO 8601 time with its zone: `2026-11-20T08:00:00Z`.
+
+    Raises `OptionError`, which names the option `name`.
+    """
+    if re.fullmatch(r"-?\d+", text):
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise OptionError(f"option {name}={text!r} is neither epoch milliseconds nor an ISO 8601 time") from error
+    if moment.tzinfo is None:
+        raise OptionError(f"option {name}={text!r} has no time zone: append Z or an offset such as +08:00")
+    return epoch_millis(moment)
+
+
+def parse_size(name: str, text: str, least: int = 1) -> int:
+    """Bytes: a number with an optional unit (k, m, g). Raises `OptionError`, which names the option `name`."""
+    match = _SIZE.fullmatch(text.strip())
+    size = int(match[1]) * _SIZE_UNITS[match[2].lower()] if match else 0
+    if size < least:
+        raise OptionError(f"{name}={text!r} is no size of at least {least} bytes, such as 64m")
+    return size
