@@ -17,4 +17,6 @@ def delta_settings() -> dict[str, str]:
         # On one machine Delta's own jobs are small: over its log's state (50 tasks by default), over files (10,000).
         "spark.databricks.delta.snapshotPartitions": "4",
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
+        # Parquet keeps no minima and maxima of Spark's default, INT96.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     }

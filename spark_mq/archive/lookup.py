@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, SparkSession
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_mq.archive.place import ArchivePlace
+from spark_mq.archive.place import ArchivePlace, StoreIdentity
 
 _PLACE = ("cluster", "broker", "store", "commit_log_offset")
 
@@ -18,14 +20,18 @@ def query_message(spark: SparkSession, table: str, topic: str, key: str, max_num
     """
     place = ArchivePlace.of(table, checkpoint="")
     found = place.keys.read(spark).where((F.col("topic") == topic) & (F.col("key") == key))
-    newest = found.orderBy(F.col("store_timestamp").desc()).select(*_PLACE, "store_timestamp").limit(max_num)
-    rows = newest.distinct().collect()
+    # A message has a key twice at most: in KEYS, and as its unique key.
+    newest = found.orderBy(F.col("store_timestamp").desc()).select(*_PLACE, "store_timestamp").limit(2 * max_num)
+    rows = list(dict.fromkeys(newest.collect()))[:max_num]
     messages = place.messages.read(spark)
     if not rows:
         return messages.limit(0)
     times = [row.store_timestamp for row in rows if row.store_timestamp is not None]
-    near = (F.col("topic") == topic) & F.col("commit_log_offset").isin([row.commit_log_offset for row in rows])
+    near = F.col("topic") == topic
     if len(times) == len(rows):
         near &= F.col("store_timestamp").between(F.lit(min(times)), F.lit(max(times)))
-    places = [F.struct(*(F.lit(row[name]).alias(name) for name in _PLACE)) for row in rows]
-    return messages.where(near & F.struct(*_PLACE).isin(*places))
+    offsets: dict[StoreIdentity, list[int]] = {}
+    for row in rows:
+        offsets.setdefault(StoreIdentity(row.cluster, row.broker, row.store), []).append(row.commit_log_offset)
+    places = [store.condition() & F.col("commit_log_offset").isin(of_store) for store, of_store in offsets.items()]
+    return messages.where(near & reduce(Column.__or__, places))

@@ -1,10 +1,11 @@
 """The archive's tables: their columns, and how their files are laid out.
 
 Files are clustered (Delta's liquid clustering, by OPTIMIZE) by what look-ups name: topic and time, topic and key.
-Statistics are kept of those columns and of the places in the log, so that a new file, which holds a stretch of one
-log, is skipped by time and offset before it is clustered. Bloom filters are for columns of which every file holds about
-the whole range of values, so that minima and maxima skip nothing. They are table properties: Delta hands those to the
-Parquet writer, whoever writes.
+Statistics are kept of those columns, the broker and the place in the log, so that a new file, which holds a stretch of
+one log, is skipped by time and offset before it is clustered; more of them would make writing slower. Bloom filters are
+for columns of which every file holds about the whole range of values, so that minima and maxima skip nothing. They are
+kept for each row group, so row groups are small: a look-up of one value reads one of them. Filters and sizes are table
+properties: Delta hands those to the Parquet writer, whoever writes.
 """
 
 from __future__ import annotations
@@ -86,6 +87,8 @@ class Layout:
     clustering: tuple[str, ...]
     statistics: tuple[str, ...]
     blooms: tuple[str, ...] = ()
+    row_group_size: int | None = None
+    """Bytes; None for the writer's default, 128 MiB."""
 
     def columns(self) -> StructType:
         """The columns as Spark has them."""
@@ -95,6 +98,8 @@ class Layout:
         """The statement that makes the table where there is none."""
         columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in self.columns())
         properties = {"delta.dataSkippingStatsColumns": ",".join(self.statistics)}
+        if self.row_group_size is not None:
+            properties["parquet.block.size"] = str(self.row_group_size)
         if self.blooms:
             # As large as the values of a file need, not the 1 MiB that is the writer's default.
             properties["parquet.bloom.filter.adaptive.enabled"] = "true"
@@ -108,24 +113,22 @@ class Layout:
         )
 
 
-_OF_A_STORE = ("cluster", "broker", "store")
-
 MESSAGES = Layout(
     MESSAGES_SCHEMA,
     clustering=("topic", "store_timestamp"),
-    statistics=(*_OF_A_STORE, "commit_log_offset", "topic", "queue_id", "queue_offset", "store_timestamp"),
+    statistics=("broker", "commit_log_offset", "topic", "store_timestamp"),
     blooms=("unique_key",),
+    row_group_size=32 << 20,
 )
 KEYS = Layout(
     KEYS_SCHEMA,
     clustering=("topic", "key"),
-    statistics=(*_OF_A_STORE, "topic", "key", "store_timestamp", "commit_log_offset"),
+    statistics=("broker", "topic", "key", "store_timestamp"),
     blooms=("key",),
+    row_group_size=8 << 20,
 )
-SEGMENTS = Layout(SEGMENTS_SCHEMA, clustering=("broker",), statistics=(*_OF_A_STORE, "commit_log_offset"))
-SNAPSHOTS = Layout(
-    SNAPSHOTS_SCHEMA, clustering=("snapshot_timestamp",), statistics=(*_OF_A_STORE, "snapshot_timestamp")
-)
+SEGMENTS = Layout(SEGMENTS_SCHEMA, clustering=("broker",), statistics=("broker", "commit_log_offset"))
+SNAPSHOTS = Layout(SNAPSHOTS_SCHEMA, clustering=("snapshot_timestamp",), statistics=("broker", "snapshot_timestamp"))
 
 
 def create_tables(spark: SparkSession, place: ArchivePlace) -> None:
