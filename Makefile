@@ -66,7 +66,7 @@ soak: install ## the long forms of tests that have a short form above, and the m
 	$(BIN)/python -m benchmarks.index_memory --files 1 --folder $(BENCH_FOLDER)/memory
 	$(BIN)/python -m benchmarks.index_memory --files 3 --folder $(BENCH_FOLDER)/memory
 	$(BIN)/python -m benchmarks.index_memory --files 3 --key-size 1 --folder $(BENCH_FOLDER)/memory
-	SPARK_MQ_FOLLOW_SECONDS=300 $(BIN)/python -m pytest -s tests/broker/test_following.py
+	SPARK_MQ_FOLLOW_SECONDS=300 SPARK_MQ_LAG_SECONDS=15 $(BIN)/python -m pytest -s tests/broker/test_following.py
 
 clean: ## remove what the targets above made
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache

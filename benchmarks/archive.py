@@ -24,7 +24,8 @@ from spark_mq.archive.lookup import query_message
 from spark_mq.archive.maintenance import maintain
 from spark_mq.archive.place import StoreIdentity
 from spark_mq.archive.report import ArchiveReport
-from spark_mq.archive.writer import archive, archive_rows, source_schema
+from spark_mq.archive.streams import archive_rows, source_schema
+from spark_mq.archive.writer import archive
 from spark_mq.cli.spark import spark_session
 from spark_mq.source.option_values import parse_size
 
@@ -68,7 +69,7 @@ def main() -> int:
         (store / "made").touch()
     table = str(lake / "messages")
     pairs: list[tuple[float, float, float]] = []
-    with spark_session("spark-mq benchmark of the archive", delta_settings()) as spark:
+    with spark_session("spark-mq benchmark of the archive", delta_settings) as spark:
         for number in range(arguments.repetitions + 1):
             seconds = timed(lambda: plain_write(spark, store, plain))
             report = new_archive(spark, store, lake)

@@ -36,6 +36,10 @@ class UnsupportedStoreError(SparkMqError, NotImplementedError):
     """A store of a kind that this package does not read, or not as it lies there."""
 
 
+class UnsupportedSparkError(SparkMqError, NotImplementedError):
+    """The session's Spark lacks what is asked for."""
+
+
 class EmptyStoreError(SparkMqError, ValueError):
     """The store is one, but holds no commit log record to work on."""
 

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from spark_mq.errors import UnsupportedSparkError
+
 DELTA_VERSION = "4.4.0"
+_SPARKS = ("4.0", "4.1", "4.2")
+"""The lines of Spark for which Maven Central has this version of Delta Lake."""
 
 
 def delta_settings() -> dict[str, str]:
-    """Settings of a session that starts in this process: Delta Lake for its Spark, from Maven Central."""
+    """Settings of a session that starts in this process: Delta Lake for its Spark, from Maven Central.
+
+    Raises `UnsupportedSparkError` where there is none.
+    """
     from pyspark import __version__
 
     spark_version = ".".join(__version__.split(".")[:2])
+    if spark_version not in _SPARKS:
+        raise UnsupportedSparkError(
+            f"there is no Delta Lake {DELTA_VERSION} for Spark {__version__}, only for {', '.join(_SPARKS)}: install "
+            "one of these, or hand the command to a spark-submit whose session has Delta tables"
+        )
     return {
         "spark.jars.packages": f"io.delta:delta-spark_{spark_version}_2.13:{DELTA_VERSION}",
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -32,6 +35,11 @@ class StoreIdentity:
         """The three as columns of a DataFrame."""
         named = {"cluster": self.cluster, "broker": self.broker, "store": self.store}
         return [F.lit(value).alias(name) for name, value in named.items()]
+
+    def frame(self, spark: SparkSession, rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> DataFrame:
+        """Rows of this store, with the three columns."""
+        identity = dataclasses.asdict(self)
+        return spark.createDataFrame(pa.Table.from_pylist([{**identity, **row} for row in rows], schema))
 
     def condition(self) -> Column:
         """Whether a row is of this store."""

@@ -6,7 +6,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pyarrow import fs
+from pyspark.sql import SparkSession
 
+from spark_mq.archive.place import ArchivePlace, StoreIdentity
+from spark_mq.archive.tables import SNAPSHOTS_SCHEMA
 from spark_mq.store.checkpoint import CHECKPOINT
 from spark_mq.store.filesystem import Location
 from spark_mq.store.message_store import MessageStore
@@ -16,6 +19,14 @@ _MAX_FILE_SIZE = 64 << 20
 _NANOS_PER_MICRO = 1000
 
 Row = dict[str, Any]
+
+
+def keep_snapshot(spark: SparkSession, place: ArchivePlace, identity: StoreIdentity, store: Location) -> int:
+    """Append the files as they are now; gives their number."""
+    rows = snapshot(store)
+    frame = identity.frame(spark, rows, SNAPSHOTS_SCHEMA)
+    frame.write.format("delta").mode("append").saveAsTable(place.snapshots.sql_name)
+    return len(rows)
 
 
 def snapshot(store: Location) -> list[Row]:

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import argparse
 import signal
+import sys
 import threading
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from spark_mq.cli.spark import spark_session
+
+if TYPE_CHECKING:
+    from spark_mq.archive.progress import BatchProgress
 
 EPILOG = """\
 TABLE is a path, or a name in Spark's catalog (then with --checkpoint). Beside it lie TABLE_keys, TABLE_segments and
@@ -68,7 +74,6 @@ def _add_maintenance(commands: argparse._SubParsersAction[argparse.ArgumentParse
 
 def run_archive(arguments: argparse.Namespace) -> int:
     """Archive, and print the report."""
-    from spark_mq.archive.delta import delta_settings
     from spark_mq.archive.place import DEFAULT_BROKER, DEFAULT_CLUSTER, ArchivePlace
     from spark_mq.archive.writer import archive
     from spark_mq.source.option_values import parse_size
@@ -81,9 +86,7 @@ def run_archive(arguments: argparse.Namespace) -> int:
     # What is wrong with the arguments is said before a JVM starts.
     ArchivePlace.of(arguments.table, arguments.checkpoint)
     segment_files(Location.resolve(arguments.store))
-    # With a Unix socket Spark's Python daemon prints a traceback at the end of each stream (4.2).
-    settings = {**delta_settings(), "spark.python.unix.domain.socket.enabled": "false"}
-    with spark_session("spark-mq archive", settings) as spark:
+    with spark_session("spark-mq archive", _stream_settings) as spark:
         report = archive(
             spark,
             arguments.store,
@@ -96,6 +99,7 @@ def run_archive(arguments: argparse.Namespace) -> int:
             fail_on_data_loss=arguments.data_loss == "fail",
             follow_seconds=arguments.follow,
             stop=_stop_on_signals().is_set if arguments.follow is not None else lambda: False,
+            on_batch=_print_batch,
         )
     print(report.to_json() if arguments.json else report.to_text())
     return 0
@@ -108,7 +112,7 @@ def run_maintenance(arguments: argparse.Namespace) -> int:
     from spark_mq.source.option_values import parse_size
 
     file_size = parse_size("--file-size", arguments.file_size)
-    with spark_session("spark-mq maintain-archive", delta_settings()) as spark:
+    with spark_session("spark-mq maintain-archive", delta_settings) as spark:
         report = maintain(
             spark,
             arguments.table,
@@ -120,6 +124,18 @@ def run_maintenance(arguments: argparse.Namespace) -> int:
         )
     print(report.to_json() if arguments.json else report.to_text())
     return 0
+
+
+def _stream_settings() -> dict[str, str]:
+    from spark_mq.archive.delta import delta_settings
+
+    # With a Unix socket Spark's Python daemon prints a traceback at the end of each stream (4.2).
+    return {**delta_settings(), "spark.python.unix.domain.socket.enabled": "false"}
+
+
+def _print_batch(batch: BatchProgress) -> None:
+    moment = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    print(f"{moment} {batch}", file=sys.stderr, flush=True)
 
 
 def _stop_on_signals() -> threading.Event:

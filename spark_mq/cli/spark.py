@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,10 +24,10 @@ _OWN_ERROR = re.compile(r"spark_mq\.errors\.\w+: (.+)")
 
 
 @contextmanager
-def spark_session(name: str, settings: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
+def spark_session(name: str, settings: Callable[[], Mapping[str, str]] = dict) -> Iterator[SparkSession]:
     """The session that spark-submit or `SPARK_REMOTE` set up, or else one in this process on all of its cores.
 
-    `settings` are for the latter; whoever sets up the session elsewhere gives it what the job needs.
+    `settings` gives those of the latter; whoever sets up the session elsewhere gives it what the job needs.
     `SPARK_REMOTE=local` is in this process too, behind a Spark Connect server.
     """
     from pyspark.sql import SparkSession
@@ -35,7 +35,7 @@ def spark_session(name: str, settings: Mapping[str, str] | None = None) -> Itera
     if not _is_launched():
         # Workers, and the process in which Spark looks for data sources, need this interpreter's packages.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        own = {**_own_settings(), **(settings or {})}
+        own = {**_own_settings(), **settings()}
         # As arguments, for a Spark Connect session refuses settings of the process that it is in.
         arguments = [f"--conf {shlex.quote(f'{key}={value}')}" for key, value in own.items()]
         given = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")

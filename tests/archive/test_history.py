@@ -15,7 +15,8 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from spark_mq.archive.place import StoreIdentity
-from spark_mq.archive.writer import archive, archive_rows, source_schema
+from spark_mq.archive.streams import archive_rows, source_schema
+from spark_mq.archive.writer import archive
 from spark_mq.format.record import FRAME
 from spark_mq.source.datasource import register
 from tests.grown_stores import cut_log, expire, grow_log, record_ends

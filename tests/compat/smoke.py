@@ -22,8 +22,11 @@ from pyspark.sql import DataFrame, Row, SparkSession
 # Behind the installed package, which must be what is tested.
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
-from spark_mq import rebuild
+from spark_mq import rebuild, register, sql
+from spark_mq.archive.delta import delta_settings
+from spark_mq.archive.writer import archive
 from spark_mq.cli.spark import spark_session
+from spark_mq.errors import UnsupportedSparkError
 from tests.real_stores import OWN_STORES, SAME, Fact, RealStore, tree_of
 
 STORE = RealStore("workload-533", OWN_STORES)
@@ -31,11 +34,19 @@ STORE = RealStore("workload-533", OWN_STORES)
 
 def main() -> None:
     """Run every check; one that fails does not stop the others."""
-    with tempfile.TemporaryDirectory() as folder, spark_session("spark-mq smoke test") as spark:
+    with tempfile.TemporaryDirectory() as folder, spark_session("spark-mq smoke test", delta_if_any) as spark:
         store = STORE.unpack(Path(folder))
         found = {name: outcome(check, spark, store) for name, check in CHECKS.items()}
         versions = {"spark": spark.version, "python": platform.python_version()}
         print(json.dumps(versions | found))
+
+
+def delta_if_any() -> dict[str, str]:
+    """The settings for Delta tables, if there is a Delta Lake for this Spark."""
+    try:
+        return delta_settings()
+    except UnsupportedSparkError:
+        return {}
 
 
 def outcome(check: Callable[[SparkSession, Path], None], spark: SparkSession, store: Path) -> str:
@@ -133,6 +144,43 @@ def check_rebuild(spark: SparkSession, store: Path) -> None:
         expect(tree_of(Path(output) / "consumequeue") == tree_of(store / "consumequeue"), True)
 
 
+def check_look_ups(spark: SparkSession, store: Path) -> None:
+    """A key by an option, in the table of keys, in SQL and by the function: each time the messages that have it."""
+    fact = next(fact for fact in STORE.facts("msg") if fact["keys"])
+    topic, key = fact["topic"], fact["keys"].split()[0]
+    wanted = sorted(
+        each["offset"]
+        for each in STORE.facts("msg")
+        if each["topic"] == topic and key in [*(each["keys"] or "").split(), each["uniqKey"]]
+    )
+    expect(offsets(read(spark, store, topic=topic, key=key)), wanted)
+    expect(offsets(read(spark, store, table="messages_by_key", topic=topic, key=key)), wanted)
+    where = f"topic = '{topic}' AND (array_contains(keys, '{key}') OR unique_key = '{key}')"
+    expect(offsets(sql(spark, f"SELECT * FROM messages WHERE {where}", stores={"one": str(store)})), wanted)
+    register(spark)
+    expect(offsets(spark.sql(f"SELECT * FROM rocketmq_lookup('{store}', '{topic}', '{key}')")), wanted)
+
+
+def check_stream(spark: SparkSession, store: Path) -> None:
+    """A stream that ends by itself, begun again with its checkpoint: every message once."""
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(2):
+            stream = spark.readStream.format("rocketmq").load(str(store)).select("commit_log_offset")
+            writer = stream.writeStream.format("parquet").option("checkpointLocation", f"{folder}/checkpoint")
+            writer.trigger(availableNow=True).start(f"{folder}/rows").awaitTermination()
+        expect(offsets(spark.read.parquet(f"{folder}/rows")), [fact["offset"] for fact in facts_by_offset()])
+
+
+def check_archive(spark: SparkSession, store: Path) -> None:
+    """Archived twice, every message is there once."""
+    delta_settings()
+    with tempfile.TemporaryDirectory() as folder:
+        table = f"{folder}/messages"
+        rows = [archive(spark, str(store), table).rows for _ in range(2)]
+        expect(rows, [len(STORE.facts("msg")), 0])
+        expect(offsets(spark.read.format("delta").load(table)), [fact["offset"] for fact in facts_by_offset()])
+
+
 def expect(found: object, wanted: object) -> None:
     """A comparison that also holds under `python -O`."""
     if found != wanted:
@@ -144,6 +192,9 @@ CHECKS = {
     "columns": check_columns,
     "options": check_options,
     "damage modes": check_damage,
+    "look-ups, SQL": check_look_ups,
+    "stream": check_stream,
+    "archive": check_archive,
     "rebuild": check_rebuild,
 }
 

@@ -1,0 +1,87 @@
+"""What the segments of a store are besides their messages: sizes, and the fillers at their ends."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark_mq.archive.place import ArchivePlace, StoreIdentity
+from spark_mq.archive.tables import SEGMENTS_SCHEMA
+from spark_mq.errors import StoreChangedError
+from spark_mq.format.record import FRAME, MAGIC_BLANK, MAX_BLANK_SIZE
+from spark_mq.store import tables
+from spark_mq.store.message_store import MessageStore
+
+Row = dict[str, Any]
+
+
+def keep_segments(
+    spark: SparkSession, place: ArchivePlace, identity: StoreIdentity, path: str, archived_to: int
+) -> int:
+    """Write what is new of the segments of the store at `path`, and give their number.
+
+    Messages are archived up to commit log offset `archived_to`. Segments that are known to be whole, with their filler,
+    stay as they are.
+    """
+    table = place.segments
+    known = table.read(spark).where(identity.condition())
+    whole = known.where("state = 'FULL' AND filler_offset IS NOT NULL").select("commit_log_offset").collect()
+    known_bases = {row.commit_log_offset for row in whole}
+    with MessageStore(path) as store:
+        bases = [segment.base for segment in store.records.segments if segment.base not in known_bases]
+        ends = _data_ends(spark, place, identity, [base for base in bases if base < archived_to])
+        rows = [row for row in segment_rows(store, ends) if row["commit_log_offset"] not in known_bases]
+    if not rows:
+        return 0
+    view = f"spark_mq_segments_{uuid.uuid4().hex}"
+    identity.frame(spark, rows, SEGMENTS_SCHEMA).createOrReplaceTempView(view)
+    keys = ("cluster", "broker", "store", "commit_log_offset")
+    condition = " AND ".join(f"new.{name} = old.{name}" for name in keys)
+    try:
+        spark.sql(
+            f"MERGE INTO {table.sql_name} AS old USING {view} AS new ON {condition} "
+            "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+        )
+    finally:
+        spark.catalog.dropTempView(view)
+    return len(rows)
+
+
+def _data_ends(spark: SparkSession, place: ArchivePlace, identity: StoreIdentity, bases: list[int]) -> dict[int, int]:
+    """By a segment's first offset, where its last archived record ends; of the segments at `bases`."""
+    if not bases:
+        return {}
+    rows = place.messages.read(spark).where(identity.condition())
+    rows = rows.where(F.col("commit_log_offset") >= min(bases))
+    listed = F.array(*map(F.lit, sorted(bases)))
+    base = F.array_max(F.filter(listed, lambda each: each <= F.col("commit_log_offset"))).alias("base")
+    end = F.max(F.col("commit_log_offset") + F.col("store_size")).alias("end")
+    return {row.base: row.end for row in rows.groupBy(base).agg(end).collect()}
+
+
+def segment_rows(store: MessageStore, data_ends: Mapping[int, int]) -> list[Row]:
+    """A row for each segment; `data_ends` says by first offset where the last message of it ends."""
+    rows: list[Row] = tables.segments(store).drop_columns(["file", "first_store_timestamp"]).to_pylist()
+    for row in rows:
+        base, end = row["commit_log_offset"], row["commit_log_offset"] + row["file_size"]
+        filler = _filler(store, data_ends.get(base, end), end)
+        row["filler_offset"] = None if filler is None else data_ends[base]
+        row["filler_bytes"] = filler
+    return rows
+
+
+def _filler(store: MessageStore, start: int, end: int) -> bytes | None:
+    """The filler from `start` to the segment's `end`, without the zeros at its end; None if there is none."""
+    size = end - start
+    if not FRAME.size <= size <= MAX_BLANK_SIZE:
+        return None
+    try:
+        if store.records.read(start, FRAME.size) != FRAME.pack(size, MAGIC_BLANK):
+            return None
+        return store.records.read(start, size).rstrip(b"\0")
+    except StoreChangedError:
+        return None

@@ -1,0 +1,124 @@
+"""The two streams that fill an archive from one store: messages into one table, and from there keys into another.
+
+Each has a checkpoint for each store. Delta notes the stream and the number of each batch with the files it appends
+(`txn`), so a batch that is tried again is not appended again. Where a checkpoint was lost, the messages table itself
+says how far it has come, and the keys are made anew; those need only a few of its columns.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
+
+from spark_mq._compat import session_has_read_limits
+from spark_mq.archive.place import ArchivePlace, ArchiveTable, StoreIdentity
+from spark_mq.archive.tables import KEYS_SCHEMA
+from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, MESSAGE_SCHEMA
+from spark_mq.store.filesystem import Location
+from spark_mq.store.message_store import MessageStore
+
+_TIMES = {"born_timestamp_millis": "born_timestamp", "store_timestamp_millis": "store_timestamp"}
+_READ_NAMES = (*MESSAGE_SCHEMA.names, "properties_bytes", "encoded_body", *_TIMES)
+
+
+class ArchiveStreams:
+    """The streams of the store at `store`. Without `seconds` they end once they have what there was."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        store: Location,
+        place: ArchivePlace,
+        identity: StoreIdentity,
+        options: dict[str, str],
+    ) -> None:
+        """`options` are further options of the stream over the store."""
+        self._spark = spark
+        self._store = store
+        self._place = place
+        self._identity = identity
+        self._options = options
+        self.query_ids: set[str] = set()
+        """Of all streams that were started."""
+
+    def start_messages(self, seconds: float | None = None) -> StreamingQuery:
+        """From the store into the messages table, every so many seconds."""
+        options = dict(self._options)
+        if not session_has_read_limits(self._spark):
+            options.pop("maxBytesPerTrigger", None)
+        checkpoint = self._place.checkpoint(self._identity, "messages")
+        if not _exists(checkpoint) and (end := self.archived_end()) >= 0:
+            options["startingOffsets"] = str(end)
+        stream = (
+            self._spark.readStream.format("rocketmq").schema(source_schema()).options(**options).load(self._store.uri)
+        )
+        return self._start(archive_rows(stream, self._identity), self._place.messages, checkpoint, seconds)
+
+    def start_keys(self, seconds: float | None = None) -> StreamingQuery:
+        """From the messages table into the keys table."""
+        place = self._place
+        checkpoint = place.checkpoint(self._identity, "keys")
+        if not _exists(checkpoint):
+            # The stream begins anew, with all messages.
+            self._spark.sql(f"DELETE FROM {place.keys.sql_name} WHERE {self._identity.sql_condition()}")
+        reader = self._spark.readStream.format("delta").option("skipChangeCommits", "true")
+        stream = reader.load(place.name) if place.is_path else reader.table(place.name)
+        return self._start(_keys(stream.where(self._identity.condition())), place.keys, checkpoint, seconds)
+
+    def _start(self, rows: DataFrame, table: ArchiveTable, checkpoint: str, seconds: float | None) -> StreamingQuery:
+        writer = rows.writeStream.format("delta").outputMode("append").option("checkpointLocation", checkpoint)
+        if seconds is None:
+            writer = writer.trigger(availableNow=True)
+        else:
+            writer = writer.trigger(processingTime=f"{seconds} seconds")
+        query = writer.start(table.name) if table.is_path else writer.toTable(table.name)
+        self.query_ids.add(str(query.id))
+        return query
+
+    def archived_end(self) -> int:
+        """The commit log offset behind the last archived byte of the store; -1 where there is none."""
+        with MessageStore(self._store.uri) as store:
+            log_start = store.get_min_phy_offset()
+        # Of a long archive few files are behind the start of the log, and mostly the end is in one of them.
+        end = self._end_behind(log_start)
+        return end if end >= 0 else self._end_behind(0)
+
+    def _end_behind(self, start: int) -> int:
+        """As `archived_end`, of the messages that begin at commit log offset `start` or behind it."""
+        rows = self._place.messages.read(self._spark).where(self._identity.condition())
+        end = F.max(F.col("commit_log_offset") + F.col("store_size")).alias("end")
+        (row,) = rows.where(F.col("commit_log_offset") >= start).select(end).collect()
+        return -1 if row.end is None else int(row.end)
+
+
+def source_schema() -> StructType:
+    """The columns that the archive reads from a store."""
+    return from_arrow_schema(pa.schema([ALL_MESSAGE_FIELDS[name] for name in _READ_NAMES]))
+
+
+def archive_rows(messages: DataFrame, identity: StoreIdentity) -> DataFrame:
+    """Messages of `source_schema` with the columns of the archive."""
+    millis = [F.when(F.col(moment).isNull(), F.col(name)).alias(name) for name, moment in _TIMES.items()]
+    stored_body = F.col("encoded_body").alias("stored_body")
+    return messages.select(*identity.columns(), *MESSAGE_SCHEMA.names, "properties_bytes", stored_body, *millis)
+
+
+def _keys(messages: DataFrame) -> DataFrame:
+    """A row for each distinct key of each message."""
+    # A lambda, as F.transform takes it, would take three times as long: Spark compiles none.
+    pieces = F.coalesce(F.array_distinct("keys"), F.array().cast("array<string>"))
+    every = F.concat(pieces, F.array("unique_key"))
+    exploded = messages.withColumn("piece_count", F.size(pieces)).select("*", F.posexplode(every).alias("place", "key"))
+    key_type = F.when(F.col("place") < F.col("piece_count"), "KEYS").otherwise("UNIQ_KEY")
+    return exploded.where("key IS NOT NULL").withColumn("key_type", key_type).select(*KEYS_SCHEMA.names)
+
+
+def _exists(checkpoint: str) -> bool:
+    """Whether a stream has begun with this checkpoint."""
+    return (Location.resolve(re.sub("^s3a:", "s3:", checkpoint)) / "metadata").is_file
