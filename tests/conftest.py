@@ -117,5 +117,8 @@ def _start(builder: SparkSession.Builder, tmp_path_factory: pytest.TempPathFacto
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .config("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+        # Delta's own jobs, over its log and over files, take most of a small test's time.
+        .config("spark.databricks.delta.snapshotPartitions", "1")
+        .config("spark.sql.sources.parallelPartitionDiscovery.parallelism", "1")
         .getOrCreate()
     )

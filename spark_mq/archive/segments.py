@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -24,17 +24,17 @@ def keep_segments(
 ) -> int:
     """Write what is new of the segments of the store at `path`, and give their number.
 
-    Messages are archived up to commit log offset `archived_to`. Segments that are known to be whole, with their filler,
-    stay as they are.
+    Messages are archived up to commit log offset `archived_to`. Segments behind it are left out: a broker makes them in
+    advance, and removes them when it stops. Those that are known to be whole, with their filler, stay as they are.
     """
     table = place.segments
     known = table.read(spark).where(identity.condition())
     whole = known.where("state = 'FULL' AND filler_offset IS NOT NULL").select("commit_log_offset").collect()
     known_bases = {row.commit_log_offset for row in whole}
     with MessageStore(path) as store:
-        bases = [segment.base for segment in store.records.segments if segment.base not in known_bases]
-        ends = _data_ends(spark, place, identity, [base for base in bases if base < archived_to])
-        rows = [row for row in segment_rows(store, ends) if row["commit_log_offset"] not in known_bases]
+        bases = {segment.base for segment in store.records.segments if segment.base < archived_to} - known_bases
+        ends = _data_ends(spark, place, identity, bases)
+        rows = [row for row in segment_rows(store, ends) if row["commit_log_offset"] in bases]
     if not rows:
         return 0
     view = f"spark_mq_segments_{uuid.uuid4().hex}"
@@ -51,7 +51,7 @@ def keep_segments(
     return len(rows)
 
 
-def _data_ends(spark: SparkSession, place: ArchivePlace, identity: StoreIdentity, bases: list[int]) -> dict[int, int]:
+def _data_ends(spark: SparkSession, place: ArchivePlace, identity: StoreIdentity, bases: Set[int]) -> dict[int, int]:
     """By a segment's first offset, where its last archived record ends; of the segments at `bases`."""
     if not bases:
         return {}

@@ -76,7 +76,7 @@ SNAPSHOTS_SCHEMA = pa.schema(
         ("content", pa.binary()),
     ]
 )
-"""`config/` and `checkpoint` as they were when a run began, and the log's range then."""
+"""`config/` and `checkpoint` as they were when a run began, or an hour of it, and the log's range then."""
 
 
 @dataclass(frozen=True)
