@@ -1,10 +1,20 @@
-"""Every name that is newer than Spark 4.0, with what stands in for it there."""
+"""Every name that some Spark lacks, of 4.0 and later or a Spark Connect client, with what stands in for it there."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource
+
+try:
+    from py4j.protocol import Py4JJavaError
+
+    SPARK_ERRORS: tuple[type[Exception], ...] = (PySparkException, Py4JJavaError)
+    """What Spark raises; of errors of a library in its JVM, such as Delta Lake, PySpark makes none of its own."""
+except ImportError:  # pyspark-client
+    SPARK_ERRORS = (PySparkException,)
 
 try:
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
@@ -22,12 +32,23 @@ except ImportError:  # before Spark 4.2
 
 __all__ = [
     "HAS_READ_LIMITS",
+    "SPARK_ERRORS",
     "ReadAllAvailable",
     "SupportsTriggerAvailableNow",
     "limited_read",
+    "register_source",
     "repartition_by_id",
     "session_has_read_limits",
 ]
+
+
+def register_source(spark: SparkSession, source: type[DataSource]) -> None:
+    """Make a data source known, unless Spark found it by itself: 4.0 and 4.1 do not let that be done again."""
+    try:
+        spark.dataSource.register(source)
+    except PySparkException as error:
+        if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
+            raise
 
 
 def session_has_read_limits(spark: SparkSession) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from spark_mq.archive.conflicts import retried
 from spark_mq.archive.place import ArchivePlace, StoreIdentity
 from spark_mq.archive.tables import SEGMENTS_SCHEMA
 from spark_mq.errors import StoreChangedError
@@ -41,11 +42,12 @@ def keep_segments(
     identity.frame(spark, rows, SEGMENTS_SCHEMA).createOrReplaceTempView(view)
     keys = ("cluster", "broker", "store", "commit_log_offset")
     condition = " AND ".join(f"new.{name} = old.{name}" for name in keys)
+    merge = (
+        f"MERGE INTO {table.sql_name} AS old USING {view} AS new ON {condition} "
+        "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    )
     try:
-        spark.sql(
-            f"MERGE INTO {table.sql_name} AS old USING {view} AS new ON {condition} "
-            "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
-        )
+        retried(lambda: spark.sql(merge))
     finally:
         spark.catalog.dropTempView(view)
     return len(rows)

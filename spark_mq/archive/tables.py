@@ -11,13 +11,14 @@ properties: Delta hands those to the Parquet writer, whoever writes.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from spark_mq.archive.conflicts import retried
 from spark_mq.archive.place import ArchivePlace, ArchiveTable
 from spark_mq.format.message_schema import MESSAGE_SCHEMA
 
@@ -135,15 +136,14 @@ def create_tables(spark: SparkSession, place: ArchivePlace) -> None:
     """Make the tables that are not there, and add the columns that older ones lack."""
     layouts = {place.messages: MESSAGES, place.keys: KEYS, place.segments: SEGMENTS, place.snapshots: SNAPSHOTS}
     for table, layout in layouts.items():
-        spark.sql(layout.create_sql(table))
-        if not _missing_columns(spark, table, layout):
-            continue
-        try:
-            spark.sql(f"ALTER TABLE {table.sql_name} ADD COLUMNS ({_missing_columns(spark, table, layout)})")
-        except PySparkException:
-            # A run of another store may have added them just now.
-            if _missing_columns(spark, table, layout):
-                raise
+        retried(partial(_create, spark, table, layout))
+
+
+def _create(spark: SparkSession, table: ArchiveTable, layout: Layout) -> None:
+    spark.sql(layout.create_sql(table))
+    missing = _missing_columns(spark, table, layout)
+    if missing:
+        spark.sql(f"ALTER TABLE {table.sql_name} ADD COLUMNS ({missing})")
 
 
 def _missing_columns(spark: SparkSession, table: ArchiveTable, layout: Layout) -> str:

@@ -9,7 +9,7 @@ import threading
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from spark_mq.cli.spark import spark_session
+from spark_mq.cli.spark import spark_errors, spark_session
 
 if TYPE_CHECKING:
     from spark_mq.archive.progress import BatchProgress
@@ -86,7 +86,7 @@ def run_archive(arguments: argparse.Namespace) -> int:
     # What is wrong with the arguments is said before a JVM starts.
     ArchivePlace.of(arguments.table, arguments.checkpoint)
     segment_files(Location.resolve(arguments.store))
-    with spark_session("spark-mq archive", _stream_settings) as spark:
+    with spark_errors(), spark_session("spark-mq archive", _stream_settings) as spark:
         report = archive(
             spark,
             arguments.store,
@@ -112,7 +112,7 @@ def run_maintenance(arguments: argparse.Namespace) -> int:
     from spark_mq.source.option_values import parse_size
 
     file_size = parse_size("--file-size", arguments.file_size)
-    with spark_session("spark-mq maintain-archive", delta_settings) as spark:
+    with spark_errors(), spark_session("spark-mq maintain-archive", delta_settings) as spark:
         report = maintain(
             spark,
             arguments.table,

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """Loggers of PySpark that print as JSON the errors that it raises."""
+_JAVA_ERROR = re.compile(r"^: (.+)", re.MULTILINE)
+"""The line of Py4J's message that has the exception of the JVM."""
 _OWN_ERROR = re.compile(r"spark_mq\.errors\.\w+: (.+)")
 
 
@@ -50,16 +52,16 @@ def spark_session(name: str, settings: Callable[[], Mapping[str, str]] = dict) -
 @contextmanager
 def spark_errors() -> Iterator[None]:
     """Make Spark's errors, and those that tasks raised within Spark, a `SparkMqError` of one line."""
-    from pyspark.errors import PySparkException
+    from spark_mq._compat import SPARK_ERRORS
 
     for name in _LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         yield
-    except PySparkException as error:
-        text = str(error)
-        own = _OWN_ERROR.findall(text)
-        raise SparkMqError(visible(own[-1] if own else text.strip().partition("\n")[0])) from error
+    except SPARK_ERRORS as error:
+        text = str(error).strip()
+        found = _OWN_ERROR.findall(text) or _JAVA_ERROR.findall(text) or [text.partition("\n")[0]]
+        raise SparkMqError(visible(found[-1])) from error
 
 
 def _own_settings() -> dict[str, str]:

@@ -6,6 +6,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
+from spark_mq._compat import register_source
 from spark_mq.source.consume_queue import ConsumeQueueReader
 from spark_mq.source.index_entries import IndexEntriesReader
 from spark_mq.source.lookup_function import register_lookup
@@ -292,5 +293,5 @@ def register(spark: SparkSession) -> None:
     The format is also found without it where the package is installed: Spark looks for `pyspark_rocketmq` by itself. It
     is not where the package came with `--py-files`.
     """
-    spark.dataSource.register(RocketMQDataSource)
+    register_source(spark, RocketMQDataSource)
     register_lookup(spark)
