@@ -46,7 +46,10 @@ def stream_offset(query: StreamingQuery) -> dict[str, Any]:
 
 
 def _offset(query: StreamingQuery, name: str) -> dict[str, Any]:
-    progress = query.lastProgress
-    offset = progress["sources"][0][name] if progress and progress["sources"] else None
+    if query.lastProgress is None:
+        return {}
+    # The fields of Spark 4.0's SourceProgress are Python's text of an offset, not JSON.
+    source = json.loads(query.lastProgress.json)["sources"][0]
+    offset = source.get(name)
     found = json.loads(offset) if isinstance(offset, str) else offset
     return found if isinstance(found, dict) else {}

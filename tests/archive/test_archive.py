@@ -15,9 +15,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from spark_mq.archive import writer
 from spark_mq.archive.lookup import query_message
 from spark_mq.archive.maintenance import maintain
 from spark_mq.archive.place import ArchivePlace, StoreIdentity
+from spark_mq.archive.progress import BatchProgress
 from spark_mq.archive.report import ArchiveReport
 from spark_mq.archive.writer import archive
 from spark_mq.errors import DataLossError, OptionError
@@ -147,6 +149,34 @@ def test_nothing_is_lost_or_doubled_whatever_happens_between_runs(lake: Archive,
     assert lake.messages() == facts_of(A)
     assert lake.keys() == keys_of(A)
     assert lake.messages("b") == facts_of(B)
+
+
+def test_a_run_follows_the_store_until_it_is_stopped(
+    lake: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "KEEP_SECONDS", 2.0)
+    store, hidden = B.unpack(tmp_path), tmp_path / "hidden"
+    hide(segment_files(store)[1:], hidden)
+    shutil.move(store / "consumequeue", hidden)
+    batches: list[BatchProgress] = []
+
+    def on_batch(batch: BatchProgress) -> None:
+        batches.append(batch)
+        for file in hidden.glob("0*"):
+            shutil.move(file, store / "commitlog")
+
+    report = lake.run(
+        store,
+        follow_seconds=0.5,
+        stop=lambda: sum(batch.rows for batch in batches) == len(facts_of(B)),
+        on_batch=on_batch,
+    )
+    assert len(batches) >= 2
+    assert batches[-1].archived_to == batches[-1].log_end == report.archived_to
+    assert report.rows == len(facts_of(B))
+    assert (lake.messages(), lake.keys()) == (facts_of(B), keys_of(B))
+    assert len({row["snapshot_timestamp"] for row in lake.rows("_snapshots")}) >= 2
+    assert {row["commit_log_offset"] for row in lake.rows("_segments")} == {int(f.name) for f in segment_files(store)}
 
 
 def test_what_expired_before_it_was_archived_stops_the_run_or_is_counted(lake: Archive, tmp_path: Path) -> None:
