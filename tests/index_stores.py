@@ -11,7 +11,7 @@ import numpy as np
 
 from spark_mq.format.big_endian import Bytes, Int32s, Int64s, int64s_at
 from spark_mq.format.index_file import IndexHeader, IndexLayout, decode_header
-from spark_mq.format.index_keys import IndexKeys, index_keys, without_indexed
+from spark_mq.format.index_keys import IndexKeys, index_keys
 from spark_mq.format.index_placement import place_entries
 from spark_mq.format.index_put import new_index_file, put_keys
 from spark_mq.store.broker_conf import BrokerConf
@@ -37,9 +37,16 @@ class Messages:
         return self.keys.key_hash, np.repeat(self.commit_log_offset, counts), np.repeat(self.store_timestamp, counts)
 
     def not_indexed(self, last: IndexHeader) -> Messages:
-        """What is left of them for a store with this last index file."""
+        """What is left of them for a store with this last index file.
+
+        The message at its end is put again (`IndexService.buildIndex`@5.3.3 compares with <); one that is left out
+        stays, with no entry.
+        """
+        is_indexed = self.commit_log_offset < last.end_commit_log_offset
+        is_left = ~np.repeat(is_indexed, self.keys.entry_count)
+        entry_count = np.where(is_indexed, 0, self.keys.entry_count).astype(np.int32)
         return Messages(
-            self.commit_log_offset, self.store_timestamp, without_indexed(self.keys, self.commit_log_offset, last)
+            self.commit_log_offset, self.store_timestamp, IndexKeys(self.keys.key_hash[is_left], entry_count)
         )
 
 

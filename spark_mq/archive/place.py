@@ -33,13 +33,12 @@ class StoreIdentity:
 
     def columns(self) -> list[Column]:
         """The three as columns of a DataFrame."""
-        named = {"cluster": self.cluster, "broker": self.broker, "store": self.store}
-        return [F.lit(value).alias(name) for name, value in named.items()]
+        return [F.lit(value).alias(name) for name, value in dataclasses.asdict(self).items()]
 
     def frame(self, spark: SparkSession, rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> DataFrame:
         """Rows of this store, with the three columns."""
-        identity = dataclasses.asdict(self)
-        return spark.createDataFrame(pa.Table.from_pylist([{**identity, **row} for row in rows], schema))
+        named = dataclasses.asdict(self)
+        return spark.createDataFrame(pa.Table.from_pylist([{**named, **row} for row in rows], schema))
 
     def condition(self) -> Column:
         """Whether a row is of this store."""
@@ -47,8 +46,7 @@ class StoreIdentity:
 
     def sql_condition(self) -> str:
         """`condition` as text: Delta's DELETE takes no parameters."""
-        named = {"cluster": self.cluster, "broker": self.broker, "store": self.store}
-        return " AND ".join(f"{name} = {sql_text(value)}" for name, value in named.items())
+        return " AND ".join(f"{name} = {sql_text(value)}" for name, value in dataclasses.asdict(self).items())
 
     @property
     def folder(self) -> str:

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from spark_mq.format._kernel import kernel
-from spark_mq.format.big_endian import Bytes, Int32s, Int64s
-from spark_mq.format.index_file import IndexHeader
+from spark_mq.format.big_endian import Bytes, Int32s
 from spark_mq.format.java_string import extend_hash
 from spark_mq.format.properties import KEYS, PROPERTY_SEPARATOR, UNIQUE_KEY
 from spark_mq.format.property_scan import named_value_length
@@ -48,18 +47,6 @@ def index_keys(buffer: Bytes, frames: Frames) -> IndexKeys:
     entry_count = np.empty(frames.size, np.int32)
     count = _hash_keys(buffer, frames, key_hash, entry_count)
     return IndexKeys(key_hash[:count].copy(), entry_count)
-
-
-def without_indexed(keys: IndexKeys, commit_log_offsets: Int64s, last: IndexHeader) -> IndexKeys:
-    """The keys without those of messages before the end of the store's last file: they are in the index already.
-
-    `commit_log_offsets` has one value for each message. The message at the end itself is put again
-    (`buildIndex` compares with <); a message that is left out stays, with no entry.
-    """
-    is_indexed = commit_log_offsets < last.end_commit_log_offset
-    is_left = ~np.repeat(is_indexed, keys.entry_count)
-    entry_count = np.where(is_indexed, 0, keys.entry_count).astype(np.int32)
-    return IndexKeys(keys.key_hash[is_left], entry_count)
 
 
 @kernel

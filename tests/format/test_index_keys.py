@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_mq.format.index_file import IndexHeader
-from spark_mq.format.index_keys import IndexKeys, index_keys, without_indexed
+from spark_mq.format.index_keys import IndexKeys, index_keys
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.properties import parse_properties
 from spark_mq.format.record import Record
@@ -116,17 +115,3 @@ def test_keys_of_many_messages_are_those_of_each(records: list[Record]) -> None:
     expected = [plain_hashes(record) for record in records]
     assert keys.entry_count.tolist() == [len(hashes) for hashes in expected]
     assert keys.key_hash.tolist() == [key_hash for hashes in expected for key_hash in hashes]
-
-
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 50)), max_size=10), st.integers(0, 50))
-def test_messages_before_the_end_of_the_index_put_nothing(messages: list[tuple[int, int]], end: int) -> None:
-    counts = [count for count, _ in messages]
-    keys = IndexKeys(np.arange(sum(counts), dtype=np.int32), np.array(counts, np.int32))
-    left = without_indexed(
-        keys, np.array([offset for _, offset in messages], np.int64), IndexHeader(end_commit_log_offset=end)
-    )
-    hashes = iter(range(sum(counts)))
-    expected = [[next(hashes) for _ in range(count)] if count else [] for count in counts]
-    kept = [values if offset >= end else [] for values, (_, offset) in zip(expected, messages, strict=True)]
-    assert left.entry_count.tolist() == [len(values) for values in kept]
-    assert left.key_hash.tolist() == [value for values in kept for value in values]
