@@ -6,11 +6,9 @@ import dataclasses
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -34,11 +32,6 @@ class StoreIdentity:
     def columns(self) -> list[Column]:
         """The three as columns of a DataFrame."""
         return [F.lit(value).alias(name) for name, value in dataclasses.asdict(self).items()]
-
-    def frame(self, spark: SparkSession, rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> DataFrame:
-        """Rows of this store, with the three columns."""
-        named = dataclasses.asdict(self)
-        return spark.createDataFrame(pa.Table.from_pylist([{**named, **row} for row in rows], schema))
 
     def condition(self) -> Column:
         """Whether a row is of this store."""

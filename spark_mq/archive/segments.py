@@ -6,11 +6,10 @@ import uuid
 from collections.abc import Mapping, Set
 from typing import Any
 
-from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_mq.archive.conflicts import retried
-from spark_mq.archive.place import ArchivePlace, StoreIdentity
+from spark_mq.archive.store_archive import StoreArchive
 from spark_mq.archive.tables import SEGMENTS_SCHEMA
 from spark_mq.errors import StoreChangedError
 from spark_mq.format.record import FRAME, MAGIC_BLANK, MAX_BLANK_SIZE
@@ -20,26 +19,23 @@ from spark_mq.store.message_store import MessageStore
 Row = dict[str, Any]
 
 
-def keep_segments(
-    spark: SparkSession, place: ArchivePlace, identity: StoreIdentity, path: str, archived_to: int
-) -> int:
-    """Write what is new of the segments of the store at `path`, and give their number.
+def keep_segments(archive: StoreArchive, archived_to: int) -> int:
+    """Write what is new of the segments, and give their number.
 
     Messages are archived up to commit log offset `archived_to`. Segments behind it are left out: a broker makes them in
     advance, and removes them when it stops. Those that are known to be whole, with their filler, stay as they are.
     """
-    table = place.segments
-    known = table.read(spark).where(identity.condition())
-    whole = known.where("state = 'FULL' AND filler_offset IS NOT NULL").select("commit_log_offset").collect()
-    known_bases = {row.commit_log_offset for row in whole}
-    with MessageStore(path) as store:
+    spark, table = archive.spark, archive.place.segments
+    whole = archive.rows(table).where("state = 'FULL' AND filler_offset IS NOT NULL")
+    known_bases = {row.commit_log_offset for row in whole.select("commit_log_offset").collect()}
+    with MessageStore(archive.store.uri) as store:
         bases = {segment.base for segment in store.records.segments if segment.base < archived_to} - known_bases
-        ends = _data_ends(spark, place, identity, bases)
+        ends = _data_ends(archive, bases)
         rows = [row for row in segment_rows(store, ends) if row["commit_log_offset"] in bases]
     if not rows:
         return 0
     view = f"spark_mq_segments_{uuid.uuid4().hex}"
-    identity.frame(spark, rows, SEGMENTS_SCHEMA).createOrReplaceTempView(view)
+    archive.frame(rows, SEGMENTS_SCHEMA).createOrReplaceTempView(view)
     keys = ("cluster", "broker", "store", "commit_log_offset")
     condition = " AND ".join(f"new.{name} = old.{name}" for name in keys)
     merge = (
@@ -53,12 +49,11 @@ def keep_segments(
     return len(rows)
 
 
-def _data_ends(spark: SparkSession, place: ArchivePlace, identity: StoreIdentity, bases: Set[int]) -> dict[int, int]:
+def _data_ends(archive: StoreArchive, bases: Set[int]) -> dict[int, int]:
     """By a segment's first offset, where its last archived record ends; of the segments at `bases`."""
     if not bases:
         return {}
-    rows = place.messages.read(spark).where(identity.condition())
-    rows = rows.where(F.col("commit_log_offset") >= min(bases))
+    rows = archive.rows(archive.place.messages).where(F.col("commit_log_offset") >= min(bases))
     listed = F.array(*map(F.lit, sorted(bases)))
     base = F.array_max(F.filter(listed, lambda each: each <= F.col("commit_log_offset"))).alias("base")
     end = F.max(F.col("commit_log_offset") + F.col("store_size")).alias("end")

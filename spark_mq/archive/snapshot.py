@@ -6,9 +6,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pyarrow import fs
-from pyspark.sql import SparkSession
 
-from spark_mq.archive.place import ArchivePlace, StoreIdentity
+from spark_mq.archive.store_archive import StoreArchive
 from spark_mq.archive.tables import SNAPSHOTS_SCHEMA
 from spark_mq.store.checkpoint import CHECKPOINT
 from spark_mq.store.filesystem import Location
@@ -21,11 +20,11 @@ _NANOS_PER_MICRO = 1000
 Row = dict[str, Any]
 
 
-def keep_snapshot(spark: SparkSession, place: ArchivePlace, identity: StoreIdentity, store: Location) -> int:
+def keep_snapshot(archive: StoreArchive) -> int:
     """Append the files as they are now; gives their number."""
-    rows = snapshot(store)
-    frame = identity.frame(spark, rows, SNAPSHOTS_SCHEMA)
-    frame.write.format("delta").mode("append").saveAsTable(place.snapshots.sql_name)
+    rows = snapshot(archive.store)
+    writer = archive.frame(rows, SNAPSHOTS_SCHEMA).write.format("delta").mode("append")
+    writer.saveAsTable(archive.place.snapshots.sql_name)
     return len(rows)
 
 

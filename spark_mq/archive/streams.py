@@ -10,14 +10,15 @@ from __future__ import annotations
 import re
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from spark_mq._compat import session_has_read_limits
-from spark_mq.archive.place import ArchivePlace, ArchiveTable, StoreIdentity
+from spark_mq.archive.place import ArchiveTable, StoreIdentity
+from spark_mq.archive.store_archive import StoreArchive
 from spark_mq.archive.tables import KEYS_SCHEMA
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, MESSAGE_SCHEMA
 from spark_mq.store.filesystem import Location
@@ -28,21 +29,12 @@ _READ_NAMES = (*MESSAGE_SCHEMA.names, "properties_bytes", "encoded_body", *_TIME
 
 
 class ArchiveStreams:
-    """The streams of the store at `store`. Without `seconds` they end once they have what there was."""
+    """The streams of one store. Without `seconds` they end once they have what there was."""
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        store: Location,
-        place: ArchivePlace,
-        identity: StoreIdentity,
-        options: dict[str, str],
-    ) -> None:
+    def __init__(self, archive: StoreArchive, options: dict[str, str]) -> None:
         """`options` are further options of the stream over the store."""
-        self._spark = spark
-        self._store = store
-        self._place = place
-        self._identity = identity
+        self._archive = archive
+        self._spark = archive.spark
         self._options = options
         self.query_ids: set[str] = set()
         """Of all streams that were started."""
@@ -52,24 +44,24 @@ class ArchiveStreams:
         options = dict(self._options)
         if not session_has_read_limits(self._spark):
             options.pop("maxBytesPerTrigger", None)
-        checkpoint = self._place.checkpoint(self._identity, "messages")
+        archive = self._archive
+        checkpoint = archive.place.checkpoint(archive.identity, "messages")
         if not _exists(checkpoint) and (end := self.archived_end()) >= 0:
             options["startingOffsets"] = str(end)
-        stream = (
-            self._spark.readStream.format("rocketmq").schema(source_schema()).options(**options).load(self._store.uri)
-        )
-        return self._start(archive_rows(stream, self._identity), self._place.messages, checkpoint, seconds)
+        reader = self._spark.readStream.format("rocketmq").schema(source_schema()).options(**options)
+        rows = archive_rows(reader.load(archive.store.uri), archive.identity)
+        return self._start(rows, archive.place.messages, checkpoint, seconds)
 
     def start_keys(self, seconds: float | None = None) -> StreamingQuery:
         """From the messages table into the keys table."""
-        place = self._place
-        checkpoint = place.checkpoint(self._identity, "keys")
+        place, identity = self._archive.place, self._archive.identity
+        checkpoint = place.checkpoint(identity, "keys")
         if not _exists(checkpoint):
             # The stream begins anew, with all messages.
-            self._spark.sql(f"DELETE FROM {place.keys.sql_name} WHERE {self._identity.sql_condition()}")
+            self._spark.sql(f"DELETE FROM {place.keys.sql_name} WHERE {identity.sql_condition()}")
         reader = self._spark.readStream.format("delta").option("skipChangeCommits", "true")
         stream = reader.load(place.name) if place.is_path else reader.table(place.name)
-        return self._start(_keys(stream.where(self._identity.condition())), place.keys, checkpoint, seconds)
+        return self._start(_keys(stream.where(identity.condition())), place.keys, checkpoint, seconds)
 
     def _start(self, rows: DataFrame, table: ArchiveTable, checkpoint: str, seconds: float | None) -> StreamingQuery:
         writer = rows.writeStream.format("delta").outputMode("append").option("checkpointLocation", checkpoint)
@@ -83,7 +75,7 @@ class ArchiveStreams:
 
     def archived_end(self) -> int:
         """The commit log offset behind the last archived byte of the store; -1 where there is none."""
-        with MessageStore(self._store.uri) as store:
+        with MessageStore(self._archive.store.uri) as store:
             log_start = store.get_min_phy_offset()
         # Of a long archive few files are behind the start of the log, and mostly the end is in one of them.
         end = self._end_behind(log_start)
@@ -91,7 +83,7 @@ class ArchiveStreams:
 
     def _end_behind(self, start: int) -> int:
         """As `archived_end`, of the messages that begin at commit log offset `start` or behind it."""
-        rows = self._place.messages.read(self._spark).where(self._identity.condition())
+        rows = self._archive.rows(self._archive.place.messages)
         end = F.max(F.col("commit_log_offset") + F.col("store_size")).alias("end")
         (row,) = rows.where(F.col("commit_log_offset") >= start).select(end).collect()
         return -1 if row.end is None else int(row.end)

@@ -20,6 +20,7 @@ from spark_mq.archive.progress import BatchProgress, stream_offset
 from spark_mq.archive.report import ArchiveReport
 from spark_mq.archive.segments import keep_segments
 from spark_mq.archive.snapshot import keep_snapshot
+from spark_mq.archive.store_archive import StoreArchive
 from spark_mq.archive.streams import ArchiveStreams
 from spark_mq.archive.tables import create_tables
 from spark_mq.build.session import error_of_a_task
@@ -38,22 +39,12 @@ _POLL_SECONDS = 0.5
 class Archiver:
     """Archives one store, once, into tables that are there. Everything it does can be done again."""
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        store: Location,
-        place: ArchivePlace,
-        identity: StoreIdentity,
-        options: dict[str, str],
-    ) -> None:
+    def __init__(self, archive: StoreArchive, options: dict[str, str]) -> None:
         """`options` are further options of the stream over the store."""
-        self._spark = spark
-        self._store = store
-        self._place = place
-        self._identity = identity
-        self._streams = ArchiveStreams(spark, self._store, place, identity, options)
-        self._messages = AppendedRows(spark, place.messages)
-        self._keys = AppendedRows(spark, place.keys)
+        self._archive = archive
+        self._streams = ArchiveStreams(archive, options)
+        self._messages = AppendedRows(archive.spark, archive.place.messages)
+        self._keys = AppendedRows(archive.spark, archive.place.keys)
 
     def run(self) -> ArchiveReport:
         """Append what is new.
@@ -110,7 +101,8 @@ class Archiver:
     def _reported(self) -> Iterator[ArchiveReport]:
         """What is done before the streams, and behind them."""
         started = time.monotonic()
-        report = ArchiveReport(str(self._store), self._place.name, self._identity.cluster, self._identity.broker)
+        store, place, identity = self._archive.store, self._archive.place, self._archive.identity
+        report = ArchiveReport(str(store), place.name, identity.cluster, identity.broker)
         self._keep_snapshot(report)
         yield report
         if report.archived_to < 0:
@@ -121,10 +113,10 @@ class Archiver:
     def _keep(self, report: ArchiveReport) -> None:
         report.rows += self._messages.count_new(self._streams.query_ids)
         report.keys += self._keys.count_new(self._streams.query_ids)
-        report.segments += keep_segments(self._spark, self._place, self._identity, self._store.uri, report.archived_to)
+        report.segments += keep_segments(self._archive, report.archived_to)
 
     def _keep_snapshot(self, report: ArchiveReport) -> None:
-        report.snapshot_files += keep_snapshot(self._spark, self._place, self._identity, self._store)
+        report.snapshot_files += keep_snapshot(self._archive)
 
 
 def _finish(query: StreamingQuery) -> dict[str, object]:
@@ -169,7 +161,7 @@ def archive(
     place = ArchivePlace.of(table, checkpoint)
     register(spark)
     create_tables(spark, place)
-    archiver = Archiver(spark, location, place, identity, options)
+    archiver = Archiver(StoreArchive(spark, location, place, identity), options)
     return archiver.run() if follow_seconds is None else archiver.follow(follow_seconds, stop, on_batch)
 
 
