@@ -280,6 +280,11 @@ class Sender:
             encoding="utf-8",
         )
 
+    @property
+    def is_sending(self) -> bool:
+        """Whether the end has not come."""
+        return self._process.poll() is None
+
     def wait(self) -> int:
         """Wait for the end and return the number of messages sent."""
         try:

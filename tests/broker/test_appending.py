@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,16 +86,20 @@ def test_a_store_is_read_while_a_broker_appends_to_it(version: str, tmp_path: Pa
         harness.send(broker, "sequence", seed=1, count=3)
         batches = harness.Sender(broker, "burst", seed=2, count=MESSAGES)
         singles = harness.Sender(broker, "sequence", seed=3, count=MESSAGES, body=700)
-        before = first = read(store, "128m")
+        first = read(store, "128m")
+        while read(store, "128m").num_rows == first.num_rows:
+            assert batches.is_sending or singles.is_sending, "nothing is sent"
+            time.sleep(0.1)
+        before = first
         for number in range(READS):
             messages = read(store, ("64k", "300k", "128m")[number % 3])
             assert before.equals(messages.slice(0, before.num_rows)), f"read {number} goes not on from the one before"
             before = messages
             looks += [look(location) for _ in range(LOOKS)]
         broker.stop()
-        batches.wait()
-        with contextlib.suppress(harness.HarnessError):  # the broker is gone
-            singles.wait()
+        for sender in (batches, singles):
+            with contextlib.suppress(harness.HarnessError):  # the broker is gone
+                sender.wait()
     final = read(store, "128m")
     assert before.equals(final.slice(0, before.num_rows))
     assert first.num_rows < before.num_rows <= final.num_rows
