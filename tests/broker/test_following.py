@@ -1,7 +1,7 @@
 """`spark-mq archive --follow` beside a broker that writes, while either of them is killed and begins again.
 
 `SPARK_MQ_FOLLOW_SECONDS` says how long the broker writes (two minutes; `make soak`: five), and `SPARK_MQ_LAG_SECONDS`
-how soon after the last message everything must be archived; `make soak` asks for 15, on a machine that does nothing else.
+how soon after the last message everything must be archived; `make soak`, for a machine that does nothing else: 15.
 """
 
 from __future__ import annotations
