@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import Row, SparkSession
 
 from spark_mq.archive.place import ArchiveTable
+
+_FEW_COMMITS = 10
 
 
 class AppendedRows:
@@ -16,22 +17,26 @@ class AppendedRows:
     def __init__(self, spark: SparkSession, table: ArchiveTable) -> None:
         self._spark = spark
         self._table = table
-        self._counted = self._version()
+        (newest,) = self._history(1)
+        self._counted = int(newest.version)
 
     def count_new(self, query_ids: Collection[str]) -> int:
         """The rows that these streaming queries appended since the last call."""
-        newest = self._version()
-        commits = newest - self._counted
-        if commits <= 0:
-            return 0
-        # With a limit only so many files of Delta's log are read: who follows a store makes thousands a day.
-        history = self._spark.sql(f"DESCRIBE HISTORY {self._table.sql_name} LIMIT {commits}")
-        own = history.where(F.col("version") > self._counted)
-        own = own.where(F.col("operationParameters.queryId").isin(*query_ids))
-        (row,) = own.select(F.sum(F.col("operationMetrics.numOutputRows").cast("bigint")).alias("rows")).collect()
-        self._counted = newest
-        return int(row.rows or 0)
+        new = self._new_commits()
+        self._counted = max((commit.version for commit in new), default=self._counted)
+        own = [commit for commit in new if (commit.operationParameters or {}).get("queryId") in query_ids]
+        return sum(int((commit.operationMetrics or {}).get("numOutputRows", 0)) for commit in own)
 
-    def _version(self) -> int:
-        (row,) = self._spark.sql(f"DESCRIBE HISTORY {self._table.sql_name} LIMIT 1").select("version").collect()
-        return int(row.version)
+    def _new_commits(self) -> list[Row]:
+        """The commits behind those that were counted. Streams may add some at any moment: one look sees them all."""
+        limit = _FEW_COMMITS
+        while True:
+            commits = self._history(limit)
+            if len(commits) < limit or commits[-1].version <= self._counted:
+                return [commit for commit in commits if commit.version > self._counted]
+            limit *= 10
+
+    def _history(self, limit: int) -> list[Row]:
+        """The newest commits first. Without a limit all of Delta's log is read: who follows a store makes thousands."""
+        history = self._spark.sql(f"DESCRIBE HISTORY {self._table.sql_name} LIMIT {limit}")
+        return history.select("version", "operationParameters", "operationMetrics").collect()

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Self
 
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 
@@ -26,8 +27,8 @@ class BatchProgress:
         progress = query.lastProgress
         if progress is None or not progress["numInputRows"]:
             return None
-        archived_to = stream_offset(query).get("commit_log_offset", -1)
-        log_end = _offset(query, "latestOffset").get("commit_log_offset", archived_to)
+        archived_to = _offset(progress, "endOffset").get("commit_log_offset", -1)
+        log_end = _offset(progress, "latestOffset").get("commit_log_offset", archived_to)
         return cls(
             progress["batchId"], progress["numInputRows"], archived_to, log_end, progress["batchDuration"] / 1000
         )
@@ -42,14 +43,12 @@ class BatchProgress:
 
 def stream_offset(query: StreamingQuery) -> dict[str, Any]:
     """The offset at which the stream is, as in its checkpoint; empty before the first batch."""
-    return _offset(query, "endOffset")
+    progress = query.lastProgress
+    return {} if progress is None else _offset(progress, "endOffset")
 
 
-def _offset(query: StreamingQuery, name: str) -> dict[str, Any]:
-    if query.lastProgress is None:
-        return {}
+def _offset(progress: StreamingQueryProgress, name: str) -> dict[str, Any]:
     # The fields of Spark 4.0's SourceProgress are Python's text of an offset, not JSON.
-    source = json.loads(query.lastProgress.json)["sources"][0]
-    offset = source.get(name)
+    offset = json.loads(progress.json)["sources"][0].get(name)
     found = json.loads(offset) if isinstance(offset, str) else offset
     return found if isinstance(found, dict) else {}
