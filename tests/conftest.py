@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
@@ -28,6 +28,29 @@ if TYPE_CHECKING:
 
 settings.register_profile("spark_mq", deadline=None, max_examples=30 if WITHOUT_JIT else 100)
 settings.load_profile("spark_mq")  # no deadline: the first call of a kernel compiles it
+
+
+class SilentFiles(pytest.Item):
+    """A test that fails, and names the test files of which no test was collected."""
+
+    def __init__(self, files: list[str], **rest: Any) -> None:
+        super().__init__(**rest)
+        self.files = files
+
+    def runtest(self) -> None:
+        names = ", ".join(self.files)
+        pytest.fail(f"no test was collected from {names}; see norecursedirs in pyproject.toml", pytrace=False)
+
+
+def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Make a run of the whole suite fail if a test file contributes no test: a folder's name can hide its tests."""
+    if config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+        return
+    folder = Path(__file__).parent
+    collected = {item.path for item in items}
+    silent = [str(file.relative_to(folder)) for file in sorted(folder.rglob("test_*.py")) if file not in collected]
+    if silent:
+        items.insert(0, SilentFiles.from_parent(session, name="every_test_file_has_tests", files=silent))
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from _pytest.mark import ParameterSet
 
 PROJECT = Path(__file__).resolve().parent.parent
 OWN_STORES = PROJECT / "tests" / "stores"
@@ -106,6 +111,14 @@ def stores_in(folder: Path) -> list[RealStore]:
 def all_stores() -> list[RealStore]:
     """The project's own stores, and the shared ones where they are."""
     return stores_in(OWN_STORES) + stores_in(SHARED_STORES)
+
+
+def shared_store(name: str) -> list[RealStore | ParameterSet]:
+    """One shared store to parametrise a test over; a skipped parameter if it is absent, so the test is never empty."""
+    store = RealStore(name, SHARED_STORES)
+    if store in stores_in(SHARED_STORES):
+        return [store]
+    return [pytest.param(store, marks=pytest.mark.skip(reason=f"{SHARED_STORES} has no {name}"))]
 
 
 def tree_of(folder: Path) -> dict[str, bytes]:

@@ -23,7 +23,6 @@ from spark_mq.format.message_batches import BODY_COLUMNS, message_batches
 from spark_mq.format.message_schema import (
     ALL_MESSAGE_FIELDS,
     MAX_TIMESTAMP_MILLIS,
-    MESSAGE_SCHEMA,
     MIN_TIMESTAMP_MILLIS,
 )
 from spark_mq.format.properties import encode_properties, parse_properties
@@ -372,7 +371,3 @@ def test_the_hosts_of_a_message_can_differ_in_kind() -> None:
 def test_columns_are_given_in_the_asked_order() -> None:
     names = ["topic", "flag", "topic", "body"]
     assert messages_of(Record(b"T")).record_batch(names).schema.names == names
-
-
-def test_the_default_columns_are_known() -> None:
-    assert set(MESSAGE_SCHEMA.names) < set(ALL_NAMES)

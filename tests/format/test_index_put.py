@@ -25,7 +25,7 @@ from tests.index_stores import (
     read_files,
     untouched_index_count,
 )
-from tests.real_stores import RealStore
+from tests.real_stores import RealStore, shared_store
 
 SMALL = IndexLayout(3, 8)
 Puts = list[tuple[int, int, int]]
@@ -80,7 +80,7 @@ def test_the_index_of_a_shortened_log_is_that_of_its_live_messages(store: RealSt
     assert built(store, messages_of(folder)) == read_files(index_files(folder))
 
 
-@pytest.mark.parametrize("store", [store for store in STORES if str(store) == "shared-stale-533"], ids=str)
+@pytest.mark.parametrize("store", shared_store("stale-533"), ids=str)
 def test_a_recovery_put_four_keys_twice(store: RealStore, unpacked: Unpacked) -> None:
     """It kept the first file, which is full, and dispatched from its last message on: the guard lets that one pass."""
     folder, layout = unpacked(store), layout_of(store)

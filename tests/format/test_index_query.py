@@ -17,7 +17,7 @@ from tests.format.test_index_file import STORES
 from tests.hostile import examples
 from tests.index_model import PlainIndexService, PlainMessage
 from tests.index_stores import index_files, layout_of, read_files
-from tests.real_stores import RealStore
+from tests.real_stores import RealStore, shared_store
 
 SMALL = IndexLayout(4, 8)
 KEYS = [b"%d" % number for number in range(6)]
@@ -60,7 +60,7 @@ def test_queries_find_what_the_broker_finds(
     assert wrong == []
 
 
-@pytest.mark.parametrize("store", [store for store in STORES if store.name.startswith("abort")], ids=str)
+@pytest.mark.parametrize("store", shared_store("abort-533"), ids=str)
 def test_a_killed_broker_s_files_already_answer(store: RealStore, unpacked: Callable[[RealStore], Path]) -> None:
     """No question to abort-533 asks for an entry that its last file lacks."""
     files = opened(read_files(index_files(unpacked(store))), layout_of(store))

@@ -149,13 +149,29 @@ def test_a_record_cut_at_any_byte_is_refused(magic: int, host: bytes) -> None:
             decode_record(encoded[:length])
 
 
-@given(st.binary(max_size=200), st.integers(0, 210))
-def test_any_bytes_are_a_record_or_refused(data: bytes, position: int) -> None:
+@settings(max_examples=examples(300))
+@given(
+    records(),
+    st.binary(max_size=20),
+    st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_size=3),
+    st.data(),
+)
+def test_a_record_with_any_bytes_changed_is_a_record_or_refused(
+    record: Record, before: bytes, changes: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    """The bytes start as those of a record, so that the decoder gets past the magic code and the size."""
+    encoded = bytearray(record.encode())
+    for at, value in changes:
+        encoded[at % len(encoded)] = value
+    cut = data.draw(st.integers(0, len(encoded))) if data.draw(st.booleans()) else len(encoded)
+    content = before + bytes(encoded[:cut])
     try:
-        record = decode_record(data, position)
+        decoded = decode_record(content, len(before))
     except CorruptLogError:
+        assert changes or cut < len(encoded)
         return
-    assert position + record.size <= len(data)
+    assert len(before) + decoded.size <= len(content)
+    assert decode_record(decoded.encode()) == decoded
 
 
 @pytest.mark.parametrize(
