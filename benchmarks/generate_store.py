@@ -8,7 +8,7 @@ messages, so it can rebuild consume queues and index from them:
 * properties stand in the order in which SendMessageProcessor@5.3.3 writes them, which is that of the
   ``HashMap(128)`` of MessageDecoder.string2messageProperties@5.3.3; MSG_REGION and TRACE_ON, which
   AbstractSendMessageProcessor.buildMsgContext@5.3.3 adds to what a producer sends, are left out;
-* a record goes into a segment only if it leaves 8 bytes free, otherwise a filler ends the segment
+* a record goes into a segment only if it leaves 8 bytes free, otherwise a blank ends the segment
   (CommitLog.DefaultAppendMessageCallback.doAppend@5.3.3);
 * the last segment has its full size, zeros behind the live end (DefaultMappedFile.init@5.3.3 maps it whole).
 
@@ -107,9 +107,9 @@ class GeneratedStore:
     keys: int
     """What the index will hold an entry for: one UNIQ_KEY a message, and each piece of KEYS."""
     live_end: int
-    """Global offset behind the last record, fillers counted."""
+    """Global offset behind the last record, blanks counted."""
     log_bytes: int
-    """Bytes of all records, fillers not counted."""
+    """Bytes of all records, blanks not counted."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ class _MessageDraws:
 
 
 class _CommitLogWriter:
-    """Writes runs of records to segment files, front to back, and the fillers between them."""
+    """Writes runs of records to segment files, front to back, and the blanks between them."""
 
     def __init__(self, folder: Path, segment_size: int) -> None:
         self._folder = folder

@@ -85,12 +85,12 @@ def scan(spark: SparkSession, store: Path, schema: str | None) -> None:
 
 def decode(store: Path, columns: list[str]) -> None:
     """What a scan's tasks do, in this process, one after the other, without Spark."""
-    from spark_mq.format.message_batches import message_batches
-    from spark_mq.store.commit_log import CommitLog
-    from spark_mq.store.filesystem import Location
-    from spark_mq.store.record_reader import RecordChunk
-    from spark_mq.store.split_reader import read_split
-    from spark_mq.store.splits import DEFAULT_SPLIT_SIZE, plan_splits
+    from spark_mq.format.kernels.batches import message_batches
+    from spark_mq.io.location import Location
+    from spark_mq.store.log.commit_log import CommitLog
+    from spark_mq.store.log.record_reader import RecordChunk
+    from spark_mq.store.log.split_reader import read_split
+    from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE, plan_splits
 
     log = CommitLog.open(Location.resolve(str(store)))
     for split in plan_splits(log, DEFAULT_SPLIT_SIZE):
@@ -124,12 +124,12 @@ def hand_over(spark: SparkSession, batch: pa.RecordBatch, tasks: int, batches: i
 
 def sample_batch(store: Path, columns: list[str]) -> pa.RecordBatch:
     """The first batch of the log."""
-    from spark_mq.format.message_batches import message_batches
-    from spark_mq.store.commit_log import CommitLog
-    from spark_mq.store.filesystem import Location
-    from spark_mq.store.record_reader import RecordChunk
-    from spark_mq.store.split_reader import read_split
-    from spark_mq.store.splits import plan_splits
+    from spark_mq.format.kernels.batches import message_batches
+    from spark_mq.io.location import Location
+    from spark_mq.store.log.commit_log import CommitLog
+    from spark_mq.store.log.record_reader import RecordChunk
+    from spark_mq.store.log.split_reader import read_split
+    from spark_mq.store.log.splits import plan_splits
 
     log = CommitLog.open(Location.resolve(str(store)))
     part = next(read_split(plan_splits(log, 64 << 20)[0], "sample"))

@@ -9,8 +9,8 @@ import tempfile
 from pathlib import Path
 
 from spark_mq import rebuild
-from spark_mq.build.progress import print_progress
 from spark_mq.cli.spark import spark_session
+from spark_mq.job.progress import print_progress
 
 SAMPLE = Path(__file__).resolve().parent.parent / "tests" / "stores" / "workload-533"
 

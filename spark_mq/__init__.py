@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from spark_mq.errors import SparkMqError
 
 if TYPE_CHECKING:
-    from spark_mq.build.rebuild import rebuild
+    from spark_mq.indexer.rebuild import rebuild
     from spark_mq.query.sql import sql
     from spark_mq.source.datasource import RocketMQDataSource, register
-    from spark_mq.source.explanation import explain
+    from spark_mq.source.explain import explain
     from spark_mq.store.message_store import MessageStore
 
 __version__ = "0.1.0"
@@ -22,9 +22,9 @@ __all__ = ["MessageStore", "RocketMQDataSource", "SparkMqError", "explain", "reb
 _MODULES = {
     "MessageStore": "spark_mq.store.message_store",
     "RocketMQDataSource": "spark_mq.source.datasource",
-    "explain": "spark_mq.source.explanation",
+    "explain": "spark_mq.source.explain",
     "register": "spark_mq.source.datasource",
-    "rebuild": "spark_mq.build.rebuild",
+    "rebuild": "spark_mq.indexer.rebuild",
     "sql": "spark_mq.query.sql",
 }
 

@@ -1,7 +1,7 @@
 """What is expected of a damaged log, told in plain Python, record by record; and damage to records of real brokers.
 
 The model knows the format of one record (`decode_record`) and these rules: hop from each segment's start; where there
-is no record, look for the next one byte by byte; a segment ends with its filler; in the last segment damage with
+is no record, look for the next one byte by byte; a segment ends with its blank; in the last segment damage with
 nothing behind it is the end of the log, and so is a last record that is not whole.
 """
 
@@ -105,7 +105,7 @@ def _hop(data: bytes, base: int) -> Iterator[Place]:
 
 
 def _find(data: bytes, position: int, base: int) -> int:
-    """The next place with a record or a filler, or the end."""
+    """The next place with a record or a blank, or the end."""
     places = []
     for magic in _MAGICS:
         place = data.find(magic, position + 4)

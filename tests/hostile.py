@@ -13,8 +13,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from spark_mq.errors import CorruptLogError
-from spark_mq.format import split_start
-from spark_mq.format.big_endian import Bytes
+from spark_mq.format.kernels import resync
+from spark_mq.format.kernels.big_endian import Bytes
+from spark_mq.format.kernels.frames import FRAME_DTYPE, Frames, scan_records
 from spark_mq.format.record import (
     HOST_V4_SIZE,
     HOST_V6_SIZE,
@@ -25,15 +26,14 @@ from spark_mq.format.record import (
     decode_record,
     encode_blank,
 )
-from spark_mq.format.scan import FRAME_DTYPE, Frames, scan_records
-from spark_mq.store import split_reader
-from spark_mq.store.commit_log import CommitLog
-from spark_mq.store.filesystem import Location
-from spark_mq.store.live_reader import LiveReader
-from spark_mq.store.record_reader import RecordChunk, RecordReader
-from spark_mq.store.segment_source import SegmentSource
-from spark_mq.store.split_reader import read_split
-from spark_mq.store.splits import Split, plan_splits
+from spark_mq.io.location import Location
+from spark_mq.store.log import split_reader
+from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.store.log.live_reader import LiveReader
+from spark_mq.store.log.record_reader import RecordChunk, RecordReader
+from spark_mq.store.log.segment_source import SegmentSource
+from spark_mq.store.log.split_reader import read_split
+from spark_mq.store.log.splits import Split, plan_splits
 
 WITHOUT_JIT = os.environ.get("NUMBA_DISABLE_JIT") == "1"
 
@@ -89,9 +89,9 @@ def records(
 def hostile_segments(
     draw: st.DrawFn, size: int, most: int, most_blank: int | None = None, base: int = 1 << 20
 ) -> bytes:
-    """A segment of `size` bytes: messages, of which many hold what looks like records and fillers, and damage.
+    """A segment of `size` bytes: messages, of which many hold what looks like records and blanks, and damage.
 
-    Nothing in it is a record of more than `most` bytes on purpose, or a filler of more than `most_blank`. Bodies are
+    Nothing in it is a record of more than `most` bytes on purpose, or a blank of more than `most_blank`. Bodies are
     mostly zeros, in which a made-up record of any length can end: so those reach out of bodies over other records, and
     end with them.
     """
@@ -135,7 +135,7 @@ def hostile_segments(
 
 
 def plausible_frames(segment: bytes, base: int) -> dict[int, int]:
-    """Every position of a segment at which a whole record or a filler lies, with its end; in plain Python."""
+    """Every position of a segment at which a whole record or a blank lies, with its end; in plain Python."""
     frames = {}
     for position in range(len(segment) - 7):
         size, magic = struct.unpack_from(">ii", segment, position)
@@ -157,7 +157,7 @@ def write_store(folder: Path, segments: dict[int, bytes], segment_size: int | No
 
 
 class LogWriter:
-    """Appends records as a broker does: own offsets, queue offsets, fillers, segments of one size."""
+    """Appends records as a broker does: own offsets, queue offsets, blanks, segments of one size."""
 
     def __init__(self, segment_size: int, first_segment: int = 0) -> None:
         self.segment_size = segment_size
@@ -210,7 +210,7 @@ class LogWriter:
         return offset
 
     def roll(self) -> None:
-        """End the segment with a filler and begin the next."""
+        """End the segment with a blank and begin the next."""
         segment = self.segments[self._base]
         segment += encode_blank(self.segment_size - len(segment))
         self._base += self.segment_size
@@ -225,10 +225,10 @@ class LogWriter:
 def small_windows(most: int, most_blank: int | None = None) -> Iterator[None]:
     """Find the starts of splits of small segments as those of large ones, by the bytes before them.
 
-    No record in them may have more than `most` bytes, no filler more than `most_blank` (`most` too, if it is not said).
+    No record in them may have more than `most` bytes, no blank more than `most_blank` (`most` too, if it is not said).
     """
     with (
-        mock.patch.object(split_start, "MAX_RECORD_SIZE", most),
+        mock.patch.object(resync, "MAX_RECORD_SIZE", most),
         mock.patch.multiple(
             split_reader, MAX_RECORD_SIZE=most, LOOK_BACK=most + most // 4, MAX_BLANK_SIZE=most_blank or most
         ),

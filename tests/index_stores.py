@@ -9,17 +9,17 @@ from pathlib import Path
 
 import numpy as np
 
-from spark_mq.format.big_endian import Bytes, Int32s, Int64s, int64s_at
 from spark_mq.format.index_file import IndexHeader, IndexLayout, decode_header
-from spark_mq.format.index_keys import IndexKeys, index_keys
 from spark_mq.format.index_placement import place_entries
-from spark_mq.format.index_put import new_index_file, put_keys
-from spark_mq.store.broker_conf import BrokerConf
-from spark_mq.store.commit_log import CommitLog
-from spark_mq.store.filesystem import Location
-from spark_mq.store.live_reader import LiveReader
-from spark_mq.store.record_reader import RecordChunk, RecordReader
-from spark_mq.store.segment_source import SegmentSource
+from spark_mq.format.kernels.big_endian import Bytes, Int32s, Int64s, int64s_at
+from spark_mq.format.kernels.index_keys import IndexKeys, index_keys
+from spark_mq.format.kernels.index_put import new_index_file, put_keys
+from spark_mq.io.location import Location
+from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.store.log.live_reader import LiveReader
+from spark_mq.store.log.record_reader import RecordChunk, RecordReader
+from spark_mq.store.log.segment_source import SegmentSource
 from tests.real_stores import RealStore
 
 

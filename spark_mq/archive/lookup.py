@@ -7,7 +7,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_mq.archive.place import ArchivePlace, StoreIdentity
+from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
 
 _PLACE = ("cluster", "broker", "store", "commit_log_offset")
 
@@ -18,7 +18,7 @@ def query_message(spark: SparkSession, table: str, topic: str, key: str, max_num
     The keys table says where they are; of the messages table only files with that topic, time and offset are read.
     `table` is that of `archive`; a name in the catalog or a path.
     """
-    place = ArchivePlace.of(table, checkpoint="")
+    place = ArchiveTables.of(table, checkpoint="")
     found = place.keys.read(spark).where((F.col("topic") == topic) & (F.col("key") == key))
     # A message has a key twice at most: in KEYS, and as its unique key.
     newest = found.orderBy(F.col("store_timestamp").desc()).select(*_PLACE, "store_timestamp").limit(2 * max_num)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_mq.archive.place import ArchivePlace, ArchiveTable
+from spark_mq.archive.archive_tables import ArchiveTable, ArchiveTables
 
 DEFAULT_FILE_SIZE = 256 << 20
 _FILE_SIZE_SETTING = "spark.databricks.delta.optimize.maxFileSize"
@@ -70,7 +70,7 @@ def maintain(
     removed; Delta refuses less than a week unless its check is switched off. `dry_run` changes nothing, and reports
     what the first and the last would do.
     """
-    place = ArchivePlace.of(table, checkpoint="")
+    place = ArchiveTables.of(table, checkpoint="")
     times = {place.messages: "store_timestamp", place.keys: "store_timestamp", place.snapshots: "snapshot_timestamp"}
     cutoff = None if keep_days is None else datetime.now(UTC) - timedelta(days=keep_days)
     report = MaintenanceReport(dry_run)

@@ -1,4 +1,4 @@
-"""What the segments of a store are besides their messages: sizes, and the fillers at their ends."""
+"""What the segments of a store are besides their messages: sizes, and the blanks at their ends."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Any
 
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_mq.archive.conflicts import retried
+from spark_mq.archive.retry import retry_on_conflict
 from spark_mq.archive.store_archive import StoreArchive
 from spark_mq.archive.tables import SEGMENTS_SCHEMA
 from spark_mq.errors import StoreChangedError
 from spark_mq.format.record import FRAME, MAGIC_BLANK, MAX_BLANK_SIZE
-from spark_mq.store import tables
+from spark_mq.store import metadata_tables
 from spark_mq.store.message_store import MessageStore
 
 Row = dict[str, Any]
 
 
-def keep_segments(archive: StoreArchive, archived_to: int) -> int:
+def write_segments(archive: StoreArchive, archived_to: int) -> int:
     """Write what is new of the segments, and give their number.
 
     Messages are archived up to commit log offset `archived_to`. Segments behind it are left out: a broker makes them in
-    advance, and removes them when it stops. Those that are known to be whole, with their filler, stay as they are.
+    advance, and removes them when it stops. Those that are known to be whole, with their blank, stay as they are.
     """
     spark, table = archive.spark, archive.place.segments
     whole = archive.rows(table).where("state = 'FULL' AND filler_offset IS NOT NULL")
@@ -43,7 +43,7 @@ def keep_segments(archive: StoreArchive, archived_to: int) -> int:
         "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
     )
     try:
-        retried(lambda: spark.sql(merge))
+        retry_on_conflict(lambda: spark.sql(merge))
     finally:
         spark.catalog.dropTempView(view)
     return len(rows)
@@ -62,17 +62,17 @@ def _data_ends(archive: StoreArchive, bases: Set[int]) -> dict[int, int]:
 
 def segment_rows(store: MessageStore, data_ends: Mapping[int, int]) -> list[Row]:
     """A row for each segment; `data_ends` says by first offset where the last message of it ends."""
-    rows: list[Row] = tables.segments(store).drop_columns(["file", "first_store_timestamp"]).to_pylist()
+    rows: list[Row] = metadata_tables.segments(store).drop_columns(["file", "first_store_timestamp"]).to_pylist()
     for row in rows:
         base, end = row["commit_log_offset"], row["commit_log_offset"] + row["file_size"]
-        filler = _filler(store, data_ends.get(base, end), end)
-        row["filler_offset"] = None if filler is None else data_ends[base]
-        row["filler_bytes"] = filler
+        blank = _blank(store, data_ends.get(base, end), end)
+        row["filler_offset"] = None if blank is None else data_ends[base]
+        row["filler_bytes"] = blank
     return rows
 
 
-def _filler(store: MessageStore, start: int, end: int) -> bytes | None:
-    """The filler from `start` to the segment's `end`, without the zeros at its end; None if there is none."""
+def _blank(store: MessageStore, start: int, end: int) -> bytes | None:
+    """The blank from `start` to the segment's `end`, without the zeros at its end; None if there is none."""
     size = end - start
     if not FRAME.size <= size <= MAX_BLANK_SIZE:
         return None

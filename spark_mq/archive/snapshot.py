@@ -9,8 +9,8 @@ from pyarrow import fs
 
 from spark_mq.archive.store_archive import StoreArchive
 from spark_mq.archive.tables import SNAPSHOTS_SCHEMA
-from spark_mq.store.checkpoint import CHECKPOINT
-from spark_mq.store.filesystem import Location
+from spark_mq.io.location import Location
+from spark_mq.store.config.checkpoint import CHECKPOINT
 from spark_mq.store.message_store import MessageStore
 
 _CONFIG = "config"
@@ -20,7 +20,7 @@ _NANOS_PER_MICRO = 1000
 Row = dict[str, Any]
 
 
-def keep_snapshot(archive: StoreArchive) -> int:
+def write_snapshot(archive: StoreArchive) -> int:
     """Append the files as they are now; gives their number."""
     rows = snapshot(archive.store)
     writer = archive.frame(rows, SNAPSHOTS_SCHEMA).write.format("delta").mode("append")

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_mq.archive.place import ArchivePlace, ArchiveTable, StoreIdentity
-from spark_mq.store.filesystem import Location
+from spark_mq.archive.archive_tables import ArchiveTable, ArchiveTables, StoreIdentity
+from spark_mq.io.location import Location
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class StoreArchive:
 
     spark: SparkSession
     store: Location
-    place: ArchivePlace
+    place: ArchiveTables
     identity: StoreIdentity
 
     def rows(self, table: ArchiveTable) -> DataFrame:

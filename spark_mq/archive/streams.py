@@ -17,11 +17,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from spark_mq._compat import session_has_read_limits
-from spark_mq.archive.place import ArchiveTable, StoreIdentity
+from spark_mq.archive.archive_tables import ArchiveTable, StoreIdentity
 from spark_mq.archive.store_archive import StoreArchive
 from spark_mq.archive.tables import KEYS_SCHEMA
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, MESSAGE_SCHEMA
-from spark_mq.store.filesystem import Location
+from spark_mq.io.location import Location
 from spark_mq.store.message_store import MessageStore
 
 _TIMES = {"born_timestamp_millis": "born_timestamp", "store_timestamp_millis": "store_timestamp"}

@@ -18,8 +18,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from spark_mq.archive.conflicts import retried
-from spark_mq.archive.place import ArchivePlace, ArchiveTable
+from spark_mq.archive.archive_tables import ArchiveTable, ArchiveTables
+from spark_mq.archive.retry import retry_on_conflict
 from spark_mq.format.message_schema import MESSAGE_SCHEMA
 
 _TIMESTAMP = pa.timestamp("us", "UTC")
@@ -63,7 +63,7 @@ SEGMENTS_SCHEMA = pa.schema(
         ("modification_timestamp", _TIMESTAMP),
     ]
 )
-"""As table `segments`, and the filler at a file's end: where it begins, and its bytes up to the last that is not 0."""
+"""As table `segments`, and the blank at a file's end: where it begins, and its bytes up to the last that is not 0."""
 
 SNAPSHOTS_SCHEMA = pa.schema(
     [
@@ -132,11 +132,11 @@ SEGMENTS = Layout(SEGMENTS_SCHEMA, clustering=("broker",), statistics=("broker",
 SNAPSHOTS = Layout(SNAPSHOTS_SCHEMA, clustering=("snapshot_timestamp",), statistics=("broker", "snapshot_timestamp"))
 
 
-def create_tables(spark: SparkSession, place: ArchivePlace) -> None:
+def create_tables(spark: SparkSession, place: ArchiveTables) -> None:
     """Make the tables that are not there, and add the columns that older ones lack."""
     layouts = {place.messages: MESSAGES, place.keys: KEYS, place.segments: SEGMENTS, place.snapshots: SNAPSHOTS}
     for table, layout in layouts.items():
-        retried(partial(_create, spark, table, layout))
+        retry_on_conflict(partial(_create, spark, table, layout))
 
 
 def _create(spark: SparkSession, table: ArchiveTable, layout: Layout) -> None:

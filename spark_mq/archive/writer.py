@@ -14,19 +14,19 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_mq.archive.appended_rows import AppendedRows
-from spark_mq.archive.place import DEFAULT_BROKER, DEFAULT_CLUSTER, ArchivePlace, StoreIdentity
+from spark_mq.archive.archive_tables import DEFAULT_BROKER, DEFAULT_CLUSTER, ArchiveTables, StoreIdentity
+from spark_mq.archive.commit_metrics import AppendedRows
 from spark_mq.archive.progress import BatchProgress, stream_offset
 from spark_mq.archive.report import ArchiveReport
-from spark_mq.archive.segments import keep_segments
-from spark_mq.archive.snapshot import keep_snapshot
+from spark_mq.archive.segments import write_segments
+from spark_mq.archive.snapshot import write_snapshot
 from spark_mq.archive.store_archive import StoreArchive
 from spark_mq.archive.streams import ArchiveStreams
 from spark_mq.archive.tables import create_tables
-from spark_mq.build.session import error_of_a_task
+from spark_mq.io.location import Location
+from spark_mq.job.session import parse_task_error
 from spark_mq.source.datasource import register
-from spark_mq.store.commit_log import segment_files
-from spark_mq.store.filesystem import Location
+from spark_mq.store.log.commit_log import segment_files
 
 DEFAULT_MAX_BYTES = 4 << 30
 """Bytes of the log that one batch takes."""
@@ -113,15 +113,15 @@ class Archiver:
     def _keep(self, report: ArchiveReport) -> None:
         report.rows += self._messages.count_new(self._streams.query_ids)
         report.keys += self._keys.count_new(self._streams.query_ids)
-        report.segments += keep_segments(self._archive, report.archived_to)
+        report.segments += write_segments(self._archive, report.archived_to)
 
     def _keep_snapshot(self, report: ArchiveReport) -> None:
-        report.snapshot_files += keep_snapshot(self._archive)
+        report.snapshot_files += write_snapshot(self._archive)
 
 
 def _finish(query: StreamingQuery) -> dict[str, object]:
     """Wait for a query's end; gives its last offset."""
-    with named_errors():
+    with reraise_task_errors():
         query.awaitTermination()
     return stream_offset(query)
 
@@ -158,7 +158,7 @@ def archive(
     location = Location.resolve(store)
     segment_files(location)  # what is no store gets no tables
     identity = StoreIdentity(cluster, broker, store_name or location.uri)
-    place = ArchivePlace.of(table, checkpoint)
+    place = ArchiveTables.of(table, checkpoint)
     register(spark)
     create_tables(spark, place)
     archiver = Archiver(StoreArchive(spark, location, place, identity), options)
@@ -166,12 +166,12 @@ def archive(
 
 
 @contextmanager
-def named_errors() -> Iterator[None]:
+def reraise_task_errors() -> Iterator[None]:
     """Raise errors of this package that Spark wrapped under their own names."""
     try:
         yield
     except PySparkException as error:
-        named = error_of_a_task(str(error))
+        named = parse_task_error(str(error))
         if named is None:
             raise
         raise named from error

@@ -74,17 +74,17 @@ def _add_maintenance(commands: argparse._SubParsersAction[argparse.ArgumentParse
 
 def run_archive(arguments: argparse.Namespace) -> int:
     """Archive, and print the report."""
-    from spark_mq.archive.place import DEFAULT_BROKER, DEFAULT_CLUSTER, ArchivePlace
+    from spark_mq.archive.archive_tables import DEFAULT_BROKER, DEFAULT_CLUSTER, ArchiveTables
     from spark_mq.archive.writer import archive
+    from spark_mq.io.location import Location
     from spark_mq.source.option_values import parse_size
-    from spark_mq.store.broker_conf import BrokerConf
-    from spark_mq.store.commit_log import segment_files
-    from spark_mq.store.filesystem import Location
+    from spark_mq.store.config.broker_conf import BrokerConf
+    from spark_mq.store.log.commit_log import segment_files
 
     max_bytes = parse_size("--max-bytes", arguments.max_bytes)
     conf = BrokerConf.of(arguments.broker_conf).settings
     # What is wrong with the arguments is said before a JVM starts.
-    ArchivePlace.of(arguments.table, arguments.checkpoint)
+    ArchiveTables.of(arguments.table, arguments.checkpoint)
     segment_files(Location.resolve(arguments.store))
     with spark_errors(), spark_session("spark-mq archive", _stream_settings) as spark:
         report = archive(

@@ -18,7 +18,7 @@ from spark_mq.errors import OptionError
 from spark_mq.format.timestamp import EPOCH
 
 
-def print_frame(frame: DataFrame, form: str) -> None:
+def print_dataframe(frame: DataFrame, form: str) -> None:
     """Print all rows in the form `table`, `csv` (with a line of names) or `json` (one object a line).
 
     Raises `OptionError` where JSON would need two values of one name.

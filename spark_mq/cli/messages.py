@@ -184,7 +184,7 @@ def _open_index(arguments: argparse.Namespace) -> MessageStore:
 
 
 def _explain(arguments: argparse.Namespace, **options: str) -> int:
-    from spark_mq.source.explanation import explain
+    from spark_mq.source.explain import explain
 
     if arguments.broker_conf is not None:
         options["brokerConf"] = arguments.broker_conf
@@ -293,7 +293,7 @@ def _messages(
     """One queue's messages stored from `begin` to `end`."""
     from spark_mq.cli.output import plain_rows
     from spark_mq.format.timestamp import epoch_millis
-    from spark_mq.store.store_time import CLOCK_TOLERANCE_MILLIS
+    from spark_mq.store.log.time_pruning import CLOCK_TOLERANCE_MILLIS
 
     is_open = begin is None and end is None
     first, last = _EARLIEST if begin is None else begin, _LATEST if end is None else end

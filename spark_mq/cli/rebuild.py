@@ -48,8 +48,8 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def run(arguments: argparse.Namespace) -> int:
     """Rebuild, and print the report."""
-    from spark_mq.build.progress import print_progress
-    from spark_mq.build.rebuild import rebuild
+    from spark_mq.indexer.rebuild import rebuild
+    from spark_mq.job.progress import print_progress
     from spark_mq.source.option_values import parse_size
     from spark_mq.source.options import MIN_SPLIT_SIZE
 

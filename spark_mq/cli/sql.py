@@ -131,7 +131,7 @@ class _Console:
                 return FOUND
 
     def _run(self, statement: str) -> None:
-        from spark_mq.cli.frame_output import print_frame
+        from spark_mq.cli.frame_output import print_dataframe
         from spark_mq.query.sql import reads_of, sql
 
         with spark_errors():
@@ -139,7 +139,7 @@ class _Console:
                 for read in reads_of(self._spark, statement, stores=self._stores):
                     print(visible(str(read)))
             else:
-                print_frame(sql(self._spark, statement, stores=self._stores), self._form)
+                print_dataframe(sql(self._spark, statement, stores=self._stores), self._form)
 
 
 def _use_history() -> None:

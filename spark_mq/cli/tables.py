@@ -56,10 +56,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _table(arguments: argparse.Namespace) -> Callable[[MessageStore], pa.Table]:
-    from spark_mq.store import tables
+    from spark_mq.store import metadata_tables
 
     if arguments.table == "queues":
-        return lambda store: tables.queues(store, arguments.topic)
+        return lambda store: metadata_tables.queues(store, arguments.topic)
     if arguments.table == "lag":
-        return lambda store: tables.consumer_offsets(store, arguments.topic, arguments.consumer_group)
-    return tables.topics if arguments.table == "topics" else tables.segments
+        return lambda store: metadata_tables.consumer_offsets(store, arguments.topic, arguments.consumer_group)
+    return metadata_tables.topics if arguments.table == "topics" else metadata_tables.segments

@@ -1,43 +1,33 @@
-"""The distinct keys of many messages, in Arrow; `record_keys` has the same rule for a single one."""
+"""The keys by which a message can be found, of a single record; `index_keys` has the same rule as kernels, for many.
+
+`IndexService.buildIndex`@5.3.3, the same in 4.9: the unique key, and the pieces of KEYS between single spaces that are
+not empty; none for a message of transaction type ROLLBACK.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from enum import StrEnum
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from spark_mq.format.big_endian import Int64s
-from spark_mq.format.columns import MessageColumns
-from spark_mq.format.record_keys import KeyType
+from spark_mq.format.java_text import decode_utf8
+from spark_mq.format.properties import KEYS, UNIQUE_KEY, parse_properties
+from spark_mq.format.record import Record
 from spark_mq.format.sys_flag import TRANSACTION_ROLLBACK_TYPE, TRANSACTION_TYPE_MASK
 
 
-@dataclass(frozen=True)
-class MessageKeys:
-    """n keys: `message` is the index of the message that has it; `key_type` is KEYS or UNIQ_KEY."""
+class KeyType(StrEnum):
+    """Which property a key is from."""
 
-    message: Int64s
-    key: pa.Array
-    key_type: pa.Array
+    KEYS = "KEYS"
+    UNIQ_KEY = "UNIQ_KEY"
 
 
-def message_keys(messages: MessageColumns, wanted: frozenset[str] | None = None) -> MessageKeys:
-    """Each distinct key of each message once, the unique key first; with `wanted`, only those."""
-    unique_key, keys = messages.column("unique_key"), messages.column("keys")
-    is_indexed = messages.frames.sys_flag & TRANSACTION_TYPE_MASK != TRANSACTION_ROLLBACK_TYPE
-    has_unique_key = is_indexed & unique_key.is_valid().to_numpy(zero_copy_only=False)
-    owner = np.concatenate((np.flatnonzero(has_unique_key), pc.list_parent_indices(keys).to_numpy()))
-    key = pa.concat_arrays([unique_key.filter(pa.array(has_unique_key)), keys.flatten()])
-    is_unique = np.arange(owner.size) < has_unique_key.sum()
-    kept = is_indexed[owner]
-    if wanted is not None:
-        kept &= pc.is_in(key, value_set=pa.array(sorted(wanted), pa.string())).to_numpy(zero_copy_only=False)
-    owner, key, is_unique = owner[kept], key.filter(pa.array(kept)), is_unique[kept]
-    codes = key.dictionary_encode().indices.to_numpy().astype(np.int64)
-    # Of a key that a message has twice the first counts, and unique keys come first.
-    _, first = np.unique(owner.astype(np.int64) * (codes.max(initial=0) + 1) + codes, return_index=True)
-    first = first[np.lexsort((first, owner[first]))]
-    types = pa.DictionaryArray.from_arrays(pa.array(is_unique[first].astype(np.int8)), pa.array([*KeyType]))
-    return MessageKeys(owner[first].astype(np.int64), key.take(pa.array(first)), types.cast(pa.string()))
+def record_keys(record: Record) -> dict[str, KeyType]:
+    """Each distinct key once, in the order of the index: the unique key first."""
+    if record.sys_flag & TRANSACTION_TYPE_MASK == TRANSACTION_ROLLBACK_TYPE:
+        return {}
+    properties = parse_properties(record.properties)
+    keys = dict.fromkeys(filter(None, decode_utf8(properties.get(KEYS, b"")).split(" ")), KeyType.KEYS)
+    if UNIQUE_KEY not in properties:
+        return keys
+    unique_key = decode_utf8(properties[UNIQUE_KEY])
+    return {unique_key: KeyType.UNIQ_KEY} | {key: kind for key, kind in keys.items() if key != unique_key}

@@ -6,7 +6,7 @@ address and then a 32-bit port.
 | at | width | field |
 | --- | --- | --- |
 | 0 | i32 | total size |
-| 4 | i32 | magic: V1 0xDAA320A7, V2 0xDAA320AB (5.1.0), or the filler's 0xCBD43194 |
+| 4 | i32 | magic: V1 0xDAA320A7, V2 0xDAA320AB (5.1.0), or the blank's 0xCBD43194 |
 | 8 | i32 | body CRC: crc32(stored body) & 0x7FFFFFFF, 0 without a body |
 | 12 | i32 | queue id |
 | 16 | i32 | flag |
@@ -23,7 +23,7 @@ address and then a 32-bit port.
 | then | i8 or i16 + n | topic: V1 a signed byte, V2 a short |
 | then | i16 + n | properties, see `properties`; a length <= 0 is none |
 
-A segment ends with a filler: i32 bytes left in the segment, i32 0xCBD43194; what follows is not defined
+A segment ends with a blank: i32 bytes left in the segment, i32 0xCBD43194; what follows is not defined
 (`CommitLog.DefaultAppendMessageCallback`; zeros from 4.9.1).
 
 This module is the format for one record, in plain Python: encoding, and decoding where a handful are wanted.
@@ -76,11 +76,11 @@ than 128 KiB (the lengths of topic and properties are shorts). By default a body
 A larger size is damage. It never becomes an allocation, and no record reaches further: `split_start` goes by that."""
 
 BLANK_SIZE = FRAME.size
-"""Bytes that a filler needs at least; a record is appended only where it leaves as many."""
+"""Bytes that a blank needs at least; a record is appended only where it leaves as many."""
 
 MAX_BLANK_SIZE = 64 << 20
-"""A filler is shorter than what did not fit and `BLANK_SIZE` (`CommitLog.DefaultAppendMessageCallback`@5.3.3). That can
-be a batch of small messages, whose records are a few times as long as its frame. A longer filler is damage: eight bytes
+"""A blank is shorter than what did not fit and `BLANK_SIZE` (`CommitLog.DefaultAppendMessageCallback`@5.3.3). That can
+be a batch of small messages, whose records are a few times as long as its frame. A longer blank is damage: eight bytes
 in a body must not make hundreds of megabytes disappear."""
 
 
@@ -153,7 +153,7 @@ class Record:
 
 
 def encode_blank(size: int) -> bytes:
-    """A filler of `size` bytes (at least 8) as 4.9.1 and later write it, zeros behind its eight bytes."""
+    """A blank of `size` bytes (at least 8) as 4.9.1 and later write it, zeros behind its eight bytes."""
     return FRAME.pack(size, MAGIC_BLANK).ljust(size, b"\0")
 
 

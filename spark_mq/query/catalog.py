@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 
 from spark_mq.errors import OptionError
-from spark_mq.query.tables import TableColumns
+from spark_mq.query.table_columns import TableColumns
 from spark_mq.source.condition import Condition, Operator, Value, encode_conditions
 from spark_mq.source.options import OPTION_NAMES, Table, names_of, parse_options
 from spark_mq.source.predicate import CONDITION_COLUMNS
@@ -38,7 +38,7 @@ def options_of(store: Store, table: Table) -> dict[str, str]:
     return options
 
 
-def narrowed_options(options: Mapping[str, str], table: Table, conditions: Sequence[Condition]) -> dict[str, str]:
+def pushed_down_options(options: Mapping[str, str], table: Table, conditions: Sequence[Condition]) -> dict[str, str]:
     """The options of a read of which Spark will keep only rows for which all conditions hold."""
     if _CONDITIONS in names_of(table):
         return {**options, _CONDITIONS: encode_conditions(conditions)} if conditions else dict(options)

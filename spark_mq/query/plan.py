@@ -9,10 +9,9 @@ from sqlglot import exp
 
 from spark_mq.errors import OptionError
 from spark_mq.query.comparisons import Comparison
-from spark_mq.query.names import Names, StoreTable, resolve_names
-from spark_mq.query.narrowing import Narrowing
-from spark_mq.query.projection import used_names
-from spark_mq.query.relations import (
+from spark_mq.query.predicate_pushdown import PredicatePushdown
+from spark_mq.query.projection_pushdown import used_names
+from spark_mq.query.scope import (
     RELATION_PARTS,
     Relation,
     Tree,
@@ -25,7 +24,8 @@ from spark_mq.query.relations import (
     shared_columns,
 )
 from spark_mq.query.statement import Statement, parse_statement
-from spark_mq.query.tables import TableColumns
+from spark_mq.query.table_columns import TableColumns
+from spark_mq.query.table_names import Names, StoreTable, resolve_names
 from spark_mq.source.options import Table
 
 _ALIASED_PARTS = frozenset(("this", "db", "joins", "laterals", "pivots"))
@@ -122,7 +122,9 @@ class _Planner:
         self._columns = columns
 
     def plan(self) -> QueryPlan:
-        found = Narrowing(self._statement, self._names, self._known).find() if self._statement.is_understood else {}
+        found = (
+            PredicatePushdown(self._statement, self._names, self._known).find() if self._statement.is_understood else {}
+        )
         tables = sorted(self._names.store_tables.values(), key=lambda table: self._span(table.node))
         references, edits = [], list(self._stripped_qualifiers())
         for number, table in enumerate(tables):

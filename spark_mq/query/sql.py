@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from spark_mq.errors import OptionError
-from spark_mq.query.catalog import Store, narrowed_options, options_of, table_columns
+from spark_mq.query.catalog import Store, options_of, pushed_down_options, table_columns
 from spark_mq.query.conditions import evaluate
 from spark_mq.query.plan import QueryPlan, Reference, plan_references
 from spark_mq.source.condition import Condition
@@ -97,7 +97,7 @@ def _reads(
         schema = full_schema(reference.table)
         names = reference.columns or table_columns(reference.table).default
         known = tuple(conditions[one] for one in reference.comparisons if one in conditions)
-        options = narrowed_options(options_of(stores[reference.store], reference.table), reference.table, known)
+        options = pushed_down_options(options_of(stores[reference.store], reference.table), reference.table, known)
         reads.append(StoreRead(reference, options, StructType([schema[name] for name in names]), known))
     return reads
 

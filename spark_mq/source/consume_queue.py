@@ -8,19 +8,19 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from spark_mq.io.file_reader import FileReaders
+from spark_mq.io.location import Location
 from spark_mq.source.options import ReadOptions
-from spark_mq.store.file_reader import FileReaders
-from spark_mq.store.filesystem import Location
+from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.record_lookup import RecordLookup
-from spark_mq.store.units import QueueShare, plan_shares, unit_batches
+from spark_mq.store.queue.batches import QueueSplit, plan_queue_splits, unit_batches
 
 
 @dataclass
-class SharePartition(InputPartition):
+class QueueSplitPartition(InputPartition):
     """A task's files, and where the live log ends."""
 
-    shares: list[QueueShare]
+    shares: list[QueueSplit]
     log_end: int
 
 
@@ -37,13 +37,13 @@ class ConsumeQueueReader(DataSourceReader):
         with MessageStore(options.path) as store:
             queues = [queue for queue in store.queues.values() if options.topic in (None, queue.topic)]
             wanted = [queue.folder for queue in queues if options.queue_id in (None, queue.queue_id)]
-            shares = plan_shares(wanted)
+            shares = plan_queue_splits(wanted)
             log_end = store.get_max_phy_offset() if shares else -1
-        return [SharePartition(share, log_end) for share in shares]
+        return [QueueSplitPartition(share, log_end) for share in shares]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The rows of one partition. Spark calls this with None where there is no partition at all."""
-        if not isinstance(partition, SharePartition):
+        if not isinstance(partition, QueueSplitPartition):
             return
         files = FileReaders()
         records = RecordLookup(Location.resolve(self._options.path), files)

@@ -13,6 +13,7 @@ from spark_mq.source.lookup_function import register_lookup
 from spark_mq.source.message_stream import MessagesStreamReader
 from spark_mq.source.messages import MessagesReader
 from spark_mq.source.messages_by_key import MessagesByKeyReader
+from spark_mq.source.metadata_tables import MetadataTableReader
 from spark_mq.source.options import ReadOptions, Table, parse_options, parse_stream_options, parse_table
 from spark_mq.source.pushed_filters import (
     PushdownMessagesByKeyReader,
@@ -20,7 +21,6 @@ from spark_mq.source.pushed_filters import (
     is_pushdown_planner,
 )
 from spark_mq.source.schema import column_names, default_schema
-from spark_mq.source.small_tables import SmallTableReader
 
 
 class RocketMQDataSource(DataSource):
@@ -272,7 +272,7 @@ class RocketMQDataSource(DataSource):
             return ConsumeQueueReader(options, names)
         if options.table == Table.INDEX_ENTRIES:
             return IndexEntriesReader(options, names)
-        return SmallTableReader(options, names)
+        return MetadataTableReader(options, names)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """The reader of table `messages` as a stream. Raises `OptionError` as `reader`."""

@@ -9,12 +9,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from spark_mq.format.index_file import IndexLayout
+from spark_mq.io.location import Location
 from spark_mq.source.options import ReadOptions
-from spark_mq.store.broker_conf import BrokerConf
-from spark_mq.store.commit_log import segment_files
-from spark_mq.store.filesystem import Location
-from spark_mq.store.index_folder import IndexFileInfo, index_files, index_layout
-from spark_mq.store.index_tables import entry_batches
+from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.index.folder import IndexFileInfo, index_files, index_layout
+from spark_mq.store.index.tables import entry_batches
+from spark_mq.store.log.commit_log import segment_files
 
 
 @dataclass

@@ -15,14 +15,14 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from spark_mq._compat import HAS_READ_LIMITS, ReadAllAvailable, SupportsTriggerAvailableNow, limited_read
 from spark_mq.errors import DataLossError, OptionError, StoreChangedError
+from spark_mq.io.location import Location
 from spark_mq.source.messages import GapPartition, MessagesReader, SplitPartition
 from spark_mq.source.options import EARLIEST, LATEST, Mode, StreamOptions
 from spark_mq.source.stream_offset import NOTHING_YET, StreamOffset
-from spark_mq.store.commit_log import segment_files
-from spark_mq.store.corrupt_range import CorruptRange
-from spark_mq.store.filesystem import Location
-from spark_mq.store.listed_range import EXPIRED, ListedRange, list_range
 from spark_mq.store.live_end import LiveEndFinder
+from spark_mq.store.log.commit_log import segment_files
+from spark_mq.store.log.corrupt_range import CorruptRange
+from spark_mq.store.log.offset_range import EXPIRED, OffsetRange, list_offset_range
 
 _TRIES = 5
 """How often a look at the store is begun anew where a file goes away under it: each time another segment expired."""
@@ -55,7 +55,7 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises `StoreNotFoundError` where the path is no store, `OptionError` for an offset behind the log's end.
         """
-        self._last = StreamOffset(_retried(self._first_offset))
+        self._last = StreamOffset(_retry_on_expiry(self._first_offset))
         return self._last.to_json()
 
     def latestOffset(  # noqa: N802
@@ -68,7 +68,7 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         begin = self._last if start is None else StreamOffset.of_json(start)
         is_limited = limit is not None and not isinstance(limit, ReadAllAvailable)
-        self._last = _retried(lambda: self._next_offset(begin, is_limited))
+        self._last = _retry_on_expiry(lambda: self._next_offset(begin, is_limited))
         return self._last.to_json()
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
@@ -79,7 +79,7 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Freeze the end: what is appended from now on is for the next query."""
-        self._frozen_end = _retried(self._find_end)
+        self._frozen_end = _retry_on_expiry(self._find_end)
 
     def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802
         """The live end as it was last seen, for the query's progress."""
@@ -92,7 +92,7 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         first, last = StreamOffset.of_json(start), StreamOffset.of_json(end)
         self._last = last
-        listed = _retried(lambda: self._range(first.commit_log_offset, last.commit_log_offset))
+        listed = _retry_on_expiry(lambda: self._range(first.commit_log_offset, last.commit_log_offset))
         self._newly_lost += max(listed.missing_bytes - (last.lost_bytes - first.lost_bytes), 0)
         splits = listed.splits(self._options.read.split_size, self._options.fail_on_data_loss)
         return [*map(GapPartition, listed.missing), *(SplitPartition(split, "") for split in splits)]
@@ -124,14 +124,14 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._log_start()
         if options.starting_offsets == LATEST:
             return end
-        from spark_mq.store.log_cuts import place_at, place_of_time
+        from spark_mq.store.log.boundaries import next_boundary, offset_for_time
 
         if options.starting_timestamp is not None:
-            return place_of_time(self._store, end, options.starting_timestamp)
+            return offset_for_time(self._store, end, options.starting_timestamp)
         offset = int(options.starting_offsets or 0)
         if offset > end:
             raise OptionError(f"option startingOffsets={offset} lies behind the end of the log, {end}")
-        return place_at(self._store, offset, end) if offset >= self._log_start() else offset
+        return next_boundary(self._store, offset, end) if offset >= self._log_start() else offset
 
     def _log_start(self) -> int:
         """The commit log offset at which the log begins; 0 where all of it is gone."""
@@ -161,26 +161,26 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return StreamOffset(end, lost)
 
     def _limited(self, start: int, end: int) -> int:
-        from spark_mq.store.log_cuts import place_at, place_behind_messages
+        from spark_mq.store.log.boundaries import boundary_after, next_boundary
 
         first = max(start, self._log_start())
         if self._options.max_bytes is not None:
-            end = place_at(self._store, first + self._options.max_bytes, end)
+            end = next_boundary(self._store, first + self._options.max_bytes, end)
         if self._options.max_messages is not None:
             if not self._options.fail_on_data_loss:
-                first = place_at(self._store, first, end)
-            end = place_behind_messages(self._store, first, end, self._options.max_messages)
+                first = next_boundary(self._store, first, end)
+            end = boundary_after(self._store, first, end, self._options.max_messages)
         return end
 
-    def _range(self, start: int, end: int) -> ListedRange:
+    def _range(self, start: int, end: int) -> OffsetRange:
         """The range, if it is whole or need not be."""
         listed = self._list(start, end)
         for missing in listed.missing[: 1 if self._options.fail_on_data_loss else 0]:
             raise _data_loss(missing)
         return listed
 
-    def _list(self, start: int, end: int) -> ListedRange:
-        return list_range(self._store, self._log_start() if start == NOTHING_YET else start, end)
+    def _list(self, start: int, end: int) -> OffsetRange:
+        return list_offset_range(self._store, self._log_start() if start == NOTHING_YET else start, end)
 
     def _lose_end(self, start: int, end: int) -> None:
         if self._options.fail_on_data_loss:
@@ -209,7 +209,7 @@ def _lost(partition: SplitPartition) -> CorruptRange:
     return CorruptRange(str(split.segment.location), start, length, EXPIRED, "the segment expired before it was read")
 
 
-def _retried(look: Callable[[], _Answer]) -> _Answer:
+def _retry_on_expiry(look: Callable[[], _Answer]) -> _Answer:
     """The answer of a look at a store from which a broker removes segments meanwhile."""
     for _ in range(_TRIES - 1):
         try:

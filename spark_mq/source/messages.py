@@ -16,23 +16,23 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from spark_mq.errors import CorruptLogError, StoreChangedError
+from spark_mq.format.message_keys import record_keys
 from spark_mq.format.message_row import Row, corrupt_row, message_row, message_table
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, CORRUPT_RECORD
 from spark_mq.format.record import Record
-from spark_mq.format.record_keys import record_keys
-from spark_mq.source.explanation import explain_plan
+from spark_mq.source.explain import explain_plan
 from spark_mq.source.options import Mode, ReadOptions
 from spark_mq.source.planner import LookUp, plan_messages
 from spark_mq.source.predicate import Predicate
-from spark_mq.source.wanted import is_wanted, wanted_frames, wants_damage
-from spark_mq.store.corrupt_range import CorruptRange
-from spark_mq.store.log_range import LogRange
+from spark_mq.source.row_filter import filter_frames, keeps_corrupt_range, matches_predicate
+from spark_mq.store.log.corrupt_range import CorruptRange
+from spark_mq.store.log.log_range import LogRange
+from spark_mq.store.log.splits import Split
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.queue_cover import QueueRange, read_messages
-from spark_mq.store.splits import Split
+from spark_mq.store.queue.lookup import QueueRange, read_messages
 
 if TYPE_CHECKING:
-    from spark_mq.format.columns import MessageColumns
+    from spark_mq.format.kernels.columns import MessageColumns
 
 MAX_BATCH_ROWS = 8192
 _MAX_LOOK_UP_ROWS = 256
@@ -121,9 +121,9 @@ class MessagesReader(DataSourceReader):
         return [ALL_MESSAGE_FIELDS[name] for name in self._names]
 
     def _read_split(self, split: Split, plan: str) -> Iterator[pa.RecordBatch]:
-        from spark_mq.format.columns import MessageColumns
-        from spark_mq.format.message_batches import BODY_COLUMNS, message_batches
-        from spark_mq.store.split_reader import read_split
+        from spark_mq.format.kernels.batches import BODY_COLUMNS, message_batches
+        from spark_mq.format.kernels.columns import MessageColumns
+        from spark_mq.store.log.split_reader import read_split
 
         fails = self._options.mode == Mode.FAILFAST
         check_crc = self._options.check_crc and (fails or not BODY_COLUMNS.isdisjoint(self._names))
@@ -131,7 +131,7 @@ class MessagesReader(DataSourceReader):
             if isinstance(part, CorruptRange):
                 yield from self._corrupt_rows(part)
                 continue
-            wanted = wanted_frames(self._options.predicate, MessageColumns(part.buffer, part.base, part.frames))
+            wanted = filter_frames(self._options.predicate, MessageColumns(part.buffer, part.base, part.frames))
             for messages in message_batches(
                 part.buffer, part.base, wanted, self._names, MAX_BATCH_ROWS, check_crc=check_crc
             ):
@@ -161,7 +161,7 @@ class MessagesReader(DataSourceReader):
         size = 0
         for record, key in found:
             row = message_row(record)
-            if not is_wanted(self._options.predicate, row):
+            if not matches_predicate(self._options.predicate, row):
                 continue
             if self._options.mode == Mode.FAILFAST and row.get(CORRUPT_RECORD) is not None:
                 raise CorruptLogError(
@@ -186,7 +186,7 @@ class MessagesReader(DataSourceReader):
         rows = []
         for start in range(0, corrupt.length, _MAX_ROW_SIZE):
             offset = corrupt.commit_log_offset + start
-            if self.shows_damage() and wants_damage(self._options.predicate, offset):
+            if self.shows_damage() and keeps_corrupt_range(self._options.predicate, offset):
                 size = min(corrupt.length - start, _MAX_ROW_SIZE)
                 rows.append(corrupt_row(offset, size, str(corrupt)))
         if rows:

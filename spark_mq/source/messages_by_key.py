@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from spark_mq.format.message_keys import record_keys
 from spark_mq.format.message_row import Row
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, KEY, KEY_FIELDS, KEY_TYPE
 from spark_mq.format.record import Record
-from spark_mq.format.record_keys import record_keys
 from spark_mq.source.messages import MessagesReader
 
 if TYPE_CHECKING:
-    from spark_mq.format.columns import MessageColumns
+    from spark_mq.format.kernels.columns import MessageColumns
 
 
 class MessagesByKeyReader(MessagesReader):
@@ -21,7 +21,7 @@ class MessagesByKeyReader(MessagesReader):
 
     def batch(self, messages: MessageColumns) -> pa.RecordBatch:
         """A row for each wanted key of the messages."""
-        from spark_mq.format.message_keys import message_keys
+        from spark_mq.format.kernels.keys import message_keys
 
         keys = message_keys(messages, self._options.predicate.keys)
         of_message = [name for name in self._names if name not in KEY_FIELDS]

@@ -12,7 +12,7 @@ from typing import TypeVar
 from spark_mq.errors import OptionError
 from spark_mq.format.message_id import decode_offset_message_id
 from spark_mq.source.condition import decode_conditions
-from spark_mq.source.integers import Integers
+from spark_mq.source.integer_set import IntegerSet
 from spark_mq.source.option_values import (
     parse_boolean,
     parse_choice,
@@ -21,8 +21,8 @@ from spark_mq.source.option_values import (
     parse_size,
 )
 from spark_mq.source.predicate import IN_INDEX, IN_QUEUES, Predicate
-from spark_mq.store.broker_version import parse_broker_version
-from spark_mq.store.splits import DEFAULT_SPLIT_SIZE
+from spark_mq.store.config.broker_version import parse_broker_version
+from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
 
 _T = TypeVar("_T")
 
@@ -241,8 +241,8 @@ def _as_set(value: _T | None) -> frozenset[_T] | None:
 
 def _parse_range(
     start: str, end: str, given: Mapping[str, str], parse: Callable[[str, Mapping[str, str]], int | None]
-) -> Integers:
-    return Integers(parse(start, given), parse(end, given))
+) -> IntegerSet:
+    return IntegerSet(parse(start, given), parse(end, given))
 
 
 def _parse_optional_message_id(given: Mapping[str, str]) -> frozenset[str] | None:

@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import product
 
-from spark_mq.source.integers import Integers
+from spark_mq.source.integer_set import IntegerSet
 from spark_mq.source.options import ReadOptions
-from spark_mq.store.commit_log import CommitLog
-from spark_mq.store.corrupt_range import CorruptRange
-from spark_mq.store.index_spans import IndexSpan
-from spark_mq.store.log_range import LogRange
-from spark_mq.store.log_scan import splits_of
+from spark_mq.store.index.coverage import IndexedRange
+from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.store.log.corrupt_range import CorruptRange
+from spark_mq.store.log.log_range import LogRange
+from spark_mq.store.log.scan import splits_of
+from spark_mq.store.log.splits import Split, plan_splits, within_offsets
+from spark_mq.store.log.time_pruning import within_time
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.queue_cover import QueueRange, cover
-from spark_mq.store.splits import Split, plan_splits, within_offsets
-from spark_mq.store.store_time import within_time
+from spark_mq.store.queue.lookup import QueueRange, cover
 
 _MAX_KEYS = 10_000
 _KEYS_OF_A_TASK = 500
@@ -84,7 +84,7 @@ def plan_messages(options: ReadOptions, store: MessageStore) -> ReadPlan:
             return plan
     log = CommitLog.open(store.location)
     splits = _splits(options, log)
-    gaps = tuple(log.gaps) if predicate.is_of_places_only else ()
+    gaps = tuple(log.gaps) if predicate.only_constrains_offset else ()
     if not predicate.places.is_all:
         return ReadPlan(AccessPath.OFFSETS, tuple(_at_places(splits, predicate.places)), gaps)
     if not predicate.store_timestamp.is_all:
@@ -96,7 +96,7 @@ def _splits(options: ReadOptions, log: CommitLog) -> tuple[Split, ...]:
     return tuple(within_time(plan_splits(log, options.split_size), *options.predicate.store_timestamp.bounds))
 
 
-def _at_places(splits: Sequence[Split], places: Integers) -> list[Split]:
+def _at_places(splits: Sequence[Split], places: IntegerSet) -> list[Split]:
     if places.among is not None and len(places.among) <= _MAX_PLACES:
         wanted = sorted(place for place in places.among if place in places)
         return [split for place in wanted for split in within_offsets(splits, place, place + 1)]
@@ -111,7 +111,7 @@ def _by_index(options: ReadOptions, store: MessageStore) -> ReadPlan | None:
     if predicate.topics is None or keys is None or not predicate.is_indexed:
         return None
     wanted = sorted(product(predicate.topics, keys))
-    if len(wanted) > _MAX_KEYS or not any(isinstance(part, IndexSpan) for part in store.index.parts):
+    if len(wanted) > _MAX_KEYS or not any(isinstance(part, IndexedRange) for part in store.index.parts):
         return None
     look_ups = [LookUp(tuple(wanted[at : at + _KEYS_OF_A_TASK])) for at in range(0, len(wanted), _KEYS_OF_A_TASK)]
     uncovered = [part for part in store.index.parts if isinstance(part, LogRange)]

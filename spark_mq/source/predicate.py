@@ -18,7 +18,7 @@ from spark_mq.format.message_schema import MAX_TIMESTAMP_MILLIS, MIN_TIMESTAMP_M
 from spark_mq.format.sys_flag import TRANSACTION_TYPE_NAMES
 from spark_mq.format.timestamp import epoch_micros
 from spark_mq.source.condition import Condition, Operator, Value
-from spark_mq.source.integers import ALL, Integers, intersection
+from spark_mq.source.integer_set import ALL, IntegerSet, intersection
 
 _T = TypeVar("_T")
 
@@ -46,9 +46,9 @@ class Predicate:
     unique_keys: frozenset[str] | None = None
     offset_message_ids: frozenset[str] | None = None
     transaction_types: frozenset[str] | None = None
-    commit_log_offset: Integers = ALL
-    queue_offset: Integers = ALL
-    store_timestamp: Integers = ALL
+    commit_log_offset: IntegerSet = ALL
+    queue_offset: IntegerSet = ALL
+    store_timestamp: IntegerSet = ALL
 
     def __and__(self, other: Self) -> Self:
         return replace(
@@ -94,29 +94,31 @@ class Predicate:
     @property
     def is_indexed(self) -> bool:
         """Whether the index has the keys of all messages that can have all this."""
-        return self.keys is not None or not self.may_be_of(ROLLBACK)
+        return self.keys is not None or not self.allows_transaction_type(ROLLBACK)
 
     @property
     def is_queued(self) -> bool:
         """Whether a queue has all messages that can have all this: the others are stored with queue offset 0."""
-        return 0 not in self.queue_offset or not (self.may_be_of(PREPARED) or self.may_be_of(ROLLBACK))
+        return 0 not in self.queue_offset or not (
+            self.allows_transaction_type(PREPARED) or self.allows_transaction_type(ROLLBACK)
+        )
 
-    def may_be_of(self, transaction_type: str) -> bool:
+    def allows_transaction_type(self, transaction_type: str) -> bool:
         """Whether messages of this transaction type are wanted."""
         return self.transaction_types is None or transaction_type in self.transaction_types
 
     @property
-    def is_of_places_only(self) -> bool:
+    def only_constrains_offset(self) -> bool:
         """Whether it asks for commit log offsets and nothing else: what is damaged has an offset, but no fields."""
         return self == Predicate(commit_log_offset=self.commit_log_offset)
 
     @property
-    def places(self) -> Integers:
+    def places(self) -> IntegerSet:
         """The commit log offsets that can be wanted, by offset or by id."""
         if self.offset_message_ids is None:
             return self.commit_log_offset
         offsets = frozenset(decode_offset_message_id(text)[1] for text in self.offset_message_ids)
-        return self.commit_log_offset & Integers(among=offsets)
+        return self.commit_log_offset & IntegerSet(among=offsets)
 
 
 def _texts(condition: Condition) -> frozenset[str] | None:
@@ -142,7 +144,7 @@ def _is_set_of(condition: Condition, values: Sequence[Value]) -> bool:
     return condition.operator == Operator.IN and len(values) == len(condition.values)
 
 
-def _integers(condition: Condition) -> Integers | None:
+def _integers(condition: Condition) -> IntegerSet | None:
     values = _of_integers(condition)
     if len(values) < len(condition.values):
         return None
@@ -153,27 +155,27 @@ def _of_integers(condition: Condition) -> list[int]:
     return [value for value in condition.values if isinstance(value, int) and not isinstance(value, bool)]
 
 
-def _timestamps(condition: Condition) -> Integers | None:
+def _timestamps(condition: Condition) -> IntegerSet | None:
     """Milliseconds; a time between two of them is neither, and one that a TIMESTAMP cannot hold is NULL."""
     micros = [epoch_micros(value) for value in condition.values if isinstance(value, datetime)]
     if len(micros) < len(condition.values):
         return None
     found = _range(condition.operator, [(value // 1000, -(-value // 1000)) for value in micros])
-    return found & Integers(MIN_TIMESTAMP_MILLIS, MAX_TIMESTAMP_MILLIS)
+    return found & IntegerSet(MIN_TIMESTAMP_MILLIS, MAX_TIMESTAMP_MILLIS)
 
 
-def _range(operator: Operator, values: list[tuple[int, int]]) -> Integers:
+def _range(operator: Operator, values: list[tuple[int, int]]) -> IntegerSet:
     """The integers that compare so with values, each of which lies between two integers, or is both."""
     if operator == Operator.IN:
-        return Integers(among=frozenset(below for below, above in values if below == above))
+        return IntegerSet(among=frozenset(below for below, above in values if below == above))
     ((below, above),) = values
     if operator == Operator.LESS:
-        return Integers(last=above - 1)
+        return IntegerSet(last=above - 1)
     if operator == Operator.LESS_OR_EQUAL:
-        return Integers(last=below)
+        return IntegerSet(last=below)
     if operator == Operator.GREATER:
-        return Integers(first=below + 1)
-    return Integers(first=above)
+        return IntegerSet(first=below + 1)
+    return IntegerSet(first=above)
 
 
 _MAKERS: dict[str, tuple[str, Callable[[Condition], Any]]] = {

@@ -11,9 +11,9 @@ from pyspark.sql.types import StructType
 from spark_mq.errors import OptionError
 from spark_mq.format.message_schema import EXTRA_MESSAGE_SCHEMA, MESSAGE_BY_KEY_SCHEMA, MESSAGE_SCHEMA
 from spark_mq.source.options import Table
-from spark_mq.store.index_tables import INDEX_ENTRIES_SCHEMA, INDEX_FILES_SCHEMA
-from spark_mq.store.tables import CONSUMER_OFFSETS_SCHEMA, QUEUES_SCHEMA, SEGMENTS_SCHEMA, TOPICS_SCHEMA
-from spark_mq.store.units import CONSUME_QUEUE_SCHEMA
+from spark_mq.store.index.tables import INDEX_ENTRIES_SCHEMA, INDEX_FILES_SCHEMA
+from spark_mq.store.metadata_tables import CONSUMER_OFFSETS_SCHEMA, QUEUES_SCHEMA, SEGMENTS_SCHEMA, TOPICS_SCHEMA
+from spark_mq.store.queue.batches import CONSUME_QUEUE_SCHEMA
 
 _SCHEMAS: dict[Table, pa.Schema] = {
     Table.MESSAGES: MESSAGE_SCHEMA,

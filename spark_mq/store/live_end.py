@@ -19,13 +19,13 @@ from spark_mq.errors import CorruptLogError
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE
 from spark_mq.format.properties import CRC_PROPERTY, PROPERTY_CRC_SIZE
 from spark_mq.format.record import FRAME, MAGIC_BLANK, MAX_BLANK_SIZE, Record
-from spark_mq.store.checkpoint import Checkpoint
-from spark_mq.store.commit_log import CommitLog
-from spark_mq.store.consume_queue import ConsumeQueue
-from spark_mq.store.file_reader import FileReaders
-from spark_mq.store.filesystem import Location
-from spark_mq.store.queue_files import CONSUME_QUEUE, queue_folders
-from spark_mq.store.record_lookup import RecordLookup, SegmentFile
+from spark_mq.io.file_reader import FileReaders
+from spark_mq.io.location import Location
+from spark_mq.store.config.checkpoint import Checkpoint
+from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.store.log.record_lookup import RecordLookup, SegmentFile
+from spark_mq.store.queue.consume_queue import ConsumeQueue
+from spark_mq.store.queue.folders import CONSUME_QUEUE, queue_folders
 
 _MAX_HOPS = 1000
 _ZEROS = bytes(FRAME.size)
@@ -74,8 +74,8 @@ class LiveEndFinder:
         return self._read_last_segment()
 
     def _read_last_segment(self) -> int:
-        from spark_mq.store.live_reader import NO_TIME, LiveReader
-        from spark_mq.store.segment_source import SegmentSource
+        from spark_mq.store.log.live_reader import NO_TIME, LiveReader
+        from spark_mq.store.log.segment_source import SegmentSource
 
         log = CommitLog.open(self._store)
         if not log.segments:

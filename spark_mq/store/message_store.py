@@ -20,18 +20,18 @@ from spark_mq.format.message_id import decode_offset_message_id, is_offset_messa
 from spark_mq.format.message_row import message_row, message_table
 from spark_mq.format.record import Record
 from spark_mq.format.timestamp import epoch_millis, iso_text
-from spark_mq.store.broker_conf import BrokerConf
-from spark_mq.store.broker_version import BrokerVersion, detect_broker_version, parse_broker_version
-from spark_mq.store.consume_queue import ConsumeQueue
-from spark_mq.store.file_reader import FileReaders
-from spark_mq.store.filesystem import Location
-from spark_mq.store.get_message import GetMessageResult, get_message
-from spark_mq.store.key_index import KeyIndex
+from spark_mq.io.file_reader import FileReaders
+from spark_mq.io.location import Location
+from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.config.broker_version import BrokerVersion, detect_broker_version, parse_broker_version
+from spark_mq.store.config.store_kind import is_rocksdb
+from spark_mq.store.index.key_index import KeyIndex
 from spark_mq.store.live_end import LiveEndFinder
-from spark_mq.store.queue_files import CONSUME_QUEUE, queue_folders
-from spark_mq.store.queue_time import BoundaryType, QueueTimes
-from spark_mq.store.record_lookup import RecordLookup
-from spark_mq.store.store_kind import is_rocksdb
+from spark_mq.store.log.record_lookup import RecordLookup
+from spark_mq.store.queue.consume_queue import ConsumeQueue
+from spark_mq.store.queue.folders import CONSUME_QUEUE, queue_folders
+from spark_mq.store.queue.get_message import GetMessageResult, get_message
+from spark_mq.store.queue.offset_by_time import BoundaryType, QueueTimes
 
 DEFAULT_MAX_NUM = 32
 

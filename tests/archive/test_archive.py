@@ -16,9 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_mq.archive import writer
+from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
 from spark_mq.archive.lookup import query_message
 from spark_mq.archive.maintenance import maintain
-from spark_mq.archive.place import ArchivePlace, StoreIdentity
 from spark_mq.archive.progress import BatchProgress
 from spark_mq.archive.report import ArchiveReport
 from spark_mq.archive.writer import archive
@@ -349,17 +349,17 @@ def test_a_dry_run_changes_nothing_and_says_what_would_go(lake: Archive, unpacke
 @pytest.mark.parametrize("table", ["messages table", "", "a.b.c.d"])
 def test_what_is_no_table_is_refused(table: str) -> None:
     with pytest.raises(OptionError, match="no table"):
-        ArchivePlace.of(table)
+        ArchiveTables.of(table)
 
 
 def test_a_table_of_the_catalog_needs_a_checkpoint() -> None:
     with pytest.raises(OptionError, match="--checkpoint"):
-        ArchivePlace.of("lake.messages")
-    place = ArchivePlace.of("lake.messages", "/lake/checkpoints")
+        ArchiveTables.of("lake.messages")
+    place = ArchiveTables.of("lake.messages", "/lake/checkpoints")
     assert place.keys.sql_name == "`lake`.`messages_keys`"
 
 
 def test_stores_do_not_share_checkpoints() -> None:
-    place = ArchivePlace.of("/lake/messages")
+    place = ArchiveTables.of("/lake/messages")
     identities = [StoreIdentity("c", "a-b", "s"), StoreIdentity("c-a", "b", "s"), StoreIdentity("c", "a-b", "t")]
     assert len({place.checkpoint(identity, "messages") for identity in identities}) == 3

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from spark_mq.archive.place import StoreIdentity
+from spark_mq.archive.archive_tables import StoreIdentity
 from spark_mq.archive.streams import archive_rows, source_schema
 from spark_mq.archive.writer import archive
 from spark_mq.format.record import FRAME

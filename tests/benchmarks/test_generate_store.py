@@ -60,7 +60,7 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Filler:
+class Blank:
     """The end of a finished segment."""
 
     position: int
@@ -102,8 +102,8 @@ def parse_record(data: bytes, position: int) -> Record:
     )
 
 
-def walk_segment(path: Path) -> Iterator[Record | Filler]:
-    """The records of a segment and its filler; a zero size must be the live end, zeros only behind it."""
+def walk_segment(path: Path) -> Iterator[Record | Blank]:
+    """The records of a segment and its blank; a zero size must be the live end, zeros only behind it."""
     data = path.read_bytes()
     position = 0
     while True:
@@ -112,7 +112,7 @@ def walk_segment(path: Path) -> Iterator[Record | Filler]:
             assert not any(data[position:])
             return
         if magic == BLANK_MAGIC:
-            yield Filler(int(path.name) + position, size, data[position + 8 :])
+            yield Blank(int(path.name) + position, size, data[position + 8 :])
             return
         yield parse_record(data[position : position + size], int(path.name) + position)
         position += size
@@ -216,12 +216,12 @@ def test_finished_segments_end_with_a_filler(store: GeneratedStore) -> None:
     assert all(isinstance(item, Record) for item in last)
     following = [segment[0] for segment in finished[1:]] + [last[0]]
     for segment, next_record in zip(finished, following, strict=True):
-        filler = segment[-1]
-        assert isinstance(filler, Filler)
+        blank = segment[-1]
+        assert isinstance(blank, Blank)
         assert isinstance(next_record, Record)
-        assert filler.size == SEGMENT_SIZE - filler.position % SEGMENT_SIZE
-        assert 8 <= filler.size < next_record.total_size + 8
-        assert not any(filler.rest)
+        assert blank.size == SEGMENT_SIZE - blank.position % SEGMENT_SIZE
+        assert 8 <= blank.size < next_record.total_size + 8
+        assert not any(blank.rest)
         assert all(isinstance(item, Record) for item in segment[:-1])
 
 
@@ -231,8 +231,8 @@ def test_a_record_needs_eight_free_bytes_behind_it(tmp_path: Path, spare: int) -
     whole = generate_store(tmp_path / "whole", log_size=40 * MESSAGE_SIZE, segment_size=SEGMENT_SIZE)
     end = records_of(whole)[20].position
     store = generate_store(tmp_path / "cut", log_size=40 * MESSAGE_SIZE, segment_size=end + spare)
-    *first_records, filler = walk_segment(segment_paths(store)[0])
-    assert isinstance(filler, Filler)
+    *first_records, blank = walk_segment(segment_paths(store)[0])
+    assert isinstance(blank, Blank)
     assert len(first_records) == (20 if spare >= 8 else 19)
     assert [record.body for record in records_of(store)] == [record.body for record in records_of(whole)]
 

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_mq.store.filesystem import Location
+from spark_mq.io.location import Location
 from spark_mq.store.live_end import LiveEndFinder
 from tests.broker import harness
 

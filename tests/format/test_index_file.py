@@ -22,7 +22,7 @@ from spark_mq.format.index_file import (
     index_key_hash,
     read_entries,
 )
-from tests.format.test_java_string import java_hash, mixed_bytes
+from tests.format.kernels.test_java_string import java_hash, mixed_bytes
 from tests.hostile import WITHOUT_JIT, examples
 from tests.index_stores import index_files, layout_of
 from tests.real_stores import OWN_STORES, Fact, RealStore, all_stores, stores_in

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_mq.format.columns import MessageColumns
+from spark_mq.format.kernels.columns import MessageColumns
 from spark_mq.format.message_row import Row, corrupt_row, host_text, message_row, message_table
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, MESSAGE_SCHEMA
 from spark_mq.format.record import Record, decode_record

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_mq.format import property_scan
-from spark_mq.format.big_endian import Int32s, Int64s
+from spark_mq.format.kernels import properties
+from spark_mq.format.kernels.big_endian import Int32s, Int64s
 from spark_mq.format.properties import encode_properties, parse_properties
 from tests.hostile import array, examples
 
@@ -23,18 +23,18 @@ def places(texts: list[bytes]) -> tuple[Int64s, Int32s]:
 
 
 def found(data: bytes, name: bytes) -> bytes | None:
-    start, length = property_scan.find_value(array(data), 0, len(data), array(name))
+    start, length = properties.find_value(array(data), 0, len(data), array(name))
     return None if length < 0 else data[start : start + length]
 
 
 def listed(texts: list[bytes]) -> list[list[tuple[bytes, bytes]]]:
     buffer = b"".join(texts)
     starts, lengths = places(texts)
-    most = property_scan.count_pieces(array(buffer), starts, lengths)
+    most = properties.count_pieces(array(buffer), starts, lengths)
     name_starts, value_starts = np.empty(most, np.int64), np.empty(most, np.int64)
     name_lengths, value_lengths = np.empty(most, np.int32), np.empty(most, np.int32)
     offsets = np.empty(len(texts) + 1, np.int32)
-    property_scan.list_properties(
+    properties.list_properties(
         array(buffer), starts, lengths, offsets, name_starts, name_lengths, value_starts, value_lengths
     )
     pairs = [
@@ -89,7 +89,7 @@ def test_values_of_many_messages_are_those_of_each(texts: list[bytes]) -> None:
     starts, lengths = places(texts)
     value_starts, value_lengths = np.empty(len(texts), np.int64), np.empty(len(texts), np.int32)
     buffer = b"".join(texts)
-    property_scan.find_values(array(buffer), starts, lengths, array(b"a"), value_starts, value_lengths)
+    properties.find_values(array(buffer), starts, lengths, array(b"a"), value_starts, value_lengths)
     values_found = [
         None if length < 0 else buffer[start : start + length]
         for start, length in zip(value_starts, value_lengths, strict=True)
@@ -108,7 +108,7 @@ def test_listed_properties_are_the_parsed_ones(texts: list[bytes]) -> None:
 @given(stored_lists)
 def test_the_count_of_pieces_is_enough(texts: list[bytes]) -> None:
     starts, lengths = places(texts)
-    count = property_scan.count_pieces(array(b"".join(texts)), starts, lengths)
+    count = properties.count_pieces(array(b"".join(texts)), starts, lengths)
     assert count >= sum(len(parse_properties(text)) for text in texts)
     assert count == sum(text.count(b"\2") + 1 for text in texts)
 
@@ -121,7 +121,7 @@ def test_keys_are_split_at_spaces(texts: list[bytes]) -> None:
     most = int(((lengths + 1) // 2).sum())
     key_starts, key_lengths = np.empty(most, np.int64), np.empty(most, np.int32)
     offsets = np.empty(len(texts) + 1, np.int32)
-    property_scan.list_keys(array(buffer), starts, lengths, offsets, key_starts, key_lengths)
+    properties.list_keys(array(buffer), starts, lengths, offsets, key_starts, key_lengths)
     keys = [
         buffer[start : start + length]
         for start, length in zip(key_starts[: offsets[-1]], key_lengths[: offsets[-1]], strict=True)
@@ -134,7 +134,7 @@ def test_keys_are_split_at_spaces(texts: list[bytes]) -> None:
 def test_a_message_without_keys_has_none() -> None:
     offsets = np.empty(2, np.int32)
     nothing = np.empty(0, np.int64), np.empty(0, np.int32)
-    property_scan.list_keys(array(b"abc"), np.zeros(1, np.int64), np.array([-1], np.int32), offsets, *nothing)
+    properties.list_keys(array(b"abc"), np.zeros(1, np.int64), np.array([-1], np.int32), offsets, *nothing)
     assert offsets.tolist() == [0, 0]
 
 
@@ -152,7 +152,7 @@ def test_a_message_without_keys_has_none() -> None:
 )
 def test_an_integer_of_java(text: str, value: int) -> None:
     """As Java 17's `Integer.parseInt` read them."""
-    assert property_scan.parse_decimal(array(text.encode()), 0, len(text)) == (True, value)
+    assert properties.parse_decimal(array(text.encode()), 0, len(text)) == (True, value)
 
 
 @pytest.mark.parametrize(
@@ -161,13 +161,13 @@ def test_an_integer_of_java(text: str, value: int) -> None:
 )
 def test_an_integer_of_more_than_32_bits_is_none(text: str) -> None:
     """Java 17's `Integer.parseInt` refused them."""
-    assert not property_scan.parse_decimal(array(text.encode()), 0, len(text))[0]
+    assert not properties.parse_decimal(array(text.encode()), 0, len(text))[0]
 
 
 @pytest.mark.parametrize("text", ["1 ", " 1", "+-1", "--1", "1.0", "0x1", "1a", "\0", "/", ":", "1,0"])
 def test_no_integer_of_java(text: str) -> None:
     """Java 17's `Integer.parseInt` refused them."""
-    assert not property_scan.parse_decimal(array(text.encode()), 0, len(text))[0]
+    assert not properties.parse_decimal(array(text.encode()), 0, len(text))[0]
 
 
 @settings(max_examples=examples(300))
@@ -176,7 +176,7 @@ def test_any_ascii_text_is_an_integer_or_not(text: str) -> None:
     digits = text[1:] if text[:1] in ("+", "-") else text
     value = int(text) if digits.isdecimal() else 1 << 40
     is_integer = -(1 << 31) <= value < 1 << 31
-    parsed, read = property_scan.parse_decimal(array(text.encode()), 0, len(text))
+    parsed, read = properties.parse_decimal(array(text.encode()), 0, len(text))
     assert (parsed, read if parsed else None) == (is_integer, value if is_integer else None)
 
 
@@ -184,5 +184,5 @@ def test_any_ascii_text_is_an_integer_or_not(text: str) -> None:
 def test_equal_pieces_are_equal(texts: list[bytes], wanted: bytes) -> None:
     starts, lengths = places(texts)
     result = np.empty(len(texts), np.bool_)
-    property_scan.equal_pieces(array(b"".join(texts)), starts, lengths, array(wanted), result)
+    properties.equal_pieces(array(b"".join(texts)), starts, lengths, array(wanted), result)
     assert result.tolist() == [text == wanted for text in texts]

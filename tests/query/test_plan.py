@@ -9,7 +9,7 @@ import pytest
 
 from spark_mq.errors import OptionError
 from spark_mq.query.plan import QueryPlan, plan_references
-from spark_mq.query.tables import TableColumns
+from spark_mq.query.table_columns import TableColumns
 from spark_mq.source.options import Table
 
 MESSAGES = TableColumns(

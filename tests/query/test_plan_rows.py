@@ -13,7 +13,7 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from spark_mq.query.plan import Reference, plan_references
-from spark_mq.query.tables import TableColumns
+from spark_mq.query.table_columns import TableColumns
 from tests.query.random_queries import COLUMNS, Vocabulary, random_query
 
 NUMBERS = ("0", "1", "2", "1 + 1", "-1", "(2)", "NULL")

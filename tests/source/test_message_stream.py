@@ -13,11 +13,11 @@ import pytest
 from spark_mq._compat import HAS_READ_LIMITS
 from spark_mq.errors import DataLossError, OptionError, SparkMqError
 from spark_mq.format.record import Record
+from spark_mq.io.location import Location
 from spark_mq.source.message_stream import MessagesStreamReader
 from spark_mq.source.options import parse_stream_options
-from spark_mq.store.commit_log import CommitLog
-from spark_mq.store.filesystem import Location
 from spark_mq.store.live_end import LiveEndFinder
+from spark_mq.store.log.commit_log import CommitLog
 from tests.hostile import LogWriter, by_hopping, offsets_of, segment_files, write_store
 from tests.real_stores import RealStore, all_stores
 

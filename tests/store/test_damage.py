@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_mq.format.record import decode_record
-from spark_mq.store.commit_log import CommitLog
-from spark_mq.store.corrupt_range import CorruptRange
-from spark_mq.store.filesystem import Location
+from spark_mq.io.location import Location
+from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.store.log.corrupt_range import CorruptRange
 from tests.damage_model import Place, expected_places, framing_fields, with_value, wrong_values
 from tests.hostile import (
     WITHOUT_JIT,

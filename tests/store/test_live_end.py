@@ -10,16 +10,16 @@ from unittest import mock
 
 import pytest
 
-from spark_mq.format.big_endian import Bytes
+from spark_mq.format.kernels.big_endian import Bytes
 from spark_mq.format.record import FLAG_AT, Record
-from spark_mq.store import split_reader
-from spark_mq.store.commit_log import CommitLog
-from spark_mq.store.filesystem import Location
+from spark_mq.io.location import Location
 from spark_mq.store.live_end import LiveEndFinder
-from spark_mq.store.live_reader import LiveReader
-from spark_mq.store.segment_source import SegmentSource
-from spark_mq.store.split_reader import read_split
-from spark_mq.store.splits import plan_splits
+from spark_mq.store.log import split_reader
+from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.store.log.live_reader import LiveReader
+from spark_mq.store.log.segment_source import SegmentSource
+from spark_mq.store.log.split_reader import read_split
+from spark_mq.store.log.splits import plan_splits
 from tests.hostile import (
     WITHOUT_JIT,
     LogWriter,

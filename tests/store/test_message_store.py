@@ -18,8 +18,8 @@ import pytest
 from spark_mq import MessageStore
 from spark_mq.errors import OptionError, StoreChangedError, StoreNotFoundError, UnsupportedStoreError
 from spark_mq.format.message_schema import MESSAGE_SCHEMA
-from spark_mq.store import tables
-from spark_mq.store.get_message import GetMessageStatus
+from spark_mq.store import metadata_tables
+from spark_mq.store.queue.get_message import GetMessageStatus
 from tests.hostile import LogWriter
 from tests.real_stores import OWN_STORES, RealStore, all_stores, stores_in
 
@@ -304,12 +304,12 @@ def test_what_lies_in_rocksdb_is_named_and_not_misread(tmp_path: Path) -> None:
     for ask in (
         lambda: store.get_message("OrderEvents", 0, 0),
         lambda: store.get_max_offset_in_queue("OrderEvents", 0),
-        lambda: tables.queues(store),
-        lambda: tables.topics(store),
+        lambda: metadata_tables.queues(store),
+        lambda: metadata_tables.topics(store),
     ):
         with pytest.raises(UnsupportedStoreError, match="RocksDB"):
             ask()
-    for name, table in (("consumerOffsets", tables.consumer_offsets), ("topics", tables.topics)):
+    for name, table in (("consumerOffsets", metadata_tables.consumer_offsets), ("topics", metadata_tables.topics)):
         folder = WORKLOAD.unpack(tmp_path / name)
         rocksdb(folder / "config" / name)
         with pytest.raises(UnsupportedStoreError, match=name):

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from spark_mq import MessageStore
 from spark_mq.format.index_file import ENTRY_SIZE, HEADER_SIZE, index_key_hash
 from spark_mq.format.timestamp import iso_text
-from spark_mq.store.file_reader import FileReaders
-from spark_mq.store.filesystem import Location
-from spark_mq.store.index_spans import IndexSpan
-from spark_mq.store.log_scan import SHORT_RANGE
+from spark_mq.io.file_reader import FileReaders
+from spark_mq.io.location import Location
+from spark_mq.store.index.coverage import IndexedRange
+from spark_mq.store.log.scan import SHORT_RANGE
 from tests.index_stores import index_files, layout_of
 from tests.real_stores import OWN_STORES, Fact, RealStore, all_stores, stores_in
 
@@ -187,7 +187,7 @@ def test_a_look_up_reads_the_chain_and_the_hits(
     """Once a store is open; to open it, a few records are looked at to see where log and index end."""
     reads = CountedReads(monkeypatch)
     with opened(store, unpacked(store)) as found:
-        spans = [part for part in found.index.parts if isinstance(part, IndexSpan)]
+        spans = [part for part in found.index.parts if isinstance(part, IndexedRange)]
         if len(spans) < len(found.index.parts):
             pytest.skip("its index does not cover its log")
         assert reads.bytes["commitlog"] < 64 << 10

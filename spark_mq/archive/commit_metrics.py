@@ -1,0 +1,42 @@
+"""How many rows streams appended to a Delta table, by the table's history."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from pyspark.sql import Row, SparkSession
+
+from spark_mq.archive.archive_tables import ArchiveTable
+
+_FEW_COMMITS = 10
+
+
+class AppendedRows:
+    """Counts from the version on that the table has now."""
+
+    def __init__(self, spark: SparkSession, table: ArchiveTable) -> None:
+        self._spark = spark
+        self._table = table
+        (newest,) = self._history(1)
+        self._counted = int(newest.version)
+
+    def count_new(self, query_ids: Collection[str]) -> int:
+        """The rows that these streaming queries appended since the last call."""
+        new = self._new_commits()
+        self._counted = max((commit.version for commit in new), default=self._counted)
+        own = [commit for commit in new if (commit.operationParameters or {}).get("queryId") in query_ids]
+        return sum(int((commit.operationMetrics or {}).get("numOutputRows", 0)) for commit in own)
+
+    def _new_commits(self) -> list[Row]:
+        """The commits behind those that were counted. Streams may add some at any moment: one look sees them all."""
+        limit = _FEW_COMMITS
+        while True:
+            commits = self._history(limit)
+            if len(commits) < limit or commits[-1].version <= self._counted:
+                return [commit for commit in commits if commit.version > self._counted]
+            limit *= 10
+
+    def _history(self, limit: int) -> list[Row]:
+        """The newest commits first. Without a limit all of Delta's log is read: who follows a store makes thousands."""
+        history = self._spark.sql(f"DESCRIBE HISTORY {self._table.sql_name} LIMIT {limit}")
+        return history.select("version", "operationParameters", "operationMetrics").collect()

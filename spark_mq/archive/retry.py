@@ -1,0 +1,31 @@
+"""Writes that meet those of another run: of another broker's store into the same archive, at the same moment."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from spark_mq._compat import SPARK_ERRORS
+
+_Answer = TypeVar("_Answer")
+
+TRIES = 5
+_WAIT_SECONDS = 1.0
+_CONFLICT = re.compile(
+    "DELTA_(CONCURRENT_[A-Z]+|METADATA_CHANGED|PROTOCOL_CHANGED|CREATE_TABLE_WITH_NON_EMPTY_LOCATION)|FIELD_ALREADY_EXISTS"
+)
+"""Error conditions of Delta Lake 4.4 that mean no more than that another was quicker."""
+
+
+def retry_on_conflict(write: Callable[[], _Answer]) -> _Answer:
+    """What `write` gives, which is done again where another run came in between; it must see what that one did."""
+    for number in range(1, TRIES):
+        try:
+            return write()
+        except SPARK_ERRORS as error:
+            if not _CONFLICT.search(str(error)):
+                raise
+            time.sleep(_WAIT_SECONDS * number)
+    return write()

@@ -1,0 +1,300 @@
+"""From frames to Arrow: the columns of messages, only those that are asked for.
+
+`MessageColumns` has one method for each kind of column; nothing is decoded before it is asked. The rules of
+each value: `record` (fields), `properties`, `compression`; what a record says exactly is what the Java decoder says
+(`MessageDecoder.decode`@5.3.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark_mq.format.compression import DEFAULT_BODY_LIMIT
+from spark_mq.format.kernels import gather, properties
+from spark_mq.format.kernels.big_endian import Bytes, Int32s, Int64s, int32s_at, int64s_at
+from spark_mq.format.kernels.bodies import Bodies, decompress_bodies
+from spark_mq.format.kernels.frames import Frames
+from spark_mq.format.kernels.java_string import repair_utf8
+from spark_mq.format.message_schema import (
+    ALL_MESSAGE_FIELDS,
+    CORRUPT_RECORD,
+    MAX_TIMESTAMP_MILLIS,
+    MIN_TIMESTAMP_MILLIS,
+)
+from spark_mq.format.properties import KEYS, TAGS, UNIQUE_KEY
+from spark_mq.format.record import (
+    BODY_CRC_AT,
+    BORN_HOST_AT,
+    BORN_TIMESTAMP_AT,
+    FLAG_AT,
+    HOST_V4_SIZE,
+    HOST_V6_SIZE,
+    QUEUE_ID_AT,
+    QUEUE_OFFSET_AT,
+)
+from spark_mq.format.sys_flag import (
+    BORN_HOST_V6_FLAG,
+    STORE_HOST_V6_FLAG,
+    TRANSACTION_TYPE_MASK,
+    TRANSACTION_TYPE_NAMES,
+)
+
+
+@dataclass(frozen=True)
+class MessageColumns:
+    """The messages of `frames` (n of them), whose bytes lie in `buffer`; `base` is the offset of `buffer[0]`."""
+
+    buffer: Bytes
+    base: int
+    frames: Frames
+    bodies: Bodies | None = None
+    _values: dict[bytes, tuple[Int64s, Int32s]] = field(default_factory=dict)
+
+    def column(self, name: str) -> pa.Array:
+        """Column `name` of `ALL_MESSAGE_FIELDS`, n values of its type."""
+        column = _COLUMNS[name](self)
+        return column
+
+    def record_batch(self, names: list[str]) -> pa.RecordBatch:
+        """The columns `names`, in that order."""
+        schema = pa.schema([ALL_MESSAGE_FIELDS[name] for name in names])
+        return pa.RecordBatch.from_arrays([self.column(name) for name in names], schema=schema)
+
+    def with_frames(self, frames: Frames) -> MessageColumns:
+        """The same buffer, other messages."""
+        return MessageColumns(self.buffer, self.base, frames)
+
+    def store_timestamp_millis(self) -> Int64s:
+        """Store times in milliseconds since the epoch."""
+        return int64s_at(self.buffer, self.frames.store_timestamp_at)
+
+    def topic_is(self, topic: bytes) -> npt.NDArray[np.bool_]:
+        """Which messages have the stored topic `topic`."""
+        result = np.empty(self.frames.size, np.bool_)
+        wanted = np.frombuffer(topic, np.uint8)
+        properties.equal_pieces(self.buffer, self.frames.topic_start, self.frames.topic_length, wanted, result)
+        return result
+
+    def _int32(self, positions: Int64s) -> pa.Array:
+        return pa.array(int32s_at(self.buffer, positions))
+
+    def _int64(self, positions: Int64s) -> pa.Array:
+        return pa.array(int64s_at(self.buffer, positions))
+
+    def _timestamp(self, positions: Int64s) -> pa.Array:
+        return timestamp_array(int64s_at(self.buffer, positions))
+
+    def _commit_log_offsets(self) -> Int64s:
+        offsets: Int64s = self.frames.position + self.base
+        return offsets
+
+    def _store_host_sizes(self) -> Int32s:
+        return np.where(self.frames.sys_flag & STORE_HOST_V6_FLAG, HOST_V6_SIZE, HOST_V4_SIZE).astype(np.int32)
+
+    def _offset_message_id(self) -> pa.Array:
+        count = self.frames.size
+        out, offsets = _text_space(count, gather.MAX_OFFSET_MESSAGE_ID_TEXT)
+        gather.gather_offset_message_ids(
+            self.buffer,
+            self.frames.store_host_at,
+            self._store_host_sizes(),
+            self._commit_log_offsets(),
+            out,
+            offsets,
+        )
+        return _ascii_array(out, offsets)
+
+    def _hosts(self, starts: Int64s, sizes: Int32s) -> pa.Array:
+        out, offsets = _text_space(self.frames.size, gather.MAX_HOST_TEXT)
+        gather.gather_hosts(self.buffer, starts, sizes, out, offsets)
+        return _ascii_array(out, offsets)
+
+    def _born_host(self) -> pa.Array:
+        sizes = np.where(self.frames.sys_flag & BORN_HOST_V6_FLAG, HOST_V6_SIZE, HOST_V4_SIZE).astype(np.int32)
+        return self._hosts(self.frames.position + BORN_HOST_AT, sizes)
+
+    def _binary(self, starts: Int64s, lengths: Int32s) -> pa.Array:
+        return _binary_array(*_gather(self.buffer, starts, lengths))
+
+    def _text(self, starts: Int64s, lengths: Int32s) -> pa.Array:
+        """Text pieces; length -1 is NULL."""
+        out, offsets = _gather(self.buffer, starts, lengths)
+        return text_array(out, offsets, lengths >= 0)
+
+    def _property(self, name: bytes) -> tuple[Int64s, Int32s]:
+        found = self._values.get(name)
+        if found is None:
+            starts, lengths = np.empty(self.frames.size, np.int64), np.empty(self.frames.size, np.int32)
+            properties.find_values(
+                self.buffer,
+                self.frames.properties_start,
+                self.frames.properties_length,
+                np.frombuffer(name, np.uint8),
+                starts,
+                lengths,
+            )
+            found = self._values[name] = (starts, lengths)
+        return found
+
+    def _keys(self) -> pa.Array:
+        starts, lengths = self._property(KEYS)
+        most = int((np.maximum(lengths, 0).astype(np.int64) + 1 >> 1).sum())
+        key_starts, key_lengths = np.empty(most, np.int64), np.empty(most, np.int32)
+        offsets = np.empty(self.frames.size + 1, np.int32)
+        properties.list_keys(self.buffer, starts, lengths, offsets, key_starts, key_lengths)
+        keys = self._text(key_starts[: offsets[-1]], key_lengths[: offsets[-1]])
+        list_type = ALL_MESSAGE_FIELDS["keys"].type
+        return pa.Array.from_buffers(
+            list_type, self.frames.size, [_validity(lengths >= 0), pa.py_buffer(offsets)], children=[keys]
+        )
+
+    def _properties(self) -> pa.Array:
+        """The map of each message. Names are compared as text, as in Java: what is no UTF-8 is mended first."""
+        text = self._text(self.frames.properties_start, self.frames.properties_length)
+        _, text_offsets, text_data = text.buffers()
+        buffer = np.frombuffer(text_data or b"", np.uint8)
+        ends = np.frombuffer(text_offsets, np.int32, self.frames.size + 1)
+        starts, lengths = ends[:-1].astype(np.int64), np.diff(ends)
+        most = properties.count_pieces(buffer, starts, lengths)
+        name_starts, value_starts = np.empty(most, np.int64), np.empty(most, np.int64)
+        name_lengths, value_lengths = np.empty(most, np.int32), np.empty(most, np.int32)
+        offsets = np.empty(self.frames.size + 1, np.int32)
+        properties.list_properties(
+            buffer, starts, lengths, offsets, name_starts, name_lengths, value_starts, value_lengths
+        )
+        count = offsets[-1]
+        names = _valid_text(buffer, name_starts[:count], name_lengths[:count])
+        values = _valid_text(buffer, value_starts[:count], value_lengths[:count])
+        return pa.MapArray.from_arrays(pa.array(offsets), names, values, type=ALL_MESSAGE_FIELDS["properties"].type)
+
+    def _stored_body(self) -> pa.Array:
+        return self._binary(self.frames.body_start, self.frames.body_length)
+
+    def _encoded_body(self) -> pa.Array:
+        bodies = self.bodies or decompress_bodies(self.buffer, self.frames, DEFAULT_BODY_LIMIT)
+        lengths = np.full(self.frames.size, -1, np.int32)
+        lengths[bodies.rows] = self.frames.body_length[bodies.rows]
+        out, offsets = _gather(self.buffer, self.frames.body_start, lengths)
+        return _binary_array(out, offsets, lengths >= 0)
+
+    def _body(self) -> pa.Array:
+        bodies = self.bodies or decompress_bodies(self.buffer, self.frames, DEFAULT_BODY_LIMIT)
+        if bodies.rows.size == 0:
+            return self._stored_body()
+        starts, lengths = self.frames.body_start.copy(), self.frames.body_length.copy()
+        extra = np.frombuffer(b"".join(content or b"" for content in bodies.contents), np.uint8)
+        sizes = np.array([-1 if content is None else len(content) for content in bodies.contents], np.int32)
+        ends = np.maximum(sizes, 0).cumsum(dtype=np.int64)
+        lengths[bodies.rows] = sizes
+        starts[bodies.rows] = ends - np.maximum(sizes, 0)
+        decompressed = np.zeros(self.frames.size, np.bool_)
+        decompressed[bodies.rows] = True
+        out = np.empty(int(np.maximum(lengths, 0).sum(dtype=np.int64)), np.uint8)
+        offsets = np.empty(self.frames.size + 1, np.int32)
+        gather.gather_bytes_of_two(self.buffer, extra, decompressed, starts, lengths, out, offsets)
+        return _binary_array(out, offsets, lengths >= 0)
+
+    def _corrupt_record(self) -> pa.Array:
+        bodies = self.bodies or decompress_bodies(self.buffer, self.frames, DEFAULT_BODY_LIMIT)
+        reasons: list[str | None] = [None] * self.frames.size
+        for row, reason in bodies.reasons.items():
+            reasons[row] = reason
+        return pa.array(reasons, pa.string())
+
+    def _transaction_type(self) -> pa.Array:
+        types = pa.array(((self.frames.sys_flag & TRANSACTION_TYPE_MASK) >> 2).astype(np.int8))
+        return pa.DictionaryArray.from_arrays(types, pa.array(TRANSACTION_TYPE_NAMES)).cast(pa.string())
+
+
+def _gather(buffer: Bytes, starts: Int64s, lengths: Int32s) -> tuple[Bytes, Int32s]:
+    """The pieces one after the other, and the offsets between them."""
+    out = np.empty(int(np.maximum(lengths, 0).sum(dtype=np.int64)), np.uint8)
+    offsets = np.empty(lengths.size + 1, np.int32)
+    gather.gather_bytes(buffer, starts, lengths, out, offsets)
+    return out, offsets
+
+
+def _valid_text(buffer: Bytes, starts: Int64s, lengths: Int32s) -> pa.Array:
+    """Pieces of a buffer that is known to be UTF-8."""
+    out, offsets = _gather(buffer, starts, lengths)
+    return _variable_size_array(pa.string(), out, offsets, None)
+
+
+def text_array(out: Bytes, offsets: Int32s, valid: npt.NDArray[np.bool_] | None = None) -> pa.Array:
+    """UTF-8 text as a string array; what is not UTF-8 becomes U+FFFD as in Java."""
+    binary = _binary_array(out, offsets, valid)
+    try:
+        return binary.cast(pa.string())
+    except pa.ArrowInvalid:
+        repaired, repaired_offsets = np.empty(3 * out.size, np.uint8), np.empty_like(offsets)
+        repair_utf8(out, offsets, repaired, repaired_offsets)
+        size = int(repaired_offsets[-1])
+        return _binary_array(repaired[:size], repaired_offsets, valid).cast(pa.string())
+
+
+def timestamp_array(millis: Int64s) -> pa.Array:
+    """Milliseconds as TIMESTAMP; NULL outside years 1 to 9999."""
+    outside = (millis < MIN_TIMESTAMP_MILLIS) | (millis > MAX_TIMESTAMP_MILLIS)
+    micros = np.where(outside, 0, millis) * 1000
+    return pa.array(micros, mask=outside).cast(pa.timestamp("us", "UTC"))
+
+
+def _text_space(count: int, longest: int) -> tuple[Bytes, Int32s]:
+    return np.empty(count * longest, np.uint8), np.empty(count + 1, np.int32)
+
+
+def _validity(valid: npt.NDArray[np.bool_] | None) -> pa.Buffer | None:
+    if valid is None or valid.all():
+        return None
+    return pa.py_buffer(np.packbits(valid, bitorder="little"))
+
+
+def _variable_size_array(
+    kind: pa.DataType, out: Bytes, offsets: Int32s, valid: npt.NDArray[np.bool_] | None
+) -> pa.Array:
+    buffers = [_validity(valid), pa.py_buffer(offsets), pa.py_buffer(out)]
+    return pa.Array.from_buffers(kind, offsets.size - 1, buffers)
+
+
+def _binary_array(out: Bytes, offsets: Int32s, valid: npt.NDArray[np.bool_] | None = None) -> pa.Array:
+    return _variable_size_array(pa.binary(), out, offsets, valid)
+
+
+def _ascii_array(out: Bytes, offsets: Int32s) -> pa.Array:
+    return _variable_size_array(pa.string(), out[: offsets[-1]], offsets, None)
+
+
+_COLUMNS: dict[str, Callable[[MessageColumns], pa.Array]] = {
+    "commit_log_offset": lambda m: pa.array(m._commit_log_offsets()),
+    "store_size": lambda m: pa.array(np.ascontiguousarray(m.frames.store_size)),
+    "offset_message_id": MessageColumns._offset_message_id,
+    "topic": lambda m: m._text(m.frames.topic_start, m.frames.topic_length),
+    "queue_id": lambda m: m._int32(m.frames.position + QUEUE_ID_AT),
+    "queue_offset": lambda m: m._int64(m.frames.position + QUEUE_OFFSET_AT),
+    "tags": lambda m: m._text(*m._property(TAGS)),
+    "keys": MessageColumns._keys,
+    "unique_key": lambda m: m._text(*m._property(UNIQUE_KEY)),
+    "flag": lambda m: m._int32(m.frames.position + FLAG_AT),
+    "sys_flag": lambda m: pa.array(np.ascontiguousarray(m.frames.sys_flag)),
+    "transaction_type": MessageColumns._transaction_type,
+    "born_timestamp": lambda m: m._timestamp(m.frames.position + BORN_TIMESTAMP_AT),
+    "born_host": MessageColumns._born_host,
+    "store_timestamp": lambda m: m._timestamp(m.frames.store_timestamp_at),
+    "store_host": lambda m: m._hosts(m.frames.store_host_at, m._store_host_sizes()),
+    "reconsume_times": lambda m: m._int32(m.frames.after_hosts_at),
+    "prepared_transaction_offset": lambda m: m._int64(m.frames.after_hosts_at + 4),
+    "body_crc": lambda m: m._int32(m.frames.position + BODY_CRC_AT),
+    "body": MessageColumns._body,
+    "properties": MessageColumns._properties,
+    CORRUPT_RECORD: MessageColumns._corrupt_record,
+    "born_timestamp_millis": lambda m: m._int64(m.frames.position + BORN_TIMESTAMP_AT),
+    "store_timestamp_millis": lambda m: m._int64(m.frames.store_timestamp_at),
+    "properties_bytes": lambda m: m._binary(m.frames.properties_start, m.frames.properties_length),
+    "stored_body": MessageColumns._stored_body,
+    "encoded_body": MessageColumns._encoded_body,
+}

@@ -1,0 +1,253 @@
+"""What the broker makes of a record when it dispatches it to a consume queue, as kernels.
+
+Rules (`CommitLog.checkMessageAndReturnSize`, `CommitLogDispatcherBuildConsumeQueue`@5.3.3; the same in 4.9):
+
+- only transaction types NONE and COMMIT become a unit, in the queue (topic, queue id) of the record;
+- the tags code is `String.hashCode` of TAGS, 0 without tags;
+- in topic SCHEDULE_TOPIC_XXXX, with a DELAY level above 0, it is the time of delivery: store time + the level's delay
+  (a level above the highest counts as the highest). Where DELAY is no integer the broker cannot dispatch the
+  record at all; here it keeps the code of its tags.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_mq.errors import OptionError
+from spark_mq.format.kernels.big_endian import Bytes, Int32s, Int64s, byte_at, int64s_at, read_i32, read_i64
+from spark_mq.format.kernels.frames import Frames
+from spark_mq.format.kernels.java_string import hash_code
+from spark_mq.format.kernels.kernel import kernel
+from spark_mq.format.kernels.properties import equal_pieces, find_value, parse_decimal, same_bytes
+from spark_mq.format.properties import DELAY_TIME_LEVEL, TAGS
+from spark_mq.format.record import COMMIT_LOG_OFFSET_AT, QUEUE_ID_AT, QUEUE_OFFSET_AT
+from spark_mq.format.sys_flag import (
+    INNER_BATCH_FLAG,
+    TRANSACTION_PREPARED_TYPE,
+    TRANSACTION_ROLLBACK_TYPE,
+    TRANSACTION_TYPE_MASK,
+)
+
+SCHEDULE_TOPIC = b"SCHEDULE_TOPIC_XXXX"
+DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+"""`MessageStoreConfig.messageDelayLevel`@5.3.3."""
+
+_UNIT_MILLIS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_MAX_DELAY_DIGITS = 10
+"""A delay of more is longer than 64-bit milliseconds, whatever its unit."""
+
+_SCHEDULE_TOPIC = np.frombuffer(SCHEDULE_TOPIC, np.uint8)
+_TAGS = np.frombuffer(TAGS, np.uint8)
+_DELAY = np.frombuffer(DELAY_TIME_LEVEL, np.uint8)
+
+
+def parse_delay_levels(text: str) -> Int64s:
+    """The delays of levels 1, 2, ... in milliseconds (`DefaultMessageStore.parseDelayLevel`@5.3.3).
+
+    Raises `OptionError` where a piece of `text` is no number with one of the units s, m, h, d.
+    """
+    delays = []
+    for piece in text.split():
+        number, unit = piece[:-1], piece[-1]
+        if unit not in _UNIT_MILLIS or not number.isdecimal() or len(number) > _MAX_DELAY_DIGITS:
+            raise OptionError(f"messageDelayLevel: {piece!r} is no delay such as 10s, 5m, 1h or 2d")
+        delays.append(int(number) * _UNIT_MILLIS[unit])
+    if not delays:
+        raise OptionError("messageDelayLevel names no level")
+    return np.array(delays, np.int64)
+
+
+@dataclass(frozen=True)
+class DispatchedUnits:
+    """Units of some messages, in log order: n values each.
+
+    `queue_number` counts queues in the order in which a `QueueTable` met them.
+    """
+
+    queue_number: Int32s
+    queue_offset: Int64s
+    commit_log_offset: Int64s
+    store_size: Int32s
+    tags_code: Int64s
+    store_timestamp: Int64s
+
+    def take(self, indices: npt.NDArray[np.intp]) -> DispatchedUnits:
+        """The units at `indices`."""
+        return DispatchedUnits(**{name: values[indices] for name, values in vars(self).items()})
+
+    @staticmethod
+    def concatenate(parts: list[DispatchedUnits]) -> DispatchedUnits:
+        """The units of all parts, one after the other."""
+        names = [name.name for name in fields(DispatchedUnits)]
+        return DispatchedUnits(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
+
+
+def has_unit(frames: Frames) -> npt.NDArray[np.bool_]:
+    """Which messages become a unit of an ordinary consume queue.
+
+    An inner batch does not: its topic has a batch consume queue (`BatchConsumeQueue`@5.3.3).
+    """
+    kind = frames.sys_flag & TRANSACTION_TYPE_MASK
+    ordinary = (kind != TRANSACTION_PREPARED_TYPE) & (kind != TRANSACTION_ROLLBACK_TYPE)
+    result: npt.NDArray[np.bool_] = ordinary & ~is_inner_batch(frames)
+    return result
+
+
+def is_inner_batch(frames: Frames) -> npt.NDArray[np.bool_]:
+    """Which records are inner batches of a batch consume queue."""
+    result: npt.NDArray[np.bool_] = frames.sys_flag & INNER_BATCH_FLAG != 0
+    return result
+
+
+class QueueTable:
+    """Numbers for queues, in the order in which they are met: a hash table from (topic bytes, queue id)."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._slots = np.full(64, -1, np.int32)
+        self._queue_ids = np.empty(32, np.int32)
+        self._topic_ends = np.zeros(33, np.int64)
+        self._topics = np.empty(1024, np.uint8)
+
+    def numbers(self, buffer: Bytes, frames: Frames) -> Int32s:
+        """The numbers of the frames' queues, new ones given where needed."""
+        self._reserve(frames.size, int(frames.topic_length.sum(dtype=np.int64)))
+        numbers = np.empty(frames.size, np.int32)
+        self.count = _number_queues(
+            buffer, frames, self.count, self._slots, self._queue_ids, self._topic_ends, self._topics, numbers
+        )
+        return numbers
+
+    def topic(self, number: int) -> bytes:
+        """The topic of a queue."""
+        return self._topics[self._topic_ends[number] : self._topic_ends[number + 1]].tobytes()
+
+    def topics(self) -> tuple[Bytes, Int64s]:
+        """All topics by queue number: bytes, and the `count` + 1 ends between them."""
+        ends = self._topic_ends[: self.count + 1]
+        return self._topics[: ends[-1]], ends
+
+    def queue_ids(self) -> Int32s:
+        """Queue ids by queue number."""
+        return self._queue_ids[: self.count]
+
+    def _reserve(self, queues: int, topic_bytes: int) -> None:
+        """Make room for as many new queues and bytes of topics as could come."""
+        needed = self.count + queues
+        if needed > self._queue_ids.size:
+            capacity = 1 << (needed - 1).bit_length()
+            self._queue_ids = np.concatenate((self.queue_ids(), np.empty(capacity - self.count, np.int32)))
+            ends = self._topic_ends[: self.count + 1]
+            self._topic_ends = np.concatenate((ends, np.zeros(capacity - self.count, np.int64)))
+            self._slots = np.full(2 * capacity, -1, np.int32)
+            _fill_slots(self.count, self._slots, self._queue_ids, self._topic_ends, self._topics)
+        used = int(self._topic_ends[self.count])
+        if used + topic_bytes > self._topics.size:
+            self._topics = np.concatenate((self._topics[:used], np.empty(2 * (used + topic_bytes), np.uint8)))
+
+
+@kernel
+def _queue_hash(topic: Bytes, start: int, length: int, queue_id: int) -> int:
+    """FNV-1a over the topic's bytes and the queue id."""
+    mixed = 2166136261 ^ (queue_id & 0xFFFFFFFF)
+    for index in range(start, start + length):
+        mixed = ((mixed ^ byte_at(topic, index)) * 16777619) & 0xFFFFFFFF
+    return mixed ^ (mixed >> 15)
+
+
+@kernel
+def _fill_slots(count: int, slots: Int32s, queue_ids: Int32s, topic_ends: Int64s, topics: Bytes) -> None:
+    mask = slots.size - 1
+    for number in range(count):
+        start = topic_ends[number]
+        slot = _queue_hash(topics, start, topic_ends[number + 1] - start, int(queue_ids[number])) & mask
+        while slots[slot] >= 0:
+            slot = (slot + 1) & mask
+        slots[slot] = number
+
+
+@kernel
+def _number_queues(
+    buffer: Bytes,
+    frames: Frames,
+    count: int,
+    slots: Int32s,
+    queue_ids: Int32s,
+    topic_ends: Int64s,
+    topics: Bytes,
+    numbers: Int32s,
+) -> int:
+    mask = slots.size - 1
+    for index in range(frames.size):
+        frame = frames[index]
+        start, length = frame.topic_start, int(frame.topic_length)
+        queue_id = read_i32(buffer, frame.position + QUEUE_ID_AT)
+        slot = _queue_hash(buffer, start, length, queue_id) & mask
+        number = slots[slot]
+        while number >= 0:
+            topic_start = topic_ends[number]
+            if (
+                queue_ids[number] == queue_id
+                and topic_ends[number + 1] - topic_start == length
+                and same_bytes(topics, topic_start, buffer, start, length)
+            ):
+                break
+            slot = (slot + 1) & mask
+            number = slots[slot]
+        if number < 0:
+            number = count
+            slots[slot] = number
+            queue_ids[number] = queue_id
+            end = topic_ends[number]
+            topics[end : end + length] = buffer[start : start + length]
+            topic_ends[number + 1] = end + length
+            count += 1
+        numbers[index] = number
+    return count
+
+
+@kernel
+def _tags_codes(buffer: Bytes, frames: Frames, codes: Int64s) -> None:
+    for index in range(frames.size):
+        frame = frames[index]
+        start, length = find_value(buffer, frame.properties_start, int(frame.properties_length), _TAGS)
+        codes[index] = hash_code(buffer, start, length) if length > 0 else 0
+
+
+@kernel
+def _deliver_times(buffer: Bytes, frames: Frames, delay_millis: Int64s, codes: Int64s) -> None:
+    """Overwrite the codes of messages that have a delay level above 0."""
+    for index in range(frames.size):
+        frame = frames[index]
+        start, length = find_value(buffer, frame.properties_start, int(frame.properties_length), _DELAY)
+        is_number, level = parse_decimal(buffer, start, length)
+        if is_number and level > 0:
+            delay = delay_millis[min(level, delay_millis.size) - 1]
+            codes[index] = read_i64(buffer, frame.store_timestamp_at) + delay
+
+
+def _unit_tags_codes(buffer: Bytes, frames: Frames, delay_millis: Int64s) -> Int64s:
+    codes = np.empty(frames.size, np.int64)
+    _tags_codes(buffer, frames, codes)
+    is_scheduled = np.empty(frames.size, np.bool_)
+    equal_pieces(buffer, frames.topic_start, frames.topic_length, _SCHEDULE_TOPIC, is_scheduled)
+    if is_scheduled.any():
+        scheduled = codes[is_scheduled]
+        _deliver_times(buffer, frames[is_scheduled], delay_millis, scheduled)
+        codes[is_scheduled] = scheduled
+    return codes
+
+
+def dispatch_units(buffer: Bytes, frames: Frames, queues: QueueTable, delay_millis: Int64s) -> DispatchedUnits:
+    """The units of the messages `frames`, all of which must have one (`has_unit`)."""
+    return DispatchedUnits(
+        queue_number=queues.numbers(buffer, frames),
+        queue_offset=int64s_at(buffer, frames.position + QUEUE_OFFSET_AT),
+        commit_log_offset=int64s_at(buffer, frames.position + COMMIT_LOG_OFFSET_AT),
+        store_size=np.ascontiguousarray(frames.store_size),
+        tags_code=_unit_tags_codes(buffer, frames, delay_millis),
+        store_timestamp=int64s_at(buffer, frames.store_timestamp_at),
+    )

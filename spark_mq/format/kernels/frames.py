@@ -1,0 +1,218 @@
+"""Hopping over the records of a byte range: where each record's parts lie, as kernels.
+
+A `frame` is one record's places in the buffer. Only framing decides what is a record: size, magic, the record's own
+offset against its position, and lengths that add up to the size (`CommitLog.checkMessageAndReturnSize`@5.3.3, and
+the own-offset check that Java lacks: stale bytes of reused files pass everything else). Body CRC, text and
+properties are not looked at here.
+
+Words of this module: `buffer` holds bytes of one segment; `base` is the commit log offset of `buffer[0]`; `end` is
+the index at which the segment ends (it may lie behind the buffer's own end).
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from spark_mq.format.kernels.big_endian import Bytes, byte_at, read_i16, read_i32, read_i64
+from spark_mq.format.kernels.kernel import kernel
+from spark_mq.format.record import (
+    BLANK_SIZE,
+    BORN_HOST_AT,
+    COMMIT_LOG_OFFSET_AT,
+    HOST_V4_SIZE,
+    HOST_V6_SIZE,
+    MAGIC_AT,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    MAX_BLANK_SIZE,
+    MAX_RECORD_SIZE,
+    MIN_RECORD_SIZE,
+    SYS_FLAG_AT,
+    TIMESTAMP_SIZE,
+)
+from spark_mq.format.sys_flag import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG
+
+FRAME_DTYPE = np.dtype(
+    [
+        ("position", np.int64),
+        ("store_size", np.int32),
+        ("sys_flag", np.int32),
+        ("store_timestamp_at", np.int64),
+        ("store_host_at", np.int64),
+        ("after_hosts_at", np.int64),
+        ("body_start", np.int64),
+        ("body_length", np.int32),
+        ("topic_length", np.int32),
+        ("topic_start", np.int64),
+        ("properties_start", np.int64),
+        ("properties_length", np.int32),
+    ],
+    align=True,
+)
+"""Places of one record's parts, as indices into the buffer it was scanned in."""
+
+Frames: TypeAlias = Any
+"""A record array of `FRAME_DTYPE`; its fields are attributes, which only `Any` can say."""
+
+
+class ScanStatus(IntEnum):
+    """What lies at a position of the log."""
+
+    RECORD = 0
+    BLANK = 1
+    """The blank that ends a segment."""
+    ZEROS = 2
+    """Size and magic are zero: nothing was ever written here."""
+    MORE = 3
+    """Undecided: the buffer ends before the record does."""
+    BAD_SIZE = 4
+    BAD_MAGIC = 5
+    BAD_OFFSET = 6
+    BAD_LENGTHS = 7
+    STOP = 8
+    """The place where the caller wanted to stop was reached."""
+    FULL = 9
+    """The frame array is full."""
+
+
+CORRUPTION_REASONS = {
+    ScanStatus.ZEROS: "zeros where a record must be",
+    ScanStatus.BAD_SIZE: (
+        "the size is too small, points past the segment, or is above 16 MiB + 128 KiB (only brokers whose "
+        "com.rocketmq.remoting.frameMaxLength was raised take a larger message; it cannot be read)"
+    ),
+    ScanStatus.BAD_MAGIC: "the magic number is no record's",
+    ScanStatus.BAD_OFFSET: "the record says that it lies elsewhere",
+    ScanStatus.BAD_LENGTHS: "the lengths of body, topic and properties do not add up to the size",
+}
+
+RECORD, BLANK, ZEROS, MORE = int(ScanStatus.RECORD), int(ScanStatus.BLANK), int(ScanStatus.ZEROS), int(ScanStatus.MORE)
+BAD_SIZE, BAD_MAGIC, BAD_OFFSET = int(ScanStatus.BAD_SIZE), int(ScanStatus.BAD_MAGIC), int(ScanStatus.BAD_OFFSET)
+BAD_LENGTHS, STOP, FULL = int(ScanStatus.BAD_LENGTHS), int(ScanStatus.STOP), int(ScanStatus.FULL)
+
+_BLOCK_SIZE = 64
+"""Positions that a search looks at together."""
+
+
+@kernel
+def read_frame(buffer: Bytes, position: int, base: int, end: int, frame: Any) -> int:
+    """What lies at `position` (a `ScanStatus` number); for a record, its places go to `frame`, one `FRAME_DTYPE`."""
+    if end - position < BLANK_SIZE:
+        return BAD_SIZE
+    available = buffer.size - position
+    if available < BLANK_SIZE:
+        return MORE
+    size = read_i32(buffer, position)
+    magic = read_i32(buffer, position + MAGIC_AT)
+    if magic == MAGIC_BLANK:
+        return BLANK if size == end - position and size <= MAX_BLANK_SIZE else BAD_SIZE
+    if size == 0 and magic == 0:
+        return ZEROS
+    if magic != MAGIC_V1 and magic != MAGIC_V2:
+        return BAD_MAGIC
+    if size < MIN_RECORD_SIZE or size > MAX_RECORD_SIZE or size > end - position:
+        return BAD_SIZE
+    if available < MIN_RECORD_SIZE:
+        return MORE
+    if read_i64(buffer, position + COMMIT_LOG_OFFSET_AT) != base + position:
+        return BAD_OFFSET
+    sys_flag = read_i32(buffer, position + SYS_FLAG_AT)
+    store_timestamp_at = BORN_HOST_AT + (HOST_V6_SIZE if sys_flag & BORN_HOST_V6_FLAG else HOST_V4_SIZE)
+    store_host_at = store_timestamp_at + TIMESTAMP_SIZE
+    after_hosts_at = store_host_at + (HOST_V6_SIZE if sys_flag & STORE_HOST_V6_FLAG else HOST_V4_SIZE)
+    body_start = after_hosts_at + 16
+    topic_width = 2 if magic == MAGIC_V2 else 1
+    if body_start + topic_width + 2 > size:
+        return BAD_LENGTHS
+    if available < body_start:
+        return MORE
+    body_length = max(read_i32(buffer, position + after_hosts_at + 12), 0)
+    topic_start = body_start + body_length + topic_width
+    if topic_start + 2 > size:
+        return BAD_LENGTHS
+    if available < size:
+        return MORE
+    if topic_width == 2:
+        topic_length = read_i16(buffer, position + topic_start - 2)
+    else:
+        topic_length = byte_at(buffer, position + topic_start - 1)
+        topic_length = topic_length - 256 if topic_length >= 128 else topic_length
+    properties_start = topic_start + topic_length + 2
+    if topic_length < 0 or properties_start > size:
+        return BAD_LENGTHS
+    properties_length = max(read_i16(buffer, position + properties_start - 2), 0)
+    if properties_start + properties_length != size:
+        return BAD_LENGTHS
+    frame.position = position
+    frame.store_size = size
+    frame.sys_flag = sys_flag
+    frame.store_timestamp_at = position + store_timestamp_at
+    frame.store_host_at = position + store_host_at
+    frame.after_hosts_at = position + after_hosts_at
+    frame.body_start = position + body_start
+    frame.body_length = body_length
+    frame.topic_start = position + topic_start
+    frame.topic_length = topic_length
+    frame.properties_start = position + properties_start
+    frame.properties_length = properties_length
+    return RECORD
+
+
+@kernel
+def scan_records(buffer: Bytes, position: int, stop: int, base: int, end: int, frames: Frames) -> tuple[int, int, int]:
+    """Hop from record to record, starting at `position`, while they start before `stop`.
+
+    Returns how many frames were filled, where the hop ended, and why (a `ScanStatus` number other than RECORD).
+    """
+    count = 0
+    while position < stop:
+        if count == frames.size:
+            return count, position, FULL
+        found = read_frame(buffer, position, base, end, frames[count])
+        if found != RECORD:
+            return count, position, found
+        position += int(frames[count].store_size)
+        count += 1
+    return count, position, STOP
+
+
+@kernel
+def find_frame(buffer: Bytes, position: int, stop: int, base: int, end: int, frames: Frames) -> tuple[int, int]:
+    """The first position in `position` ... `stop` - 1 at which a whole record or a blank lies.
+
+    Returns it with RECORD, BLANK, or MORE (the buffer ends before this is decided); (`stop`, STOP) if there is none.
+    `frames[0]` is scratch space.
+    """
+    last = min(stop, buffer.size - BLANK_SIZE + 1)
+    while position < last:
+        block_end = min(position + _BLOCK_SIZE, last)
+        if block_end - position == _BLOCK_SIZE and not _holds_magic(buffer, position + MAGIC_AT):
+            position = block_end
+        while position < block_end:
+            if read_i32(buffer, position + MAGIC_AT) in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK):
+                found = read_frame(buffer, position, base, end, frames[0])
+                if found in (RECORD, BLANK, MORE):
+                    return position, found
+            position += 1
+    return (position, MORE) if position < stop else (stop, STOP)
+
+
+@kernel
+def _holds_magic(buffer: Bytes, start: int) -> bool:
+    """Whether the first two bytes of a magic number lie at one of the `_BLOCK_SIZE` positions from `start` on.
+
+    The loop is of a fixed length, has no way out and works on bytes alone: so it becomes vector instructions, and a
+    search runs at the speed of memory.
+    """
+    block = buffer[start : start + _BLOCK_SIZE + 1]
+    held = np.uint8(0)
+    for index in range(_BLOCK_SIZE):
+        first, second = block[np.uint64(index)], block[np.uint64(index + 1)]
+        is_record = np.uint8(first == np.uint8(0xDA)) & np.uint8(second == np.uint8(0xA3))
+        is_blank = np.uint8(first == np.uint8(0xCB)) & np.uint8(second == np.uint8(0xD4))
+        held = np.uint8(held | is_record | is_blank)
+    return bool(held)

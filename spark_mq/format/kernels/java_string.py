@@ -1,0 +1,154 @@
+"""Text as Java sees it: UTF-8 decoding with Java's replacements, and `String.hashCode` of the result.
+
+A topic or a property is what `new String(bytes, UTF_8)` makes of its bytes. Bytes that are not UTF-8 become
+U+FFFD, but Java and Python disagree on how many: Java 17 (`String.decodeUTF8_UTF16`, `malformed3`, `malformed4`)
+makes one of an encoded surrogate (`ED A0 80`), Python three. Hash codes are of the replaced text, so this
+module follows Java. (`java_text` does so for one text, without kernels.)
+
+Kernels: `buffer` is a `uint8` array; `start`, `length` a range of it that the caller has checked.
+"""
+
+from __future__ import annotations
+
+from spark_mq.format.kernels.big_endian import Bytes, Int32s, byte_at
+from spark_mq.format.kernels.kernel import kernel
+
+_REPLACEMENT = 0xFFFD
+
+
+@kernel
+def _is_continuation(byte: int) -> bool:
+    return (byte & 0xC0) == 0x80
+
+
+@kernel
+def next_code_point(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
+    """The code point at `position` and the position after it; U+FFFD for what Java 17 calls malformed."""
+    b1 = byte_at(buffer, position)
+    left = end - position
+    if b1 < 0x80:
+        return b1, position + 1
+    if 0xC2 <= b1 <= 0xDF:
+        if left >= 2 and _is_continuation(byte_at(buffer, position + 1)):
+            return ((b1 & 0x1F) << 6) | (byte_at(buffer, position + 1) & 0x3F), position + 2
+        return _REPLACEMENT, position + 1
+    if 0xE0 <= b1 <= 0xEF:
+        return _three_bytes(buffer, position, left, b1)
+    if 0xF0 <= b1 <= 0xF7:
+        return _four_bytes(buffer, position, left, b1)
+    return _REPLACEMENT, position + 1
+
+
+@kernel
+def _three_bytes(buffer: Bytes, position: int, left: int, b1: int) -> tuple[int, int]:
+    if left < 2:
+        return _REPLACEMENT, position + 1
+    b2 = byte_at(buffer, position + 1)
+    if not _is_continuation(b2) or (b1 == 0xE0 and (b2 & 0xE0) == 0x80):
+        return _REPLACEMENT, position + 1
+    if left < 3 or not _is_continuation(byte_at(buffer, position + 2)):
+        return _REPLACEMENT, position + 2
+    code_point = ((b1 & 0x0F) << 12) | ((b2 & 0x3F) << 6) | (byte_at(buffer, position + 2) & 0x3F)
+    if 0xD800 <= code_point <= 0xDFFF:
+        return _REPLACEMENT, position + 3
+    return code_point, position + 3
+
+
+@kernel
+def _four_bytes(buffer: Bytes, position: int, left: int, b1: int) -> tuple[int, int]:
+    if left < 2 or b1 > 0xF4:
+        return _REPLACEMENT, position + 1
+    b2 = byte_at(buffer, position + 1)
+    outside = (b1 == 0xF0 and not 0x90 <= b2 <= 0xBF) or (b1 == 0xF4 and (b2 & 0xF0) != 0x80)
+    if outside or not _is_continuation(b2):
+        return _REPLACEMENT, position + 1
+    if left < 3 or not _is_continuation(byte_at(buffer, position + 2)):
+        return _REPLACEMENT, position + 2
+    if left < 4 or not _is_continuation(byte_at(buffer, position + 3)):
+        return _REPLACEMENT, position + 3
+    code_point = (
+        ((b1 & 0x07) << 18)
+        | ((b2 & 0x3F) << 12)
+        | ((byte_at(buffer, position + 2) & 0x3F) << 6)
+        | (byte_at(buffer, position + 3) & 0x3F)
+    )
+    return code_point, position + 4
+
+
+@kernel
+def hash_code(buffer: Bytes, start: int, length: int) -> int:
+    """`new String(bytes, UTF_8).hashCode()`: h = 31 h + UTF-16 unit, wrapped to 32 bits."""
+    unsigned = extend_hash(0, buffer, start, length)
+    return unsigned - 0x100000000 if unsigned >= 0x80000000 else unsigned
+
+
+@kernel
+def extend_hash(unsigned: int, buffer: Bytes, start: int, length: int) -> int:
+    """The hash of a text that goes on with these bytes, where `unsigned` is the hash of what comes before.
+
+    Both are hashes modulo 2^32, not negative.
+    """
+    position = max(start, 0)  # that no index is negative saves a test for each byte
+    end = position + length
+    while (
+        end - position >= 4
+        and (buffer[position] | buffer[position + 1] | buffer[position + 2] | buffer[position + 3]) < 0x80
+    ):  # four at a time: only one multiplication of four waits for the one before
+        first_two = 31**3 * byte_at(buffer, position) + 31**2 * byte_at(buffer, position + 1)
+        last_two = 31 * byte_at(buffer, position + 2) + byte_at(buffer, position + 3)
+        unsigned = (31**4 * unsigned + (first_two + last_two)) & 0xFFFFFFFF
+        position += 4
+    while position < end and buffer[position] < 0x80:
+        unsigned = (31 * unsigned + byte_at(buffer, position)) & 0xFFFFFFFF
+        position += 1
+    return unsigned if position == end else _extend_hash_by_code_points(unsigned, buffer, position, end)
+
+
+@kernel
+def _extend_hash_by_code_points(unsigned: int, buffer: Bytes, position: int, end: int) -> int:
+    while position < end:
+        code_point, position = next_code_point(buffer, position, end)
+        if code_point >= 0x10000:
+            high = 0xD800 + ((code_point - 0x10000) >> 10)
+            unsigned = (31 * unsigned + high) & 0xFFFFFFFF
+            code_point = 0xDC00 + ((code_point - 0x10000) & 0x3FF)
+        unsigned = (31 * unsigned + code_point) & 0xFFFFFFFF
+    return unsigned
+
+
+@kernel
+def _append_code_point(code_point: int, out: Bytes, position: int) -> int:
+    if code_point < 0x80:
+        out[position] = code_point
+        return position + 1
+    if code_point < 0x800:
+        out[position] = 0xC0 | (code_point >> 6)
+        out[position + 1] = 0x80 | (code_point & 0x3F)
+        return position + 2
+    if code_point < 0x10000:
+        out[position] = 0xE0 | (code_point >> 12)
+        out[position + 1] = 0x80 | ((code_point >> 6) & 0x3F)
+        out[position + 2] = 0x80 | (code_point & 0x3F)
+        return position + 3
+    out[position] = 0xF0 | (code_point >> 18)
+    out[position + 1] = 0x80 | ((code_point >> 12) & 0x3F)
+    out[position + 2] = 0x80 | ((code_point >> 6) & 0x3F)
+    out[position + 3] = 0x80 | (code_point & 0x3F)
+    return position + 4
+
+
+@kernel
+def repair_utf8(buffer: Bytes, offsets: Int32s, out: Bytes, out_offsets: Int32s) -> None:
+    """Rewrite texts as valid UTF-8, U+FFFD where Java puts it.
+
+    Text i is `buffer[offsets[i]:offsets[i + 1]]`; it goes to `out[out_offsets[i]:out_offsets[i + 1]]`. A byte
+    becomes at most three, so `out` must hold three times the bytes of all texts.
+    """
+    place = 0
+    out_offsets[0] = 0
+    for index in range(offsets.size - 1):
+        position, end = int(offsets[index]), int(offsets[index + 1])
+        while position < end:
+            code_point, position = next_code_point(buffer, position, end)
+            place = _append_code_point(code_point, out, place)
+        out_offsets[index + 1] = place

@@ -1,0 +1,184 @@
+"""The property rules of `properties`, as kernels over stored bytes.
+
+A piece of text is a (start, length) pair of indices into `buffer`; length -1 stands for "there is none".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_mq.format.kernels.big_endian import Bytes, Int32s, Int64s, byte_at
+from spark_mq.format.kernels.kernel import kernel
+from spark_mq.format.properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
+
+_SPACE = ord(" ")
+
+
+@kernel
+def next_property(buffer: Bytes, position: int, end: int) -> tuple[int, int, int, int]:
+    """The property piece at `position`: name start, name end, value end, and where the next piece starts.
+
+    The value starts behind the byte at name end. A piece that does not count has name end = name start.
+    """
+    name_start = position
+    while position < end and (buffer[position] > PROPERTY_SEPARATOR or buffer[position] < NAME_VALUE_SEPARATOR):
+        position += 1
+    name_end = position
+    while position < end and buffer[position] != PROPERTY_SEPARATOR:
+        position += 1
+    if name_end == name_start or name_end + 1 >= position:
+        return name_start, name_start, position, position + 1
+    return name_start, name_end, position, position + 1
+
+
+@kernel
+def same_bytes(left: Bytes, left_start: int, right: Bytes, right_start: int, length: int) -> bool:
+    """Whether two byte ranges of one length are equal."""
+    for index in range(length):  # noqa: SIM110 (a kernel)
+        if left[left_start + index] != right[right_start + index]:
+            return False
+    return True
+
+
+@kernel
+def find_value(buffer: Bytes, start: int, length: int, name: Bytes) -> tuple[int, int]:
+    """The value of property `name` in the properties at `start`: the last of a repeated name, or length -1."""
+    value_start, value_length = 0, -1
+    position = max(start, 0)  # that no index is negative saves a test for each byte
+    end = position + length
+    while position < end:
+        piece = position
+        while position < end and buffer[position] != PROPERTY_SEPARATOR:
+            position += 1
+        found_length = named_value_length(buffer, piece, position, name)
+        if found_length > 0:
+            value_start, value_length = piece + name.size + 1, found_length
+        position += 1
+    return value_start, value_length
+
+
+@kernel
+def named_value_length(buffer: Bytes, start: int, end: int, name: Bytes) -> int:
+    """The length of the value, where the piece between two separators is a property `name` that counts; else 0."""
+    length = end - start - name.size - 1
+    if length <= 0 or buffer[start + name.size] != NAME_VALUE_SEPARATOR:
+        return 0
+    return length if same_bytes(buffer, start, name, 0, name.size) else 0
+
+
+@kernel
+def find_values(
+    buffer: Bytes, starts: Int64s, lengths: Int32s, name: Bytes, value_starts: Int64s, value_lengths: Int32s
+) -> None:
+    """`find_value` for many messages: `starts` and `lengths` are their properties' places."""
+    for index in range(starts.size):
+        value_start, value_length = find_value(buffer, starts[index], lengths[index], name)
+        value_starts[index] = value_start
+        value_lengths[index] = value_length
+
+
+@kernel
+def count_pieces(buffer: Bytes, starts: Int64s, lengths: Int32s) -> int:
+    """An upper bound for the number of properties of all messages: pieces between separators."""
+    pieces = 0
+    for index in range(starts.size):
+        pieces += 1
+        for position in range(starts[index], starts[index] + lengths[index]):
+            if buffer[position] == PROPERTY_SEPARATOR:
+                pieces += 1
+    return pieces
+
+
+@kernel
+def _is_repeated_later(buffer: Bytes, name_start: int, name_end: int, position: int, end: int) -> bool:
+    length = name_end - name_start
+    while position < end:
+        later_start, later_end, _, position = next_property(buffer, position, end)
+        if later_end - later_start == length and same_bytes(buffer, name_start, buffer, later_start, length):
+            return True
+    return False
+
+
+@kernel
+def list_properties(
+    buffer: Bytes,
+    starts: Int64s,
+    lengths: Int32s,
+    offsets: Int32s,
+    name_starts: Int64s,
+    name_lengths: Int32s,
+    value_starts: Int64s,
+    value_lengths: Int32s,
+) -> None:
+    """All properties of all messages, each name once, with its last value.
+
+    Message i has the properties `offsets[i]` ... `offsets[i + 1]` - 1 of the four arrays.
+    """
+    count = 0
+    offsets[0] = 0
+    for index in range(starts.size):
+        position, end = starts[index], starts[index] + lengths[index]
+        while position < end:
+            name_start, name_end, value_end, position = next_property(buffer, position, end)
+            if name_end == name_start or _is_repeated_later(buffer, name_start, name_end, position, end):
+                continue
+            name_starts[count] = name_start
+            name_lengths[count] = name_end - name_start
+            value_starts[count] = name_end + 1
+            value_lengths[count] = value_end - name_end - 1
+            count += 1
+        offsets[index + 1] = count
+
+
+@kernel
+def list_keys(
+    buffer: Bytes, starts: Int64s, lengths: Int32s, offsets: Int32s, key_starts: Int64s, key_lengths: Int32s
+) -> None:
+    """The keys in KEYS values: split at spaces, empty pieces dropped (`IndexService.buildIndex`@5.3.3).
+
+    Value i has the keys `offsets[i]` ... `offsets[i + 1]` - 1.
+    """
+    count = 0
+    offsets[0] = 0
+    for index in range(starts.size):
+        position, end = starts[index], starts[index] + lengths[index]
+        while position < end:
+            key_start = position
+            while position < end and buffer[position] != _SPACE:
+                position += 1
+            if position > key_start:
+                key_starts[count] = key_start
+                key_lengths[count] = position - key_start
+                count += 1
+            position += 1
+        offsets[index + 1] = count
+
+
+@kernel
+def parse_decimal(buffer: Bytes, start: int, length: int) -> tuple[bool, int]:
+    """`Integer.parseInt` of ASCII text: whether it is a 32-bit integer, and its value."""
+    if length <= 0:
+        return False, 0
+    position, end = start, start + length
+    negative = length > 1 and buffer[position] == ord("-")
+    if length > 1 and (buffer[position] == ord("-") or buffer[position] == ord("+")):
+        position += 1
+    if position == end:
+        return False, 0
+    value = 0
+    while position < end:
+        digit = byte_at(buffer, position) - ord("0")
+        value = value * 10 + digit
+        if digit < 0 or digit > 9 or value > 0x80000000:
+            return False, 0
+        position += 1
+    value = -value if negative else value
+    return value <= 0x7FFFFFFF, value
+
+
+@kernel
+def equal_pieces(buffer: Bytes, starts: Int64s, lengths: Int32s, wanted: Bytes, result: npt.NDArray[np.bool_]) -> None:
+    """Which pieces have exactly the bytes `wanted`."""
+    for index in range(starts.size):
+        result[index] = lengths[index] == wanted.size and same_bytes(buffer, starts[index], wanted, 0, wanted.size)

@@ -1,0 +1,32 @@
+"""The index entries of a split's messages, staged while the split is read."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from spark_mq.format.kernels.big_endian import Bytes, Int64s
+from spark_mq.format.kernels.frames import Frames
+from spark_mq.format.kernels.index_keys import index_keys
+from spark_mq.indexer.index.staged_entries import EntryBatch, StagedEntriesWriter
+
+
+class IndexEntryCollector:
+    """Hands entries to a blob, in the order of the log.
+
+    `trailing_messages`: messages dispatched after the one that puts the last entry.
+    """
+
+    def __init__(self, blob: StagedEntriesWriter) -> None:
+        self.trailing_messages = 0
+        self._blob = blob
+
+    def add(self, buffer: Bytes, base: int, frames: Frames, store_timestamps: Int64s) -> None:
+        """Take in messages."""
+        keys = index_keys(buffer, frames)
+        with_entries = np.flatnonzero(keys.entry_count)
+        if with_entries.size:
+            self.trailing_messages = int(frames.size - 1 - with_entries[-1])
+        else:
+            self.trailing_messages += int(frames.size)
+        offsets: Int64s = np.repeat(frames.position + base, keys.entry_count)
+        self._blob.add(EntryBatch(keys.key_hash, offsets, np.repeat(store_timestamps, keys.entry_count)))

@@ -1,0 +1,141 @@
+"""A split's index entries, staged as one file: key hashes, commit log offsets and store timestamps.
+
+They are many (twenty bytes for each key) and in the order of the log, so they stay out of the JVM: a task writes the
+file, and the task that puts entries reads the ranges that it needs. What Spark keeps is where they are and how many.
+
+The file is chunks of `CHUNK_ENTRIES` entries, the last one shorter, each with its three arrays one after the other. So
+neither who writes nor who reads holds more than a few chunks, however many keys the messages of a split have.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+from pyarrow import NativeFile
+
+from spark_mq.io.file_reader import FileReader
+from spark_mq.io.location import Location
+
+CHUNK_ENTRIES = 1 << 20
+_STAGED_SIZE = 20
+
+
+@dataclass(frozen=True)
+class EntryBatch:
+    """Entries in the order of the log, n values each."""
+
+    key_hashes: npt.NDArray[np.int32]
+    commit_log_offsets: npt.NDArray[np.int64]
+    store_timestamps: npt.NDArray[np.int64]
+
+    def part(self, start: int, stop: int) -> EntryBatch:
+        """The entries from `start` to `stop`."""
+        part = slice(start, stop)
+        return EntryBatch(self.key_hashes[part], self.commit_log_offsets[part], self.store_timestamps[part])
+
+
+@dataclass(frozen=True)
+class StagedEntries:
+    """A staged file of `count` entries; without any there is no file."""
+
+    location: Location
+    count: int
+
+    def read(self, start: int, count: int) -> Iterator[EntryBatch]:
+        """The entries from `start` on, `count` of them, in parts of no more than a chunk."""
+        stop = start + count
+        if start >= stop:
+            return
+        with FileReader(self.location) as file:
+            while start < stop:
+                part = min(stop, start - start % CHUNK_ENTRIES + CHUNK_ENTRIES) - start
+                yield self._read(file, start, part)
+                start += part
+
+    def entry(self, number: int) -> tuple[int, int, int]:
+        """Key hash, commit log offset and store timestamp of one entry."""
+        (one,) = self.read(number, 1)
+        return int(one.key_hashes[0]), int(one.commit_log_offsets[0]), int(one.store_timestamps[0])
+
+    def count_before(self, commit_log_offset: int) -> int:
+        """How many entries are of messages before an offset; searched by halves."""
+        low, high = 0, self.count
+        if not self.count:
+            return 0
+        with FileReader(self.location) as file:
+            while low < high:
+                middle = (low + high) // 2
+                if self._read(file, middle, 1).commit_log_offsets[0] < commit_log_offset:
+                    low = middle + 1
+                else:
+                    high = middle
+        return low
+
+    def _read(self, file: FileReader, start: int, count: int) -> EntryBatch:
+        """Entries of one chunk."""
+        at = start % CHUNK_ENTRIES
+        chunk = start - at
+        size = min(CHUNK_ENTRIES, self.count - chunk)
+        hashes_at = chunk * _STAGED_SIZE
+        hashes = file.read(hashes_at + 4 * at, 4 * count)
+        offsets = file.read(hashes_at + 4 * size + 8 * at, 8 * count)
+        timestamps = file.read(hashes_at + 12 * size + 8 * at, 8 * count)
+        return EntryBatch(
+            np.frombuffer(hashes, np.int32), np.frombuffer(offsets, np.int64), np.frombuffer(timestamps, np.int64)
+        )
+
+
+class StagedEntriesWriter:
+    """Writes a blob below `folder` while entries come; `blob` is what it came to, once it is closed."""
+
+    def __init__(self, folder: Location) -> None:
+        # No name is used twice: what a task that was tried again wrote before is not read.
+        self.blob = StagedEntries(folder / uuid.uuid4().hex, 0)
+        self._stream: NativeFile | None = None
+        self._parts: list[EntryBatch] = []
+        self._waiting = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._write(self._waiting)
+        if self._stream is not None:
+            self._stream.close()
+
+    def add(self, entries: EntryBatch) -> None:
+        """Take in entries that come next in the log."""
+        self._parts.append(entries)
+        self._waiting += entries.key_hashes.size
+        if self._waiting >= CHUNK_ENTRIES:
+            self._write(self._waiting - self._waiting % CHUNK_ENTRIES)
+
+    def _write(self, count: int) -> None:
+        """Write the first `count` of the entries that wait, chunk by chunk."""
+        if not count:
+            return
+        waiting = EntryBatch(
+            np.concatenate([part.key_hashes for part in self._parts]),
+            np.concatenate([part.commit_log_offsets for part in self._parts]),
+            np.concatenate([part.store_timestamps for part in self._parts]),
+        )
+        location = self.blob.location
+        if self._stream is None:
+            # Nothing here is read by a job that did not see this one through: it needs neither a rename nor a flush.
+            self._stream = location.filesystem.open_output_stream(location.path)
+        for start in range(0, count, CHUNK_ENTRIES):
+            chunk = waiting.part(start, min(start + CHUNK_ENTRIES, count))
+            for array in (chunk.key_hashes, chunk.commit_log_offsets, chunk.store_timestamps):
+                self._stream.write(array.data)
+        self.blob = StagedEntries(location, self.blob.count + count)
+        self._parts = [waiting.part(count, self._waiting)]
+        self._waiting -= count

@@ -1,0 +1,132 @@
+"""Whole index files out of staged entries: the broker's putKey, entry by entry, in one array for each file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from spark_mq.format.index_file import ENTRY_DTYPE, ENTRY_SIZE, HEADER_SIZE, IndexHeader, IndexLayout, decode_header
+from spark_mq.format.kernels.big_endian import Bytes
+from spark_mq.indexer.index.staged_entries import StagedEntries
+from spark_mq.io.file_reader import FileReader
+from spark_mq.io.location import Location
+from spark_mq.io.publish import publish
+from spark_mq.job.progress import mark_done
+
+WRITTEN_SCHEMA = "file STRING, entries BIGINT, end_timestamp BIGINT, is_new BOOLEAN"
+"""One row for each file: the entries in it, its end timestamp, and whether it was written, or was there already."""
+
+_BLOCK = 16 << 20
+
+
+@dataclass(frozen=True)
+class IndexPiece:
+    """`count` entries of a blob, from its entry `start` on."""
+
+    blob: StagedEntries
+    start: int
+    count: int
+
+
+@dataclass(frozen=True)
+class IndexFilePlan:
+    """A file, and the entries that are put into it, in order.
+
+    It begins at the time and offset of `end_before`, the end of the file before it; or it goes on where `continued`, a
+    file that has `entries_before` entries, ends.
+    """
+
+    name: str
+    pieces: tuple[IndexPiece, ...]
+    end_before: tuple[int, int]
+    continued: Location | None = None
+    entries_before: int = 0
+
+    @property
+    def entries(self) -> int:
+        """The entries of the file when it is written."""
+        return self.entries_before + sum(piece.count for piece in self.pieces)
+
+
+@dataclass(frozen=True)
+class IndexWriter:
+    """Writes planned files below `folder`, but those that a killed job wrote there before.
+
+    `empty_index_count`: what a file without an entry counts.
+    """
+
+    folder: Location
+    layout: IndexLayout
+    plans: tuple[IndexFilePlan, ...]
+    empty_index_count: int
+    done: Location
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """For `mapInArrow`: numbers of files in, `WRITTEN_SCHEMA` out."""
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                plan = self.plans[number]
+                header = self._written(plan)
+                is_new = header is None
+                header = header or self._write(plan)
+                yield pa.RecordBatch.from_pydict(
+                    {
+                        "file": [plan.name],
+                        "entries": [header.next_entry - 1],
+                        "end_timestamp": [header.end_timestamp],
+                        "is_new": [is_new],
+                    }
+                )
+                mark_done(self.done, plan.name)
+
+    def _written(self, plan: IndexFilePlan) -> IndexHeader | None:
+        """The header of a planned file that is there with the planned entries; None where it has to be written."""
+        location = self.folder / plan.name
+        if not plan.pieces or location.info().size != self.layout.file_size:
+            return None
+        with FileReader(location) as file:
+            header = decode_header(file.read(0, HEADER_SIZE), self.layout, plan.name)
+            if header.next_entry - 1 != plan.entries:
+                return None
+            number = plan.entries_before + 1
+            for piece in plan.pieces:
+                for part in piece.blob.read(piece.start, piece.count):
+                    count = part.key_hashes.size
+                    data = file.read(self.layout.entries_at + ENTRY_SIZE * number, ENTRY_SIZE * count)
+                    entries = np.frombuffer(data, ENTRY_DTYPE)
+                    is_same = entries["key_hash"] == part.key_hashes
+                    is_same &= entries["commit_log_offset"] == part.commit_log_offsets
+                    if not is_same.all():
+                        return None
+                    number += count
+        return header
+
+    def _write(self, plan: IndexFilePlan) -> IndexHeader:
+        from spark_mq.format.kernels.index_put import put_keys
+
+        data = self._begin(plan)
+        for piece in plan.pieces:
+            for part in piece.blob.read(piece.start, piece.count):
+                put_keys(data, self.layout, part.key_hashes, part.commit_log_offsets, part.store_timestamps, plan.name)
+        header = decode_header(data, self.layout, plan.name)
+        used = self.layout.entries_at + ENTRY_SIZE * header.next_entry
+        publish(self.folder / plan.name, data[:used].data, self.layout.file_size)
+        return header
+
+    def _begin(self, plan: IndexFilePlan) -> Bytes:
+        """The file before the first planned entry."""
+        from spark_mq.format.kernels.index_put import drop_uncounted, new_index_file
+
+        if plan.continued is None:
+            return new_index_file(self.layout, *plan.end_before, self.empty_index_count)
+        data = np.zeros(self.layout.file_size, np.uint8)
+        used = self.layout.entries_at + ENTRY_SIZE * (plan.entries_before + 2)  # entry 0, and one that is not finished
+        with FileReader(plan.continued) as file:
+            for start in range(0, min(used, data.size), _BLOCK):
+                block = file.read(start, min(_BLOCK, used - start))
+                data[start : start + len(block)] = np.frombuffer(block, np.uint8)
+        drop_uncounted(data, self.layout, str(plan.continued))
+        return data

@@ -1,0 +1,65 @@
+"""What a rebuild did, for a person and for a program."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+
+from spark_mq.store.log.corrupt_range import CorruptRange
+
+
+@dataclass
+class RebuildReport:
+    """Counts of one rebuild. Sizes in bytes."""
+
+    store: str
+    output: str
+    trees: list[str] = field(default_factory=list)
+    messages: int = 0
+    log_bytes: int = 0
+    bytes_read: int = 0
+    queues: int = 0
+    files: int = 0
+    units: int = 0
+    index_files: int = 0
+    index_entries: int = 0
+    bytes_written: int = 0
+    segments_staged_before: int = 0
+    files_untouched: int = 0
+    files_completed: int = 0
+    seconds: float = 0.0
+    stages: dict[str, float] = field(default_factory=dict)
+    corrupt: list[CorruptRange] = field(default_factory=list)
+    carried_over: list[str] = field(default_factory=list)
+    lost_queues: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    next_boot: str = ""
+
+    def to_json(self) -> str:
+        """One JSON object; field names as here."""
+        return json.dumps(dataclasses.asdict(self))
+
+    def to_text(self) -> str:
+        """Lines for a terminal."""
+        rate = self.messages / self.seconds if self.seconds else 0.0
+        lines = [
+            f"{' and '.join(self.trees)} of {self.store} rebuilt in {self.output}",
+            f"  messages        {self.messages:,}",
+            f"  queues          {self.queues:,} with {self.units:,} units in {self.files:,} files",
+            f"  index           {self.index_entries:,} entries in {self.index_files:,} files",
+            f"  bytes read      {self.bytes_read:,} (the log has {self.log_bytes:,})",
+            f"  bytes written   {self.bytes_written:,}",
+            f"  seconds         {self.seconds:.1f} ({rate:,.0f} messages a second)",
+        ]
+        if self.segments_staged_before or self.files_untouched or self.files_completed:
+            lines.append(
+                f"  continued       {self.segments_staged_before:,} segments staged before, "
+                f"{self.files_untouched:,} files left untouched, {self.files_completed:,} completed"
+            )
+        lines += [f"  skipped         {corrupt.describe()}" for corrupt in self.corrupt]
+        lines += [f"  carried over    {queue}: no live message, files kept as they were" for queue in self.carried_over]
+        lines += [f"  next offset lost  {queue}" for queue in self.lost_queues]
+        lines += [f"  note            {note}" for note in self.notes]
+        lines.append(f"  next boot       {self.next_boot}")
+        return "\n".join(lines)

@@ -1,0 +1,75 @@
+"""Spark's side of a job: the session it runs in, where Spark itself writes, and what went wrong in its tasks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from spark_mq import errors
+from spark_mq.errors import SparkMqError
+from spark_mq.io.location import Location
+
+_SETTINGS = {
+    # Rows of one Arrow batch: a staged row is up to 256 KiB.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
+    # Counts of queues and splits are small: a few partitions, planned once.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "4",
+}
+
+_RAISED_IN_A_TASK = re.compile(r"^spark_mq\.errors\.(\w+): (.*)$", re.MULTILINE)
+
+
+@contextmanager
+def job_session(spark: SparkSession) -> Iterator[SparkSession]:
+    """A session of the job's own on the same Spark, so that its settings are nobody else's.
+
+    Spark Connect has no such session: there the job uses the given one, and puts its settings back at the end. An
+    error of this package that a task raised is raised here under its own name.
+    """
+    is_own = hasattr(spark, "newSession")
+    session = spark.newSession() if is_own else spark
+    before = {key: session.conf.get(key) or "" for key in _SETTINGS}
+    try:
+        _configure(session, _SETTINGS)
+        yield session
+    except PySparkException as error:
+        named = unwrap_task_error(error)
+        if named is None:
+            raise
+        raise named from error
+    finally:
+        if not is_own:
+            _configure(session, before)
+
+
+def _configure(session: SparkSession, settings: Mapping[str, str]) -> None:
+    for key, value in settings.items():
+        session.conf.set(key, value)
+
+
+def unwrap_task_error(error: BaseException) -> SparkMqError | None:
+    """The error of this package that `error` is, or that ended a task; None for any other."""
+    if isinstance(error, SparkMqError):
+        return error
+    return parse_task_error(str(error)) if isinstance(error, PySparkException) else None
+
+
+def parse_task_error(text: str) -> SparkMqError | None:
+    """The error of this package that ended a task, by the traceback in the text of Spark's error; else None."""
+    for name, message in _RAISED_IN_A_TASK.findall(text):
+        kind = getattr(errors, name, None)
+        if isinstance(kind, type) and issubclass(kind, SparkMqError):
+            return kind(message)
+    return None
+
+
+def spark_path(location: Location) -> str:
+    """The path by which Spark knows `location`: `file:` for local ones, `s3a:` for pyarrow's `s3:`."""
+    if location.is_local:
+        return f"file://{location.path}"
+    return "s3a" + location.uri.removeprefix("s3") if location.uri.startswith("s3://") else location.uri

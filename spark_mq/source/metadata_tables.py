@@ -1,0 +1,50 @@
+"""The batch reader of the small tables (segments, queues, topics, consumer offsets, index files).
+
+One task makes all rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from spark_mq.io.location import Location
+from spark_mq.source.options import ReadOptions, Table
+from spark_mq.store import metadata_tables
+from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.index.folder import index_layout
+from spark_mq.store.index.tables import index_file_rows
+from spark_mq.store.log.commit_log import segment_files
+from spark_mq.store.message_store import MessageStore
+
+_ROWS: dict[Table, Callable[[MessageStore, ReadOptions], pa.Table]] = {
+    Table.SEGMENTS: lambda store, _: metadata_tables.segments(store),
+    Table.QUEUES: lambda store, options: metadata_tables.queues(store, options.topic),
+    Table.TOPICS: lambda store, _: metadata_tables.topics(store),
+    Table.CONSUMER_OFFSETS: lambda store, options: metadata_tables.consumer_offsets(
+        store, options.topic, options.consumer_group
+    ),
+    Table.INDEX_FILES: lambda store, options: index_file_rows(
+        store.location, index_layout(store.location, BrokerConf.of(options.broker_conf))
+    ),
+}
+
+
+class MetadataTableReader(DataSourceReader):
+    """Reads the columns `names` of the table that the options name."""
+
+    def __init__(self, options: ReadOptions, names: list[str]) -> None:
+        self._options = options
+        self._names = names
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One partition. Raises `StoreNotFoundError` where the path is no store."""
+        segment_files(Location.resolve(self._options.path))
+        return [InputPartition(self._options.table.value)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """All rows. Raises `ConfigError` where a file of `config/` cannot be read."""
+        with MessageStore(self._options.path, self._options.broker_version) as store:
+            yield from _ROWS[self._options.table](store, self._options).select(self._names).to_batches()

@@ -1,0 +1,118 @@
+"""Which messages a predicate wants: of many at once, in Arrow and NumPy, and of a single row.
+
+The tests hold the two together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_mq.format.message_row import Row
+from spark_mq.format.sys_flag import TRANSACTION_TYPE_MASK, TRANSACTION_TYPE_NAMES
+from spark_mq.source.integer_set import IntegerSet
+from spark_mq.source.predicate import ROLLBACK, Predicate
+
+if TYPE_CHECKING:
+    from spark_mq.format.kernels.columns import MessageColumns
+    from spark_mq.format.kernels.frames import Frames
+
+_INT64 = np.iinfo(np.int64)
+
+
+def filter_frames(predicate: Predicate, messages: MessageColumns) -> Frames:
+    """The frames of the messages that have all that the predicate says; cheap comparisons come first."""
+    for name in ("commit_log_offset", "queue_offset", "queue_id", "store_timestamp_millis"):
+        wanted = _INTEGERS[name](predicate)
+        if not wanted.is_all and messages.frames.size:
+            messages = _kept(messages, _is_in(messages.column(name).to_numpy(), wanted))
+    if predicate.transaction_types is not None or predicate.keys is not None:
+        types = [predicate.allows_transaction_type(name) for name in TRANSACTION_TYPE_NAMES]
+        types[TRANSACTION_TYPE_NAMES.index(ROLLBACK)] &= predicate.keys is None
+        messages = _kept(messages, np.array(types)[(messages.frames.sys_flag & TRANSACTION_TYPE_MASK) >> 2])
+    for name in ("topic", "unique_key", "offset_message_id"):
+        texts = _TEXTS[name](predicate)
+        if texts is not None and messages.frames.size:
+            messages = _kept(messages, _is_one_of(messages, name, texts))
+    if predicate.keys is not None and messages.frames.size:
+        messages = _kept(messages, _has_key(messages, predicate.keys))
+    return messages.frames
+
+
+def matches_predicate(predicate: Predicate, row: Row) -> bool:
+    """Whether a message's row has all that the predicate says."""
+    if not all(row[name] in wanted(predicate) for name, wanted in _INTEGERS.items()):
+        return False
+    wanted_texts = ((row[name], texts(predicate)) for name, texts in _TEXTS.items())
+    if not all(texts is None or text in texts for text, texts in wanted_texts):
+        return False
+    if not predicate.allows_transaction_type(row["transaction_type"]):
+        return False
+    if predicate.keys is None:
+        return True
+    return row["transaction_type"] != ROLLBACK and not predicate.keys.isdisjoint(
+        (*(row["keys"] or ()), row["unique_key"])
+    )
+
+
+def keeps_corrupt_range(predicate: Predicate, commit_log_offset: int) -> bool:
+    """Whether a row for damage at the offset is wanted: it has no other fields."""
+    return predicate.only_constrains_offset and commit_log_offset in predicate.commit_log_offset
+
+
+_INTEGERS: dict[str, Callable[[Predicate], IntegerSet]] = {
+    "commit_log_offset": lambda predicate: predicate.commit_log_offset,
+    "queue_offset": lambda predicate: predicate.queue_offset,
+    "queue_id": lambda predicate: IntegerSet(among=predicate.queue_ids),
+    "store_timestamp_millis": lambda predicate: predicate.store_timestamp,
+}
+_TEXTS: dict[str, Callable[[Predicate], frozenset[str] | None]] = {
+    "topic": lambda predicate: predicate.topics,
+    "unique_key": lambda predicate: predicate.unique_keys,
+    "offset_message_id": lambda predicate: predicate.offset_message_ids,
+}
+
+
+def _kept(messages: MessageColumns, mask: npt.NDArray[np.bool_]) -> MessageColumns:
+    return messages if mask.all() else messages.with_frames(messages.frames[mask])
+
+
+def _is_in(values: npt.NDArray[np.integer], wanted: IntegerSet) -> npt.NDArray[np.bool_]:
+    result = np.ones(values.size, np.bool_)
+    if wanted.first is not None:
+        result &= (values >= max(wanted.first, _INT64.min)) & (wanted.first <= _INT64.max)
+    if wanted.last is not None:
+        result &= (values <= min(wanted.last, _INT64.max)) & (wanted.last >= _INT64.min)
+    if wanted.among is not None:
+        among = [value for value in wanted.among if _INT64.min <= value <= _INT64.max]
+        result &= np.isin(values, np.array(among, np.int64))
+    return result
+
+
+def _is_one_of(messages: MessageColumns, name: str, texts: frozenset[str]) -> npt.NDArray[np.bool_]:
+    if name == "topic" and len(texts) == 1 and "\ufffd" not in next(iter(texts)):
+        return messages.topic_is(next(iter(texts)).encode("utf-8", "replace"))
+    return _to_numpy(pc.is_in(messages.column(name), value_set=_text_array(texts)))
+
+
+def _has_key(messages: MessageColumns, keys: frozenset[str]) -> npt.NDArray[np.bool_]:
+    """Whether a key is a piece of KEYS, or the unique key."""
+    wanted = _text_array(keys)
+    pieces = messages.column("keys")
+    result = _to_numpy(pc.is_in(messages.column("unique_key"), value_set=wanted))
+    result[pc.list_parent_indices(pieces).filter(pc.is_in(pieces.flatten(), value_set=wanted)).to_numpy()] = True
+    return result
+
+
+def _text_array(texts: frozenset[str]) -> pa.Array:
+    """Texts that UTF-8 can hold: no other is in a store."""
+    return pa.array([text for text in texts if text.encode("utf-8", "replace").decode("utf-8") == text], pa.string())
+
+
+def _to_numpy(mask: pa.Array) -> npt.NDArray[np.bool_]:
+    return np.array(mask.fill_null(False).to_numpy(zero_copy_only=False), np.bool_)

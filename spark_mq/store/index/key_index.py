@@ -1,0 +1,197 @@
+"""A store's index files as one index of its log: the messages that have a key, newest first.
+
+A look-up reads a slot and its entries in each file, and the records that they point to: an entry knows only a hash, and
+whole seconds. What no file covers is read in the log itself: what lies before the first file (a broker throws index
+files away after a crash), between two files, and behind the last one (a broker that was killed loses what it had not
+written). So the answer is what a scan of the whole log would give, but for the messages of transaction type ROLLBACK.
+
+A file that does not hold, when it is opened (`index_spans`) or while a key is looked up, is named in `problems`, and
+its part of the log is read instead. One kind of damage cannot be seen by a look-up: a slot, or the pointer of an entry,
+that became zero or points to an older entry of the same slot cuts entries off without a trace. `check` finds that, for
+the price of reading all files (`index_check`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from spark_mq.errors import CorruptIndexError, CorruptLogError
+from spark_mq.format.index_query import walk_slot
+from spark_mq.format.java_text import decode_utf8
+from spark_mq.format.message_keys import record_keys
+from spark_mq.format.record import Record
+from spark_mq.io.file_reader import FileReaders
+from spark_mq.io.location import Location
+from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.index.coverage import IndexCoverage, IndexedRange
+from spark_mq.store.index.key_table import MAX_TABLE_RANGE, KeyTable
+from spark_mq.store.log.log_range import LogRange, between
+from spark_mq.store.log.record_lookup import RecordLookup
+from spark_mq.store.log.scan import SHORT_RANGE, WithKey, scan
+from spark_mq.store.log.time_pruning import CLOCK_TOLERANCE_MILLIS
+
+_EARLIEST, _LATEST = -(1 << 63), (1 << 63) - 1
+
+
+class KeyIndex:
+    """The index of one store; `log_end` is the live end of its log.
+
+    `parts` are what to look into, in the order of the log: files, and ranges of the log that no file covers. `problems`
+    says what is wrong with files that are not used; more can come while keys are looked up.
+    """
+
+    def __init__(
+        self,
+        store: Location,
+        conf: BrokerConf,
+        files: FileReaders,
+        records: RecordLookup,
+        log_end: int,
+        find_log_end: Callable[[], int],
+        check: bool = False,
+    ) -> None:
+        """Look at the files. `find_log_end` looks for the live end as it is now: a broker may be writing.
+
+        `check`: read all of them, to see whether their pointers are whole.
+        """
+        self._store = store
+        self._records = records
+        self._log_end = log_end
+        self._scanned: set[LogRange] = set()
+        self._tables: dict[LogRange, KeyTable] = {}
+        opener = IndexCoverage(store, files, records, log_end, find_log_end, check)
+        self._spans = opener.open(conf)
+        self.problems = opener.problems
+        covering = [span for span in self._spans if span.start < span.stop]
+        uncovered = between([(span.start, span.stop) for span in covering], records.min_offset, log_end)
+        self.parts: list[IndexedRange | LogRange] = sorted([*covering, *uncovered], key=lambda part: part.start)
+
+    def find_messages(
+        self,
+        topic: str,
+        key: str,
+        begin: int | None = None,
+        end: int | None = None,
+        beside: Sequence[LogRange] = (),
+    ) -> Iterator[Record]:
+        """The live messages of the topic that have the key, each once, newest first.
+
+        With `begin` or `end` (milliseconds, both included), only those stored then. Messages in the ranges `beside`, in
+        the order of the log, are left to the caller.
+        """
+        first, last = _EARLIEST if begin is None else begin, _LATEST if end is None else end
+        for record in self._find(WithKey(topic, key), begin, end, beside):
+            if first <= record.store_timestamp <= last:
+                yield record
+
+    def count_entries(self, topic: str, key: str) -> tuple[int, int]:
+        """How many entries a look-up of the key meets, and how many of them have its hash; none of a damaged file."""
+        key_hash = WithKey(topic, key).key_hash
+        met = hits = 0
+        for part in self.parts:
+            if isinstance(part, IndexedRange):
+                try:
+                    header = part.file.header()
+                    for entry in walk_slot(part.file, header, key_hash, part.file.newest_entry(key_hash)):
+                        met += 1
+                        hits += entry.key_hash == key_hash
+                except CorruptIndexError:
+                    continue
+        return met, hits
+
+    def expired_timestamp(self, topic: str, key: str) -> int | None:
+        """The store time (milliseconds, seconds are whole) of the newest message that the log no longer has.
+
+        None where no file knows one. It may have been another key with the same hash.
+        """
+        key_hash = WithKey(topic, key).key_hash
+        for span in reversed(self._spans):
+            try:
+                for offset, store_timestamp in self._entries(span, key_hash, None, None):
+                    if offset < self._records.min_offset:
+                        return store_timestamp
+            except CorruptIndexError:
+                continue
+        return None
+
+    def _find(
+        self, wanted: WithKey, begin: int | None, end: int | None, beside: Sequence[LogRange]
+    ) -> Iterator[Record]:
+        key_hash = wanted.key_hash
+        stop = self._log_end
+        for part in reversed(self.parts):
+            stop = min(stop, part.stop)
+            if isinstance(part, IndexedRange):
+                try:
+                    for offset, _ in self._entries(part, key_hash, begin, end):
+                        if offset >= stop:
+                            continue  # a message that was found, or that came after the log was opened
+                        if offset < part.start:
+                            break
+                        if any(offset in log_range for log_range in beside):
+                            continue
+                        record = self._record(part, offset, key_hash)
+                        stop = offset
+                        if wanted.matches(record):
+                            yield record
+                    continue
+                except CorruptIndexError as error:
+                    self._add_problem(str(error))
+            uncovered = between([(other.start, other.stop) for other in beside], part.start, stop)
+            for log_range in reversed(uncovered):
+                for offset in reversed(self._scan(log_range, wanted, begin, end)):
+                    record = self._records.record(offset)
+                    if wanted.matches(record):
+                        yield record
+            stop = part.start
+
+    def _scan(self, log_range: LogRange, wanted: WithKey, begin: int | None, end: int | None) -> list[int]:
+        """Where messages of the key can lie, ascending. Who asks twice for a long range will ask for more."""
+        if log_range in self._tables:
+            return self._tables[log_range].offsets(wanted.key_hash)
+        if log_range in self._scanned and SHORT_RANGE < log_range.size <= MAX_TABLE_RANGE:
+            table = self._tables[log_range] = KeyTable.read(self._store, log_range)
+            return table.offsets(wanted.key_hash)
+        self._scanned.add(log_range)
+        return scan(self._store, self._records, log_range, wanted, begin, end)
+
+    def _add_problem(self, problem: str) -> None:
+        if problem not in self.problems:
+            self.problems.append(problem)
+
+    def _entries(
+        self, span: IndexedRange, key_hash: int, begin: int | None, end: int | None
+    ) -> Iterator[tuple[int, int]]:
+        """Commit log offset and store time, some seconds off, of the entries that have the hash, newest first.
+
+        Entries are passed over whose messages were certainly stored outside the window. Raises `CorruptIndexError`.
+        """
+        file, first = span.file, span.header.begin_commit_log_offset
+        newest = file.newest_entry(key_hash)
+        # A file that is not full may have grown since; the slot is read first, as the broker writes it last but one.
+        header = span.header if span.header.is_full(file.layout) else file.header()
+        last = max(header.end_commit_log_offset, span.header.end_commit_log_offset)
+        for entry in walk_slot(file, header, key_hash, newest):
+            if not first <= entry.commit_log_offset <= last:
+                raise CorruptIndexError(f"{file.name}: entry {entry.number} has offset {entry.commit_log_offset}")
+            last = entry.commit_log_offset
+            # The first entry of a file was timed against the file before it; the file begins with its time.
+            store_timestamp = header.begin_timestamp + (0 if entry.number == 1 else entry.time_difference * 1000)
+            if begin is not None and store_timestamp + 1000 + CLOCK_TOLERANCE_MILLIS < begin:
+                return
+            is_late = end is not None and store_timestamp > end + CLOCK_TOLERANCE_MILLIS
+            if entry.key_hash == key_hash and not is_late:
+                yield entry.commit_log_offset, store_timestamp
+
+    def _record(self, span: IndexedRange, offset: int, key_hash: int) -> Record:
+        """The record of an entry. Raises `CorruptIndexError` where it has no key with the hash."""
+        try:
+            record = self._records.record(offset)
+        except CorruptLogError as error:
+            raise CorruptIndexError(f"{span.file.name}: an entry points to no record: {error}") from error
+        topic = decode_utf8(record.topic)
+        if not any(WithKey(topic, key).key_hash == key_hash for key in record_keys(record)):
+            raise CorruptIndexError(
+                f"{span.file.name}: an entry points to the message at {offset}, which has no such key"
+            )
+        return record

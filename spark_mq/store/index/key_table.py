@@ -1,0 +1,52 @@
+"""The keys of a part of the log that no index file covers, in memory: for who looks many of them up.
+
+To read the log again for each key would take seconds each time. This reads it once, as the index would: the hash of
+each key, and where its message lies.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from spark_mq.io.location import Location
+from spark_mq.store.log.corrupt_range import CorruptRange
+from spark_mq.store.log.log_range import LogRange
+from spark_mq.store.log.scan import splits_of
+
+if TYPE_CHECKING:
+    from spark_mq.format.kernels.big_endian import Int32s, Int64s
+
+MAX_TABLE_RANGE = 8 << 30
+"""Bytes of the log whose keys are held: some 550 MB of them, for messages of the usual size."""
+
+
+class KeyTable:
+    """Key hashes, sorted, and the commit log offsets of their messages, ascending for each hash; 12 bytes for a key."""
+
+    def __init__(self, key_hashes: Int32s, commit_log_offsets: Int64s) -> None:
+        self._key_hashes = key_hashes
+        self._commit_log_offsets = commit_log_offsets
+
+    @classmethod
+    def read(cls, store: Location, log_range: LogRange) -> Self:
+        """Read a range of the live log; what is damaged is passed over."""
+        import numpy as np
+
+        from spark_mq.format.kernels.index_keys import index_keys
+        from spark_mq.store.log.split_reader import read_split
+
+        hashes, offsets = [np.empty(0, np.int32)], [np.empty(0, np.int64)]
+        for split in splits_of(store, log_range):
+            for part in read_split(split, ""):
+                if not isinstance(part, CorruptRange):
+                    keys = index_keys(part.buffer, part.frames)
+                    hashes.append(keys.key_hash)
+                    offsets.append(np.repeat(part.frames.position + part.base, keys.entry_count))
+        all_hashes = np.concatenate(hashes)
+        order = np.argsort(all_hashes, kind="stable")
+        return cls(all_hashes[order], np.concatenate(offsets)[order])
+
+    def offsets(self, key_hash: int) -> list[int]:
+        """Where messages with a key of this hash lie, each once, ascending."""
+        first, last = self._key_hashes.searchsorted([key_hash, key_hash + 1])
+        return list(dict.fromkeys(self._commit_log_offsets[first:last].tolist()))

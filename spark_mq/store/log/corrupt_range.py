@@ -1,0 +1,29 @@
+"""A stretch of the commit log that holds no readable record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MISSING = "MISSING"
+"""The code of a range that no segment holds. Other codes are `format.scan.ScanStatus` names."""
+
+
+@dataclass(frozen=True)
+class CorruptRange:
+    """Bytes of the log in which no record can be read, up to the next readable record or the segment's end.
+
+    `file` is where the bytes lie, or would lie.
+    """
+
+    file: str
+    commit_log_offset: int
+    length: int
+    code: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.reason}"
+
+    def describe(self) -> str:
+        """File, offset, length and reason, for a person."""
+        return f"{self.file}: {self.length} bytes from commit log offset {self.commit_log_offset}: {self.reason}"

@@ -1,0 +1,176 @@
+"""Reading the last segment, up to where its live records end.
+
+Behind the live end lie zeros, a record that is being written, or a stale tail: a recovery that truncates the log does
+not clear the bytes (`MappedFileQueue.truncateDirtyFiles`@5.3.3), so old records, whole and with the right offset,
+can follow the live ones, even without a gap. What tells them apart is that they are old:
+
+- A record that follows the one before it without a gap is live, unless its store time is earlier and its queue
+  offset is not the next of its queue. (An earlier time alone is a clock that was set back.) Where nothing is known of
+  its queue, the first record of a known queue in the 64 KiB behind it decides.
+- A record behind bytes that are no record is live only if its store time is not earlier than that of the records
+  before, and its queue offset is above those of its queue before it; else the log ended at those bytes.
+
+Prepared and rolled back messages have no queue offset (`CommitLog.doAppend`@4.9.0), and inner batches take several at
+once: time alone judges them.
+
+While a broker writes over a stale tail, the reader can be at a place before the broker is, and meet a live record
+behind it a moment later. What lies before a live record has been written, so the place is looked at again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_mq.format.kernels.big_endian import Bytes, Int64s, int64s_at
+from spark_mq.format.kernels.dispatch import QueueTable, has_unit
+from spark_mq.format.kernels.frames import Frames
+from spark_mq.format.record import QUEUE_OFFSET_AT
+from spark_mq.store.log.commit_log import Segment
+from spark_mq.store.log.corrupt_range import CorruptRange
+from spark_mq.store.log.record_reader import RecordChunk, RecordReader
+from spark_mq.store.log.segment_source import SegmentSource
+
+_LOOK_AHEAD = 64 << 10
+NO_TIME = -(1 << 63)
+"""Earlier than every record: what a reader at the start of a segment knows."""
+
+_UNSEEN = -1
+
+
+class LiveReader:
+    """Hops over the last segment from its start, and stops at its live end.
+
+    `position` is where the hop stands; once `ended`, it is the live end. `newest` is the store time of the record
+    before it. A reader that begins with both of an earlier one goes on from there.
+    """
+
+    def __init__(self, source: SegmentSource, position: int = 0, newest: int = NO_TIME) -> None:
+        self.ended = False
+        self.position = position
+        self.newest = newest
+        self._source = source
+        self._segment = source.segment
+        self._reader = RecordReader(source, position)
+        self._queue_offsets = _QueueOffsets(source.segment)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._source.close()
+
+    def skip(self, start: int) -> None:
+        """Hop to the first record at or behind `start`, or to the live end."""
+        for _ in self.read(start):
+            pass
+
+    def read(self, stop: int) -> Iterator[RecordChunk | CorruptRange]:
+        """The live records that start before `stop`, from `position` on, and corrupt ranges between them."""
+        if self.ended:
+            return
+        for part in self._reader.read(stop):
+            if isinstance(part, CorruptRange):
+                corrupt = part.commit_log_offset - self._segment.base
+                if not self._is_live_behind(corrupt):
+                    self.ended = True
+                    return
+                if self._record_at(corrupt) is not None:
+                    self._reader.position = corrupt
+                    continue
+                self.position = self._reader.position
+                yield part
+            else:
+                live = part.frames[: self._count_live(part)]
+                self.position += int(live.store_size.sum(dtype=np.int64))
+                self.ended = live.size < part.frames.size
+                if live.size:
+                    yield RecordChunk(part.buffer, part.base, live)
+                if self.ended:
+                    return
+        self.position = self._reader.position
+
+    def _count_live(self, chunk: RecordChunk) -> int:
+        """How many records of the chunk come before the first stale one."""
+        times = int64s_at(chunk.buffer, chunk.frames.store_timestamp_at)
+        before = np.concatenate((np.array([self.newest], np.int64), times[:-1]))
+        for index in np.flatnonzero(times < before).tolist():
+            if self._is_stale_from(chunk.base - self._segment.base + int(chunk.frames[index].position)):
+                self.newest = int(before[index])
+                return int(index)
+        self.newest = int(times[-1])
+        return int(chunk.frames.size)
+
+    def _is_stale_from(self, position: int) -> bool:
+        """Whether the record at `position`, earlier than the one before it, begins a stale tail."""
+        self._queue_offsets.advance(position)
+        with SegmentSource(self._segment) as source:
+            for part in RecordReader(source, position, chunk_size=_LOOK_AHEAD).read(position + _LOOK_AHEAD):
+                if isinstance(part, CorruptRange):
+                    return False
+                frames = part.frames[has_unit(part.frames)]
+                last = self._queue_offsets.last_of(part.buffer, frames)
+                known = np.flatnonzero(last != _UNSEEN)
+                if known.size:
+                    return int(_queue_offset(part.buffer, frames)[known[0]]) != int(last[known[0]]) + 1
+        return False
+
+    def _is_live_behind(self, corrupt: int) -> bool:
+        """Whether the record behind the corrupt bytes at `corrupt`, where the reader stands, is live."""
+        # A blank or nothing: the log may as well have ended before.
+        record = self._record_at(self._reader.position)
+        return record is not None and self._follows(record.buffer, record.frames, corrupt)
+
+    def _record_at(self, position: int) -> RecordChunk | None:
+        """The record at `position`, from a look of its own."""
+        with SegmentSource(self._segment) as source:
+            part = next(RecordReader(source, position, chunk_size=_LOOK_AHEAD).read(position + 1), None)
+        return part if isinstance(part, RecordChunk) else None
+
+    def _follows(self, buffer: Bytes, frame: Frames, corrupt: int) -> bool:
+        if int64s_at(buffer, frame.store_timestamp_at)[0] < self.newest:
+            return False
+        if not has_unit(frame)[0]:
+            return True
+        self._queue_offsets.advance(corrupt)
+        return bool(_queue_offset(buffer, frame)[0] > self._queue_offsets.last_of(buffer, frame)[0])
+
+
+class _QueueOffsets:
+    """The last queue offset of each queue, over the records before some position of the segment.
+
+    It is needed only where something is odd, so it reads the records again by itself; positions only grow.
+    """
+
+    def __init__(self, segment: Segment) -> None:
+        self._segment = segment
+        self._position = 0
+        self._queues = QueueTable()
+        self._last: Int64s = np.empty(0, np.int64)
+
+    def advance(self, position: int) -> None:
+        """Take in the records before `position`."""
+        with SegmentSource(self._segment) as source:
+            reader = RecordReader(source, self._position)
+            for part in reader.read(position):
+                if isinstance(part, RecordChunk):
+                    frames = part.frames[has_unit(part.frames)]
+                    numbers = self._numbers(part.buffer, frames)
+                    np.maximum.at(self._last, numbers, _queue_offset(part.buffer, frames))
+            self._position = reader.position
+
+    def last_of(self, buffer: Bytes, frames: Frames) -> Int64s:
+        """The last offset of each record's queue, -1 where none was seen."""
+        numbers = self._numbers(buffer, frames)
+        last: Int64s = self._last[numbers]
+        return last
+
+    def _numbers(self, buffer: Bytes, frames: Frames) -> npt.NDArray[np.int32]:
+        numbers = self._queues.numbers(buffer, frames)
+        unseen = np.full(self._queues.count - self._last.size, _UNSEEN, np.int64)
+        self._last = np.concatenate((self._last, unseen))
+        return numbers
+
+
+def _queue_offset(buffer: Bytes, frames: Frames) -> Int64s:
+    return int64s_at(buffer, frames.position + QUEUE_OFFSET_AT)

@@ -1,0 +1,135 @@
+"""Finding messages where no index and no queue knows them: by reading a part of the log.
+
+A short range is hopped over in plain Python; a longer one is worth the import of the kernels, which narrow the messages
+down. Either way each message that is left is looked at itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from spark_mq.errors import CorruptLogError
+from spark_mq.format.index_file import index_key_hash
+from spark_mq.format.java_text import decode_utf8
+from spark_mq.format.message_keys import record_keys
+from spark_mq.format.record import Record, decode_record
+from spark_mq.io.location import Location
+from spark_mq.store.log.log_range import LogRange, iterate_records
+from spark_mq.store.log.offset_range import list_offset_range
+from spark_mq.store.log.record_lookup import RecordLookup
+from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE, Split
+from spark_mq.store.log.time_pruning import within_time
+
+if TYPE_CHECKING:
+    from spark_mq.format.kernels.big_endian import Int64s
+    from spark_mq.store.log.record_reader import RecordChunk
+
+SHORT_RANGE = 256 << 10
+"""Bytes that are read faster in plain Python than the kernels are imported."""
+
+
+class RecordFilter(Protocol):
+    """Which messages are looked for."""
+
+    def matches(self, record: Record) -> bool:
+        """Whether it is one."""
+
+    def candidates(self, chunk: RecordChunk) -> Int64s:
+        """Indexes of frames of the chunk, all that can match among them."""
+
+
+@dataclass(frozen=True)
+class WithKey:
+    """Messages of a topic that have a key: a piece of KEYS, or the unique key."""
+
+    topic: str
+    key: str
+
+    @property
+    def key_hash(self) -> int:
+        """The hash that index files have of it."""
+        return index_key_hash(self.topic.encode("utf-8", "replace"), self.key.encode("utf-8", "replace"))
+
+    def matches(self, record: Record) -> bool:
+        """Whether a message is of the topic and has the key."""
+        return self.key in record_keys(record) and decode_utf8(record.topic) == self.topic
+
+    def candidates(self, chunk: RecordChunk) -> Int64s:
+        """Those that have the key's hash."""
+        import numpy as np
+
+        from spark_mq.format.kernels.index_keys import index_keys
+
+        keys = index_keys(chunk.buffer, chunk.frames)
+        owners = np.repeat(np.arange(chunk.frames.size), keys.entry_count)
+        return np.unique(owners[keys.key_hash == self.key_hash])
+
+
+@dataclass(frozen=True)
+class WithQueueOffset:
+    """Messages of a queue, at some of its offsets."""
+
+    topic: str
+    queue_id: int
+    queue_offsets: frozenset[int]
+
+    def matches(self, record: Record) -> bool:
+        """Whether a message is of the queue, and says that it is at one of the offsets."""
+        is_there = record.queue_id == self.queue_id and record.queue_offset in self.queue_offsets
+        return is_there and decode_utf8(record.topic) == self.topic
+
+    def candidates(self, chunk: RecordChunk) -> Int64s:
+        """Those with one of the offsets, of whatever queue."""
+        import numpy as np
+
+        from spark_mq.format.kernels.big_endian import int64s_at
+        from spark_mq.format.record import QUEUE_OFFSET_AT
+
+        found = int64s_at(chunk.buffer, chunk.frames.position + QUEUE_OFFSET_AT)
+        return np.flatnonzero(np.isin(found, list(self.queue_offsets)))
+
+
+def scan(
+    store: Location,
+    records: RecordLookup,
+    log_range: LogRange,
+    wanted: RecordFilter,
+    begin: int | None = None,
+    end: int | None = None,
+) -> list[int]:
+    """The commit log offsets of the wanted messages of a range of the live log that begins with a record, ascending.
+
+    Parts of the log that were stored outside `begin` ... `end` (milliseconds) may be left out. What is damaged is
+    passed over.
+    """
+    if log_range.size <= SHORT_RANGE:
+        try:
+            return [
+                record.commit_log_offset for record in iterate_records(records, log_range) if wanted.matches(record)
+            ]
+        except CorruptLogError:
+            pass  # the reader of splits knows what to do with damage
+    splits = within_time(splits_of(store, log_range), begin, end)
+    return [offset for split in splits for offset in _scan_split(split, wanted)]
+
+
+def splits_of(store: Location, log_range: LogRange, split_size: int = DEFAULT_SPLIT_SIZE) -> list[Split]:
+    """The splits of a range of the live log that begins with a record. Its end may lie in what is damaged."""
+    return list_offset_range(store, log_range.start, log_range.stop).splits(split_size, is_end_known=False)
+
+
+def _scan_split(split: Split, wanted: RecordFilter) -> list[int]:
+    from spark_mq.store.log.corrupt_range import CorruptRange
+    from spark_mq.store.log.split_reader import read_split
+
+    found = []
+    for part in read_split(split, ""):
+        if isinstance(part, CorruptRange):
+            continue
+        for index in wanted.candidates(part).tolist():
+            position = int(part.frames[index].position)
+            record = decode_record(part.buffer.data, position, part.base + position)
+            if wanted.matches(record):
+                found.append(record.commit_log_offset)
+    return found

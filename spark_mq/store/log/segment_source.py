@@ -1,0 +1,56 @@
+"""Bytes of one segment, by range, counted."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from spark_mq.errors import CorruptLogError
+from spark_mq.format.kernels.big_endian import Bytes
+from spark_mq.io.file_reader import OpenFile
+from spark_mq.store.log.commit_log import Segment
+
+
+class SegmentSource(OpenFile):
+    """Reads ranges of a segment; `bytes_read` counts what was read.
+
+    An array that `read` gave is valid until the next `read`: its memory is used again.
+    """
+
+    def __init__(self, segment: Segment) -> None:
+        self.segment = segment
+        self.bytes_read = 0
+        self._memory: Bytes = np.empty(0, np.uint8)
+        super().__init__(segment.location)
+
+    def read(self, position: int, length: int) -> Bytes:
+        """The bytes from `position` on, `length` of them or up to the segment's end.
+
+        Raises `CorruptLogError` where the file has become shorter than it was when it was listed.
+        """
+        length = min(length, self.segment.size - position)
+        data = self._read_local(position, length) if self._remote is None else self._read_remote(position, length)
+        self.bytes_read += data.size
+        if data.size < length:
+            raise CorruptLogError(
+                f"{self.segment.location}: the file ended at {position + data.size}, it had {self.segment.size} bytes "
+                "when the store was listed; run again if the broker has just removed it"
+            )
+        return data
+
+    def _read_local(self, position: int, length: int) -> Bytes:
+        if self._memory.size < length:
+            self._memory = np.empty(length, np.uint8)
+        data = self._memory[:length]
+        done = 0
+        while done < length:
+            count = os.preadv(self._local, [data[done:].data], position + done)
+            if count == 0:
+                break
+            done += count
+        return data[:done]
+
+    def _read_remote(self, position: int, length: int) -> Bytes:
+        assert self._remote is not None
+        return np.frombuffer(self._remote.read_at(length, position), np.uint8)

@@ -1,0 +1,164 @@
+"""One queue of a store: its units by queue offset, and which of them count (`ConsumeQueue`@5.3.3 and @4.9.7).
+
+A queue's files hold more than its live units: units of messages that expired, pre-blank units before a queue's first,
+and behind the end zeros, or units of records that a recovery cut off and did not clear.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+
+import numpy as np
+
+from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE, Units
+from spark_mq.io.file_reader import FileReaders
+from spark_mq.io.location import Location
+from spark_mq.store.config.broker_version import BrokerVersion
+from spark_mq.store.log.record_lookup import RecordLookup
+from spark_mq.store.queue.folders import QueueFolder
+
+_BACK = 1024
+"""Units read at a time on the way back from the end of a queue."""
+
+
+@dataclass(frozen=True)
+class QueueFile:
+    """One file of a queue: `first` is the queue offset of its first unit, `count` how many units it has."""
+
+    location: Location
+    first: int
+    count: int
+    modification_time: int
+    """Nanoseconds since the epoch."""
+
+
+class ConsumeQueue:
+    """The units of one queue; reads what it is asked for."""
+
+    def __init__(self, folder: QueueFolder, files: FileReaders) -> None:
+        self.folder = folder
+        self.topic = folder.topic
+        self.queue_id = folder.queue_id
+        self.files: list[QueueFile] = []
+        starts = [-(-int(info.base_name) // UNIT_SIZE) for info in folder.files]
+        for index, info in enumerate(folder.files):
+            count = info.size // UNIT_SIZE
+            if index + 1 < len(starts):
+                count = min(count, starts[index + 1] - starts[index])
+            location = folder.location / info.base_name
+            self.files.append(QueueFile(location, starts[index], count, info.mtime_ns))
+        self._starts = starts
+        self._readers = files
+        self._written_end: int | None = None
+
+    @property
+    def written_end(self) -> int:
+        """The queue offset behind the last unit that was ever written, stale ones too.
+
+        The units of the last file are taken to be written from its start on: the end is searched by halves.
+        """
+        if self._written_end is None:
+            self._written_end = next(
+                (file.first + count for file in reversed(self.files) if (count := self._written_count(file)) > 0),
+                self.files[0].first if self.files else 0,
+            )
+        return self._written_end
+
+    def units(self, start: int, stop: int) -> Units:
+        """The units from queue offset `start` to `stop` (not included); zeros where no file has them.
+
+        `stop - start` units are made, whatever the files say: the caller bounds it by `written_end`.
+        """
+        units = np.zeros(max(stop - start, 0), UNIT_DTYPE)
+        index = max(bisect_right(self._starts, start) - 1, 0)
+        for file in self.files[index:]:
+            first, last = max(start, file.first), min(stop, file.first + file.count)
+            if file.first >= stop:
+                break
+            if first < last:
+                units[first - start : last - start] = self._read(file, first - file.first, last - first)
+        return units
+
+    def unit(self, queue_offset: int) -> tuple[int, int, int]:
+        """Commit log offset, size and tags code of one unit; zeros where no file has it."""
+        unit = self.units(queue_offset, queue_offset + 1)[0]
+        return int(unit["commit_log_offset"]), int(unit["store_size"]), int(unit["tags_code"])
+
+    def max_offset(self, records: RecordLookup, log_end: int) -> int:
+        """The queue offset behind the last live unit (`getMaxOffsetInQueue`); `log_end`: the log's live end.
+
+        Units of records behind the live end are stale (`truncateDirtyLogicFiles`). So are units behind them that
+        point before the live end, but to no record; a broker would count those.
+        """
+        end = self.written_end
+        first = self.files[0].first if self.files else 0
+        while end > first:
+            start = max(first, end - _BACK)
+            units = self.units(start, end)
+            behind = units["commit_log_offset"] > log_end - units["store_size"].astype(np.int64)
+            behind &= units["store_size"] != PRE_BLANK_SIZE
+            kept = np.flatnonzero(~behind)
+            end = start + (int(kept[-1]) + 1 if kept.size else 0)
+            if kept.size:
+                break
+        while end > first and self._is_astray(end - 1, records):
+            end -= 1
+        return end
+
+    def min_offset(self, max_offset: int, log_start: int, version: BrokerVersion) -> int:
+        """The first queue offset that a broker offers (`correctMinOffset` as at a start of the broker).
+
+        `log_start` is the log's first offset. Pre-blank units point to offset 0 and count as long as the log begins
+        there; which of them is found first differs between 4.9 and 5.
+        """
+        if not self.files or max_offset == 0:
+            return 0
+        first = self.files[0]
+        if version == BrokerVersion.V4_9:
+            stop = min(first.first + first.count, max_offset)
+            offsets = self.units(first.first, stop)["commit_log_offset"]
+            found = np.flatnonzero(offsets >= log_start)
+            return first.first + int(found[0]) if found.size else 0
+        if self.unit(max_offset - 1)[0] < log_start:
+            return max_offset
+        return self._search_min_offset(first, min(first.first + first.count, max_offset), log_start)
+
+    def _search_min_offset(self, file: QueueFile, stop: int, log_start: int) -> int:
+        """The search of `ConsumeQueue.correctMinOffset`@5.3.3 in the first file."""
+        if file.first == 0 and self.unit(0)[0] >= log_start:
+            return 0
+        low, high = file.first, stop - 1
+        while high - low > 1:
+            # Java halves bytes from the file's start; queue offsets from there give the same unit.
+            middle = file.first + (low - file.first + high - file.first) // 2
+            offset = self.unit(middle)[0]
+            if offset == log_start:
+                return middle
+            low, high = (low, middle) if offset > log_start else (middle, high)
+        return next((at for at in range(low, high + 1) if self.unit(at)[0] >= log_start), 0)
+
+    def _read(self, file: QueueFile, first: int, count: int) -> Units:
+        data = self._readers.read(file.location, first * UNIT_SIZE, count * UNIT_SIZE)
+        return np.frombuffer(data.ljust(count * UNIT_SIZE, b"\0"), UNIT_DTYPE)
+
+    def _written_count(self, file: QueueFile) -> int:
+        """How many units of the file were written: `offset >= 0 and size > 0` (`ConsumeQueue.recover`)."""
+        low, high = 0, file.count
+        while low < high:
+            middle = (low + high) // 2
+            unit = self._read(file, middle, 1)[0]
+            if unit["commit_log_offset"] >= 0 and unit["store_size"] > 0:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _is_astray(self, queue_offset: int, records: RecordLookup) -> bool:
+        """Whether the unit points into the last segment, but to no record of its size."""
+        commit_log_offset, store_size, _ = self.unit(queue_offset)
+        if store_size == PRE_BLANK_SIZE or not records.segments:
+            return False
+        if commit_log_offset < records.segments[-1].base:
+            return False
+        return not records.is_at(commit_log_offset, store_size)

@@ -1,0 +1,141 @@
+"""The queue offset of a time, by the rules of 5.x and of 4.9 (`ConsumeQueue.getOffsetInQueueByTime`).
+
+Both choose one file of the queue and search it by halves for the store time of the units' messages. They differ in
+how the file is chosen (4.9: by the time of its last change), and in what is answered between two messages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from spark_mq.store.log.record_lookup import RecordLookup
+from spark_mq.store.queue.consume_queue import ConsumeQueue, QueueFile
+
+_NANOS_PER_MILLI = 1_000_000
+
+
+class BoundaryType(StrEnum):
+    """Which of two neighbours a time between them stands for (`common.BoundaryType`@5.3.3)."""
+
+    LOWER = "LOWER"
+    """The first message stored at the time or later."""
+    UPPER = "UPPER"
+    """The last message stored at the time or earlier."""
+
+
+@dataclass
+class _Neighbours:
+    """Where a search ended: at a message of just the time, or between two; -1 is no time."""
+
+    exact: int | None = None
+    left: int | None = None
+    right: int | None = None
+    left_time: int = -1
+    right_time: int = -1
+
+
+class QueueTimes:
+    """Store times of one queue's messages, by queue offset.
+
+    `min_offset` and `max_offset` are those of the queue, `log_start` and `log_end` the live log's ends.
+    """
+
+    def __init__(
+        self, queue: ConsumeQueue, records: RecordLookup, ends: tuple[int, int], log_ends: tuple[int, int]
+    ) -> None:
+        self._queue = queue
+        self._records = records
+        self._min_offset, self._max_offset = ends
+        self._log_start, self._log_end = log_ends
+        self._files = [file for file in queue.files if file.first < self._max_offset]
+
+    def search(self, timestamp: int, boundary_type: BoundaryType) -> int:
+        """5.x: clamped to the queue's offsets (`ConsumeQueueStore.getOffsetInQueueByTime`@5.3.3)."""
+        found = self._search_file(self._file_of(timestamp, boundary_type), timestamp, boundary_type)
+        return min(max(found, self._min_offset), self._max_offset)
+
+    def search_as_4_9(self, timestamp: int) -> int:
+        """4.9: the nearer neighbour, the earlier of two as near; not clamped (`ConsumeQueue`@4.9.7)."""
+        if not self._files:
+            return 0
+        files = self._files
+        file = next((f for f in files if f.modification_time // _NANOS_PER_MILLI >= timestamp), files[-1])
+        found = self._halve(timestamp, file, max(self._min_offset, file.first), self._stop(file) - 1)
+        if found is None:
+            return 0
+        if found.exact is not None:
+            return found.exact
+        to_left, to_right = timestamp - found.left_time, found.right_time - timestamp
+        takes_right = found.left_time == -1 or (found.right_time != -1 and to_left > to_right)
+        return _offset_or_before(file, found.right if takes_right else found.left)
+
+    def _file_of(self, timestamp: int, boundary_type: BoundaryType) -> QueueFile | None:
+        """`MappedFileQueue.getConsumeQueueMappedFileByTime`@5.3.3."""
+        files = self._files
+        if not files:
+            return None
+        if boundary_type == BoundaryType.LOWER:
+            return next((file for file in files[:-1] if self._time(self._stop(file) - 1) >= timestamp), files[-1])
+        return next((file for file in reversed(files) if self._time(file.first) <= timestamp), None)
+
+    def _search_file(self, file: QueueFile | None, timestamp: int, boundary_type: BoundaryType) -> int:
+        """`ConsumeQueue.binarySearchInQueueByTime`@5.3.3."""
+        if file is None:
+            return 0
+        is_lower = boundary_type == BoundaryType.LOWER
+        floor, ceiling = max(self._min_offset, file.first), self._stop(file) - 1
+        if self._time(ceiling) < timestamp:
+            return ceiling + 1 if is_lower else ceiling
+        if self._time(floor) > timestamp:
+            return file.first if is_lower else 0
+        found = self._halve(timestamp, file, floor, ceiling)
+        if found is None:
+            return 0
+        if found.exact is not None:
+            return self._end_of_run(found.exact, timestamp, floor, ceiling, -1 if is_lower else 1)
+        return _offset_or_before(file, found.right if is_lower else found.left)
+
+    def _halve(self, timestamp: int, file: QueueFile, low: int, high: int) -> _Neighbours | None:
+        """Search by halves from `low` to `high`; None where a message's store time cannot be read."""
+        found = _Neighbours()
+        while high >= low:
+            middle = file.first + (low - file.first + high - file.first) // 2
+            commit_log_offset, store_size, _ = self._queue.unit(middle)
+            if commit_log_offset < self._log_start:
+                low, found.left = middle + 1, middle
+                continue
+            time = self._pickup(commit_log_offset, store_size)
+            if time < 0:
+                return None
+            if time == timestamp:
+                found.exact = middle
+                break
+            if time > timestamp:
+                high, found.right, found.right_time = middle - 1, middle, time
+            else:
+                low, found.left, found.left_time = middle + 1, middle, time
+        return found
+
+    def _end_of_run(self, offset: int, timestamp: int, floor: int, ceiling: int, step: int) -> int:
+        while floor <= offset + step <= ceiling and self._time(offset + step) == timestamp:
+            offset += step
+        return offset
+
+    def _stop(self, file: QueueFile) -> int:
+        return min(file.first + file.count, self._max_offset)
+
+    def _time(self, queue_offset: int) -> int:
+        commit_log_offset, store_size, _ = self._queue.unit(queue_offset)
+        return self._pickup(commit_log_offset, store_size)
+
+    def _pickup(self, commit_log_offset: int, store_size: int) -> int:
+        """`CommitLog.pickupStoreTimestamp`@5.3.3: -1 for what is not in the log."""
+        if commit_log_offset < self._log_start or commit_log_offset + store_size > self._log_end:
+            return -1
+        return self._records.store_timestamp(commit_log_offset)
+
+
+def _offset_or_before(file: QueueFile, offset: int | None) -> int:
+    """Java computes with byte -1 of the file where a neighbour is missing: the unit before, or 0."""
+    return max(file.first - 1, 0) if offset is None else offset

@@ -1,0 +1,286 @@
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_mq.errors import OptionError
+from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE, is_live, pre_blank, queue_file_name
+from spark_mq.format.kernels.big_endian import Bytes
+from spark_mq.format.kernels.dispatch import (
+    DEFAULT_DELAY_LEVELS,
+    DispatchedUnits,
+    QueueTable,
+    _queue_hash,
+    dispatch_units,
+    has_unit,
+    is_inner_batch,
+    parse_delay_levels,
+)
+from spark_mq.format.kernels.frames import FRAME_DTYPE, Frames, scan_records
+from spark_mq.format.record import MIN_RECORD_SIZE, Record
+from spark_mq.io.location import Location
+from spark_mq.store.config.broker_conf import BrokerConf
+from tests.format.kernels.test_java_string import java_hash
+from tests.hostile import WITHOUT_JIT, array, examples, frames_of, segment_files
+from tests.real_stores import OWN_STORES, RealStore, all_stores, stores_in
+
+LEVELS = parse_delay_levels(DEFAULT_DELAY_LEVELS)
+SCHEDULE = b"SCHEDULE_TOPIC_XXXX"
+Unit = tuple[int, int, int]
+STORES = stores_in(OWN_STORES) if WITHOUT_JIT else all_stores()
+
+
+def live_frames(store: RealStore, folder: Path) -> Iterator[tuple[Bytes, Frames]]:
+    """The frames of a store's live messages, segment by segment."""
+    wanted = [fact["offset"] for fact in store.facts("msg")]
+    for file in segment_files(folder):
+        base, data = int(file.name), array(file.read_bytes())
+        frames = np.recarray(data.size // MIN_RECORD_SIZE + 1, FRAME_DTYPE)
+        count, _, _ = scan_records(data, 0, data.size, base, data.size, frames)
+        found: Frames = frames[:count]
+        yield data, found[np.isin(found.position + base, wanted)]
+
+
+def queue_units(store: RealStore, folder: Path, topic: str, queue_id: int, low: int, high: int) -> list[Unit | None]:
+    """Units `low` ... `high` - 1 of a queue as they lie in the broker's files, None for a pre-blank one."""
+    files = sorted((folder / "consumequeue" / topic / str(queue_id)).iterdir())
+    first = int(files[0].name) // UNIT_SIZE
+    units = np.frombuffer(b"".join(file.read_bytes() for file in files), UNIT_DTYPE)
+    wanted = (tuple(unit.tolist()) for unit in units[low - first : high - first])
+    return [None if unit == (0, PRE_BLANK_SIZE, 0) else unit for unit in wanted]
+
+
+def dispatched(store: RealStore, folder: Path) -> dict[tuple[str, int], dict[int, Unit]]:
+    """The units that this package makes of a store's messages, by queue and queue offset."""
+    levels = BrokerConf.load(Location.resolve(str(store.broker_conf))).message_delay_level or DEFAULT_DELAY_LEVELS
+    queues = QueueTable()
+    result: dict[tuple[str, int], dict[int, Unit]] = {}
+    for data, frames in live_frames(store, folder):
+        units = dispatch_units(data, frames[has_unit(frames)], queues, parse_delay_levels(levels))
+        for number, queue_offset, *unit in zip(
+            units.queue_number.tolist(),
+            units.queue_offset.tolist(),
+            units.commit_log_offset.tolist(),
+            units.store_size.tolist(),
+            units.tags_code.tolist(),
+            strict=True,
+        ):
+            queue = queues.topic(number).decode(), int(queues.queue_ids()[number])
+            result.setdefault(queue, {})[queue_offset] = (unit[0], unit[1], unit[2])
+    return result
+
+
+SOUND = [store for store in STORES if not store.name.startswith(("abort", "killed", "lagging"))]
+
+
+@pytest.mark.parametrize("store", SOUND, ids=str)
+def test_units_are_those_in_the_broker_s_own_queues(store: RealStore, unpacked: Callable[[RealStore], Path]) -> None:
+    folder = unpacked(store)
+    made = dispatched(store, folder)
+    for fact in store.facts("queue"):
+        queue = fact["topic"], fact["queueId"]
+        assert [made.get(queue, {}).get(offset) for offset in range(fact["min"], fact["max"])] == queue_units(
+            store, folder, *queue, fact["min"], fact["max"]
+        ), queue
+
+
+@pytest.mark.parametrize("store", SOUND, ids=str)
+def test_no_unit_is_outside_of_the_broker_s_queues(store: RealStore, unpacked: Callable[[RealStore], Path]) -> None:
+    limits = {(fact["topic"], fact["queueId"]): range(fact["min"], fact["max"]) for fact in store.facts("queue")}
+    made = dispatched(store, unpacked(store))
+    assert [(queue, offset) for queue in made for offset in made[queue] if offset not in limits[queue]] == []
+
+
+@pytest.mark.parametrize(
+    ("store", "tree"),
+    [(store, tree) for store in STORES for tree in ("recovered", "rebuilt") if store.has(tree)],
+    ids=str,
+)
+def test_units_are_those_of_the_broker_s_recovery(
+    store: RealStore, tree: str, unpacked: Callable[[RealStore], Path], tmp_path: Path
+) -> None:
+    folder = store.unpack(tmp_path, tree)
+    made = dispatched(store, unpacked(store))
+    compared = 0
+    for fact in store.facts("queue"):
+        queue = fact["topic"], fact["queueId"]
+        if fact["min"] < fact["max"]:
+            expected = queue_units(store, folder, *queue, fact["min"], fact["max"])
+            assert [made[queue].get(offset) for offset in range(fact["min"], fact["max"])] == expected, queue
+            compared += sum(unit is not None for unit in expected)
+    assert compared == sum(len(units) for units in made.values())
+
+
+def code_of(record: Record, levels: str = DEFAULT_DELAY_LEVELS) -> int:
+    data = record.encode()
+    units = dispatch_units(array(data), frames_of(data), QueueTable(), parse_delay_levels(levels))
+    return int(units.tags_code[0])
+
+
+@given(st.text(min_size=1, max_size=10).filter(lambda tags: not {"\1", "\2"} & set(tags)))
+def test_the_tags_code_is_the_hash_of_the_tags(tags: str) -> None:
+    assert code_of(Record(b"T", properties=b"TAGS\1" + tags.encode() + b"\2")) == java_hash(tags)
+
+
+@pytest.mark.parametrize("properties", [b"", b"TAGS\1\2", b"KEYS\1TAGS\2", b"TAGS", b"DELAY\x013\2"])
+def test_without_tags_the_code_is_zero(properties: bytes) -> None:
+    assert code_of(Record(b"T", properties=properties)) == 0
+
+
+@pytest.mark.parametrize(
+    ("delay", "millis"),
+    [(b"1", 1000), (b"3", 10_000), (b"18", 7_200_000), (b"19", 7_200_000), (b"2147483647", 7_200_000), (b"+2", 5000)],
+)
+def test_a_delayed_message_has_its_time_of_delivery(delay: bytes, millis: int) -> None:
+    record = Record(SCHEDULE, properties=b"TAGS\1a\2DELAY\1" + delay + b"\2", store_timestamp=1_700_000_000_000)
+    assert code_of(record) == 1_700_000_000_000 + millis
+
+
+@pytest.mark.parametrize("delay", [b"0", b"-1", b"x", b"2147483648", b""])
+def test_a_delay_of_no_level_leaves_the_code_of_the_tags(delay: bytes) -> None:
+    assert code_of(Record(SCHEDULE, properties=b"TAGS\1a\2DELAY\1" + delay + b"\2")) == 97
+
+
+@pytest.mark.parametrize("topic", [SCHEDULE + b"X", SCHEDULE[:-1], b"T"])
+def test_other_topics_are_not_delayed(topic: bytes) -> None:
+    assert code_of(Record(topic, properties=b"TAGS\1a\2DELAY\x013\2", store_timestamp=5)) == 97
+
+
+@pytest.mark.parametrize(
+    ("sys_flag", "expected"), [(0, True), (4, False), (8, True), (12, False), (0x80, False), (1, True)]
+)
+def test_only_ordinary_and_committed_messages_become_a_unit(sys_flag: int, expected: bool) -> None:
+    frames = frames_of(Record(b"T", sys_flag=sys_flag).encode())
+    assert has_unit(frames).tolist() == [expected]
+
+
+def test_an_inner_batch_is_known_by_its_bit() -> None:
+    data = Record(b"T", sys_flag=0x80).encode()
+    assert is_inner_batch(frames_of(data)).tolist() == [True]
+
+
+def test_units_are_put_together_and_taken() -> None:
+    data = Record(b"A", queue_offset=3).encode()
+    units = dispatch_units(array(data), frames_of(data), QueueTable(), LEVELS)
+    both = DispatchedUnits.concatenate([units, units])
+    assert both.queue_offset.tolist() == [3, 3]
+    assert both.take(np.array([1])).store_size.tolist() == [len(data)]
+
+
+def queue_log(queues: list[tuple[bytes, int]]) -> bytes:
+    data = b""
+    for topic, queue_id in queues:
+        data += Record(topic, queue_id=queue_id, commit_log_offset=len(data)).encode()
+    return data
+
+
+def numbered(queues: list[tuple[bytes, int]], step: int) -> tuple[QueueTable, list[int]]:
+    """Numbers of the queues, asked for `step` at a time."""
+    data = queue_log(queues)
+    frames, table, numbers = frames_of(data), QueueTable(), []
+    for first in range(0, len(queues), step):
+        numbers += table.numbers(array(data), frames[first : first + step]).tolist()
+    return table, numbers
+
+
+def assert_numbered(queues: list[tuple[bytes, int]], step: int) -> None:
+    table, numbers = numbered(queues, step)
+    distinct = list(dict.fromkeys(queues))
+    assert numbers == [distinct.index(queue) if len(distinct) < 500 else PLACES[queue] for queue in queues]
+    assert table.count == len(distinct)
+    assert [(table.topic(number), int(table.queue_ids()[number])) for number in range(table.count)] == distinct
+
+
+PLACES: dict[tuple[bytes, int], int] = {}
+
+
+@settings(max_examples=examples(200))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([b"", b"A", b"AB", b"B", b"\xff"]), st.sampled_from([-1, 0, 1, 1 << 30])), max_size=60
+    ),
+    st.integers(1, 40),
+)
+def test_queues_are_numbered_as_they_are_met(queues: list[tuple[bytes, int]], step: int) -> None:
+    assert_numbered(queues, step)
+
+
+@pytest.mark.parametrize("step", [1000, 100_000])
+def test_many_thousand_queues_are_numbered(step: int) -> None:
+    generator = random.Random(1)
+    queues = [(b"Topic-%d" % generator.randrange(3000), generator.randrange(8)) for _ in range(examples(12_000))]
+    PLACES.clear()
+    for queue in queues:
+        PLACES.setdefault(queue, len(PLACES))
+    assert_numbered(queues, step)
+
+
+def test_queues_whose_hashes_are_equal_are_told_apart() -> None:
+    by_hash: dict[int, list[tuple[bytes, int]]] = {}
+    for number in range(examples(100_000)):
+        topic = b"%d" % number
+        by_hash.setdefault(int(_queue_hash(array(topic), 0, len(topic), 0)) & 63, []).append((topic, 0))
+    collisions = max(by_hash.values(), key=len)[:300]
+    assert_numbered(collisions + collisions[::-1], 50)
+
+
+def test_topics_of_a_table_are_given_with_their_ends() -> None:
+    table, _ = numbered([(b"A", 0), (b"BCD", 1), (b"A", 1)], 10)
+    topics, ends = table.topics()
+    assert (topics.tobytes(), ends.tolist()) == (b"ABCDA", [0, 1, 4, 5])
+
+
+@pytest.mark.parametrize(
+    ("text", "millis"),
+    [("1s", [1000]), ("2m 3h", [120_000, 10_800_000]), ("1d", [86_400_000]), (" 0s  5s ", [0, 5000])],
+)
+def test_delay_levels_are_parsed(text: str, millis: list[int]) -> None:
+    assert parse_delay_levels(text).tolist() == millis
+
+
+def test_the_default_has_18_levels() -> None:
+    assert LEVELS.tolist() == [
+        1000 * seconds
+        for seconds in (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
+    ]
+
+
+@pytest.mark.parametrize("text", ["", " ", "s", "5", "5x", "-5s", "1.5s", "1s,2s", "1ms", "²s"])
+def test_other_delay_levels_are_refused(text: str) -> None:
+    with pytest.raises(OptionError, match="messageDelayLevel"):
+        parse_delay_levels(text)
+
+
+def test_a_delay_beyond_64_bits_is_refused() -> None:
+    with pytest.raises(OptionError, match="messageDelayLevel"):
+        parse_delay_levels("99999999999999999999d")
+
+
+def test_pre_blank_units_are_not_live() -> None:
+    units = np.concatenate((pre_blank(2), np.zeros(2, UNIT_DTYPE), np.array([(0, 91, 0), (5, 100, -1)], UNIT_DTYPE)))
+    assert is_live(units).tolist() == [False, False, False, False, True, True]
+
+
+def test_a_pre_blank_unit_has_the_broker_s_bytes() -> None:
+    assert pre_blank(1).tobytes() == bytes(8) + PRE_BLANK_SIZE.to_bytes(4) + bytes(8)
+
+
+@pytest.mark.parametrize("store", [store for store in all_stores() if store.has("rebuilt")], ids=str)
+def test_live_units_of_a_rebuilt_queue_are_those_that_the_broker_counts(store: RealStore, tmp_path: Path) -> None:
+    folder = store.unpack(tmp_path, "rebuilt")
+    for fact in store.facts("queue"):
+        queue = folder / "consumequeue" / fact["topic"] / str(fact["queueId"])
+        if queue.is_dir():
+            units = np.frombuffer(b"".join(file.read_bytes() for file in sorted(queue.iterdir())), UNIT_DTYPE)
+            assert int(is_live(units).sum()) == fact["max"] - fact["min"]
+
+
+@pytest.mark.parametrize(("number", "size", "name"), [(0, 20, "0" * 20), (3, 6_000_000, "00000000000018000000")])
+def test_a_queue_file_is_named_by_its_first_byte(number: int, size: int, name: str) -> None:
+    assert queue_file_name(number, size) == name

@@ -1,0 +1,326 @@
+"""An index that is continued where it ends, wherever that is, against the broker's own steps. No Spark here."""
+
+from __future__ import annotations
+
+import struct
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC
+from itertools import pairwise
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import spark_mq.indexer.index.staged_entries as entries_file
+from spark_mq.errors import CorruptIndexError
+from spark_mq.format.index_file import HEADER, IndexLayout
+from spark_mq.indexer.index.plan import plan_index_files
+from spark_mq.indexer.index.runs import behind, index_runs
+from spark_mq.indexer.index.staged_entries import EntryBatch, StagedEntries, StagedEntriesWriter
+from spark_mq.indexer.index.writer import IndexWriter
+from spark_mq.indexer.split_rows import SplitRow
+from spark_mq.io.location import Location
+from spark_mq.store.index.end import index_end
+from spark_mq.store.index.folder import index_files
+from spark_mq.store.log.corrupt_range import CorruptRange
+from tests.index_model import PlainIndexFile, PlainIndexService, PlainMessage
+from tests.real_stores import tree_of
+
+MESSAGE_SIZE = 100
+FIRST_NAME = "20200101000000000"
+
+
+@dataclass(frozen=True)
+class Index:
+    """Files and layout; `messages` have their whole keys in it, or the last of them some."""
+
+    files: Sequence[PlainIndexFile]
+    layout: IndexLayout
+
+    def write(self, store: Path) -> None:
+        (store / "index").mkdir(parents=True)
+        for number, file in enumerate(self.files):
+            (store / "index" / f"{int(FIRST_NAME) + number}").write_bytes(file.encode())
+
+
+def entries_of(rows: Sequence[tuple[int, int, int]]) -> EntryBatch:
+    """Entries out of key hash, commit log offset and store timestamp of each."""
+    hashes, offsets, timestamps = zip(*rows, strict=True)
+    return EntryBatch(np.array(hashes, np.int32), np.array(offsets, np.int64), np.array(timestamps, np.int64))
+
+
+def split_rows(messages: Sequence[PlainMessage], splits: Sequence[int], blobs: Location) -> list[SplitRow]:
+    """The manifest rows of a log of these messages, in splits that begin at these messages, entries staged."""
+    rows = []
+    for first, stop in pairwise([*splits, len(messages)]):
+        part = messages[first:stop]
+        entries = [(key, message.offset, message.store_timestamp) for message in part for key in message.key_hashes]
+        with StagedEntriesWriter(blobs) as blob:
+            for one in entries:
+                blob.add(entries_of([one]))
+        with_keys = [number for number, message in enumerate(part) if message.key_hashes]
+        start, end = part[0].offset, part[-1].offset + MESSAGE_SIZE
+        rows.append(
+            SplitRow(
+                segment=messages[0].offset,
+                split_start=start - messages[0].offset,
+                split_stop=end - messages[0].offset,
+                first_position=start,
+                end_position=end,
+                messages=len(part),
+                inner_batches=0,
+                bytes_read=0,
+                first_store_timestamp=part[0].store_timestamp,
+                last_store_timestamp=part[-1].store_timestamp,
+                time_steps_back=False,
+                corrupt=(),
+                entries_file=blob.blob.location.name,
+                index_entries=len(entries),
+                trailing_messages=len(part) - 1 - with_keys[-1] if with_keys else len(part),
+            )
+        )
+    return rows
+
+
+def resume(store: Path, rows: Sequence[SplitRow], layout: IndexLayout) -> tuple[list[CorruptRange], list[bool]]:
+    """Continue the index of a store in place; returns contradictions, and which of the planned files were new."""
+    location = Location.resolve(str(store))
+    runs, contradictions = index_runs(rows, location / "blobs"), list[CorruptRange]()
+    end = index_end(index_files(location), layout)
+    if end is not None:
+        runs, contradictions = behind(rows, runs, end)
+    plans = plan_index_files(runs, layout, end, UTC, 1)
+    (store / "done").mkdir(exist_ok=True)
+    writer = IndexWriter(location / "growing", layout, tuple(plans), 1, location / "done")
+    numbers = pa.RecordBatch.from_pydict({"id": list(range(len(plans)))})
+    are_new = [new for batch in writer([numbers]) for new in batch.column(3).to_pylist()]
+    assert [new for batch in writer([numbers]) for new in batch.column(3).to_pylist()] == [
+        not plan.pieces for plan in plans
+    ]
+    (store / "index").mkdir(exist_ok=True)
+    for name, data in tree_of(store / "growing").items() if (store / "growing").exists() else ():
+        (store / "index" / name).write_bytes(data)
+    return contradictions, are_new
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> list[PlainMessage]:
+    """Messages with up to four keys each, which repeat; times that may step back."""
+    messages = []
+    first = draw(st.sampled_from([0, 4096]))
+    for number in range(draw(st.integers(1, 12))):
+        keys = draw(st.lists(st.integers(0, 3), max_size=4))
+        time = 1_795_000_000_000 + draw(st.integers(0, 5000))
+        messages.append(PlainMessage(first + number * MESSAGE_SIZE, time, keys))
+    return messages
+
+
+layouts = st.builds(IndexLayout, st.integers(1, 5), st.integers(2, 9))
+
+
+def built(messages: Sequence[PlainMessage], layout: IndexLayout, puts: int | None = None) -> PlainIndexService:
+    """What a broker makes of the messages, until it is killed after so many puts."""
+    service = PlainIndexService(layout)
+    put_key = PlainIndexFile.put_key
+
+    def limited(file: PlainIndexFile, *entry: int) -> bool:
+        nonlocal puts
+        if puts == 0 and not file.is_write_full():
+            raise KeyboardInterrupt
+        if not put_key(file, *entry):
+            return False
+        puts = None if puts is None else puts - 1
+        return True
+
+    try:
+        with mock.patch.object(PlainIndexFile, "put_key", limited):
+            for message in messages:
+                service.build_index(message)
+    except KeyboardInterrupt:
+        pass
+    return service
+
+
+def torn(file: PlainIndexFile, entry: tuple[int, int, int]) -> bytes:
+    """The file with an entry, and its slot, that a killed broker did not count any more."""
+    counted = HEADER.pack(*HEADER.unpack(file.encode()[: HEADER.size]))
+    file.put_key(*entry)
+    return counted + file.encode()[HEADER.size :]
+
+
+def draw_splits(data: st.DataObject, messages: Sequence[PlainMessage]) -> list[int]:
+    return [0, *sorted(data.draw(st.sets(st.integers(1, len(messages)), max_size=3)) - {len(messages)})]
+
+
+@given(logs(), layouts, st.data())
+def test_an_index_cut_after_any_entry_becomes_the_whole_one(
+    messages: list[PlainMessage], layout: IndexLayout, data: st.DataObject
+) -> None:
+    """A broker that is killed can end between two keys of a message, or within an entry."""
+    whole = built(messages, layout)
+    entries = [(key, one.offset, one.store_timestamp) for one in messages for key in one.key_hashes]
+    puts = data.draw(st.integers(0, len(entries)))
+    left = built(messages, layout, puts)
+    contents = [file.encode() for file in left.files]
+    if puts < len(entries) and left.files and not left.files[-1].is_write_full() and data.draw(st.booleans()):
+        contents[-1] = torn(left.files[-1], entries[puts])
+    with tempfile.TemporaryDirectory() as folder, mock.patch.object(entries_file, "CHUNK_ENTRIES", 3):
+        store = Path(folder)
+        (store / "blobs").mkdir()
+        (store / "index").mkdir()
+        for number, content in enumerate(contents):
+            (store / "index" / f"{int(FIRST_NAME) + number}").write_bytes(content)
+        rows = split_rows(messages, draw_splits(data, messages), Location.resolve(str(store / "blobs")))
+        contradictions, _ = resume(store, rows, layout)
+        assert contradictions == []
+        files = list(tree_of(store / "index").items())
+    assert [content for _, content in sorted(files)] == [file.encode() for file in whole.files]
+
+
+@given(logs(), layouts, st.data())
+def test_keys_that_a_recovery_put_again_are_not_put_a_third_time(
+    messages: list[PlainMessage], layout: IndexLayout, data: st.DataObject
+) -> None:
+    entries = sum(len(one.key_hashes) for one in messages)
+    left = built(messages, layout, data.draw(st.integers(0, entries)))
+    end = left.files[-1].end_offset if left.files and any(file.entries for file in left.files) else -1
+    for _ in range(data.draw(st.integers(1, 2))):
+        for message in messages:
+            if message.offset == end:
+                left.build_index(message)
+    with tempfile.TemporaryDirectory() as folder:
+        store = Path(folder)
+        (store / "blobs").mkdir()
+        Index(left.files, layout).write(store)
+        rows = split_rows(messages, draw_splits(data, messages), Location.resolve(str(store / "blobs")))
+        contradictions, _ = resume(store, rows, layout)
+        files = [content for _, content in sorted(tree_of(store / "index").items())]
+    for message in messages:
+        if message.offset > end:
+            left.build_index(message)
+    assert contradictions == []
+    assert files == [file.encode() for file in left.files]
+
+
+@given(logs(), layouts, st.data())
+def test_an_index_of_messages_that_expired_goes_on(
+    messages: list[PlainMessage], layout: IndexLayout, data: st.DataObject
+) -> None:
+    whole = built(messages, layout)
+    expired = data.draw(st.integers(0, len(messages) - 1))
+    left = built(messages[: data.draw(st.integers(expired, len(messages)))], layout)
+    with tempfile.TemporaryDirectory() as folder:
+        store = Path(folder)
+        (store / "blobs").mkdir()
+        Index(left.files, layout).write(store)
+        rest = messages[expired:]
+        resume(store, split_rows(rest, draw_splits(data, rest), Location.resolve(str(store / "blobs"))), layout)
+        files = [content for _, content in sorted(tree_of(store / "index").items())]
+    assert files == [file.encode() for file in whole.files]
+
+
+def test_a_file_that_a_killed_job_wrote_of_another_log_is_written_again(tmp_path: Path) -> None:
+    """As long, and with the same end: a damaged segment can have been replaced since by a sound one."""
+    layout = IndexLayout(3, 9)
+    messages = [PlainMessage(number * MESSAGE_SIZE, 1_795_000_000_000, [number]) for number in range(5)]
+    (tmp_path / "blobs").mkdir()
+    rows = split_rows(messages, [0, 2], Location.resolve(str(tmp_path / "blobs")))
+    (plan,) = plan_index_files(index_runs(rows, Location.resolve(str(tmp_path / "blobs"))), layout, None, UTC, 1)
+    growing = tmp_path / "growing"
+    growing.mkdir()
+    other = built([*messages[:2], PlainMessage(2 * MESSAGE_SIZE, 1_795_000_000_000, [8]), *messages[3:]], layout)
+    (growing / plan.name).write_bytes(other.files[0].encode())
+    writer = IndexWriter(Location.resolve(str(growing)), layout, (plan,), 1, Location.resolve(str(tmp_path)))
+    (batch,) = writer([pa.RecordBatch.from_pydict({"id": [0]})])
+    assert batch.column(3).to_pylist() == [True]
+    assert (growing / plan.name).read_bytes() == built(messages, layout).files[0].encode()
+
+
+class TestHostileIndexes:
+    """An index that is not that of the log is said to be none, with the file's name and what to do."""
+
+    LAYOUT = IndexLayout(3, 5)
+    MESSAGES = tuple(PlainMessage(number * MESSAGE_SIZE, 1_795_000_000_000, [number, 7]) for number in range(5))
+
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Path:
+        (tmp_path / "blobs").mkdir()
+        Index(built(self.MESSAGES[:3], self.LAYOUT).files, self.LAYOUT).write(tmp_path)
+        return tmp_path
+
+    def resume(self, store: Path, messages: Sequence[PlainMessage]) -> list[CorruptRange]:
+        rows = split_rows(messages, [0], Location.resolve(str(store / "blobs")))
+        return resume(store, rows, self.LAYOUT)[0]
+
+    def newest(self, store: Path) -> Path:
+        return max((store / "index").iterdir())
+
+    def test_another_logs_keys(self, store: Path) -> None:
+        (wrong,) = self.resume(store, [PlainMessage(one.offset, one.store_timestamp, [9]) for one in self.MESSAGES])
+        assert (wrong.code, wrong.commit_log_offset, wrong.file) == ("CONTRADICTED_INDEX", 200, str(self.newest(store)))
+        assert "--replace" in wrong.describe()
+
+    def test_other_offsets(self, store: Path) -> None:
+        (wrong,) = self.resume(store, [PlainMessage(one.offset // 2, 1, one.key_hashes) for one in self.MESSAGES])
+        assert "--replace" in wrong.describe()
+
+    def test_a_shorter_log(self, store: Path) -> None:
+        (wrong,) = self.resume(store, self.MESSAGES[:2])
+        assert "the log ends before it" in wrong.reason
+
+    def test_a_header_that_ends_elsewhere(self, store: Path) -> None:
+        content = bytearray(self.newest(store).read_bytes())
+        struct.pack_into(">q", content, 24, 100)
+        self.newest(store).write_bytes(content)
+        with pytest.raises(CorruptIndexError, match=rf"{self.newest(store).name}: the header ends at .*--replace"):
+            self.resume(store, self.MESSAGES)
+
+    def test_a_file_that_is_not_full_before_the_last(self, store: Path) -> None:
+        (store / "index" / f"{int(FIRST_NAME) + 9}").write_bytes(PlainIndexFile.after(self.LAYOUT, 0, 0).encode())
+        with pytest.raises(CorruptIndexError, match=r"it is not full.*--replace"):
+            self.resume(store, self.MESSAGES)
+
+    @pytest.mark.parametrize("name", ["3", "999"])
+    def test_a_name_behind_which_nothing_comes(self, store: Path, name: str) -> None:
+        self.newest(store).rename(store / "index" / name)
+        with pytest.raises(CorruptIndexError, match=r"its name is no time.*--replace"):
+            self.resume(store, self.MESSAGES)
+
+    def test_a_cut_file(self, store: Path) -> None:
+        self.newest(store).write_bytes(self.newest(store).read_bytes()[:50])
+        with pytest.raises(CorruptIndexError, match="50 bytes"):
+            self.resume(store, self.MESSAGES)
+
+    def test_bytes_that_are_no_index(self, store: Path) -> None:
+        self.newest(store).write_bytes(b"\xff" * self.LAYOUT.file_size)
+        with pytest.raises(CorruptIndexError, match="--replace"):
+            self.resume(store, self.MESSAGES)
+
+
+@given(st.lists(st.integers(0, 9), max_size=20), st.integers(1, 7), st.data())
+def test_a_blob_gives_any_range_of_what_was_put_into_it(steps: list[int], chunk: int, data: st.DataObject) -> None:
+    offsets = [sum(steps[: number + 1]) for number in range(len(steps))]
+    with tempfile.TemporaryDirectory() as folder, mock.patch.object(entries_file, "CHUNK_ENTRIES", chunk):
+        with StagedEntriesWriter(Location.resolve(folder)) as writer:
+            rest = [(number, at, -at) for number, at in enumerate(offsets)]
+            while rest:
+                count = data.draw(st.integers(1, len(rest)))
+                writer.add(entries_of(rest[:count]))
+                rest = rest[count:]
+        blob: StagedEntries = writer.blob
+        start = data.draw(st.integers(0, len(offsets)))
+        stop = data.draw(st.integers(start, len(offsets)))
+        read = [
+            entry
+            for part in blob.read(start, stop - start)
+            for entry in zip(part.key_hashes, part.commit_log_offsets, part.store_timestamps, strict=True)
+        ]
+        assert read == [(number, offsets[number], -offsets[number]) for number in range(start, stop)]
+        assert [blob.count_before(at) for at in range(30)] == [sum(one < at for one in offsets) for at in range(30)]
+        assert blob.count == len(offsets)

@@ -1,0 +1,110 @@
+"""Which staged segments still count for a log that grew, expired, or was written over. No Spark here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_mq.indexer.manifest import MANIFEST, Manifest, Round, Settings, StagedSegment, segments_now
+from spark_mq.io.location import Location
+from spark_mq.store.log.commit_log import CommitLog
+from tests.hostile import LogWriter
+
+SIZE = 100
+SETTINGS = Settings("1", "/store", ("consumequeue", "index"), 6_000_000, "1s 5s", replace=False)
+
+Version = tuple[int, int]
+"""A segment's number, and how often it was changed."""
+
+
+def segments(versions: list[Version], first: int = 0) -> list[StagedSegment]:
+    """A log of these segments; the last one is still appended to."""
+    made = [StagedSegment(number * SIZE, SIZE, 1000 + changes) for number, changes in versions if number >= first]
+    return [*made[:-1], replace(made[-1], mtime_ns=None)]
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[tuple[list[StagedSegment], bool]]:
+    """The log at each of several jobs, and whether the job read a segment again: it grows, is cut, and expires."""
+    versions = [(0, 0)]
+    first, changes, history = 0, 0, []
+    for _ in range(draw(st.integers(1, 5))):
+        if draw(st.booleans()):  # a recovery cuts the log within a segment, and what comes is written over the rest
+            changes += 1
+            kept = draw(st.integers(first, versions[-1][0]))
+            versions = [*versions[:kept], (kept, changes)]
+        for _ in range(draw(st.integers(0, 3))):
+            versions.append((len(versions), changes))
+        first = draw(st.integers(first, versions[-1][0]))
+        history.append((segments(versions, first), draw(st.booleans())))
+    return history
+
+
+@given(histories())
+def test_each_job_reads_what_may_have_changed_and_nothing_else(
+    history: list[tuple[list[StagedSegment], bool]],
+) -> None:
+    manifest = Manifest(SETTINGS)
+    read_as: dict[int, StagedSegment] = {}
+    for number, (log, is_read_again) in enumerate(history):
+        fitting = manifest.fitting(log)
+        for segment in log:
+            was_read = read_as.get(segment.base)
+            assert (segment.base in fitting.bases) == (was_read is not None and was_read == segment != log[-1])
+        expired = sorted(base for base in fitting.bases if base < log[0].base)
+        assert expired == [log[0].base - SIZE * back for back in range(len(expired), 0, -1)]
+        assert all(read_as[base].mtime_ns is not None for base in expired)
+        missing = [segment for segment in log if segment.base not in fitting.bases]
+        manifest = fitting.with_round(f"round {number}", missing)
+        if is_read_again:
+            manifest = manifest.with_round(f"round {number} again", [log[0]])
+        read_as = {base: one for base, one in read_as.items() if base in fitting.bases} | {s.base: s for s in missing}
+        counted = [segment.base for one in manifest.rounds for segment in one.segments]
+        assert sorted(counted) == sorted(set(counted)) == sorted(read_as)
+        for one in manifest.rounds:
+            assert not {segment.base for segment in one.segments} & set(one.left_out)
+
+
+def test_it_can_be_read_again(tmp_path: Path) -> None:
+    folder = Location.resolve(str(tmp_path))
+    manifest = Manifest(SETTINGS).with_round("one", segments([(0, 0), (1, 0)])).with_round("two", segments([(1, 3)]))
+    manifest.save(folder)
+    assert Manifest.load(folder) is None
+    for one in manifest.rounds:
+        (tmp_path / one.name).mkdir()
+    assert Manifest.load(folder) == manifest
+    assert manifest.rounds[0].left_out == (SIZE,)
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"settings": 1}', b"\xff\xfe", b'{"settings": {}, "rounds": []}'])
+def test_what_is_no_manifest_is_none(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / MANIFEST).write_bytes(content)
+    assert Manifest.load(Location.resolve(str(tmp_path))) is None
+
+
+def test_only_what_decides_about_staged_rows_is_compared() -> None:
+    assert SETTINGS.stage_the_same_as(replace(SETTINGS, replace=True))
+    for other in (
+        replace(SETTINGS, version="2"),
+        replace(SETTINGS, store="/other"),
+        replace(SETTINGS, trees=("index",)),
+        replace(SETTINGS, queue_file_size=2000),
+        replace(SETTINGS, delay_levels="1s"),
+    ):
+        assert not SETTINGS.stage_the_same_as(other)
+
+
+def test_the_segments_of_a_log(tmp_path: Path) -> None:
+    writer = LogWriter(4096)
+    for number in range(60):
+        writer.append(1000 + number, bytes(100))
+    store = writer.write(tmp_path)
+    first, *_, last = segments_now(store, CommitLog.open(store))
+    assert (first.base, first.size) == (0, 4096)
+    assert first.mtime_ns == (tmp_path / "commitlog" / f"{0:020d}").stat().st_mtime_ns
+    assert last.mtime_ns is None
+    assert Round("one", (first, last)).without([0]) == Round("one", (last,), (0,))

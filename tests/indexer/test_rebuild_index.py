@@ -1,0 +1,167 @@
+"""The main job's index files against those that brokers wrote, whole, byte for byte; names apart."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_mq import rebuild
+from spark_mq.errors import OptionError, OutputExistsError
+from spark_mq.format.index_file import IndexLayout, decode_header
+from spark_mq.indexer.report import RebuildReport
+from spark_mq.io.location import Location
+from spark_mq.store.config.checkpoint import Checkpoint
+from spark_mq.store.index.names import parse_time_zone
+from tests.hostile import LogWriter
+from tests.index_model import PlainIndexFile
+from tests.index_stores import build_index, layout_of, messages_of, untouched_index_count
+from tests.real_stores import OWN_STORES, RealStore, all_stores, index_of, stores_in, tree_of
+
+Unpack = Callable[[RealStore], Path]
+WORKLOAD = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def rebuilt(spark: SparkSession, store: RealStore, folder: Path, output: Path, **options: object) -> RebuildReport:
+    settings = {"broker_conf": str(store.broker_conf), "broker_version": store.broker_version, "only": "index"}
+    return rebuild(spark, str(folder), str(output), **{**settings, **options})  # type: ignore[arg-type]
+
+
+def expected(store: RealStore, folder: Path, scratch: Path) -> list[bytes]:
+    """The broker's own files, or those of its own rebuild.
+
+    After a recovery (killed, abort, shared stale) some keys are in the broker's index twice, and a rebuild has them
+    once: there it is what the live messages give, which `tests/format/kernels/test_index_put.py` holds against the broker.
+    """
+    if store.has("rebuilt"):
+        return index_of(store.unpack(scratch, "rebuilt"))
+    if store.name.startswith(("abort", "killed")) or str(store) == "shared-stale-533":
+        made = build_index(messages_of(folder), layout_of(store), untouched_index_count=untouched_index_count(store))
+        return [data.tobytes() for data in made]
+    return index_of(folder)
+
+
+@pytest.mark.parametrize("store", all_stores(), ids=str)
+def test_index_files_are_the_brokers(spark: SparkSession, unpacked: Unpack, tmp_path: Path, store: RealStore) -> None:
+    folder = unpacked(store)
+    before = tree_of(folder)
+    report = rebuilt(spark, store, folder, tmp_path / "out", split_size=64 << 10)
+    got = index_of(tmp_path / "out")
+    assert got == expected(store, folder, tmp_path)
+    headers = [decode_header(data, layout_of(store), "") for data in got]
+    assert report.index_entries == sum(header.next_entry - 1 for header in headers)
+    assert report.index_files == len(got)
+    assert tree_of(folder) == before
+
+
+def test_both_kinds_are_made_of_one_read(spark: SparkSession, unpacked: Unpack, tmp_path: Path) -> None:
+    folder = unpacked(WORKLOAD)
+    report = rebuild(spark, str(folder), str(tmp_path), broker_conf=str(WORKLOAD.broker_conf))
+    assert index_of(tmp_path) == index_of(folder)
+    assert tree_of(tmp_path / "consumequeue") == tree_of(folder / "consumequeue")
+    segments = len(list((folder / "commitlog").iterdir()))
+    assert report.bytes_read <= report.log_bytes + segments * 4096
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["checkpoint", "consumequeue", "index"]
+
+
+def test_one_kind_leaves_the_other_alone(spark: SparkSession, tmp_path: Path) -> None:
+    store = WORKLOAD.unpack(tmp_path)
+    conf = str(WORKLOAD.broker_conf)
+    before = tree_of(store)
+    with pytest.raises(OutputExistsError, match="--replace"):
+        rebuild(spark, str(store), broker_conf=conf)
+    assert tree_of(store) == before
+    shutil.rmtree(store / "index")
+    rebuild(spark, str(store), only="index", broker_conf=conf)
+    after = tree_of(store)
+    others = {name for name in before if not name.startswith(("index/", "checkpoint"))}
+    assert {name: after[name] for name in others} == {name: before[name] for name in others}
+    assert index_of(store) == [data for name, data in sorted(before.items()) if name.startswith("index/")]
+
+
+def name_at(millis: int, zone: str) -> str:
+    moment = (EPOCH + timedelta(milliseconds=millis)).astimezone(parse_time_zone(zone))
+    return f"{moment:%Y%m%d%H%M%S}{moment.microsecond // 1000:03}"
+
+
+def test_files_are_named_after_their_first_message(spark: SparkSession, unpacked: Unpack, tmp_path: Path) -> None:
+    """In UTC, as the broker's own names show, which was run in that zone; or in the zone that is given."""
+    folder = unpacked(WORKLOAD)
+    for zone, options in (("UTC", {}), ("Asia/Shanghai", {"time_zone": "Asia/Shanghai"})):
+        output = tmp_path / zone
+        rebuilt(spark, WORKLOAD, folder, output, **options)
+        names = sorted(path.name for path in (output / "index").iterdir())
+        begins = [decode_header(data, layout_of(WORKLOAD), "").begin_timestamp for data in index_of(output)]
+        assert names[0] == name_at(begins[0], zone)
+        assert [name >= name_at(begin, zone) for name, begin in zip(names, begins, strict=True)] == [True] * len(names)
+        own = sorted(path.name for path in (folder / "index").iterdir())
+        if zone == "UTC":
+            assert [name[:12] for name in names] == [name[:12] for name in own]
+
+
+def test_messages_without_keys_make_a_file_too(spark: SparkSession, tmp_path: Path) -> None:
+    """`IndexService.buildIndex` makes the file before it looks for keys."""
+    writer = LogWriter(4096)
+    writer.append(1_795_258_842_150)
+    writer.write(tmp_path / "store")
+    conf = tmp_path / "broker.conf"
+    conf.write_text("maxHashSlotNum=7\nmaxIndexNum=9\n")
+    rebuild(spark, str(tmp_path / "store"), str(tmp_path / "out"), only="index", broker_conf=str(conf))
+    assert index_of(tmp_path / "out") == [PlainIndexFile.after(IndexLayout(7, 9), 0, 0).encode()]
+    assert [path.name for path in (tmp_path / "out" / "index").iterdir()] == ["20261121110042150"]
+    rebuild(
+        spark,
+        str(tmp_path / "store"),
+        str(tmp_path / "4.9"),
+        only="index",
+        broker_conf=str(conf),
+        broker_version="4.9.7",
+    )
+    (empty,) = index_of(tmp_path / "4.9")
+    assert decode_header(empty, IndexLayout(7, 9), "").index_count == 0
+
+
+def test_sizes_that_nothing_tells_are_asked_for(spark: SparkSession, unpacked: Unpack, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="maxHashSlotNum and maxIndexNum"):
+        rebuild(spark, str(unpacked(WORKLOAD)), str(tmp_path), only="index")
+    with pytest.raises(OptionError, match="--time-zone"):
+        rebuild(spark, str(unpacked(WORKLOAD)), str(tmp_path), time_zone="Nowhere/Land")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_broker_that_keeps_no_index_gets_none(spark: SparkSession, unpacked: Unpack, tmp_path: Path) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text(WORKLOAD.broker_conf.read_text() + "\nmessageIndexEnable=false\n")
+    report = rebuild(spark, str(unpacked(WORKLOAD)), str(tmp_path / "out"), broker_conf=str(conf))
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["checkpoint", "consumequeue"]
+    assert any("messageIndexEnable" in note for note in report.notes)
+    with pytest.raises(OptionError, match="messageIndexEnable"):
+        rebuild(spark, str(unpacked(WORKLOAD)), str(tmp_path / "no"), only="index", broker_conf=str(conf))
+
+
+@pytest.mark.parametrize("only", [None, "index", "consumequeue"])
+def test_the_checkpoint_speaks_of_what_was_rebuilt(spark: SparkSession, tmp_path: Path, only: str | None) -> None:
+    store = WORKLOAD.unpack(tmp_path)
+    own = Checkpoint.load(Location.resolve(str(store)))
+    report = rebuild(spark, str(store), str(tmp_path / "out"), only=only, broker_conf=str(WORKLOAD.broker_conf))
+    made = Checkpoint.load(Location.resolve(str(tmp_path / "out")))
+    last = max(fact["storeTimestamp"] for fact in WORKLOAD.facts("msg"))
+    (newest,) = index_of(store)[-1:]
+    index_end = decode_header(newest, layout_of(WORKLOAD), "").end_timestamp
+    assert made.physic_msg_timestamp == last
+    assert made.logics_msg_timestamp == (own.logics_msg_timestamp if only == "index" else last)
+    assert made.index_msg_timestamp == (own.index_msg_timestamp if only == "consumequeue" else index_end)
+    assert made.confirm_phy_offset == own.confirm_phy_offset
+    assert (tmp_path / "out" / "checkpoint").stat().st_size == 4096
+    assert "as they are" in report.next_boot
+    (store / "abort").touch()
+    again = rebuild(
+        spark, str(store), str(tmp_path / "out"), only=only, broker_conf=str(WORKLOAD.broker_conf), replace=True
+    )
+    assert "abort" in again.next_boot
+    assert again.next_boot in again.to_text()

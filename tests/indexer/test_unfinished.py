@@ -1,0 +1,44 @@
+"""A rebuild of a log whose last record is not whole ends before it. No Spark here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pyspark.sql import Row
+
+from spark_mq.indexer.alignment import misaligned_segments
+from spark_mq.indexer.split_dispatch import DispatchTargets, dispatch_split
+from spark_mq.indexer.split_rows import SplitRow
+from spark_mq.indexer.staged_rows import SPLIT
+from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.store.log.splits import Split, plan_splits
+from tests.hostile import LogWriter
+
+SEGMENT_SIZE = 64 << 10
+
+
+def split_rows(splits: list[Split], exact: bool) -> list[SplitRow]:
+    rows = []
+    for split in splits:
+        for batch in dispatch_split(split, DispatchTargets(6_000_000, None, np.zeros(19, np.int64)), exact):
+            rows += [row for row in batch.to_pylist() if row["kind"] == SPLIT]
+    return [SplitRow.of(Row(**{name: row[name] for name in SplitRow.__dataclass_fields__})) for row in rows]
+
+
+@pytest.mark.parametrize("split_size", [1 << 10, 16 << 10, SEGMENT_SIZE])
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_the_last_record_is_dispatched_when_it_is_whole(is_whole: bool, split_size: int, tmp_path: Path) -> None:
+    writer = LogWriter(SEGMENT_SIZE)
+    for number in range(40):
+        writer.append(1000 + number, bytes(100))
+    if not is_whole:
+        writer.segments[0][-1] = 0
+    log = CommitLog.open(writer.write(tmp_path))
+    (segment,) = log.segments
+    again = misaligned_segments(split_rows(plan_splits(log, split_size), exact=False), segment.base)
+    assert again == ([] if is_whole else [0])
+    (row,) = split_rows([Split(segment, 0, segment.data_end)], exact=True)
+    assert (row.messages, row.end_position) == ((40, writer.next_offset) if is_whole else (39, writer.offsets[-1]))
+    assert row.corrupt == ()

@@ -1,0 +1,109 @@
+"""The job's session: whose settings are whose, and errors of tasks under their own names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from spark_mq import rebuild
+from spark_mq.errors import CorruptLogError, NotSharedError
+from spark_mq.io.location import Location
+from spark_mq.job.session import job_session, parse_task_error
+from spark_mq.job.shared_storage import SharedStorageCheck
+from spark_mq.store.log.commit_log import CommitLog
+from tests.hostile import LogWriter
+from tests.real_stores import tree_of
+
+SETTING = "spark.sql.shuffle.partitions"
+
+TRACEBACK = """\
+[PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback (most recent call last):
+  File "/opt/spark_mq/store/segment_source.py", line 70, in read
+    raise CorruptLogError(
+spark_mq.errors.CorruptLogError: /data/store/commitlog/0: the file ended at 7
+ SQLSTATE: 38000
+"""
+
+
+def test_an_error_of_a_task_is_found_in_its_traceback() -> None:
+    error = parse_task_error(TRACEBACK)
+    assert type(error) is CorruptLogError
+    assert str(error) == "/data/store/commitlog/0: the file ended at 7"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "java.io.IOException: No space left on device",
+        TRACEBACK.replace("CorruptLogError:", "annotations:"),
+        TRACEBACK.replace("CorruptLogError:", "Unheard:"),
+    ],
+)
+def test_any_other_text_has_none(text: str) -> None:
+    assert parse_task_error(text) is None
+
+
+class FakeConnectSession:
+    """A session as Spark Connect has it: it cannot make another. Its settings are its own `conf`."""
+
+    def __init__(self) -> None:
+        self.settings = {
+            SETTING: "200",
+            "spark.sql.adaptive.enabled": "true",
+            "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+        }
+        self.conf = mock.Mock(get=self.settings.__getitem__, set=self.settings.__setitem__)
+
+
+def test_settings_of_a_connect_session_are_put_back_after_an_error() -> None:
+    session = FakeConnectSession()
+    before = dict(session.settings)
+    during = []
+
+    def work() -> None:
+        with job_session(session) as given:  # type: ignore[arg-type]
+            assert given is session  # type: ignore[comparison-overlap]
+            during.append(session.settings[SETTING])
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        work()
+    assert during == ["4"]
+    assert session.settings == before
+
+
+def test_other_sessions_keep_their_settings(spark: SparkSession) -> None:
+    spark.conf.set(SETTING, "7")
+    try:
+        with job_session(spark) as session:
+            assert (session.conf.get(SETTING), spark.conf.get(SETTING)) == ("4", "7")
+    finally:
+        spark.conf.set(SETTING, "4")
+
+
+def test_other_errors_stay_as_they_are() -> None:
+    with pytest.raises(PySparkException, match="no space"), job_session(FakeConnectSession()):  # type: ignore[arg-type]
+        raise PySparkException("no space left")
+
+
+def test_a_job_whose_tasks_see_another_output_stops_and_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    log = LogWriter(segment_size=4096)
+    log.append(1_795_000_000_000)
+    log.write(tmp_path / "store")
+    seen = SharedStorageCheck.record
+
+    def seen_elsewhere(log: CommitLog, work_folder: Location) -> SharedStorageCheck:
+        store, (nonce, _) = seen(log, work_folder).heads
+        return SharedStorageCheck((store, (nonce, b"another job's")))
+
+    before = tree_of(tmp_path)
+    with (
+        mock.patch.object(SharedStorageCheck, "seen", seen_elsewhere),
+        pytest.raises(NotSharedError, match=r"\.spark_mq/nonce-.* sees another file there"),
+    ):
+        rebuild(spark, str(tmp_path / "store"), str(tmp_path / "out"))
+    assert tree_of(tmp_path) == before

@@ -1,0 +1,99 @@
+"""Tasks that see another store or output than the driver: each stands for another machine."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from spark_mq.errors import NotSharedError
+from spark_mq.io.location import Location
+from spark_mq.job.shared_storage import SharedStorageCheck
+from spark_mq.store.log.commit_log import CommitLog
+from tests.hostile import LogWriter
+from tests.real_stores import tree_of
+
+START = 1_795_000_000_000
+
+
+def write_log(folder: Path, first_time: int, records: int = 3) -> CommitLog:
+    """A log of two segments, the second with `records` records."""
+    log = LogWriter(segment_size=4096)
+    log.append(first_time)
+    log.roll()
+    for number in range(records):
+        log.append(first_time + number)
+    return CommitLog.open(log.write(folder))
+
+
+@pytest.fixture
+def work_folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "out" / ".spark_mq"
+    folder.mkdir(parents=True)
+    return folder
+
+
+@pytest.fixture
+def places(tmp_path: Path, work_folder: Path) -> SharedStorageCheck:
+    return SharedStorageCheck.record(write_log(tmp_path / "store", START), Location.resolve(str(work_folder)))
+
+
+def test_a_task_that_sees_the_same_begins(places: SharedStorageCheck) -> None:
+    guarded = pickle.loads(pickle.dumps(places)).guard(lambda batches: (batch * 2 for batch in batches))
+    assert list(guarded([1, 2])) == [2, 4]
+
+
+def test_nothing_is_written_to_the_store(tmp_path: Path, work_folder: Path) -> None:
+    log = write_log(tmp_path / "store", START)
+    before = tree_of(tmp_path / "store")
+    SharedStorageCheck.record(log, Location.resolve(str(work_folder))).check()
+    assert tree_of(tmp_path / "store") == before
+
+
+def test_an_output_that_is_not_there(places: SharedStorageCheck, work_folder: Path) -> None:
+    (nonce,) = work_folder.iterdir()
+    nonce.unlink()
+    with pytest.raises(NotSharedError, match=rf"{nonce}: .* cannot open it; give a store and an output that every"):
+        places.check()
+
+
+def test_an_output_of_another_job(places: SharedStorageCheck, work_folder: Path) -> None:
+    (nonce,) = work_folder.iterdir()
+    nonce.write_bytes(bytes(32))
+    with pytest.raises(NotSharedError, match=rf"{nonce}: .* sees another file there"):
+        places.check()
+
+
+def test_a_store_that_is_not_there(places: SharedStorageCheck, tmp_path: Path) -> None:
+    (tmp_path / "store").rename(tmp_path / "elsewhere")
+    with pytest.raises(NotSharedError, match=f"{tmp_path}/store/commitlog/{4096:020d}: .* cannot open it"):
+        places.check()
+
+
+def test_a_store_of_another_broker_with_the_same_file_names(places: SharedStorageCheck, tmp_path: Path) -> None:
+    (tmp_path / "store").rename(tmp_path / "elsewhere")
+    write_log(tmp_path / "store", START + 1)
+    with pytest.raises(NotSharedError, match=f"{tmp_path}/store/commitlog/{4096:020d}: .* sees another file there"):
+        places.check()
+
+
+def test_a_broker_may_go_on_writing(places: SharedStorageCheck, tmp_path: Path) -> None:
+    (tmp_path / "store").rename(tmp_path / "before")
+    write_log(tmp_path / "store", START, records=20)
+    places.check()
+
+
+def test_a_task_does_not_begin_where_it_sees_something_else(places: SharedStorageCheck, work_folder: Path) -> None:
+    begun = []
+
+    def task(batches: Iterable[int]) -> Iterator[int]:
+        begun.append(True)
+        yield from batches
+
+    (nonce,) = work_folder.iterdir()
+    nonce.unlink()
+    with pytest.raises(NotSharedError):
+        list(places.wrap(task)([1]))
+    assert begun == []

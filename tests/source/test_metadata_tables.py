@@ -1,0 +1,124 @@
+"""The tables beside `messages`, read as a user reads them. What they hold is tested in `tests/store/test_metadata_tables.py`."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from datetime import UTC
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_mq import MessageStore
+from spark_mq.store import metadata_tables
+from tests.index_stores import index_files, layout_of
+from tests.real_stores import OWN_STORES, RealStore, stores_in
+
+Unpack = Callable[[RealStore], Path]
+WORKLOAD = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")
+SMALL: dict[str, Callable[[MessageStore], pa.Table]] = {
+    "segments": metadata_tables.segments,
+    "queues": metadata_tables.queues,
+    "topics": metadata_tables.topics,
+    "consumer_offsets": metadata_tables.consumer_offsets,
+}
+
+
+def read(spark: SparkSession, path: Path, table: str, **options: str) -> DataFrame:
+    return spark.read.format("rocketmq").option("table", table).options(**options).load(str(path))
+
+
+@pytest.mark.parametrize("table", SMALL)
+def test_a_small_table_has_the_rows_of_the_store(spark: SparkSession, unpacked: Unpack, table: str) -> None:
+    path = unpacked(WORKLOAD)
+    rows = read(spark, path, table).toArrow().to_pylist()
+    assert rows
+    assert rows == SMALL[table](MessageStore(str(path))).to_pylist()
+
+
+def test_a_consume_queue_has_a_row_for_each_unit(spark: SparkSession, unpacked: Unpack) -> None:
+    frame = read(spark, unpacked(WORKLOAD), "consume_queue")
+    rows = frame.where("state = 'LIVE'").select("topic", "queue_id", "queue_offset", "commit_log_offset").collect()
+    wanted = {
+        (fact["topic"], fact["queueId"], fact["queueOffset"], fact["offset"])
+        for fact in WORKLOAD.facts("msg")
+        if fact["sysFlag"] & 0xC in (0, 8)
+    }
+    assert len(rows) == len(wanted)
+    assert {tuple(row) for row in rows} == wanted
+
+
+def test_options_choose_queues_and_groups(spark: SparkSession, unpacked: Unpack) -> None:
+    path = unpacked(WORKLOAD)
+    units = read(spark, path, "consume_queue", topic="OrderEvents", queueId="1").select("topic", "queue_id").distinct()
+    assert [tuple(row) for row in units.collect()] == [("OrderEvents", 1)]
+    assert read(spark, path, "consume_queue", topic="no such topic").count() == 0
+    assert read(spark, path, "queues", topic="OrderEvents").count() == 4
+    assert read(spark, path, "consumer_offsets", consumerGroup="GID_failing").count() == 2
+    moved = read(spark, path, "queues", topic="MovedQueue", brokerVersion="4.9").collect()
+    assert [row.min_offset for row in moved] == [400]  # pre-blank units, which 4.9 takes for the queue's first
+
+
+def test_a_schema_chooses_columns(spark: SparkSession, unpacked: Unpack) -> None:
+    reader = spark.read.format("rocketmq").option("table", "queues").schema("max_offset BIGINT, topic STRING")
+    row = reader.load(str(unpacked(WORKLOAD))).where("topic = 'MovedQueue'").first()
+    assert row is not None
+    assert tuple(row) == (462, "MovedQueue")
+
+
+def test_index_files_and_entries_are_those_of_the_broker(spark: SparkSession, unpacked: Unpack) -> None:
+    path, layout = unpacked(WORKLOAD), layout_of(WORKLOAD)
+    conf = str(WORKLOAD.broker_conf)
+    contents = {file.name: file.read_bytes() for file in index_files(path)}
+    rows = read(spark, path, "index_files", brokerConf=conf).orderBy("file").collect()
+    for row, (name, data) in zip(rows, contents.items(), strict=True):
+        begin, end, begin_offset, end_offset, slots, count = struct.unpack_from(">qqqqii", data)
+        assert (row.file, row.file_size) == (name, len(data))
+        assert (row.begin_commit_log_offset, row.end_commit_log_offset) == (begin_offset, end_offset)
+        assert (row.hash_slot_count, row.index_count) == (slots, count)
+        times = [
+            round(time.replace(tzinfo=UTC).timestamp() * 1000) for time in (row.begin_timestamp, row.end_timestamp)
+        ]
+        assert times == [begin, end]
+    entries = read(spark, path, "index_entries", brokerConf=conf).orderBy("file", "entry").collect()
+    wanted = [
+        (name, number, *struct.unpack_from(">iqii", data, 40 + 4 * layout.hash_slot_num + 20 * number))
+        for name, data in contents.items()
+        for number in range(1, struct.unpack_from(">i", data, 36)[0])
+    ]
+    assert [tuple(row) for row in entries] == wanted
+    offsets = {fact["offset"] for fact in WORKLOAD.facts("msg")}
+    assert {row.commit_log_offset for row in entries} <= offsets
+
+
+@pytest.mark.parametrize(
+    ("table", "options", "message"),
+    [
+        ("queues", {"splitSize": "64m"}, "splitSize has no effect on table queues"),
+        ("segments", {"topic": "T"}, "topic has no effect on table segments; it has none"),
+        ("consume_queue", {"queueId": "first"}, "queueId"),
+        ("queues", {"brokerVersion": "3"}, "broker version"),
+        ("queus", {}, "none of messages, messages_by_key, consume_queue"),
+        ("index_entries", {"topic": "T"}, "topic has no effect on table index_entries; it has brokerConf"),
+    ],
+)
+def test_options_that_do_nothing_are_errors(
+    spark: SparkSession, unpacked: Unpack, table: str, options: dict[str, str], message: str
+) -> None:
+    with pytest.raises(AnalysisException, match=message):
+        read(spark, unpacked(WORKLOAD), table, **options)
+
+
+@pytest.mark.parametrize("table", ["index_files", "index_entries"])
+def test_index_files_whose_layout_nothing_tells_are_an_error(spark: SparkSession, unpacked: Unpack, table: str) -> None:
+    with pytest.raises(PySparkException, match="brokerConf"):
+        read(spark, unpacked(WORKLOAD), table).count()
+
+
+def test_a_column_of_another_table_is_an_error(spark: SparkSession, unpacked: Unpack) -> None:
+    reader = spark.read.format("rocketmq").option("table", "queues").schema("body BINARY")
+    with pytest.raises(AnalysisException, match="queues has no column body"):
+        reader.load(str(unpacked(WORKLOAD))).count()
