@@ -52,10 +52,12 @@ stores: install ## make tests/stores anew with real brokers (needs Maven)
 zip: ## make dist/spark_mq.zip, the package for spark-submit --py-files
 	$(PYTHON) jobs/make_zip.py
 
-lint: install ## ruff and mypy
+lint: install ## ruff, mypy, and the layers of the package
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	@! grep -rnE "^(from|import) tests[.a-z_]*\.test_" tests benchmarks || { echo "a test module imports a test module: move what they share to tests/support"; exit 1; }
 
 bench: install ## measure on a generated store of BENCH_SIZE (1GiB)
 	$(BIN)/python -m benchmarks.run --size $(BENCH_SIZE) --folder $(BENCH_FOLDER)

@@ -1,4 +1,4 @@
-"""The tables beside `messages`, read as a user reads them. What they hold is tested in `tests/store/test_metadata_tables.py`."""
+"""The tables beside `messages`, read as a user reads them; `tests/store/test_metadata_tables.py` tests their rules."""
 
 from __future__ import annotations
 
