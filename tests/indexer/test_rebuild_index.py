@@ -36,7 +36,7 @@ def expected(store: RealStore, folder: Path, scratch: Path) -> list[bytes]:
     """The broker's own files, or those of its own rebuild.
 
     After a recovery (killed, abort, shared stale) some keys are in the broker's index twice, and a rebuild has them
-    once. The expected files are then those of the live messages; `tests/format/kernels/test_index_put.py` compares these
+    once. The expected files are then those of the live messages. `tests/format/kernels/test_index_put.py` compares them
     with the broker's.
     """
     if store.has("rebuilt"):
