@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from spark_mq.format.array_types import Bytes
 from spark_mq.format.compression import DEFAULT_BODY_LIMIT
-from spark_mq.format.kernels.big_endian import Bytes
 from spark_mq.format.kernels.bodies import Bodies, decompress_body, is_compressed
 from spark_mq.format.kernels.columns import MessageColumns
 from spark_mq.format.kernels.crc import wrong_body_crcs, wrong_property_crcs

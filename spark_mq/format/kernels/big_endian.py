@@ -5,16 +5,10 @@ Kernels: `buffer` is a `uint8` array, `position` an index into it; the caller ha
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import numpy as np
-import numpy.typing as npt
 
+from spark_mq.format.array_types import Bytes, Int32s, Int64s
 from spark_mq.format.kernels.kernel import kernel
-
-Bytes: TypeAlias = npt.NDArray[np.uint8]
-Int32s: TypeAlias = npt.NDArray[np.int32]
-Int64s: TypeAlias = npt.NDArray[np.int64]
 
 
 @kernel

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from spark_mq.format.array_types import Bytes
 from spark_mq.format.compression import decompress_or_reason
-from spark_mq.format.kernels.big_endian import Bytes
-from spark_mq.format.kernels.frames import Frames
+from spark_mq.format.kernels.frames import Frame, Frames
 from spark_mq.format.sys_flag import COMPRESSED_FLAG
 
 
@@ -48,7 +48,7 @@ def is_compressed(frames: Frames) -> npt.NDArray[np.bool_]:
     return compressed
 
 
-def decompress_body(buffer: Bytes, frame: Frames, limit: int) -> tuple[bytes | None, str | None]:
+def decompress_body(buffer: Bytes, frame: Frame, limit: int) -> tuple[bytes | None, str | None]:
     """The body of one compressed message, or None and why there is none."""
     stored = buffer[frame.body_start : frame.body_start + frame.body_length]
     return decompress_or_reason(stored.tobytes(), int(frame.sys_flag), limit)

@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from spark_mq.format.array_types import Bytes, Int32s, Int64s
 from spark_mq.format.compression import DEFAULT_BODY_LIMIT
 from spark_mq.format.kernels import gather, properties
-from spark_mq.format.kernels.big_endian import Bytes, Int32s, Int64s, int32s_at, int64s_at
+from spark_mq.format.kernels.big_endian import int32s_at, int64s_at
 from spark_mq.format.kernels.bodies import Bodies, decompress_bodies
 from spark_mq.format.kernels.frames import Frames
 from spark_mq.format.kernels.java_string import repair_utf8

@@ -16,7 +16,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from spark_mq.format.kernels.big_endian import Bytes, byte_at, read_i32
+from spark_mq.format.array_types import Bytes
+from spark_mq.format.kernels.big_endian import byte_at, read_i32
 from spark_mq.format.kernels.frames import Frames
 from spark_mq.format.kernels.kernel import kernel
 from spark_mq.format.properties import (

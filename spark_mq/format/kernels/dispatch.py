@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_mq.errors import OptionError
-from spark_mq.format.kernels.big_endian import Bytes, Int32s, Int64s, byte_at, int64s_at, read_i32, read_i64
+from spark_mq.format.array_types import Bytes, Int32s, Int64s
+from spark_mq.format.kernels.big_endian import byte_at, int64s_at, read_i32, read_i64
 from spark_mq.format.kernels.frames import Frames
 from spark_mq.format.kernels.java_string import hash_code
 from spark_mq.format.kernels.kernel import kernel

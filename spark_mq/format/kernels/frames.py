@@ -11,12 +11,15 @@ the index at which the segment ends (it may lie behind the buffer's own end).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import IntEnum
-from typing import Any, TypeAlias
+from typing import Protocol, cast, overload
 
 import numpy as np
+import numpy.typing as npt
 
-from spark_mq.format.kernels.big_endian import Bytes, byte_at, read_i16, read_i32, read_i64
+from spark_mq.format.array_types import Bytes, Int32s, Int64s
+from spark_mq.format.kernels.big_endian import byte_at, read_i16, read_i32, read_i64
 from spark_mq.format.kernels.kernel import kernel
 from spark_mq.format.record import (
     BLANK_SIZE,
@@ -55,8 +58,54 @@ FRAME_DTYPE = np.dtype(
 )
 """Places of one record's parts, as indices into the buffer it was scanned in."""
 
-Frames: TypeAlias = Any
-"""A record array of `FRAME_DTYPE`; its fields are attributes, which only `Any` can say."""
+
+class Frame(Protocol):
+    """One frame: an element of `Frames`.
+
+    The values are integers of a kernel. In plain Python they are NumPy scalars: convert with `int` what leaves NumPy.
+    """
+
+    position: int
+    store_size: int
+    sys_flag: int
+    store_timestamp_at: int
+    store_host_at: int
+    after_hosts_at: int
+    body_start: int
+    body_length: int
+    topic_length: int
+    topic_start: int
+    properties_start: int
+    properties_length: int
+
+
+class Frames(Protocol):
+    """n frames: a record array of `FRAME_DTYPE`, whose fields are attributes of n values each."""
+
+    size: int
+    position: Int64s
+    store_size: Int32s
+    sys_flag: Int32s
+    store_timestamp_at: Int64s
+    store_host_at: Int64s
+    after_hosts_at: Int64s
+    body_start: Int64s
+    body_length: Int32s
+    topic_length: Int32s
+    topic_start: Int64s
+    properties_start: Int64s
+    properties_length: Int32s
+
+    @overload
+    def __getitem__(self, index: int) -> Frame: ...
+    @overload
+    def __getitem__(self, index: slice | npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> Frames: ...
+    def __iter__(self) -> Iterator[Frame]: ...
+
+
+def new_frames(count: int) -> Frames:
+    """An array of `count` frames, for kernels to fill; its values are not initialised."""
+    return cast(Frames, np.recarray(count, FRAME_DTYPE))
 
 
 class ScanStatus(IntEnum):
@@ -99,7 +148,7 @@ _BLOCK_SIZE = 64
 
 
 @kernel
-def read_frame(buffer: Bytes, position: int, base: int, end: int, frame: Any) -> int:
+def read_frame(buffer: Bytes, position: int, base: int, end: int, frame: Frame) -> int:
     """What lies at `position` (a `ScanStatus` number); for a record, its places go to `frame`, one `FRAME_DTYPE`."""
     if end - position < BLANK_SIZE:
         return BAD_SIZE

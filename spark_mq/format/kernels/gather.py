@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from spark_mq.format.kernels.big_endian import Bytes, Int32s, Int64s, byte_at, read_i32
+from spark_mq.format.array_types import Bytes, Int32s, Int64s
+from spark_mq.format.kernels.big_endian import byte_at, read_i32
 from spark_mq.format.kernels.kernel import kernel
 from spark_mq.format.record import HOST_V4_SIZE, HOST_V6_SIZE
 

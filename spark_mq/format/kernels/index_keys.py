@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spark_mq.format.kernels.big_endian import Bytes, Int32s
+from spark_mq.format.array_types import Bytes, Int32s
 from spark_mq.format.kernels.frames import Frames
 from spark_mq.format.kernels.java_string import extend_hash
 from spark_mq.format.kernels.kernel import kernel

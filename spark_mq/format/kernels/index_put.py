@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from spark_mq.format.array_types import Bytes, Int32s, Int64s
 from spark_mq.format.index_file import (
     BEGIN_COMMIT_LOG_OFFSET_AT,
     BEGIN_TIMESTAMP_AT,
@@ -22,7 +23,7 @@ from spark_mq.format.index_file import (
     IndexLayout,
     decode_header,
 )
-from spark_mq.format.kernels.big_endian import Bytes, Int32s, Int64s, read_i32, read_i64, write_i32, write_i64
+from spark_mq.format.kernels.big_endian import read_i32, read_i64, write_i32, write_i64
 from spark_mq.format.kernels.kernel import kernel
 
 _MAX_SECONDS = 0x7FFFFFFF

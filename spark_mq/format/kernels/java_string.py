@@ -10,7 +10,8 @@ Kernels: `buffer` is a `uint8` array; `start`, `length` a range of it that the c
 
 from __future__ import annotations
 
-from spark_mq.format.kernels.big_endian import Bytes, Int32s, byte_at
+from spark_mq.format.array_types import Bytes, Int32s
+from spark_mq.format.kernels.big_endian import byte_at
 from spark_mq.format.kernels.kernel import kernel
 
 _REPLACEMENT = 0xFFFD

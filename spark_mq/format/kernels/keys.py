@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_mq.format.kernels.big_endian import Int64s
+from spark_mq.format.array_types import Int64s
 from spark_mq.format.kernels.columns import MessageColumns
 from spark_mq.format.message_keys import KeyType
 from spark_mq.format.sys_flag import TRANSACTION_ROLLBACK_TYPE, TRANSACTION_TYPE_MASK

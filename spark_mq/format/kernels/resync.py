@@ -22,8 +22,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from spark_mq.format.kernels.big_endian import Bytes, Int64s
-from spark_mq.format.kernels.frames import BLANK, FRAME_DTYPE, FULL, RECORD, Frames, ScanStatus, find_frame
+from spark_mq.format.array_types import Bytes, Int64s
+from spark_mq.format.kernels.frames import BLANK, FULL, RECORD, Frames, ScanStatus, find_frame, new_frames
 from spark_mq.format.kernels.kernel import kernel
 from spark_mq.format.record import MAX_RECORD_SIZE
 
@@ -39,7 +39,7 @@ class ResyncCandidates:
         self._places = np.empty(_MOST_PLACES, np.int64)
         self._places[0] = self._first_certain - 1  # the last of those possible from the start stands for all of them
         self._count = 1
-        self._scratch = np.recarray(1, FRAME_DTYPE)
+        self._scratch = new_frames(1)
 
     def follow(self, buffer: Bytes, stop: int, base: int, end: int) -> tuple[int, ScanStatus]:
         """Follow the hop over the frames that begin at index 0 ... `stop` - 1 of `buffer`.

@@ -29,7 +29,7 @@ def use_a_kernel(package: Path, home: Path) -> str:
 def test_a_kernel_in_a_zip_leaves_no_cache_and_needs_no_home(tmp_path: Path) -> None:
     package = make_zip(tmp_path / "package" / "spark_mq.zip")
     (tmp_path / "home").mkdir()
-    expected = f"{package}/spark_mq/format/java_string.py {JAVA_HASH_OF_HELLO}\n"
+    expected = f"{package}/spark_mq/format/kernels/java_string.py {JAVA_HASH_OF_HELLO}\n"
     assert use_a_kernel(package, tmp_path / "home") == expected
     assert tree_of(tmp_path / "home") == {}
     assert use_a_kernel(package, Path("/dev/null")) == expected
