@@ -61,7 +61,7 @@ def judge(data: bytes, position: int, base: int) -> ScanStatus:
     try:
         decode_record(data, position, base + position)
     except CorruptLogError as error:
-        return ScanStatus.BAD_OFFSET if "it says that it lies" in str(error) else ScanStatus.BAD_LENGTHS
+        return ScanStatus.BAD_OFFSET if "its own offset is" in str(error) else ScanStatus.BAD_LENGTHS
     return ScanStatus.RECORD
 
 
