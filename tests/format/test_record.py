@@ -78,7 +78,7 @@ def test_a_computed_body_crc_is_the_brokers(store: RealStore, unpacked: Callable
 
 
 @pytest.mark.parametrize("store", all_stores(), ids=str)
-def test_a_filler_begins_as_the_brokers_does(store: RealStore, unpacked: Callable[[RealStore], Path]) -> None:
+def test_a_blank_starts_as_the_brokers_does(store: RealStore, unpacked: Callable[[RealStore], Path]) -> None:
     files = {int(file.name): file.read_bytes() for file in segment_files(unpacked(store))}
     for fact in store.facts("blank"):
         base = max(start for start in files if start <= fact["offset"])

@@ -127,7 +127,7 @@ def test_frames_of_real_segments_are_the_decoded_records(
 
 
 @pytest.mark.parametrize("store", all_stores(), ids=str)
-def test_a_real_segment_ends_with_its_filler(store: RealStore, unpacked: Callable[[RealStore], Path]) -> None:
+def test_a_real_segment_ends_with_its_blank(store: RealStore, unpacked: Callable[[RealStore], Path]) -> None:
     files = {int(file.name): file.read_bytes() for file in segment_files(unpacked(store))}
     for fact in store.facts("blank"):
         base = max(start for start in files if start <= fact["offset"])
@@ -227,7 +227,7 @@ def test_any_bytes_are_judged(data: bytes, position: int, more: int) -> None:
         (MAX_BLANK_SIZE + 1, MAX_BLANK_SIZE + 1, ScanStatus.BAD_SIZE),
     ],
 )
-def test_a_filler_reaches_exactly_to_the_end_and_not_far(size: int, end: int, found: ScanStatus) -> None:
+def test_a_blank_reaches_exactly_to_the_end_and_not_far(size: int, end: int, found: ScanStatus) -> None:
     assert found_at(struct.pack(">ii", size, MAGIC_BLANK), 0, BASE, end) == found
 
 
