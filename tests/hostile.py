@@ -13,9 +13,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from spark_mq.errors import CorruptLogError
+from spark_mq.format.array_types import Bytes
 from spark_mq.format.kernels import resync
-from spark_mq.format.kernels.big_endian import Bytes
-from spark_mq.format.kernels.frames import FRAME_DTYPE, Frames, scan_records
+from spark_mq.format.kernels.frames import Frames, new_frames, scan_records
 from spark_mq.format.record import (
     HOST_V4_SIZE,
     HOST_V6_SIZE,
@@ -53,7 +53,7 @@ def array(data: bytes) -> Bytes:
 
 def frames_of(data: bytes, base: int = 0) -> Frames:
     """The frames of `data`, which must hold whole records and nothing else."""
-    frames = np.recarray(len(data) // 91 + 1, FRAME_DTYPE)
+    frames = new_frames(len(data) // 91 + 1)
     count, position, _ = scan_records(array(data), 0, len(data), base, len(data), frames)
     assert position == len(data), f"no whole records: the hop ended at {position} of {len(data)}"
     return frames[:count]

@@ -1,8 +1,16 @@
-"""Bytes of RocketMQ's files, as Arrow and NumPy values, and back. Pure: no input or output, no Spark.
+"""What the bytes of RocketMQ's files mean: plain Python, one record, unit or index file at a time.
 
-From one record outwards: `record` (the table of bytes), `scan` (hopping over many), `properties` and `property_scan`
-(names and values), `columns` (Arrow columns of messages), `bodies` and `message_batches` (their bodies, and batches
-that fit into memory), `dispatch` (what becomes of a message in a queue), `consume_queue` (units and their files),
-`index_keys` (what becomes of a message in the index), `index_placement`, `index_put`, `index_file` and `index_query`
-(which file an entry goes to, files filled, their bytes, look-ups).
+Read in this order:
+
+1. the commit log: `record` (the table of a record's bytes), `sys_flag`, `properties`, `message_id`, `compression`,
+   `java_text`;
+2. a message as a row: `message_schema` (columns and types), `message_row`, `timestamp`, `arrow_array`;
+3. the consume queue: `consume_queue`;
+4. the index: `message_keys`, `index_file` (the table of a file's bytes), `index_placement` (which file gets an entry),
+   `index_query` (look-ups), `index_check`.
+
+`array_types` names the arrays that kernels take. `kernels` has the same rules for many records at once.
+
+A module here may import NumPy, pyarrow, `spark_mq.errors` and other modules of this package; not numba (so nothing of
+`kernels`), not Spark, no files.
 """

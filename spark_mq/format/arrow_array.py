@@ -1,7 +1,8 @@
-"""Arrow arrays from a few Python values, without pandas.
+"""Arrow arrays and tables from a few Python values, without importing pandas.
 
-`pyarrow.array` of a list imports pandas where it is installed, only to see whether the list is one of its own. That
-takes longer than all else that a command like `query-by-id` does. Here are the types that the tables have.
+If pandas is installed, `pyarrow.array` of a list imports pandas, only to check whether the list is a pandas object.
+That import takes longer than all other work of a command like `query-by-id`. Only the types that the tables have are
+supported.
 """
 
 from __future__ import annotations
@@ -15,20 +16,26 @@ import pyarrow as pa
 
 
 def array_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """The values as an array of `kind`; None is NULL.
+    """The values as an array of type `kind`.
 
-    Integers, timestamps (as integers of the type's unit), booleans, strings, binaries, lists and maps (pairs, or a
-    mapping) of those. Raises `TypeError` for another type, and what `struct` raises for a number that does not fit.
+    Args:
+        values: Python values; None is NULL. A timestamp is an integer of the type's unit, a map is a mapping or a
+            sequence of pairs.
+        kind: INT32, INT64, TIMESTAMP, BOOL, STRING or BINARY; or a LIST or MAP of these types.
+
+    Raises:
+        TypeError: `kind` is another type.
+        struct.error: A number does not fit the type.
     """
-    make = _MAKERS.get(kind.id)
-    if make is None:
-        raise TypeError(f"no array of {kind}")
+    build = _BUILDERS.get(kind.id)
+    if build is None:
+        raise TypeError(f"arrays of type {kind} are not supported")
     validity = _bits([value is not None for value in values]) if None in values else None
-    return make(values, kind, validity)
+    return build(values, kind, validity)
 
 
 def table_of(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
-    """Rows, by column name, as a table of `schema`; a column that a row does not name is NULL."""
+    """The rows as a table of `schema`. A row is values by column name; a column that a row lacks is NULL."""
     return pa.Table.from_arrays(
         [array_of([row.get(field.name) for row in rows], field.type) for field in schema], schema=schema
     )
@@ -82,7 +89,7 @@ def _bits(flags: Sequence[Any]) -> pa.Buffer:
     return pa.py_buffer(number.to_bytes(max((len(flags) + 7) // 8, 1), "little"))
 
 
-_MAKERS: dict[int, Callable[[Sequence[Any], pa.DataType, pa.Buffer | None], pa.Array]] = {
+_BUILDERS: dict[int, Callable[[Sequence[Any], pa.DataType, pa.Buffer | None], pa.Array]] = {
     pa.lib.Type_INT32: _int32,
     pa.lib.Type_INT64: _int64,
     pa.lib.Type_TIMESTAMP: _int64,
@@ -92,4 +99,4 @@ _MAKERS: dict[int, Callable[[Sequence[Any], pa.DataType, pa.Buffer | None], pa.A
     pa.lib.Type_LIST: _list,
     pa.lib.Type_MAP: _map,
 }
-"""By the number of the type: eight look-ups for each column would take longer than making it."""
+"""Builders by the type's id: comparing a type with eight others would take longer than building the array."""

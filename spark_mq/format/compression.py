@@ -6,7 +6,7 @@
 | 1 | LZ4 frame |
 | 2 | zstd frame |
 
-Other types are errors, in Java too. A body is somebody else's input: nothing beyond `limit` bytes is ever made.
+Other types are errors, in Java too. A body is hostile input: decompression stops after `limit` bytes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from spark_mq.errors import BodyError
 from spark_mq.format.sys_flag import COMPRESSION_TYPE_MASK, COMPRESSION_TYPE_SHIFT
 
 DEFAULT_BODY_LIMIT = 64 << 20
-"""Decompressed bytes of one body; the broker takes stored bodies of 4 MiB (`maxMessageSize`)."""
+"""Decompressed bytes of one body. By default, a broker accepts stored bodies of up to 4 MiB (`maxMessageSize`)."""
 
 _READ_SIZE = 256 << 10
 _ARROW_CODECS = {1: "lz4", 2: "zstd"}
@@ -32,9 +32,19 @@ def compression_type(sys_flag: int) -> int:
 
 
 def decompress(body: bytes | memoryview | pa.Buffer, sys_flag: int, limit: int = DEFAULT_BODY_LIMIT) -> bytes:
-    """The body that a stored, compressed `body` stands for.
+    """The decompressed content of `body`.
 
-    Raises `BodyError` for an unknown type, a broken or cut stream, and a body of more than `limit` bytes.
+    Args:
+        body: The stored, compressed body.
+        sys_flag: The record's sysFlag, which contains the compression type.
+        limit: The largest accepted content, in bytes.
+
+    Raises:
+        BodyError: The type is unknown, the stream is broken or cut, or the content is longer than `limit`.
+
+    Example:
+        >>> decompress(zlib.compress(b"hello"), sys_flag=0x1)
+        b'hello'
     """
     kind = compression_type(sys_flag)
     if kind in _ZLIB_TYPES:
@@ -48,7 +58,7 @@ def decompress(body: bytes | memoryview | pa.Buffer, sys_flag: int, limit: int =
 def decompress_or_reason(
     body: bytes, sys_flag: int, limit: int = DEFAULT_BODY_LIMIT
 ) -> tuple[bytes | None, str | None]:
-    """The body that `decompress` gives; or None, and why there is none, as `_corrupt_record` says it."""
+    """The content that `decompress` returns, and None; or None and the reason for column `_corrupt_record`."""
     try:
         return decompress(body, sys_flag, limit), None
     except BodyError as error:
@@ -75,7 +85,7 @@ def _decompress_frame(body: bytes | memoryview | pa.Buffer, codec: str, limit: i
     size = 0
     try:
         with pa.CompressedInputStream(pa.BufferReader(source), codec) as stream:
-            # Buffers, not bytes: what `read` has allocated it does not give back when the frame is broken.
+            # Buffers, not bytes: if the frame is broken, `read` does not free the memory that it has allocated.
             while piece := stream.read_buffer(_READ_SIZE):
                 pieces.append(piece)
                 size += piece.size

@@ -1,16 +1,16 @@
 """Consume queue files (`ConsumeQueue`@5.3.3; the same bytes in 4.9.0).
 
-A queue file is units of 20 bytes, big-endian; unit i of the queue lies at byte 20 i, counted through the queue's
-files of one fixed size (300,000 units by default). A file is named by its first byte in the queue.
+A queue file consists of units of 20 bytes, big-endian. Unit i of the queue is at byte 20 i, counted through all files
+of the queue. All files have one size (300,000 units by default). A file's name is the queue's byte at which it starts.
 
 | at | width | field |
 | --- | --- | --- |
 | 0 | i64 | commit log offset |
 | 8 | i32 | store size of the message |
-| 12 | i64 | tags code, see `dispatch` |
+| 12 | i64 | tags code, see `kernels.dispatch` |
 
-Zeros end a queue. Where a queue does not begin at its first file's start, the units before it are pre-blank:
-(0, 0x7FFFFFFF, 0) (`ConsumeQueue.fillPreBlank`).
+Zeros end a queue. If a queue does not begin at its first file's start, the units before the queue's first one are
+pre-blank: (0, 0x7FFFFFFF, 0) (`ConsumeQueue.fillPreBlank`).
 """
 
 from __future__ import annotations
@@ -38,12 +38,21 @@ def pre_blank(count: int) -> Units:
 
 
 def is_live(units: Units) -> npt.NDArray[np.bool_]:
-    """Which units stand for a message: neither zeros (the end) nor pre-blank."""
+    """Which units point to a message: units that are neither zeros (the queue's end) nor pre-blank."""
     size = units["store_size"]
     live: npt.NDArray[np.bool_] = (units["commit_log_offset"] >= 0) & (size > 0) & (size != PRE_BLANK_SIZE)
     return live
 
 
 def queue_file_name(file_number: int, file_size: int) -> str:
-    """The name of a queue's file: its first byte in the queue, 20 digits (`UtilAll.offset2FileName`)."""
+    """The name of a queue's file: the queue's byte at which it starts, 20 digits (`UtilAll.offset2FileName`@5.3.3).
+
+    Args:
+        file_number: The number of the file in the queue, from 0.
+        file_size: Bytes of each file.
+
+    Example:
+        >>> queue_file_name(1, DEFAULT_FILE_SIZE)
+        '00000000000006000000'
+    """
     return f"{file_number * file_size:020d}"

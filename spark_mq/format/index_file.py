@@ -1,15 +1,15 @@
 """Index files (`IndexHeader`, `IndexFile`@5.3.3; the same bytes in 4.9.0): a hash table from keys to messages.
 
-A file has N slots and M entries, big-endian; both numbers are settings of the broker and not in the file.
+A file has N slots and M entries, big-endian. Both numbers are settings of the broker; the file does not contain them.
 
 | at | width | field |
 | --- | --- | --- |
 | 0, 8 | i64 | begin, end timestamp: store times of the first and the last entry, milliseconds |
-| 16, 24 | i64 | begin, end commit log offset: those of the same two |
+| 16, 24 | i64 | begin, end commit log offset: of the first and the last entry |
 | 32 | i32 | slots that have an entry |
-| 36 | i32 | index count: the number of the next entry; 0 and 1 both mean that there is none yet |
-| 40 + 4 s | i32 | slot s: the number of its newest entry, 0 for none |
-| 40 + 4 N + 20 k | 20 | entry k; entries begin with 1, so the place of entry 0 stays zeros |
+| 36 | i32 | index count: the number of the next entry; 0 and 1 both mean that the file has no entry yet |
+| 40 + 4 s | i32 | slot s: the number of its newest entry, 0 if it has none |
+| 40 + 4 N + 20 k | 20 | entry k; numbers start with 1, so the bytes of entry 0 stay zeros |
 
 An entry:
 
@@ -18,10 +18,10 @@ An entry:
 | 0 | i32 | key hash; the slot is key hash mod N |
 | 4 | i64 | commit log offset |
 | 12 | i32 | whole seconds from the begin timestamp to the message's store time, not below 0 |
-| 16 | i32 | the slot's entry before this one, 0 for none |
+| 16 | i32 | the slot's entry before this one, 0 if this one is the first |
 
-So from entry to entry of a slot the numbers fall. A file that is not yet full ends with zeros. A file that has no
-entry yet has, as both begin and end, the end of the file before it.
+So the numbers fall from each entry of a slot to the next. A file that is not full ends with zeros. In a file without
+entries, both begin and end are the end of the file before it.
 """
 
 from __future__ import annotations
@@ -68,9 +68,19 @@ _MAX_FILE_SIZE = (1 << 31) - 1
 
 @dataclass(frozen=True)
 class IndexLayout:
-    """How many slots (N, `maxHashSlotNum`) and entries (M, `maxIndexNum`; entry 0 counts) a file has room for.
+    """The numbers of slots and entries of an index file.
 
-    Raises `OptionError` for numbers with which a broker cannot work: a file must hold an entry, and be below 2 GiB.
+    Args:
+        hash_slot_num: Slots (N above; the broker's `maxHashSlotNum`).
+        index_num: Entries (M above; the broker's `maxIndexNum`), entry 0 included.
+
+    Raises:
+        OptionError: A broker cannot work with these numbers: a file needs at least one slot, one entry after entry 0,
+            and less than 2 GiB.
+
+    Example:
+        >>> IndexLayout().file_size
+        420000040
     """
 
     hash_slot_num: int = 5_000_000
@@ -78,40 +88,49 @@ class IndexLayout:
 
     def __post_init__(self) -> None:
         if self.hash_slot_num < 1:
-            raise OptionError(f"maxHashSlotNum={self.hash_slot_num}: an index file needs a slot")
+            raise OptionError(f"maxHashSlotNum={self.hash_slot_num}: an index file needs at least 1")
         if self.index_num < 2:
-            raise OptionError(f"maxIndexNum={self.index_num}: an index file needs two, for the first is never used")
+            raise OptionError(f"maxIndexNum={self.index_num}: an index file needs at least 2, as entry 0 is never used")
         if self.file_size > _MAX_FILE_SIZE:
             sizes = f"maxHashSlotNum={self.hash_slot_num}, maxIndexNum={self.index_num}"
-            raise OptionError(f"{sizes}: an index file of {self.file_size} bytes is more than a broker can map")
+            raise OptionError(
+                f"{sizes}: an index file of {self.file_size} bytes is too large, a broker maps at most {_MAX_FILE_SIZE}"
+            )
 
     @property
     def entries_at(self) -> int:
-        """Where the place of entry 0 is."""
+        """The position of entry 0 in the file."""
         return HEADER_SIZE + SLOT_SIZE * self.hash_slot_num
 
     @property
     def file_size(self) -> int:
-        """Bytes of a file."""
+        """Bytes of a whole file."""
         return self.entries_at + ENTRY_SIZE * self.index_num
 
     @classmethod
     def of_file_size(cls, file_size: int, candidates: Iterable[Self]) -> Self | None:
-        """The first of the candidates whose files have this size: the size alone tells 4 N + 20 M only."""
+        """The first of the candidates whose files have `file_size` bytes; None if there is no such candidate.
+
+        A file's size gives only the sum 40 + 4 N + 20 M, not N and M.
+        """
         return next((layout for layout in candidates if layout.file_size == file_size), None)
 
     def check_file_size(self, file_size: int, file: str) -> None:
-        """Raise `CorruptIndexError` for a file of another size: one does not know where its entries lie."""
+        """Check that `file_size` is the size of this layout, so that the positions of the entries are known.
+
+        Raises:
+            CorruptIndexError: The file, named `file` in the message, has another size.
+        """
         if file_size != self.file_size:
             raise CorruptIndexError(
                 f"{file}: {file_size} bytes, but {self.hash_slot_num} slots and {self.index_num} entries take "
-                f"{self.file_size}: the file is cut, or the broker has other maxHashSlotNum and maxIndexNum"
+                f"{self.file_size}: the file is cut, or the broker's maxHashSlotNum and maxIndexNum are others"
             )
 
 
 @dataclass(frozen=True)
 class IndexHeader:
-    """The first 40 bytes of a file."""
+    """The header of an index file: its first 40 bytes."""
 
     begin_timestamp: int = 0
     end_timestamp: int = 0
@@ -122,15 +141,15 @@ class IndexHeader:
 
     @property
     def next_entry(self) -> int:
-        """The number of the entry that comes next (`IndexHeader.load`@5.3.3)."""
+        """The number that the next entry gets, 1 for the first entry (`IndexHeader.load`@5.3.3)."""
         return max(self.index_count, 1)
 
     def is_full(self, layout: IndexLayout) -> bool:
-        """Whether no entry goes in any more (`IndexFile.isWriteFull`@5.3.3)."""
+        """Whether the file has no room for another entry (`IndexFile.isWriteFull`@5.3.3)."""
         return self.next_entry >= layout.index_num
 
     def encode(self) -> bytes:
-        """The 40 bytes. Raises `struct.error` where a value does not fit its field."""
+        """The 40 bytes. Raises `struct.error` if a value does not fit its field."""
         return HEADER.pack(
             self.begin_timestamp,
             self.end_timestamp,
@@ -142,24 +161,37 @@ class IndexHeader:
 
 
 def decode_header(data: FileBytes, layout: IndexLayout, file: str) -> IndexHeader:
-    """The header at the start of `data`, which may be more than the header.
+    """The header at the start of `data`.
 
-    Raises `CorruptIndexError`, naming `file`, where `data` is shorter, or counts more than the file has room for.
+    Args:
+        data: The beginning of an index file, 40 bytes or more.
+        layout: The layout of the file.
+        file: The file's name, for error messages.
+
+    Raises:
+        CorruptIndexError: `data` is shorter, or the header counts more entries than `layout` has.
     """
     head = bytes(data[:HEADER_SIZE])
     if len(head) < HEADER_SIZE:
-        raise CorruptIndexError(f"{file}: {len(head)} bytes are no index file: its header alone has {HEADER_SIZE}")
+        raise CorruptIndexError(f"{file}: {len(head)} bytes, but an index file's header alone has {HEADER_SIZE}")
     header = IndexHeader(*HEADER.unpack(head))
     if header.index_count > layout.index_num:
-        raise CorruptIndexError(f"{file}: index count {header.index_count} in a file of {layout.index_num} entries")
+        raise CorruptIndexError(f"{file}: index count {header.index_count}, but maxIndexNum is {layout.index_num}")
     return header
 
 
 def read_entries(data: FileBytes, layout: IndexLayout, file: str) -> Entries:
-    """The entries of a whole file, from number 1 on, as a view of `data`: nothing is copied.
+    """The entries that the header counts, from entry 1 on, as a view of `data` without a copy.
 
-    What is said in the entries is not checked. Raises `CorruptIndexError`, naming `file`, where the file has another
-    size than `layout`, or its header counts more entries than there is room for.
+    The values in the entries are not checked.
+
+    Args:
+        data: A whole index file.
+        layout: The layout of the file.
+        file: The file's name, for error messages.
+
+    Raises:
+        CorruptIndexError: The file's size is not that of `layout`, or the header counts more entries than `layout` has.
     """
     layout.check_file_size(len(data), file)
     count = decode_header(data, layout, file).next_entry - 1
@@ -167,9 +199,13 @@ def read_entries(data: FileBytes, layout: IndexLayout, file: str) -> Entries:
 
 
 def index_key_hash(topic: bytes, key: bytes) -> int:
-    """The hash of a key of a topic (`IndexService.buildKey`, `IndexFile.indexKeyHashMethod`@5.3.3).
+    """The hash of a topic's key in an index file (`IndexService.buildKey`, `IndexFile.indexKeyHashMethod`@5.3.3).
 
-    It is |`String.hashCode`| of `topic#key`, and 0 for Integer.MIN_VALUE, which has no absolute value in Java.
+    The hash is |`String.hashCode`| of `topic#key`; 0 instead of Integer.MIN_VALUE, which has no absolute value in Java.
+
+    Example:
+        >>> index_key_hash(b"TopicTest", b"order-1")
+        1829193424
     """
     value = abs(hash_code(f"{decode_utf8(topic)}#{decode_utf8(key)}"))
     return 0 if value == 1 << 31 else value

@@ -1,10 +1,10 @@
-"""Which index file an entry goes to, out of counts (`IndexService.buildIndex`, `putKey`@5.3.3; the same in 4.9).
+"""Which index file each entry goes to, computed from counts (`IndexService.buildIndex`, `putKey`@5.3.3; as in 4.9).
 
-Entries fill file after file, M - 1 each. A file is made by the first message that is dispatched after the one before it
-is full, whatever message that is: without keys, rolled back, or indexed before. So where entries end with a full file,
-it matters whether a message follows.
+Entries fill one file after the other, `index_num` - 1 in each. When a file is full, the next dispatched message
+creates the next file, even a message without keys, a rolled-back message, or one that was indexed before. So if the
+last entry fills a file, it matters whether a message follows.
 
-Words of this module: a `run` is consecutive messages of the log: a split's, or one message.
+In this module a *run* is a range of consecutive messages of the log: those of a split, or a single message.
 """
 
 from __future__ import annotations
@@ -21,10 +21,18 @@ Counts = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class IndexPlacement:
-    """Pieces in log order, n values each: `count` entries of a run, from its entry `start` on, go to a file.
+    """The files of all entries, as pieces in log order: `count` entries of a run, from entry `start` on, go to a file.
 
-    Files are numbered from 0; with `continues_last` file 0 is the store's last file, which is not full yet. A file
-    without a piece has no entry: it is the last one, made by a message that came after the last entry.
+    `run`, `file`, `start` and `count` have one value for each piece. A file without a piece gets no entry: it is the
+    store's last file, or the last file of all, which a message after the last entry created.
+
+    Attributes:
+        run: The number of the run, from 0.
+        file: The number of the file, from 0.
+        start: The piece's first entry, counted in its run from 0.
+        count: The number of entries in the piece.
+        files: The number of files.
+        continues_last: Whether file 0 is the store's last file, which is not full yet.
     """
 
     run: Counts
@@ -35,9 +43,10 @@ class IndexPlacement:
     continues_last: bool
 
     def entry_before(self, file: int) -> tuple[int, int] | None:
-        """Run and place in it of the last entry before a file: its offset and time begin the file's header.
+        """The last entry before `file`, as its run and its index in that run; None if no run contains that entry.
 
-        None where no run has it: the store's last file ends with it, or nothing was before.
+        The header of `file` begins with the commit log offset and store time of this entry. No run contains it if it
+        is the end of the store's last file, or if `file` is the first one.
         """
         piece = int(np.searchsorted(self.file, file)) - 1
         if piece < 0:
@@ -48,10 +57,14 @@ class IndexPlacement:
 def place_entries(
     entry_counts: Counts, trailing_messages: Counts, layout: IndexLayout, last: IndexHeader | None = None
 ) -> IndexPlacement:
-    """Place the entries of runs, in log order.
+    """The placement of the entries of all runs.
 
-    `entry_counts`: entries of each run; `trailing_messages`: messages that each run has after the last of them (all of
-    its messages where it has none). `last`: the header of the store's last index file, None where there is none.
+    Args:
+        entry_counts: The number of entries of each run; the runs are in log order.
+        trailing_messages: The number of messages of each run after the message with its last entry; the number of all
+            its messages if the run has no entry.
+        layout: The layout of the index files.
+        last: The header of the store's last index file; None if the store has no index file.
     """
     continues_last = last is not None and not last.is_full(layout)
     used = last.next_entry - 1 if last is not None and continues_last else 0
@@ -79,7 +92,7 @@ def place_entries(
 
 
 def _is_followed(entry_counts: Counts, trailing_messages: Counts) -> bool:
-    """Whether a message is dispatched after the one that puts the last entry."""
+    """Whether a message is dispatched after the message that puts the last entry."""
     with_entries = np.flatnonzero(entry_counts)
     last = int(with_entries[-1]) if with_entries.size else 0
     return bool(trailing_messages[last:].any())

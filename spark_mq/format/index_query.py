@@ -1,17 +1,18 @@
 """Looking a key up in index files (`IndexFile.selectPhyOffset`, `IndexService.queryOffset`@5.3.3; the same in 4.9).
 
-A look-up reads a file's header, one slot, and the entries of that slot, newest first: some reads of 4 to 40 bytes.
+A look-up reads a file's header, one slot, and the entries of that slot, newest first: a few reads of 4 to 40 bytes.
 
-An entry knows its message's time only in whole seconds after the file's begin timestamp, cut off: up to 999 ms too
-early; the first entry of a file that follows another was timed against that one's end. Hits are hits of a hash. So a
-caller who wants what a key's messages really are widens the window, and looks at the messages themselves.
+Results are not exact. An entry stores its message's time in whole seconds after the file's begin timestamp, rounded
+down, so the time is up to 999 ms too early. If a file follows another one, the time of its first entry counts from the
+end of that other file. Different keys with the same hash match, too. A caller who needs exactly a key's messages has to
+widen the time window and to check the messages themselves.
 
-Damage raises `CorruptIndexError`, where the broker goes on with less, or with something else, or (a ring of entries)
-for ever. Looked for is what a look-up meets: a number where no entry can be, entries of another slot, numbers that do
-not fall, times and offsets that no put makes. A look-up cannot know that an entry or a slot was lost without
-a trace, or that a header's times are wrong.
+Damage that a look-up meets raises `CorruptIndexError`: an entry number that the file cannot have, an entry of another
+slot, numbers that do not fall, a time or offset that the broker never writes. A broker would return fewer or other
+messages, or loop for ever in a ring of entries. A look-up cannot notice that an entry or a slot was lost without
+a trace, or that the times in a header are wrong.
 
-No module of kernels is imported here: a look-up takes less time than importing numba.
+This module imports no kernels: a look-up takes less time than importing numba.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ from spark_mq.format.index_file import (
 )
 
 MAX_MSGS_NUM_BATCH = 64
-"""`MessageStoreConfig.maxMsgsNumBatch`@5.3.3: no query gets more."""
+"""The largest number of offsets that a query returns (`MessageStoreConfig.maxMsgsNumBatch`@5.3.3)."""
 
 
 class Entry(NamedTuple):
-    """An entry and its number in the file; `time_difference` in whole seconds."""
+    """An entry and its number in the file. `time_difference` is in whole seconds."""
 
     number: int
     key_hash: int
@@ -49,10 +50,13 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class IndexFile:
-    """One file to look into: its name for messages, and how its bytes are read.
+    """One index file to read.
 
-    `read(position, length)` gives the file's bytes from `position` on, fewer than `length` only at its end. For bytes,
-    or a mapped file, that is `lambda position, length: data[position : position + length]`.
+    Attributes:
+        name: The file's name, for error messages.
+        layout: The layout of the file.
+        read: `read(position, length)` returns the `length` bytes from `position` on, fewer only at the file's end.
+            For bytes or a mapped file: `lambda position, length: data[position : position + length]`.
     """
 
     name: str
@@ -60,31 +64,31 @@ class IndexFile:
     read: Callable[[int, int], bytes]
 
     def header(self) -> IndexHeader:
-        """The header. Raises `CorruptIndexError`."""
+        """The header of the file. Raises `CorruptIndexError`, see `decode_header`."""
         return decode_header(self.read(0, HEADER_SIZE), self.layout, self.name)
 
     def newest_entry(self, key_hash: int) -> int:
-        """The number of the newest entry in the slot of the hash. Raises `CorruptIndexError`."""
+        """The number of the newest entry in the slot of `key_hash`. Raises `CorruptIndexError` if the file is cut."""
         slot = key_hash % self.layout.hash_slot_num
         (entry,) = SLOT.unpack(self.read_exactly(HEADER_SIZE + SLOT_SIZE * slot, SLOT_SIZE))
         return int(entry)
 
     def entry(self, number: int) -> Entry:
-        """An entry. Raises `CorruptIndexError`."""
+        """Entry `number`. Raises `CorruptIndexError` if the file ends before."""
         data = self.read_exactly(self.layout.entries_at + ENTRY_SIZE * number, ENTRY_SIZE)
         return Entry(number, *ENTRY.unpack(data))
 
     def read_exactly(self, position: int, length: int) -> bytes:
-        """The `length` bytes from `position` on. Raises `CorruptIndexError` where the file ends before."""
+        """The `length` bytes from `position` on. Raises `CorruptIndexError` if the file ends before."""
         data = self.read(position, length)
         if len(data) < length:
-            raise CorruptIndexError(f"{self.name}: ends before the {length} bytes at {position}")
+            raise CorruptIndexError(f"{self.name}: the file ends before the {length} bytes at {position}")
         return data
 
 
 @dataclass(frozen=True)
 class QueryOffsetResult:
-    """Commit log offsets as they were found, newest first, doubles as they are; and the newest file's end."""
+    """The commit log offsets that a query found, newest first and with repetitions; and the end of the newest file."""
 
     commit_log_offsets: tuple[int, ...]
     index_last_update_timestamp: int
@@ -100,28 +104,37 @@ def query_offset(
     end: int,
     max_msgs_num_batch: int = MAX_MSGS_NUM_BATCH,
 ) -> QueryOffsetResult:
-    """What `IndexService.queryOffset` finds for a key in a window of store times (milliseconds, both ends included).
+    """The commit log offsets that `IndexService.queryOffset`@5.3.3 finds for a key in a window of store times.
 
-    `files` are oldest first, as their names sort. `max_num` and `max_msgs_num_batch` both limit how many offsets are
-    wanted. Raises `CorruptIndexError`, naming the file, for damage that the look-up meets.
+    Args:
+        files: The index files of a store, oldest first, as their names sort.
+        topic: The topic, as stored.
+        key: The key, as stored.
+        max_num: The largest number of offsets to return.
+        begin: The start of the window in milliseconds since the epoch, included.
+        end: The end of the window in milliseconds since the epoch, included.
+        max_msgs_num_batch: The broker's own limit for `max_num`.
+
+    Raises:
+        CorruptIndexError: A file, named in the message, is damaged in a part that the look-up reads.
     """
-    wanted = min(max_num, max_msgs_num_batch)
+    limit = min(max_num, max_msgs_num_batch)
     key_hash = index_key_hash(topic, key)
-    found: list[int] = []
+    offsets: list[int] = []
     newest = IndexHeader()
     for number, file in enumerate(reversed(files)):
         header = file.header()
         if number == 0:
             newest = header
         if is_time_matched(header, begin, end):
-            found += select_offsets(file, header, key_hash, wanted - len(found), begin, end)
-        if header.begin_timestamp < begin or len(found) >= wanted:
+            offsets += select_offsets(file, header, key_hash, limit - len(offsets), begin, end)
+        if header.begin_timestamp < begin or len(offsets) >= limit:
             break
-    return QueryOffsetResult(tuple(found), newest.end_timestamp, newest.end_commit_log_offset)
+    return QueryOffsetResult(tuple(offsets), newest.end_timestamp, newest.end_commit_log_offset)
 
 
 def is_time_matched(header: IndexHeader, begin: int, end: int) -> bool:
-    """Whether a file can have entries of the window (`IndexFile.isTimeMatched`@5.3.3)."""
+    """Whether a file can have entries in the window `begin` to `end` (`IndexFile.isTimeMatched`@5.3.3)."""
     first, last = header.begin_timestamp, header.end_timestamp
     return (begin < first and end > last) or first <= begin <= last or first <= end <= last
 
@@ -130,41 +143,49 @@ def select_offsets(
     file: IndexFile, header: IndexHeader, key_hash: int, max_num: int, begin: int, end: int
 ) -> list[int]:
     """At most `max_num` offsets of one file (`IndexFile.selectPhyOffset`@5.3.3). Raises `CorruptIndexError`."""
-    found: list[int] = []
+    offsets: list[int] = []
     if max_num <= 0:
-        return found
+        return offsets
     for entry in walk_slot(file, header, key_hash, file.newest_entry(key_hash)):
         store_timestamp = header.begin_timestamp + entry.time_difference * 1000
         if entry.key_hash == key_hash and begin <= store_timestamp <= end:
-            found.append(entry.commit_log_offset)
-        if len(found) >= max_num or store_timestamp < begin:
+            offsets.append(entry.commit_log_offset)
+        if len(offsets) >= max_num or store_timestamp < begin:
             break
-    return found
+    return offsets
 
 
 def walk_slot(file: IndexFile, header: IndexHeader, key_hash: int, newest: int) -> Iterator[Entry]:
     """The entries in the slot of `key_hash`, newest first, from entry `newest` on.
 
-    Ends, whatever the bytes are: the numbers fall. An entry at the index count is one that the broker is putting just
-    now, as `IndexFile.putKey` counts it last; the broker reads it too. Raises `CorruptIndexError`.
+    The walk ends whatever the bytes are, because the numbers must fall. The entry whose number is the index count is
+    one that the broker is writing at this moment: `IndexFile.putKey`@5.3.3 counts an entry last, and a broker's own
+    look-up reads that entry, too.
+
+    Raises:
+        CorruptIndexError: The slot or an entry is damaged.
     """
     slot = key_hash % file.layout.hash_slot_num
     number = newest
     highest = min(header.next_entry, file.layout.index_num - 1)
     if not 0 <= number <= highest:
-        raise CorruptIndexError(f"{file.name}: slot {slot} has entry {number} of {highest}")
+        raise CorruptIndexError(f"{file.name}: slot {slot} points to entry {number}, but the last one is {highest}")
     if header.next_entry <= 1:
         return
     while number > 0:
         entry = file.entry(number)
         if entry.key_hash < 0 or entry.key_hash % file.layout.hash_slot_num != slot:
-            raise CorruptIndexError(f"{file.name}: entry {number} is not of the slot {slot} that has it")
+            raise CorruptIndexError(
+                f"{file.name}: slot {slot} leads to entry {number}, whose key hash {entry.key_hash} is not of that slot"
+            )
         if entry.commit_log_offset < 0 or entry.time_difference < 0:
             raise CorruptIndexError(
-                f"{file.name}: entry {number} has offset {entry.commit_log_offset}, "
-                f"time difference {entry.time_difference}"
+                f"{file.name}: entry {number} has commit log offset {entry.commit_log_offset} "
+                f"and time difference {entry.time_difference}; neither can be negative"
             )
         if not 0 <= entry.previous_entry < number:
-            raise CorruptIndexError(f"{file.name}: entry {number} says that entry {entry.previous_entry} is before it")
+            raise CorruptIndexError(
+                f"{file.name}: entry {number} points to entry {entry.previous_entry}, which cannot be before it"
+            )
         yield entry
         number = entry.previous_entry

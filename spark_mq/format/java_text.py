@@ -1,6 +1,7 @@
-"""Text as Java sees it, in plain Python: for a text or two, where importing numba would take longer than the work.
+"""Text as Java sees it, in plain Python, for single texts.
 
-`java_string` has the same rules as kernels, and says what they are.
+The twin `kernels.java_string` has the same rules for many texts and explains them. Importing numba for one text would
+take longer than the work.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ def decode_utf8(data: bytes) -> str:
 
 
 def hash_code(text: str) -> int:
-    """`String.hashCode`: h = 31 h + UTF-16 unit, wrapped to 32 bits. `text` is what `decode_utf8` gives."""
+    """`String.hashCode` of `text`: h = 31 h + UTF-16 unit, wrapped to 32 bits. `text` comes from `decode_utf8`."""
     units = text.encode("utf-16-be")
     unsigned = 0
     for position in range(0, len(units), 2):
@@ -26,7 +27,10 @@ def hash_code(text: str) -> int:
 
 
 def _replace_as_java(error: UnicodeError) -> tuple[str, int]:
-    """One U+FFFD where Java puts one: Python does the same, but for encoded surrogates (ED A0..BF, then any)."""
+    """One U+FFFD, and the position at which decoding continues: as Java does.
+
+    Python does the same, except for encoded surrogates (ED A0..BF, followed by any byte).
+    """
     assert isinstance(error, UnicodeDecodeError)
     data, start, end = error.object, error.start, error.end
     if data[start] == 0xED and 0xA0 <= int.from_bytes(data[start + 1 : start + 2]) <= 0xBF:

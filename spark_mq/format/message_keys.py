@@ -1,7 +1,8 @@
-"""The keys by which a message can be found, of a single record; `index_keys` has the same rule as kernels, for many.
+"""The keys by which a message can be found, of a single record.
 
-`IndexService.buildIndex`@5.3.3, the same in 4.9: the unique key, and the pieces of KEYS between single spaces that are
-not empty; none for a message of transaction type ROLLBACK.
+The keys are the unique key, and the pieces of property KEYS between single spaces, without empty pieces. A message of
+transaction type ROLLBACK has no keys (`IndexService.buildIndex`@5.3.3; the same in 4.9). The twins have the same rule
+for many messages: `kernels.keys` returns the keys, `kernels.index_keys` their hashes.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from spark_mq.format.sys_flag import TRANSACTION_ROLLBACK_TYPE, TRANSACTION_TYPE
 
 
 class KeyType(StrEnum):
-    """Which property a key is from."""
+    """The property that contains a key."""
 
     KEYS = "KEYS"
     UNIQ_KEY = "UNIQ_KEY"
 
 
 def record_keys(record: Record) -> dict[str, KeyType]:
-    """Each distinct key once, in the order of the index: the unique key first."""
+    """The distinct keys of a record in the order of the index: the unique key, then those of KEYS."""
     if record.sys_flag & TRANSACTION_TYPE_MASK == TRANSACTION_ROLLBACK_TYPE:
         return {}
     properties = parse_properties(record.properties)

@@ -1,7 +1,7 @@
-"""From single records to rows: the columns of messages in plain Python, for a handful of them.
+"""From single records to rows: the columns of messages in plain Python, for a few messages.
 
-The values are those of `columns`, which has them as kernels for many records; the tests hold the two together.
-This module imports no numba: a point look-up that prints one message must not wait for it.
+The twin `kernels.columns` computes the same values for many records; tests compare the two. This module imports no
+numba: a point look-up that prints one message must not wait for that import.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from spark_mq.format.sys_flag import COMPRESSED_FLAG, TRANSACTION_TYPE_MASK, TRA
 from spark_mq.format.timestamp import micros
 
 Row = dict[str, Any]
-"""Values by column name; a column that is not named is NULL. Timestamps are microseconds since the epoch."""
+"""Values by column name; a column that the row lacks is NULL. Timestamps are microseconds since the epoch."""
 
 _PORT = struct.Struct(">i")
 _IPV6_GROUPS = struct.Struct(">8H")
 
 
 def message_row(record: Record) -> Row:
-    """The columns of one message, `MESSAGE_SCHEMA` and `EXTRA_MESSAGE_SCHEMA`."""
+    """The row of one message: the columns of `MESSAGE_SCHEMA` and of `EXTRA_MESSAGE_SCHEMA`."""
     properties = parse_properties(record.properties)
-    mended = parse_properties(decode_utf8(record.properties).encode("utf-8"))
+    repaired = parse_properties(decode_utf8(record.properties).encode("utf-8"))
     keys = properties.get(KEYS)
     row: Row = {
         "commit_log_offset": record.commit_log_offset,
@@ -58,7 +58,7 @@ def message_row(record: Record) -> Row:
         "prepared_transaction_offset": record.prepared_transaction_offset,
         "body_crc": record.body_crc,
         "body": record.body,
-        "properties": [(name.decode("utf-8"), value.decode("utf-8")) for name, value in mended.items()],
+        "properties": [(name.decode("utf-8"), value.decode("utf-8")) for name, value in repaired.items()],
         "born_timestamp_millis": record.born_timestamp,
         "store_timestamp_millis": record.store_timestamp,
         "properties_bytes": record.properties,
@@ -71,17 +71,28 @@ def message_row(record: Record) -> Row:
 
 
 def corrupt_row(commit_log_offset: int, store_size: int, reason: str) -> Row:
-    """The row that stands for bytes in which no message can be read."""
+    """The row of a corrupt range of the log.
+
+    Args:
+        commit_log_offset: The offset at which the range starts.
+        store_size: The length of the range in bytes.
+        reason: The code and text for column `_corrupt_record`.
+    """
     return {"commit_log_offset": commit_log_offset, "store_size": store_size, CORRUPT_RECORD: reason}
 
 
 def message_table(rows: Sequence[Row], schema: pa.Schema = MESSAGE_SCHEMA) -> pa.Table:
-    """The columns of `schema`, which are columns of messages, of the rows."""
+    """The rows as a table of `schema`, whose columns are columns of messages."""
     return table_of(rows, schema)
 
 
 def host_text(host: bytes) -> str:
-    """`address:port` of a stored host; an IPv6 address in brackets, its eight groups written out."""
+    """A stored host as `address:port`; an IPv6 address is in brackets, with all its eight groups.
+
+    Example:
+        >>> host_text(bytes([127, 0, 0, 1, 0, 0, 42, 159]))
+        '127.0.0.1:10911'
+    """
     (port,) = _PORT.unpack(host[-_PORT.size :])
     if len(host) == HOST_V4_SIZE:
         return f"{'.'.join(map(str, host[:4]))}:{port}"

@@ -1,4 +1,4 @@
-"""The columns of a message: names and Arrow types, the same in the table, in point queries and in files.
+"""The columns of a message: names and Arrow types, the same in tables, in point queries and in files.
 
 This module imports neither numba nor Spark.
 """
@@ -10,7 +10,7 @@ import pyarrow as pa
 CORRUPT_RECORD = "_corrupt_record"
 
 MIN_TIMESTAMP_MILLIS = -62_135_596_800_000
-"""0001-01-01T00:00:00Z; Spark has no earlier TIMESTAMP that Python can hold."""
+"""0001-01-01T00:00:00Z; Python's datetime has no earlier time, so it cannot represent an earlier TIMESTAMP of Spark."""
 MAX_TIMESTAMP_MILLIS = 253_402_300_799_999
 """9999-12-31T23:59:59.999Z."""
 
@@ -55,7 +55,9 @@ EXTRA_MESSAGE_SCHEMA = pa.schema(
         ("encoded_body", pa.binary()),
     ]
 )
-"""Columns that exist only for a reader who names them. `encoded_body` is the stored body where `body` is another."""
+"""Columns of table `messages` that exist only if a reader names them.
+
+`encoded_body` is the stored body if `body` is another value: the decompressed body, or NULL for a broken body."""
 
 ALL_MESSAGE_FIELDS = {field.name: field for field in (*MESSAGE_SCHEMA, *EXTRA_MESSAGE_SCHEMA)}
 
@@ -64,4 +66,4 @@ KEY, KEY_TYPE = "key", "key_type"
 KEY_FIELDS = {KEY: pa.field(KEY, pa.string()), KEY_TYPE: pa.field(KEY_TYPE, pa.string())}
 
 MESSAGE_BY_KEY_SCHEMA = pa.schema([*KEY_FIELDS.values(), *MESSAGE_SCHEMA])
-"""The default columns of table `messages_by_key`: a key, where it is from (`KEYS` or `UNIQ_KEY`), and its message."""
+"""The default columns of table `messages_by_key`: a key, its property (`KEYS` or `UNIQ_KEY`), and its message."""

@@ -1,8 +1,10 @@
 """A record's properties (`MessageDecoder.string2messageProperties`@5.3.3, the same from 4.9.1).
 
-Text `name 0x01 value 0x02`, repeated; the last 0x02 may be missing. A piece between two 0x02 counts if its first
-0x01 has at least one character before and one after it; the value is all that follows (it may hold more 0x01).
-So empty values and empty names are dropped, and the last of a repeated name wins.
+The text is `name 0x01 value 0x02`, repeated; the last 0x02 may be missing. A piece between two 0x02 counts if its
+first 0x01 has at least one character before and after it. The value is all text after that 0x01; it may contain more
+0x01. So empty values and empty names are dropped. If a name is repeated, its last value wins.
+
+`kernels.properties` is the twin for many records.
 """
 
 from __future__ import annotations
@@ -20,11 +22,18 @@ INNER_MULTI_DISPATCH = b"INNER_MULTI_DISPATCH"
 CRC_PROPERTY = b"__CRC32#"
 CRC_DIGITS = 10
 PROPERTY_CRC_SIZE = len(CRC_PROPERTY) + 1 + CRC_DIGITS + 1
-"""Bytes of the last property of a record with a CRC of all of it, see `crc` (`CommitLog.CRC32_RESERVED_LEN`@5.3.3)."""
+"""Bytes of the property CRC, a record's last property, see `kernels.crc` (`CommitLog.CRC32_RESERVED_LEN`@5.3.3)."""
 
 
 def parse_properties(data: bytes) -> dict[bytes, bytes]:
-    """Names and values of the stored properties `data`, as the Java decoder has them, a repeated name at its last."""
+    r"""The names and values of the stored properties `data`, as the Java decoder reads them.
+
+    A repeated name is at the position of its last value.
+
+    Example:
+        >>> parse_properties(b"TAGS\x01a\x02KEYS\x01k1 k2\x02")
+        {b'TAGS': b'a', b'KEYS': b'k1 k2'}
+    """
     parsed: dict[bytes, bytes] = {}
     for piece in data.split(bytes((PROPERTY_SEPARATOR,))):
         name, _, value = piece.partition(bytes((NAME_VALUE_SEPARATOR,)))
@@ -35,6 +44,6 @@ def parse_properties(data: bytes) -> dict[bytes, bytes]:
 
 
 def encode_properties(properties: Mapping[bytes, bytes]) -> bytes:
-    """The stored form of `properties`, in their order (`MessageDecoder.messageProperties2String`@5.3.3)."""
+    """The stored bytes of `properties`, in their order (`MessageDecoder.messageProperties2String`@5.3.3)."""
     separator, end = bytes((NAME_VALUE_SEPARATOR,)), bytes((PROPERTY_SEPARATOR,))
     return b"".join(name + separator + value + end for name, value in properties.items())

@@ -1,7 +1,7 @@
 """One commit log record, field by field (`MessageExtEncoder`@5.3.3, `CommitLog`@4.9.0).
 
-All integers are big-endian. B and S are the sizes of born and store host: 8 (IPv4) or 20 (IPv6) bytes,
-address and then a 32-bit port.
+All integers are big-endian. B and S are the sizes of born host and store host: 8 (IPv4) or 20 (IPv6) bytes, the
+address followed by a 32-bit port.
 
 | at | width | field |
 | --- | --- | --- |
@@ -19,15 +19,15 @@ address and then a 32-bit port.
 | 56 + B | S | store host |
 | 56 + B + S | i32 | reconsume times |
 | 60 + B + S | i64 | prepared transaction offset |
-| 68 + B + S | i32 + n | body; a length <= 0 is no body |
-| then | i8 or i16 + n | topic: V1 a signed byte, V2 a short |
-| then | i16 + n | properties, see `properties`; a length <= 0 is none |
+| 68 + B + S | i32 + n | body; a length <= 0 means that there is no body |
+| then | i8 or i16 + n | topic: V1 has a signed byte, V2 a short |
+| then | i16 + n | properties, see `properties`; a length <= 0 means that there are none |
 
-A segment ends with a blank: i32 bytes left in the segment, i32 0xCBD43194; what follows is not defined
-(`CommitLog.DefaultAppendMessageCallback`; zeros from 4.9.1).
+A segment ends with a blank: i32 bytes left in the segment, i32 0xCBD43194. The bytes after these eight are not
+defined (`CommitLog.DefaultAppendMessageCallback`@5.3.3; zeros from 4.9.1).
 
-This module is the format for one record, in plain Python: encoding, and decoding where a handful are wanted.
-`scan` has the same rules as kernels, for many.
+This module is the format of one record in plain Python: encoding, and decoding of a few records. The twin
+`kernels.frames` has the same rules for many records.
 """
 
 from __future__ import annotations
@@ -63,32 +63,43 @@ HOST_V6_SIZE = 20
 TIMESTAMP_SIZE = 8
 
 HEAD_SIZE = HEADER_SIZE + HOST_V6_SIZE + TIMESTAMP_SIZE
-"""Bytes that hold a record's fields up to its store timestamp."""
+"""The largest number of bytes from a record's start to the end of its store timestamp."""
 
 MIN_RECORD_SIZE = HEADER_SIZE + HOST_V4_SIZE + TIMESTAMP_SIZE + HOST_V4_SIZE + AFTER_HOSTS.size + 1 + 2
 """91 bytes: a V1 record with IPv4 hosts, no body, an empty topic and no properties."""
 
 MAX_RECORD_SIZE = (16 << 20) + (128 << 10)
-"""No broker writes a larger one unless its system property `com.rocketmq.remoting.frameMaxLength` was raised: a frame
-on the wire, which holds the body, has at most 16 MiB (`NettyDecoder`@4.9.7, @5.3.3), and a record without its body less
-than 128 KiB (the lengths of topic and properties are shorts). By default a body has at most 4 MiB (`maxMessageSize`).
+"""Bytes of the largest record.
 
-A larger size is damage. It never becomes an allocation, and no record reaches further: `split_start` goes by that."""
+No broker writes a larger one unless its system property `com.rocketmq.remoting.frameMaxLength` was raised. A frame on
+the wire, which contains the body, has at most 16 MiB (`NettyDecoder`@4.9.7, @5.3.3). A record without its body has less
+than 128 KiB, because the lengths of topic and properties are shorts. By default a body has at most 4 MiB
+(`maxMessageSize`).
+
+A larger size is damage, and is never allocated. `kernels.resync` relies on this limit: no record is longer."""
 
 BLANK_SIZE = FRAME.size
-"""Bytes that a blank needs at least; a record is appended only where it leaves as many."""
+"""Bytes of the smallest blank. A record is appended only if this many bytes are left after it."""
 
 MAX_BLANK_SIZE = 64 << 20
-"""A blank is shorter than what did not fit and `BLANK_SIZE` (`CommitLog.DefaultAppendMessageCallback`@5.3.3). That can
-be a batch of small messages, whose records are a few times as long as its frame. A longer blank is damage: eight bytes
-in a body must not make hundreds of megabytes disappear."""
+"""Bytes of the largest blank.
+
+A blank is shorter than the data that did not fit plus `BLANK_SIZE` (`CommitLog.DefaultAppendMessageCallback`@5.3.3).
+This data can be a batch of small messages, whose records are a few times as long as the batch's frame on the wire.
+A longer blank is damage: eight bytes in a body must not make a reader skip hundreds of megabytes."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """The stored values of one record; text, hosts and body are the stored bytes.
+    """The stored values of one record.
 
-    `born_host` and `store_host` are the 4 or 16 address bytes with the 4 port bytes.
+    Text, hosts and body are the stored bytes. `born_host` and `store_host` are the 4 or 16 bytes of the address,
+    followed by the 4 bytes of the port. Timestamps are milliseconds since the epoch. If `body_crc` is None, `encode`
+    computes the CRC of the body.
+
+    Example:
+        >>> decode_record(Record(b"TopicTest", body=b"hello").encode()).body
+        b'hello'
     """
 
     topic: bytes
@@ -119,8 +130,10 @@ class Record:
     def encode(self) -> bytes:
         """The bytes that a broker would append (`MessageExtEncoder.encode`@5.3.3).
 
-        `body_crc` None stands for the CRC of the body. The IPv6 bits of `sys_flag` are set by the hosts' sizes.
-        Raises `struct.error` where a value does not fit its field.
+        The IPv6 bits of `sys_flag` are set from the sizes of the hosts.
+
+        Raises:
+            struct.error: A value does not fit its field.
         """
         body_crc = zlib.crc32(self.body) & 0x7FFFFFFF if self.body_crc is None else self.body_crc
         sys_flag = self.sys_flag & ~(BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG)
@@ -153,27 +166,32 @@ class Record:
 
 
 def encode_blank(size: int) -> bytes:
-    """A blank of `size` bytes (at least 8) as 4.9.1 and later write it, zeros behind its eight bytes."""
+    """A blank of `size` bytes, at least 8, as brokers from 4.9.1 on write it: zeros after the first eight bytes."""
     return FRAME.pack(size, MAGIC_BLANK).ljust(size, b"\0")
 
 
 def decode_record(buffer: bytes | memoryview, position: int = 0, commit_log_offset: int | None = None) -> Record:
     """The record at `position` of `buffer`.
 
-    With `commit_log_offset`, the record's own offset must be that. Raises `CorruptLogError`, which says what is
-    wrong, for anything that is not a whole, consistent record (`CommitLog.checkMessageAndReturnSize`@5.3.3
-    without its CRC check).
+    Args:
+        buffer: Bytes that contain the record.
+        position: The index in `buffer` at which the record starts.
+        commit_log_offset: The offset that the record must have as its own commit log offset; None for any offset.
+
+    Raises:
+        CorruptLogError: The bytes are not a whole, consistent record
+            (`CommitLog.checkMessageAndReturnSize`@5.3.3 without its CRC check). The message names the reason.
     """
     try:
         return _decode(buffer, position, commit_log_offset)
     except struct.error as error:
-        raise CorruptLogError(f"record at {position}: cut") from error
+        raise CorruptLogError(f"record at {position}: the record is cut") from error
 
 
 def read_store_timestamp(head: bytes, commit_log_offset: int) -> int | None:
-    """The store timestamp of the record whose first `HEAD_SIZE` bytes are `head`, in milliseconds.
+    """The store timestamp, in milliseconds, of the record whose first `HEAD_SIZE` bytes are `head`.
 
-    None where they are fewer, or not those of a record at `commit_log_offset`.
+    None if `head` is shorter, or is not the beginning of a record at `commit_log_offset`.
     """
     if len(head) < HEAD_SIZE:
         return None
@@ -186,7 +204,10 @@ def read_store_timestamp(head: bytes, commit_log_offset: int) -> int | None:
 
 
 def store_timestamp_of(head: bytes) -> int | None:
-    """The store timestamp that stands in the first bytes of a record, taken on trust; None where they are too few."""
+    """The store timestamp, in milliseconds, in the first bytes of a record; None if `head` ends before it.
+
+    Whether `head` is the beginning of a record is not checked.
+    """
     if len(head) < BORN_HOST_AT:
         return None
     (sys_flag,) = _INT32.unpack_from(head, SYS_FLAG_AT)
@@ -201,11 +222,11 @@ def _decode(buffer: bytes | memoryview, position: int, commit_log_offset: int | 
         buffer, position
     )
     if magic not in (MAGIC_V1, MAGIC_V2):
-        raise CorruptLogError(f"record at {position}: magic {magic & 0xFFFFFFFF:#x} is no record's")
+        raise CorruptLogError(f"record at {position}: magic {magic & 0xFFFFFFFF:#x} is not a record's")
     if not MIN_RECORD_SIZE <= size <= min(MAX_RECORD_SIZE, len(buffer) - position):
-        raise CorruptLogError(f"record at {position}: size {size} is too small, too large, or beyond the end")
+        raise CorruptLogError(f"record at {position}: size {size} is too small, too large, or past the end")
     if commit_log_offset is not None and own_offset != commit_log_offset:
-        raise CorruptLogError(f"record at {position}: it says that it lies at {own_offset}, not {commit_log_offset}")
+        raise CorruptLogError(f"record at {position}: its own offset is {own_offset}, not {commit_log_offset}")
     born_host_size = HOST_V6_SIZE if sys_flag & BORN_HOST_V6_FLAG else HOST_V4_SIZE
     store_host_size = HOST_V6_SIZE if sys_flag & STORE_HOST_V6_FLAG else HOST_V4_SIZE
     at = position + BORN_HOST_AT
@@ -225,7 +246,7 @@ def _decode(buffer: bytes | memoryview, position: int, commit_log_offset: int | 
     (properties_length,) = struct.unpack_from(">h", buffer, topic_end)
     end = topic_end + 2 + max(properties_length, 0)
     if end != position + size:
-        raise CorruptLogError(f"record at {position}: its parts take {end - position} bytes, its size says {size}")
+        raise CorruptLogError(f"record at {position}: its parts take {end - position} bytes, its size is {size}")
     return Record(
         topic=bytes(buffer[topic_at:topic_end]),
         queue_id=queue_id,

@@ -24,4 +24,4 @@ COMPRESSION_TYPE_MASK = 0x700
 COMPRESSION_TYPE_SHIFT = 8
 
 TRANSACTION_TYPE_NAMES = ("NONE", "PREPARED", "COMMIT", "ROLLBACK")
-"""Names by `(sys_flag & TRANSACTION_TYPE_MASK) >> 2`."""
+"""Names of transaction types, by `(sys_flag & TRANSACTION_TYPE_MASK) >> 2`."""

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from spark_mq.format.array_types import Int64s
 from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE
-from spark_mq.format.kernels.big_endian import Int64s
 from spark_mq.format.kernels.columns import MessageColumns, text_array
 from spark_mq.format.kernels.dispatch import DispatchedUnits, QueueTable, dispatch_units, has_unit, is_inner_batch
 from spark_mq.indexer.index.collector import IndexEntryCollector

@@ -1,6 +1,6 @@
-"""Bytes of a store's files by range, for look-ups that read little and here and there.
+"""Ranges of bytes of a store's files, for look-ups that read a few short ranges.
 
-Nothing is kept but open files. `segment_source` is for reading a whole segment in order.
+Bytes are not cached; only files are kept open. `store.log.segment_source` reads a whole segment in order.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MAX_OPEN_FILES = 64
 
 
 class OpenFile:
-    """A file that is open for reading, by the operating system where it can, else by its filesystem."""
+    """A file that is open for reading: through the operating system if it is local, else through its filesystem."""
 
     def __init__(self, location: Location) -> None:
         self._local = -1
@@ -48,7 +48,11 @@ class OpenFile:
 
 
 class FileReader(OpenFile):
-    """One open file, read here and there. `bytes_read` counts what was read."""
+    """One open file, of which any range can be read. `bytes_read` counts the bytes that were read.
+
+    Raises:
+        StoreChangedError: The file does not exist any more.
+    """
 
     def __init__(self, location: Location) -> None:
         self.bytes_read = 0
@@ -58,7 +62,7 @@ class FileReader(OpenFile):
             raise StoreChangedError(f"{location} was removed since the store was opened; open it again") from error
 
     def read(self, position: int, length: int) -> bytes:
-        """The `length` bytes from `position` on, fewer where the file ends."""
+        """The `length` bytes from `position` on; fewer if the file ends before."""
         data = self._read_local(position, length) if self._remote is None else self._remote.read_at(length, position)
         self.bytes_read += len(data)
         return bytes(data)
@@ -71,7 +75,7 @@ class FileReader(OpenFile):
 
 
 class FileReaders:
-    """The files of a store that are open; the ones not used for longest are closed."""
+    """The open files of a store. Above 64 files, the least recently used one is closed."""
 
     def __init__(self) -> None:
         self._open: OrderedDict[str, FileReader] = OrderedDict()
@@ -79,13 +83,14 @@ class FileReaders:
 
     @property
     def bytes_read(self) -> int:
-        """Bytes read through all of them."""
+        """Bytes that were read from all files, those that are closed included."""
         return self._closed_bytes + sum(reader.bytes_read for reader in self._open.values())
 
     def read(self, location: Location, position: int, length: int) -> bytes:
-        """The bytes of one file; see `FileReader.read`.
+        """The `length` bytes of the file at `location`, from `position` on; fewer if the file ends before.
 
-        Raises `StoreChangedError` where the file is gone.
+        Raises:
+            StoreChangedError: The file does not exist any more.
         """
         reader = self._open.get(location.path)
         if reader is None:
@@ -97,7 +102,7 @@ class FileReaders:
         return reader.read(position, length)
 
     def close(self) -> None:
-        """Close all files; they are opened again where something is read."""
+        """Close all files. A later `read` opens its file again."""
         while self._open:
             self._close(self._open.popitem()[1])
 

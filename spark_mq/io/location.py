@@ -1,7 +1,7 @@
-"""Paths and URIs: where a store lies, on any filesystem that pyarrow knows.
+"""Paths and URIs: where a file or folder is, on any filesystem that pyarrow supports.
 
-A path without a scheme is local. `file:`, `s3:`, `gs:`, `hdfs:`, ... are pyarrow's URIs; Databricks' `dbfs:/x` is
-its local mount `/dbfs/x`.
+A path without a scheme is local. `s3:`, `gs:`, `hdfs:`, ... are URIs that pyarrow resolves. `file:` is a local path.
+Databricks' `dbfs:/x` is its local mount `/dbfs/x`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,12 @@ from spark_mq.errors import OptionError
 
 @dataclass(frozen=True)
 class Location:
-    """A path on a filesystem. `uri` is what it was made from: it can be sent to another process and resolved there."""
+    """A path on a filesystem. `uri` names the same file for another process, which can resolve it there.
+
+    Example:
+        >>> (Location.resolve("/data/store") / "commitlog").path
+        '/data/store/commitlog'
+    """
 
     filesystem: fs.FileSystem
     path: str
@@ -27,9 +32,13 @@ class Location:
 
     @classmethod
     def resolve(cls, uri: str) -> Self:
-        """The location that `uri` (a path or a URI) names.
+        """The location that `uri` names.
 
-        Raises `OptionError` for an empty path and for a scheme that pyarrow does not know.
+        Args:
+            uri: A path, absolute or relative to the working directory, or a URI.
+
+        Raises:
+            OptionError: `uri` is empty, or pyarrow cannot open such a URI.
         """
         if not uri:
             raise OptionError("the path is empty")
@@ -43,18 +52,18 @@ class Location:
         try:
             filesystem, path = fs.FileSystem.from_uri(uri)
         except (pa.ArrowException, ValueError) as error:
-            raise OptionError(f"{uri!r} is no path that pyarrow can open: {error}") from error
+            raise OptionError(f"{uri!r} is not a path or URI that pyarrow can open: {error}") from error
         return cls(filesystem, path.rstrip("/"), uri.rstrip("/"))
 
     def __truediv__(self, name: str) -> Location:
         if "://" not in self.uri:
             return Location(self.filesystem, f"{self.path}/{name}", f"{self.uri}/{name}")
-        place, mark, settings = self.uri.partition("?")
-        return Location(self.filesystem, f"{self.path}/{name}", f"{place}/{name}{mark}{settings}")
+        path, mark, settings = self.uri.partition("?")
+        return Location(self.filesystem, f"{self.path}/{name}", f"{path}/{name}{mark}{settings}")
 
     @property
     def is_local(self) -> bool:
-        """Whether the operating system can open the path."""
+        """Whether the path is on the local filesystem, so that the operating system can open it."""
         return isinstance(self.filesystem, fs.LocalFileSystem)
 
     @property
@@ -63,26 +72,26 @@ class Location:
         return self.path.rsplit("/", 1)[-1]
 
     def info(self) -> fs.FileInfo:
-        """Type and size of what is there."""
+        """Type, size and modification time of the file or folder; type `NotFound` if neither exists."""
         return self.filesystem.get_file_info(self.path)
 
     @property
     def is_directory(self) -> bool:
-        """Whether a folder is there."""
+        """Whether the path is a folder that exists."""
         return bool(self.info().type == fs.FileType.Directory)
 
     @property
     def is_file(self) -> bool:
-        """Whether a file is there."""
+        """Whether the path is a file that exists."""
         return bool(self.info().type == fs.FileType.File)
 
     def entries(self) -> list[fs.FileInfo]:
-        """The entries of a folder, by name; none where there is no folder."""
-        found = self.filesystem.get_file_info(fs.FileSelector(self.path, allow_not_found=True))
-        return sorted(found, key=lambda info: info.base_name)
+        """The entries of the folder, sorted by name; an empty list if the folder does not exist."""
+        entries = self.filesystem.get_file_info(fs.FileSelector(self.path, allow_not_found=True))
+        return sorted(entries, key=lambda info: info.base_name)
 
     def read_bytes(self) -> bytes:
-        """The content of a small file."""
+        """The whole content of a file, for small files."""
         with self.filesystem.open_input_stream(self.path) as stream:
             return bytes(stream.read())
 

@@ -1,8 +1,8 @@
-"""Writing files whole: under its final name there is a whole file or none.
+"""Writing files whole: a file under its final name is complete, or it does not exist.
 
-Local: written under a temporary name, flushed to the disk, renamed, and the folder flushed. Elsewhere (object stores,
-HDFS) "rename" is a copy or fails on an existing file, and a stream that is dropped half-way may still create the
-object; there the content is assembled first, written once, and its length checked.
+On a local filesystem the file is written under a temporary name, flushed to the disk and renamed; then its folder is
+flushed. Elsewhere (object stores, HDFS) a rename is a copy or fails if the file exists, and a stream that is dropped
+half-way may still create the object. There the content is assembled first and written once, and the length is checked.
 """
 
 from __future__ import annotations
@@ -14,14 +14,23 @@ from spark_mq.errors import SparkMqError
 from spark_mq.io.location import Location
 
 _LATEST_FILE_TIME = (1 << 32) * 1000
-"""Milliseconds; about the year 2106. A store time may be anything, a file's time may not."""
+"""Milliseconds; about the year 2106. A store time may be any number, a file's modification time may not."""
 
 
 def publish(location: Location, content: bytes | memoryview, size: int, modified_millis: int | None = None) -> None:
-    """Write a file of `size` bytes, whole or not at all: `content`, and zeros behind it (a hole, where there can be).
+    """Write a file of `size` bytes, whole or not at all: `content`, followed by zeros.
 
-    Folders are made; a file that is there is replaced. `modified_millis`, where the filesystem is local, becomes the
-    file's modification time. Raises `SparkMqError` where a filesystem holds another length afterwards.
+    Missing folders are created. A file that exists is replaced.
+
+    Args:
+        location: The file to write.
+        content: The first bytes of the file, at most `size`.
+        size: The length of the file in bytes. On a local filesystem the zeros after `content` can be a hole.
+        modified_millis: The file's modification time in milliseconds since the epoch, limited to the years 1970 to
+            2106. None keeps the time of writing. Only local filesystems can set a time.
+
+    Raises:
+        SparkMqError: The filesystem reports another length after the write.
     """
     if location.is_local:
         _publish_local(location.path, content, size, modified_millis)
@@ -35,9 +44,9 @@ def publish(location: Location, content: bytes | memoryview, size: int, modified
     whole = bytes(content).ljust(size, b"\0")
     with filesystem.open_output_stream(location.path) as stream:
         stream.write(whole)
-    held = location.info().size
-    if held != size:
-        raise SparkMqError(f"{location}: wrote {size} bytes, the filesystem holds {held}; write it again")
+    stored = location.info().size
+    if stored != size:
+        raise SparkMqError(f"{location}: wrote {size} bytes, but the filesystem has {stored}; write the file again")
 
 
 def _publish_local(path: str, content: bytes | memoryview, size: int, modified_millis: int | None) -> None:
@@ -62,7 +71,7 @@ def _publish_local(path: str, content: bytes | memoryview, size: int, modified_m
 
 
 def sync_folder(path: str) -> None:
-    """Flush a local folder's entries to the disk."""
+    """Flush the entries of the local folder `path` to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

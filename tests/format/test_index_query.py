@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -206,12 +204,6 @@ def test_an_entry_that_is_being_put_is_read() -> None:
     data = bytearray(one_file((0, 5, 1000), (0, 7, 2000)))
     data[36:40] = SLOT.pack(2)
     assert found(bytes(data)) == (7, 5)
-
-
-def test_a_look_up_imports_no_kernels() -> None:
-    modules = "spark_mq.format.index_query, spark_mq.format.index_placement"
-    program = f"import sys, {modules}; sys.exit('numba' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 SLOT_AT = HEADER_SIZE + 4 * (HASHES[0] % 4)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spark_mq.format.array_types import Int32s, Int64s
 from spark_mq.format.kernels import properties
-from spark_mq.format.kernels.big_endian import Int32s, Int64s
 from spark_mq.format.properties import encode_properties, parse_properties
 from tests.hostile import array, examples
 

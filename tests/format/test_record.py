@@ -78,7 +78,7 @@ def test_a_computed_body_crc_is_the_brokers(store: RealStore, unpacked: Callable
 
 
 @pytest.mark.parametrize("store", all_stores(), ids=str)
-def test_a_filler_begins_as_the_brokers_does(store: RealStore, unpacked: Callable[[RealStore], Path]) -> None:
+def test_a_blank_starts_as_the_brokers_does(store: RealStore, unpacked: Callable[[RealStore], Path]) -> None:
     files = {int(file.name): file.read_bytes() for file in segment_files(unpacked(store))}
     for fact in store.facts("blank"):
         base = max(start for start in files if start <= fact["offset"])
@@ -92,18 +92,18 @@ def test_a_wrong_size_is_named(size: int) -> None:
 
 
 def test_a_size_that_is_too_small_is_named() -> None:
-    with pytest.raises(CorruptLogError, match=rf"its parts take {PLAIN.size} bytes, its size says {PLAIN.size - 1}"):
+    with pytest.raises(CorruptLogError, match=rf"its parts take {PLAIN.size} bytes, its size is {PLAIN.size - 1}"):
         decode_record(changed(0, struct.pack(">i", PLAIN.size - 1)))
 
 
 @pytest.mark.parametrize("magic", [0, MAGIC_BLANK, MAGIC_V1 + 1, MAGIC_V2 - 1])
 def test_a_wrong_magic_is_named(magic: int) -> None:
-    with pytest.raises(CorruptLogError, match=f"magic {magic & 0xFFFFFFFF:#x} is no record's"):
+    with pytest.raises(CorruptLogError, match=f"magic {magic & 0xFFFFFFFF:#x} is not a record's"):
         decode_record(changed(4, struct.pack(">i", magic)))
 
 
 def test_a_record_that_lies_elsewhere_is_refused() -> None:
-    with pytest.raises(CorruptLogError, match="it says that it lies at 1000, not 1001"):
+    with pytest.raises(CorruptLogError, match="its own offset is 1000, not 1001"):
         decode_record(PLAIN.encode(), 0, 1001)
 
 

@@ -145,5 +145,5 @@ def test_a_file_elsewhere_is_replaced(tmp_path: Path) -> None:
 
 
 def test_a_length_that_the_filesystem_does_not_hold_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(SparkMqError, match="wrote 3 bytes, the filesystem holds 7"):
+    with pytest.raises(SparkMqError, match="wrote 3 bytes, but the filesystem has 7"):
         publish(remote(tmp_path, "out/a"), b"content", 3)

@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 
-from spark_mq.format.kernels.big_endian import Bytes
+from spark_mq.format.array_types import Bytes
 from spark_mq.format.record import FLAG_AT, Record
 from spark_mq.io.location import Location
 from spark_mq.store.live_end import LiveEndFinder

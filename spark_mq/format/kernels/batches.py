@@ -1,4 +1,4 @@
-"""Cutting messages into batches whose bodies fit into memory: decompressed where needed, checksums looked at."""
+"""Batches of messages whose bodies fit into memory, decompressed and with checked CRCs if requested."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from spark_mq.format.array_types import Bytes
 from spark_mq.format.compression import DEFAULT_BODY_LIMIT
-from spark_mq.format.kernels.big_endian import Bytes
 from spark_mq.format.kernels.bodies import Bodies, decompress_body, is_compressed
 from spark_mq.format.kernels.columns import MessageColumns
 from spark_mq.format.kernels.crc import wrong_body_crcs, wrong_property_crcs
@@ -15,10 +15,10 @@ from spark_mq.format.kernels.frames import Frames
 from spark_mq.format.message_schema import CORRUPT_RECORD
 
 BODY_COLUMNS = frozenset(("body", "encoded_body", CORRUPT_RECORD))
-"""Columns whose values need the decompressed body, or whether there is one."""
+"""Columns whose values depend on the decompression of bodies."""
 
-WRONG_BODY_CRC = "BODY_CRC: the stored body has another CRC than the record says"
-WRONG_PROPERTY_CRC = "PROPERTIES_CRC: the record has another CRC than its property __CRC32# says"
+WRONG_BODY_CRC = "BODY_CRC: the CRC of the stored body is not the body CRC of the record"
+WRONG_PROPERTY_CRC = "PROPERTIES_CRC: the CRC of the record is not the one in its property __CRC32#"
 
 _BATCH_BODY_BYTES = 32 << 20
 
@@ -27,17 +27,24 @@ def message_batches(
     buffer: Bytes,
     base: int,
     frames: Frames,
-    names: list[str],
+    columns: list[str],
     max_rows: int,
     body_limit: int = DEFAULT_BODY_LIMIT,
     check_crc: bool = False,
 ) -> Iterator[MessageColumns]:
-    """Cut messages into batches of at most `max_rows` rows and about 32 MiB of bodies.
+    """Batches of at most `max_rows` messages and about 32 MiB of decompressed bodies.
 
-    A compressed body counts with its decompressed size. Bodies are decompressed only if `names` needs them.
-    With `check_crc`, messages' checksums are looked at whatever `names` are: a body with a wrong one is none.
+    Args:
+        buffer: The bytes that contain the messages.
+        base: The commit log offset of `buffer[0]`.
+        frames: The messages.
+        columns: The columns that the caller will read. Bodies are decompressed only if one of them needs it.
+        max_rows: The largest number of messages in a batch.
+        body_limit: The largest accepted content of one compressed body, in bytes.
+        check_crc: Whether the CRCs of messages are checked, whatever `columns` are. If a body CRC is wrong, the
+            message's body is NULL.
     """
-    needs_bodies = not BODY_COLUMNS.isdisjoint(names)
+    needs_bodies = not BODY_COLUMNS.isdisjoint(columns)
     for first in range(0, frames.size, max_rows):
         batch = MessageColumns(buffer, base, frames[first : first + max_rows])
         if needs_bodies or check_crc:
@@ -49,35 +56,35 @@ def message_batches(
 def _cut_by_body_bytes(
     batch: MessageColumns, body_limit: int, decompresses: bool, check_crc: bool
 ) -> Iterator[MessageColumns]:
-    """Check and decompress bodies, few messages at a time, so that a batch of bombs stays small."""
+    """Check and decompress bodies, and end a batch early, so that decompression bombs fill only small batches."""
     frames = batch.frames
-    nothing = np.zeros(frames.size, np.bool_)
-    compressed = is_compressed(frames) if decompresses else nothing
-    wrong_body = wrong_body_crcs(batch.buffer, frames) if check_crc else nothing
-    wrong_properties = wrong_property_crcs(batch.buffer, frames) if check_crc else nothing
-    first, held = 0, 0
+    no_messages = np.zeros(frames.size, np.bool_)
+    compressed = is_compressed(frames) if decompresses else no_messages
+    wrong_body = wrong_body_crcs(batch.buffer, frames) if check_crc else no_messages
+    wrong_properties = wrong_property_crcs(batch.buffer, frames) if check_crc else no_messages
+    first, body_bytes = 0, 0
     rows: list[int] = []
     contents: list[bytes | None] = []
     reasons: dict[int, str] = {}
     for row in np.flatnonzero(compressed | wrong_body | wrong_properties).tolist():
-        content, why = None, []
+        content, problems = None, []
         if wrong_body[row]:
-            why.append(WRONG_BODY_CRC)
+            problems.append(WRONG_BODY_CRC)
         elif compressed[row]:
             content, reason = decompress_body(batch.buffer, frames[row], body_limit)
-            why += [reason] if reason is not None else []
+            problems += [reason] if reason is not None else []
         if wrong_properties[row]:
-            why.append(WRONG_PROPERTY_CRC)
+            problems.append(WRONG_PROPERTY_CRC)
         if wrong_body[row] or compressed[row]:
             rows.append(row - first)
             contents.append(content)
-        if why:
-            reasons[row - first] = "; ".join(why)
-        held += len(content or b"")
-        if held >= _BATCH_BODY_BYTES:
+        if problems:
+            reasons[row - first] = "; ".join(problems)
+        body_bytes += len(content or b"")
+        if body_bytes >= _BATCH_BODY_BYTES:
             bodies = Bodies(np.array(rows, np.intp), contents, reasons)
             yield MessageColumns(batch.buffer, batch.base, frames[first : row + 1], bodies)
-            first, rows, contents, reasons, held = row + 1, [], [], {}, 0
+            first, rows, contents, reasons, body_bytes = row + 1, [], [], {}, 0
     if first < frames.size:
         bodies = Bodies(np.array(rows, np.intp), contents, reasons)
         yield MessageColumns(batch.buffer, batch.base, frames[first:], bodies)

@@ -1,25 +1,19 @@
 """Big-endian, two's-complement integers in a byte array, as Java's `ByteBuffer` reads and writes them.
 
-Kernels: `buffer` is a `uint8` array, `position` an index into it; the caller has checked the bounds.
+The kernels take a `uint8` array `buffer` and an index `position` in it. The caller has checked the bounds.
 """
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import numpy as np
-import numpy.typing as npt
 
+from spark_mq.format.array_types import Bytes, Int32s, Int64s
 from spark_mq.format.kernels.kernel import kernel
-
-Bytes: TypeAlias = npt.NDArray[np.uint8]
-Int32s: TypeAlias = npt.NDArray[np.int32]
-Int64s: TypeAlias = npt.NDArray[np.int64]
 
 
 @kernel
 def byte_at(buffer: Bytes, position: int) -> int:
-    """One byte as a 64-bit number, so that arithmetic with it neither wraps nor becomes floating."""
+    """The byte at `position` as a 64-bit integer, so that arithmetic neither overflows nor becomes floating-point."""
     return np.int64(buffer[position])  # type: ignore[return-value]
 
 
@@ -36,27 +30,27 @@ def read_u32(buffer: Bytes, position: int) -> int:
 
 @kernel
 def read_i16(buffer: Bytes, position: int) -> int:
-    """`ByteBuffer.getShort`."""
+    """The two bytes at `position` as a signed integer (`ByteBuffer.getShort`)."""
     value = (byte_at(buffer, position) << 8) | byte_at(buffer, position + 1)
     return value - 0x10000 if value >= 0x8000 else value
 
 
 @kernel
 def read_i32(buffer: Bytes, position: int) -> int:
-    """`ByteBuffer.getInt`."""
+    """The four bytes at `position` as a signed integer (`ByteBuffer.getInt`)."""
     value = read_u32(buffer, position)
     return value - 0x100000000 if value >= 0x80000000 else value
 
 
 @kernel
 def read_i64(buffer: Bytes, position: int) -> int:
-    """`ByteBuffer.getLong`."""
+    """The eight bytes at `position` as a signed integer (`ByteBuffer.getLong`)."""
     return (read_i32(buffer, position) << 32) | read_u32(buffer, position + 4)
 
 
 @kernel
 def write_i32(buffer: Bytes, position: int, value: int) -> None:
-    """`ByteBuffer.putInt`."""
+    """Write the low 32 bits of `value` to the four bytes at `position` (`ByteBuffer.putInt`)."""
     buffer[position] = (value >> 24) & 0xFF
     buffer[position + 1] = (value >> 16) & 0xFF
     buffer[position + 2] = (value >> 8) & 0xFF
@@ -65,7 +59,7 @@ def write_i32(buffer: Bytes, position: int, value: int) -> None:
 
 @kernel
 def write_i64(buffer: Bytes, position: int, value: int) -> None:
-    """`ByteBuffer.putLong`."""
+    """Write `value` to the eight bytes at `position` (`ByteBuffer.putLong`)."""
     write_i32(buffer, position, value >> 32)
     write_i32(buffer, position + 4, value)
 

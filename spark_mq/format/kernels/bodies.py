@@ -1,4 +1,4 @@
-"""Bodies of messages where they are not just the stored bytes, and what is wrong with them."""
+"""Bodies of messages that differ from the stored bytes: decompressed, or not readable and why."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from spark_mq.format.array_types import Bytes
 from spark_mq.format.compression import decompress_or_reason
-from spark_mq.format.kernels.big_endian import Bytes
-from spark_mq.format.kernels.frames import Frames
+from spark_mq.format.kernels.frames import Frame, Frames
 from spark_mq.format.sys_flag import COMPRESSED_FLAG
 
 
 @dataclass(frozen=True)
 class Bodies:
-    """Bodies of the messages of one batch, where they are not just the stored bytes, and what is wrong with messages.
+    """The bodies of one batch that differ from the stored bytes, and the reasons why messages are corrupt.
 
-    `contents[i]` is the body of message `rows[i]`: what decompression gave, or None where there is no sound body.
-    `reasons` says by row what is wrong with a message.
+    Attributes:
+        rows: The rows of the messages whose body differs from the stored bytes.
+        contents: The body of message `rows[i]`: its decompressed content, or None if its body cannot be trusted.
+        reasons: The reason why a message is corrupt, by row; only for corrupt messages.
     """
 
     rows: npt.NDArray[np.intp]
@@ -27,9 +29,15 @@ class Bodies:
 
 
 def decompress_bodies(buffer: Bytes, frames: Frames, limit: int) -> Bodies:
-    """Decompress the bodies whose sysFlag says that they are compressed; at most `limit` bytes each.
+    """The decompressed bodies of the messages whose sysFlag marks their body as compressed.
 
-    One call of a codec for each compressed body (producers compress from 4 KiB on); others are not touched.
+    Each compressed body costs one call of a codec, other bodies cost nothing. By default, producers compress bodies of
+    4 KiB or more.
+
+    Args:
+        buffer: The bytes that contain the messages.
+        frames: The messages.
+        limit: The largest accepted content of one body, in bytes. A body with more content is corrupt.
     """
     rows = np.flatnonzero(is_compressed(frames))
     contents: list[bytes | None] = []
@@ -48,7 +56,7 @@ def is_compressed(frames: Frames) -> npt.NDArray[np.bool_]:
     return compressed
 
 
-def decompress_body(buffer: Bytes, frame: Frames, limit: int) -> tuple[bytes | None, str | None]:
-    """The body of one compressed message, or None and why there is none."""
+def decompress_body(buffer: Bytes, frame: Frame, limit: int) -> tuple[bytes | None, str | None]:
+    """The decompressed body of one message, and None; or None and the reason why it cannot be decompressed."""
     stored = buffer[frame.body_start : frame.body_start + frame.body_length]
     return decompress_or_reason(stored.tobytes(), int(frame.sys_flag), limit)

@@ -1,8 +1,8 @@
-"""From frames to Arrow: the columns of messages, only those that are asked for.
+"""From frames to Arrow: the columns of messages, only those that are requested.
 
-`MessageColumns` has one method for each kind of column; nothing is decoded before it is asked. The rules of
-each value: `record` (fields), `properties`, `compression`; what a record says exactly is what the Java decoder says
-(`MessageDecoder.decode`@5.3.3).
+`MessageColumns` has one method for each kind of column and decodes nothing before a column is requested. The rules of
+the values are in `spark_mq.format`: `record` (fields), `properties`, `compression`. The values are those that the Java
+decoder returns (`MessageDecoder.decode`@5.3.3). `spark_mq.format.message_row` is the twin for a single record.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from spark_mq.format.array_types import Bytes, Int32s, Int64s
 from spark_mq.format.compression import DEFAULT_BODY_LIMIT
 from spark_mq.format.kernels import gather, properties
-from spark_mq.format.kernels.big_endian import Bytes, Int32s, Int64s, int32s_at, int64s_at
+from spark_mq.format.kernels.big_endian import int32s_at, int64s_at
 from spark_mq.format.kernels.bodies import Bodies, decompress_bodies
 from spark_mq.format.kernels.frames import Frames
 from spark_mq.format.kernels.java_string import repair_utf8
@@ -47,7 +48,14 @@ from spark_mq.format.sys_flag import (
 
 @dataclass(frozen=True)
 class MessageColumns:
-    """The messages of `frames` (n of them), whose bytes lie in `buffer`; `base` is the offset of `buffer[0]`."""
+    """Messages, whose columns are decoded when they are requested.
+
+    Args:
+        buffer: The bytes that contain the messages.
+        base: The commit log offset of `buffer[0]`.
+        frames: The messages.
+        bodies: The bodies that differ from the stored bytes. If None, the columns that need them decompress them.
+    """
 
     buffer: Bytes
     base: int
@@ -56,28 +64,28 @@ class MessageColumns:
     _values: dict[bytes, tuple[Int64s, Int32s]] = field(default_factory=dict)
 
     def column(self, name: str) -> pa.Array:
-        """Column `name` of `ALL_MESSAGE_FIELDS`, n values of its type."""
+        """Column `name` of `ALL_MESSAGE_FIELDS`: one value of the column's type for each message."""
         column = _COLUMNS[name](self)
         return column
 
-    def record_batch(self, names: list[str]) -> pa.RecordBatch:
-        """The columns `names`, in that order."""
-        schema = pa.schema([ALL_MESSAGE_FIELDS[name] for name in names])
-        return pa.RecordBatch.from_arrays([self.column(name) for name in names], schema=schema)
+    def record_batch(self, columns: list[str]) -> pa.RecordBatch:
+        """The columns with the names `columns`, in that order."""
+        schema = pa.schema([ALL_MESSAGE_FIELDS[name] for name in columns])
+        return pa.RecordBatch.from_arrays([self.column(name) for name in columns], schema=schema)
 
     def with_frames(self, frames: Frames) -> MessageColumns:
-        """The same buffer, other messages."""
+        """The messages `frames` of the same buffer."""
         return MessageColumns(self.buffer, self.base, frames)
 
     def store_timestamp_millis(self) -> Int64s:
-        """Store times in milliseconds since the epoch."""
+        """The store timestamps in milliseconds since the epoch."""
         return int64s_at(self.buffer, self.frames.store_timestamp_at)
 
     def topic_is(self, topic: bytes) -> npt.NDArray[np.bool_]:
-        """Which messages have the stored topic `topic`."""
+        """Which messages have `topic` as their stored topic."""
         result = np.empty(self.frames.size, np.bool_)
-        wanted = np.frombuffer(topic, np.uint8)
-        properties.equal_pieces(self.buffer, self.frames.topic_start, self.frames.topic_length, wanted, result)
+        text = np.frombuffer(topic, np.uint8)
+        properties.equal_pieces(self.buffer, self.frames.topic_start, self.frames.topic_length, text, result)
         return result
 
     def _int32(self, positions: Int64s) -> pa.Array:
@@ -122,13 +130,13 @@ class MessageColumns:
         return _binary_array(*_gather(self.buffer, starts, lengths))
 
     def _text(self, starts: Int64s, lengths: Int32s) -> pa.Array:
-        """Text pieces; length -1 is NULL."""
+        """Pieces of the buffer as text; length -1 is NULL."""
         out, offsets = _gather(self.buffer, starts, lengths)
         return text_array(out, offsets, lengths >= 0)
 
     def _property(self, name: bytes) -> tuple[Int64s, Int32s]:
-        found = self._values.get(name)
-        if found is None:
+        pieces = self._values.get(name)
+        if pieces is None:
             starts, lengths = np.empty(self.frames.size, np.int64), np.empty(self.frames.size, np.int32)
             properties.find_values(
                 self.buffer,
@@ -138,13 +146,13 @@ class MessageColumns:
                 starts,
                 lengths,
             )
-            found = self._values[name] = (starts, lengths)
-        return found
+            pieces = self._values[name] = (starts, lengths)
+        return pieces
 
     def _keys(self) -> pa.Array:
         starts, lengths = self._property(KEYS)
-        most = int((np.maximum(lengths, 0).astype(np.int64) + 1 >> 1).sum())
-        key_starts, key_lengths = np.empty(most, np.int64), np.empty(most, np.int32)
+        max_keys = int((np.maximum(lengths, 0).astype(np.int64) + 1 >> 1).sum())
+        key_starts, key_lengths = np.empty(max_keys, np.int64), np.empty(max_keys, np.int32)
         offsets = np.empty(self.frames.size + 1, np.int32)
         properties.list_keys(self.buffer, starts, lengths, offsets, key_starts, key_lengths)
         keys = self._text(key_starts[: offsets[-1]], key_lengths[: offsets[-1]])
@@ -154,15 +162,15 @@ class MessageColumns:
         )
 
     def _properties(self) -> pa.Array:
-        """The map of each message. Names are compared as text, as in Java: what is no UTF-8 is mended first."""
+        """The map of each message. As in Java, text that is not UTF-8 is repaired before names are compared."""
         text = self._text(self.frames.properties_start, self.frames.properties_length)
         _, text_offsets, text_data = text.buffers()
         buffer = np.frombuffer(text_data or b"", np.uint8)
         ends = np.frombuffer(text_offsets, np.int32, self.frames.size + 1)
         starts, lengths = ends[:-1].astype(np.int64), np.diff(ends)
-        most = properties.count_pieces(buffer, starts, lengths)
-        name_starts, value_starts = np.empty(most, np.int64), np.empty(most, np.int64)
-        name_lengths, value_lengths = np.empty(most, np.int32), np.empty(most, np.int32)
+        limit = properties.count_pieces(buffer, starts, lengths)
+        name_starts, value_starts = np.empty(limit, np.int64), np.empty(limit, np.int64)
+        name_lengths, value_lengths = np.empty(limit, np.int32), np.empty(limit, np.int32)
         offsets = np.empty(self.frames.size + 1, np.int32)
         properties.list_properties(
             buffer, starts, lengths, offsets, name_starts, name_lengths, value_starts, value_lengths
@@ -187,16 +195,16 @@ class MessageColumns:
         if bodies.rows.size == 0:
             return self._stored_body()
         starts, lengths = self.frames.body_start.copy(), self.frames.body_length.copy()
-        extra = np.frombuffer(b"".join(content or b"" for content in bodies.contents), np.uint8)
+        contents = np.frombuffer(b"".join(content or b"" for content in bodies.contents), np.uint8)
         sizes = np.array([-1 if content is None else len(content) for content in bodies.contents], np.int32)
         ends = np.maximum(sizes, 0).cumsum(dtype=np.int64)
         lengths[bodies.rows] = sizes
         starts[bodies.rows] = ends - np.maximum(sizes, 0)
-        decompressed = np.zeros(self.frames.size, np.bool_)
-        decompressed[bodies.rows] = True
+        from_contents = np.zeros(self.frames.size, np.bool_)
+        from_contents[bodies.rows] = True
         out = np.empty(int(np.maximum(lengths, 0).sum(dtype=np.int64)), np.uint8)
         offsets = np.empty(self.frames.size + 1, np.int32)
-        gather.gather_bytes_of_two(self.buffer, extra, decompressed, starts, lengths, out, offsets)
+        gather.gather_bytes_of_two(self.buffer, contents, from_contents, starts, lengths, out, offsets)
         return _binary_array(out, offsets, lengths >= 0)
 
     def _corrupt_record(self) -> pa.Array:
@@ -212,7 +220,7 @@ class MessageColumns:
 
 
 def _gather(buffer: Bytes, starts: Int64s, lengths: Int32s) -> tuple[Bytes, Int32s]:
-    """The pieces one after the other, and the offsets between them."""
+    """The pieces of `buffer` one after the other, and the offsets between them."""
     out = np.empty(int(np.maximum(lengths, 0).sum(dtype=np.int64)), np.uint8)
     offsets = np.empty(lengths.size + 1, np.int32)
     gather.gather_bytes(buffer, starts, lengths, out, offsets)
@@ -220,13 +228,19 @@ def _gather(buffer: Bytes, starts: Int64s, lengths: Int32s) -> tuple[Bytes, Int3
 
 
 def _valid_text(buffer: Bytes, starts: Int64s, lengths: Int32s) -> pa.Array:
-    """Pieces of a buffer that is known to be UTF-8."""
+    """Pieces of a buffer as text, if the buffer is known to be UTF-8."""
     out, offsets = _gather(buffer, starts, lengths)
     return _variable_size_array(pa.string(), out, offsets, None)
 
 
 def text_array(out: Bytes, offsets: Int32s, valid: npt.NDArray[np.bool_] | None = None) -> pa.Array:
-    """UTF-8 text as a string array; what is not UTF-8 becomes U+FFFD as in Java."""
+    """UTF-8 text as a string array; bytes that are not UTF-8 become U+FFFD as in Java.
+
+    Args:
+        out: The bytes of all texts.
+        offsets: Text i is `out[offsets[i]:offsets[i + 1]]`.
+        valid: Which texts are not NULL; None if no text is NULL.
+    """
     binary = _binary_array(out, offsets, valid)
     try:
         return binary.cast(pa.string())
@@ -238,7 +252,7 @@ def text_array(out: Bytes, offsets: Int32s, valid: npt.NDArray[np.bool_] | None 
 
 
 def timestamp_array(millis: Int64s) -> pa.Array:
-    """Milliseconds as TIMESTAMP; NULL outside years 1 to 9999."""
+    """Milliseconds since the epoch as a TIMESTAMP array; NULL outside years 1 to 9999."""
     outside = (millis < MIN_TIMESTAMP_MILLIS) | (millis > MAX_TIMESTAMP_MILLIS)
     micros = np.where(outside, 0, millis) * 1000
     return pa.array(micros, mask=outside).cast(pa.timestamp("us", "UTC"))

@@ -1,14 +1,15 @@
-"""A record's checksums: the CRC of its body, and from 5.2.0 on, if the broker is told to, a CRC of all of it.
+"""A record's checksums: the CRC of its body and, optionally from 5.2.0 on, a CRC of the whole record.
 
 | checksum | covers | stored |
 | --- | --- | --- |
-| body CRC | the stored, still compressed body, where there is one | i32 at 8 |
-| property CRC | the record without its last 20 bytes | there, as the last property: `__CRC32#` 0x01, ten decimal \
-digits, the least significant first, 0x02 |
+| body CRC | the stored body, still compressed; not checked without a body | i32 at 8 |
+| property CRC | the record without its last 20 bytes | in these 20 bytes, as the last property: `__CRC32#` 0x01, ten \
+decimal digits, the least significant first, 0x02 |
 
-Both are CRC-32, zlib's, & 0x7FFFFFFF (`UtilAll.crc32`, `MessageDecoder.createCrc32`, `enabledAppendPropCRC`@5.3.3).
-A message that is sent on with all its properties, to a broker that adds no property CRC, can carry that of the
-message it was made from: the broker's own check (`forceVerifyPropCRC`) refuses such a record, too.
+Both are zlib's CRC-32 & 0x7FFFFFFF (`UtilAll.crc32`, `MessageDecoder.createCrc32`@5.3.3). A broker with
+`enabledAppendPropCRC` writes the property CRC. If a message is forwarded with all its properties to a broker that
+writes no property CRC, the new record can contain the property CRC of the original record. The broker's own check
+(`forceVerifyPropCRC`) rejects such a record, too.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from spark_mq.format.kernels.big_endian import Bytes, byte_at, read_i32
+from spark_mq.format.array_types import Bytes
+from spark_mq.format.kernels.big_endian import byte_at, read_i32
 from spark_mq.format.kernels.frames import Frames
 from spark_mq.format.kernels.kernel import kernel
 from spark_mq.format.properties import (
@@ -37,7 +39,7 @@ _NAME = np.frombuffer(CRC_PROPERTY + bytes((NAME_VALUE_SEPARATOR,)), np.uint8)
 
 
 def _tables() -> npt.NDArray[np.uint32]:
-    """Table k has what a byte does to the CRC once k more bytes have followed it."""
+    """Table k has the effect of a byte on the CRC after k more bytes have followed that byte."""
     tables = np.zeros((8, 256), np.uint32)
     for byte in range(256):
         crc = byte
@@ -54,7 +56,7 @@ _TABLES = _tables()
 
 @kernel
 def crc32(buffer: Bytes, start: int, length: int) -> int:
-    """`zlib.crc32` of the `length` bytes at `start`; eight at a time ("slicing by eight")."""
+    """`zlib.crc32` of the `length` bytes at `start`, computed eight bytes at a time ("slicing by eight")."""
     byte, one, two, three = np.uint32(0xFF), np.uint32(8), np.uint32(16), np.uint32(24)
     crc = np.uint32(0xFFFFFFFF)
     position, end = start, start + length
@@ -84,7 +86,7 @@ def crc32(buffer: Bytes, start: int, length: int) -> int:
 
 @kernel
 def _stored_property_crc(buffer: Bytes, end: int, properties_length: int) -> int:
-    """The property CRC of a record that ends at `end`; -1 if it carries none, 2^31 if that is no number."""
+    """The property CRC of a record that ends at `end`; -1 if the record has none, 2^31 if the CRC is not a number."""
     if properties_length < PROPERTY_CRC_SIZE or buffer[end - 1] != PROPERTY_SEPARATOR:
         return _NONE
     start = end - PROPERTY_CRC_SIZE
@@ -122,14 +124,14 @@ def _wrong_properties(buffer: Bytes, frames: Frames, wrong: npt.NDArray[np.bool_
 
 
 def wrong_body_crcs(buffer: Bytes, frames: Frames) -> npt.NDArray[np.bool_]:
-    """Which records have a body whose CRC is not the stored one."""
+    """Which records have a body whose CRC differs from the stored body CRC."""
     wrong = np.empty(frames.size, np.bool_)
     _wrong_bodies(buffer, frames, wrong)
     return wrong
 
 
 def wrong_property_crcs(buffer: Bytes, frames: Frames) -> npt.NDArray[np.bool_]:
-    """Which records carry a property CRC that is not theirs."""
+    """Which records have a property CRC that is not the CRC of the record."""
     wrong = np.empty(frames.size, np.bool_)
     _wrong_properties(buffer, frames, wrong)
     return wrong

@@ -1,12 +1,12 @@
-"""What the broker makes of a record when it dispatches it to a consume queue, as kernels.
+"""The consume queue units that a broker writes when it dispatches records, as kernels.
 
 Rules (`CommitLog.checkMessageAndReturnSize`, `CommitLogDispatcherBuildConsumeQueue`@5.3.3; the same in 4.9):
 
-- only transaction types NONE and COMMIT become a unit, in the queue (topic, queue id) of the record;
-- the tags code is `String.hashCode` of TAGS, 0 without tags;
-- in topic SCHEDULE_TOPIC_XXXX, with a DELAY level above 0, it is the time of delivery: store time + the level's delay
-  (a level above the highest counts as the highest). Where DELAY is no integer the broker cannot dispatch the
-  record at all; here it keeps the code of its tags.
+- A record of transaction type NONE or COMMIT becomes a unit in its queue (topic, queue id). Other types have no unit.
+- The tags code is `String.hashCode` of property TAGS, 0 without tags.
+- In topic SCHEDULE_TOPIC_XXXX, the tags code of a record with a DELAY level above 0 is the delivery time in
+  milliseconds: the store timestamp plus the delay of that level. A level above the highest one counts as the highest.
+  If DELAY is not an integer, the broker cannot dispatch the record at all; here the tags code stays that of its tags.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_mq.errors import OptionError
-from spark_mq.format.kernels.big_endian import Bytes, Int32s, Int64s, byte_at, int64s_at, read_i32, read_i64
+from spark_mq.format.array_types import Bytes, Int32s, Int64s
+from spark_mq.format.kernels.big_endian import byte_at, int64s_at, read_i32, read_i64
 from spark_mq.format.kernels.frames import Frames
 from spark_mq.format.kernels.java_string import hash_code
 from spark_mq.format.kernels.kernel import kernel
@@ -37,7 +38,7 @@ DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 
 
 _UNIT_MILLIS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _MAX_DELAY_DIGITS = 10
-"""A delay of more is longer than 64-bit milliseconds, whatever its unit."""
+"""With 10 digits, the milliseconds of every unit fit into 64 bits."""
 
 _SCHEDULE_TOPIC = np.frombuffer(SCHEDULE_TOPIC, np.uint8)
 _TAGS = np.frombuffer(TAGS, np.uint8)
@@ -47,24 +48,32 @@ _DELAY = np.frombuffer(DELAY_TIME_LEVEL, np.uint8)
 def parse_delay_levels(text: str) -> Int64s:
     """The delays of levels 1, 2, ... in milliseconds (`DefaultMessageStore.parseDelayLevel`@5.3.3).
 
-    Raises `OptionError` where a piece of `text` is no number with one of the units s, m, h, d.
+    Args:
+        text: The broker's `messageDelayLevel`: delays with unit s, m, h or d, separated by spaces.
+
+    Raises:
+        OptionError: `text` is empty, or a piece of it is not a number with one of these units.
+
+    Example:
+        >>> parse_delay_levels("1s 5m").tolist()
+        [1000, 300000]
     """
     delays = []
     for piece in text.split():
         number, unit = piece[:-1], piece[-1]
         if unit not in _UNIT_MILLIS or not number.isdecimal() or len(number) > _MAX_DELAY_DIGITS:
-            raise OptionError(f"messageDelayLevel: {piece!r} is no delay such as 10s, 5m, 1h or 2d")
+            raise OptionError(f"messageDelayLevel: {piece!r} is not a delay such as 10s, 5m, 1h or 2d")
         delays.append(int(number) * _UNIT_MILLIS[unit])
     if not delays:
-        raise OptionError("messageDelayLevel names no level")
+        raise OptionError("messageDelayLevel is empty; it needs a delay such as 10s for each level")
     return np.array(delays, np.int64)
 
 
 @dataclass(frozen=True)
 class DispatchedUnits:
-    """Units of some messages, in log order: n values each.
+    """Consume queue units in log order; each attribute has one value for each unit.
 
-    `queue_number` counts queues in the order in which a `QueueTable` met them.
+    `queue_number` is the number of the unit's queue in a `QueueTable`. `store_timestamp` is in milliseconds.
     """
 
     queue_number: Int32s
@@ -80,19 +89,19 @@ class DispatchedUnits:
 
     @staticmethod
     def concatenate(parts: list[DispatchedUnits]) -> DispatchedUnits:
-        """The units of all parts, one after the other."""
-        names = [name.name for name in fields(DispatchedUnits)]
+        """The units of all parts, one part after the other. `parts` must not be empty."""
+        names = [field.name for field in fields(DispatchedUnits)]
         return DispatchedUnits(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
 
 
 def has_unit(frames: Frames) -> npt.NDArray[np.bool_]:
     """Which messages become a unit of an ordinary consume queue.
 
-    An inner batch does not: its topic has a batch consume queue (`BatchConsumeQueue`@5.3.3).
+    An inner batch has no such unit, because its topic has a batch consume queue (`BatchConsumeQueue`@5.3.3).
     """
-    kind = frames.sys_flag & TRANSACTION_TYPE_MASK
-    ordinary = (kind != TRANSACTION_PREPARED_TYPE) & (kind != TRANSACTION_ROLLBACK_TYPE)
-    result: npt.NDArray[np.bool_] = ordinary & ~is_inner_batch(frames)
+    transaction_type = frames.sys_flag & TRANSACTION_TYPE_MASK
+    is_final = (transaction_type != TRANSACTION_PREPARED_TYPE) & (transaction_type != TRANSACTION_ROLLBACK_TYPE)
+    result: npt.NDArray[np.bool_] = is_final & ~is_inner_batch(frames)
     return result
 
 
@@ -103,7 +112,7 @@ def is_inner_batch(frames: Frames) -> npt.NDArray[np.bool_]:
 
 
 class QueueTable:
-    """Numbers for queues, in the order in which they are met: a hash table from (topic bytes, queue id)."""
+    """Numbers of queues from 0, in the order in which queues occur: a hash table from (topic bytes, queue id)."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -113,7 +122,7 @@ class QueueTable:
         self._topics = np.empty(1024, np.uint8)
 
     def numbers(self, buffer: Bytes, frames: Frames) -> Int32s:
-        """The numbers of the frames' queues, new ones given where needed."""
+        """The number of each message's queue. A queue that is new to the table gets the next number."""
         self._reserve(frames.size, int(frames.topic_length.sum(dtype=np.int64)))
         numbers = np.empty(frames.size, np.int32)
         self.count = _number_queues(
@@ -122,20 +131,20 @@ class QueueTable:
         return numbers
 
     def topic(self, number: int) -> bytes:
-        """The topic of a queue."""
+        """The stored topic of queue `number`."""
         return self._topics[self._topic_ends[number] : self._topic_ends[number + 1]].tobytes()
 
     def topics(self) -> tuple[Bytes, Int64s]:
-        """All topics by queue number: bytes, and the `count` + 1 ends between them."""
+        """The stored topics of all queues, by queue number: their bytes, and the `count` + 1 offsets between them."""
         ends = self._topic_ends[: self.count + 1]
         return self._topics[: ends[-1]], ends
 
     def queue_ids(self) -> Int32s:
-        """Queue ids by queue number."""
+        """The queue ids of all queues, by queue number."""
         return self._queue_ids[: self.count]
 
     def _reserve(self, queues: int, topic_bytes: int) -> None:
-        """Make room for as many new queues and bytes of topics as could come."""
+        """Make room for `queues` more queues with `topic_bytes` more bytes of topics."""
         needed = self.count + queues
         if needed > self._queue_ids.size:
             capacity = 1 << (needed - 1).bit_length()
@@ -219,7 +228,7 @@ def _tags_codes(buffer: Bytes, frames: Frames, codes: Int64s) -> None:
 
 @kernel
 def _deliver_times(buffer: Bytes, frames: Frames, delay_millis: Int64s, codes: Int64s) -> None:
-    """Overwrite the codes of messages that have a delay level above 0."""
+    """Overwrite the codes of messages with a delay level above 0 by their delivery times."""
     for index in range(frames.size):
         frame = frames[index]
         start, length = find_value(buffer, frame.properties_start, int(frame.properties_length), _DELAY)
@@ -242,7 +251,14 @@ def _unit_tags_codes(buffer: Bytes, frames: Frames, delay_millis: Int64s) -> Int
 
 
 def dispatch_units(buffer: Bytes, frames: Frames, queues: QueueTable, delay_millis: Int64s) -> DispatchedUnits:
-    """The units of the messages `frames`, all of which must have one (`has_unit`)."""
+    """The consume queue units of messages, one for each.
+
+    Args:
+        buffer: The bytes that contain the messages.
+        frames: The messages; each of them must have a unit (`has_unit`).
+        queues: The table of queue numbers; new queues are added.
+        delay_millis: The delays of levels 1, 2, ... in milliseconds (`parse_delay_levels`).
+    """
     return DispatchedUnits(
         queue_number=queues.numbers(buffer, frames),
         queue_offset=int64s_at(buffer, frames.position + QUEUE_OFFSET_AT),

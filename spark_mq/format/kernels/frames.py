@@ -1,22 +1,26 @@
-"""Hopping over the records of a byte range: where each record's parts lie, as kernels.
+"""Scanning the records of a byte range: the positions of each record's parts, as kernels.
 
-A `frame` is one record's places in the buffer. Only framing decides what is a record: size, magic, the record's own
-offset against its position, and lengths that add up to the size (`CommitLog.checkMessageAndReturnSize`@5.3.3, and
-the own-offset check that Java lacks: stale bytes of reused files pass everything else). Body CRC, text and
-properties are not looked at here.
+A *frame* is the positions of one record's parts in the buffer. Only framing decides what a record is: the size, the
+magic number, the record's own offset, which must be its position, and lengths that add up to the size
+(`CommitLog.checkMessageAndReturnSize`@5.3.3). Java does not check the own offset; without this check, stale bytes of
+reused files would be records. Body CRC, text and properties are not checked here. `spark_mq.format.record` is the twin
+for one record.
 
-Words of this module: `buffer` holds bytes of one segment; `base` is the commit log offset of `buffer[0]`; `end` is
-the index at which the segment ends (it may lie behind the buffer's own end).
+In this module, `buffer` contains bytes of one segment. `base` is the commit log offset of `buffer[0]`. `end` is the
+index at which the segment ends; it can be past the end of the buffer.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import IntEnum
-from typing import Any, TypeAlias
+from typing import Protocol, cast, overload
 
 import numpy as np
+import numpy.typing as npt
 
-from spark_mq.format.kernels.big_endian import Bytes, byte_at, read_i16, read_i32, read_i64
+from spark_mq.format.array_types import Bytes, Int32s, Int64s
+from spark_mq.format.kernels.big_endian import byte_at, read_i16, read_i32, read_i64
 from spark_mq.format.kernels.kernel import kernel
 from spark_mq.format.record import (
     BLANK_SIZE,
@@ -53,40 +57,87 @@ FRAME_DTYPE = np.dtype(
     ],
     align=True,
 )
-"""Places of one record's parts, as indices into the buffer it was scanned in."""
+"""One frame: the positions of a record's parts, as indices in the buffer that was scanned, and its lengths in bytes."""
 
-Frames: TypeAlias = Any
-"""A record array of `FRAME_DTYPE`; its fields are attributes, which only `Any` can say."""
+
+class Frame(Protocol):
+    """One frame, an element of `Frames`.
+
+    A kernel reads and writes machine integers. Plain Python gets NumPy scalars: convert a value with `int` before it
+    leaves NumPy.
+    """
+
+    position: int
+    store_size: int
+    sys_flag: int
+    store_timestamp_at: int
+    store_host_at: int
+    after_hosts_at: int
+    body_start: int
+    body_length: int
+    topic_length: int
+    topic_start: int
+    properties_start: int
+    properties_length: int
+
+
+class Frames(Protocol):
+    """n frames: a record array of `FRAME_DTYPE`, whose fields are attributes of n values each."""
+
+    size: int
+    position: Int64s
+    store_size: Int32s
+    sys_flag: Int32s
+    store_timestamp_at: Int64s
+    store_host_at: Int64s
+    after_hosts_at: Int64s
+    body_start: Int64s
+    body_length: Int32s
+    topic_length: Int32s
+    topic_start: Int64s
+    properties_start: Int64s
+    properties_length: Int32s
+
+    @overload
+    def __getitem__(self, index: int) -> Frame: ...
+    @overload
+    def __getitem__(self, index: slice | npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> Frames: ...
+    def __iter__(self) -> Iterator[Frame]: ...
+
+
+def new_frames(count: int) -> Frames:
+    """An array of `count` frames that a kernel can fill. The values are not initialised."""
+    return cast(Frames, np.recarray(count, FRAME_DTYPE))
 
 
 class ScanStatus(IntEnum):
-    """What lies at a position of the log."""
+    """What is at a position of the log, or why a scan ended."""
 
     RECORD = 0
     BLANK = 1
     """The blank that ends a segment."""
     ZEROS = 2
-    """Size and magic are zero: nothing was ever written here."""
+    """Size and magic number are zero: nothing was ever written here."""
     MORE = 3
-    """Undecided: the buffer ends before the record does."""
+    """Not decided: the buffer ends before the record does."""
     BAD_SIZE = 4
     BAD_MAGIC = 5
     BAD_OFFSET = 6
     BAD_LENGTHS = 7
     STOP = 8
-    """The place where the caller wanted to stop was reached."""
+    """The scan has reached the position at which the caller asked it to stop."""
     FULL = 9
     """The frame array is full."""
 
 
 CORRUPTION_REASONS = {
-    ScanStatus.ZEROS: "zeros where a record must be",
+    ScanStatus.ZEROS: "zeros instead of a record",
     ScanStatus.BAD_SIZE: (
         "the size is too small, points past the segment, or is above 16 MiB + 128 KiB (only brokers whose "
-        "com.rocketmq.remoting.frameMaxLength was raised take a larger message; it cannot be read)"
+        "com.rocketmq.remoting.frameMaxLength was raised accept a larger message, which cannot be read)"
     ),
     ScanStatus.BAD_MAGIC: "the magic number is no record's",
-    ScanStatus.BAD_OFFSET: "the record says that it lies elsewhere",
+    ScanStatus.BAD_OFFSET: "the record's own commit log offset is another one",
     ScanStatus.BAD_LENGTHS: "the lengths of body, topic and properties do not add up to the size",
 }
 
@@ -95,12 +146,12 @@ BAD_SIZE, BAD_MAGIC, BAD_OFFSET = int(ScanStatus.BAD_SIZE), int(ScanStatus.BAD_M
 BAD_LENGTHS, STOP, FULL = int(ScanStatus.BAD_LENGTHS), int(ScanStatus.STOP), int(ScanStatus.FULL)
 
 _BLOCK_SIZE = 64
-"""Positions that a search looks at together."""
+"""Positions that a search checks together."""
 
 
 @kernel
-def read_frame(buffer: Bytes, position: int, base: int, end: int, frame: Any) -> int:
-    """What lies at `position` (a `ScanStatus` number); for a record, its places go to `frame`, one `FRAME_DTYPE`."""
+def read_frame(buffer: Bytes, position: int, base: int, end: int, frame: Frame) -> int:
+    """What is at `position`, as a `ScanStatus` number. If this is a record, its positions are written to `frame`."""
     if end - position < BLANK_SIZE:
         return BAD_SIZE
     available = buffer.size - position
@@ -164,17 +215,18 @@ def read_frame(buffer: Bytes, position: int, base: int, end: int, frame: Any) ->
 
 @kernel
 def scan_records(buffer: Bytes, position: int, stop: int, base: int, end: int, frames: Frames) -> tuple[int, int, int]:
-    """Hop from record to record, starting at `position`, while they start before `stop`.
+    """Scan the records from `position` on that start before `stop`, and write their frames to `frames`.
 
-    Returns how many frames were filled, where the hop ended, and why (a `ScanStatus` number other than RECORD).
+    Returns the number of frames written, the position at which the scan ended, and why (a `ScanStatus` number other
+    than RECORD).
     """
     count = 0
     while position < stop:
         if count == frames.size:
             return count, position, FULL
-        found = read_frame(buffer, position, base, end, frames[count])
-        if found != RECORD:
-            return count, position, found
+        status = read_frame(buffer, position, base, end, frames[count])
+        if status != RECORD:
+            return count, position, status
         position += int(frames[count].store_size)
         count += 1
     return count, position, STOP
@@ -182,37 +234,37 @@ def scan_records(buffer: Bytes, position: int, stop: int, base: int, end: int, f
 
 @kernel
 def find_frame(buffer: Bytes, position: int, stop: int, base: int, end: int, frames: Frames) -> tuple[int, int]:
-    """The first position in `position` ... `stop` - 1 at which a whole record or a blank lies.
+    """The first position from `position` to `stop` - 1 that has a whole record or a blank, with RECORD or BLANK.
 
-    Returns it with RECORD, BLANK, or MORE (the buffer ends before this is decided); (`stop`, STOP) if there is none.
-    `frames[0]` is scratch space.
+    Returns a position with MORE if the buffer ends before this is decided, and (`stop`, STOP) if no position has a
+    record or a blank. The frame of a record is written to `frames[0]`.
     """
     last = min(stop, buffer.size - BLANK_SIZE + 1)
     while position < last:
         block_end = min(position + _BLOCK_SIZE, last)
-        if block_end - position == _BLOCK_SIZE and not _holds_magic(buffer, position + MAGIC_AT):
+        if block_end - position == _BLOCK_SIZE and not _contains_magic(buffer, position + MAGIC_AT):
             position = block_end
         while position < block_end:
             if read_i32(buffer, position + MAGIC_AT) in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK):
-                found = read_frame(buffer, position, base, end, frames[0])
-                if found in (RECORD, BLANK, MORE):
-                    return position, found
+                status = read_frame(buffer, position, base, end, frames[0])
+                if status in (RECORD, BLANK, MORE):
+                    return position, status
             position += 1
     return (position, MORE) if position < stop else (stop, STOP)
 
 
 @kernel
-def _holds_magic(buffer: Bytes, start: int) -> bool:
-    """Whether the first two bytes of a magic number lie at one of the `_BLOCK_SIZE` positions from `start` on.
+def _contains_magic(buffer: Bytes, start: int) -> bool:
+    """Whether the first two bytes of a magic number are at one of the `_BLOCK_SIZE` positions from `start` on.
 
-    The loop is of a fixed length, has no way out and works on bytes alone: so it becomes vector instructions, and a
-    search runs at the speed of memory.
+    The loop has a fixed length, no early exit and only operations on bytes. So the compiler uses vector instructions,
+    and a search runs at the speed of memory.
     """
     block = buffer[start : start + _BLOCK_SIZE + 1]
-    held = np.uint8(0)
+    contains = np.uint8(0)
     for index in range(_BLOCK_SIZE):
         first, second = block[np.uint64(index)], block[np.uint64(index + 1)]
         is_record = np.uint8(first == np.uint8(0xDA)) & np.uint8(second == np.uint8(0xA3))
         is_blank = np.uint8(first == np.uint8(0xCB)) & np.uint8(second == np.uint8(0xD4))
-        held = np.uint8(held | is_record | is_blank)
-    return bool(held)
+        contains = np.uint8(contains | is_record | is_blank)
+    return bool(contains)

@@ -1,11 +1,13 @@
-"""What the broker makes of a record when it dispatches it to the index, as kernels.
+"""The index entries that a broker writes when it dispatches records: the hashes of their keys, as kernels.
 
 Rules (`IndexService.buildIndex`, `CommitLog.checkMessageAndReturnSize`@5.3.3; the same in 4.9):
 
-- every message but those of transaction type ROLLBACK is indexed, under the topic that is stored;
-- first its unique key, then each piece of KEYS between single spaces that is not empty, in order; a key that is
-  repeated is put again;
-- a message without keys puts no entry, but it is dispatched too: see `index_placement`.
+- Every message is indexed under its stored topic, except messages of transaction type ROLLBACK.
+- The first entry is that of the unique key. Then each piece of KEYS between single spaces that is not empty has an
+  entry, in order. A repeated key has an entry each time.
+- A message without keys has no entry, but the broker dispatches it, too: see `spark_mq.format.index_placement`.
+
+The twins for one record are `spark_mq.format.message_keys` and `spark_mq.format.index_file.index_key_hash`.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spark_mq.format.kernels.big_endian import Bytes, Int32s
+from spark_mq.format.array_types import Bytes, Int32s
 from spark_mq.format.kernels.frames import Frames
 from spark_mq.format.kernels.java_string import extend_hash
 from spark_mq.format.kernels.kernel import kernel
@@ -26,14 +28,14 @@ _KEYS = np.frombuffer(KEYS, np.uint8)
 _UNIQUE_KEY = np.frombuffer(UNIQUE_KEY, np.uint8)
 _SPACE = ord(" ")
 _BETWEEN = ord("#")
-"""What is between topic and key (`IndexService.buildKey`@5.3.3)."""
+"""The separator between topic and key (`IndexService.buildKey`@5.3.3)."""
 
 
 @dataclass(frozen=True)
 class IndexKeys:
-    """The index entries of n messages, in log order.
+    """The index entries of messages, in log order.
 
-    `key_hash` has one value for each entry; `entry_count`, n values, says how many of them are each message's.
+    `key_hash` has one value for each entry. `entry_count` has one value for each message: the number of its entries.
     """
 
     key_hash: Int32s
@@ -41,9 +43,10 @@ class IndexKeys:
 
 
 def index_keys(buffer: Bytes, frames: Frames) -> IndexKeys:
-    """The entries that these messages put."""
-    most = frames.size + int(frames.properties_length.sum(dtype=np.int64)) // 2  # a key has a byte, and one between
-    key_hash = np.empty(most, np.int32)
+    """The index entries of the messages `frames`, whose bytes are in `buffer`."""
+    # A key takes at least two bytes of the properties: one of its own and a separator.
+    max_entries = frames.size + int(frames.properties_length.sum(dtype=np.int64)) // 2
+    key_hash = np.empty(max_entries, np.int32)
     entry_count = np.empty(frames.size, np.int32)
     count = _hash_keys(buffer, frames, key_hash, entry_count)
     return IndexKeys(key_hash[:count].copy(), entry_count)
@@ -80,7 +83,7 @@ def _hash_keys(buffer: Bytes, frames: Frames, key_hash: Int32s, entry_count: Int
 
 @kernel
 def _find_keys(buffer: Bytes, start: int, length: int) -> tuple[int, int, int, int]:
-    """Start and length of the values of UNIQ_KEY and KEYS: `find_value` for both, in one pass."""
+    """Start and length of the value of UNIQ_KEY, then of KEYS: `find_value` for both in one pass."""
     unique_key_start, unique_key_length, keys_start, keys_length = 0, -1, 0, -1
     position = max(start, 0)
     end = position + length
@@ -101,7 +104,7 @@ def _find_keys(buffer: Bytes, start: int, length: int) -> tuple[int, int, int, i
 
 @kernel
 def _absolute(unsigned: int) -> int:
-    """`IndexFile.indexKeyHashMethod`@5.3.3 for a hash modulo 2^32: 0 for Integer.MIN_VALUE."""
+    """The absolute value of a hash modulo 2^32; 0 for Integer.MIN_VALUE (`IndexFile.indexKeyHashMethod`@5.3.3)."""
     if unsigned < 0x80000000:
         return unsigned
     return 0 if unsigned == 0x80000000 else 0x100000000 - unsigned

@@ -1,13 +1,14 @@
-"""Index files filled entry by entry, as the broker does (`IndexFile.putKey`@5.3.3; the same in 4.9.0).
+"""Filling index files entry by entry, as the broker does (`IndexFile.putKey`@5.3.3; the same in 4.9.0).
 
-The state of a file is its bytes, so that a broker's file is continued just as one that was begun here. A full file of
-default size is 420 MB: it is made in one array, in place.
+The bytes of a file are its whole state, so a file of a broker is continued in the same way as a new file. A file of
+default size has 420 MB; it is filled in one array, in place.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from spark_mq.format.array_types import Bytes, Int32s, Int64s
 from spark_mq.format.index_file import (
     BEGIN_COMMIT_LOG_OFFSET_AT,
     BEGIN_TIMESTAMP_AT,
@@ -22,7 +23,7 @@ from spark_mq.format.index_file import (
     IndexLayout,
     decode_header,
 )
-from spark_mq.format.kernels.big_endian import Bytes, Int32s, Int64s, read_i32, read_i64, write_i32, write_i64
+from spark_mq.format.kernels.big_endian import read_i32, read_i64, write_i32, write_i64
 from spark_mq.format.kernels.kernel import kernel
 
 _MAX_SECONDS = 0x7FFFFFFF
@@ -31,11 +32,15 @@ _MAX_SECONDS = 0x7FFFFFFF
 def new_index_file(
     layout: IndexLayout, end_timestamp: int = 0, end_commit_log_offset: int = 0, index_count: int = 1
 ) -> Bytes:
-    """A file without entries: `layout.file_size` bytes.
+    """An index file without entries: `layout.file_size` bytes.
 
-    It begins where the file before it ended: `end_timestamp`, `end_commit_log_offset`; 0 where there is none.
-    `index_count` shows only as long as no entry is put: a broker of 5.x that is stopped leaves 1 there, and one of 4.9,
-    or one that is killed, 0 (`IndexService.shutdown`@5.3.3 flushes the header, @4.9.7 does nothing).
+    Args:
+        layout: The layout of the file.
+        end_timestamp: The end timestamp of the file before it, in milliseconds; 0 if this is the first file.
+        end_commit_log_offset: The end commit log offset of the file before it; 0 if this is the first file.
+        index_count: The index count in the header as long as the file has no entry. A broker of 5.x that is stopped
+            leaves 1, a broker of 4.9 or one that is killed leaves 0 (`IndexService.shutdown`@5.3.3 flushes the header,
+            @4.9.7 does not).
     """
     timestamp, offset = max(end_timestamp, 0), max(end_commit_log_offset, 0)
     header = IndexHeader(timestamp, timestamp, offset, offset, index_count=index_count)
@@ -45,11 +50,19 @@ def new_index_file(
 
 
 def drop_uncounted(data: Bytes, layout: IndexLayout, file: str = "index file") -> None:
-    """Make a file, in place, what it was before an entry that a killed broker wrote and did not count.
+    """Remove from a file, in place, the entry that a killed broker wrote but did not count.
 
-    `IndexFile.putKey`@5.3.3 writes entry and slot before it counts the entry. Put again, the entry would find itself in
-    its slot, and cut off all that the slot had before. What else a slot points to behind the last entry is no entry
-    either, and would become one. Raises `CorruptIndexError` as `put_keys`.
+    `IndexFile.putKey`@5.3.3 writes an entry and its slot before it counts the entry. If this entry were put again, its
+    slot would already point to it, so the entry would point to itself and the slot's earlier entries would be lost.
+    Other slots that point past the last entry are cleared, too: they would point to entries that are put later.
+
+    Args:
+        data: The bytes of the whole file.
+        layout: The layout of the file.
+        file: The file's name, for error messages.
+
+    Raises:
+        CorruptIndexError: The file's size is not that of `layout`, or the header counts more entries than `layout` has.
     """
     layout.check_file_size(data.size, file)
     number = decode_header(data, layout, file).next_entry
@@ -71,10 +84,18 @@ def put_keys(
     store_timestamps: Int64s,
     file: str = "index file",
 ) -> int:
-    """Put entries into the file `data`, in place, until it is full; returns how many went in.
+    """Put entries into a file, in place, until it is full, and return the number of entries that were put.
 
-    The arrays have one value for each entry, in the order of the log. Raises `CorruptIndexError`, naming `file`, where
-    `data` has another size than `layout`, or its header counts more entries than there is room for.
+    Args:
+        data: The bytes of the whole file.
+        layout: The layout of the file.
+        key_hashes: The hash of each entry's key (`index_keys`), in log order.
+        commit_log_offsets: The commit log offset of each entry's message.
+        store_timestamps: The store timestamp of each entry's message, in milliseconds.
+        file: The file's name, for error messages.
+
+    Raises:
+        CorruptIndexError: The file's size is not that of `layout`, or the header counts more entries than `layout` has.
     """
     layout.check_file_size(data.size, file)
     decode_header(data, layout, file)
@@ -117,7 +138,7 @@ def _put_keys(
         write_i32(data, entry_at + 16, previous_entry)
         write_i32(data, slot_at, index_count)
 
-        if index_count <= 1:  # only now: the first entry was timed against the end of the file before
+        if index_count <= 1:  # only now, because the first entry's time counts from the end of the file before
             begin_timestamp = store_timestamp
             write_i64(data, BEGIN_TIMESTAMP_AT, store_timestamp)
             write_i64(data, BEGIN_COMMIT_LOG_OFFSET_AT, commit_log_offset)

@@ -1,16 +1,17 @@
 """Text as Java sees it: UTF-8 decoding with Java's replacements, and `String.hashCode` of the result.
 
-A topic or a property is what `new String(bytes, UTF_8)` makes of its bytes. Bytes that are not UTF-8 become
-U+FFFD, but Java and Python disagree on how many: Java 17 (`String.decodeUTF8_UTF16`, `malformed3`, `malformed4`)
-makes one of an encoded surrogate (`ED A0 80`), Python three. Hash codes are of the replaced text, so this
-module follows Java. (`java_text` does so for one text, without kernels.)
+The text of a topic or property is `new String(bytes, UTF_8)` of its stored bytes. Bytes that are not UTF-8 become
+U+FFFD. Java and Python differ in the number of replacements: for an encoded surrogate (`ED A0 80`), Java 17
+(`String.decodeUTF8_UTF16`, `malformed3`, `malformed4`) has one U+FFFD, Python three. Hash codes are computed from the
+text with replacements, so this module follows Java. `spark_mq.format.java_text` is the twin for a single text.
 
-Kernels: `buffer` is a `uint8` array; `start`, `length` a range of it that the caller has checked.
+The kernels take a `uint8` array `buffer` and a range `start`, `length` of it. The caller has checked the range.
 """
 
 from __future__ import annotations
 
-from spark_mq.format.kernels.big_endian import Bytes, Int32s, byte_at
+from spark_mq.format.array_types import Bytes, Int32s
+from spark_mq.format.kernels.big_endian import byte_at
 from spark_mq.format.kernels.kernel import kernel
 
 _REPLACEMENT = 0xFFFD
@@ -23,7 +24,7 @@ def _is_continuation(byte: int) -> bool:
 
 @kernel
 def next_code_point(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
-    """The code point at `position` and the position after it; U+FFFD for what Java 17 calls malformed."""
+    """The code point at `position`, U+FFFD if Java 17 calls the bytes malformed; and the position after it."""
     b1 = byte_at(buffer, position)
     left = end - position
     if b1 < 0x80:
@@ -84,16 +85,16 @@ def hash_code(buffer: Bytes, start: int, length: int) -> int:
 
 @kernel
 def extend_hash(unsigned: int, buffer: Bytes, start: int, length: int) -> int:
-    """The hash of a text that goes on with these bytes, where `unsigned` is the hash of what comes before.
+    """The hash of a text followed by these bytes; `unsigned` is the hash of the text.
 
-    Both are hashes modulo 2^32, not negative.
+    Both hashes are modulo 2^32 and not negative.
     """
-    position = max(start, 0)  # that no index is negative saves a test for each byte
+    position = max(start, 0)  # an index that cannot be negative saves a test for each byte
     end = position + length
     while (
         end - position >= 4
         and (buffer[position] | buffer[position + 1] | buffer[position + 2] | buffer[position + 3]) < 0x80
-    ):  # four at a time: only one multiplication of four waits for the one before
+    ):  # four bytes at a time: only one of four multiplications waits for the previous result
         first_two = 31**3 * byte_at(buffer, position) + 31**2 * byte_at(buffer, position + 1)
         last_two = 31 * byte_at(buffer, position + 2) + byte_at(buffer, position + 3)
         unsigned = (31**4 * unsigned + (first_two + last_two)) & 0xFFFFFFFF
@@ -139,16 +140,16 @@ def _append_code_point(code_point: int, out: Bytes, position: int) -> int:
 
 @kernel
 def repair_utf8(buffer: Bytes, offsets: Int32s, out: Bytes, out_offsets: Int32s) -> None:
-    """Rewrite texts as valid UTF-8, U+FFFD where Java puts it.
+    """Rewrite texts as valid UTF-8, with U+FFFD as in Java.
 
-    Text i is `buffer[offsets[i]:offsets[i + 1]]`; it goes to `out[out_offsets[i]:out_offsets[i + 1]]`. A byte
-    becomes at most three, so `out` must hold three times the bytes of all texts.
+    Text i is `buffer[offsets[i]:offsets[i + 1]]`; its valid form becomes `out[out_offsets[i]:out_offsets[i + 1]]`. A
+    byte becomes at most three bytes, so `out` must have room for three times the bytes of all texts.
     """
-    place = 0
+    out_end = 0
     out_offsets[0] = 0
     for index in range(offsets.size - 1):
         position, end = int(offsets[index]), int(offsets[index + 1])
         while position < end:
             code_point, position = next_code_point(buffer, position, end)
-            place = _append_code_point(code_point, out, place)
-        out_offsets[index + 1] = place
+            out_end = _append_code_point(code_point, out, out_end)
+        out_offsets[index + 1] = out_end

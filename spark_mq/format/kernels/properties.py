@@ -1,6 +1,6 @@
-"""The property rules of `properties`, as kernels over stored bytes.
+"""The rules of `spark_mq.format.properties` for many records, as kernels over stored bytes.
 
-A piece of text is a (start, length) pair of indices into `buffer`; length -1 stands for "there is none".
+A piece of text is a start (an index in `buffer`) and a length in bytes. Length -1 means that there is no such piece.
 """
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from spark_mq.format.kernels.big_endian import Bytes, Int32s, Int64s, byte_at
+from spark_mq.format.array_types import Bytes, Int32s, Int64s
+from spark_mq.format.kernels.big_endian import byte_at
 from spark_mq.format.kernels.kernel import kernel
 from spark_mq.format.properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 
@@ -17,9 +18,9 @@ _SPACE = ord(" ")
 
 @kernel
 def next_property(buffer: Bytes, position: int, end: int) -> tuple[int, int, int, int]:
-    """The property piece at `position`: name start, name end, value end, and where the next piece starts.
+    """The property piece at `position`: name start, name end, value end, and the start of the next piece.
 
-    The value starts behind the byte at name end. A piece that does not count has name end = name start.
+    The value starts after the byte at name end. If a piece does not count, its name end is its name start.
     """
     name_start = position
     while position < end and (buffer[position] > PROPERTY_SEPARATOR or buffer[position] < NAME_VALUE_SEPARATOR):
@@ -34,7 +35,7 @@ def next_property(buffer: Bytes, position: int, end: int) -> tuple[int, int, int
 
 @kernel
 def same_bytes(left: Bytes, left_start: int, right: Bytes, right_start: int, length: int) -> bool:
-    """Whether two byte ranges of one length are equal."""
+    """Whether two byte ranges of the same length are equal."""
     for index in range(length):  # noqa: SIM110 (a kernel)
         if left[left_start + index] != right[right_start + index]:
             return False
@@ -43,24 +44,27 @@ def same_bytes(left: Bytes, left_start: int, right: Bytes, right_start: int, len
 
 @kernel
 def find_value(buffer: Bytes, start: int, length: int, name: Bytes) -> tuple[int, int]:
-    """The value of property `name` in the properties at `start`: the last of a repeated name, or length -1."""
+    """Start and length of the value of property `name` in the properties at `start`; length -1 if there is none.
+
+    If the name is repeated, its last value counts.
+    """
     value_start, value_length = 0, -1
-    position = max(start, 0)  # that no index is negative saves a test for each byte
+    position = max(start, 0)  # an index that cannot be negative saves a test for each byte
     end = position + length
     while position < end:
         piece = position
         while position < end and buffer[position] != PROPERTY_SEPARATOR:
             position += 1
-        found_length = named_value_length(buffer, piece, position, name)
-        if found_length > 0:
-            value_start, value_length = piece + name.size + 1, found_length
+        length_here = named_value_length(buffer, piece, position, name)
+        if length_here > 0:
+            value_start, value_length = piece + name.size + 1, length_here
         position += 1
     return value_start, value_length
 
 
 @kernel
 def named_value_length(buffer: Bytes, start: int, end: int, name: Bytes) -> int:
-    """The length of the value, where the piece between two separators is a property `name` that counts; else 0."""
+    """The length of the value if the piece from `start` to `end` is a property `name` that counts; else 0."""
     length = end - start - name.size - 1
     if length <= 0 or buffer[start + name.size] != NAME_VALUE_SEPARATOR:
         return 0
@@ -71,7 +75,7 @@ def named_value_length(buffer: Bytes, start: int, end: int, name: Bytes) -> int:
 def find_values(
     buffer: Bytes, starts: Int64s, lengths: Int32s, name: Bytes, value_starts: Int64s, value_lengths: Int32s
 ) -> None:
-    """`find_value` for many messages: `starts` and `lengths` are their properties' places."""
+    """`find_value` for many messages, whose properties are the pieces `starts`, `lengths`."""
     for index in range(starts.size):
         value_start, value_length = find_value(buffer, starts[index], lengths[index], name)
         value_starts[index] = value_start
@@ -80,7 +84,7 @@ def find_values(
 
 @kernel
 def count_pieces(buffer: Bytes, starts: Int64s, lengths: Int32s) -> int:
-    """An upper bound for the number of properties of all messages: pieces between separators."""
+    """An upper limit for the number of properties of all messages: the number of pieces between separators."""
     pieces = 0
     for index in range(starts.size):
         pieces += 1
@@ -111,9 +115,9 @@ def list_properties(
     value_starts: Int64s,
     value_lengths: Int32s,
 ) -> None:
-    """All properties of all messages, each name once, with its last value.
+    """List all properties of all messages, each name once, with its last value.
 
-    Message i has the properties `offsets[i]` ... `offsets[i + 1]` - 1 of the four arrays.
+    Message i has the properties `offsets[i]` to `offsets[i + 1]` - 1 of the last four arrays.
     """
     count = 0
     offsets[0] = 0
@@ -135,9 +139,9 @@ def list_properties(
 def list_keys(
     buffer: Bytes, starts: Int64s, lengths: Int32s, offsets: Int32s, key_starts: Int64s, key_lengths: Int32s
 ) -> None:
-    """The keys in KEYS values: split at spaces, empty pieces dropped (`IndexService.buildIndex`@5.3.3).
+    """List the keys in values of KEYS: the pieces between spaces that are not empty (`IndexService.buildIndex`@5.3.3).
 
-    Value i has the keys `offsets[i]` ... `offsets[i + 1]` - 1.
+    Value i has the keys `offsets[i]` to `offsets[i + 1]` - 1.
     """
     count = 0
     offsets[0] = 0
@@ -157,7 +161,7 @@ def list_keys(
 
 @kernel
 def parse_decimal(buffer: Bytes, start: int, length: int) -> tuple[bool, int]:
-    """`Integer.parseInt` of ASCII text: whether it is a 32-bit integer, and its value."""
+    """`Integer.parseInt` of ASCII text: whether the text is a 32-bit integer, and its value."""
     if length <= 0:
         return False, 0
     position, end = start, start + length
@@ -178,7 +182,7 @@ def parse_decimal(buffer: Bytes, start: int, length: int) -> tuple[bool, int]:
 
 
 @kernel
-def equal_pieces(buffer: Bytes, starts: Int64s, lengths: Int32s, wanted: Bytes, result: npt.NDArray[np.bool_]) -> None:
-    """Which pieces have exactly the bytes `wanted`."""
+def equal_pieces(buffer: Bytes, starts: Int64s, lengths: Int32s, text: Bytes, result: npt.NDArray[np.bool_]) -> None:
+    """Set `result` to which pieces have exactly the bytes `text`."""
     for index in range(starts.size):
-        result[index] = lengths[index] == wanted.size and same_bytes(buffer, starts[index], wanted, 0, wanted.size)
+        result[index] = lengths[index] == text.size and same_bytes(buffer, starts[index], text, 0, text.size)

@@ -1,86 +1,104 @@
-"""Where the hop over a segment can stand at a place in its middle, told from the bytes before that place.
+"""The first record of a split that starts in the middle of a segment, found from the bytes before the split.
 
-A split owns the records that start in it, but where it begins is in the middle of some record. Bodies can carry
-anything, whole records with the right own offset too, so what looks like a record need not be one. But the hop takes
-nothing but frames (whole records and blanks), so it can be in few places only, and these can be followed. That the
-true one is always among them is proved so:
+A split owns the records that start in it, but its own start is in the middle of some record. Bodies can contain any
+bytes, even whole records with the right own offset, so bytes that look like a record are not always one. But a scan
+from the segment's start takes only frames (whole records and blanks). So only a few positions of this scan are
+possible, and these candidates can be followed.
 
-- The hop is due at q if it takes the first frame at or behind q (bytes between are damage). Behind a frame it is due at
-  the frame's end. So if it is due at one of some places, it is so still after each of them that lies at or before the
-  next frame has been replaced by the end of that frame; these all become one.
-- At the start w of a window the hop is due at some place in w ... w + `MAX_RECORD_SIZE` - 1: at w if it is searching,
-  else at the end of the record that it is in, which begins before w and is no larger. It is in no blank if w is
-  `MAX_BLANK_SIZE` or more before the segment's end. All these places are taken as possible, and followed as above.
-- What is left of them at the window's end are places at or behind it, where the hop stands (be it on a record or on
-  damage), and places before it: from those it searches, and takes the first frame at or behind the window's end.
+The true position is always among the candidates. Let the scan be *due* at q if the next frame that it takes is the
+first frame at or after q; the bytes before that frame are damage.
 
-If that is one place, it is the true one, whatever the bytes are. If not, they do not decide, and the caller has to hop
-from the segment's start.
+- After a frame, the scan is due at the frame's end. So if the true position is among the candidates, it still is after
+  every candidate at or before the next frame is replaced by that frame's end. The replaced candidates merge into one.
+- At the start w of a window, the scan is due at a position from w to w + `MAX_RECORD_SIZE` - 1: at w if it is searching
+  for a frame, else at the end of the record that it is in. This record starts before w and has at most
+  `MAX_RECORD_SIZE` bytes. The scan is not in a blank if w is at least `MAX_BLANK_SIZE` before the segment's end. All
+  these positions are candidates at the start.
+- At the window's end, a candidate at or after this end is a possible position of the scan, on a record or on damage.
+  From a candidate before the window's end the scan searches, and takes the first frame at or after the window's end.
+
+If one position remains, it is the true one, whatever the bytes are. If several remain, the bytes do not decide, and
+the caller has to scan from the segment's start.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from spark_mq.format.kernels.big_endian import Bytes, Int64s
-from spark_mq.format.kernels.frames import BLANK, FRAME_DTYPE, FULL, RECORD, Frames, ScanStatus, find_frame
+from spark_mq.format.array_types import Bytes, Int64s
+from spark_mq.format.kernels.frames import BLANK, FULL, RECORD, Frames, ScanStatus, find_frame, new_frames
 from spark_mq.format.kernels.kernel import kernel
 from spark_mq.format.record import MAX_RECORD_SIZE
 
-_MOST_PLACES = 64
-"""On a sound log there is one, and one more for each chain of records that a body pretends to hold."""
+_MAX_CANDIDATES = 64
+"""A sound log has one candidate, and one more for each chain of records that is inside of bodies."""
 
 
 class ResyncCandidates:
-    """The commit log offsets at which the hop can be due, followed from the offset `window_start` on."""
+    """The commit log offsets at which a scan from the segment's start can be due, followed through a window.
+
+    `window_start` is the commit log offset at which the window starts. The window must start at least `MAX_BLANK_SIZE`
+    bytes before the segment's end.
+    """
 
     def __init__(self, window_start: int) -> None:
         self._first_certain = window_start + MAX_RECORD_SIZE
-        self._places = np.empty(_MOST_PLACES, np.int64)
-        self._places[0] = self._first_certain - 1  # the last of those possible from the start stands for all of them
+        self._candidates = np.empty(_MAX_CANDIDATES, np.int64)
+        self._candidates[0] = self._first_certain - 1  # the last of the positions that are possible at the start
         self._count = 1
-        self._scratch = np.recarray(1, FRAME_DTYPE)
+        self._scratch = new_frames(1)
 
     def follow(self, buffer: Bytes, stop: int, base: int, end: int) -> tuple[int, ScanStatus]:
-        """Follow the hop over the frames that begin at index 0 ... `stop` - 1 of `buffer`.
+        """Follow the candidates over the frames that start at indices 0 to `stop` - 1 of `buffer`.
 
-        Returns up to which index, and why: STOP, MORE (the buffer ends before what lies there does; go on from there
-        with another one) or FULL (there are too many places).
+        Args:
+            buffer: The next bytes of the window.
+            stop: The index in `buffer` at which to stop.
+            base: The commit log offset of `buffer[0]`.
+            end: The index at which the segment ends; it can be past the end of `buffer`.
+
+        Returns:
+            The index that was reached, and why the candidates were not followed further: STOP; MORE, if `buffer` ends
+            before this index is decided, so that the caller has to continue there with another buffer; or FULL, if
+            there are too many candidates.
         """
-        self._count, reached, found = _follow(
-            buffer, stop, base, end, self._first_certain, self._places, self._count, self._scratch
+        self._count, reached, status = _follow(
+            buffer, stop, base, end, self._first_certain, self._candidates, self._count, self._scratch
         )
-        return int(reached), ScanStatus(found)
+        return int(reached), ScanStatus(status)
 
     def behind(self, window_end: int) -> tuple[set[int], bool]:
-        """The places at or behind the offset `window_end`, and whether there are others, to search from."""
-        places = self._places[: self._count]
-        return set(places[places >= window_end].tolist()), bool((places < window_end).any())
+        """The candidates at or after the offset `window_end`, and whether there are candidates before it.
+
+        From a candidate before `window_end`, the scan is due at `window_end`.
+        """
+        candidates = self._candidates[: self._count]
+        return set(candidates[candidates >= window_end].tolist()), bool((candidates < window_end).any())
 
 
 @kernel
 def _follow(
-    buffer: Bytes, stop: int, base: int, end: int, first_certain: int, places: Int64s, count: int, scratch: Frames
+    buffer: Bytes, stop: int, base: int, end: int, first_certain: int, candidates: Int64s, count: int, scratch: Frames
 ) -> tuple[int, int, int]:
     position = 0
     while True:
-        position, found = find_frame(buffer, position, stop, base, end, scratch)
-        if found != RECORD and found != BLANK:
-            return count, position, found
+        position, status = find_frame(buffer, position, stop, base, end, scratch)
+        if status != RECORD and status != BLANK:
+            return count, position, status
         frame = base + position
-        frame_end = base + (end if found == BLANK else position + scratch[0].store_size)
-        left = 0
+        frame_end = base + (end if status == BLANK else position + scratch[0].store_size)
+        kept = 0
         is_known = False
         for index in range(count):
-            if places[index] > frame:
-                places[left] = places[index]
-                is_known |= places[left] == frame_end
-                left += 1
-        is_due = left < count or frame < first_certain
-        count = left
+            if candidates[index] > frame:
+                candidates[kept] = candidates[index]
+                is_known |= candidates[kept] == frame_end
+                kept += 1
+        is_due = kept < count or frame < first_certain
+        count = kept
         if is_due and not is_known:
-            if count == places.size:
+            if count == candidates.size:
                 return count, position, FULL
-            places[count] = frame_end
+            candidates[count] = frame_end
             count += 1
         position += 1

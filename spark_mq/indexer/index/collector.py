@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spark_mq.format.kernels.big_endian import Bytes, Int64s
+from spark_mq.format.array_types import Bytes, Int64s
 from spark_mq.format.kernels.frames import Frames
 from spark_mq.format.kernels.index_keys import index_keys
 from spark_mq.indexer.index.staged_entries import EntryBatch, StagedEntriesWriter

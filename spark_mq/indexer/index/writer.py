@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from spark_mq.format.array_types import Bytes
 from spark_mq.format.index_file import ENTRY_DTYPE, ENTRY_SIZE, HEADER_SIZE, IndexHeader, IndexLayout, decode_header
-from spark_mq.format.kernels.big_endian import Bytes
 from spark_mq.indexer.index.staged_entries import StagedEntries
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location

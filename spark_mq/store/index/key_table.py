@@ -14,7 +14,7 @@ from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.scan import splits_of
 
 if TYPE_CHECKING:
-    from spark_mq.format.kernels.big_endian import Int32s, Int64s
+    from spark_mq.format.array_types import Int32s, Int64s
 
 MAX_TABLE_RANGE = 8 << 30
 """Bytes of the log whose keys are held: some 550 MB of them, for messages of the usual size."""

@@ -12,7 +12,7 @@ whose body has another CRC (`CommitLog.recoverAbnormally`@5.3.3).
 
 from __future__ import annotations
 
-from spark_mq.format.kernels.big_endian import Bytes
+from spark_mq.format.array_types import Bytes
 from spark_mq.format.kernels.crc import wrong_body_crcs, wrong_property_crcs
 from spark_mq.format.kernels.frames import Frames
 

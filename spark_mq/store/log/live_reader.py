@@ -24,7 +24,8 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from spark_mq.format.kernels.big_endian import Bytes, Int64s, int64s_at
+from spark_mq.format.array_types import Bytes, Int64s
+from spark_mq.format.kernels.big_endian import int64s_at
 from spark_mq.format.kernels.dispatch import QueueTable, has_unit
 from spark_mq.format.kernels.frames import Frames
 from spark_mq.format.record import QUEUE_OFFSET_AT

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
 from spark_mq.errors import CorruptLogError
-from spark_mq.format.kernels.big_endian import Bytes, read_i32
-from spark_mq.format.kernels.frames import CORRUPTION_REASONS, FRAME_DTYPE, Frames, ScanStatus, find_frame, scan_records
+from spark_mq.format.array_types import Bytes
+from spark_mq.format.kernels.big_endian import read_i32
+from spark_mq.format.kernels.frames import CORRUPTION_REASONS, Frames, ScanStatus, find_frame, new_frames, scan_records
 from spark_mq.format.record import BLANK_SIZE, MAX_RECORD_SIZE, MIN_RECORD_SIZE
 from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.last_record import UNFINISHED, UNFINISHED_REASON, is_finished
@@ -46,7 +45,7 @@ class RecordReader:
         self._source = source
         self._segment = source.segment
         self._chunk_size = max(chunk_size, 2 * MIN_RECORD_SIZE)
-        self._frames: Frames = np.recarray(0, FRAME_DTYPE)
+        self._frames: Frames = new_frames(0)
 
     def read(self, stop: int) -> Iterator[RecordChunk | CorruptRange]:
         """The records that start before `stop`, and corrupt ranges that do; none behind the segment's `data_end`."""
@@ -95,7 +94,7 @@ class RecordReader:
     def _frame_space(self, size: int) -> Frames:
         most = size // MIN_RECORD_SIZE + 1
         if self._frames.size < most:
-            self._frames = np.recarray(most, FRAME_DTYPE)
+            self._frames = new_frames(most)
         return self._frames
 
     def _whole_record(self, buffer: Bytes) -> int:
@@ -123,7 +122,7 @@ class RecordReader:
         segment = self._segment
         limit = min(segment.data_end, segment.size - BLANK_SIZE + 1)
         limit = limit if stop is None else min(stop, limit)
-        scratch = np.recarray(1, FRAME_DTYPE)
+        scratch = new_frames(1)
         wanted = min(_SEARCH_SIZE, self._chunk_size)
         while position < limit:
             buffer = self._source.read(position, wanted)

@@ -22,7 +22,7 @@ from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE, Split
 from spark_mq.store.log.time_pruning import within_time
 
 if TYPE_CHECKING:
-    from spark_mq.format.kernels.big_endian import Int64s
+    from spark_mq.format.array_types import Int64s
     from spark_mq.store.log.record_reader import RecordChunk
 
 SHORT_RANGE = 256 << 10

@@ -7,7 +7,7 @@ import os
 import numpy as np
 
 from spark_mq.errors import CorruptLogError
-from spark_mq.format.kernels.big_endian import Bytes
+from spark_mq.format.array_types import Bytes
 from spark_mq.io.file_reader import OpenFile
 from spark_mq.store.log.commit_log import Segment
 

@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -20,7 +19,7 @@ from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.kernels import batches as batching
 from spark_mq.format.kernels.batches import BODY_COLUMNS, message_batches
 from spark_mq.format.kernels.columns import MessageColumns
-from spark_mq.format.kernels.frames import FRAME_DTYPE, Frames, scan_records
+from spark_mq.format.kernels.frames import Frames, new_frames, scan_records
 from spark_mq.format.message_schema import (
     ALL_MESSAGE_FIELDS,
     MAX_TIMESTAMP_MILLIS,
@@ -115,7 +114,7 @@ def real_segments(store: RealStore, folder: Path) -> Iterator[tuple[bytes, int, 
     facts = store.facts("msg")
     for file in segment_files(folder):
         base, data = int(file.name), file.read_bytes()
-        frames = np.recarray(len(data) // MIN_RECORD_SIZE + 1, FRAME_DTYPE)
+        frames = new_frames(len(data) // MIN_RECORD_SIZE + 1)
         count, _, _ = scan_records(array(data), 0, len(data), base, len(data), frames)
         wanted = [fact for fact in facts if base <= fact["offset"] < base + len(data)]
         assert count >= len(wanted)
@@ -163,7 +162,7 @@ def test_any_messages_give_valid_columns(messages: list[Record]) -> None:
 
 
 def test_no_messages_give_empty_columns() -> None:
-    batch = MessageColumns(array(b""), 0, np.recarray(0, FRAME_DTYPE)).record_batch(ALL_NAMES)
+    batch = MessageColumns(array(b""), 0, new_frames(0)).record_batch(ALL_NAMES)
     assert (batch.num_rows, batch.num_columns) == (0, len(ALL_NAMES))
 
 

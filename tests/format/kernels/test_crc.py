@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_mq.format.kernels.crc import crc32, wrong_body_crcs, wrong_property_crcs
-from spark_mq.format.kernels.frames import FRAME_DTYPE, Frames, scan_records
+from spark_mq.format.kernels.frames import Frames, new_frames, scan_records
 from spark_mq.format.record import MIN_RECORD_SIZE, Record
 from tests.hostile import array, examples, frames_of, records, segment_files
 from tests.real_stores import OWN_STORES, RealStore, stores_in
@@ -49,7 +49,7 @@ def with_property_crc(record: Record) -> bytes:
 
 def scanned(file: Path) -> tuple[bytes, Frames]:
     data, base = file.read_bytes(), int(file.name)
-    frames = np.recarray(len(data) // MIN_RECORD_SIZE + 1, FRAME_DTYPE)
+    frames = new_frames(len(data) // MIN_RECORD_SIZE + 1)
     count, _, _ = scan_records(array(data), 0, len(data), base, len(data), frames)
     return data, frames[:count]
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_mq.errors import OptionError
+from spark_mq.format.array_types import Bytes
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE, is_live, pre_blank, queue_file_name
-from spark_mq.format.kernels.big_endian import Bytes
 from spark_mq.format.kernels.dispatch import (
     DEFAULT_DELAY_LEVELS,
     DispatchedUnits,
@@ -22,7 +22,7 @@ from spark_mq.format.kernels.dispatch import (
     is_inner_batch,
     parse_delay_levels,
 )
-from spark_mq.format.kernels.frames import FRAME_DTYPE, Frames, scan_records
+from spark_mq.format.kernels.frames import Frames, new_frames, scan_records
 from spark_mq.format.record import MIN_RECORD_SIZE, Record
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
@@ -41,7 +41,7 @@ def live_frames(store: RealStore, folder: Path) -> Iterator[tuple[Bytes, Frames]
     wanted = [fact["offset"] for fact in store.facts("msg")]
     for file in segment_files(folder):
         base, data = int(file.name), array(file.read_bytes())
-        frames = np.recarray(data.size // MIN_RECORD_SIZE + 1, FRAME_DTYPE)
+        frames = new_frames(data.size // MIN_RECORD_SIZE + 1)
         count, _, _ = scan_records(data, 0, data.size, base, data.size, frames)
         found: Frames = frames[:count]
         yield data, found[np.isin(found.position + base, wanted)]

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import get_type_hints
 
 import numpy as np
 import pytest
@@ -14,11 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_mq.errors import CorruptLogError
+from spark_mq.format.array_types import Int32s, Int64s
 from spark_mq.format.kernels.frames import (
     CORRUPTION_REASONS,
     FRAME_DTYPE,
+    Frame,
+    Frames,
     ScanStatus,
     find_frame,
+    new_frames,
     read_frame,
     scan_records,
 )
@@ -56,12 +61,12 @@ def judge(data: bytes, position: int, base: int) -> ScanStatus:
     try:
         decode_record(data, position, base + position)
     except CorruptLogError as error:
-        return ScanStatus.BAD_OFFSET if "it says that it lies" in str(error) else ScanStatus.BAD_LENGTHS
+        return ScanStatus.BAD_OFFSET if "its own offset is" in str(error) else ScanStatus.BAD_LENGTHS
     return ScanStatus.RECORD
 
 
 def found_at(data: bytes, position: int, base: int, end: int | None = None) -> ScanStatus:
-    frame = np.recarray(1, FRAME_DTYPE)
+    frame = new_frames(1)
     return ScanStatus(read_frame(array(data), position, base, len(data) if end is None else end, frame[0]))
 
 
@@ -100,7 +105,7 @@ def test_frames_of_real_segments_are_the_decoded_records(
     facts = store.facts("msg")
     for file in segment_files(unpacked(store)):
         base, data = int(file.name), file.read_bytes()
-        frames = np.recarray(len(data) // MIN_RECORD_SIZE + 1, FRAME_DTYPE)
+        frames = new_frames(len(data) // MIN_RECORD_SIZE + 1)
         count, _, _ = scan_records(array(data), 0, len(data), base, len(data), frames)
         wanted = [fact for fact in facts if base <= fact["offset"] < base + len(data)]
         for frame, fact in zip(frames[:count], wanted, strict=False):
@@ -122,12 +127,12 @@ def test_frames_of_real_segments_are_the_decoded_records(
 
 
 @pytest.mark.parametrize("store", all_stores(), ids=str)
-def test_a_real_segment_ends_with_its_filler(store: RealStore, unpacked: Callable[[RealStore], Path]) -> None:
+def test_a_real_segment_ends_with_its_blank(store: RealStore, unpacked: Callable[[RealStore], Path]) -> None:
     files = {int(file.name): file.read_bytes() for file in segment_files(unpacked(store))}
     for fact in store.facts("blank"):
         base = max(start for start in files if start <= fact["offset"])
         data = files[base]
-        frames = np.recarray(len(data) // MIN_RECORD_SIZE + 1, FRAME_DTYPE)
+        frames = new_frames(len(data) // MIN_RECORD_SIZE + 1)
         _, position, found = scan_records(array(data), 0, len(data), base, len(data), frames)
         assert (base + position, ScanStatus(found)) == (fact["offset"], ScanStatus.BLANK)
 
@@ -160,7 +165,7 @@ def test_the_hop_ends_where_the_decoder_refuses(changes: list[tuple[int, int]]) 
     while judge(data, position, BASE) == ScanStatus.RECORD:
         position += decode_record(data, position).size
         count += 1
-    frames = np.recarray(100, FRAME_DTYPE)
+    frames = new_frames(100)
     assert scan_records(array(data), 0, len(data), BASE, len(data), frames) == (
         count,
         position,
@@ -178,7 +183,7 @@ def test_the_next_frame_is_the_first_that_the_decoder_takes(changes: list[tuple[
         (pair for pair in judged if pair[1] in (ScanStatus.RECORD, ScanStatus.BLANK)),
         (start + len(positions), ScanStatus.MORE),
     )
-    position, found = find_frame(array(data), start, len(data), BASE, len(data), np.recarray(1, FRAME_DTYPE))
+    position, found = find_frame(array(data), start, len(data), BASE, len(data), new_frames(1))
     assert (position, ScanStatus(found)) == expected
 
 
@@ -222,12 +227,12 @@ def test_any_bytes_are_judged(data: bytes, position: int, more: int) -> None:
         (MAX_BLANK_SIZE + 1, MAX_BLANK_SIZE + 1, ScanStatus.BAD_SIZE),
     ],
 )
-def test_a_filler_reaches_exactly_to_the_end_and_not_far(size: int, end: int, found: ScanStatus) -> None:
+def test_a_blank_reaches_exactly_to_the_end_and_not_far(size: int, end: int, found: ScanStatus) -> None:
     assert found_at(struct.pack(">ii", size, MAGIC_BLANK), 0, BASE, end) == found
 
 
 def test_a_full_frame_array_ends_the_hop() -> None:
-    frames = np.recarray(4, FRAME_DTYPE)
+    frames = new_frames(4)
     count, position, found = scan_records(array(SEGMENT), 0, len(SEGMENT), BASE, len(SEGMENT), frames)
     assert (count, position, ScanStatus(found)) == (4, int(FRAMES[4].position), ScanStatus.FULL)
 
@@ -235,14 +240,14 @@ def test_a_full_frame_array_ends_the_hop() -> None:
 @pytest.mark.parametrize("behind", [0, 1, 5])
 def test_the_hop_stops_behind_the_record_that_starts_before_the_stop(behind: int) -> None:
     stop = int(FRAMES[3].position) + behind
-    count, position, found = scan_records(array(SEGMENT), 0, stop, BASE, len(SEGMENT), np.recarray(100, FRAME_DTYPE))
+    count, position, found = scan_records(array(SEGMENT), 0, stop, BASE, len(SEGMENT), new_frames(100))
     expected = 4 if behind else 3
     assert (count, position, ScanStatus(found)) == (expected, int(FRAMES[expected].position), ScanStatus.STOP)
 
 
 def test_no_frame_before_the_stop_is_said_so() -> None:
     stop = int(FRAMES[1].position)
-    scratch = np.recarray(1, FRAME_DTYPE)
+    scratch = new_frames(1)
     assert find_frame(array(SEGMENT), 1, stop, BASE, len(SEGMENT), scratch) == (stop, ScanStatus.STOP)
 
 
@@ -253,7 +258,7 @@ def test_a_record_among_other_bytes_is_found_wherever_it_lies(before: int, behin
     for junk in (b"\0", b"\xda", b"\xda\xa3", MAGIC_V1.to_bytes(4, "big", signed=True)):
         record = Record(b"T", commit_log_offset=BASE + before).encode()
         data = (junk * 300)[:before] + record + junk * behind
-        scratch = np.recarray(1, FRAME_DTYPE)
+        scratch = new_frames(1)
         assert find_frame(array(data), 0, len(data), BASE, len(data), scratch) == (before, ScanStatus.RECORD)
 
 
@@ -262,7 +267,7 @@ def test_no_frame_is_found_in_any_number_of_bytes_without_one() -> None:
         for junk in (b"\0", b"\xda\xa3"):
             data = (junk * 200)[:length]
             reached = max(length - BLANK_SIZE + 1, 0)
-            found = find_frame(array(data), 0, length, BASE, 1000, np.recarray(1, FRAME_DTYPE))
+            found = find_frame(array(data), 0, length, BASE, 1000, new_frames(1))
             assert found == ((reached, ScanStatus.MORE) if length else (0, ScanStatus.STOP))
 
 
@@ -274,7 +279,7 @@ def test_a_record_of_another_place_is_none() -> None:
 def test_a_log_beyond_two_gib_is_scanned() -> None:
     base = 1 << 40
     data = segment_of(3, base)
-    frames = np.recarray(10, FRAME_DTYPE)
+    frames = new_frames(10)
     count, _, found = scan_records(array(data), 0, len(data), base, len(data), frames)
     assert (count, ScanStatus(found)) == (3, ScanStatus.BLANK)
 
@@ -292,3 +297,10 @@ def test_no_index_leaves_the_buffer() -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", names, __file__]
     run = subprocess.run(command, env=environment, cwd=PROJECT, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout
+
+
+def test_the_type_of_frames_has_the_fields_of_the_array() -> None:
+    types = {np.dtype(np.int32): Int32s, np.dtype(np.int64): Int64s}
+    fields = {name: types[FRAME_DTYPE[name]] for name in FRAME_DTYPE.names or ()}
+    assert get_type_hints(Frames) == {"size": int, **fields}
+    assert get_type_hints(Frame) == dict.fromkeys(fields, int)

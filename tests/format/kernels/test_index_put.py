@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_mq.errors import CorruptIndexError
+from spark_mq.format.array_types import Bytes
 from spark_mq.format.index_file import IndexHeader, IndexLayout, decode_header, read_entries
-from spark_mq.format.kernels.big_endian import Bytes
 from spark_mq.format.kernels.index_put import new_index_file, put_keys
 from tests.format.test_index_file import STORES, WHOLE
 from tests.hostile import array, examples

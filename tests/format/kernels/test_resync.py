@@ -59,11 +59,11 @@ def test_at_every_position_of_a_sound_log_the_next_record_is_told(chunk: int | N
         assert due(SEGMENT, range(position - MOST - 200, position), chunk) == ({following}, False), position
 
 
-def test_behind_the_filler_is_the_end_of_the_segment() -> None:
+def test_after_the_blank_is_the_end_of_the_segment() -> None:
     assert due(SEGMENT, range(len(PLAIN) - MOST - 1, len(PLAIN) + 1)) == ({len(SEGMENT)}, False)
 
 
-def test_the_filler_itself_is_one_of_the_places() -> None:
+def test_the_blank_itself_is_one_of_the_candidates() -> None:
     assert due(SEGMENT, range(len(PLAIN) - MOST - 200, len(PLAIN))) == ({len(PLAIN)}, False)
 
 
@@ -87,7 +87,7 @@ def log_with_a_body(fakes: tuple[bytes, ...], padding: bytes) -> tuple[bytes, in
     return data, holder, [holder + 88 + start for start in (*starts, len(held))], end
 
 
-def test_a_whole_record_in_a_body_leaves_two_places() -> None:
+def test_a_whole_record_in_a_body_leaves_two_candidates() -> None:
     data, holder, (first, second, fake_end), end = log_with_a_body((b"", b""), b"padding")
     start = holder - MOST + 50
     assert due(data, range(start, first + 10)) == ({end, second}, False)

@@ -8,7 +8,7 @@ from unittest import mock
 
 import pytest
 
-from spark_mq.format.kernels.big_endian import Bytes
+from spark_mq.format.array_types import Bytes
 from spark_mq.format.record import MAGIC_V2, Record, encode_blank
 from spark_mq.io.location import Location
 from spark_mq.store.log.commit_log import CommitLog
