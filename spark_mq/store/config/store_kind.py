@@ -6,7 +6,7 @@
 | `dledger-<selfId>/data/` with such files | a DLedger log: records wrapped in entries (`DLedgerCommitLog`@5.3.3) |
 | `commitlog/` with every second (third, ...) file | one of several folders (`MultiPathMappedFileQueue`@5.3.3) |
 | such files and no `commitlog/` | a commit log's own folder |
-| `CURRENT` and `MANIFEST-*` | a RocksDB database, which replaces `consumequeue/` with `storeType=defaultRocksDB` |
+| `CURRENT` and `MANIFEST-*` | a RocksDB database, such as `consumequeue/` with `storeType=defaultRocksDB` |
 """
 
 from __future__ import annotations
@@ -46,8 +46,7 @@ def check_plain_log(store: Location) -> list[fs.FileInfo]:
     others = [info.base_name for info in entries if not info.base_name.startswith(".")]
     if others and not files:
         raise StoreNotFoundError(
-            f"{location} contains {others[0]}, but no segments, which are files whose names are 20 digits: give the "
-            "broker's store directory (storePathRootDir)"
+            f"{location} contains {others[0]}, but no segments: segments are files whose names are 20 digits"
         )
     _check_one_of_several(location, files)
     return entries

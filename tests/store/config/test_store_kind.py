@@ -83,7 +83,7 @@ def test_a_file_is_no_store(tmp_path: Path) -> None:
 def test_a_commit_log_of_other_files_is_no_empty_log(name: str, tmp_path: Path) -> None:
     make_files(tmp_path / "commitlog", [name])
     with pytest.raises(
-        StoreNotFoundError, match=rf"commitlog contains {name.split('/')[0]}, but no segments, .* 20 digits: give"
+        StoreNotFoundError, match=rf"commitlog contains {name.split('/')[0]}, but no segments: .* 20 digits"
     ):
         open_log(tmp_path)
 
