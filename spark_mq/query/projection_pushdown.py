@@ -15,7 +15,7 @@ from spark_mq.query.table_names import ResolvedTables, is_plain_cte
 _IMPLICIT = (exp.Pivot, exp.MatchRecognize)
 """Nodes that use columns without naming them."""
 _STAR_ARGS = frozenset(("with_", "expressions", "from_", "joins", "laterals", "where", "hint", "limit"))
-"""Args of a SELECT whose rows do not depend on its columns, as they do with DISTINCT, GROUP BY ALL, ORDER BY ALL."""
+"""Args of a SELECT whose rows do not depend on its projections: no DISTINCT, GROUP BY ALL, ORDER BY ALL."""
 
 
 def used_names(select: exp.Expr | None, tables: ResolvedTables) -> frozenset[str] | None:
@@ -50,7 +50,7 @@ def _is_of(select: exp.Select, star: exp.Star) -> bool:
 
 
 def _is_plain(star: exp.Star, select: exp.Select) -> bool:
-    """Whether the star is a projection `*` or `m.*` of a SELECT whose rows do not depend on its columns."""
+    """Whether the star is a projection `*` or `m.*` of a SELECT whose rows do not depend on its projections."""
     projection = star.parent if isinstance(star.parent, exp.Column) else star
     is_projection = projection.parent is select and projection.arg_key == "expressions"
     return is_projection and not any(star.args.values()) and has_only(select, _STAR_ARGS)

@@ -74,6 +74,9 @@ def sql(spark: SparkSession, query: str, args: Arguments | None = None, *, store
         stores: By name, the path or URI of a store, or a mapping of read options (`path`, `mode`, `brokerConf`, ...);
             each table gets the options that it has.
 
+    Returns:
+        The DataFrame that `spark.sql` returns for the query.
+
     Raises:
         OptionError: The parser does not know the statement (Spark may know more statements), or a store has no path or
             an unknown option. Errors that Spark raises are passed on.
