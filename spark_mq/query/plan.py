@@ -166,7 +166,7 @@ class _Planner:
         return first[0], last[1]
 
     def _alias(self, table: exp.Table) -> str:
-        """`AS` and the table's name if the table has no alias, so that the name still qualifies columns; else nothing."""
+        """`AS` and the table's name if the table has no alias, so that it still qualifies columns; else nothing."""
         in_from = isinstance(table.parent, exp.From | exp.Join | exp.Subquery | exp.Table)
         if not in_from or not has_only(table, _ARGS_AFTER_ALIAS):
             return ""
