@@ -1,21 +1,21 @@
--- One view of an archive and of the store that it is made from: `history`, for the spark-sql shell.
+-- The view `history` of an archive and the store that is archived in it, for the spark-sql shell.
 --
 --     spark-sql --hivevar 'archive=delta.`/lake/messages`' --hivevar store=/data/store \
 --         --hivevar cluster=DefaultCluster --hivevar broker=DEFAULT_BROKER --hivevar store_name=/data/store \
 --         -i conf/history.sql --hivevar topic=orders --hivevar key=order-42 -f conf/recipes/messages_of_a_key.sql
 --
--- `archive` is the TABLE of `spark-mq archive`, as SQL calls it: with delta.`...` around a path. `cluster`, `broker` and
--- `store_name` are what its rows say of this store, those above if `spark-mq archive` was told no other. The shell needs
--- Delta Lake.
+-- `archive` is the TABLE of `spark-mq archive`, as SQL names it: a path is written delta.`...`. `cluster`, `broker` and
+-- `store_name` are the values in the archive's rows of this store. The values above are those that `spark-mq archive`
+-- writes unless other values are given. The shell needs Delta Lake.
 --
--- The seam: what the archive has of the store is read from the archive, and what lies behind its last message is read
--- from the store. So no message comes twice, and none is missing, while the broker appends, the archive grows, and
--- segments that were archived expire: each query looks anew where the archive ends, in the version that it reads.
+-- Messages up to the last archived message of the store are read from the archive, later messages from the store. No
+-- message is returned twice and no message is missing, even while the broker appends, the archive grows, and archived
+-- segments expire: each query looks up where the archive ends, in the version of the archive that it reads.
 --
--- Spark plans the read of a store once for a view, with its first query: run this file again to see what the broker
--- appended since, and after segments expired. It takes no longer than to look for the archive's end.
+-- Spark plans the read of a store once for each view, with the view's first query. Run this file again to see what the
+-- broker has appended since, and after segments have expired. That takes only the time to look up the archive's end.
 
--- What is archived need not be read from the store, for the archive only grows.
+-- Archived messages need not be read from the store, because the archive only grows.
 DECLARE OR REPLACE VARIABLE history_statement STRING;
 
 SET VAR history_statement = (
@@ -31,7 +31,7 @@ EXECUTE IMMEDIATE history_statement;
 CREATE OR REPLACE TEMPORARY VIEW history_archive AS
 SELECT * FROM ${archive};
 
--- Rows of all stores in the archive, with columns `cluster`, `broker`, `store` and those of `messages`.
+-- Rows of all stores in the archive, with the columns `cluster`, `broker`, `store` and those of `messages`.
 CREATE OR REPLACE TEMPORARY VIEW history AS
 SELECT
     cluster, broker, store, commit_log_offset, store_size, offset_message_id, topic, queue_id, queue_offset, tags, keys,

@@ -3,12 +3,13 @@
 --     spark-sql --hivevar store=/data/store -i conf/tables.sql
 --     spark-sql --hivevar store=/data/store -i conf/tables.sql -e "SELECT topic, count(*) FROM messages GROUP BY topic"
 --
--- A view keeps its options, so a view of your own can read less: OPTIONS (path '${store}', topic 'orders'). Columns behind
--- its name are all that it reads, which is several times as fast without bodies:
+-- A view keeps its options, so your own view can read less: OPTIONS (path '${store}', topic 'orders'). If columns
+-- follow the view's name, only these columns are read. Without bodies, that is several times as fast:
 --
---     CREATE TEMPORARY VIEW places (topic STRING, queue_id INT, queue_offset BIGINT) USING rocketmq OPTIONS (path '${store}');
+--     CREATE TEMPORARY VIEW tags (topic STRING, tags STRING) USING rocketmq OPTIONS (path '${store}');
 --
--- Spark plans the read of a view once, with its first query: what a broker appends later shows in a view that is made anew.
+-- Spark plans the read of a view once, with the view's first query. Create the view again to see what a broker has
+-- appended since.
 
 CREATE OR REPLACE TEMPORARY VIEW messages
 USING rocketmq
@@ -34,7 +35,7 @@ CREATE OR REPLACE TEMPORARY VIEW consumer_offsets
 USING rocketmq
 OPTIONS (path '${store}', table 'consumer_offsets');
 
--- index_files and index_entries take the broker's settings too, where its slots and entries are not the defaults:
+-- index_files and index_entries need the broker's settings if its index files do not have the default sizes:
 -- OPTIONS (path '${store}', table 'index_files', brokerConf '/etc/rocketmq/broker.conf').
 
 CREATE OR REPLACE TEMPORARY VIEW index_files

@@ -1,4 +1,4 @@
--- Messages of topic `topic` by tag, and when the first and the last of each were stored. NULL is no tag.
+-- Messages of topic `topic` by tag, and the store times of each tag's first and last message. NULL means no tag.
 SELECT
     tags, count(*) AS messages, sum(store_size) AS bytes, min(store_timestamp) AS first, max(store_timestamp) AS last
 FROM history

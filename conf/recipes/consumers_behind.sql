@@ -1,5 +1,6 @@
--- Consumer groups of the store that have not read all of a queue, those with most to read first. `waiting_since` is when
--- the next message for them was stored: the archive knows it also where it expired from the store (`TOO_SMALL`).
+-- Consumer groups of the store that have not read all of a queue, the largest lag first. `waiting_since` is the store
+-- time of the next message that the group will consume. It is known even if the message has expired from the store
+-- (`TOO_SMALL`), because the archive keeps it.
 SELECT
     behind.consumer_group, behind.topic, behind.queue_id, behind.consumer_offset, behind.max_offset, behind.lag,
     behind.state, history.store_timestamp AS waiting_since
@@ -8,7 +9,7 @@ LEFT JOIN history
     ON history.cluster = '${cluster}' AND history.broker = '${broker}' AND history.store = '${store_name}'
     AND history.topic = behind.topic AND history.queue_id = behind.queue_id
     AND history.queue_offset = behind.consumer_offset
-    -- The others are in no queue.
+    -- Messages of the other transaction types are in no queue.
     AND history.transaction_type IN ('NONE', 'COMMIT')
 WHERE behind.lag > 0
 ORDER BY behind.lag DESC, behind.consumer_group, behind.topic, behind.queue_id;

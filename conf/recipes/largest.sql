@@ -1,4 +1,4 @@
--- The `count` messages that take most of the log. `body_size` is that of the body as consumers get it, decompressed.
+-- The `count` messages that take the most bytes of the log. `body_size` is the size of the decompressed body.
 SELECT
     cluster, broker, topic, queue_id, queue_offset, store_timestamp, store_size, octet_length(body) AS body_size, tags,
     keys, offset_message_id

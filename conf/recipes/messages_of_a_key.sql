@@ -1,4 +1,4 @@
--- The messages of topic `topic` that have `key` among their keys, or as unique key, the newest first.
+-- The messages of topic `topic` that have `key` as one of their keys or as unique key, the newest first.
 SELECT cluster, broker, topic, queue_id, queue_offset, store_timestamp, tags, keys, unique_key, offset_message_id, body
 FROM history
 WHERE topic = '${topic}' AND (array_contains(keys, '${key}') OR unique_key = '${key}')

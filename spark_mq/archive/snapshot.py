@@ -11,9 +11,9 @@ from spark_mq.archive.store_archive import StoreArchive
 from spark_mq.archive.tables import SNAPSHOTS_SCHEMA
 from spark_mq.io.location import Location
 from spark_mq.store.config.checkpoint import CHECKPOINT
+from spark_mq.store.config.store_paths import CONFIG
 from spark_mq.store.message_store import MessageStore
 
-_CONFIG = "config"
 _MAX_FILE_SIZE = 64 << 20
 _NANOS_PER_MICRO = 1000
 
@@ -37,7 +37,7 @@ def snapshot(store: Location) -> list[Row]:
     moment = datetime.now(UTC)
     with MessageStore(store.uri) as opened:
         log_range = {"log_start": opened.get_min_phy_offset(), "log_end": opened.get_max_phy_offset()}
-    selector = fs.FileSelector(f"{store.path}/{_CONFIG}", recursive=True, allow_not_found=True)
+    selector = fs.FileSelector(f"{store.path}/{CONFIG}", recursive=True, allow_not_found=True)
     infos = [*store.filesystem.get_file_info(selector), (store / CHECKPOINT).info()]
     return [
         {

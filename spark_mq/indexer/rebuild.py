@@ -39,11 +39,10 @@ from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.broker_version import BrokerVersion, detect_broker_version, parse_broker_version
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
 from spark_mq.store.config.store_kind import refuse_rocksdb, rocksdb_notes
-from spark_mq.store.index.folder import INDEX
+from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
 from spark_mq.store.index.names import parse_time_zone
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
-from spark_mq.store.queue.folders import CONSUME_QUEUE
 
 FAILFAST = "failfast"
 PERMISSIVE = "permissive"

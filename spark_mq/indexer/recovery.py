@@ -13,8 +13,7 @@ from dataclasses import replace
 
 from spark_mq.io.location import Location
 from spark_mq.store.config.checkpoint import Checkpoint
-from spark_mq.store.index.folder import INDEX
-from spark_mq.store.queue.folders import CONSUME_QUEUE
+from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
 
 
 def rebuilt_checkpoint(

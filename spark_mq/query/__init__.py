@@ -1,1 +1,11 @@
-"""SQL over stores: which tables of a store a query names, and how little of each it has to read."""
+"""SQL over stores: finds which tables of a store a query reads, and pushes its filters and columns into those reads.
+
+Read in this order: `sql` (the entry, with Spark), `plan` (a query as a template and references to stores' tables),
+`statement` (the text and sqlglot's tree of it), `table_names` (which tables are a store's), `scope` (relations, joins,
+and which relation a column belongs to), `comparisons` and `constants` (what a condition says about a column),
+`predicate_pushdown` and `projection_pushdown` (which rows and columns a reference needs), `conditions` (constants
+evaluated by Spark), `table_columns` and `catalog` (columns of tables, conditions as options of a read).
+
+May import sqlglot, `spark_mq.source`, `spark_mq.format` (not its kernels) and `spark_mq.errors`. Only `sql`,
+`conditions` and `catalog` import Spark.
+"""

@@ -1,4 +1,4 @@
-"""The tables of stores as a query sees them: columns, schemas, and how conditions become options of a read."""
+"""The tables of stores as a query sees them: their columns, and the options of a read that apply conditions."""
 
 from __future__ import annotations
 
@@ -13,24 +13,25 @@ from spark_mq.source.predicate import CONDITION_COLUMNS
 from spark_mq.source.schema import default_schema, full_schema
 
 Store = str | Mapping[str, str]
-"""A store's path, or the options of a read of it, `path` among them."""
+"""A store's path or URI, or a mapping of read options that includes `path`."""
 
 _CONDITIONS = "conditions"
 _ONE_VALUE = {"topic": "topic", "queue_id": "queueId", "consumer_group": "consumerGroup"}
-"""By column: the option of tables without `conditions` that stands for one value of it."""
+"""For tables without the option `conditions`: the option that selects one value of a column."""
 
 
 def options_of(store: Store, table: Table) -> dict[str, str]:
-    """Those options of a store that a table has, by their own names.
+    """The read options of a store that apply to a table, in their canonical spelling.
 
-    Raises `OptionError` for one that no table has, or without a path.
+    Raises:
+        OptionError: The path is missing, an option is not known, or its value is not valid.
     """
     given = {"path": store} if isinstance(store, str) else dict(store)
     known = {name.lower(): name for name in OPTION_NAMES}
     for name in given:
         if name.lower() not in known or name.lower() == "table":
             parse_options({**given, "table": table, name: given[name]})
-            raise OptionError(f"option {name} of a store: its tables have names, such as messages")
+            raise OptionError(f"option {name} does not apply to a store: name the table in the query, such as messages")
     named = {known[name.lower()]: str(value) for name, value in given.items()}
     options = {name: value for name, value in named.items() if name in names_of(table)}
     options["table"] = table.value
@@ -39,20 +40,20 @@ def options_of(store: Store, table: Table) -> dict[str, str]:
 
 
 def pushed_down_options(options: Mapping[str, str], table: Table, conditions: Sequence[Condition]) -> dict[str, str]:
-    """The options of a read of which Spark will keep only rows for which all conditions hold."""
+    """The options of a read to which conditions are pushed down; Spark filters the rows by all of them afterwards."""
     if _CONDITIONS in names_of(table):
         return {**options, _CONDITIONS: encode_conditions(conditions)} if conditions else dict(options)
-    narrowed = dict(options)
+    pushed = dict(options)
     for condition in conditions:
         name = _ONE_VALUE[condition.column]
-        is_one = condition.operator == Operator.IN and len(condition.values) == 1
-        if is_one and name not in narrowed and _is_expressible(condition.values[0]):
-            narrowed[name] = str(condition.values[0])
-    return narrowed
+        is_equality = condition.operator == Operator.IN and len(condition.values) == 1
+        if is_equality and name not in pushed and _is_expressible(condition.values[0]):
+            pushed[name] = str(condition.values[0])
+    return pushed
 
 
 def _is_expressible(value: Value) -> bool:
-    """Whether an option can stand for the value; text with U+FFFD can stand for many a byte."""
+    """Whether an option can express the value; text with U+FFFD cannot be, because it replaces any invalid bytes."""
     return "\ufffd" not in value if isinstance(value, str) else isinstance(value, int) and abs(value) < 1 << 31
 
 

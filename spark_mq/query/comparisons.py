@@ -1,4 +1,4 @@
-"""Comparisons of a column with constants that hold for every row that a condition lets through."""
+"""Comparisons of a column with constants that are true for every row that passes a condition."""
 
 from __future__ import annotations
 
@@ -29,14 +29,20 @@ _MIRRORED = {
 
 @dataclass(frozen=True)
 class Comparison:
-    """`column` compared with `values`, which are SQL text; more than one for IN only. Never true where it is NULL."""
+    """A comparison that is never true for NULL.
+
+    Attributes:
+        column: The column's name, in lower case.
+        operator: How the column is compared.
+        values: The constants, as SQL text; several only for IN.
+    """
 
     column: str
     operator: Operator
     values: tuple[str, ...]
 
     def __str__(self) -> str:
-        """As SQL."""
+        """The comparison as SQL."""
         if self.operator != Operator.IN:
             return f"{self.column} {self.operator} {self.values[0]}"
         return f"{self.column} IN ({', '.join(self.values)})"
@@ -44,27 +50,28 @@ class Comparison:
 
 @dataclass(frozen=True, eq=False)
 class ColumnComparison:
-    """A comparison, and the column of the tree that it is of."""
+    """A comparison, and the node of the column that it compares."""
 
     node: exp.Column
     comparison: Comparison
 
 
 def comparisons(statement: Statement, condition: exp.Expr) -> Iterator[ColumnComparison]:
-    """The comparisons of which each holds wherever the condition holds."""
-    for part in _parts(condition, exp.And):
-        if isinstance(part, exp.Or):
-            found = _alternatives(statement, part)
-        elif isinstance(part, exp.Between):
-            yield from _between(statement, part)
+    """Comparisons that are true for every row for which the condition is true."""
+    for operand in _operands(condition, exp.And):
+        if isinstance(operand, exp.Or):
+            comparison = _alternatives(statement, operand)
+        elif isinstance(operand, exp.Between):
+            yield from _between(statement, operand)
             continue
         else:
-            found = _comparison(statement, part)
-        if found is not None:
-            yield found
+            comparison = _comparison(statement, operand)
+        if comparison is not None:
+            yield comparison
 
 
-def _parts(condition: exp.Expr, connector: type[exp.Connector]) -> Iterator[exp.Expr]:
+def _operands(condition: exp.Expr, connector: type[exp.Connector]) -> Iterator[exp.Expr]:
+    """The operands of nested ANDs or ORs, in order; without recursion, because a query may have thousands of them."""
     remaining = [condition]
     while remaining:
         node = remaining.pop()
@@ -77,13 +84,13 @@ def _parts(condition: exp.Expr, connector: type[exp.Connector]) -> Iterator[exp.
 
 
 def _alternatives(statement: Statement, condition: exp.Or) -> ColumnComparison | None:
-    """`a = 1 OR a IN (2, 3)` as `a IN (1, 2, 3)`."""
-    found = [_comparison(statement, part) for part in _parts(condition, exp.Or)]
-    known = [one for one in found if one is not None and one.comparison.operator == Operator.IN]
-    if len(known) < len(found) or any(not _is_same(one.node, known[0].node) for one in known):
+    """`a = 1 OR a IN (2, 3)` as `a IN (1, 2, 3)`; None if an operand is not such a comparison of the same column."""
+    alternatives = [_comparison(statement, operand) for operand in _operands(condition, exp.Or)]
+    equalities = [item for item in alternatives if item is not None and item.comparison.operator == Operator.IN]
+    if len(equalities) < len(alternatives) or any(not _is_same(item.node, equalities[0].node) for item in equalities):
         return None
-    values = tuple(value for one in known for value in one.comparison.values)
-    return replace(known[0], comparison=replace(known[0].comparison, values=values))
+    values = tuple(value for item in equalities for value in item.comparison.values)
+    return replace(equalities[0], comparison=replace(equalities[0].comparison, values=values))
 
 
 def _is_same(left: exp.Column, right: exp.Column) -> bool:
@@ -94,39 +101,39 @@ def _between(statement: Statement, condition: exp.Between) -> Iterator[ColumnCom
     if condition.args.get("symmetric"):
         return
     for operator, bound in ((Operator.GREATER_OR_EQUAL, "low"), (Operator.LESS_OR_EQUAL, "high")):
-        found = _of_column(statement, condition.this, operator, [condition.args[bound]])
-        if found is not None:
-            yield found
+        comparison = _column_comparison(statement, condition.this, operator, [condition.args[bound]])
+        if comparison is not None:
+            yield comparison
 
 
 def _comparison(statement: Statement, condition: exp.Expr) -> ColumnComparison | None:
     if isinstance(condition, exp.In):
         if any(value for name, value in condition.args.items() if name not in ("this", "expressions")):
             return None
-        return _of_column(statement, condition.this, Operator.IN, condition.expressions)
+        return _column_comparison(statement, condition.this, Operator.IN, condition.expressions)
     operator = _OPERATORS.get(type(condition))
     if operator is None:
         return None
     left, right = condition.this, condition.expression
-    if isinstance(_bare(left), exp.Column):
-        return _of_column(statement, left, operator, [right])
-    return _of_column(statement, right, _MIRRORED[operator], [left])
+    if isinstance(_without_parentheses(left), exp.Column):
+        return _column_comparison(statement, left, operator, [right])
+    return _column_comparison(statement, right, _MIRRORED[operator], [left])
 
 
-def _of_column(
+def _column_comparison(
     statement: Statement, node: exp.Expr, operator: Operator, constants: list[exp.Expr]
 ) -> ColumnComparison | None:
-    column = _bare(node)
+    column = _without_parentheses(node)
     if not isinstance(column, exp.Column) or not isinstance(column.this, exp.Identifier):
         return None
-    values = [constant(statement, one) for one in constants]
-    texts = tuple(value for value in values if value is not None)
-    if not texts or len(texts) < len(values):
+    texts = [constant(statement, expression) for expression in constants]
+    values = tuple(text for text in texts if text is not None)
+    if not values or len(values) < len(texts):
         return None
-    return ColumnComparison(column, Comparison(column.name.lower(), operator, texts))
+    return ColumnComparison(column, Comparison(column.name.lower(), operator, values))
 
 
-def _bare(node: exp.Expr) -> exp.Expr:
+def _without_parentheses(node: exp.Expr) -> exp.Expr:
     while isinstance(node, exp.Paren):
         node = node.this
     return node

@@ -1,8 +1,8 @@
-"""Constants of a query as SQL text of their own, for Spark to evaluate.
+"""The constants of a query as separate SQL text, which Spark evaluates.
 
-Only what is the same whenever it is evaluated: literals, casts of them, intervals, arithmetic, named parameters.
-Literals are taken from the text as they are written, so that escapes mean what they mean to Spark. Functions are left
-out: some are not the same at two moments, and a parser's names for them are not Spark's.
+A constant has the same value whenever it is evaluated: a literal, a cast of a literal, an interval, arithmetic, a named
+parameter. Literals are copied from the query's text, so that Spark interprets their escapes. Functions are not
+constants here: the values of some depend on the time, and the parser has names for functions that Spark does not have.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _DIGITS = re.compile(r"\d+")
 _LITERAL_SUFFIX = "LSYlsy"
 _QUOTED = re.compile(r"'.*'|\".*\"", re.DOTALL)
 _TIME_TYPE_BEFORE = re.compile(r"\b(?:TIMESTAMP(?:_LTZ|_NTZ)?|DATE)\s*$", re.IGNORECASE)
-_MOMENT = re.compile(r"['\"]\s*\d")
-"""How a text begins that is no word for a moment: `now`, `today` are other moments at other times."""
+_QUOTED_DIGIT = re.compile(r"['\"]\s*\d")
+"""The start of a quoted time that does not depend on when it is evaluated, as `now` and `today` do."""
 _TYPES = {
     exp.DataType.Type.TINYINT: "TINYINT",
     exp.DataType.Type.SMALLINT: "SMALLINT",
@@ -36,7 +36,7 @@ _OPERATORS: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*
 
 
 def constant(statement: Statement, node: exp.Expr) -> str | None:
-    """The SQL text of a constant; None for what is none, or not surely the same at every moment."""
+    """The SQL text of a constant; None if the node is not certainly a constant."""
     if isinstance(node, exp.Literal):
         return _literal(statement, node)
     if isinstance(node, exp.Placeholder):
@@ -69,25 +69,25 @@ def _literal(statement: Statement, node: exp.Literal) -> str | None:
 
 
 def _cast(statement: Statement, node: exp.Cast) -> str | None:
-    """`TIMESTAMP '...'` and its like as they are; `CAST(... AS ...)`, and numbers with a suffix."""
-    place = statement.place(node.this)
+    """The text of a typed literal such as `TIMESTAMP '...'`, of a `CAST` of a literal, or of a number with a suffix."""
+    span = statement.span(node.this)
     type_name = None if node.to.expressions else _TYPES.get(node.to.this)
-    if place is None or type_name is None or not isinstance(node.this, exp.Literal):
+    if span is None or type_name is None or not isinstance(node.this, exp.Literal):
         return None
-    written = statement.text[slice(*place)]
-    if type_name in _TIMES and not _MOMENT.match(written):
+    literal = statement.text[slice(*span)]
+    if type_name in _TIMES and not _QUOTED_DIGIT.match(literal):
         return None
     if not isinstance(node, exp.TryCast):
-        before = _TIME_TYPE_BEFORE.search(statement.text, 0, place[0])
-        return None if before is None else statement.text[before.start() : place[1]]
-    if not node.this.is_string and written[-1] in _LITERAL_SUFFIX:
-        return written if _DIGITS.fullmatch(written[:-1]) else None
+        before = _TIME_TYPE_BEFORE.search(statement.text, 0, span[0])
+        return None if before is None else statement.text[before.start() : span[1]]
+    if not node.this.is_string and literal[-1] in _LITERAL_SUFFIX:
+        return literal if _DIGITS.fullmatch(literal[:-1]) else None
     text = _literal(statement, node.this)
     return None if text is None else f"try_cast({text} AS {type_name})"
 
 
 def _interval(node: exp.Interval) -> str | None:
-    """One of a whole number of one unit."""
+    """The text of an interval of a whole number of one unit; None for any other interval."""
     unit = node.args.get("unit")
     if not isinstance(unit, exp.Var) or not isinstance(node.this, exp.Literal):
         return None

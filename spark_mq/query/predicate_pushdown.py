@@ -1,10 +1,11 @@
-"""Which comparisons hold for every row of a store's table that can matter to a query.
+"""Predicate pushdown: the comparisons that every row of a store's table must pass to matter to a query.
 
-No comparison here is ever true for NULL. So one of a WHERE clause narrows whichever relation its column is of, through
-joins of every kind: a row of that relation for which it is not true is in no row that WHERE lets through; and a row of
-the other side that then finds no partner, and is filled with NULLs, does not pass WHERE either. One of an ON clause
-narrows the sides of which a row without a partner comes to nothing. From a subquery or a common table expression that
-is read once, a comparison goes on to what that reads, where the column is handed on as it is.
+No comparison here is ever true for NULL. A comparison of a WHERE clause is pushed down to the relation of its column,
+through joins of every kind: dropping a row for which the comparison is not true cannot change the result, because every
+joined row that contains it fails WHERE, and so does the NULL-padded row that an outer join produces in its place. A
+comparison of an ON clause is pushed down to the sides whose rows cannot appear in the result without a partner. A
+comparison of a column of a derived table or common table expression is pushed down into its query if nothing else reads
+that query and the column is a copy of one of its relations' columns.
 """
 
 from __future__ import annotations
@@ -16,121 +17,122 @@ from sqlglot import exp
 
 from spark_mq.query.comparisons import ColumnComparison, Comparison, comparisons
 from spark_mq.query.scope import (
-    RELATION_PARTS,
-    Columns,
+    PLAIN_RELATION_ARGS,
+    ColumnLookup,
+    JoinTree,
     Relation,
-    Tree,
     UnknownJoinError,
-    from_tree,
     has_only,
-    is_own,
+    is_merged,
+    join_tree,
     joins_of,
-    owner,
+    merged_columns,
     qualifier_of,
     relations_of,
-    shared_columns,
-    visible,
+    resolve_column,
+    visible_relations,
 )
 from spark_mq.query.statement import Statement
-from spark_mq.query.table_names import Names, is_plain_definition
+from spark_mq.query.table_names import ResolvedTables, is_plain_cte
 
-_HANDING_ON = frozenset(("with_", "expressions", "hint", "from_", "joins", "laterals", "where"))
-"""Parts of a SELECT that gives one row for each row of its FROM clause that passes WHERE."""
-_SELECT_PARTS = _HANDING_ON | frozenset(
+_FILTER_ARGS = frozenset(("with_", "expressions", "hint", "from_", "joins", "laterals", "where"))
+"""Args of a SELECT that returns one row for each row of its FROM clause that passes WHERE."""
+_SELECT_ARGS = _FILTER_ARGS | frozenset(
     ("distinct", "group", "having", "windows", "distribute", "sort", "cluster", "order", "limit", "offset")
 )
-"""Parts of a SELECT that come after WHERE, or do not change what WHERE means."""
+"""The same args and those that are evaluated after WHERE, so that they do not change which rows WHERE selects."""
 
 
 class PredicatePushdown:
-    """Finds the comparisons by which each store's table of a statement can be narrowed."""
+    """Finds the comparisons that can be pushed down to each store's table of a statement."""
 
-    def __init__(self, statement: Statement, names: Names, columns: Columns) -> None:
+    def __init__(self, statement: Statement, tables: ResolvedTables, columns: ColumnLookup) -> None:
         self._statement = statement
-        self._names = names
+        self._tables = tables
         self._columns = columns
-        self._found: dict[int, list[Comparison]] = {}
+        self._pushed: dict[int, list[Comparison]] = {}
 
     def find(self) -> dict[int, list[Comparison]]:
-        """Comparisons by the `id` of the table's node."""
+        """The comparisons by the `id` of the table's node."""
         for select in self._statement.root.find_all(exp.Select):
             for relation, comparison in self._of_select(select):
-                self._narrow(relation, comparison)
-        return self._found
+                self._push_down(relation, comparison)
+        return self._pushed
 
     def _of_select(self, select: exp.Select) -> Iterator[tuple[Relation, Comparison]]:
-        """What the WHERE and ON clauses of one SELECT say of its relations."""
-        tree = self._tree(select)
-        if tree is None or not has_only(select, _SELECT_PARTS):
+        """The comparisons of the WHERE and ON clauses of one SELECT, each with a relation that it filters."""
+        tree = self._join_tree(select)
+        if tree is None or not has_only(select, _SELECT_ARGS):
             return
-        shared = shared_columns(tree)
+        merged = merged_columns(tree)
         where = select.args.get("where")
         if where is not None:
-            yield from _owned(comparisons(self._statement, where.this), visible(tree), shared)
+            yield from _resolved(comparisons(self._statement, where.this), visible_relations(tree), merged)
         for join in joins_of(tree):
             if join.condition is not None:
-                sides = {relation for side in join.narrowed for relation in relations_of(side)}
-                found = comparisons(self._statement, join.condition)
-                for relation, comparison in _owned(found, [*visible(join.left), *visible(join.right)], shared):
-                    if relation in sides:
+                filtered = {relation for side in join.pushdown_sides for relation in relations_of(side)}
+                in_scope = [*visible_relations(join.left), *visible_relations(join.right)]
+                for relation, comparison in _resolved(comparisons(self._statement, join.condition), in_scope, merged):
+                    if relation in filtered:
                         yield relation, comparison
 
-    def _tree(self, select: exp.Select) -> Tree | None:
+    def _join_tree(self, select: exp.Select) -> JoinTree | None:
         try:
-            return from_tree(select, self._columns)
+            return join_tree(select, self._columns)
         except UnknownJoinError:
             return None
 
-    def _narrow(self, relation: Relation, comparison: Comparison) -> None:
-        """Note the comparison for the store's table that the relation is, or hands its column on from."""
+    def _push_down(self, relation: Relation, comparison: Comparison) -> None:
+        """Record the comparison for the store's table that the relation is, or from which it copies the column."""
         alias = relation.node.args.get("alias")
-        if not has_only(relation.node, RELATION_PARTS) or (alias is not None and alias.columns):
+        if not has_only(relation.node, PLAIN_RELATION_ARGS) or (alias is not None and alias.columns):
             return
-        if id(relation.node) in self._names.store_tables:
-            self._found.setdefault(id(relation.node), []).append(comparison)
+        if id(relation.node) in self._tables.store_tables:
+            self._pushed.setdefault(id(relation.node), []).append(comparison)
             return
-        select = self._read_once(relation.node)
-        inner = None if select is None else self._handed_on(select, comparison.column)
-        if inner is not None:
-            self._narrow(inner[0], replace(comparison, column=inner[1]))
+        select = self._select_of(relation.node)
+        source = None if select is None else self._source_column(select, comparison.column)
+        if source is not None:
+            self._push_down(source[0], replace(comparison, column=source[1]))
 
-    def _read_once(self, node: exp.Expr) -> exp.Select | None:
-        """The SELECT whose rows a relation has, if nobody else has them."""
+    def _select_of(self, node: exp.Expr) -> exp.Select | None:
+        """The SELECT whose rows a relation has; None if another relation has them, too."""
         select: exp.Expr | None = node.this if isinstance(node, exp.Subquery) else None
-        if id(node) in self._names.common_tables:
-            definition = self._names.common_tables[id(node)].definition
-            if is_plain_definition(definition) and len(self._names.places_of(definition)) == 1:
-                select = definition.this
+        if id(node) in self._tables.cte_tables:
+            cte = self._tables.cte_tables[id(node)].cte
+            if is_plain_cte(cte) and len(self._tables.references_to(cte)) == 1:
+                select = cte.this
         return select if isinstance(select, exp.Select) else None
 
-    def _handed_on(self, select: exp.Select, name: str) -> tuple[Relation, str] | None:
-        """Of which relation, and which column there, the column `name` of a SELECT is a copy."""
-        tree = self._tree(select)
-        if tree is None or not has_only(select, _HANDING_ON) or select.find(exp.Window) is not None:
+    def _source_column(self, select: exp.Select, name: str) -> tuple[Relation, str] | None:
+        """The relation and column that the SELECT's output column `name` copies; None if it is not a plain copy."""
+        tree = self._join_tree(select)
+        if tree is None or not has_only(select, _FILTER_ARGS) or select.find(exp.Window) is not None:
             return None
-        relations, shared = visible(tree), shared_columns(tree)
-        found: list[tuple[Relation, str] | None] = []
+        relations, merged = visible_relations(tree), merged_columns(tree)
+        sources: list[tuple[Relation, str] | None] = []
         for projection in select.expressions:
             if projection.is_star:
-                found += _of_star(projection, relations, shared, name)
+                sources += _of_star(projection, relations, merged, name)
             elif projection.alias_or_name.lower() == name:
-                found.append(_copied(projection.unalias(), relations, shared))
-        return found[0] if len(found) == 1 else None
+                sources.append(_of_projection(projection.unalias(), relations, merged))
+        return sources[0] if len(sources) == 1 else None
 
 
-def _owned(
-    found: Iterable[ColumnComparison], relations: Sequence[Relation], shared: frozenset[str]
+def _resolved(
+    column_comparisons: Iterable[ColumnComparison], relations: Sequence[Relation], merged: frozenset[str]
 ) -> Iterator[tuple[Relation, Comparison]]:
-    for one in found:
-        relation = owner(one.node, relations, shared)
+    """The comparisons whose column certainly belongs to one of the relations, with that relation."""
+    for column_comparison in column_comparisons:
+        relation = resolve_column(column_comparison.node, relations, merged)
         if relation is not None:
-            yield relation, one.comparison
+            yield relation, column_comparison.comparison
 
 
 def _of_star(
-    projection: exp.Expr, relations: Sequence[Relation], shared: frozenset[str], name: str
+    projection: exp.Expr, relations: Sequence[Relation], merged: frozenset[str], name: str
 ) -> Iterator[tuple[Relation, str] | None]:
-    """What `*` or `m.*` gives under the name; None for what it may give, but not as a plain copy."""
+    """The sources of column `name` in `*` or `m.*`; None for each that may be one, but not certainly a plain copy."""
     is_plain = not any((projection if isinstance(projection, exp.Star) else projection.this).args.values())
     qualifier = qualifier_of(projection) if isinstance(projection, exp.Column) else ()
     for relation in relations:
@@ -138,11 +140,14 @@ def _of_star(
             continue
         if relation.columns is None or name in relation.columns:
             is_known = relation.columns is not None or bool(qualifier) or len(relations) == 1
-            yield (relation, name) if is_plain and is_known and is_own(name, shared) else None
+            yield (relation, name) if is_plain and is_known and not is_merged(name, merged) else None
 
 
-def _copied(projection: exp.Expr, relations: Sequence[Relation], shared: frozenset[str]) -> tuple[Relation, str] | None:
+def _of_projection(
+    projection: exp.Expr, relations: Sequence[Relation], merged: frozenset[str]
+) -> tuple[Relation, str] | None:
+    """The source of a projection that is a plain column."""
     if not isinstance(projection, exp.Column):
         return None
-    relation = owner(projection, relations, shared)
+    relation = resolve_column(projection, relations, merged)
     return None if relation is None else (relation, projection.name.lower())

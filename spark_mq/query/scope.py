@@ -1,4 +1,4 @@
-"""The relations of a FROM clause, how they are joined, and whose a column is."""
+"""The scope of a SELECT: the relations of its FROM clause, their joins, and which relation a column belongs to."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from enum import Enum, auto
 
 from sqlglot import exp
 
-Columns = Callable[[exp.Table], frozenset[str] | None]
-"""Gives the names of the columns of a table, None where they are not known."""
+ColumnLookup = Callable[[exp.Table], frozenset[str] | None]
+"""Returns the names of the columns of a table, None if they are not known."""
 
 
 class JoinKind(Enum):
@@ -38,27 +38,41 @@ _KINDS = {
     ("", "ANTI"): JoinKind.ANTI,
     ("LEFT", "ANTI"): JoinKind.ANTI,
 }
-RELATION_PARTS = frozenset(("this", "db", "alias", "joins", "laterals"))
-"""Parts of a relation for which its rows are those of what it names: no TABLESAMPLE, PIVOT, version."""
-_JOIN_PARTS = frozenset(("this", "on", "side", "kind", "using", "method"))
+PLAIN_RELATION_ARGS = frozenset(("this", "db", "alias", "joins", "laterals"))
+"""Args of a relation whose rows are exactly those of the table that it names: no TABLESAMPLE, PIVOT or version."""
+_JOIN_ARGS = frozenset(("this", "on", "side", "kind", "using", "method"))
 
 
 @dataclass(frozen=True, eq=False)
 class Relation:
-    """One relation. `name`: its alias, or the parts of its table's name; `columns`: None where they are not known."""
+    """One relation of a FROM clause: a table, a common table expression, a derived table or a LATERAL VIEW.
+
+    Attributes:
+        node: The relation's node of the tree.
+        name: Its table alias, or the parts of its table's name; in lower case.
+        columns: The names of its columns; None if they are not known.
+    """
 
     node: exp.Expr
     name: tuple[str, ...]
     columns: frozenset[str] | None
 
     def has_name(self, qualifier: tuple[str, ...]) -> bool:
-        """Whether `qualifier` before a column can mean this relation."""
+        """Whether a column's `qualifier` can name this relation."""
         return bool(qualifier) and self.name[-len(qualifier) :] == qualifier
 
 
 @dataclass(frozen=True, eq=False)
 class Join:
-    """Two sides and the condition between them; `using` are the columns that stand for one of each side."""
+    """A join of two sides.
+
+    Attributes:
+        left: The left side.
+        right: The right side.
+        kind: How the sides are joined.
+        condition: The condition after ON.
+        using: The columns of USING, each of which is one column of both sides; `*` for NATURAL.
+    """
 
     left: Relation | Join
     right: Relation | Join
@@ -67,8 +81,8 @@ class Join:
     using: frozenset[str] = frozenset()
 
     @property
-    def narrowed(self) -> tuple[Relation | Join, ...]:
-        """The sides of which rows for which the condition does not hold can be left out: they come to nothing."""
+    def pushdown_sides(self) -> tuple[Relation | Join, ...]:
+        """The sides from which rows that fail the ON condition can be dropped without changing the result."""
         if self.kind in (JoinKind.INNER, JoinKind.SEMI):
             return self.left, self.right
         if self.kind in (JoinKind.LEFT, JoinKind.ANTI):
@@ -76,41 +90,45 @@ class Join:
         return (self.left,) if self.kind == JoinKind.RIGHT else ()
 
 
-Tree = Relation | Join
+JoinTree = Relation | Join
 
 
 class UnknownJoinError(Exception):
-    """The FROM clause has a join whose meaning for rows is not known here."""
+    """The FROM clause has a kind of join that this package does not know, so that its rows are not known either."""
 
 
-def from_tree(select: exp.Select, columns: Columns) -> Tree | None:
-    """The FROM clause of a SELECT, None where it has none. Raises `UnknownJoinError`."""
+def join_tree(select: exp.Select, columns: ColumnLookup) -> JoinTree | None:
+    """The relations and joins of a SELECT's FROM clause; None if it has no FROM clause.
+
+    Raises:
+        UnknownJoinError: A kind of join is not known.
+    """
     from_ = select.args.get("from_")
     if from_ is None:
         return None
-    return _joined(_tree(from_.this, columns), select, columns)
+    return _with_joins(_tree(from_.this, columns), select, columns)
 
 
-def _tree(node: exp.Expr, columns: Columns) -> Tree:
+def _tree(node: exp.Expr, columns: ColumnLookup) -> JoinTree:
     if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table | exp.Subquery) and not node.alias:
-        return _joined(_tree(node.this, columns), node, columns)  # parentheses
+        return _with_joins(_tree(node.this, columns), node, columns)  # parentheses
     alias = node.args.get("alias")
     if alias is not None and alias.args.get("columns"):
-        names = frozenset(column.name.lower() for column in alias.columns)
-        relation = Relation(node, _lower(alias.name), names)
+        aliases = frozenset(column.name.lower() for column in alias.columns)
+        relation = Relation(node, _lower(alias.name), aliases)
     elif isinstance(node, exp.Table):
         name = _lower(alias.name) if alias is not None else _lower(node.catalog, node.db, node.name)
         relation = Relation(node, name, columns(node))
     else:
         relation = Relation(node, _lower(node.alias), None)
-    return _joined(relation, node, columns)
+    return _with_joins(relation, node, columns)
 
 
-def _joined(tree: Tree, node: exp.Expr, columns: Columns) -> Tree:
-    """The tree with all that is joined to it; LATERAL VIEWs come last, as in Spark's grammar."""
+def _with_joins(tree: JoinTree, node: exp.Expr, columns: ColumnLookup) -> JoinTree:
+    """The tree, joined with everything that `node` joins to it; LATERAL VIEWs come last, as in Spark's grammar."""
     for join in node.args.get("joins") or ():
         kind = _KINDS.get((join.side.upper(), join.kind.upper()))
-        if kind is None or join.method.upper() not in ("", "NATURAL") or not has_only(join, _JOIN_PARTS):
+        if kind is None or join.method.upper() not in ("", "NATURAL") or not has_only(join, _JOIN_ARGS):
             raise UnknownJoinError
         using = frozenset(column.name.lower() for column in join.args.get("using") or ())
         if join.method:
@@ -121,16 +139,16 @@ def _joined(tree: Tree, node: exp.Expr, columns: Columns) -> Tree:
     return tree
 
 
-def has_only(node: exp.Expr, parts: frozenset[str]) -> bool:
-    """Whether a node of the tree has no other parts than these."""
-    return all(name in parts for name, value in node.args.items() if value)
+def has_only(node: exp.Expr, args: frozenset[str]) -> bool:
+    """Whether a node of the tree has no other args than these."""
+    return all(name in args for name, value in node.args.items() if value)
 
 
 def _lower(*parts: str) -> tuple[str, ...]:
     return tuple(part.lower() for part in parts if part)
 
 
-def joins_of(tree: Tree) -> Iterator[Join]:
+def joins_of(tree: JoinTree) -> Iterator[Join]:
     """All joins of the tree."""
     if isinstance(tree, Join):
         yield tree
@@ -138,7 +156,7 @@ def joins_of(tree: Tree) -> Iterator[Join]:
         yield from joins_of(tree.right)
 
 
-def relations_of(tree: Tree) -> Iterator[Relation]:
+def relations_of(tree: JoinTree) -> Iterator[Relation]:
     """All relations of the tree."""
     if isinstance(tree, Join):
         yield from relations_of(tree.left)
@@ -147,40 +165,42 @@ def relations_of(tree: Tree) -> Iterator[Relation]:
         yield tree
 
 
-def visible(tree: Tree) -> list[Relation]:
+def visible_relations(tree: JoinTree) -> list[Relation]:
     """The relations whose columns the rows of the tree have: not the right side of a semi or anti join."""
     if isinstance(tree, Relation):
         return [tree]
-    right = [] if tree.kind in (JoinKind.SEMI, JoinKind.ANTI) else visible(tree.right)
-    return [*visible(tree.left), *right]
+    right = [] if tree.kind in (JoinKind.SEMI, JoinKind.ANTI) else visible_relations(tree.right)
+    return [*visible_relations(tree.left), *right]
 
 
-def shared_columns(tree: Tree) -> frozenset[str]:
-    """The columns of USING, `*` for all of a NATURAL join: without a qualifier they are no relation's own."""
+def merged_columns(tree: JoinTree) -> frozenset[str]:
+    """The columns that USING merges, or `*` if a NATURAL join merges all; unqualified, they belong to no relation."""
     return frozenset(name for join in joins_of(tree) for name in join.using)
 
 
-def is_own(name: str, shared: frozenset[str]) -> bool:
-    """Whether a column without a qualifier can be a relation's own, going by `shared_columns`."""
-    return name not in shared and "*" not in shared
+def is_merged(name: str, merged: frozenset[str]) -> bool:
+    """Whether an unqualified column may be one of `merged_columns`."""
+    return name in merged or "*" in merged
 
 
 def qualifier_of(column: exp.Column) -> tuple[str, ...]:
-    """What stands before a column's name."""
+    """The names before a column's own name, in lower case."""
     return _lower(column.catalog, column.db, column.table)
 
 
-def owner(column: exp.Column, relations: Sequence[Relation], shared: frozenset[str]) -> Relation | None:
-    """The one relation whose column this certainly is; None where that is not certain."""
+def resolve_column(column: exp.Column, relations: Sequence[Relation], merged: frozenset[str]) -> Relation | None:
+    """The relation to which the column certainly belongs; None if that is not certain."""
     name = column.name.lower()
     qualifier = qualifier_of(column)
     if qualifier:
-        found = [relation for relation in relations if relation.has_name(qualifier)]
-    elif is_own(name, shared):
-        found = [relation for relation in relations if relation.columns is None or name in relation.columns]
-    else:
-        found = []
-    if len(found) != 1:
+        candidates = [relation for relation in relations if relation.has_name(qualifier)]
+    elif is_merged(name, merged):
         return None
-    is_known = found[0].columns is not None or bool(qualifier) or len(relations) == 1
-    return found[0] if is_known and (found[0].columns is None or name in found[0].columns) else None
+    else:
+        candidates = [relation for relation in relations if relation.columns is None or name in relation.columns]
+    if len(candidates) != 1:
+        return None
+    (relation,) = candidates
+    if relation.columns is None:
+        return relation if qualifier or len(relations) == 1 else None
+    return relation if name in relation.columns else None

@@ -2,10 +2,11 @@
 
     >>> spark_mq.sql(spark, "SELECT * FROM prod.messages WHERE topic = 'orders'", stores={"prod": "/data/store"}).show()
 
-A data source in Python cannot be asked for columns, and what Spark pushes into it stays with the relation that was
-loaded. So each place where a query names a store's table gets a relation of its own, loaded with the columns that the
-query uses, and with options that say what its WHERE and ON clauses ask of that place alone. The query itself runs
-unchanged, with all of its filters: a relation may hold fewer rows than the table, but every row that the query needs.
+Spark does not ask a Python data source for columns, and filters that Spark pushes down stay with the relation that was
+loaded. So each reference of a query to a store's table gets a relation of its own: loaded with the columns that the
+query uses, and with options that express what its WHERE and ON clauses require of that reference alone. The query
+itself runs unchanged, with all of its filters. A relation may have fewer rows than the table, but has every row that
+the query needs.
 """
 
 from __future__ import annotations
@@ -30,7 +31,14 @@ Arguments = dict[str, Any] | list[Any]
 
 @dataclass(frozen=True)
 class StoreRead:
-    """How one reference of a query is read: options, columns, and the conditions that the options hold."""
+    """How one reference of a query is read.
+
+    Attributes:
+        reference: The reference.
+        options: The options of the read.
+        schema: The columns that are read.
+        conditions: The conditions that the query puts on the rows; `options` express them as far as the table can.
+    """
 
     reference: Reference
     options: Mapping[str, str]
@@ -38,30 +46,45 @@ class StoreRead:
     conditions: tuple[Condition, ...]
 
     def __str__(self) -> str:
-        """One line for people."""
+        """One line of text: the table, its columns and its conditions."""
         columns = ", ".join(self.schema.fieldNames())
-        conditions = " and ".join(map(_shown, self.conditions))
+        conditions = " and ".join(map(_format_condition, self.conditions))
         return f"{self.reference.store}.{self.reference.table} ({columns}){conditions and ' where ' + conditions}"
 
     def load(self, spark: SparkSession) -> DataFrame:
-        """The relation."""
+        """The relation as a DataFrame."""
         return spark.read.format("rocketmq").options(**self.options).schema(self.schema).load()
 
 
 def sql(spark: SparkSession, query: str, args: Arguments | None = None, *, stores: Mapping[str, Store]) -> DataFrame:
-    """Run a query over stores: `prod.messages` is the table `messages` of the store that `stores` calls `prod`.
+    """The result of a query over stores: `prod.messages` is the table `messages` of the store named `prod`.
 
-    `stores`: by name, a store's path or URI, or a mapping of options (`path`, `mode`, `brokerConf`, ...), of which each
-    table gets those that it has. With one store `messages` alone will do, unless the query or the session has something
-    of this name; then that is meant. A store's name goes before a database's. `args` are those of `spark.sql`.
+    Each table is read as far as the query needs it. Everything else is Spark's: functions, views, tables of other
+    sources, settings. The name of a store takes precedence over a database of the same name. With one store, `messages`
+    alone is a table of that store, unless the query or the session has a table or view of this name.
 
-    Everything else is Spark's: functions, views, tables of other sources, settings. Without a name of a store's table a
-    statement of any kind goes to Spark as it is; with one it is a query, `EXPLAIN` of one, `INSERT`, or `CREATE TABLE
-    ... AS`. Columns that `messages` has only when a schema names them (`store_timestamp_millis`, ...) are there when
-    they are named, and not in `*`.
+    A statement that names no store's table goes to Spark unchanged, whatever its kind. A statement that names one must
+    be a query, `EXPLAIN` of a query, `INSERT`, or `CREATE TABLE ... AS`. Columns that `messages` has only if a schema
+    names them (`store_timestamp_millis`, ...) can be named in the query, and are not in `*`.
 
-    Raises `OptionError` for a statement that the parser does not know (Spark may know more), and for stores without a
-    path or with unknown options; what Spark raises, it raises.
+    Args:
+        spark: The session that runs the query.
+        query: One statement of Spark SQL.
+        args: The values of parameters, as `spark.sql` takes them.
+        stores: By name, the path or URI of a store, or a mapping of read options (`path`, `mode`, `brokerConf`, ...);
+            each table gets the options that it has.
+
+    Returns:
+        The DataFrame that `spark.sql` returns for the query.
+
+    Raises:
+        OptionError: The parser does not know the statement (Spark may know more statements), or a store has no path or
+            an unknown option. Errors that Spark raises are passed on.
+
+    Example:
+        >>> stores = {"prod": "/data/prod", "dev": {"path": "/data/dev", "mode": "FAILFAST"}}
+        >>> query = "SELECT count(*) FROM dev.messages WHERE topic = :topic"
+        >>> spark_mq.sql(spark, query, {"topic": "orders"}, stores=stores).show()
     """
     plan = _plan(spark, query, stores)
     if not plan.references:
@@ -73,7 +96,10 @@ def sql(spark: SparkSession, query: str, args: Arguments | None = None, *, store
 def reads_of(
     spark: SparkSession, query: str, args: Arguments | None = None, *, stores: Mapping[str, Store]
 ) -> list[StoreRead]:
-    """How `sql` would read each place where a query names a store's table, in the order of the text."""
+    """How `sql` would read each reference of a query to a store's table, in the order of the text.
+
+    The arguments and errors are those of `sql`; the query is not run.
+    """
     return _reads(spark, _plan(spark, query, stores), args, stores)
 
 
@@ -95,13 +121,13 @@ def _reads(
     reads = []
     for reference in plan.references:
         schema = full_schema(reference.table)
-        names = reference.columns or table_columns(reference.table).default
-        known = tuple(conditions[one] for one in reference.comparisons if one in conditions)
+        columns = reference.columns or table_columns(reference.table).default
+        known = tuple(conditions[comparison] for comparison in reference.comparisons if comparison in conditions)
         options = pushed_down_options(options_of(stores[reference.store], reference.table), reference.table, known)
-        reads.append(StoreRead(reference, options, StructType([schema[name] for name in names]), known))
+        reads.append(StoreRead(reference, options, StructType([schema[column] for column in columns]), known))
     return reads
 
 
-def _shown(condition: Condition) -> str:
+def _format_condition(condition: Condition) -> str:
     values = ", ".join(value.isoformat() if isinstance(value, datetime) else repr(value) for value in condition.values)
     return f"{condition.column} {condition.operator} ({values})"

@@ -1,7 +1,7 @@
-"""The text of one SQL statement, its tokens and its tree, all of one mind about where things are.
+"""One SQL statement: its text, its tokens and its tree, which agree on positions in the text.
 
-The tree comes from sqlglot's parser of Spark's dialect. It is used to find places in the text, never to write the text
-anew: what Spark runs is what the user wrote, but for the names of stores' tables.
+sqlglot's parser of Spark's dialect gives the tree. The tree only locates parts of the text; SQL is never generated from
+it. Spark runs what the user wrote, except that the names of stores' tables are replaced.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from spark_mq.errors import OptionError
 _OPAQUE_PATTERN = r"""
     (?<!\w)[rR](?:'[^']*'|"[^"]*")                            # no escapes in a raw string
     | '(?:[^'\\]|\\.|'')*' | "(?:[^"\\]|\\.|"")*" | `(?:[^`]|``)*`
-    | --(?:\\\n|[^\r\n])*                                     # a backslash goes on with the comment in the next line
+    | --(?:\\\n|[^\r\n])*                                     # a backslash continues the comment on the next line
     | /\*(?!\+)
     """
 _OPAQUE = re.compile(_OPAQUE_PATTERN, re.VERBOSE | re.DOTALL)
@@ -29,18 +29,19 @@ _COMMENT_EDGE = re.compile(r"/\*|\*/")
 _SPACE = re.compile(r"\s*")
 _EXPLAIN = re.compile(r"EXPLAIN\s+(?:(?:EXTENDED|FORMATTED|CODEGEN|COST|LOGICAL)\s+)?", re.IGNORECASE)
 _START = re.compile(r"\w+|\(")
-_READING = frozenset(("SELECT", "WITH", "FROM", "VALUES", "(", "INSERT", "CREATE"))
+_READING_KEYWORDS = frozenset(("SELECT", "WITH", "FROM", "VALUES", "(", "INSERT", "CREATE"))
+"""The first words of the statements that can read a table."""
 _NEVER_ALIASES = frozenset(
     word
     for words in ("anti cross except full inner intersect join lateral", "left minus natural on right semi union using")
     for word in words.split()
 )
-"""Words that Spark takes for an alias nowhere (strictNonReserved of SqlBaseParser.g4 of Spark 4.2)."""
+"""Words that Spark never takes for an alias (strictNonReserved in SqlBaseParser.g4 of Spark 4.2)."""
 
 
 @dataclass(frozen=True)
 class Statement:
-    """One statement: `text` as it was given, and what the parser made of it."""
+    """One statement: the text that was given, and the tokens and the tree that the parser made of it."""
 
     text: str
     tokens: tuple[Token, ...]
@@ -48,41 +49,41 @@ class Statement:
 
     @cached_property
     def is_understood(self) -> bool:
-        """Whether the parser read all of it as Spark does, so that what the tree says about rows can be relied on.
+        """Whether the parser read all of it as Spark does, so that the tree can be trusted about rows and columns.
 
-        Where it is not, names of tables can still be replaced: if one of them was misread, Spark finds no such table.
+        Table names can be replaced in any case: if the parser misread a name, Spark finds no such table.
         """
         intervals = sum(token.token_type == TokenType.INTERVAL for token in self.tokens)
         return (
             _has_same_strings(self.text, self.tokens)
-            and "${" not in self.text  # Spark puts a variable's text there, which can be anything
-            and "|>" not in self.text  # the tree of a pipe is the parser's rewriting of it
-            and intervals == len(list(self.root.find_all(exp.Interval)))  # INTERVAL 2 DAYS 3 HOURS is two
+            and "${" not in self.text  # Spark replaces a variable by its text, which can be anything
+            and "|>" not in self.text  # the parser rewrites a pipe to another query
+            and intervals == len(list(self.root.find_all(exp.Interval)))  # 2 DAYS 3 HOURS is read as two
             and not any(_is_odd_alias(alias) for alias in self.root.find_all(exp.TableAlias))
         )
 
-    def place(self, node: exp.Expr) -> tuple[int, int] | None:
-        """Where the node's only token lies in the text: start and stop; None where the parser does not know."""
+    def span(self, node: exp.Expr) -> tuple[int, int] | None:
+        """Start and stop (exclusive) of the node's only token in the text; None if the parser does not record them."""
         if "start" not in node.meta or "end" not in node.meta:
             return None
         return node.meta["start"], node.meta["end"] + 1
 
     def source(self, node: exp.Expr) -> str | None:
-        """The node's only token as it is written."""
-        place = self.place(node)
-        return None if place is None else self.text[slice(*place)]
+        """The node's only token as it is written; None if the parser does not record its position."""
+        span = self.span(node)
+        return None if span is None else self.text[slice(*span)]
 
 
 def parse_statement(text: str) -> Statement | None:
-    """Parse one statement of Spark SQL; None for one of a kind that reads no table.
+    """The parsed statement, without an `EXPLAIN` before it; None for a kind of statement that reads no table.
 
-    `EXPLAIN` in front of a query is passed over. Raises `OptionError` where the parser fails, or there are several
-    statements.
+    Raises:
+        OptionError: The parser fails, or the text contains several statements.
     """
     explain = _EXPLAIN.match(text, _skip_comments(text, 0))
     prefix = explain.end() if explain else 0
     start = _START.match(text, _skip_comments(text, prefix))
-    if start is None or start[0].upper() not in _READING:
+    if start is None or start[0].upper() not in _READING_KEYWORDS:
         return None
     dialect = Spark()
     try:
@@ -96,25 +97,25 @@ def parse_statement(text: str) -> Statement | None:
 
 
 def split_statements(text: str) -> tuple[list[str], str]:
-    """The statements that end with `;`, without it, and the text behind the last of them."""
-    statements, start, place = [], 0, 0
-    while (match := _END.search(text, place)) and not match["open"]:
-        place = _end_of_comment(text, match.end()) if match[0] == "/*" else match.end()
+    """The statements that end with `;`, without the `;` and without blank ones, and the text after the last `;`."""
+    statements, start, position = [], 0, 0
+    while (match := _END.search(text, position)) and not match["open"]:
+        position = _end_of_comment(text, match.end()) if match[0] == "/*" else match.end()
         if match["end"]:
             statements.append(text[start : match.start()])
-            start = place
-    return [one for one in statements if not is_blank(one)], text[start:]
+            start = position
+    return [statement for statement in statements if not is_blank(statement)], text[start:]
 
 
 def is_blank(text: str) -> bool:
-    """Whether a text has nothing but comments."""
+    """Whether a text contains only white space and comments."""
     return _skip_comments(text, 0) == len(text)
 
 
-def _skip_comments(text: str, place: int) -> int:
-    """Where the first word is, from `place` on."""
-    spaces = _SPACE.match(text, place)
-    start = place if spaces is None else spaces.end()
+def _skip_comments(text: str, position: int) -> int:
+    """The position of the first word at or after `position`; the text's length if there is none."""
+    spaces = _SPACE.match(text, position)
+    start = position if spaces is None else spaces.end()
     comment = next(_opaque_spans(text, start), None)
     if comment is None or comment[0] > start or not comment[2]:
         return start
@@ -129,30 +130,30 @@ def _one_line(error: SqlglotError) -> str:
 
 
 def _has_same_strings(text: str, tokens: Sequence[Token]) -> bool:
-    """Whether strings, quoted names and comments begin and end where Spark's own lexer has them begin and end."""
+    """Whether strings, quoted names and comments start and end at the same positions as in Spark's lexer."""
     first = 0
     for start, stop, is_comment in _opaque_spans(text):
         while first < len(tokens) and tokens[first].end < start:
             first += 1
-        place = first
-        while place < len(tokens) and tokens[place].start < stop:
-            if is_comment or tokens[place].start < start or stop <= tokens[place].end:
+        index = first
+        while index < len(tokens) and tokens[index].start < stop:
+            if is_comment or tokens[index].start < start or stop <= tokens[index].end:
                 return False
-            place += 1
+            index += 1
     return True
 
 
-def _opaque_spans(text: str, place: int = 0) -> Iterator[tuple[int, int, bool]]:
-    """(start, stop, whether it is a comment) of strings, quoted names and comments, as SqlBaseLexer.g4 has them."""
-    while match := _OPAQUE.search(text, place):
-        place = _end_of_comment(text, match.end()) if match[0] == "/*" else match.end()
-        yield match.start(), place, match[0].startswith(("--", "/*"))
+def _opaque_spans(text: str, position: int = 0) -> Iterator[tuple[int, int, bool]]:
+    """(start, stop, whether it is a comment) of strings, quoted names and comments, as SqlBaseLexer.g4 defines them."""
+    while match := _OPAQUE.search(text, position):
+        position = _end_of_comment(text, match.end()) if match[0] == "/*" else match.end()
+        yield match.start(), position, match[0].startswith(("--", "/*"))
 
 
-def _end_of_comment(text: str, place: int) -> int:
-    """Where a bracketed comment ends; comments nest."""
+def _end_of_comment(text: str, position: int) -> int:
+    """The end of a bracketed comment that is open at `position`; comments nest."""
     depth = 1
-    for edge in _COMMENT_EDGE.finditer(text, place):
+    for edge in _COMMENT_EDGE.finditer(text, position):
         depth += 1 if edge[0] == "/*" else -1
         if not depth:
             return edge.end()

@@ -1,4 +1,4 @@
-"""What planning a query needs to know of a store's table: the names of its columns."""
+"""The names of a table's columns, which is all that planning a query needs to know about the table."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class TableColumns:
-    """Names of a table's columns.
+    """Column names of one table.
 
-    `default`: those of a read without a schema, in order. `extra`: those that only a schema that names them gives.
-    `narrowing`: those by which a read can be told to give fewer rows.
+    Attributes:
+        default: The columns of a read without a schema, in order.
+        extra: The columns that are read only if a schema names them.
+        pushable: The columns on which a comparison can be pushed down into a read.
     """
 
     default: tuple[str, ...]
     extra: tuple[str, ...] = ()
-    narrowing: frozenset[str] = frozenset()
+    pushable: frozenset[str] = frozenset()
 
     @property
     def all(self) -> frozenset[str]:

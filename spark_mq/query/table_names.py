@@ -1,4 +1,4 @@
-"""Which tables of a statement are tables of stores, and which are common table expressions."""
+"""Resolves the table names of a statement: to tables of stores, and to common table expressions (CTEs)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TABLES = {table.value: table for table in Table}
 
 @dataclass(frozen=True)
 class StoreTable:
-    """A place in a FROM clause that names a table of a store."""
+    """One mention of a store's table in a FROM clause."""
 
     node: exp.Table
     store: str
@@ -22,35 +22,35 @@ class StoreTable:
 
 
 @dataclass(frozen=True)
-class CommonTable:
-    """A place in a FROM clause that names a common table expression."""
+class CteTable:
+    """One mention of a common table expression in a FROM clause."""
 
     node: exp.Table
-    definition: exp.CTE
+    cte: exp.CTE
 
 
 @dataclass(frozen=True)
-class Names:
-    """What the tables of a statement's tree are, by the `id` of their node; what is in neither is Spark's."""
+class ResolvedTables:
+    """The tables of a statement by the `id` of their node in the tree; a table in neither dict is Spark's."""
 
     store_tables: dict[int, StoreTable] = field(default_factory=dict)
-    common_tables: dict[int, CommonTable] = field(default_factory=dict)
+    cte_tables: dict[int, CteTable] = field(default_factory=dict)
 
-    def places_of(self, definition: exp.CTE) -> list[exp.Table]:
-        """Where a common table expression is read."""
-        return [place.node for place in self.common_tables.values() if place.definition is definition]
+    def references_to(self, cte: exp.CTE) -> list[exp.Table]:
+        """The nodes that read a common table expression."""
+        return [table.node for table in self.cte_tables.values() if table.cte is cte]
 
 
-def resolve_names(root: exp.Expr, stores: Collection[str], is_taken: Callable[[str], bool]) -> Names:
-    """Find what every table of the tree is.
+def resolve_tables(root: exp.Expr, stores: Collection[str], is_taken: Callable[[str], bool]) -> ResolvedTables:
+    """The tables of stores and the common table expressions that the tree names.
 
-    `prod.messages` is the table of the store `prod`. With one store, `messages` alone is, too, unless a common table
-    expression has that name there, or the session has a view or table of that name (`is_taken`). Names are compared
-    as Spark does by default, whatever their case.
+    `prod.messages` is a table of the store `prod`. With one store, `messages` alone is a table of that store, unless a
+    common table expression in scope has that name, or the session has a view or table of that name (`is_taken`). Case
+    does not matter in names, as in Spark by default.
     """
     by_name = {name.lower(): name for name in stores}
     only = next(iter(stores)) if len(stores) == 1 else None
-    names = Names()
+    tables = ResolvedTables()
     remaining: list[tuple[exp.Expr, Mapping[str, exp.CTE]]] = [(root, {})]
     while remaining:
         node, visible = remaining.pop()
@@ -59,22 +59,22 @@ def resolve_names(root: exp.Expr, stores: Collection[str], is_taken: Callable[[s
             visible = dict(visible)
             for cte in with_.expressions:
                 name = cte.alias.lower()
-                # Its own name is not yet known in it: WITH messages AS (SELECT * FROM messages ...) is no recursion.
+                # A CTE is not in scope in its own query: WITH messages AS (SELECT * FROM messages) is not recursive.
                 remaining.append((cte.this, {**visible, name: cte} if with_.recursive else dict(visible)))
                 visible[name] = cte
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier) and not node.catalog:
             name, store = node.name.lower(), node.db.lower()
             if store in by_name and name in _TABLES:
-                names.store_tables[id(node)] = StoreTable(node, by_name[store], _TABLES[name])
+                tables.store_tables[id(node)] = StoreTable(node, by_name[store], _TABLES[name])
             elif not store and name in visible:
-                names.common_tables[id(node)] = CommonTable(node, visible[name])
+                tables.cte_tables[id(node)] = CteTable(node, visible[name])
             elif not store and only is not None and name in _TABLES and not is_taken(name):
-                names.store_tables[id(node)] = StoreTable(node, only, _TABLES[name])
+                tables.store_tables[id(node)] = StoreTable(node, only, _TABLES[name])
         remaining.extend((child, visible) for child in node.iter_expressions() if child is not with_)
-    return names
+    return tables
 
 
-def is_plain_definition(definition: exp.CTE) -> bool:
-    """Whether a common table expression has the rows and names of its query: it is not recursive, nor renames them."""
-    with_ = definition.parent
-    return not definition.args["alias"].columns and with_ is not None and not with_.args.get("recursive")
+def is_plain_cte(cte: exp.CTE) -> bool:
+    """Whether a common table expression has the rows and columns of its query: not recursive, no column aliases."""
+    with_ = cte.parent
+    return not cte.args["alias"].columns and with_ is not None and not with_.args.get("recursive")

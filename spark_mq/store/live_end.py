@@ -22,10 +22,11 @@ from spark_mq.format.record import FRAME, MAGIC_BLANK, MAX_BLANK_SIZE, Record
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.config.checkpoint import Checkpoint
+from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.record_lookup import RecordLookup, SegmentFile
 from spark_mq.store.queue.consume_queue import ConsumeQueue
-from spark_mq.store.queue.folders import CONSUME_QUEUE, queue_folders
+from spark_mq.store.queue.folders import queue_folders
 
 _MAX_HOPS = 1000
 _ZEROS = bytes(FRAME.size)

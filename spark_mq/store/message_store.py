@@ -25,11 +25,12 @@ from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.broker_version import BrokerVersion, detect_broker_version, parse_broker_version
 from spark_mq.store.config.store_kind import is_rocksdb
+from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.store.index.key_index import KeyIndex
 from spark_mq.store.live_end import LiveEndFinder
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.queue.consume_queue import ConsumeQueue
-from spark_mq.store.queue.folders import CONSUME_QUEUE, queue_folders
+from spark_mq.store.queue.folders import queue_folders
 from spark_mq.store.queue.get_message import GetMessageResult, get_message
 from spark_mq.store.queue.offset_by_time import BoundaryType, QueueTimes
 

@@ -1,4 +1,4 @@
-"""Which references to stores a query has, and what may be said of each: expectations are written by hand."""
+"""Which references to stores a query has, and what is pushed down to each: expectations are written by hand."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from spark_mq.source.options import Table
 MESSAGES = TableColumns(
     default=("commit_log_offset", "topic", "queue_id", "queue_offset", "tags", "store_timestamp", "body"),
     extra=("store_timestamp_millis",),
-    narrowing=frozenset(("topic", "queue_id", "queue_offset", "store_timestamp", "store_timestamp_millis")),
+    pushable=frozenset(("topic", "queue_id", "queue_offset", "store_timestamp", "store_timestamp_millis")),
 )
 QUEUES = TableColumns(
-    default=("topic", "queue_id", "min_offset", "max_offset"), extra=(), narrowing=frozenset(("topic",))
+    default=("topic", "queue_id", "min_offset", "max_offset"), extra=(), pushable=frozenset(("topic",))
 )
 
 
@@ -30,14 +30,14 @@ def plan(query: str, *stores: str, taken: tuple[str, ...] = ()) -> QueryPlan:
     return plan_references(query, stores or ("prod",), columns, lambda name: name in taken)
 
 
-def narrowed(query: str, *stores: str) -> list[set[str]]:
-    """What each reference is narrowed by, in the order of the text."""
-    return [{str(one) for one in reference.comparisons} for reference in plan(query, *stores).references]
+def pushed_down(query: str, *stores: str) -> list[set[str]]:
+    """The comparisons that are pushed down to each reference, in the order of the text."""
+    return [set(map(str, reference.comparisons)) for reference in plan(query, *stores).references]
 
 
 NOTHING: set[str] = set()
 
-NARROWED = {
+PUSHED_DOWN = {
     # one relation
     "SELECT * FROM messages WHERE topic = 'a'": [{"topic IN ('a')"}],
     "SELECT * FROM prod.messages WHERE 'a' = topic AND (queue_id) >= 3": [{"topic IN ('a')", "queue_id >= 3"}],
@@ -65,7 +65,7 @@ NARROWED = {
     "FROM messages SELECT topic WHERE topic = 'a'": [{"topic IN ('a')"}],
     "EXPLAIN FORMATTED SELECT * FROM messages WHERE topic = 'a'": [{"topic IN ('a')"}],
     "/* all /* of */ it */ SELECT * FROM messages -- all of 'it\n WHERE topic = 'a'": [{"topic IN ('a')"}],
-    # said of no row for certain
+    # not certain for any row
     "SELECT * FROM messages WHERE topic = 'a' OR queue_id = 1": [NOTHING],
     "SELECT * FROM messages WHERE topic = 'a' OR topic > 'b'": [NOTHING],
     "SELECT * FROM messages WHERE topic = 'a' OR topic = tags": [NOTHING],
@@ -91,7 +91,7 @@ NARROWED = {
     "SELECT count(*) FILTER (WHERE topic = 'a'), any(topic = 'b') FROM messages": [NOTHING],
     "SELECT * FROM messages WHERE exists(array(1), queue_id -> queue_id = 1)": [NOTHING],
     "SELECT * FROM messages WHERE topic = 'it''s' AND queue_id = 'a' 'b'": [NOTHING],
-    # of whose column
+    # which relation a column belongs to
     "SELECT * FROM messages m JOIN messages n ON m.topic = n.topic WHERE m.topic = 'a' AND n.queue_id = 1": [
         {"topic IN ('a')"},
         {"queue_id IN (1)"},
@@ -152,7 +152,7 @@ NARROWED = {
     ],
     "SELECT * FROM (messages m JOIN t ON m.topic = 'a') x WHERE m.queue_id = 1": [NOTHING],
     "SELECT * FROM messages m ASOF JOIN t ON m.topic = 'a' WHERE m.topic = 'b'": [NOTHING],
-    # each SELECT speaks for what it reads itself
+    # each SELECT filters only its own relations
     "SELECT * FROM messages WHERE topic = 'a' UNION ALL SELECT * FROM messages WHERE topic = 'b'": [
         {"topic IN ('a')"},
         {"topic IN ('b')"},
@@ -199,7 +199,7 @@ NARROWED = {
     "WITH RECURSIVE w AS (SELECT topic FROM messages UNION SELECT topic FROM w) SELECT 1 FROM w WHERE topic = 'a'": [
         NOTHING
     ],
-    # where the parser may see another text than Spark does
+    # texts that the parser may read differently from Spark
     "SELECT * FROM messages -- see below \\\n WHERE topic = 'a'": [NOTHING],
     "SELECT * FROM messages WHERE tags = r'\\' AND topic = 'a' OR tags = 'b'": [NOTHING],
     "SELECT * FROM messages WHERE topic = 'a' AND ${more}": [NOTHING],
@@ -208,14 +208,14 @@ NARROWED = {
 }
 
 
-@pytest.mark.parametrize("query", NARROWED)
-def test_a_reference_is_narrowed_by_what_holds_for_all_of_its_rows(query: str) -> None:
-    wanted = NARROWED[query]
-    if wanted is None:
+@pytest.mark.parametrize("query", PUSHED_DOWN)
+def test_comparisons_that_all_rows_of_the_result_pass_are_pushed_down(query: str) -> None:
+    expected = PUSHED_DOWN[query]
+    if expected is None:
         with pytest.raises(OptionError, match="give them aliases"):
             plan(query, "prod", "dev")
     else:
-        assert narrowed(query) == wanted
+        assert pushed_down(query) == expected
 
 
 REWRITTEN = {
@@ -253,7 +253,7 @@ def test_only_names_of_stores_tables_are_replaced(query: str) -> None:
     ("query", "found"),
     [
         ("SELECT * FROM messages", 1),
-        ("SELECT * FROM Messages, queues", 1),  # a view of the session goes before the store's table
+        ("SELECT * FROM Messages, queues", 1),  # a view of the session takes precedence over the store's table
         ("WITH messages AS (SELECT 1) SELECT * FROM messages", 0),
         ("WITH Messages AS (SELECT * FROM messages) SELECT * FROM MESSAGES", 1),
         ("WITH RECURSIVE messages AS (SELECT 1 UNION ALL SELECT * FROM messages) SELECT * FROM messages", 0),
@@ -316,8 +316,8 @@ def test_columns_that_a_query_cannot_use_are_not_read(query: str) -> None:
         ("SELECT * FROM messages WHERE", "cannot be parsed: .*line 1"),
         ("SELECT 'a FROM messages", "cannot be parsed"),
         ("SELECT 1 FROM messages; SELECT 2", "one statement"),
-        ("INSERT INTO prod.messages SELECT 1", "only read"),
-        ("CREATE TABLE prod.queues AS SELECT * FROM messages", "only read"),
+        ("INSERT INTO prod.messages SELECT 1", "read-only"),
+        ("CREATE TABLE prod.queues AS SELECT * FROM messages", "read-only"),
         ("CREATE OR REPLACE TEMP VIEW v AS SELECT * FROM messages", "createOrReplaceTempView"),
         ("SELECT prod.messages.topic FROM prod.messages, x messages", "give them aliases"),
         (

@@ -1,4 +1,4 @@
-"""Narrowed references leave the rows of random queries as they are: SQLite judges, for it takes no time to ask."""
+"""Pushdown does not change the rows of random queries: SQLite judges, because it answers quickly."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WORDS = Vocabulary(
     operators=(*Vocabulary.operators, "IS"),
 )
 VALUES = (("a", "b", "A", None), *[(0, 1, 2, None)] * 3)
-KNOWN = TableColumns(default=(*COLUMNS, "body"), narrowing=frozenset(COLUMNS))
+KNOWN = TableColumns(default=(*COLUMNS, "body"), pushable=frozenset(COLUMNS))
 
 pytestmark = pytest.mark.skipif(sqlite3.sqlite_version_info < (3, 39), reason="SQLite has no FULL JOIN before 3.39")
 
@@ -39,18 +39,16 @@ def answer(database: sqlite3.Connection, query: str) -> Counter[tuple[Any, ...]]
     return Counter(database.execute(query))
 
 
-def narrowed(reference: Reference) -> str:
-    """The rows and columns of the table that a reference is said to need."""
-    wanted = COLUMNS if reference.columns is None else [name for name in reference.columns if name in COLUMNS]
+def needed(reference: Reference) -> str:
+    """A query of the rows and columns that are read for a reference."""
+    columns = COLUMNS if reference.columns is None else [name for name in reference.columns if name in COLUMNS]
     where = " AND ".join(map(str, reference.comparisons)) or "true"
-    return f"SELECT {', '.join(wanted) or '1'} FROM whole WHERE {where}"
+    return f"SELECT {', '.join(columns) or '1'} FROM whole WHERE {where}"
 
 
 @settings(max_examples=1000)
 @given(random=st.randoms(use_true_random=True))
-def test_narrowed_references_leave_the_rows_of_every_query_as_they_are(
-    database: sqlite3.Connection, random: Random
-) -> None:
+def test_pushdown_does_not_change_the_rows_of_any_query(database: sqlite3.Connection, random: Random) -> None:
     query = random_query(random, WORDS)
     rows = [[random.choice(values) for values in VALUES] for _ in range(random.randint(1, 10))]
     plan = plan_references(query, ["prod"], lambda table: KNOWN)
@@ -58,7 +56,7 @@ def test_narrowed_references_leave_the_rows_of_every_query_as_they_are(
     database.executemany("INSERT INTO whole VALUES (?, ?, ?, ?)", rows)
     for reference in plan.references:
         database.execute(f"DROP VIEW IF EXISTS {reference.name}")
-        database.execute(f"CREATE VIEW {reference.name} AS {narrowed(reference)}")
+        database.execute(f"CREATE VIEW {reference.name} AS {needed(reference)}")
     names = [reference.name for reference in plan.references]
     note(f"{query}\n{rows}")
     judged = answer(database, plan.template.format(**dict.fromkeys(names, "whole")))

@@ -66,7 +66,7 @@ def rows(frame: DataFrame) -> Counter[str]:
 
 
 def column_of(condition: Condition) -> Column:
-    """What a condition says, in Spark's own words."""
+    """A condition as a column expression of Spark."""
     column, first = col(condition.column), lit(condition.values[0])
     if condition.operator == Operator.IN:
         return column.isin(list(condition.values))
@@ -84,7 +84,7 @@ SETTINGS = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "1",
 }
-"""What makes a small query take less time."""
+"""Settings with which a small query takes less time."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -106,23 +106,23 @@ def whole(spark: SparkSession) -> DataFrame:
     return frame
 
 
-def test_narrowed_relations_leave_the_rows_of_every_query_as_they_are(spark: SparkSession, whole: DataFrame) -> None:
-    """Relations are narrowed as far as their conditions and columns allow: no reader of a store does more."""
-    narrowed = 0
+def test_pushdown_does_not_change_the_rows_of_any_query(spark: SparkSession, whole: DataFrame) -> None:
+    """Relations are reduced as far as their conditions and columns allow: no reader of a store drops more."""
+    filtered = 0
 
     @settings(max_examples=8)
     @given(random=st.randoms(use_true_random=True))
     def check(random: Random) -> None:
-        nonlocal narrowed
+        nonlocal filtered
         query = random_query(random, WORDS)
         note(query)
         frames: dict[str, Any] = {}
         for read in reads_of(spark, query, stores=STORES):
-            wanted = [column_of(condition) for condition in read.conditions]
+            filters = [column_of(condition) for condition in read.conditions]
             names = COLUMNS if read.reference.columns is None else read.schema.fieldNames()
             known = [col(name) if name in COLUMNS else lit(0).alias(name) for name in names]
-            frames[read.reference.name] = (whole.where(reduce(and_, wanted)) if wanted else whole).select(known)
-            narrowed += bool(wanted)
+            frames[read.reference.name] = (whole.where(reduce(and_, filters)) if filters else whole).select(known)
+            filtered += bool(filters)
         template = plan_references(query, STORES, table_columns).template
         everything: dict[str, Any] = dict.fromkeys(frames, whole)
         try:
@@ -132,7 +132,7 @@ def test_narrowed_relations_leave_the_rows_of_every_query_as_they_are(spark: Spa
         assert rows(spark.sql(template, **frames)) == judged
 
     check()
-    assert narrowed > 2
+    assert filtered > 2
 
 
 @pytest.fixture(scope="module")
@@ -189,7 +189,7 @@ def test_rows_and_columns_that_a_query_cannot_use_are_not_read(spark: SparkSessi
 
 
 @pytest.mark.parametrize(
-    ("condition", "wanted"),
+    ("condition", "expected"),
     [
         ("topic = 'a'", [("in", ("a",))]),
         ("topic = 'a' COLLATE UTF8_LCASE", []),
@@ -214,7 +214,7 @@ def test_rows_and_columns_that_a_query_cannot_use_are_not_read(spark: SparkSessi
     ],
 )
 def test_constants_mean_what_they_mean_to_spark(
-    spark: SparkSession, condition: str, wanted: list[tuple[str, tuple[Value, ...]]]
+    spark: SparkSession, condition: str, expected: list[tuple[str, tuple[Value, ...]]]
 ) -> None:
     zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"
     spark.conf.set("spark.sql.session.timeZone", "America/New_York")
@@ -222,7 +222,7 @@ def test_constants_mean_what_they_mean_to_spark(
         (read,) = reads_of(spark, f"SELECT * FROM messages WHERE {condition}", {"now": "now"}, stores=STORES)
     finally:
         spark.conf.set("spark.sql.session.timeZone", zone)
-    assert [(one.operator.value, one.values) for one in read.conditions] == wanted
+    assert [(one.operator.value, one.values) for one in read.conditions] == expected
 
 
 def test_what_the_session_has_goes_before_a_store(spark: SparkSession) -> None:
@@ -240,7 +240,7 @@ def test_what_the_session_has_goes_before_a_store(spark: SparkSession) -> None:
     [
         ({"prod": {"path": "/data/store", "moed": "FAILFAST"}}, "did you mean mode"),
         ({"prod": {"mode": "FAILFAST"}}, "path is missing"),
-        ({"prod": {"path": "/data/store", "table": "queues"}}, "its tables have names"),
+        ({"prod": {"path": "/data/store", "table": "queues"}}, "name the table in the query"),
         ({"prod": "/data/store", "PROD": "/data/other"}, "same name"),
     ],
 )

@@ -12,8 +12,9 @@ from spark_mq.indexer.index.writer import WRITTEN_SCHEMA, IndexFilePlan, IndexWr
 from spark_mq.indexer.run import Job
 from spark_mq.indexer.split_rows import SplitRow
 from spark_mq.store.config.broker_version import BrokerVersion
+from spark_mq.store.config.store_paths import INDEX
 from spark_mq.store.index.end import index_end
-from spark_mq.store.index.folder import INDEX, IndexFileInfo, index_files, index_layout
+from spark_mq.store.index.folder import IndexFileInfo, index_files, index_layout
 from spark_mq.store.index.names import zone_of_names
 
 

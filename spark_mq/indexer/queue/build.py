@@ -19,11 +19,12 @@ from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.consumer_offsets import consumed_offsets
-from spark_mq.store.config.names import check_topic_name
+from spark_mq.store.config.store_paths import CONSUME_QUEUE
+from spark_mq.store.config.topic_name import check_topic_name
 from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.queue.consume_queue import ConsumeQueue
-from spark_mq.store.queue.folders import CONSUME_QUEUE, existing_file_size, queue_folders
+from spark_mq.store.queue.folders import existing_file_size, queue_folders
 
 _WRITE_TASKS = 4
 _BYTES_PER_WRITE_TASK = 16 << 20

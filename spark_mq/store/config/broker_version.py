@@ -1,4 +1,4 @@
-"""Which line of brokers a store belongs to; a few rules differ between 4.9 and 5."""
+"""The broker version of a store, as far as rules for its files differ: 4.9 or 5."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ from spark_mq.store.config.config_file import load_config
 
 
 class BrokerVersion(StrEnum):
-    """The lines that this package knows."""
+    """The release lines whose rules this package knows."""
 
     V4_9 = "4.9"
     V5 = "5"
 
 
 def parse_broker_version(text: str) -> BrokerVersion:
-    """`4.9`, `4.9.7`, `5`, `5.3.3`, ... Raises `OptionError` for another."""
+    """The release line of a version such as `4.9`, `4.9.7`, `5` or `5.3.3`.
+
+    Raises:
+        OptionError: The version is of another release line.
+    """
     if text == "4.9" or text.startswith("4.9."):
         return BrokerVersion.V4_9
     if text == "5" or text.startswith("5."):
@@ -26,9 +30,12 @@ def parse_broker_version(text: str) -> BrokerVersion:
 
 
 def detect_broker_version(store: Location) -> BrokerVersion:
-    """What `config/topics.json` shows: from 5.0 on its `dataVersion` has a `stateVersion`. Without the file, 5."""
+    """The release line that `config/topics.json` shows: since 5.0 its `dataVersion` contains a `stateVersion`.
+
+    5 if the file is missing, unreadable or in RocksDB.
+    """
     try:
-        found = load_config(store, "topics.json", lambda content: "stateVersion" in content["dataVersion"])
+        has_state_version = load_config(store, "topics.json", lambda content: "stateVersion" in content["dataVersion"])
     except (ConfigError, UnsupportedStoreError):
         return BrokerVersion.V5
-    return BrokerVersion.V4_9 if found is False else BrokerVersion.V5
+    return BrokerVersion.V4_9 if has_state_version is False else BrokerVersion.V5

@@ -1,6 +1,6 @@
-"""The file `checkpoint` (`StoreCheckpoint`@5.3.3): 4096 bytes, of which five 64-bit times and offsets are used.
+"""The file `checkpoint` (`StoreCheckpoint`@5.3.3): 4096 bytes, five 64-bit times and offsets, then zeros.
 
-| at | field |
+| position | field |
 | --- | --- |
 | 0 | physicMsgTimestamp: store time of the last message that was flushed to the commit log |
 | 8 | logicsMsgTimestamp: the same for consume queues |
@@ -25,7 +25,7 @@ _FIELDS = struct.Struct(">qqqqq")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Times are milliseconds since the epoch; 0 for what was never set."""
+    """The content of a checkpoint. Times are milliseconds since the epoch; a field that was never set is 0."""
 
     physic_msg_timestamp: int = 0
     logics_msg_timestamp: int = 0
@@ -35,13 +35,13 @@ class Checkpoint:
 
     @classmethod
     def load(cls, store: Location) -> Self:
-        """The checkpoint of a store; all zero where there is none, or a cut one."""
+        """The checkpoint of a store; every field is 0 if the file is missing or shorter than the fields."""
         file = store / CHECKPOINT
         data = file.read_bytes() if file.is_file else b""
         return cls(*_FIELDS.unpack_from(data)) if len(data) >= _FIELDS.size else cls()
 
     def encode(self) -> bytes:
-        """The whole file."""
+        """The content of the file, 4096 bytes."""
         values = (
             self.physic_msg_timestamp,
             self.logics_msg_timestamp,

@@ -1,7 +1,7 @@
-"""The JSON files below `config/`, as the broker writes them (`ConfigManager`@5.3.3, fastjson).
+"""The JSON files in `config/`, as the broker writes them (`ConfigManager`@5.3.3, fastjson).
 
-fastjson leaves integer keys unquoted (`{0:5,1:6}`), which is no JSON. Beside each file lies a `.bak`, its content
-before.
+fastjson leaves integer keys unquoted (`{0:5,1:6}`), which is not valid JSON. Each file has a backup next to it, with
+the suffix `.bak`: the file's previous content.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from spark_mq.errors import ConfigError, UnsupportedStoreError
 from spark_mq.io.location import Location
 from spark_mq.store.config.store_kind import is_rocksdb
+from spark_mq.store.config.store_paths import CONFIG
 
 Content = TypeVar("Content")
 
@@ -22,7 +23,11 @@ _UNQUOTED_KEY = re.compile(r"([{,]\s*)(-?\d+)(\s*:)")
 
 
 def parse_fastjson(text: str) -> object:
-    """JSON whose integer keys may be unquoted. Raises `ValueError` where it is neither."""
+    """The value of a JSON text whose integer keys may be unquoted; such keys become strings.
+
+    Raises:
+        ValueError: The text is not JSON, even with its integer keys quoted.
+    """
     pieces = re.split(r'("(?:[^"\\]|\\.)*"?)', text)
     outside_strings = [
         _UNQUOTED_KEY.sub(r'\1"\2"\3', piece) if index % 2 == 0 else piece for index, piece in enumerate(pieces)
@@ -31,17 +36,28 @@ def parse_fastjson(text: str) -> object:
 
 
 def load_config(store: Location, name: str, decode: Callable[[dict[str, Any]], Content]) -> Content | None:
-    """What `decode` makes of `config/NAME`, or of its `.bak` where that is absent, empty or unreadable.
+    """The decoded content of `config/NAME`, or of its `.bak` if that file is missing, empty or unreadable.
 
-    None without content. As `ConfigManager.load`@5.3.3. Raises `ConfigError` where there is content, and none of it is
-    readable: no JSON object, or one of which `decode` makes nothing. Raises `UnsupportedStoreError` where the broker
-    keeps it in RocksDB (`RocksDBConfigManager`@5.3.3).
+    The order of the two files is that of `ConfigManager.load`@5.3.3.
+
+    Args:
+        store: The store's directory.
+        name: The file's name, such as `topics.json`.
+        decode: Converts the JSON object; an error that it raises makes the file unreadable.
+
+    Returns:
+        None if both files are missing or empty.
+
+    Raises:
+        ConfigError: There is content, but neither file contains a JSON object that `decode` accepts.
+        UnsupportedStoreError: The broker keeps the content in RocksDB (`RocksDBConfigManager`@5.3.3).
     """
-    for database in (store / "config" / _ROCKSDB_FOLDERS.get(name, name), store / "config" / "rdb"):
+    folder = store / CONFIG
+    for database in (folder / _ROCKSDB_FOLDERS.get(name, name), folder / "rdb"):
         if is_rocksdb(database):
             raise UnsupportedStoreError(f"{database} is a RocksDB database, which is not read here")
     problems = []
-    for file in (store / "config" / name, store / "config" / f"{name}.bak"):
+    for file in (folder / name, folder / f"{name}.bak"):
         data = file.read_bytes() if file.is_file else b""
         if not data.strip():
             continue
@@ -57,14 +73,19 @@ def load_config(store: Location, name: str, decode: Callable[[dict[str, Any]], C
 def _json_object(data: bytes) -> dict[str, Any]:
     content = parse_fastjson(data.decode("utf-8"))
     if not isinstance(content, dict):
-        raise ValueError("it holds no JSON object")
+        raise ValueError("it does not contain a JSON object")
     return content
 
 
 def as_integer(value: object, bits: int) -> int:
-    """A number of the file as a signed integer of `bits` bits. Raises `ValueError` or `TypeError` for another."""
+    """A value of the file as a signed integer of `bits` bits.
+
+    Raises:
+        TypeError: The value is neither an integer nor text.
+        ValueError: The text is not an integer, or the number has more bits.
+    """
     if not isinstance(value, int | str):
-        raise TypeError(f"{value!r} is no integer")
+        raise TypeError(f"{value!r} is not an integer")
     number = int(value)
     if not -(1 << bits - 1) <= number < 1 << bits - 1:
         raise ValueError(f"{number} has more than {bits} bits")

@@ -1,6 +1,6 @@
-"""`config/consumerOffset.json`: how far consumer groups have got (`ConsumerOffsetManager`@5.3.3).
+"""`config/consumerOffset.json`: the offsets of consumer groups (`ConsumerOffsetManager`@5.3.3).
 
-`{"offsetTable": {"topic@group": {0: 5, 1: 6}}}`: the next queue offset to consume, by queue id.
+`{"offsetTable": {"topic@group": {0: 5, 1: 6}}}`: for each queue id, the queue offset that the group consumes next.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from spark_mq.store.config.config_file import as_integer, load_config
 
 @dataclass(frozen=True, order=True)
 class ConsumerOffset:
-    """The queue offset that a group consumes next."""
+    """The queue offset that a consumer group consumes next in one queue."""
 
     consumer_group: str
     topic: str
@@ -24,30 +24,32 @@ class ConsumerOffset:
 
 
 def load_consumer_offsets(store: Location) -> list[ConsumerOffset]:
-    """All that the file (or its `.bak`) holds, sorted; none where there is no file.
+    """Every offset in the file (or in its `.bak`), sorted; an empty list if there is no file.
 
-    Raises `ConfigError` for a file that cannot be read.
+    Raises:
+        ConfigError: Neither the file nor its `.bak` can be read.
+        UnsupportedStoreError: The broker keeps the offsets in RocksDB.
     """
     return sorted(load_config(store, "consumerOffset.json", _decode) or [])
 
 
 def _decode(content: dict[str, Any]) -> list[ConsumerOffset]:
-    found = []
+    consumer_offsets = []
     for topic_and_group, offsets in (content.get("offsetTable") or {}).items():
         topic, _, group = topic_and_group.partition("@")
         for queue_id, offset in offsets.items():
-            found.append(ConsumerOffset(group, topic, as_integer(queue_id, 32), as_integer(offset, 63)))
-    return found
+            consumer_offsets.append(ConsumerOffset(group, topic, as_integer(queue_id, 32), as_integer(offset, 63)))
+    return consumer_offsets
 
 
 def consumed_offsets(store: Location) -> dict[tuple[str, int], int]:
-    """The highest offset that any group holds, by (topic, queue id); empty where there is no readable file."""
+    """The highest offset of any consumer group by (topic, queue id); empty if no file can be read."""
     highest: dict[tuple[str, int], int] = {}
     try:
-        offsets = load_consumer_offsets(store)
+        consumer_offsets = load_consumer_offsets(store)
     except (ConfigError, UnsupportedStoreError):
         return {}
-    for one in offsets:
-        queue = (one.topic, one.queue_id)
-        highest[queue] = max(highest.get(queue, 0), one.offset)
+    for consumer_offset in consumer_offsets:
+        queue = (consumer_offset.topic, consumer_offset.queue_id)
+        highest[queue] = max(highest.get(queue, 0), consumer_offset.offset)
     return highest

@@ -1,12 +1,12 @@
-"""What a folder is that was given as a store: told from the names in it, before any file is opened.
+"""The kind of store in a directory, recognised by the names of its files, before any file is opened.
 
-| names | what it is |
+| names in the directory | kind |
 | --- | --- |
-| `commitlog/` with files of 20 digits, or empty | a plain store, which this package reads |
+| `commitlog/`, empty or with files whose names are 20 digits | a plain store, which this package reads |
 | `dledger-<selfId>/data/` with such files | a DLedger log: records wrapped in entries (`DLedgerCommitLog`@5.3.3) |
 | `commitlog/` with every second (third, ...) file | one of several folders (`MultiPathMappedFileQueue`@5.3.3) |
 | such files and no `commitlog/` | a commit log's own folder |
-| `CURRENT` and `MANIFEST-*` | a RocksDB database: what `storeType=defaultRocksDB` makes of `consumequeue/` |
+| `CURRENT` and `MANIFEST-*` | a RocksDB database, such as `consumequeue/` with `storeType=defaultRocksDB` |
 """
 
 from __future__ import annotations
@@ -17,23 +17,24 @@ from pyarrow import fs
 
 from spark_mq.errors import SparkMqError, StoreNotFoundError, UnsupportedStoreError
 from spark_mq.io.location import Location
-from spark_mq.store.config.names import MAPPED_FILE_NAME
+from spark_mq.store.config.store_paths import COMMIT_LOG, CONFIG, CONSUME_QUEUE, MAPPED_FILE_NAME
 
 _DLEDGER = "dledger-"
-_FEWEST_FILES = 3
-"""Two files that are apart are a gap; three that are apart alike are no accident."""
+_MIN_FILES = 3
+"""A gap between two files may be a deleted file. Two gaps of the same size are not a coincidence."""
 
 
 def check_plain_log(store: Location) -> list[fs.FileInfo]:
-    """The entries of the commit log of `store`, by name.
+    """The entries of the commit log folder of `store`, sorted by name.
 
-    Raises `StoreNotFoundError` where there is none, which says what was given instead, and `UnsupportedStoreError` for
-    one that cannot be read as it lies there.
+    Raises:
+        StoreNotFoundError: `store` has no commit log; the message names what the path is instead.
+        UnsupportedStoreError: The store is a DLedger log, or its log is spread over several folders.
     """
     if not store.is_directory:
         what = "is a file" if store.is_file else "does not exist"
         raise StoreNotFoundError(f"{store} {what}: give the broker's store directory (storePathRootDir)")
-    location = store / "commitlog"
+    location = store / COMMIT_LOG
     has_log = location.is_directory
     for entry in store.entries():
         if entry.base_name.startswith(_DLEDGER) and _mapped_files((store / entry.base_name / "data").entries()):
@@ -45,7 +46,7 @@ def check_plain_log(store: Location) -> list[fs.FileInfo]:
     others = [info.base_name for info in entries if not info.base_name.startswith(".")]
     if others and not files:
         raise StoreNotFoundError(
-            f"{location} holds {others[0]}, but no file with 20 digits for a name: those are what a commit log is of"
+            f"{location} contains {others[0]}, but no segments: segments are files whose names are 20 digits"
         )
     _check_one_of_several(location, files)
     return entries
@@ -56,19 +57,19 @@ def _no_log_error(store: Location) -> SparkMqError:
         return _dledger_error(store, has_log=False)
     if _mapped_files(store.entries()):
         return StoreNotFoundError(
-            f"{store} is itself a folder of segments, as commitlog/ is: give the folder that holds commitlog/ "
-            "(storePathRootDir); a log that lies elsewhere can be linked there under that name"
+            f"{store} is itself a folder of segments, like commitlog/: give the folder that contains commitlog/ "
+            "(storePathRootDir); if the log is in another folder, link it there under that name"
         )
     return StoreNotFoundError(f"{store} has no commitlog folder: give the broker's store directory (storePathRootDir)")
 
 
 def _dledger_error(folder: Location, has_log: bool) -> UnsupportedStoreError:
     older = (
-        "; to read the older log in commitlog/ alone, give a folder with nothing but a link to it" if has_log else ""
+        "; to read only the older log in commitlog/, give a folder that contains only a link to it" if has_log else ""
     )
     return UnsupportedStoreError(
         f"{folder} is a DLedger log (enableDLegerCommitLog): its records are wrapped in DLedger entries, which are not "
-        f"read here. Brokers of other kinds, in controller mode too, have a plain commitlog/{older}"
+        f"supported. Other brokers, including those in controller mode, have a plain commitlog/{older}"
     )
 
 
@@ -76,13 +77,14 @@ def _check_one_of_several(location: Location, files: list[fs.FileInfo]) -> None:
     bases = [int(info.base_name) for info in files]
     steps = {after - before for before, after in pairwise(bases)}
     sizes = {info.size for info in files}
-    if len(bases) < _FEWEST_FILES or len(steps) > 1 or len(sizes) > 1:
+    if len(bases) < _MIN_FILES or len(steps) > 1 or len(sizes) > 1:
         return
     (step,), (size,) = steps, sizes
     if size and step >= 2 * size and step % size == 0:
         raise UnsupportedStoreError(
-            f"{location} holds one of every {step // size} segments only: where storePathCommitLog names several "
-            "folders, each holds a part of the log. Link the segments of all of them into the commitlog/ of one folder"
+            f"{location} contains only one of every {step // size} segments: if storePathCommitLog names several "
+            "folders, each contains a part of the log. Link the segments of all of them into the commitlog/ of one "
+            "folder"
         )
 
 
@@ -91,25 +93,29 @@ def _mapped_files(entries: list[fs.FileInfo]) -> list[fs.FileInfo]:
 
 
 def is_rocksdb(folder: Location) -> bool:
-    """Whether a RocksDB database lies in the folder."""
+    """Whether the folder contains a RocksDB database."""
     names = [info.base_name for info in folder.entries()] if folder.is_directory else []
     return "CURRENT" in names and any(name.startswith("MANIFEST-") for name in names)
 
 
 def refuse_rocksdb(consume_queue: Location) -> None:
-    """Raise `UnsupportedStoreError` where queue files would take the place of a RocksDB database."""
+    """Check that queue files can be written to `consume_queue`.
+
+    Raises:
+        UnsupportedStoreError: The folder is a RocksDB database, which queue files would replace.
+    """
     if is_rocksdb(consume_queue):
         raise UnsupportedStoreError(
-            f"{consume_queue} is a RocksDB database (storeType=defaultRocksDB), in whose place no queue files belong: "
+            f"{consume_queue} is a RocksDB database (storeType=defaultRocksDB), which queue files must not replace: "
             "give another --output"
         )
 
 
 def rocksdb_notes(store: Location) -> list[str]:
-    """What a rebuild of the queues of `store` does not know, because a RocksDB database holds it."""
+    """Notes for a rebuild of the queues of `store`: what it cannot read because it is in a RocksDB database."""
     notes = []
-    if is_rocksdb(store / "consumequeue"):
+    if is_rocksdb(store / CONSUME_QUEUE):
         notes.append("consumequeue is a RocksDB database: queues without a live message were not carried over from it")
-    if any(is_rocksdb(store / "config" / name) for name in ("consumerOffsets", "rdb")):
+    if any(is_rocksdb(store / CONFIG / name) for name in ("consumerOffsets", "rdb")):
         notes.append("consumers' offsets are in a RocksDB database: they were not compared with the rebuilt queues")
     return notes

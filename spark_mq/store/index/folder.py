@@ -11,8 +11,7 @@ from spark_mq.format.index_file import HEADER_SIZE, IndexHeader, IndexLayout, de
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
-
-INDEX = "index"
+from spark_mq.store.config.store_paths import INDEX
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,9 @@ from typing import Self
 from pyarrow import fs
 
 from spark_mq.io.location import Location
-from spark_mq.store.config.names import MAPPED_FILE_NAME
 from spark_mq.store.config.store_kind import check_plain_log
+from spark_mq.store.config.store_paths import COMMIT_LOG, MAPPED_FILE_NAME
 from spark_mq.store.log.corrupt_range import MISSING, CorruptRange
-
-COMMIT_LOG = "commitlog"
 
 _MAX_OFFSET = (1 << 63) - 1
 _ZERO_BLOCK = bytes(4 << 20)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spark_mq.io.location import Location
-from spark_mq.store.log.commit_log import COMMIT_LOG, Segment, clip_sizes, segment_files
+from spark_mq.store.config.store_paths import COMMIT_LOG
+from spark_mq.store.log.commit_log import Segment, clip_sizes, segment_files
 from spark_mq.store.log.corrupt_range import MISSING, CorruptRange
 from spark_mq.store.log.splits import Split
 

@@ -23,7 +23,8 @@ from spark_mq.format.record import (
 )
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
-from spark_mq.store.log.commit_log import COMMIT_LOG, clip_sizes, segment_files
+from spark_mq.store.config.store_paths import COMMIT_LOG
+from spark_mq.store.log.commit_log import clip_sizes, segment_files
 
 _FIRST_READ = 4 << 10
 """Bytes read for a record of unknown size where a read takes long: most are shorter."""

@@ -11,9 +11,7 @@ from pyarrow import fs
 
 from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.io.location import Location
-from spark_mq.store.config.names import MAPPED_FILE_NAME
-
-CONSUME_QUEUE = "consumequeue"
+from spark_mq.store.config.store_paths import MAPPED_FILE_NAME
 
 _QUEUE_ID = re.compile(r"-?[0-9]{1,10}")
 

@@ -1,22 +1,19 @@
-"""Names inside a store: those of its files, and those that become paths."""
+"""Which topics can be the name of a folder: a topic in a store may be anything."""
 
 from __future__ import annotations
 
-import re
-
 from spark_mq.errors import UnsafeNameError
-
-MAPPED_FILE_NAME = re.compile(r"[0-9]{20}")
-"""A segment of a commit log or a queue file: the offset of its first byte (`UtilAll.offset2FileName`@5.3.3)."""
 
 _MAX_NAME_BYTES = 255
 
 
 def check_topic_name(topic: str) -> str:
-    """`topic`, if it can be a folder's name below `consumequeue/`.
+    """Return `topic` unchanged if it can be the name of a folder in `consumequeue/`, where the broker uses it as is.
 
-    The broker uses a topic as it is. Raises `UnsafeNameError` for one that would lead elsewhere, or is no name:
-    `..`, one with `/` or a NUL, an empty one, one longer than a file name may be.
+    Raises:
+        UnsafeNameError: The topic would lead outside of the folder or is not a name: it is empty, `.`, `..`, contains
+            `/`, a backslash or a NUL, or is longer than a file name may be (255 bytes).
+
     """
     if topic in ("", ".", "..") or any(character in topic for character in "/\\\0"):
         raise UnsafeNameError(f"topic {topic!r} cannot be a folder: it would lead outside of consumequeue/")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from spark_mq.errors import UnsafeNameError
-from spark_mq.store.config.names import check_topic_name
+from spark_mq.store.config.topic_name import check_topic_name
 from tests.real_stores import RealStore, all_stores
 
 

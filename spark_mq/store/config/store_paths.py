@@ -1,0 +1,17 @@
+"""Names of the files and folders in a store's directory (`StorePathConfigHelper`@5.3.3)."""
+
+from __future__ import annotations
+
+import re
+
+COMMIT_LOG = "commitlog"
+"""The segments (default of `storePathCommitLog`, `MessageStoreConfig`@5.3.3)."""
+CONSUME_QUEUE = "consumequeue"
+"""A folder for each topic; in it, a folder of queue files for each queue id."""
+INDEX = "index"
+"""The index files."""
+CONFIG = "config"
+"""JSON files of the broker, such as `topics.json` (`BrokerPathConfigHelper`@5.3.3)."""
+
+MAPPED_FILE_NAME = re.compile(r"[0-9]{20}")
+"""A segment or a queue file: the offset of its first byte (`UtilAll.offset2FileName`@5.3.3)."""
