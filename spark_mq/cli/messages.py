@@ -103,7 +103,7 @@ def _add_key(command: argparse.ArgumentParser, name: str, text: str) -> None:
 
 
 def _add_time(command: argparse.ArgumentParser) -> None:
-    time = "epoch milliseconds, or ISO 8601 with a zone"
+    time = "epoch milliseconds, ISO 8601 with a zone, or a time as it is printed here"
     command.add_argument("--begin", metavar="TIME", help=f"stored then or later: {time}")
     command.add_argument("--end", metavar="TIME", help="stored then or earlier")
 
@@ -275,10 +275,10 @@ def _wanted(store: MessageStore, arguments: argparse.Namespace) -> Iterator[dict
 
 
 def _begin_and_end(arguments: argparse.Namespace) -> tuple[int | None, int | None]:
-    from spark_mq.source.option_values import parse_timestamp
+    from spark_mq.format.timestamp import parse_time
 
-    begin = None if arguments.begin is None else parse_timestamp("--begin", arguments.begin)
-    end = None if arguments.end is None else parse_timestamp("--end", arguments.end)
+    begin = None if arguments.begin is None else parse_time("--begin", arguments.begin)
+    end = None if arguments.end is None else parse_time("--end", arguments.end)
     return begin, end
 
 

@@ -50,8 +50,9 @@ class RocketMQDataSource(DataSource):
     startQueueOffset, endQueueOffset : only messages at these offsets of queues, both ends included. With `topic` and
         `queueId` too, and not too many offsets, the queue's units lead to them. Messages of transaction types PREPARED
         and ROLLBACK are in no queue.
-    startTimestamp, endTimestamp : only messages stored in this time, both ends included; epoch milliseconds or ISO
-        8601 with a zone. Segments and splits outside are not read.
+    startTimestamp, endTimestamp : only messages stored in this time, both ends included: epoch milliseconds, ISO 8601
+        with a zone, or a time as the commands print it. Epoch seconds are an error. Segments and splits outside are not
+        read.
     pushdown : `true` lets Spark push a query's own filters to the options above: =, IN and ranges of the columns topic,
         queue_id, unique_key, offset_message_id, commit_log_offset, queue_offset, store_timestamp and transaction_type.
         `false` by default, for Spark 4.1 to 4.3 then answer some queries wrongly: use such a DataFrame or view for one

@@ -19,7 +19,7 @@ from spark_mq.errors import CorruptLogError, OptionError, UnsupportedStoreError
 from spark_mq.format.message_id import decode_offset_message_id, is_offset_message_id
 from spark_mq.format.message_row import message_row, message_table
 from spark_mq.format.record import Record
-from spark_mq.format.timestamp import epoch_millis, iso_text
+from spark_mq.format.timestamp import check_epoch_millis, epoch_millis, iso_text
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
@@ -229,7 +229,7 @@ class MessageStore:
         end: int | datetime | None = None,
     ) -> Iterator[Record]:
         """The records of `query_message`, each read when it is asked for."""
-        found = self.index.find_messages(topic, key, _optional_millis(begin), _optional_millis(end))
+        found = self.index.find_messages(topic, key, _optional_millis("begin", begin), _optional_millis("end", end))
         return islice(found, max_num)
 
     def query_message_by_unique_key(self, topic: str, unique_key: str) -> pa.Table:
@@ -279,10 +279,10 @@ class MessageStore:
         `timestamp`: milliseconds since the epoch, or an aware datetime. `boundary_type`: LOWER, the first message
         stored then or later (the queue's maximum if there is none); UPPER, the last stored then or earlier. A broker of
         4.9 has its own rule, the nearest message, and no boundary types.
-        Raises `OptionError` for an unknown boundary type, UPPER in 4.9, and a datetime without a zone.
+        Raises `OptionError` for an unknown boundary type, UPPER in 4.9, a datetime without a zone, and epoch seconds.
         """
         boundary = _boundary_type(boundary_type)
-        millis = _millis(timestamp)
+        millis = _millis("timestamp", timestamp)
         queue = self.queues.get((topic, queue_id))
         if self.broker_version == BrokerVersion.V4_9 and boundary == BoundaryType.UPPER:
             raise OptionError("a broker of 4.9 has no boundary type UPPER; open the store with broker_version='5'")
@@ -326,13 +326,13 @@ def _boundary_type(boundary_type: BoundaryType | str) -> BoundaryType:
         raise OptionError(f"boundary type {boundary_type!r} is neither LOWER nor UPPER") from error
 
 
-def _optional_millis(timestamp: int | datetime | None) -> int | None:
-    return None if timestamp is None else _millis(timestamp)
+def _optional_millis(name: str, timestamp: int | datetime | None) -> int | None:
+    return None if timestamp is None else _millis(name, timestamp)
 
 
-def _millis(timestamp: int | datetime) -> int:
+def _millis(name: str, timestamp: int | datetime) -> int:
     if isinstance(timestamp, int):
-        return timestamp
+        return check_epoch_millis(name, timestamp)
     if timestamp.tzinfo is None:
         raise OptionError(f"{timestamp!r} has no time zone: give an aware datetime, or milliseconds since the epoch")
     return epoch_millis(timestamp)

@@ -163,6 +163,30 @@ def test_messages_of_a_time(store: str, capsys: pytest.CaptureFixture[str]) -> N
         ]
 
 
+def test_a_printed_time_is_taken_as_it_is(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    fact = messages("OrderEvents")[5]
+    expected = [one["offset"] for one in messages("OrderEvents") if one["storeTimestamp"] == fact["storeTimestamp"]]
+    assert main(["query-by-id", store, fact["msgId"]]) == 0
+    shown = dict(line.split(":", 1) for line in capsys.readouterr().out.splitlines() if ":" in line)
+    assert main(["query-by-id", store, fact["msgId"], "--json"]) == 0
+    (row,) = json_lines(capsys.readouterr().out)
+    for time_text in (shown["Store Timestamp"].strip(), row["store_timestamp"]):
+        assert printed(capsys, store, "OrderEvents", "--begin", time_text, "--end", time_text) == expected
+
+
+@pytest.mark.parametrize("command", ["print-message", "query-by-key"])
+@pytest.mark.parametrize("option", ["--begin", "--end"])
+def test_epoch_seconds_are_an_error_that_gives_the_milliseconds(
+    command: str, option: str, store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key = [] if command == "print-message" else ["k", *CONF]
+    assert main([command, store, "OrderEvents", *key, option, "1795248093"]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert f"{option}=1795248093 is too small" in captured.err
+    assert "give 1795248093000" in captured.err
+
+
 def test_messages_of_a_tag(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     facts = messages("OrderEvents")
     wanted = [fact["offset"] for fact in facts if fact["tags"] in ("TagA", "paid")]

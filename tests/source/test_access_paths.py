@@ -275,8 +275,8 @@ class TestPaths:
             ({"topic": "OrderEvents", "endQueueOffset": "5"}, AccessPath.WHOLE_LOG),
             ({"startOffset": "5"}, AccessPath.OFFSETS),
             ({"offsetMessageId": "0" * 32}, AccessPath.OFFSETS),
-            ({"startTimestamp": "5"}, AccessPath.TIME_RANGE),
-            ({"startTimestamp": "5", "endTimestamp": "4"}, AccessPath.NOTHING),
+            ({"startTimestamp": "0"}, AccessPath.TIME_RANGE),
+            ({"startTimestamp": "0", "endTimestamp": "-1"}, AccessPath.NOTHING),
             ({"conditions": '[["unique_key", "in", ["a"]], ["topic", "in", ["OrderEvents"]]]'}, AccessPath.WHOLE_LOG),
             (
                 {"conditions": '[["queue_offset", ">=", [0]]]', "topic": "OrderEvents", "queueId": "1"},

@@ -184,6 +184,13 @@ def test_times_can_be_datetimes(described: Described) -> None:
     assert found.get_offset_in_queue_by_time(*queue, EPOCH + timedelta(milliseconds=time)) == offset
     with pytest.raises(OptionError, match="time zone"):
         found.get_offset_in_queue_by_time(*queue, datetime(2026, 1, 1))
+    for ask in (
+        lambda: found.get_offset_in_queue_by_time(*queue, time // 1000),
+        lambda: found.query_message("T", "k", begin=time // 1000),
+        lambda: found.query_message("T", "k", end=time // 1000),
+    ):
+        with pytest.raises(OptionError, match=f"give {time // 1000}000"):
+            ask()
     with pytest.raises(OptionError, match="boundary"):
         found.get_offset_in_queue_by_time(*queue, time, "MIDDLE")
     with pytest.raises(OptionError, match="UPPER"):
@@ -193,7 +200,7 @@ def test_times_can_be_datetimes(described: Described) -> None:
 def test_what_does_not_exist_is_empty(described: Described) -> None:
     found = described(WORKLOAD)
     assert found.get_max_offset_in_queue("no such topic", 0) == 0
-    assert found.get_offset_in_queue_by_time("no such topic", 0, 5) == 0
+    assert found.get_offset_in_queue_by_time("no such topic", 0, 0) == 0
     result = found.get_message_result("no such topic", 0, 5)
     assert (result.status, result.messages.num_rows) == (GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 0)
     with pytest.raises(OptionError, match="32 or 56"):
