@@ -45,7 +45,8 @@ class RocketMQDataSource(DataSource):
         to them, and the log is read only where no index file covers it. Messages of transaction type ROLLBACK are in no
         index, and never found by key.
     uniqueKey : only messages that have this unique key; in all else as `key`.
-    offsetMessageId : only the message that has this offset message id.
+    offsetMessageId : only the message that has this offset message id: its offset and its store host. An id of another
+        broker finds nothing; in a store that moved, `startOffset` and `endOffset` find a message by offset alone.
     startOffset, endOffset : only what begins at these commit log offsets, both ends included.
     startQueueOffset, endQueueOffset : only messages at these offsets of queues, both ends included. With `topic` and
         `queueId` too, and not too many offsets, the queue's units lead to them. Messages of transaction types PREPARED

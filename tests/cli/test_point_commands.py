@@ -83,6 +83,23 @@ def test_several_ids_and_one_that_is_not_there(store: str, capsys: pytest.Captur
     assert f"no message {missing}: no segment holds" in captured.err
 
 
+@pytest.mark.parametrize("command", [["query-by-id"], ["query-by-unique-key", "OrderEvents"]], ids=["id", "key"])
+def test_an_id_of_another_broker_is_not_found(
+    command: list[str], store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Other brokers' logs have messages at the same offsets."""
+    fact = messages("OrderEvents")[5]
+    other_id = "0A0000010000AAAA" + fact["msgId"][-16:].lower()
+    arguments = [command[0], store, *command[1:], other_id, "--json"]
+    assert main(arguments) == 3
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "an id of broker 10.0.0.1:43690, but the message at commit log offset" in captured.err
+    assert "--any-host" in captured.err
+    assert main([*arguments, "--any-host"]) == 0
+    assert [row["offset_message_id"] for row in json_lines(capsys.readouterr().out)] == [fact["msgId"]]
+
+
 def test_an_expired_message_says_so(unpacked: Callable[[RealStore], Path], capsys: pytest.CaptureFixture[str]) -> None:
     gone = "7F00000100002A9F0000000000000000"
     assert main(["query-by-id", str(unpacked(DELETED)), gone]) == 3
