@@ -70,7 +70,7 @@ def message_row(record: Record) -> Row:
     return row
 
 
-def corrupt_row(commit_log_offset: int, store_size: int, reason: str) -> Row:
+def corrupt_row(commit_log_offset: int | None, store_size: int | None, reason: str) -> Row:
     """The row that stands for bytes in which no message can be read."""
     return {"commit_log_offset": commit_log_offset, "store_size": store_size, CORRUPT_RECORD: reason}
 

@@ -190,8 +190,8 @@ class MessageStore:
             return found
         return (
             f"it is an id of broker {host_text(host)}, but the message at commit log offset {offset} was stored by "
-            f"broker {host_text(found.store_host)}; if this store moved, --any-host (any_host=True) compares the offset "
-            "only"
+            f"broker {host_text(found.store_host)}; if this store moved, --any-host (any_host=True) compares only the "
+            "offset"
         )
 
     def why_not(self, commit_log_offset: int) -> str | None:
@@ -205,7 +205,8 @@ class MessageStore:
             start = self.get_min_phy_offset()
             if 0 <= commit_log_offset < start:
                 return f"its segment has expired: the log begins at {start}"
-            return f"no segment holds commit log offset {commit_log_offset}"
+            here = (f"; {stray.describe()}" for stray in self.records.stray if stray.holds(commit_log_offset))
+            return f"no segment holds commit log offset {commit_log_offset}{''.join(here)}"
         try:
             record = self.records.record(commit_log_offset)
         except CorruptLogError as error:

@@ -16,7 +16,7 @@ from spark_mq.format.record import Record
 from spark_mq.format.timestamp import micros
 from spark_mq.store.config.config_file import as_integer, load_config
 from spark_mq.store.config.consumer_offsets import load_consumer_offsets
-from spark_mq.store.log.commit_log import COMMIT_LOG, is_segment_name
+from spark_mq.store.log.segment_files import COMMIT_LOG, is_segment_name
 from spark_mq.store.message_store import MessageStore
 
 _TIMESTAMP = pa.timestamp("us", "UTC")
