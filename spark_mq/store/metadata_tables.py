@@ -15,7 +15,7 @@ from spark_mq.format.timestamp import micros
 from spark_mq.store.config.config_file import as_integer, load_config
 from spark_mq.store.config.consumer_offsets import load_consumer_offsets
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.queue_state import QueueState, QueueStateName, queue_states
+from spark_mq.store.queue_state import QueueState, QueueStateName, QueueStates, queue_states
 from spark_mq.store.segment_state import segment_states
 
 _TIMESTAMP = pa.timestamp("us", "UTC")
@@ -121,11 +121,11 @@ def queues(store: MessageStore, topic: str | None = None) -> pa.Table:
     (and no offsets), but the log or a consumer group shows that it had. `problem` says what is wrong; NULL if the look
     found nothing, see `queue_state`.
     """
-    return table_of(_queue_rows(store, topic), QUEUES_SCHEMA)
+    return table_of(_queue_rows(store, queue_states(store, topic)), QUEUES_SCHEMA)
 
 
-def _queue_rows(store: MessageStore, topic: str | None = None) -> list[Row]:
-    return [_queue_row(store, *queue, state) for queue, state in queue_states(store, topic).items()]
+def _queue_rows(store: MessageStore, states: QueueStates) -> list[Row]:
+    return [_queue_row(store, *queue, state) for queue, state in states.by_queue.items()]
 
 
 def _queue_row(store: MessageStore, topic: str, queue_id: int, state: QueueState) -> Row:
@@ -157,13 +157,14 @@ def topics(store: MessageStore) -> pa.Table:
     NULL if there is none. Raises `ConfigError` where the file and its `.bak` cannot be read.
     """
     rows = load_config(store.location, "topics.json", _topic_rows) or {}
+    states = queue_states(store)
     for row in rows.values():
-        row |= {"queue_count": 0, "message_count": 0}
-    for queue in _queue_rows(store):
+        row |= {"queue_count": 0, "message_count": 0, "problem": states.behind}
+    for queue in _queue_rows(store, states):
         row = rows.setdefault(queue["topic"], {"topic": queue["topic"], "queue_count": 0, "message_count": 0})
         if queue["problem"] is not None:
             said = f"queue {queue['queue_id']} is {queue['state']}: {queue['problem']}"
-            row["problem"] = f"{row['problem']}; {said}" if row.get("problem") else said
+            row["problem"] = f"{row['problem']}; {said}" if row.get("problem") not in (None, states.behind) else said
         if queue["state"] == QueueStateName.LOST:
             continue
         row["queue_count"] += 1
@@ -209,7 +210,7 @@ def consumer_offsets(store: MessageStore, topic: str | None = None, consumer_gro
         max_offset = store.get_max_offset_in_queue(one.topic, one.queue_id)
         queue = store.queues.get((one.topic, one.queue_id))
         state = _offset_state(one.offset, min_offset, max_offset, queue is not None)
-        problem = _offset_problem(state, states.get((one.topic, one.queue_id)), max_offset)
+        problem = _offset_problem(state, states, (one.topic, one.queue_id), max_offset)
         row: Row = {
             "consumer_group": one.consumer_group,
             "topic": one.topic,
@@ -227,15 +228,16 @@ def consumer_offsets(store: MessageStore, topic: str | None = None, consumer_gro
     return table_of(rows, CONSUMER_OFFSETS_SCHEMA)
 
 
-def _offset_problem(state: str, queue: QueueState | None, max_offset: int) -> str | None:
+def _offset_problem(state: str, states: QueueStates, queue: tuple[str, int], max_offset: int) -> str | None:
     """Why the lag of a group cannot be known; None if it can."""
     if state == "NO_QUEUE":
         return "there is no such queue: it was lost, or its topic was deleted"
     if state == "TOO_LARGE":
         return f"the queue ends at queue offset {max_offset}: it lost its end, or its topic was deleted and made again"
-    if queue is None or queue.problem is None:
-        return None
-    return f"the queue is {queue.name}: {queue.problem}"
+    found = states.by_queue.get(queue)
+    if found is None:
+        return states.behind
+    return None if found.problem is None else f"the queue is {found.name}: {found.problem}"
 
 
 def _offset_state(offset: int, min_offset: int, max_offset: int, has_queue: bool) -> str:

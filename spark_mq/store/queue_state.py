@@ -74,25 +74,43 @@ class _Lacking:
     last_queue_offset: int
 
 
-def queue_states(store: MessageStore, topic: str | None = None) -> dict[Queue, QueueState]:
-    """The state of each queue that has files, or is known to have had some; of one topic, if given.
+@dataclass(frozen=True)
+class QueueStates:
+    """What the look showed of all queues.
+
+    Attributes:
+        by_queue: The state of each queue that has files, or is known to have had some, in the order of their names.
+        behind: That no queue leads to the end of the log, for a person; then any queue can lack messages, also one that
+            is not known. None if the last part of the log was looked at.
+
+    """
+
+    by_queue: Mapping[Queue, QueueState]
+    behind: str | None
+
+
+def queue_states(store: MessageStore, topic: str | None = None) -> QueueStates:
+    """The states of the queues; of one topic, if given.
 
     Raises:
         UnsupportedStoreError: The queues are in RocksDB.
 
     """
-    lacking, undispatched = _lacking_messages(store)
+    lacking, behind = _lacking_messages(store)
     consumed = consumed_offsets(store.location)
     configured = _configured_topics(store)
     names = {*store.queues, *lacking, *(queue for queue in consumed if queue[0] in configured and consumed[queue] > 0)}
-    return {
-        queue: _state(store, queue, lacking.get(queue), consumed.get(queue, 0), undispatched)
+    by_queue = {
+        queue: _state(store, queue, lacking.get(queue), consumed.get(queue, 0), behind)
         for queue in sorted(names)
         if topic in (None, queue[0])
     }
+    return QueueStates(by_queue, behind)
 
 
-def _state(store: MessageStore, queue: Queue, lacking: _Lacking | None, consumed: int, undispatched: int) -> QueueState:
+def _state(
+    store: MessageStore, queue: Queue, lacking: _Lacking | None, consumed: int, behind: str | None
+) -> QueueState:
     files = store.queues.get(queue)
     if files is None:
         said = [] if lacking is None else [f"the log has at least {_messages(lacking.count)} of it"]
@@ -110,9 +128,8 @@ def _state(store: MessageStore, queue: Queue, lacking: _Lacking | None, consumed
     if consumed > max_offset:
         reason = f"it ends at queue offset {max_offset}, but a consumer group has consumed it up to {consumed}"
         return QueueState(QueueStateName.BEHIND, reason)
-    if undispatched:
-        reason = f"the log has {undispatched} bytes after the last message that any queue has"
-        return QueueState(QueueStateName.BEHIND, reason)
+    if behind is not None:
+        return QueueState(QueueStateName.BEHIND, behind)
     return QueueState(QueueStateName.CAUGHT_UP)
 
 
@@ -160,8 +177,8 @@ def _configured_topics(store: MessageStore) -> set[str]:
     return found or set()
 
 
-def _lacking_messages(store: MessageStore) -> tuple[Mapping[Queue, _Lacking], int]:
-    """What queues lack of the log's end; and the bytes after the last message that any queue has, if not all were read.
+def _lacking_messages(store: MessageStore) -> tuple[Mapping[Queue, _Lacking], str | None]:
+    """What queues lack of the log's end, and what `QueueStates.behind` says.
 
     A broker that runs may be about to dispatch its newest messages: units are read after the log's end was found.
     """
@@ -179,7 +196,9 @@ def _lacking_messages(store: MessageStore) -> tuple[Mapping[Queue, _Lacking], in
                 lacking[queue] = _Lacking(before.count + 1, min(first, number), max(last, number))
     except CorruptLogError:
         pass  # damage of the log is for table `segments` to say
-    return lacking, end - dispatched_to if lacking and stop < end else 0
+    if not lacking or (stop == end and dispatched_to >= start):
+        return lacking, None
+    return lacking, f"the log has {end - dispatched_to} bytes after the last message that any queue has"
 
 
 def _tail_start(store: MessageStore, end: int) -> tuple[int, int]:
