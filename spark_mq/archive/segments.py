@@ -62,7 +62,9 @@ def _data_ends(archive: StoreArchive, bases: Set[int]) -> dict[int, int]:
 
 def segment_rows(store: MessageStore, data_ends: Mapping[int, int]) -> list[Row]:
     """A row for each segment; `data_ends` says by first offset where the last message of it ends."""
-    rows: list[Row] = metadata_tables.segments(store).drop_columns(["file", "first_store_timestamp"]).to_pylist()
+    rows: list[Row] = (
+        metadata_tables.segments(store).drop_columns(["file", "first_store_timestamp", "problem"]).to_pylist()
+    )
     for row in rows:
         base, end = row["commit_log_offset"], row["commit_log_offset"] + row["file_size"]
         blank = _blank(store, data_ends.get(base, end), end)

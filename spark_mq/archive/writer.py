@@ -26,7 +26,7 @@ from spark_mq.archive.tables import create_tables
 from spark_mq.io.location import Location
 from spark_mq.job.session import parse_task_error
 from spark_mq.source.datasource import register
-from spark_mq.store.log.commit_log import segment_files
+from spark_mq.store.log.segment_files import segment_files
 
 DEFAULT_MAX_BYTES = 4 << 30
 """Bytes of the log that one batch takes."""

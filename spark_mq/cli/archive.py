@@ -79,7 +79,7 @@ def run_archive(arguments: argparse.Namespace) -> int:
     from spark_mq.io.location import Location
     from spark_mq.source.option_values import parse_size
     from spark_mq.store.config.broker_conf import BrokerConf
-    from spark_mq.store.log.commit_log import segment_files
+    from spark_mq.store.log.segment_files import segment_files
 
     max_bytes = parse_size("--max-bytes", arguments.max_bytes)
     conf = BrokerConf.of(arguments.broker_conf).settings

@@ -32,6 +32,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     _add_store(by_id)
     by_id.add_argument("ids", metavar="ID", nargs="+", help="32 or 56 hexadecimal digits")
+    _add_any_host(by_id)
     _add_body_file(by_id)
     by_id.set_defaults(run=run_by_id)
 
@@ -53,6 +54,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         allow_abbrev=False,
     )
     _add_key(by_unique_key, "UNIQUE_KEY", "the message id that the producer was given")
+    _add_any_host(by_unique_key)
     _add_body_file(by_unique_key)
     by_unique_key.set_defaults(run=run_by_unique_key)
 
@@ -103,9 +105,14 @@ def _add_key(command: argparse.ArgumentParser, name: str, text: str) -> None:
 
 
 def _add_time(command: argparse.ArgumentParser) -> None:
-    time = "epoch milliseconds, or ISO 8601 with a zone"
+    time = "epoch milliseconds, ISO 8601 with a zone, or a time as it is printed here"
     command.add_argument("--begin", metavar="TIME", help=f"stored then or later: {time}")
     command.add_argument("--end", metavar="TIME", help="stored then or earlier")
+
+
+def _add_any_host(command: argparse.ArgumentParser) -> None:
+    text = "take an offset message id whose host is not the message's store host, for a store that moved"
+    command.add_argument("--any-host", action="store_true", help=text)
 
 
 def _add_body_file(command: argparse.ArgumentParser) -> None:
@@ -115,7 +122,7 @@ def _add_body_file(command: argparse.ArgumentParser) -> None:
 def run_by_id(arguments: argparse.Namespace) -> int:
     """Print the messages of the ids; a line on stderr says why there is none for an id."""
     from spark_mq.cli.output import plain_rows
-    from spark_mq.format.message_id import decode_offset_message_id
+    from spark_mq.format.message_row import message_row, message_table
     from spark_mq.store.message_store import MessageStore
 
     if arguments.body_file and len(arguments.ids) > 1:
@@ -123,15 +130,14 @@ def run_by_id(arguments: argparse.Namespace) -> int:
     status = FOUND
     with MessageStore(arguments.store) as store:
         for number, message_id in enumerate(arguments.ids):
-            offset = decode_offset_message_id(message_id)[1]
-            rows = plain_rows(store.look_message_by_offset(offset))
-            if rows and number and not arguments.json:
-                print()
-            if rows:
-                _print_one(arguments, rows[0])
-            else:
-                print(f"spark-mq: no message {message_id}: {store.why_not(offset)}", file=sys.stderr)
+            found = store.find_record_by_id(message_id, arguments.any_host)
+            if isinstance(found, str):
+                print(f"spark-mq: no message {message_id}: {found}", file=sys.stderr)
                 status = NOT_FOUND
+                continue
+            if number and not arguments.json:
+                print()
+            _print_one(arguments, plain_rows(message_table([message_row(found)]))[0])
     return status
 
 
@@ -165,8 +171,8 @@ def run_by_unique_key(arguments: argparse.Namespace) -> int:
     if arguments.explain:
         return _explain(arguments, uniqueKey=arguments.key)
     with _open_index(arguments) as store:
-        rows = plain_rows(store.query_message_by_unique_key(arguments.topic, arguments.key))
-        why = "" if rows else store.why_no_message(arguments.topic, arguments.key)
+        rows = plain_rows(store.query_message_by_unique_key(arguments.topic, arguments.key, arguments.any_host))
+        why = "" if rows else store.why_no_unique_key(arguments.topic, arguments.key)
         problems = store.index.problems
     if arguments.body_file and len(rows) > 1:
         raise OptionError(f"--body-file takes the body of one message: {len(rows)} have this unique key")
@@ -275,10 +281,10 @@ def _wanted(store: MessageStore, arguments: argparse.Namespace) -> Iterator[dict
 
 
 def _begin_and_end(arguments: argparse.Namespace) -> tuple[int | None, int | None]:
-    from spark_mq.source.option_values import parse_timestamp
+    from spark_mq.format.timestamp import parse_time
 
-    begin = None if arguments.begin is None else parse_timestamp("--begin", arguments.begin)
-    end = None if arguments.end is None else parse_timestamp("--end", arguments.end)
+    begin = None if arguments.begin is None else parse_time("--begin", arguments.begin)
+    end = None if arguments.end is None else parse_time("--end", arguments.end)
     return begin, end
 
 

@@ -164,12 +164,12 @@ def value_text(value: object) -> str:
 
 
 def local_time(moment: datetime) -> str:
-    """`2026-11-20 08:00:00,123 +0800`: as `mqadmin`, and with the zone."""
+    """`2026-11-20 08:00:00,123 +0800`: as `mqadmin`, and with the zone. Options that are times take it."""
     try:
         local = moment.astimezone()
     except (OverflowError, ValueError, OSError):  # the first and last day of what a datetime can hold
         local = moment
-    return f"{local:%Y-%m-%d %H:%M:%S},{local.microsecond // 1000:03} {local:%z}"
+    return f"{local.year:04}-{local:%m-%d %H:%M:%S},{local.microsecond // 1000:03} {local:%z}"
 
 
 def visible(text: str, keep: str = "") -> str:

@@ -70,12 +70,12 @@ def message_row(record: Record) -> Row:
     return row
 
 
-def corrupt_row(commit_log_offset: int, store_size: int, reason: str) -> Row:
+def corrupt_row(commit_log_offset: int | None, store_size: int | None, reason: str) -> Row:
     """The row of a corrupt range of the log.
 
     Args:
-        commit_log_offset: The offset at which the range starts.
-        store_size: The length of the range in bytes.
+        commit_log_offset: The offset at which the range starts; None for a file without an offset.
+        store_size: The length of the range in bytes; None if the column cannot have it.
         reason: The code and text for column `_corrupt_record`.
     """
     return {"commit_log_offset": commit_log_offset, "store_size": store_size, CORRUPT_RECORD: reason}

@@ -2,11 +2,67 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 
+from spark_mq.errors import OptionError
 from spark_mq.format.message_schema import MAX_TIMESTAMP_MILLIS, MIN_TIMESTAMP_MILLIS
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+LEAST_PLAUSIBLE_MILLIS = 10**11
+"""March 1973. No message is older, and epoch seconds reach this number in the year 5138 only."""
+
+_INT64 = range(-(1 << 63), 1 << 63)
+_INTEGER = re.compile(r"[+-]?[0-9]{1,20}")
+_SPACE_BEFORE_ZONE = re.compile(r"\s+(?=(?:[Zz]|[+-][0-9]{2}:?[0-9]{2}(?::?[0-9]{2})?)\Z)")
+
+
+def parse_time(name: str, text: str) -> int:
+    """Milliseconds since the epoch of a time as a user writes it.
+
+    Args:
+        name: What the time is given for (`--begin`, `option startTimestamp`); errors name it.
+        text: Epoch milliseconds, or a date, a time and a zone: ISO 8601 (`2026-11-20T08:00:00Z`), or as the commands
+            print a time (`2026-11-20 08:00:00,123 +0800`).
+
+    Raises:
+        OptionError: The text is not a time, has no zone, or is a number that `check_epoch_millis` refuses.
+
+    """
+    text = text.strip()
+    if _INTEGER.fullmatch(text):
+        return check_epoch_millis(name, int(text))
+    try:
+        moment = datetime.fromisoformat(_SPACE_BEFORE_ZONE.sub("", text))
+    except ValueError as error:
+        raise OptionError(
+            f"{name}={text!r} is not a time: give epoch milliseconds, or a date, a time and a zone, such as "
+            "2026-11-20T08:00:00Z or '2026-11-20 08:00:00,123 +0800'"
+        ) from error
+    if moment.tzinfo is None:
+        raise OptionError(f"{name}={text!r} has no time zone: append Z or an offset such as +08:00")
+    return epoch_millis(moment)
+
+
+def check_epoch_millis(name: str, millis: int) -> int:
+    """The number itself, if it can be meant as epoch milliseconds.
+
+    0 and negative numbers are times before every message, and so valid bounds.
+
+    Raises:
+        OptionError: The number is positive but so small that it is rather epoch seconds, or it has more than 64 bits.
+
+    """
+    if 0 < millis < LEAST_PLAUSIBLE_MILLIS:
+        seconds = f"for epoch seconds give {millis * 1000}, " if millis * 1000 >= LEAST_PLAUSIBLE_MILLIS else ""
+        raise OptionError(
+            f"{name}={millis} is too small for epoch milliseconds, it would be {iso_text(millis)}: {seconds}"
+            "for no bound leave it out or give 0"
+        )
+    if millis not in _INT64:
+        raise OptionError(f"{name}={millis} is not a time: epoch milliseconds have at most 64 bits")
+    return millis
 
 
 def epoch_millis(moment: datetime) -> int:

@@ -15,7 +15,8 @@ from typing import Self
 
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
-from spark_mq.store.log.commit_log import CommitLog, segment_files
+from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.store.log.segment_files import segment_files
 
 MANIFEST = "manifest.json"
 

@@ -138,7 +138,7 @@ class _Rebuild:
         log = CommitLog.open(self._store)
         if not log.segments:
             raise EmptyStoreError(f"{log.location} holds no record: there is nothing to rebuild from")
-        refuse(log.gaps, self._report, self._permissive)
+        refuse([*log.gaps, *log.stray], self._report, self._permissive)
         if CONSUME_QUEUE in self._committer.names:
             refuse_rocksdb(self._committer.target(CONSUME_QUEUE))
         manifest, continued = self._prepare(replace, resume)

@@ -45,13 +45,15 @@ class RocketMQDataSource(DataSource):
         to them, and the log is read only where no index file covers it. Messages of transaction type ROLLBACK are in no
         index, and never found by key.
     uniqueKey : only messages that have this unique key; in all else as `key`.
-    offsetMessageId : only the message that has this offset message id.
+    offsetMessageId : only the message that has this offset message id: its offset and its store host. An id of another
+        broker finds nothing; in a store that moved, `startOffset` and `endOffset` find a message by offset alone.
     startOffset, endOffset : only what begins at these commit log offsets, both ends included.
     startQueueOffset, endQueueOffset : only messages at these offsets of queues, both ends included. With `topic` and
         `queueId` too, and not too many offsets, the queue's units lead to them. Messages of transaction types PREPARED
         and ROLLBACK are in no queue.
-    startTimestamp, endTimestamp : only messages stored in this time, both ends included; epoch milliseconds or ISO
-        8601 with a zone. Segments and splits outside are not read.
+    startTimestamp, endTimestamp : only messages stored in this time, both ends included: epoch milliseconds, ISO 8601
+        with a zone, or a time as the commands print it. Epoch seconds are an error. Segments and splits outside are not
+        read.
     pushdown : `true` lets Spark push a query's own filters to the options above: =, IN and ranges of the columns topic,
         queue_id, unique_key, offset_message_id, commit_log_offset, queue_offset, store_timestamp and transaction_type.
         `false` by default, for Spark 4.1 to 4.3 then answer some queries wrongly: use such a DataFrame or view for one
@@ -61,7 +63,10 @@ class RocketMQDataSource(DataSource):
         than the default are not used.
     splitSize : bytes of the log that a task reads, `128m` by default.
     mode : what becomes of damage. PERMISSIVE (default): a row with commit_log_offset, store_size and
-        `_corrupt_record`; DROPMALFORMED: no row; FAILFAST: an error with file and offset. A message whose body cannot
+        `_corrupt_record`; DROPMALFORMED: no row; FAILFAST: an error with file and offset. Bytes that no segment has are
+        one row, however many they are: store_size is NULL if an INT cannot hold it, and `_corrupt_record` has the
+        length. A file that is named as a segment, but is none (a copy under another name), is a row without
+        commit_log_offset and store_size: its number is not an offset of the log. A message whose body cannot
         be given (it does not decompress, or has a wrong CRC) is a row in both of the first: body NULL, and the reason
         in `_corrupt_record`. So the columns that a query asks for never change its rows.
         The log ends before a last record that is not whole or has a wrong CRC, in every mode: it may be being written.
@@ -149,12 +154,17 @@ class RocketMQDataSource(DataSource):
 
     segments
     --------
-    One row is a file of the commit log. end_offset is where its live records end. state: FULL; APPENDING, it holds the
-    live end; BEHIND, behind the live end; EMPTY, without a byte; WRONG_SIZE, of another size than most (a broker does
-    not start with it).
+    One row is a file of the commit log. end_offset is where its live records end. state: FULL; APPENDING, it has the
+    live end; BEHIND, after the live end; EMPTY, without a byte; WRONG_SIZE, of another size than most (a broker does
+    not start with it); DAMAGED, its beginning or its end is damaged; STRAY, it is named as a segment, but is none, and
+    has no offsets.
+
+    problem says what is wrong with the file, also that files before it are missing, and is NULL if a quick look finds
+    nothing: the first record of each file, the blank at the end of each full one, sizes and gaps are looked at. Damage
+    in the middle of a segment only a read of `messages` finds, or `spark-mq rebuild`.
 
     Columns: file STRING, commit_log_offset BIGINT, file_size BIGINT, end_offset BIGINT, state STRING,
-    first_store_timestamp TIMESTAMP, modification_timestamp TIMESTAMP.
+    first_store_timestamp TIMESTAMP, modification_timestamp TIMESTAMP, problem STRING.
 
     >>> spark.read.format("rocketmq").option("table", "segments").load(store).show()
     +--------------------+-----------------+----------+-----+-----------------------+
@@ -165,14 +175,22 @@ class RocketMQDataSource(DataSource):
 
     queues
     ------
-    One row is a consume queue; offsets are those that a broker offers.
+    One row is a consume queue; offsets are those that a broker offers. state: CAUGHT_UP; BEHIND, messages after its end
+    are missing; DAMAGED, its files, or its first or last unit; LOST, it has no files, but had messages.
+
+    problem says what is wrong with the queue, and is NULL if a quick look finds nothing. Looked at are the first and
+    the last unit, the names and sizes of the files, the units of the messages in the last 256 KiB of the log, and
+    whether a consumer group is past the queue's end. So a queue whose last message is older can have lost it unnoticed,
+    and so can the middle of a queue: `spark-mq rebuild` makes all queues from the log. A queue can be BEHIND for a
+    moment while its broker runs.
 
     topic : only this topic.
     brokerVersion : `4.9` or `5`, by default what the config files show; the two offer a different min_offset where a
         queue begins with pre-blank units.
 
     Columns: topic STRING, queue_id INT, min_offset BIGINT, max_offset BIGINT, first_commit_log_offset BIGINT,
-    last_commit_log_offset BIGINT, first_store_timestamp TIMESTAMP, last_store_timestamp TIMESTAMP, file_count INT.
+    last_commit_log_offset BIGINT, first_store_timestamp TIMESTAMP, last_store_timestamp TIMESTAMP, file_count INT,
+    state STRING, problem STRING.
 
     >>> spark.read.format("rocketmq").option("table", "queues").load(store).show()
     +-----------+--------+----------+----------+----------------------+-----------------------+
@@ -184,13 +202,14 @@ class RocketMQDataSource(DataSource):
     topics
     ------
     One row is a topic that `config/topics.json` names (or its `.bak`), or that has a queue; what is not configured is
-    NULL. message_count is what the queues offer.
+    NULL. message_count is what the queues offer. problem names the queues of the topic that have one (table queues):
+    then message_count is not certain.
 
     brokerVersion : as in queues.
 
     Columns: topic STRING, perm INT, read_queue_nums INT, write_queue_nums INT, topic_filter_type STRING,
     topic_sys_flag INT, is_order BOOLEAN, attributes MAP<STRING, STRING>, queue_count INT, message_count BIGINT,
-    last_store_timestamp TIMESTAMP.
+    last_store_timestamp TIMESTAMP, problem STRING.
 
     >>> spark.read.format("rocketmq").option("table", "topics").load(store).show()
     +------------+----+----------------+-----------+-------------+
@@ -204,13 +223,14 @@ class RocketMQDataSource(DataSource):
     One row is a group's offset in a queue, from `config/consumerOffset.json` (or its `.bak`). lag is max_offset less
     consumer_offset. state: IN_RANGE; TOO_SMALL, below min_offset: messages expired before the group had them;
     TOO_LARGE, above max_offset; NO_QUEUE, above 0 where there is no queue. last_consumed_timestamp is the store time of
-    the message before consumer_offset.
+    the message before consumer_offset. problem says why lag cannot be known, and is NULL: there is no such queue, or it
+    ends before consumer_offset, or table queues has a problem of it.
 
     topic, consumerGroup : only this topic; only this group.
     brokerVersion : as in queues.
 
     Columns: consumer_group STRING, topic STRING, queue_id INT, consumer_offset BIGINT, min_offset BIGINT, max_offset
-    BIGINT, lag BIGINT, state STRING, last_consumed_timestamp TIMESTAMP.
+    BIGINT, lag BIGINT, state STRING, last_consumed_timestamp TIMESTAMP, problem STRING.
 
     >>> spark.read.format("rocketmq").option("table", "consumer_offsets").load(store).show()
     +-----------------+------------------------+--------+---------------+----------+---+--------+

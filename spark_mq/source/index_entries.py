@@ -14,7 +14,7 @@ from spark_mq.source.options import ReadOptions
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.index.folder import IndexFileInfo, index_files, index_layout
 from spark_mq.store.index.tables import entry_batches
-from spark_mq.store.log.commit_log import segment_files
+from spark_mq.store.log.segment_files import segment_files
 
 
 @dataclass

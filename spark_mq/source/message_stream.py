@@ -7,6 +7,7 @@ broker changes. See Spark's `DataSourceStreamReader`.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -14,20 +15,22 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from spark_mq._compat import HAS_READ_LIMITS, ReadAllAvailable, SupportsTriggerAvailableNow, limited_read
-from spark_mq.errors import DataLossError, OptionError, StoreChangedError
+from spark_mq.errors import CorruptLogError, DataLossError, OptionError, StoreChangedError
 from spark_mq.io.location import Location
 from spark_mq.source.messages import GapPartition, MessagesReader, SplitPartition
 from spark_mq.source.options import EARLIEST, LATEST, Mode, StreamOptions
 from spark_mq.source.stream_offset import NOTHING_YET, StreamOffset
 from spark_mq.store.live_end import LiveEndFinder
-from spark_mq.store.log.commit_log import segment_files
 from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.offset_range import EXPIRED, OffsetRange, list_offset_range
+from spark_mq.store.log.segment_files import segment_files
 
 _TRIES = 5
 """How often a look at the store is begun anew where a file goes away under it: each time another segment expired."""
 
 _Answer = TypeVar("_Answer")
+
+_LOG = logging.getLogger(__name__)
 
 
 class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -47,6 +50,8 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._seen_end: int | None = None
         self._frozen_end: int | None = None
         self._last: StreamOffset | None = None
+        self._reported: set[str] = set()
+        """Stray files of which a warning was given."""
         self._newly_lost = 0
         """Bytes that were gone when a batch was planned, after its end had been given out."""
 
@@ -180,7 +185,18 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return listed
 
     def _list(self, start: int, end: int) -> OffsetRange:
-        return list_offset_range(self._store, self._log_start() if start == NOTHING_YET else start, end)
+        listed = list_offset_range(self._store, self._log_start() if start == NOTHING_YET else start, end)
+        for stray in listed.stray:
+            self._report_stray(stray)
+        return listed
+
+    def _report_stray(self, stray: CorruptRange) -> None:
+        """A file that is not a segment is an error with mode FAILFAST, else a warning, once."""
+        if self._options.read.mode == Mode.FAILFAST:
+            raise CorruptLogError(stray.describe())
+        if stray.file not in self._reported:
+            self._reported.add(stray.file)
+            _LOG.warning("%s; the stream does not read it", stray.describe())
 
     def _lose_end(self, start: int, end: int) -> None:
         if self._options.fail_on_data_loss:

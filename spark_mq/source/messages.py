@@ -25,7 +25,7 @@ from spark_mq.source.options import Mode, ReadOptions
 from spark_mq.source.planner import LookUp, plan_messages
 from spark_mq.source.predicate import Predicate
 from spark_mq.source.row_filter import filter_frames, keeps_corrupt_range, matches_predicate
-from spark_mq.store.log.corrupt_range import CorruptRange
+from spark_mq.store.log.corrupt_range import STRAY, CorruptRange
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.splits import Split
 from spark_mq.store.message_store import MessageStore
@@ -38,7 +38,8 @@ MAX_BATCH_ROWS = 8192
 _MAX_LOOK_UP_ROWS = 256
 _MAX_LOOK_UP_BYTES = 4 << 20
 """Stored bytes of looked-up messages in a batch; their bodies may be compressed."""
-_MAX_ROW_SIZE = (1 << 31) - 1
+_MAX_STORE_SIZE = (1 << 31) - 1
+"""What a column of type INT can hold."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -53,7 +54,7 @@ class SplitPartition(InputPartition):
 
 @dataclass
 class GapPartition(InputPartition):
-    """A range that is missing between two segments; it has no bytes, but in PERMISSIVE mode a row."""
+    """A range that is missing between two segments, or a stray file: without messages, in PERMISSIVE mode a row."""
 
     gap: CorruptRange
 
@@ -177,20 +178,15 @@ class MessagesReader(DataSourceReader):
             yield from message_table(rows, pa.schema(self.fields())).to_batches()
 
     def _corrupt_rows(self, corrupt: CorruptRange) -> Iterator[pa.RecordBatch]:
-        """What the mode makes of a corrupt range: rows (a filter on a field leaves none), nothing, an error."""
+        """What the mode makes of a corrupt range: a row (a filter on a field leaves none), nothing, an error."""
         mode = self._options.mode
         if mode == Mode.FAILFAST:
             raise CorruptLogError(f"{corrupt.describe()}; read with mode PERMISSIVE to get it as a row")
         if mode == Mode.DROPMALFORMED:
             return
-        rows = []
-        for start in range(0, corrupt.length, _MAX_ROW_SIZE):
-            offset = corrupt.commit_log_offset + start
-            if self.shows_damage() and keeps_corrupt_range(self._options.predicate, offset):
-                size = min(corrupt.length - start, _MAX_ROW_SIZE)
-                rows.append(corrupt_row(offset, size, str(corrupt)))
-        if rows:
-            yield from message_table(rows, pa.schema(self.fields())).to_batches()
+        row = _row_of_damage(corrupt)
+        if self.shows_damage() and keeps_corrupt_range(self._options.predicate, row["commit_log_offset"]):
+            yield from message_table([row], pa.schema(self.fields())).to_batches()
 
     def shows_damage(self) -> bool:
         """Whether damage has rows in the table."""
@@ -206,6 +202,20 @@ def _found_in_queue(
     for record in read_messages(store.location, queue, wanted, store.records, partition.log):
         if not any(record.commit_log_offset in part for part in partition.uncovered):
             yield record, None
+
+
+def _row_of_damage(corrupt: CorruptRange) -> Row:
+    """One row for a corrupt range, however long it is.
+
+    A length that `store_size` cannot hold is in the text only. The number in the name of a stray file is not an offset.
+    """
+    if corrupt.code == STRAY:
+        return corrupt_row(None, None, f"{STRAY}: {corrupt.describe()}")
+    if corrupt.length <= _MAX_STORE_SIZE:
+        return corrupt_row(corrupt.commit_log_offset, corrupt.length, str(corrupt))
+    stop = corrupt.commit_log_offset + corrupt.length
+    reason = f"{corrupt}: {corrupt.length} bytes, up to commit log offset {stop}"
+    return corrupt_row(corrupt.commit_log_offset, None, reason)
 
 
 def _fail_on_body(split: Split, messages: MessageColumns) -> None:

@@ -16,7 +16,7 @@ from spark_mq.store import metadata_tables
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.index.folder import index_layout
 from spark_mq.store.index.tables import index_file_rows
-from spark_mq.store.log.commit_log import segment_files
+from spark_mq.store.log.segment_files import segment_files
 from spark_mq.store.message_store import MessageStore
 
 _ROWS: dict[Table, Callable[[MessageStore, ReadOptions], pa.Table]] = {

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import datetime
 
 from spark_mq.errors import OptionError
-from spark_mq.format.timestamp import epoch_millis
+from spark_mq.format.timestamp import parse_time
 
 _SIZE_UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _SIZE = re.compile(r"(\d+)\s*([bkmg]?)(?:i?b)?", re.IGNORECASE)
@@ -35,24 +34,8 @@ def parse_optional_integer(name: str, given: Mapping[str, str]) -> int | None:
 
 
 def parse_optional_timestamp(name: str, given: Mapping[str, str]) -> int | None:
-    """An option that is a time, None where it is not given; see `parse_timestamp`."""
-    return parse_timestamp(name, given[name]) if name in given else None
-
-
-def parse_timestamp(name: str, text: str) -> int:
-    """Milliseconds since the epoch, or an ISO 8601 time with its zone: `2026-11-20T08:00:00Z`.
-
-    Raises `OptionError`, which names the option `name`.
-    """
-    if re.fullmatch(r"-?\d+", text):
-        return int(text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise OptionError(f"option {name}={text!r} is neither epoch milliseconds nor an ISO 8601 time") from error
-    if moment.tzinfo is None:
-        raise OptionError(f"option {name}={text!r} has no time zone: append Z or an offset such as +08:00")
-    return epoch_millis(moment)
+    """An option that is a time, None if it is not given; see `parse_time`."""
+    return parse_time(f"option {name}", given[name]) if name in given else None
 
 
 def parse_size(name: str, text: str, least: int = 1) -> int:

@@ -157,9 +157,9 @@ def parse_stream_options(options: Mapping[str, str]) -> StreamOptions:
     for name in given:
         if name not in (*_EVERYWHERE, *STREAM_NAMES):
             raise OptionError(f"option {name} has no effect on a stream; it has {', '.join(STREAM_NAMES)}")
-    starting_timestamp = parse_optional_timestamp("startingTimestamp", given)
-    if starting_timestamp is not None and "startingOffsets" in given:
+    if "startingTimestamp" in given and "startingOffsets" in given:
         raise OptionError("options startingOffsets and startingTimestamp each say where the stream begins: give one")
+    starting_timestamp = parse_optional_timestamp("startingTimestamp", given)
     return StreamOptions(
         _read_options(given, table),
         _parse_starting_offsets(given) if starting_timestamp is None else None,

@@ -60,8 +60,8 @@ class ReadPlan:
     """What is read. `log` is the live log as it was then; only look-ups need it.
 
     `look_ups` go to index or queues; `splits` are read by tasks as in a scan; `gaps` are parts that no segment holds,
-    each a row. `uncovered` is what index or queue do not cover: its messages are given by splits, and not by a look-up
-    that finds them, too.
+    and stray files, each a row. `uncovered` is what index or queue do not cover: its messages are given by splits, and
+    not by a look-up that finds them, too.
     """
 
     path: AccessPath
@@ -84,12 +84,13 @@ def plan_messages(options: ReadOptions, store: MessageStore) -> ReadPlan:
             return plan
     log = CommitLog.open(store.location)
     splits = _splits(options, log)
-    gaps = tuple(log.gaps) if predicate.only_constrains_offset else ()
+    notes = tuple(stray.describe() for stray in log.stray)
+    gaps = (*log.gaps, *log.stray) if predicate.only_constrains_offset else ()
     if not predicate.places.is_all:
-        return ReadPlan(AccessPath.OFFSETS, tuple(_at_places(splits, predicate.places)), gaps)
+        return ReadPlan(AccessPath.OFFSETS, tuple(_at_places(splits, predicate.places)), gaps, notes=notes)
     if not predicate.store_timestamp.is_all:
-        return ReadPlan(AccessPath.TIME_RANGE, splits, gaps)
-    return ReadPlan(AccessPath.WHOLE_LOG, splits, gaps)
+        return ReadPlan(AccessPath.TIME_RANGE, splits, gaps, notes=notes)
+    return ReadPlan(AccessPath.WHOLE_LOG, splits, gaps, notes=notes)
 
 
 def _splits(options: ReadOptions, log: CommitLog) -> tuple[Split, ...]:

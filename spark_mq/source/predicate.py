@@ -7,13 +7,12 @@ wider than the question that it comes from, and never narrower. This module is p
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Self, TypeVar
 
-from spark_mq.format.message_id import decode_offset_message_id
+from spark_mq.format.message_id import decode_offset_message_id, is_offset_message_id
 from spark_mq.format.message_schema import MAX_TIMESTAMP_MILLIS, MIN_TIMESTAMP_MILLIS
 from spark_mq.format.sys_flag import TRANSACTION_TYPE_NAMES
 from spark_mq.format.timestamp import epoch_micros
@@ -28,8 +27,6 @@ IN_INDEX = frozenset((_NONE, PREPARED, COMMIT))
 """Transaction types of messages that the index has (`IndexService.buildIndex`@5.3.3)."""
 IN_QUEUES = frozenset((_NONE, COMMIT))
 """Transaction types of messages that queues have; the others are stored with queue offset 0 (`CommitLog`@5.3.3)."""
-
-_OFFSET_MESSAGE_ID = re.compile("(?:[0-9A-F]{32}|[0-9A-F]{56})")
 
 
 @dataclass(frozen=True)
@@ -132,7 +129,9 @@ def _texts(condition: Condition) -> frozenset[str] | None:
 def _offset_message_ids(condition: Condition) -> frozenset[str] | None:
     """Those that a message can have: ids are written in upper case."""
     texts = _texts(condition)
-    return None if texts is None else frozenset(text for text in texts if _OFFSET_MESSAGE_ID.fullmatch(text))
+    if texts is None:
+        return None
+    return frozenset(text for text in texts if is_offset_message_id(text) and text == text.upper())
 
 
 def _queue_ids(condition: Condition) -> frozenset[int] | None:

@@ -60,8 +60,13 @@ def matches_predicate(predicate: Predicate, row: Row) -> bool:
     )
 
 
-def keeps_corrupt_range(predicate: Predicate, commit_log_offset: int) -> bool:
-    """Whether a row for damage at the offset is wanted: it has no other fields."""
+def keeps_corrupt_range(predicate: Predicate, commit_log_offset: int | None) -> bool:
+    """Whether a row for damage at the offset is wanted: it has no other fields.
+
+    None: damage without an offset passes only if nothing is asked for.
+    """
+    if commit_log_offset is None:
+        return predicate == Predicate()
     return predicate.only_constrains_offset and commit_log_offset in predicate.commit_log_offset
 
 

@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from spark_mq.errors import CorruptLogError, OptionError, UnsupportedStoreError
 from spark_mq.format.message_id import decode_offset_message_id, is_offset_message_id
-from spark_mq.format.message_row import message_row, message_table
+from spark_mq.format.message_row import host_text, message_row, message_table
 from spark_mq.format.record import Record
-from spark_mq.format.timestamp import epoch_millis, iso_text
+from spark_mq.format.timestamp import check_epoch_millis, epoch_millis, iso_text
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
@@ -162,12 +162,38 @@ class MessageStore:
         found = self.find_record(commit_log_offset)
         return message_table([message_row(found)] if isinstance(found, Record) else [])
 
-    def look_message_by_id(self, offset_message_id: str) -> pa.Table:
-        """The message of an offset message id, the id that `viewMessage` takes; not a unique key.
+    def look_message_by_id(self, offset_message_id: str, any_host: bool = False) -> pa.Table:
+        """The message that has this offset message id, the id that `viewMessage` takes; not a unique key.
 
-        Raises `OptionError` for text that is no such id.
+        See `find_record_by_id`, which also says why there is no such message.
         """
-        return self.look_message_by_offset(decode_offset_message_id(offset_message_id)[1])
+        found = self.find_record_by_id(offset_message_id, any_host)
+        return message_table([message_row(found)] if isinstance(found, Record) else [])
+
+    def find_record_by_id(self, offset_message_id: str, any_host: bool = False) -> Record | str:
+        """The live record that has this offset message id, or why there is none.
+
+        An id names the broker that stored the message (address and port) and a commit log offset
+        (`MessageDecoder.createMessageId`@5.3.3). Every broker has its own log: the id of another broker's message often
+        is the offset of a message here. So the host of the id must be the store host of the record.
+
+        Args:
+            offset_message_id: 32 hexadecimal digits (IPv4) or 56 (IPv6), in upper or lower case.
+            any_host: Compare the offset only. For a store that moved, if an id has the new address.
+
+        Raises:
+            OptionError: The text is not such an id.
+
+        """
+        host, offset = decode_offset_message_id(offset_message_id)
+        found = self.find_record(offset)
+        if isinstance(found, str) or any_host or found.store_host == host:
+            return found
+        return (
+            f"it is an id of broker {host_text(host)}, but the message at commit log offset {offset} was stored by "
+            f"broker {host_text(found.store_host)}; if this store moved, --any-host (any_host=True) compares only the "
+            "offset"
+        )
 
     def why_not(self, commit_log_offset: int) -> str | None:
         """Why there is no message at the offset; None if there is one."""
@@ -180,7 +206,8 @@ class MessageStore:
             start = self.get_min_phy_offset()
             if 0 <= commit_log_offset < start:
                 return f"its segment has expired: the log begins at {start}"
-            return f"no segment holds commit log offset {commit_log_offset}"
+            here = (f"; {stray.describe()}" for stray in self.records.stray if stray.holds(commit_log_offset))
+            return f"no segment holds commit log offset {commit_log_offset}{''.join(here)}"
         try:
             record = self.records.record(commit_log_offset)
         except CorruptLogError as error:
@@ -230,20 +257,30 @@ class MessageStore:
         end: int | datetime | None = None,
     ) -> Iterator[Record]:
         """The records of `query_message`, each read when it is asked for."""
-        found = self.index.find_messages(topic, key, _optional_millis(begin), _optional_millis(end))
+        found = self.index.find_messages(topic, key, _optional_millis("begin", begin), _optional_millis("end", end))
         return islice(found, max_num)
 
-    def query_message_by_unique_key(self, topic: str, unique_key: str) -> pa.Table:
+    def query_message_by_unique_key(self, topic: str, unique_key: str, any_host: bool = False) -> pa.Table:
         """The messages with a unique key, newest first; or the one whose offset message id it is.
 
-        As `MQAdminImpl.viewMessage`@5.3.3 it takes either: text alone does not tell them apart.
+        As `MQAdminImpl.viewMessage`@5.3.3 it takes either: text alone does not tell them apart. `any_host`: if no
+        message has it, also the message whose offset message id has another host, see `find_record_by_id`.
         """
-        if is_offset_message_id(unique_key):
-            by_id = self.look_message_by_id(unique_key)
-            if by_id.column("offset_message_id").to_pylist() == [unique_key.upper()]:
-                return by_id
+        is_id = is_offset_message_id(unique_key)
+        by_id = self.look_message_by_id(unique_key) if is_id else message_table([])
+        if by_id.num_rows:
+            return by_id
         rows = (message_row(record) for record in self.index.find_messages(topic, unique_key))
-        return message_table([row for row in rows if row["unique_key"] == unique_key])
+        by_key = message_table([row for row in rows if row["unique_key"] == unique_key])
+        return self.look_message_by_id(unique_key, any_host) if any_host and is_id and not by_key.num_rows else by_key
+
+    def why_no_unique_key(self, topic: str, unique_key: str) -> str:
+        """Why `query_message_by_unique_key` has no answer, for a person."""
+        why = self.why_no_message(topic, unique_key)
+        if not is_offset_message_id(unique_key):
+            return why
+        is_at_offset = isinstance(self.find_record_by_id(unique_key, any_host=True), Record)
+        return f"{why}; {self.find_record_by_id(unique_key)}" if is_at_offset else why
 
     def why_no_message(
         self,
@@ -280,10 +317,10 @@ class MessageStore:
         `timestamp`: milliseconds since the epoch, or an aware datetime. `boundary_type`: LOWER, the first message
         stored then or later (the queue's maximum if there is none); UPPER, the last stored then or earlier. A broker of
         4.9 has its own rule, the nearest message, and no boundary types.
-        Raises `OptionError` for an unknown boundary type, UPPER in 4.9, and a datetime without a zone.
+        Raises `OptionError` for an unknown boundary type, UPPER in 4.9, a datetime without a zone, and epoch seconds.
         """
         boundary = _boundary_type(boundary_type)
-        millis = _millis(timestamp)
+        millis = _millis("timestamp", timestamp)
         queue = self.queues.get((topic, queue_id))
         if self.broker_version == BrokerVersion.V4_9 and boundary == BoundaryType.UPPER:
             raise OptionError("a broker of 4.9 has no boundary type UPPER; open the store with broker_version='5'")
@@ -327,13 +364,13 @@ def _boundary_type(boundary_type: BoundaryType | str) -> BoundaryType:
         raise OptionError(f"boundary type {boundary_type!r} is neither LOWER nor UPPER") from error
 
 
-def _optional_millis(timestamp: int | datetime | None) -> int | None:
-    return None if timestamp is None else _millis(timestamp)
+def _optional_millis(name: str, timestamp: int | datetime | None) -> int | None:
+    return None if timestamp is None else _millis(name, timestamp)
 
 
-def _millis(timestamp: int | datetime) -> int:
+def _millis(name: str, timestamp: int | datetime) -> int:
     if isinstance(timestamp, int):
-        return timestamp
+        return check_epoch_millis(name, timestamp)
     if timestamp.tzinfo is None:
         raise OptionError(f"{timestamp!r} has no time zone: give an aware datetime, or milliseconds since the epoch")
     return epoch_millis(timestamp)

@@ -83,6 +83,23 @@ def test_several_ids_and_one_that_is_not_there(store: str, capsys: pytest.Captur
     assert f"no message {missing}: no segment holds" in captured.err
 
 
+@pytest.mark.parametrize("command", [["query-by-id"], ["query-by-unique-key", "OrderEvents"]], ids=["id", "key"])
+def test_an_id_of_another_broker_is_not_found(
+    command: list[str], store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Other brokers' logs have messages at the same offsets."""
+    fact = messages("OrderEvents")[5]
+    other_id = "0A0000010000AAAA" + fact["msgId"][-16:].lower()
+    arguments = [command[0], store, *command[1:], other_id, "--json"]
+    assert main(arguments) == 3
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "an id of broker 10.0.0.1:43690, but the message at commit log offset" in captured.err
+    assert "--any-host" in captured.err
+    assert main([*arguments, "--any-host"]) == 0
+    assert [row["offset_message_id"] for row in json_lines(capsys.readouterr().out)] == [fact["msgId"]]
+
+
 def test_an_expired_message_says_so(unpacked: Callable[[RealStore], Path], capsys: pytest.CaptureFixture[str]) -> None:
     gone = "7F00000100002A9F0000000000000000"
     assert main(["query-by-id", str(unpacked(DELETED)), gone]) == 3
@@ -161,6 +178,30 @@ def test_messages_of_a_time(store: str, capsys: pytest.CaptureFixture[str]) -> N
         assert printed(capsys, store, "OrderEvents", "--limit", "0", *window) == [
             fact["offset"] for fact in facts if begin <= fact["storeTimestamp"] <= (end or times[-1])
         ]
+
+
+def test_a_printed_time_is_taken_as_it_is(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    fact = messages("OrderEvents")[5]
+    expected = [one["offset"] for one in messages("OrderEvents") if one["storeTimestamp"] == fact["storeTimestamp"]]
+    assert main(["query-by-id", store, fact["msgId"]]) == 0
+    shown = dict(line.split(":", 1) for line in capsys.readouterr().out.splitlines() if ":" in line)
+    assert main(["query-by-id", store, fact["msgId"], "--json"]) == 0
+    (row,) = json_lines(capsys.readouterr().out)
+    for time_text in (shown["Store Timestamp"].strip(), row["store_timestamp"]):
+        assert printed(capsys, store, "OrderEvents", "--begin", time_text, "--end", time_text) == expected
+
+
+@pytest.mark.parametrize("command", ["print-message", "query-by-key"])
+@pytest.mark.parametrize("option", ["--begin", "--end"])
+def test_epoch_seconds_are_an_error_that_gives_the_milliseconds(
+    command: str, option: str, store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key = [] if command == "print-message" else ["k", *CONF]
+    assert main([command, store, "OrderEvents", *key, option, "1795248093"]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert f"{option}=1795248093 is too small" in captured.err
+    assert "give 1795248093000" in captured.err
 
 
 def test_messages_of_a_tag(store: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -339,3 +339,19 @@ class TestQueuesWithoutLiveMessages:
         report = rebuild(spark, str(store), str(tmp_path / "out"), broker_conf=str(conf))
         assert "gone/0" in report.lost_queues[0]
         assert [len(data) for data in queues_of(tmp_path / "out").values()] == [2000]
+
+
+def test_a_stray_file_stops_the_job_or_is_reported(spark: SparkSession, unpacked: Unpack, tmp_path: Path) -> None:
+    """A far name would otherwise be the end of the log."""
+    store = sound_store()
+    shutil.copytree(unpacked(store), tmp_path / "store")
+    first = min((tmp_path / "store" / "commitlog").iterdir())
+    stray = first.with_name(f"{1 << 50:020d}")
+    shutil.copy(first, stray)
+    with pytest.raises(CorruptLogError, match=f"{stray.name}: the file is not a segment .* --mode permissive"):
+        rebuild(spark, str(tmp_path / "store"), str(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+    conf = str(store.broker_conf)
+    report = rebuild(spark, str(tmp_path / "store"), str(tmp_path / "out"), mode="permissive", broker_conf=conf)
+    assert [corrupt.file for corrupt in report.corrupt] == [str(stray)]
+    assert queues_of(tmp_path / "out") == queues_of(unpacked(store))

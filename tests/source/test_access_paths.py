@@ -22,6 +22,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_mq.source.condition import Condition, Operator, decode_conditions, encode_conditions
 from spark_mq.source.datasource import RocketMQDataSource
+from spark_mq.source.lookup_function import RocketMQLookup
 from spark_mq.source.options import parse_options
 from spark_mq.source.planner import AccessPath, ReadPlan, plan_messages
 from spark_mq.source.predicate import Predicate
@@ -228,6 +229,18 @@ def test_options_leave_exactly_their_rows(data: st.DataObject, stores: list[Stor
     assert sorted(read(store, **options), key=identity) == sorted(expected, key=identity)
 
 
+@pytest.mark.parametrize("host", ["0A0000010000AAAA", "00" * 15 + "0100002A9F"], ids=["IPv4", "IPv6"])
+def test_an_id_of_another_broker_finds_nothing(host: str, stores: list[Store]) -> None:
+    """Options, `WHERE` and the table function: the host of an id counts, and so does its offset."""
+    store = stores[[item.name for item in STORES].index("workload-533")]
+    row = next(row for row in all_rows(store, "messages") if row["topic"] == "OrderEvents")
+    own, other = row["offset_message_id"], host + row["offset_message_id"][-16:]
+    for text, found in ((own, [row]), (other, [])):
+        where = encode_conditions([Condition("offset_message_id", Operator.IN, (text,))])
+        assert read(store, offsetMessageId=text.lower()) == read(store, conditions=where) == found
+        assert list(RocketMQLookup().eval(str(store[0]), "OrderEvents", text, str(store[1]))) == []  # ids are not keys
+
+
 def test_keys_of_one_message_give_it_once(stores: list[Store]) -> None:
     """A message that several of the wanted keys lead to."""
     store = stores[[item.name for item in STORES].index("workload-533")]
@@ -275,8 +288,8 @@ class TestPaths:
             ({"topic": "OrderEvents", "endQueueOffset": "5"}, AccessPath.WHOLE_LOG),
             ({"startOffset": "5"}, AccessPath.OFFSETS),
             ({"offsetMessageId": "0" * 32}, AccessPath.OFFSETS),
-            ({"startTimestamp": "5"}, AccessPath.TIME_RANGE),
-            ({"startTimestamp": "5", "endTimestamp": "4"}, AccessPath.NOTHING),
+            ({"startTimestamp": "0"}, AccessPath.TIME_RANGE),
+            ({"startTimestamp": "0", "endTimestamp": "-1"}, AccessPath.NOTHING),
             ({"conditions": '[["unique_key", "in", ["a"]], ["topic", "in", ["OrderEvents"]]]'}, AccessPath.WHOLE_LOG),
             (
                 {"conditions": '[["queue_offset", ">=", [0]]]', "topic": "OrderEvents", "queueId": "1"},

@@ -373,6 +373,7 @@ def test_damage_is_given_once_in_whatever_batches(victims: tuple[int, ...], tmp_
         ({"startingOffsets": "first"}, "startingOffsets"),
         ({"startingOffsets": "-5"}, "startingOffsets"),
         ({"startingOffsets": "5", "startingTimestamp": "5"}, "give one"),
+        ({"startingTimestamp": "1795248093"}, "give 1795248093000"),
         ({"maxMessagesPerTrigger": "0"}, "maxMessagesPerTrigger"),
         ({"maxBytesPerTrigger": "much"}, "maxBytesPerTrigger"),
         ({"failOnDataLoss": "no"}, "failOnDataLoss"),

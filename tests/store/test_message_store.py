@@ -14,14 +14,18 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from spark_mq import MessageStore
 from spark_mq.errors import OptionError, StoreChangedError, StoreNotFoundError, UnsupportedStoreError
+from spark_mq.format.message_id import decode_offset_message_id, encode_offset_message_id
+from spark_mq.format.message_row import host_text
 from spark_mq.format.message_schema import MESSAGE_SCHEMA
 from spark_mq.store import metadata_tables
 from spark_mq.store.queue.get_message import GetMessageStatus
 from tests.hostile import LogWriter
-from tests.real_stores import OWN_STORES, RealStore, all_stores, stores_in
+from tests.real_stores import OWN_STORES, Fact, RealStore, all_stores, stores_in
 
 Unpack = Callable[[RealStore], Path]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -127,6 +131,45 @@ def test_every_message_is_found_by_offset_and_by_id(store: RealStore, described:
         assert found.pickup_store_timestamp(fact["offset"], fact["size"]) == fact["storeTimestamp"]
 
 
+OTHER_HOSTS = [bytes((10, 0, 0, 1)) + (43690).to_bytes(4), bytes(15) + b"\1" + (10911).to_bytes(4)]
+
+
+@pytest.mark.parametrize("host", OTHER_HOSTS, ids=["IPv4", "IPv6"])
+@each_store
+def test_an_id_of_another_broker_is_not_found(store: RealStore, host: bytes, described: Described) -> None:
+    found = described(store)
+    for fact in store.facts("msg")[::29]:
+        own_host, offset = decode_offset_message_id(fact["msgId"])
+        other_id = encode_offset_message_id(host, offset)
+        assert found.look_message_by_id(other_id).num_rows == 0
+        why = found.find_record_by_id(other_id)
+        assert f"offset {offset} was stored by broker {host_text(own_host)};" in str(why)
+        assert f"an id of broker {host_text(host)}," in str(why)
+        assert offsets(found.look_message_by_id(other_id, any_host=True)) == [offset]
+        assert offsets(found.look_message_by_id(fact["msgId"].lower())) == [offset]
+
+
+@settings(max_examples=30)
+@given(st.sampled_from(WORKLOAD.facts("msg")), st.integers(0, 19), st.integers(1, 255))
+def test_every_byte_of_the_host_counts(described: Described, fact: Fact, place: int, flip: int) -> None:
+    host, offset = decode_offset_message_id(fact["msgId"])
+    other = bytearray(host)
+    other[place % len(host)] ^= flip
+    other_id = encode_offset_message_id(bytes(other), offset)
+    assert described(WORKLOAD).look_message_by_id(other_id).num_rows == 0
+
+
+def test_a_unique_key_door_takes_ids_of_this_store_only(described: Described) -> None:
+    found = described(WORKLOAD)
+    fact = next(fact for fact in WORKLOAD.facts("msg") if fact["topic"] == "OrderEvents")
+    other_id = encode_offset_message_id(OTHER_HOSTS[0], fact["offset"])
+    assert offsets(found.query_message_by_unique_key("OrderEvents", fact["msgId"])) == [fact["offset"]]
+    assert found.query_message_by_unique_key("OrderEvents", other_id).num_rows == 0
+    assert "an id of broker 10.0.0.1:43690" in found.why_no_unique_key("OrderEvents", other_id)
+    assert offsets(found.query_message_by_unique_key("OrderEvents", other_id, any_host=True)) == [fact["offset"]]
+    assert "id of" not in found.why_no_unique_key("OrderEvents", "7F0000010B5F18B4AAC28F1B3B6D0000")
+
+
 def test_pre_blank_units_are_passed_over(described: Described) -> None:
     """A broker's own answer here is `MESSAGE_WAS_REMOVING`, and skips messages that are there."""
     result = described(WORKLOAD).get_message_result("MovedQueue", 0, 430, 32)
@@ -184,6 +227,13 @@ def test_times_can_be_datetimes(described: Described) -> None:
     assert found.get_offset_in_queue_by_time(*queue, EPOCH + timedelta(milliseconds=time)) == offset
     with pytest.raises(OptionError, match="time zone"):
         found.get_offset_in_queue_by_time(*queue, datetime(2026, 1, 1))
+    for ask in (
+        lambda: found.get_offset_in_queue_by_time(*queue, time // 1000),
+        lambda: found.query_message("T", "k", begin=time // 1000),
+        lambda: found.query_message("T", "k", end=time // 1000),
+    ):
+        with pytest.raises(OptionError, match=f"give {time // 1000}000"):
+            ask()
     with pytest.raises(OptionError, match="boundary"):
         found.get_offset_in_queue_by_time(*queue, time, "MIDDLE")
     with pytest.raises(OptionError, match="UPPER"):
@@ -193,7 +243,7 @@ def test_times_can_be_datetimes(described: Described) -> None:
 def test_what_does_not_exist_is_empty(described: Described) -> None:
     found = described(WORKLOAD)
     assert found.get_max_offset_in_queue("no such topic", 0) == 0
-    assert found.get_offset_in_queue_by_time("no such topic", 0, 5) == 0
+    assert found.get_offset_in_queue_by_time("no such topic", 0, 0) == 0
     result = found.get_message_result("no such topic", 0, 5)
     assert (result.status, result.messages.num_rows) == (GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 0)
     with pytest.raises(OptionError, match="32 or 56"):

@@ -186,21 +186,34 @@ def test_offsets_out_of_range_are_marked(tmp_path: Path) -> None:
     folder = STORES["deleted-533"].unpack(tmp_path)
     fact = next(fact for fact in STORES["deleted-533"].facts("queue") if fact["topic"] == "user_activity")
     low, high = fact["min"], fact["max"]
-    offsets = f'{{0:{low - 1}}},"user_activity@b":{{0:{low}}},"user_activity@c":{{0:{high}}}'
-    more = f'"user_activity@d":{{0:{high + 1}}},"nothing@e":{{7:5}},"nothing@f":{{7:0}}'
-    (folder / "config" / "consumerOffset.json").write_text(f'{{"offsetTable":{{"user_activity@a":{offsets},{more}}}}}')
-    rows = metadata_tables.consumer_offsets(MessageStore(str(folder))).to_pylist()
+
+    def rows_of(offsets: dict[str, int]) -> list[dict[str, Any]]:
+        """The rows for groups of the queue at these offsets, and for two of a queue that is not there."""
+        content = ",".join(f'"user_activity@{group}":{{0:{offset}}}' for group, offset in offsets.items())
+        more = '"nothing@e":{7:5},"nothing@f":{7:0}'
+        (folder / "config" / "consumerOffset.json").write_text(f'{{"offsetTable":{{{content},{more}}}}}')
+        return list(metadata_tables.consumer_offsets(MessageStore(str(folder))).to_pylist())
+
+    rows = rows_of({"a": low - 1, "b": low, "c": high})
     assert [(row["consumer_group"], row["state"], row["lag"]) for row in rows] == [
         ("a", "TOO_SMALL", high - low + 1),
         ("b", "IN_RANGE", high - low),
         ("c", "IN_RANGE", 0),
-        ("d", "TOO_LARGE", -1),
-        ("e", "NO_QUEUE", -5),
+        ("e", "NO_QUEUE", None),
         ("f", "IN_RANGE", 0),
     ]
+    assert [row["problem"] is None for row in rows] == [True, True, True, False, True]
     only = metadata_tables.consumer_offsets(MessageStore(str(folder)), topic="nothing", consumer_group="e").to_pylist()
     assert [row["consumer_group"] for row in only] == ["e"]
-    assert [row["last_consumed_timestamp"] is None for row in rows] == [True, True, False, True, True, True]
+    assert [row["last_consumed_timestamp"] is None for row in rows] == [True, True, False, True, True]
+    rows = rows_of({"a": low, "d": high + 1})
+    assert [(row["consumer_group"], row["state"], row["lag"]) for row in rows] == [
+        ("a", "IN_RANGE", None),  # another group shows that the queue lost its end
+        ("d", "TOO_LARGE", None),
+        ("e", "NO_QUEUE", None),
+        ("f", "IN_RANGE", 0),
+    ]
+    assert [row["problem"] is None for row in rows] == [False, False, False, True]
 
 
 @pytest.mark.parametrize("name", ["topics.json", "consumerOffset.json"])

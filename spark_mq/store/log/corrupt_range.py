@@ -7,6 +7,9 @@ from dataclasses import dataclass
 MISSING = "MISSING"
 """The code of a range that no segment holds. Other codes are `format.scan.ScanStatus` names."""
 
+STRAY = "STRAY"
+"""The code of a file that is named as a segment, but is none: the number in its name is not a commit log offset."""
+
 
 @dataclass(frozen=True)
 class CorruptRange:
@@ -21,9 +24,15 @@ class CorruptRange:
     code: str
     reason: str
 
+    def holds(self, commit_log_offset: int) -> bool:
+        """Whether the offset is one of the range."""
+        return self.commit_log_offset <= commit_log_offset < self.commit_log_offset + self.length
+
     def __str__(self) -> str:
         return f"{self.code}: {self.reason}"
 
     def describe(self) -> str:
         """File, offset, length and reason, for a person."""
+        if self.code == STRAY:
+            return f"{self.file}: {self.reason}"
         return f"{self.file}: {self.length} bytes from commit log offset {self.commit_log_offset}: {self.reason}"

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from spark_mq.io.location import Location
 from spark_mq.store.config.store_paths import COMMIT_LOG
-from spark_mq.store.log.commit_log import Segment, clip_sizes, segment_files
+from spark_mq.store.log.commit_log import Segment, clip_sizes
 from spark_mq.store.log.corrupt_range import MISSING, CorruptRange
+from spark_mq.store.log.segment_files import list_segment_files
 from spark_mq.store.log.splits import Split
 
 EXPIRED = "EXPIRED"
@@ -29,6 +30,8 @@ class OffsetRange:
     """Those that hold a part of the range. None counts as last: the range has its end."""
     missing: tuple[CorruptRange, ...]
     """What of the range no segment holds."""
+    stray: tuple[CorruptRange, ...] = ()
+    """The files beside the segments that are named as segments, but are none; they belong to no range."""
 
     @property
     def missing_bytes(self) -> int:
@@ -54,7 +57,8 @@ class OffsetRange:
 
 def list_offset_range(store: Location, start: int, end: int) -> OffsetRange:
     """The range as the store's files have it now. Raises `StoreNotFoundError` where the path is no store."""
-    files = clip_sizes([(int(info.base_name), info.size) for info in segment_files(store)])
+    listed = list_segment_files(store)
+    files = clip_sizes([(int(info.base_name), info.size) for info in listed.segments])
     folder = store / COMMIT_LOG
     segments, missing, reached = [], [], start
     for base, size in files:
@@ -63,7 +67,7 @@ def list_offset_range(store: Location, start: int, end: int) -> OffsetRange:
             segments.append(Segment(folder / f"{base:020d}", base, size, size, is_last=False))
             reached = base + size
     missing += _missing(folder, reached, end, MISSING if files and files[0][0] < end else EXPIRED)
-    return OffsetRange(start, end, tuple(segments), tuple(missing))
+    return OffsetRange(start, end, tuple(segments), tuple(missing), listed.stray)
 
 
 def _missing(folder: Location, start: int, end: int, code: str) -> list[CorruptRange]:

@@ -24,7 +24,8 @@ from spark_mq.format.record import (
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.config.store_paths import COMMIT_LOG
-from spark_mq.store.log.commit_log import clip_sizes, segment_files
+from spark_mq.store.log.commit_log import clip_sizes
+from spark_mq.store.log.segment_files import list_segment_files
 
 _FIRST_READ = 4 << 10
 """Bytes read for a record of unknown size where a read takes long: most are shorter."""
@@ -42,12 +43,17 @@ class SegmentFile:
 
 
 class RecordLookup:
-    """Reads records of one store. `segments` are the files as they were when this was made, by offset."""
+    """Reads records of one store. `segments` are the files as they were when this was made, by offset.
+
+    `stray` are the files that are named as segments, but are none (`segment_files`).
+    """
 
     def __init__(self, store: Location, files: FileReaders) -> None:
-        extents = clip_sizes([(int(info.base_name), info.size) for info in segment_files(store)])
+        listed = list_segment_files(store)
+        extents = clip_sizes([(int(info.base_name), info.size) for info in listed.segments])
         folder = store / COMMIT_LOG
         self.segments = [SegmentFile(folder / f"{base:020d}", base, size) for base, size in extents]
+        self.stray = listed.stray
         self._bases = [base for base, _ in extents]
         self._files = files
 

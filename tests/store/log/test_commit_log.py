@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from spark_mq.errors import StoreNotFoundError
 from spark_mq.io.location import Location
-from spark_mq.store.log import commit_log
-from spark_mq.store.log.commit_log import CommitLog, find_data_end
+from spark_mq.store.log import data_end
+from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.corrupt_range import MISSING
+from spark_mq.store.log.data_end import find_data_end
 from tests.hostile import LogWriter, by_hopping, by_splits, examples, offsets_of, write_store
 from tests.real_stores import RealStore, all_stores
 
@@ -174,7 +175,7 @@ def write_sparse(path: Path, size: int, pieces: list[tuple[int, bytes]]) -> byte
 def test_behind_the_data_end_are_only_zeros(size: int, pieces: list[tuple[int, bytes]], block: int) -> None:
     with (
         tempfile.NamedTemporaryFile() as file,
-        mock.patch.object(commit_log, "_ZERO_BLOCK", bytes(block)),
+        mock.patch.object(data_end, "_ZERO_BLOCK", bytes(block)),
     ):
         content = write_sparse(Path(file.name), size, [piece for piece in pieces if piece[0] < size])
         assert len(content) == size

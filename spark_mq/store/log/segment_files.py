@@ -1,0 +1,216 @@
+"""The files of `commitlog/` that are segments, and those that are not although their names have 20 digits.
+
+A broker names a segment by the commit log offset of its first byte, and all segments have one size. So each segment
+begins where another one ends, until files are lost or foreign files arrive (a copy under another name, a name with a
+wrong digit). A number in a name is not yet an offset: a stray file far away would put a gap of any length into the log,
+and one inside a segment would cut that segment.
+
+The segments that follow each other form a chain. A log with one chain has no stray file, and nothing is read. If there
+are several chains, each must have a record that confirms its name: a record stores its own commit log offset. The files
+of a chain without such a record are stray. Two exceptions keep what does no harm: if no chain has such a record, all of
+them count; and files of zeros after the last confirmed chain count (a broker makes the next files in advance).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyarrow import fs
+
+from spark_mq.errors import CorruptLogError
+from spark_mq.format.record import FRAME, MAGIC_AT, MAGIC_V1, MAGIC_V2, MAX_RECORD_SIZE, MIN_RECORD_SIZE, decode_record
+from spark_mq.io.location import Location
+from spark_mq.store.config.store_kind import check_plain_log
+from spark_mq.store.config.store_paths import COMMIT_LOG, MAPPED_FILE_NAME
+from spark_mq.store.log.corrupt_range import STRAY, CorruptRange
+from spark_mq.store.log.data_end import find_data_end
+
+MAX_OFFSET = (1 << 63) - 1
+
+_FIRST_LOOK = 64 << 10
+_BLOCK = 4 << 20
+_MAX_LOOKS = 256
+_looks: dict[tuple[str, int, int | None], bool] = {}
+"""What `_confirms_name` found, by path, size and time of the last change: a stream lists the files again and again."""
+
+_MAGICS = tuple(magic.to_bytes(4, "big", signed=True) for magic in (MAGIC_V1, MAGIC_V2))
+
+
+@dataclass(frozen=True)
+class SegmentFiles:
+    """The files of a commit log, by name.
+
+    Attributes:
+        segments: The files that can hold records: their names are offsets, and they are not empty.
+        stray: The files that are named as segments, but are none. `commit_log_offset` is the number in the name.
+
+    """
+
+    segments: tuple[fs.FileInfo, ...]
+    stray: tuple[CorruptRange, ...]
+
+
+def segment_files(store: Location) -> tuple[fs.FileInfo, ...]:
+    """The segments of the store, by offset; see `list_segment_files`."""
+    return list_segment_files(store).segments
+
+
+def list_segment_files(store: Location) -> SegmentFiles:
+    """The segments and the stray files of the store directory `store`.
+
+    Raises:
+        StoreNotFoundError: There is no directory `store`, or it has no commit log.
+        UnsupportedStoreError: The store is of a kind that is not read.
+
+    """
+    folder = store / COMMIT_LOG
+    infos = [info for info in check_plain_log(store) if is_segment_name(info) and info.size > 0]
+    stray = [
+        CorruptRange(
+            str(folder / info.base_name),
+            int(info.base_name),
+            info.size,
+            STRAY,
+            "the file is not a segment: no commit log has an offset above 2^63 - 1",
+        )
+        for info in infos
+        if not _has_offsets(info)
+    ]
+    infos = [info for info in infos if _has_offsets(info)]
+    chains = _chains(infos)
+    if len(chains) > 1:
+        unconfirmed = _unconfirmed(folder, chains)
+        stray += [_stray(folder, info) for info in unconfirmed]
+        infos = [info for info in infos if info.base_name not in {other.base_name for other in unconfirmed}]
+    return SegmentFiles(tuple(infos), tuple(sorted(stray, key=lambda one: one.commit_log_offset)))
+
+
+def is_segment_name(info: fs.FileInfo) -> bool:
+    """Whether it is a file that is named as a segment."""
+    return info.type == fs.FileType.File and MAPPED_FILE_NAME.fullmatch(info.base_name) is not None
+
+
+def usual_size(infos: Sequence[fs.FileInfo]) -> int:
+    """The size that most of the files have, the larger one of two; 0 if all are empty.
+
+    A broker makes all segments of one size (`mappedFileSizeCommitLog`).
+    """
+    sizes = Counter(info.size for info in infos if info.size)
+    return max(sizes, key=lambda size: (sizes[size], size), default=0)
+
+
+def _has_offsets(info: fs.FileInfo) -> bool:
+    return bool(int(info.base_name) + info.size <= MAX_OFFSET)
+
+
+def _chains(infos: Sequence[fs.FileInfo]) -> list[list[fs.FileInfo]]:
+    """The files in chains: each file begins where the one before it ends, or where it would with the usual size."""
+    usual = usual_size(infos)
+    chains: list[list[fs.FileInfo]] = []
+    chain_before: dict[int, list[fs.FileInfo]] = {}
+    for info in infos:
+        base = int(info.base_name)
+        chain = chain_before.get(base)
+        if chain is None:
+            chain = []
+            chains.append(chain)
+        chain.append(info)
+        chain_before[base + info.size] = chain_before[base + usual] = chain
+    return chains
+
+
+def _unconfirmed(folder: Location, chains: Sequence[Sequence[fs.FileInfo]]) -> list[fs.FileInfo]:
+    confirmed = [any(_confirms_name(folder, info) for info in chain) for chain in chains]
+    if not any(confirmed):
+        return []
+    end = max(
+        int(info.base_name) + info.size
+        for chain, is_confirmed in zip(chains, confirmed, strict=True)
+        if is_confirmed
+        for info in chain
+    )
+    return [
+        info
+        for chain, is_confirmed in zip(chains, confirmed, strict=True)
+        if not is_confirmed and (int(chain[0].base_name) < end or not _are_zeros(folder, chain))
+        for info in chain
+    ]
+
+
+def _are_zeros(folder: Location, chain: Sequence[fs.FileInfo]) -> bool:
+    return all(find_data_end(folder / info.base_name, info.size) == 0 for info in chain)
+
+
+def _stray(folder: Location, info: fs.FileInfo) -> CorruptRange:
+    file = folder / info.base_name
+    return CorruptRange(
+        str(file),
+        int(info.base_name),
+        info.size,
+        STRAY,
+        "the file is not a segment of this log: it does not follow one, and no record in it is at the offset that its "
+        f"name says{_said_by_first_record(file, info.size)}; move the file out of commitlog/",
+    )
+
+
+def _said_by_first_record(file: Location, size: int) -> str:
+    with file.filesystem.open_input_file(file.path) as stream:
+        data = stream.read_at(min(size, MAX_RECORD_SIZE), 0)
+    try:
+        record = decode_record(data)
+    except CorruptLogError:
+        return ""
+    return f" (its first record is of commit log offset {record.commit_log_offset})"
+
+
+def _confirms_name(folder: Location, info: fs.FileInfo) -> bool:
+    """As `_has_record_of_its_own`; a file that did not change is looked at once by a process."""
+    file = folder / info.base_name
+    key = (str(file), info.size, info.mtime_ns)
+    if key not in _looks:
+        if len(_looks) >= _MAX_LOOKS:
+            _looks.clear()
+        _looks[key] = _has_record_of_its_own(file, info.size)
+    return _looks[key]
+
+
+def _has_record_of_its_own(file: Location, size: int) -> bool:
+    """Whether a record in the file stores the commit log offset at which it is by the file's name."""
+    base, position, block_size = int(file.name), 0, _FIRST_LOOK
+    data_end = find_data_end(file, size)
+    with file.filesystem.open_input_file(file.path) as stream:
+        while position < data_end:
+            block = stream.read_at(min(block_size + MIN_RECORD_SIZE, size - position), position)
+            for at in _starts(block):
+                record_size = FRAME.unpack_from(block, at)[0]
+                if not MIN_RECORD_SIZE <= record_size <= MAX_RECORD_SIZE:
+                    continue
+                whole = block[at : at + record_size]
+                if len(whole) < record_size:
+                    whole = stream.read_at(min(record_size, size - position - at), position + at)
+                if _is_record_at(whole, base + position + at):
+                    return True
+            position += block_size
+            block_size = _BLOCK
+    return False
+
+
+def _starts(block: bytes) -> list[int]:
+    """The positions in the block at which a record may start."""
+    starts = []
+    for magic in _MAGICS:
+        at = block.find(magic, MAGIC_AT)
+        while at >= 0:
+            starts.append(at - MAGIC_AT)
+            at = block.find(magic, at + 1)
+    return sorted(starts)
+
+
+def _is_record_at(data: bytes, commit_log_offset: int) -> bool:
+    try:
+        decode_record(data, 0, commit_log_offset)
+    except CorruptLogError:
+        return False
+    return True
