@@ -153,7 +153,8 @@ class KeyIndex:
             table = self._tables[log_range] = KeyTable.read(self._store, log_range)
             return table.offsets(wanted.key_hash)
         self._scanned.add(log_range)
-        return scan(self._store, self._records, log_range, wanted, begin, end)
+        found = scan(self._store, self._records, log_range, wanted, begin, end)
+        return [record.commit_log_offset for record in found if isinstance(record, Record)]
 
     def _add_problem(self, problem: str) -> None:
         if problem not in self.problems:
