@@ -18,11 +18,11 @@ from spark_mq.store.index.coverage import IndexedRange
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.log_range import LogRange
-from spark_mq.store.log.scan import splits_of
+from spark_mq.store.log.scan import FOREVER, splits_of
 from spark_mq.store.log.splits import Split, plan_splits, within_offsets
 from spark_mq.store.log.time_pruning import within_time
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.queue.lookup import FOREVER, QueueRange
+from spark_mq.store.queue.lookup import QueueRange
 
 _MAX_KEYS = 10_000
 _KEYS_OF_A_TASK = 500

@@ -111,6 +111,10 @@ class MessageStore:
         """A queue whose files can be read; None where there is none, or they are no files."""
         return self._queues.get((topic, queue_id))
 
+    def queue_ids(self, topic: str) -> list[int]:
+        """The ids of the topic's queues whose files can be read, ascending; none where queues are in RocksDB."""
+        return sorted(queue_id for name, queue_id in self._queues if name == topic)
+
     def get_min_phy_offset(self) -> int:
         """The commit log offset at which the log begins; -1 where it has no segment."""
         return self.records.min_offset

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 SHORT_RANGE = 256 << 10
 """Bytes that are read faster in plain Python than the kernels are imported."""
 
+FIRST, FOREVER = -(1 << 63), 1 << 62
+"""Queue offsets: none is before the one, and no message has the other or one after it."""
+
 
 class RecordFilter(Protocol):
     """Which messages are looked for."""
@@ -79,8 +82,8 @@ class InQueue:
 
     topic: str
     queue_id: int | None = None
-    start: int = 0
-    stop: int = 1 << 62
+    start: int = FIRST
+    stop: int = FOREVER
 
     def matches(self, record: Record) -> bool:
         """Whether a message is in the queue, at one of the offsets."""

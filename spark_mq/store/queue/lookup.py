@@ -28,11 +28,8 @@ from spark_mq.io.location import Location
 from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.record_lookup import RecordLookup
-from spark_mq.store.log.scan import InQueue, scan
+from spark_mq.store.log.scan import FIRST, FOREVER, InQueue, scan
 from spark_mq.store.queue.consume_queue import ConsumeQueue
-
-FOREVER = 1 << 62
-"""A queue offset that no message has."""
 
 _FIRST_UNITS = 32
 _MOST_UNITS = 4096
@@ -160,19 +157,25 @@ class QueueCover:
     def messages(self, start: int, stop: int = FOREVER) -> Iterator[Record]:
         """The messages of the queue offsets from `start` to `stop` (not included), in the order of the queue.
 
-        Holes are read from the log.
+        Holes are read from the log; what is damaged there is passed over.
         """
+        return (part for part in self.messages_and_damage(start, stop) if isinstance(part, Record))
+
+    def messages_and_damage(self, start: int, stop: int = FOREVER) -> Iterator[Record | CorruptRange]:
+        """As `messages`, with what is damaged in the parts of the log that are read for holes."""
         for part in self.parts(start, stop):
             if isinstance(part, Proven):
                 yield part.record
             else:
-                yield from self.messages_of(part)
+                yield from self._read(part)
 
     def messages_of(self, hole: Hole) -> Iterator[Record]:
         """The messages of a hole, read from the log; what is damaged there is passed over."""
+        return (part for part in self._read(hole) if isinstance(part, Record))
+
+    def _read(self, hole: Hole) -> Iterator[Record | CorruptRange]:
         wanted = InQueue(self.topic, self.queue_id, hole.start, hole.stop)
-        found = scan(self._store, self._records, hole.log, wanted)
-        return (record for record in found if not isinstance(record, CorruptRange))
+        return scan(self._store, self._records, hole.log, wanted)
 
     def hole(self, start: int, stop: int = FOREVER) -> Hole:
         """The queue offsets from `start` to `stop` (not included) as if none of their units were proven."""
@@ -203,13 +206,13 @@ class QueueCover:
 
     def first_message(self) -> Record | None:
         """The queue's first message in the live log."""
-        return next(self.messages(0), None)
+        return next(self.messages(FIRST), None)
 
     def last_message(self) -> Record | None:
         """The queue's last message in the live log; reads the log after the last proven unit."""
         before = self._last_before(FOREVER)
         last = None if before is None else before.record
-        for record in self.messages_of(self.hole(0 if before is None else before.queue_offset + 1)):
+        for record in self.messages_of(self.hole(FIRST if before is None else before.queue_offset + 1)):
             last = record
         return last
 

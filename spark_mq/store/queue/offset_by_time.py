@@ -14,8 +14,9 @@ from spark_mq.errors import CorruptQueueError
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE
 from spark_mq.format.dispatch import offset_in_queue
 from spark_mq.format.record import Record
+from spark_mq.store.log.scan import FIRST, FOREVER
 from spark_mq.store.queue.consume_queue import ConsumeQueue, QueueFile
-from spark_mq.store.queue.lookup import FOREVER, QueueCover
+from spark_mq.store.queue.lookup import QueueCover
 
 _NANOS_PER_MILLI = 1_000_000
 
@@ -177,7 +178,7 @@ def _neighbours(cover: QueueCover, is_later: Callable[[Record], bool]) -> tuple[
     """The queue's last message in the log that is not later, and its first one that is; None where there is none."""
     before, after = cover.around(is_later)
     early, later = (None if proven is None else proven.record for proven in (before, after))
-    start = 0 if before is None else before.queue_offset + 1
+    start = FIRST if before is None else before.queue_offset + 1
     stop = FOREVER if after is None else after.queue_offset
     if start < stop:
         for record in cover.messages_of(cover.hole(start, stop)):
