@@ -14,18 +14,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_mq.source.condition import Condition, Operator, decode_conditions, encode_conditions
-from spark_mq.source.datasource import RocketMQDataSource
 from spark_mq.source.options import parse_options
 from spark_mq.source.planner import AccessPath, ReadPlan, plan_messages
 from spark_mq.source.predicate import Predicate
 from spark_mq.store.message_store import MessageStore
+from tests.in_process import read_rows
 from tests.real_stores import OWN_STORES, RealStore, stores_in
 
 Row = dict[str, Any]
@@ -47,15 +45,7 @@ def read(store: Store, **options: str) -> list[Row]:
     """All rows, read as Spark's planning and task processes would."""
     folder, conf = store
     given_options = {"path": str(folder), "brokerConf": str(conf), "splitSize": "64k"} | options
-    source = RocketMQDataSource(given_options)
-    reader = source.reader(source.schema())
-    rows: list[Row] = []
-    for partition in reader.partitions():
-        for batch in reader.read(partition):
-            assert isinstance(batch, pa.RecordBatch)
-            assert from_arrow_schema(batch.schema) == source.schema()
-            rows += batch.to_pylist()
-    return rows
+    return read_rows(**given_options)
 
 
 def plan(store: Store, **options: str) -> ReadPlan:
