@@ -39,8 +39,9 @@ class GetMessageResult:
     """An answer of `get_message`; offsets are queue offsets.
 
     `uncovered`: parts of the log that were not read and can have more of the messages that were asked for, because no
-    unit of the queue proves anything about them. The log after the queue's last unit is one, if the answer has fewer
-    messages than were asked for. Empty where all messages were found by proven units, or the log was read.
+    unit of the queue proves anything about them: messages from the queue offset that was asked for on, and before
+    `next_begin_offset`. The log after the queue's last unit is one, if the answer comes to the end of the queue. Empty
+    where all messages were found by proven units, or the log was read.
     """
 
     status: GetMessageStatus
@@ -74,8 +75,9 @@ def get_message(
     min_offset, max_offset = ends
     status = status_of(offset, min_offset, max_offset) if queue is not None else GetMessageStatus.NO_MATCHED_LOGIC_QUEUE
     if queue is None or status != GetMessageStatus.FOUND:
-        uncovered = _with_bytes([cover.hole(offset, offset + max_num)])
         next_offset = next_begin_offset(status, offset, min_offset, max_offset)
+        is_end = status != GetMessageStatus.OFFSET_TOO_SMALL
+        uncovered = _with_bytes([cover.hole(offset) if is_end else cover.hole(offset, next_offset)])
         return GetMessageResult(status, next_offset, min_offset, max_offset, message_table([]), uncovered)
     rows, holes, next_offset = _rows(queue, cover, offset, max_offset, max_num)
     status = GetMessageStatus.FOUND if rows else GetMessageStatus.MESSAGE_WAS_REMOVING
