@@ -38,6 +38,8 @@ from spark_mq.store.queue.lookup import QueueCover
 from spark_mq.store.queue.offset_by_time import BoundaryType, QueueTimes, nearest_in_log, offset_in_log
 
 DEFAULT_MAX_NUM = 32
+_FIRST_BYTES = 4 << 20
+"""Bytes of the log in which the first messages of a topic are looked for without kernels."""
 
 
 class MessageStore:
@@ -370,7 +372,7 @@ class MessageStore:
         were stored outside `begin` ... `end` (milliseconds) are left out where that can be told from a part of them.
         """
         log = LogRange(self.get_min_phy_offset(), self.get_max_phy_offset())
-        return scan(self.location, self.records, log, InQueue(topic), begin, end)
+        return scan(self.location, self.records, log, InQueue(topic), begin, end, _FIRST_BYTES)
 
     def pickup_store_timestamp(self, commit_log_offset: int, store_size: int) -> int:
         """The store time, in milliseconds, of the record at the offset; -1 where the live log has not all its bytes."""

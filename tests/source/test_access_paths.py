@@ -290,6 +290,25 @@ class TestPaths:
             assert (found.splits, found.uncovered, len(found.look_ups)) == ((), (), 1)
 
 
+def test_a_unit_that_points_ahead_costs_its_own_part_of_the_log(tmp_path: Path) -> None:
+    """Not the part up to where it points, and not the units after it."""
+    folder = WORKLOAD.unpack(tmp_path)
+    facts = [fact for fact in WORKLOAD.facts("msg") if (fact["topic"], fact["queueId"]) == ("OrderEvents", 1)]
+    (file,) = (folder / "consumequeue" / "OrderEvents" / "1").iterdir()
+    with file.open("r+b") as stream:
+        stream.seek(20 * 30)
+        stream.write(facts[50]["offset"].to_bytes(8, "big"))
+    store = folder, WORKLOAD.broker_conf
+    options = {"topic": "OrderEvents", "queueId": "1", "startQueueOffset": "10", "endQueueOffset": "60"}
+    found = plan(store, **options)
+    assert found.path == AccessPath.CONSUME_QUEUE
+    assert [(part.queue.start, part.queue.stop) for part in found.look_ups if part.queue] == [(10, 30), (31, 61)]
+    between = facts[29]["offset"] + facts[29]["size"], facts[31]["offset"]
+    assert [(part.start, part.stop) for part in found.uncovered] == [between]
+    rows = sorted(row["commit_log_offset"] for row in read(store, **options))
+    assert rows == [fact["offset"] for fact in facts[10:61]]
+
+
 condition_texts = st.builds(
     Condition,
     st.sampled_from(["topic", "queue_offset", "store_timestamp", "nope"]),

@@ -114,22 +114,23 @@ def scan(
     wanted: RecordFilter,
     begin: int | None = None,
     end: int | None = None,
+    short_range: int = SHORT_RANGE,
 ) -> Iterator[Record | CorruptRange]:
     """The wanted messages of a range of the live log, in its order, and what of the range is damaged or missing.
 
     The range begins with a record. Parts of the log that were stored outside `begin` ... `end` (milliseconds) may be
-    left out. The start of the range is read in plain Python: what is found there needs no kernels.
+    left out. The first `short_range` bytes are read in plain Python: who stops there needs no kernels.
     """
     reached = log_range.start
     try:
-        for record in iterate_records(records, LogRange(reached, min(reached + SHORT_RANGE, log_range.stop))):
+        for record in iterate_records(records, LogRange(reached, min(reached + short_range, log_range.stop))):
             reached = record.commit_log_offset + record.size
             if wanted.matches(record):
                 yield record
     except CorruptLogError:
         pass  # the reader of splits knows what to do with damage
     else:
-        if log_range.size <= SHORT_RANGE:
+        if log_range.size <= short_range:
             return
     listed = list_offset_range(store, reached, log_range.stop)
     yield from listed.missing
