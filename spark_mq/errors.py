@@ -48,6 +48,10 @@ class CorruptLogError(SparkMqError, ValueError):
     """Bytes of the commit log (or of a queue made from it) that break a rule of the format."""
 
 
+class CorruptQueueError(CorruptLogError):
+    """A unit of a consume queue that does not lead to its message, where the answer depends on it."""
+
+
 class CorruptIndexError(SparkMqError, ValueError):
     """Bytes of an index file that break a rule of the format; or the file has other sizes than was said."""
 

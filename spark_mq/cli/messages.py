@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import heapq
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,10 +13,14 @@ from spark_mq.cli.exit_status import FAILED, FOUND, NOT_FOUND
 from spark_mq.errors import OptionError
 
 if TYPE_CHECKING:
+    from spark_mq.format.message_row import Row
+    from spark_mq.format.record import Record
+    from spark_mq.store.log.corrupt_range import CorruptRange
     from spark_mq.store.message_store import MessageStore
 
 _DEFAULT_LIMIT = 100
-_BATCH = 32
+_MOST_DAMAGE = 10
+"""Lines about damaged parts of the log; what is damaged in many places needs no list here."""
 _EARLIEST, _LATEST = -(1 << 63), (1 << 63) - 1
 _LINE = ("store_timestamp", "queue_id", "queue_offset", "tags", "keys", "offset_message_id", "body")
 
@@ -207,26 +210,45 @@ def _say_why(arguments: argparse.Namespace, is_found: bool, why: str, problems: 
 
 
 def run_by_offset(arguments: argparse.Namespace) -> int:
-    """Print the message at the queue offset; a line on stderr says why there is none."""
+    """Print the message at the queue offset; a line on stderr says why there is none.
+
+    If the unit of the queue does not lead to the message, the log is read for it.
+    """
     from spark_mq.cli.output import plain_rows
+    from spark_mq.format.message_row import message_row, message_table
     from spark_mq.store.message_store import MessageStore
 
     topic, queue_id, offset = arguments.topic, arguments.queue_id, arguments.offset
     with MessageStore(arguments.store) as store:
-        result = store.get_message_result(topic, queue_id, offset, max_num=1)
-        rows = plain_rows(result.messages)
-        queue = store.queues.get((topic, queue_id))
-        if queue is None:
-            ids = sorted(number for name, number in store.queues if name == topic)
-            has = f"; its queues: {', '.join(map(str, ids))}" if ids else "; `spark-mq topics` lists the topics"
-            print(f"spark-mq: there is no queue {topic}/{queue_id}{has}", file=sys.stderr)
-            return NOT_FOUND
-        if not rows or result.next_begin_offset != offset + 1:  # the unit has no message: the next one's was given
-            ends = f"{topic}/{queue_id} has offsets {result.min_offset} to {result.max_offset - 1}"
-            print(f"spark-mq: no message at offset {offset}: {ends}", file=sys.stderr)
-            return NOT_FOUND
-    _print_one(arguments, rows[0])
-    return FOUND if rows[0]["topic"] is not None else FAILED
+        found = store.queue_cover(topic, queue_id).messages(offset, offset + 1)
+        rows = plain_rows(message_table([message_row(record) for record in found]))
+        if not rows:
+            return _say_no_offset(store, arguments)
+    for number, row in enumerate(rows):  # a log can have a queue offset twice: no broker gives it twice
+        if number and not arguments.json:
+            print()
+        _print_one(arguments, row)
+    return FOUND
+
+
+def _say_no_offset(store: MessageStore, arguments: argparse.Namespace) -> int:
+    """Say why the log has no message at the queue offset."""
+    from spark_mq.cli.output import plain_rows
+
+    topic, queue_id, offset = arguments.topic, arguments.queue_id, arguments.offset
+    if store.find_queue(topic, queue_id) is None:
+        ids = store.queue_ids(topic)
+        has = f"; its queues: {', '.join(map(str, ids))}" if ids else "; `spark-mq topics` lists the topics"
+        print(f"spark-mq: there is no queue {topic}/{queue_id}{has}", file=sys.stderr)
+        return NOT_FOUND
+    result = store.get_message_result(topic, queue_id, offset, max_num=1)
+    rows = plain_rows(result.messages)
+    if rows and result.next_begin_offset == offset + 1:
+        _print_one(arguments, rows[0])  # the unit is there, and the log has no such message: it is damaged
+        return FAILED
+    ends = f"{topic}/{queue_id} has offsets {result.min_offset} to {result.max_offset - 1}"
+    print(f"spark-mq: no message at offset {offset}: {ends}", file=sys.stderr)
+    return NOT_FOUND
 
 
 def _print_one(arguments: argparse.Namespace, row: dict[str, Any]) -> None:
@@ -246,18 +268,24 @@ def _print_one(arguments: argparse.Namespace, row: dict[str, Any]) -> None:
 
 
 def run_print_message(arguments: argparse.Namespace) -> int:
-    """Print the messages that all arguments allow."""
-    from spark_mq.cli.output import print_json, print_table
+    """Print the messages that all arguments allow; a line on stderr says what of the log is damaged."""
+    from spark_mq.cli.output import plain_rows, print_json, print_table
+    from spark_mq.format.message_row import message_table
     from spark_mq.store.message_store import MessageStore
 
+    damage: list[str] = []
     with MessageStore(arguments.store) as store:
-        found = _wanted(store, arguments)
-        rows = list(islice(found, arguments.limit or None))
+        found = _wanted(store, arguments, damage.append)
+        rows = plain_rows(message_table(list(islice(found, arguments.limit or None))))
         has_more = bool(rows) and next(found, None) is not None
     if arguments.json:
         print_json(rows)
     elif rows:
         print_table(rows, _LINE)
+    for reason in damage[:_MOST_DAMAGE]:
+        print(f"spark-mq: passed over: {reason}", file=sys.stderr)
+    if len(damage) > _MOST_DAMAGE:
+        print(f"spark-mq: passed over: {len(damage) - _MOST_DAMAGE} more damaged parts of the log", file=sys.stderr)
     if has_more:
         print(f"spark-mq: there are more than --limit {arguments.limit} messages", file=sys.stderr)
     if not rows:
@@ -265,19 +293,42 @@ def run_print_message(arguments: argparse.Namespace) -> int:
     return FOUND if rows else NOT_FOUND
 
 
-def _wanted(store: MessageStore, arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """The wanted messages of all wanted queues, in the order of the log."""
+def _wanted(store: MessageStore, arguments: argparse.Namespace, say: Callable[[str], None]) -> Iterator[Row]:
+    """The wanted messages in the order of the log; `say` is told what of the log is damaged."""
+    from spark_mq.format.message_row import message_row
+    from spark_mq.format.record import Record
+
     begin, end = _begin_and_end(arguments)
+    first, last = _EARLIEST if begin is None else begin, _LATEST if end is None else end
     tags = _tags(arguments.tag)
-    queues = [
-        queue
-        for queue in sorted(store.queues)
-        if queue[0] == arguments.topic and arguments.queue_id in (None, queue[1])
-    ]
-    messages = [_messages(store, *queue, begin, end) for queue in queues]
-    for row in heapq.merge(*messages, key=lambda row: int(row["commit_log_offset"])):
-        if tags is None or row["tags"] in tags:
-            yield row
+    for part in _parts(store, arguments.topic, arguments.queue_id, begin, end):
+        if not isinstance(part, Record):
+            say(part.describe())
+        elif first <= part.store_timestamp <= last:
+            row = message_row(part)
+            if tags is None or row["tags"] in tags:
+                yield row
+
+
+def _parts(
+    store: MessageStore, topic: str, queue_id: int | None, begin: int | None, end: int | None
+) -> Iterator[Record | CorruptRange]:
+    """The messages of a topic, or of one of its queues, among them those stored from `begin` to `end`; and damage."""
+    from spark_mq.store.log.scan import FIRST, FOREVER
+    from spark_mq.store.log.time_pruning import CLOCK_TOLERANCE_MILLIS
+
+    if queue_id is None:
+        return store.messages_of_topic(topic, begin, end)
+    cover, start, stop = store.queue_cover(topic, queue_id), FIRST, FOREVER
+    if begin is not None:
+        earliest = begin - CLOCK_TOLERANCE_MILLIS
+        early, _ = cover.around(lambda record: record.store_timestamp >= earliest)
+        start = FIRST if early is None else early.queue_offset + 1
+    if end is not None:
+        latest = end + CLOCK_TOLERANCE_MILLIS
+        _, later = cover.around(lambda record: record.store_timestamp > latest)
+        stop = FOREVER if later is None else later.queue_offset
+    return cover.messages_and_damage(start, stop)
 
 
 def _begin_and_end(arguments: argparse.Namespace) -> tuple[int | None, int | None]:
@@ -291,27 +342,3 @@ def _begin_and_end(arguments: argparse.Namespace) -> tuple[int | None, int | Non
 def _tags(text: str | None) -> set[str] | None:
     tags = set() if text is None else {tag.strip() for tag in text.split("||")}
     return None if not tags or "*" in tags else tags
-
-
-def _messages(
-    store: MessageStore, topic: str, queue_id: int, begin: int | None, end: int | None
-) -> Iterator[dict[str, Any]]:
-    """One queue's messages stored from `begin` to `end`."""
-    from spark_mq.cli.output import plain_rows
-    from spark_mq.format.timestamp import epoch_millis
-    from spark_mq.store.log.time_pruning import CLOCK_TOLERANCE_MILLIS
-
-    is_open = begin is None and end is None
-    first, last = _EARLIEST if begin is None else begin, _LATEST if end is None else end
-    offset, stop = store.get_min_offset_in_queue(topic, queue_id), store.get_max_offset_in_queue(topic, queue_id)
-    if begin is not None:
-        offset = max(offset, store.first_offset_since(topic, queue_id, begin - CLOCK_TOLERANCE_MILLIS))
-    while offset < stop:
-        result = store.get_message_result(topic, queue_id, offset, _BATCH)
-        for row in plain_rows(result.messages):
-            time = None if row["store_timestamp"] is None else epoch_millis(row["store_timestamp"])
-            if time is not None and time > last + CLOCK_TOLERANCE_MILLIS:
-                return
-            if is_open or (time is not None and first <= time <= last):
-                yield row
-        offset = max(result.next_begin_offset, offset + 1)

@@ -29,7 +29,7 @@ from spark_mq.store.log.corrupt_range import STRAY, CorruptRange
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.splits import Split
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.queue.lookup import QueueRange, read_messages
+from spark_mq.store.queue.lookup import QueueRange
 
 if TYPE_CHECKING:
     from spark_mq.format.kernels.columns import MessageColumns
@@ -196,10 +196,9 @@ class MessagesReader(DataSourceReader):
 def _found_in_queue(
     store: MessageStore, wanted: QueueRange, partition: LookUpPartition
 ) -> Iterator[tuple[Record, str | None]]:
-    queue = store.find_queue(wanted.topic, wanted.queue_id)
-    if queue is None:
+    if store.find_queue(wanted.topic, wanted.queue_id) is None:
         raise StoreChangedError(f"queue {wanted.topic}/{wanted.queue_id} was removed since the read was planned")
-    for record in read_messages(store.location, queue, wanted, store.records, partition.log):
+    for record in store.queue_cover(wanted.topic, wanted.queue_id).messages(wanted.start, wanted.stop):
         if not any(record.commit_log_offset in part for part in partition.uncovered):
             yield record, None
 

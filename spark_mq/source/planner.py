@@ -7,7 +7,7 @@ is read from the log beside them. So a plan saves work, never rows. This module 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import product
@@ -18,17 +18,16 @@ from spark_mq.store.index.coverage import IndexedRange
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.log_range import LogRange
-from spark_mq.store.log.scan import splits_of
+from spark_mq.store.log.scan import FOREVER, splits_of
 from spark_mq.store.log.splits import Split, plan_splits, within_offsets
 from spark_mq.store.log.time_pruning import within_time
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.queue.lookup import QueueRange, cover
+from spark_mq.store.queue.lookup import QueueRange
 
 _MAX_KEYS = 10_000
 _KEYS_OF_A_TASK = 500
 _MAX_QUEUE_OFFSETS = 1 << 16
 _QUEUE_OFFSETS_OF_A_TASK = 1 << 12
-_FOREVER = 1 << 62
 _MAX_PLACES = 16
 """More commit log offsets than this are one range, from the first to the last: each costs a look at 16 MiB."""
 
@@ -120,7 +119,10 @@ def _by_index(options: ReadOptions, store: MessageStore) -> ReadPlan | None:
 
 
 def _by_queue(options: ReadOptions, store: MessageStore) -> ReadPlan | None:
-    """A plan that goes by the units of one queue; None where the predicate names no place in one that has units."""
+    """A plan by the units of one queue; None where the predicate names no place in a queue that has units.
+
+    None also where so many units do not fit one another that the log is better read.
+    """
     predicate = options.predicate
     if predicate.topics is None or predicate.queue_ids is None or len(predicate.topics) * len(predicate.queue_ids) != 1:
         return None
@@ -132,20 +134,14 @@ def _by_queue(options: ReadOptions, store: MessageStore) -> ReadPlan | None:
     start = 0 if first is None else first
     if queue is None or start < 0:
         return None
-    max_offset = store.get_max_offset_in_queue(topic, queue_id)
-    stop = _FOREVER if last is None else last + 1
-    if min(stop, max_offset) - start > _MAX_QUEUE_OFFSETS:
+    stop = FOREVER if last is None else last + 1
+    if min(stop, queue.written_end) - start > _MAX_QUEUE_OFFSETS:
         return None
-    log = _live_log(store)
-    covered = cover(queue, QueueRange(topic, queue_id, start, stop), max_offset, log)
-    look_ups = [LookUp(queue=part) for found in covered.found for part in _parts(found)]
-    return _with_uncovered(AccessPath.CONSUME_QUEUE, options, store, look_ups, covered.uncovered)
-
-
-def _parts(found: QueueRange) -> Iterable[QueueRange]:
-    for start in range(found.start, found.stop, _QUEUE_OFFSETS_OF_A_TASK):
-        stop = min(start + _QUEUE_OFFSETS_OF_A_TASK, found.stop)
-        yield QueueRange(found.topic, found.queue_id, start, stop)
+    plan = store.queue_cover(topic, queue_id).plan(start, stop, _QUEUE_OFFSETS_OF_A_TASK)
+    if plan is None:
+        return None
+    look_ups = [LookUp(queue=found) for found in plan.found]
+    return _with_uncovered(AccessPath.CONSUME_QUEUE, options, store, look_ups, plan.uncovered)
 
 
 def _with_uncovered(

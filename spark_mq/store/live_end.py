@@ -4,8 +4,9 @@
 record of all queues, if that one is certainly live. Stale records are older than what the broker wrote since it cut
 them off. So a record is live, and all before it, if it is not older than the last start of the broker (while it runs,
 or after a crash: the time of the file `abort`), or than the last message flushed before a clean stop (`checkpoint`).
-Where this decides nothing, or anything odd follows, the last segment is read from its start; who asks again and again
-keeps a `LiveEndFinder`, which then reads only what is new.
+The checkpoint can be damaged, or another store's: its time counts only if a record of a queue was stored at just that
+time. Where this decides nothing, or anything odd follows, the last segment is read from its start; who asks again and
+again keeps a `LiveEndFinder`, which then reads only what is new.
 """
 
 from __future__ import annotations
@@ -65,14 +66,24 @@ class LiveEndFinder:
 
         `records` and `queues` are of the store as it is now.
         """
+        queues = list(queues)
         newest = _newest_message(records, queues)
         if newest is not None:
             offset, store_timestamp = newest
-            if store_timestamp >= _certain_from(self._store):
+            if self._is_certainly_live(records, queues, store_timestamp):
                 end = _hop(records, offset)
                 if end is not None:
                     return end
         return self._read_last_segment()
+
+    def _is_certainly_live(self, records: RecordLookup, queues: Iterable[ConsumeQueue], newest: int) -> bool:
+        """Whether a record stored at `newest`, in milliseconds, is certainly live; no queue knows a newer one."""
+        if (self._store / "abort").is_file:
+            return newest >= _abort_time(self._store)
+        flushed = Checkpoint.load(self._store).physic_msg_timestamp
+        if not 0 < flushed <= newest:
+            return False
+        return flushed == newest or any(_has_message_of(records, queue, flushed) for queue in queues)
 
     def _read_last_segment(self) -> int:
         from spark_mq.store.log.live_reader import NO_TIME, LiveReader
@@ -105,11 +116,18 @@ def _newest_message(records: RecordLookup, queues: Iterable[ConsumeQueue]) -> tu
     return newest
 
 
-def _certain_from(store: Location) -> float:
-    """The store time, in milliseconds, from which on a record is certainly live; infinite where nothing tells."""
-    if (store / "abort").is_file:
-        return _abort_time(store)
-    return Checkpoint.load(store).physic_msg_timestamp or float("inf")
+def _has_message_of(records: RecordLookup, queue: ConsumeQueue, store_timestamp: int) -> bool:
+    """Whether a unit that a search by halves meets leads to a record stored at just this time, in milliseconds."""
+    low, high = queue.files[0].first, queue.written_end
+    while low < high:
+        middle = (low + high) // 2
+        commit_log_offset, store_size, _ = queue.unit(middle)
+        is_there = store_size != PRE_BLANK_SIZE and records.is_at(commit_log_offset, store_size)
+        found = records.store_timestamp(commit_log_offset) if is_there else -1
+        if found == store_timestamp:
+            return True
+        low, high = (middle + 1, high) if found < store_timestamp else (low, middle)
+    return False
 
 
 def _abort_time(store: Location) -> float:

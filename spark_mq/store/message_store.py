@@ -28,13 +28,19 @@ from spark_mq.store.config.store_kind import is_rocksdb
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.store.index.key_index import KeyIndex
 from spark_mq.store.live_end import LiveEndFinder
+from spark_mq.store.log.corrupt_range import CorruptRange
+from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.record_lookup import RecordLookup
+from spark_mq.store.log.scan import InQueue, scan
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.folders import queue_folders
-from spark_mq.store.queue.get_message import GetMessageResult, get_message
-from spark_mq.store.queue.offset_by_time import BoundaryType, QueueTimes
+from spark_mq.store.queue.get_message import GetMessageResult, get_message, read_ends, read_messages
+from spark_mq.store.queue.lookup import QueueCover
+from spark_mq.store.queue.offset_by_time import BoundaryType, QueueTimes, nearest_in_log, offset_in_log
 
 DEFAULT_MAX_NUM = 32
+_FIRST_BYTES = 4 << 20
+"""Bytes of the log in which the first messages of a topic are looked for without kernels."""
 
 
 class MessageStore:
@@ -108,6 +114,10 @@ class MessageStore:
         """A queue whose files can be read; None where there is none, or they are no files."""
         return self._queues.get((topic, queue_id))
 
+    def queue_ids(self, topic: str) -> list[int]:
+        """The ids of the topic's queues whose files can be read, ascending; none where queues are in RocksDB."""
+        return sorted(queue_id for name, queue_id in self._queues if name == topic)
+
     def get_min_phy_offset(self) -> int:
         """The commit log offset at which the log begins; -1 where it has no segment."""
         return self.records.min_offset
@@ -122,13 +132,27 @@ class MessageStore:
             return self._given_log_end
         return LiveEndFinder(self.location).find(self.records, self._queues.values())
 
-    def get_min_offset_in_queue(self, topic: str, queue_id: int) -> int:
-        """The first queue offset that a broker would offer; 0 where there is no such queue."""
-        return self._queue_ends(topic, queue_id)[0]
+    def get_min_offset_in_queue(self, topic: str, queue_id: int, read_log: bool = False) -> int:
+        """The first queue offset that a broker would offer; 0 where there is no such queue.
 
-    def get_max_offset_in_queue(self, topic: str, queue_id: int) -> int:
-        """The queue offset that the next message will get; 0 where there is no such queue."""
-        return self._queue_ends(topic, queue_id)[1]
+        The queue's units say it. With `read_log` it is the queue offset of the queue's first message in the log, which
+        is read as far as the units prove nothing (`queue_cover`); what the units say counts if the log has no message.
+        """
+        return self._ends_of(topic, queue_id, read_log)[0]
+
+    def get_max_offset_in_queue(self, topic: str, queue_id: int, read_log: bool = False) -> int:
+        """The queue offset that the next message will get; 0 where there is no such queue.
+
+        The queue's units say it: the log can have more messages if a broker was killed, or files of the queue were
+        lost. With `read_log` it is the one after the queue's last message in the log, which is read as far as the units
+        prove nothing (`queue_cover`); what the units say counts if the log has no message.
+        """
+        return self._ends_of(topic, queue_id, read_log)[1]
+
+    def _ends_of(self, topic: str, queue_id: int, read_log: bool) -> tuple[int, int]:
+        if not read_log:
+            return self._queue_ends(topic, queue_id)
+        return read_ends(self.queue_cover(topic, queue_id), self._known_ends(topic, queue_id))
 
     def _queue_ends(self, topic: str, queue_id: int) -> tuple[int, int]:
         ends = self._ends.get((topic, queue_id))
@@ -141,21 +165,42 @@ class MessageStore:
             ends = self._ends[topic, queue_id] = min_offset, max_offset
         return ends
 
-    def get_message(self, topic: str, queue_id: int, offset: int, max_num: int = DEFAULT_MAX_NUM) -> pa.Table:
+    def _known_ends(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """`_queue_ends`, and 0, 0 where the queue is in files that cannot be read: the log has its messages."""
+        return (0, 0) if self.find_queue(topic, queue_id) is None else self._queue_ends(topic, queue_id)
+
+    def queue_cover(self, topic: str, queue_id: int) -> QueueCover:
+        """What the units of a queue prove, and what parts of the log must be read for all else.
+
+        Of a queue without files nothing is proven.
+        """
+        log = LogRange(self.get_min_phy_offset(), self.get_max_phy_offset())
+        return QueueCover((topic, queue_id), self.find_queue(topic, queue_id), self.location, self.records, log)
+
+    def get_message(
+        self, topic: str, queue_id: int, offset: int, max_num: int = DEFAULT_MAX_NUM, read_log: bool = False
+    ) -> pa.Table:
         """The messages of a queue from queue offset `offset` on, at most `max_num`; see `get_message_result`."""
-        return self.get_message_result(topic, queue_id, offset, max_num).messages
+        return self.get_message_result(topic, queue_id, offset, max_num, read_log).messages
 
     def get_message_result(
-        self, topic: str, queue_id: int, offset: int, max_num: int = DEFAULT_MAX_NUM
+        self, topic: str, queue_id: int, offset: int, max_num: int = DEFAULT_MAX_NUM, read_log: bool = False
     ) -> GetMessageResult:
-        """Messages from queue offset `offset` on, and how the offset lies to the queue (`getMessage`).
+        """Messages from queue offset `offset` on, and how the offset is to the ends of the queue (`getMessage`).
 
         A broker's answer ends where a queue file does, and after 256 KiB; this one has `max_num` messages if there are
-        as many. Messages whose segment is gone are passed over. Where a unit points to no record, or to a record of
-        another place in a queue, there is a row with `_corrupt_record`.
+        as many. Messages whose segment is gone are passed over.
+
+        Without `read_log` the queue's units give the answer, and its `uncovered` says which parts of the log can have
+        more of the messages. Where a unit points to no record, or to a record of another place in a queue, there is a
+        row with `_corrupt_record`. With `read_log` those parts of the log are read, and the rows are those of a scan of
+        the whole log.
         """
+        cover, most = self.queue_cover(topic, queue_id), max(max_num, 1)
+        if read_log:
+            return read_messages(cover, self._known_ends(topic, queue_id), offset, most)
         queue = self.queues.get((topic, queue_id))
-        return get_message(queue, self._queue_ends(topic, queue_id), self.records, offset, max_num)
+        return get_message(queue, cover, self._queue_ends(topic, queue_id), offset, most)
 
     def look_message_by_offset(self, commit_log_offset: int) -> pa.Table:
         """The live message whose record starts at the offset; no row where there is none (`why_not` says why)."""
@@ -311,34 +356,61 @@ class MessageStore:
         queue_id: int,
         timestamp: int | datetime,
         boundary_type: BoundaryType | str = BoundaryType.LOWER,
+        read_log: bool = False,
     ) -> int:
         """The queue offset that a broker answers for a time; 0 where there is no such queue.
 
         `timestamp`: milliseconds since the epoch, or an aware datetime. `boundary_type`: LOWER, the first message
         stored then or later (the queue's maximum if there is none); UPPER, the last stored then or earlier. A broker of
         4.9 has its own rule, the nearest message, and no boundary types.
-        Raises `OptionError` for an unknown boundary type, UPPER in 4.9, a datetime without a zone, and epoch seconds.
+        The queue's units between its ends give the answer. With `read_log` the answer is that of all the queue's
+        messages in the log, which is read as far as the units prove nothing; a queue's files do not matter then.
+        Raises `OptionError` for an unknown boundary type, UPPER in 4.9, a datetime without a zone, and epoch seconds;
+        without `read_log`, `CorruptQueueError` where a unit that the answer depends on does not lead to its message.
         """
         boundary = _boundary_type(boundary_type)
         millis = _millis("timestamp", timestamp)
-        queue = self.queues.get((topic, queue_id))
-        if self.broker_version == BrokerVersion.V4_9 and boundary == BoundaryType.UPPER:
+        is_4_9 = self.broker_version == BrokerVersion.V4_9
+        if is_4_9 and boundary == BoundaryType.UPPER:
             raise OptionError("a broker of 4.9 has no boundary type UPPER; open the store with broker_version='5'")
+        if read_log:
+            cover = self.queue_cover(topic, queue_id)
+            found = nearest_in_log(cover, millis) if is_4_9 else offset_in_log(cover, millis, boundary)
+            if found is None and is_4_9:
+                return 0
+            end = 1 if boundary == BoundaryType.LOWER else 0
+            return self._ends_of(topic, queue_id, read_log)[end] if found is None else found
+        queue = self.queues.get((topic, queue_id))
         if queue is None:
             return 0
         times = self._queue_times(queue)
-        if self.broker_version == BrokerVersion.V4_9:
-            return times.search_as_4_9(millis)
-        return times.search(millis, boundary)
+        return times.search_as_4_9(millis) if is_4_9 else times.search(millis, boundary)
 
-    def first_offset_since(self, topic: str, queue_id: int, timestamp: int) -> int:
-        """The queue offset of the first message stored at `timestamp` (milliseconds) or later, by the rule of 5.x."""
+    def first_offset_since(self, topic: str, queue_id: int, timestamp: int, read_log: bool = False) -> int:
+        """The queue offset of the first message stored at `timestamp` (milliseconds) or later, by the rule of 5.x.
+
+        `read_log` and `CorruptQueueError` as in `get_offset_in_queue_by_time`.
+        """
+        if read_log:
+            found = offset_in_log(self.queue_cover(topic, queue_id), timestamp, BoundaryType.LOWER)
+            return self.get_max_offset_in_queue(topic, queue_id, read_log) if found is None else found
         queue = self.queues.get((topic, queue_id))
         return 0 if queue is None else self._queue_times(queue).search(timestamp, BoundaryType.LOWER)
 
     def _queue_times(self, queue: ConsumeQueue) -> QueueTimes:
         ends = self._queue_ends(queue.topic, queue.queue_id)
-        return QueueTimes(queue, self.records, ends, (self.get_min_phy_offset(), self._live_end))
+        return QueueTimes(queue, self.queue_cover(queue.topic, queue.queue_id), ends)
+
+    def messages_of_topic(
+        self, topic: str, begin: int | None = None, end: int | None = None
+    ) -> Iterator[Record | CorruptRange]:
+        """The messages in the queues of a topic, in the order of the log, and what of the log is damaged.
+
+        Nothing but a scan of the log can tell that no queue of a topic was lost, so the log is read. Parts of it that
+        were stored outside `begin` ... `end` (milliseconds) are left out where that can be told from a part of them.
+        """
+        log = LogRange(self.get_min_phy_offset(), self.get_max_phy_offset())
+        return scan(self.location, self.records, log, InQueue(topic), begin, end, _FIRST_BYTES)
 
     def pickup_store_timestamp(self, commit_log_offset: int, store_size: int) -> int:
         """The store time, in milliseconds, of the record at the offset; -1 where the live log has not all its bytes."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from spark_mq import MessageStore
 from spark_mq.cli.main import main
 from tests.hostile import LogWriter
 from tests.real_stores import OWN_STORES, RealStore, stores_in
@@ -168,6 +170,81 @@ def test_messages_of_a_topic_in_the_order_of_the_log(store: str, capsys: pytest.
         fact["offset"] for fact in facts if fact["queueId"] == 2
     ]
     assert printed(capsys, store, "No such topic") == []
+
+
+def without_queues(folder: Path, kind: str) -> None:
+    """Lose consume queues of the workload store: one of OrderEvents, the newest units of all its queues, or all."""
+    queues = folder / "consumequeue"
+    if kind == "one":
+        shutil.rmtree(queues / "OrderEvents" / "2")
+    elif kind == "all":
+        shutil.rmtree(queues)
+    else:
+        for file in (queues / "OrderEvents").glob("*/*"):
+            data = file.read_bytes()
+            written = sum(any(data[at : at + 20]) for at in range(0, len(data), 20))
+            file.write_bytes(data[: 20 * (written - 2)].ljust(len(data), b"\0"))
+
+
+@pytest.mark.parametrize("kind", ["one", "newest", "all"])
+def test_what_the_queues_do_not_cover_is_read_from_the_log(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = WORKLOAD.unpack(tmp_path)
+    without_queues(folder, kind)
+    facts = messages("OrderEvents")
+    in_queue = [fact for fact in facts if fact["queueId"] == 2]
+    assert printed(capsys, str(folder), "OrderEvents", "--limit", "0") == [fact["offset"] for fact in facts]
+    of_queue = [fact["offset"] for fact in in_queue]
+    assert printed(capsys, str(folder), "OrderEvents", "--queue-id", "2", "--limit", "0") == of_queue
+    begin = in_queue[-3]["storeTimestamp"]
+    since = [fact["offset"] for fact in in_queue if fact["storeTimestamp"] >= begin]
+    assert printed(capsys, str(folder), "OrderEvents", "--queue-id", "2", "--begin", str(begin)) == since
+    for fact in (in_queue[0], in_queue[-1]):
+        assert main(["query-by-offset", str(folder), "OrderEvents", "2", str(fact["queueOffset"]), "--json"]) == 0
+        assert [row["commit_log_offset"] for row in json_lines(capsys.readouterr().out)] == [fact["offset"]]
+    assert main(["query-by-offset", str(folder), "OrderEvents", "2", str(in_queue[-1]["queueOffset"] + 1)]) == 3
+
+
+@pytest.mark.parametrize("name", ["killed-533", "killed-49x"])
+def test_messages_that_a_killed_broker_put_in_no_queue(
+    name: str, unpacked: Callable[[RealStore], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    killed = STORES[name]
+    folder = str(unpacked(killed))
+    facts = [fact for fact in killed.facts("msg") if fact["sysFlag"] & 12 in (0, 8)]
+    with MessageStore(folder) as opened:
+        in_no_queue = [
+            fact
+            for fact in facts
+            if fact["queueOffset"] >= opened.get_max_offset_in_queue(fact["topic"], fact["queueId"])
+        ]
+    assert in_no_queue
+    for fact in in_no_queue[:5]:
+        topic, queue_id = fact["topic"], str(fact["queueId"])
+        expected = [one["offset"] for one in facts if (one["topic"], str(one["queueId"])) == (topic, queue_id)]
+        assert printed(capsys, folder, topic, "--queue-id", queue_id, "--limit", "0") == sorted(expected)
+        assert main(["query-by-offset", folder, topic, queue_id, str(fact["queueOffset"]), "--json"]) == 0
+        assert [row["commit_log_offset"] for row in json_lines(capsys.readouterr().out)] == [fact["offset"]]
+
+
+@pytest.mark.parametrize("queue", [[], ["--queue-id", "2"]])
+def test_damage_in_the_log_is_named(queue: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = WORKLOAD.unpack(tmp_path)
+    fact = [fact for fact in messages("OrderEvents") if fact["queueId"] == 2][4]
+    segment = max(file for file in (folder / "commitlog").iterdir() if int(file.name) <= fact["offset"])
+    with segment.open("r+b") as file:
+        file.seek(fact["offset"] - int(segment.name) + 4)
+        file.write(b"\xa5" * 4)
+    assert main(["print-message", str(folder), "OrderEvents", *queue, "--limit", "0", "--json"]) == 0
+    shown = capsys.readouterr()
+    expected = [one["offset"] for one in messages("OrderEvents") if one is not fact]
+    if queue:
+        expected = [one["offset"] for one in messages("OrderEvents") if one is not fact and one["queueId"] == 2]
+    assert [row["commit_log_offset"] for row in json_lines(shown.out)] == expected
+    assert f"passed over: {segment}: {fact['size']} bytes from commit log offset {fact['offset']}" in shown.err
+    assert main(["query-by-offset", str(folder), "OrderEvents", "2", str(fact["queueOffset"])]) == 1
+    assert "NO_RECORD" in capsys.readouterr().out
 
 
 def test_messages_of_a_time(store: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,19 +14,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_mq.source.condition import Condition, Operator, decode_conditions, encode_conditions
-from spark_mq.source.datasource import RocketMQDataSource
 from spark_mq.source.lookup_function import RocketMQLookup
 from spark_mq.source.options import parse_options
 from spark_mq.source.planner import AccessPath, ReadPlan, plan_messages
 from spark_mq.source.predicate import Predicate
 from spark_mq.store.message_store import MessageStore
+from tests.in_process import read_rows
 from tests.real_stores import OWN_STORES, RealStore, stores_in
 
 Row = dict[str, Any]
@@ -48,15 +46,7 @@ def read(store: Store, **options: str) -> list[Row]:
     """All rows, read as Spark's planning and task processes would."""
     folder, conf = store
     given_options = {"path": str(folder), "brokerConf": str(conf), "splitSize": "64k"} | options
-    source = RocketMQDataSource(given_options)
-    reader = source.reader(source.schema())
-    rows: list[Row] = []
-    for partition in reader.partitions():
-        for batch in reader.read(partition):
-            assert isinstance(batch, pa.RecordBatch)
-            assert from_arrow_schema(batch.schema) == source.schema()
-            rows += batch.to_pylist()
-    return rows
+    return read_rows(**given_options)
 
 
 def plan(store: Store, **options: str) -> ReadPlan:
@@ -311,6 +301,25 @@ class TestPaths:
         for names in (("topic", "key"), ("topic", "queueId", "startQueueOffset", "endQueueOffset")):
             found = plan(store, **{name: options[name] for name in names})
             assert (found.splits, found.uncovered, len(found.look_ups)) == ((), (), 1)
+
+
+def test_a_unit_that_points_ahead_costs_its_own_part_of_the_log(tmp_path: Path) -> None:
+    """Not the part up to where it points, and not the units after it."""
+    folder = WORKLOAD.unpack(tmp_path)
+    facts = [fact for fact in WORKLOAD.facts("msg") if (fact["topic"], fact["queueId"]) == ("OrderEvents", 1)]
+    (file,) = (folder / "consumequeue" / "OrderEvents" / "1").iterdir()
+    with file.open("r+b") as stream:
+        stream.seek(20 * 30)
+        stream.write(facts[50]["offset"].to_bytes(8, "big"))
+    store = folder, WORKLOAD.broker_conf
+    options = {"topic": "OrderEvents", "queueId": "1", "startQueueOffset": "10", "endQueueOffset": "60"}
+    found = plan(store, **options)
+    assert found.path == AccessPath.CONSUME_QUEUE
+    assert [(part.queue.start, part.queue.stop) for part in found.look_ups if part.queue] == [(10, 30), (31, 61)]
+    between = facts[29]["offset"] + facts[29]["size"], facts[31]["offset"]
+    assert [(part.start, part.stop) for part in found.uncovered] == [between]
+    rows = sorted(row["commit_log_offset"] for row in read(store, **options))
+    assert rows == [fact["offset"] for fact in facts[10:61]]
 
 
 condition_texts = st.builds(

@@ -106,6 +106,16 @@ def test_a_last_record_with_a_wrong_property_crc_does_not_count_however_the_end_
     assert found == LiveEndFinder(location).find_now() == last["offset"]
 
 
+@pytest.mark.parametrize("early", [1, 1_700_000_000_000])
+@pytest.mark.parametrize("store", [store for store in STORES if store.name.startswith("stale")], ids=str)
+def test_a_wrong_checkpoint_makes_no_stale_record_live(store: RealStore, early: int, tmp_path: Path) -> None:
+    """By it all records are newer than the last clean stop, and the queues know stale records that are the newest."""
+    folder = store.unpack(tmp_path)
+    with (folder / "checkpoint").open("r+b") as file:
+        file.write(early.to_bytes(8, "big"))
+    assert LiveEndFinder(Location.resolve(str(folder))).find_now() == store.facts("store")[0]["maxPhyOffset"]
+
+
 def test_a_finder_that_is_asked_again_reads_only_what_is_new(tmp_path: Path) -> None:
     writer = live_log(300)
     location = writer.write(tmp_path)

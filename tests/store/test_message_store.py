@@ -18,11 +18,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_mq import MessageStore
-from spark_mq.errors import OptionError, StoreChangedError, StoreNotFoundError, UnsupportedStoreError
+from spark_mq.errors import CorruptQueueError, OptionError, StoreChangedError, StoreNotFoundError, UnsupportedStoreError
 from spark_mq.format.message_id import decode_offset_message_id, encode_offset_message_id
 from spark_mq.format.message_row import host_text
 from spark_mq.format.message_schema import MESSAGE_SCHEMA
 from spark_mq.store import metadata_tables
+from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.queue.get_message import GetMessageStatus
 from tests.hostile import LogWriter
 from tests.real_stores import OWN_STORES, Fact, RealStore, all_stores, stores_in
@@ -306,6 +307,76 @@ def test_a_unit_of_another_queue_s_message_is_a_row_that_says_so(tmp_path: Path)
     unit = struct.pack(">qi", other["offset"], other["size"])
     row = damaged(tmp_path, 0, unit).get_message("OrderEvents", 0, 3, 1).to_pylist()[0]
     assert "PaymentLog" in row["_corrupt_record"]
+
+
+@pytest.mark.parametrize("unit", [struct.pack(">q", 1 << 18), struct.pack(">q", 0), bytes(20), b"\xff" * 20])
+def test_a_wrong_unit_is_said_and_its_message_is_read_from_the_log(unit: bytes, tmp_path: Path) -> None:
+    """The unit points further ahead in the log, or back, was never written, or is nonsense."""
+    store = damaged(tmp_path, 0, unit)
+    wanted = [fact for fact in WORKLOAD.facts("msg") if (fact["topic"], fact["queueId"]) == ("OrderEvents", 0)]
+    by_units = store.get_message_result("OrderEvents", 0, 2, 3)
+    assert any(wanted[3]["offset"] in part for part in by_units.uncovered)
+    assert sum(part.size for part in by_units.uncovered) < wanted[5]["offset"] - wanted[1]["offset"]
+    by_log = store.get_message_result("OrderEvents", 0, 2, 3, read_log=True)
+    assert offsets(by_log.messages) == [fact["offset"] for fact in wanted[2:5]]
+    assert (by_log.status, by_log.next_begin_offset, by_log.uncovered) == (GetMessageStatus.FOUND, 5, ())
+    assert offsets(store.get_message("OrderEvents", 0, 0, 1000, read_log=True)) == [fact["offset"] for fact in wanted]
+
+
+def test_an_answer_by_units_alone_covers_what_was_asked(described: Described) -> None:
+    """And the log after the last unit, if the answer comes to the end of the queue."""
+    found = described(WORKLOAD)
+    assert found.get_message_result("OrderEvents", 0, 2, 3).uncovered == ()
+    end = found.get_max_offset_in_queue("OrderEvents", 0)
+    last, size, _ = found.queues["OrderEvents", 0].unit(end - 1)
+    tail = LogRange(last + size, found.get_max_phy_offset())
+    for offset in (end - 1, end, end + 5):
+        result = found.get_message_result("OrderEvents", 0, offset, 5)
+        assert result.uncovered == (tail,)
+    with_log = found.get_message_result("OrderEvents", 0, end, 5, read_log=True)
+    assert (with_log.status, with_log.uncovered) == (GetMessageStatus.OFFSET_OVERFLOW_ONE, ())
+
+
+@each_store
+def test_with_the_log_read_the_answers_are_those_of_its_messages(store: RealStore, unpacked: Unpack) -> None:
+    """Of queues as the broker left them, also where it was killed."""
+    with MessageStore(str(unpacked(store)), broker_version=store.broker_version) as found:
+        queues: dict[tuple[str, int], list[dict[str, Any]]] = {}
+        for fact in sorted(store.facts("msg"), key=lambda fact: int(fact["offset"])):
+            if fact["sysFlag"] & 0xC in (0, 8):
+                queues.setdefault((fact["topic"], fact["queueId"]), []).append(fact)
+        for queue, facts in list(queues.items())[:8]:
+            ends = facts[0]["queueOffset"], facts[-1]["queueOffset"] + 1
+            assert found.get_min_offset_in_queue(*queue, read_log=True) == ends[0]
+            assert found.get_max_offset_in_queue(*queue, read_log=True) == ends[1]
+            assert offsets(found.get_message(*queue, 0, 1 << 20, read_log=True)) == [fact["offset"] for fact in facts]
+            time = facts[len(facts) // 2]["storeTimestamp"]
+            later = [fact["queueOffset"] for fact in facts if fact["storeTimestamp"] >= time]
+            assert found.first_offset_since(*queue, time, read_log=True) == later[0]
+            assert found.first_offset_since(*queue, 1 << 60, read_log=True) == ends[1]
+
+
+def test_an_offset_by_time_that_needs_a_wrong_unit_is_an_error(tmp_path: Path) -> None:
+    store = damaged(tmp_path, 0, struct.pack(">q", 77))
+    fact = next(fact for fact in WORKLOAD.facts("msg") if fact["topic"] == "OrderEvents" and fact["queueId"] == 0)
+    wanted = [one for one in WORKLOAD.facts("msg") if (one["topic"], one["queueId"]) == ("OrderEvents", 0)]
+    time = wanted[3]["storeTimestamp"]
+    first = next(one["queueOffset"] for one in wanted if one["storeTimestamp"] >= time)
+    with pytest.raises(CorruptQueueError, match="unit 3 "):
+        store.get_offset_in_queue_by_time("OrderEvents", 0, time)
+    assert store.get_offset_in_queue_by_time("OrderEvents", 0, time, read_log=True) == first
+    assert store.get_offset_in_queue_by_time("OrderEvents", 0, 0) == fact["queueOffset"]
+
+
+def test_a_queue_file_of_a_name_far_away_is_no_endless_walk(tmp_path: Path) -> None:
+    folder = WORKLOAD.unpack(tmp_path)
+    queue = folder / "consumequeue" / "OrderEvents" / "0"
+    (queue / ("9" * 20)).write_bytes(b"\x5a" * 4000)
+    wanted = [one["offset"] for one in WORKLOAD.facts("msg") if (one["topic"], one["queueId"]) == ("OrderEvents", 0)]
+    with MessageStore(str(folder)) as store:
+        assert offsets(store.get_message("OrderEvents", 0, 0, 1000, read_log=True)) == wanted
+        assert store.get_max_offset_in_queue("OrderEvents", 0, read_log=True) == len(wanted)
+        assert offsets(store.get_message("OrderEvents", 0, 0, 10)) == wanted[:10]
 
 
 def test_light_message_queues_share_a_record(tmp_path: Path) -> None:

@@ -88,6 +88,10 @@ class MessageColumns:
         properties.equal_pieces(self.buffer, self.frames.topic_start, self.frames.topic_length, text, result)
         return result
 
+    def has_property(self, name: bytes) -> npt.NDArray[np.bool_]:
+        """Which messages have the property `name`."""
+        return self._property(name)[1] >= 0
+
     def _int32(self, positions: Int64s) -> pa.Array:
         return pa.array(int32s_at(self.buffer, positions))
 

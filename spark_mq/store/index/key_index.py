@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from spark_mq.errors import CorruptIndexError, CorruptLogError
-from spark_mq.format.index_query import walk_slot
+from spark_mq.format.index_query import Entry, walk_slot
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_keys import record_keys
-from spark_mq.format.record import Record
+from spark_mq.format.record import HEAD_SIZE, Record, read_store_timestamp
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
@@ -30,6 +30,7 @@ from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.log.scan import SHORT_RANGE, WithKey, scan
 from spark_mq.store.log.time_pruning import CLOCK_TOLERANCE_MILLIS
 
+_MAX_SECONDS = 0x7FFFFFFF
 _EARLIEST, _LATEST = -(1 << 63), (1 << 63) - 1
 
 
@@ -153,7 +154,8 @@ class KeyIndex:
             table = self._tables[log_range] = KeyTable.read(self._store, log_range)
             return table.offsets(wanted.key_hash)
         self._scanned.add(log_range)
-        return scan(self._store, self._records, log_range, wanted, begin, end)
+        found = scan(self._store, self._records, log_range, wanted, begin, end)
+        return [record.commit_log_offset for record in found if isinstance(record, Record)]
 
     def _add_problem(self, problem: str) -> None:
         if problem not in self.problems:
@@ -177,11 +179,29 @@ class KeyIndex:
             last = entry.commit_log_offset
             # The first entry of a file was timed against the file before it; the file begins with its time.
             store_timestamp = header.begin_timestamp + (0 if entry.number == 1 else entry.time_difference * 1000)
-            if begin is not None and store_timestamp + 1000 + CLOCK_TOLERANCE_MILLIS < begin:
-                return
+            is_early = begin is not None and store_timestamp + 1000 + CLOCK_TOLERANCE_MILLIS < begin
             is_late = end is not None and store_timestamp > end + CLOCK_TOLERANCE_MILLIS
+            if is_early or (is_late and entry.key_hash == key_hash):
+                self._check_time(span, entry, header.begin_timestamp)
+            if is_early:
+                return
             if entry.key_hash == key_hash and not is_late:
                 yield entry.commit_log_offset, store_timestamp
+
+    def _check_time(self, span: IndexedRange, entry: Entry, begin_timestamp: int) -> None:
+        """Raise `CorruptIndexError` where the entry's time is not its record's: by it messages are left out.
+
+        `IndexFile.putKey`@5.3.3: whole seconds since the file's begin, at least 0.
+        """
+        if entry.commit_log_offset < self._records.min_offset or entry.number == 1:
+            return
+        head = self._records.read(entry.commit_log_offset, HEAD_SIZE)
+        stored = read_store_timestamp(head, entry.commit_log_offset)
+        if stored is None or min(max(stored - begin_timestamp, 0) // 1000, _MAX_SECONDS) != entry.time_difference:
+            raise CorruptIndexError(
+                f"{span.file.name}: entry {entry.number} has time difference {entry.time_difference}, its record at "
+                f"{entry.commit_log_offset} was stored at {stored}"
+            )
 
     def _record(self, span: IndexedRange, offset: int, key_hash: int) -> Record:
         """The record of an entry. Raises `CorruptIndexError` where it has no key with the hash."""

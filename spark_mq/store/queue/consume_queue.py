@@ -91,18 +91,25 @@ class ConsumeQueue:
         Units of records behind the live end are stale (`truncateDirtyLogicFiles`). So are units behind them that
         point before the live end, but to no record; a broker would count those.
         """
-        end = self.written_end
-        first = self.files[0].first if self.files else 0
-        while end > first:
-            start = max(first, end - _BACK)
+        for file in reversed(self.files):
+            end = self._live_end(file, records, log_end)
+            if end > file.first:
+                return end
+        return self.files[0].first if self.files else 0
+
+    def _live_end(self, file: QueueFile, records: RecordLookup, log_end: int) -> int:
+        """The queue offset after the file's last live unit; the file's first where it has none."""
+        end = min(file.first + file.count, self.written_end)
+        while end > file.first:
+            start = max(file.first, end - _BACK)
             units = self.units(start, end)
-            behind = units["commit_log_offset"] > log_end - units["store_size"].astype(np.int64)
-            behind &= units["store_size"] != PRE_BLANK_SIZE
-            kept = np.flatnonzero(~behind)
+            is_stale = units["commit_log_offset"] > log_end - units["store_size"].astype(np.int64)
+            is_stale &= units["store_size"] != PRE_BLANK_SIZE
+            kept = np.flatnonzero(~is_stale)
             end = start + (int(kept[-1]) + 1 if kept.size else 0)
             if kept.size:
                 break
-        while end > first and self._is_astray(end - 1, records):
+        while end > file.first and self._is_astray(end - 1, records):
             end -= 1
         return end
 

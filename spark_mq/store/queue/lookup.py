@@ -1,28 +1,41 @@
-"""A consume queue as a way to its messages: what its units lead to, and where in the log the others can be.
+"""What the units of a consume queue prove, and the parts of the log that must be read for all else.
 
-A unit leads to a message if the record that it points to says so. Where units are missing (before a queue's first file,
-pre-blank, behind its end: a broker that was killed loses the last ones) or cannot be right, the messages can only lie
-between those of the units beside them, for a queue's messages lie in the log in its order. So those parts of the log
-are read, and the answer is what a scan of the whole log would give. A broker gives each queue offset once; where a log
-has a message twice, the unit's is given.
+Every way to messages by queue offset uses this rule. A unit is proven by its record: the unit points to a whole record
+of the live log, the record has the unit's size, and the record says that it is in this queue at this queue offset. All
+other units prove nothing: units that were lost or never written, pre-blank units, units of messages that expired, stale
+units, wrong units. A message without a proven unit can only be between the messages of the proven units beside it,
+because the messages of a queue are in the log in the order of the queue. So that part of the log is read for it. Where
+no unit beside it is proven, that part begins or ends with the log.
+
+How a proven unit is found does not matter to the answer: each one is a bound. A broker gives each queue offset once;
+where a log has a message twice, the message of the proven unit is given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
 from spark_mq.errors import CorruptLogError
-from spark_mq.format.consume_queue import PRE_BLANK_SIZE
+from spark_mq.format.consume_queue import PRE_BLANK_SIZE, Units
+from spark_mq.format.dispatch import offset_in_queue
+from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.record import Record
 from spark_mq.io.location import Location
+from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.record_lookup import RecordLookup
-from spark_mq.store.log.scan import WithQueueOffset, scan
+from spark_mq.store.log.scan import FIRST, FOREVER, InQueue, scan
 from spark_mq.store.queue.consume_queue import ConsumeQueue
+
+_FIRST_UNITS = 32
+_MOST_UNITS = 4096
+_TRIES = 4
+"""How many units at the end of a run are looked at before the run is given up."""
+_MOST_RUNS = 64
 
 
 @dataclass(frozen=True)
@@ -36,62 +49,299 @@ class QueueRange:
 
 
 @dataclass(frozen=True)
-class QueueCover:
-    """What the units of a queue say of wanted messages.
+class Proven:
+    """A message that a proven unit leads to."""
 
-    `found`: the queue offsets whose units lead to the log, or to what has expired. `uncovered`: the parts of the log in
-    which the messages of the other ones can be.
+    queue_offset: int
+    record: Record
+
+    @property
+    def end(self) -> int:
+        """The commit log offset after its record."""
+        return self.record.commit_log_offset + self.record.size
+
+
+@dataclass(frozen=True)
+class Hole:
+    """Queue offsets, from `start` on and before `stop`, that have no proven unit.
+
+    `log` is the part of the live log that can have their messages; it begins with a record. Its size is 0 where there
+    are none.
+    """
+
+    start: int
+    stop: int
+    log: LogRange
+
+
+@dataclass(frozen=True)
+class CoverPlan:
+    """How to read some queue offsets: `found` by units, of which the first and the last of each range are proven.
+
+    `uncovered`: the parts of the log, in its order, in which the messages of the other queue offsets can be.
     """
 
     found: tuple[QueueRange, ...]
     uncovered: tuple[LogRange, ...]
 
 
-def cover(queue: ConsumeQueue, wanted: QueueRange, max_offset: int, log: LogRange) -> QueueCover:
-    """Look at the units of the wanted messages; `max_offset` is the queue's end, `log` the live log.
+class QueueCover:
+    """One queue's units, seen against the live log."""
 
-    Reads 20 bytes for each wanted queue offset up to the queue's end.
-    """
-    stop = max(min(wanted.stop, max_offset), wanted.start)
-    units = queue.units(wanted.start, stop)
-    offsets, sizes = units["commit_log_offset"].astype(np.int64), units["store_size"].astype(np.int64)
-    leads = (sizes > 0) & (sizes != PRE_BLANK_SIZE) & (offsets >= 0) & (offsets <= log.stop - sizes)
-    highest = np.maximum.accumulate(np.where(leads, offsets, -1))
-    leads[1:] &= offsets[1:] > highest[:-1]
-    bounds = [0, *(np.flatnonzero(np.diff(leads)) + 1).tolist(), leads.size]
-    found, uncovered = [], []
-    before = log.start
-    for first, last in pairwise(bounds):
-        if first == last:
-            continue
-        if leads[first]:
-            found.append(QueueRange(wanted.topic, wanted.queue_id, wanted.start + first, wanted.start + last))
-            before = max(log.start, int(offsets[last - 1] + sizes[last - 1]))
-        elif last < leads.size:
-            uncovered.append(LogRange(before, int(offsets[last])))
-    if wanted.stop > stop or (leads.size and not leads[-1]):
-        uncovered.append(LogRange(before, log.stop))
-    return QueueCover(tuple(found), tuple(part for part in uncovered if part.start < part.stop))
+    def __init__(
+        self,
+        name: tuple[str, int],
+        queue: ConsumeQueue | None,
+        store: Location,
+        records: RecordLookup,
+        log: LogRange,
+    ) -> None:
+        """`name` is topic and queue id; `queue` is None where the store has no files of the queue."""
+        self.topic, self.queue_id = name
+        self.log = log
+        self._queue = queue
+        self._store = store
+        self._records = records
 
+    def proven(self, queue_offset: int) -> Proven | None:
+        """The message that the unit at the queue offset leads to; None if the unit proves nothing."""
+        if self._queue is None or queue_offset < 0:
+            return None
+        commit_log_offset, store_size, _ = self._queue.unit(queue_offset)
+        return self._proof(queue_offset, commit_log_offset, store_size)
 
-def read_messages(
-    store: Location, queue: ConsumeQueue, found: QueueRange, records: RecordLookup, log: LogRange
-) -> Iterator[Record]:
-    """The messages of queue offsets that have units; where a unit leads to another one, the log is read between."""
-    units = queue.units(found.start, found.stop)
-    offsets, sizes = units["commit_log_offset"].tolist(), units["store_size"].tolist()
-    for index, (offset, size) in enumerate(zip(offsets, sizes, strict=True)):
-        if offset < log.start:
-            continue
-        wanted = WithQueueOffset(found.topic, found.queue_id, frozenset((found.start + index,)))
+    def why_not(self, queue_offset: int) -> str | None:
+        """Why the unit at the queue offset does not lead to its message; None if it does.
+
+        NO_RECORD: it points to no whole record. OTHER_RECORD: it points to a record of another size, or of another
+        place in a queue.
+        """
+        if self.proven(queue_offset) is not None or self._queue is None:
+            return None
+        commit_log_offset, store_size, _ = self._queue.unit(queue_offset)
         try:
-            record = records.record(offset, size)
-            if record.size == size and wanted.matches(record):
-                yield record
-                continue
+            record = self._records.record(commit_log_offset, store_size)
+        except CorruptLogError as error:
+            return f"NO_RECORD: {error}"
+        said = f"OTHER_RECORD: unit {queue_offset} of {self.topic}/{self.queue_id}"
+        if record.size != store_size:
+            return f"{said} has size {store_size}, the record {record.size}"
+        place = offset_in_queue(record, self.topic, self.queue_id)
+        if place is None:
+            return f"{said} points to a message of {decode_utf8(record.topic)}/{record.queue_id}"
+        if place != queue_offset:
+            return f"{said} points to the message with queue offset {place}"
+        return f"{said} points to {commit_log_offset}, and the live log is from {self.log.start} to {self.log.stop}"
+
+    @property
+    def has_units(self) -> bool:
+        """Whether the store has files of the queue."""
+        return self._queue is not None
+
+    def parts(self, start: int, stop: int) -> Iterator[Proven | Hole]:
+        """The messages of the queue offsets from `start` to `stop` (not included) by proven units, and holes, in order.
+
+        A queue offset that no file has is in a hole.
+        """
+        hole_start, reached = start, None
+        for proven in self._proven_from(start, stop):
+            if hole_start < proven.queue_offset:
+                begin = self._begin_of(start) if reached is None else reached
+                yield Hole(hole_start, proven.queue_offset, self._between(begin, proven.record.commit_log_offset))
+            yield proven
+            hole_start, reached = proven.queue_offset + 1, proven.end
+        if hole_start < stop:
+            begin = self._begin_of(start) if reached is None else reached
+            yield Hole(hole_start, stop, self._between(begin, self._end_of(stop)))
+
+    def messages(self, start: int, stop: int = FOREVER) -> Iterator[Record]:
+        """The messages of the queue offsets from `start` to `stop` (not included), in the order of the queue.
+
+        Holes are read from the log; what is damaged there is passed over.
+        """
+        return (part for part in self.messages_and_damage(start, stop) if isinstance(part, Record))
+
+    def messages_and_damage(self, start: int, stop: int = FOREVER) -> Iterator[Record | CorruptRange]:
+        """As `messages`, with what is damaged in the parts of the log that are read for holes."""
+        for part in self.parts(start, stop):
+            if isinstance(part, Proven):
+                yield part.record
+            else:
+                yield from self._read(part)
+
+    def messages_of(self, hole: Hole) -> Iterator[Record]:
+        """The messages of a hole, read from the log; what is damaged there is passed over."""
+        return (part for part in self._read(hole) if isinstance(part, Record))
+
+    def _read(self, hole: Hole) -> Iterator[Record | CorruptRange]:
+        wanted = InQueue(self.topic, self.queue_id, hole.start, hole.stop)
+        return scan(self._store, self._records, hole.log, wanted)
+
+    def hole(self, start: int, stop: int = FOREVER) -> Hole:
+        """The queue offsets from `start` to `stop` (not included) as if none of their units were proven."""
+        return Hole(start, stop, self._between(self._begin_of(start), self._end_of(stop)))
+
+    def plan(self, start: int, stop: int, most: int) -> CoverPlan | None:
+        """How to read the queue offsets from `start` to `stop` (not included) in ranges of at most `most` units.
+
+        All units are read, and the records of a few: those at the ends of ranges, and beside units that do not fit
+        one another. None where the units are in such disorder that reading the log is better.
+        """
+        runs = self._runs(start, min(stop, self._written_end), most)
+        if len(runs) > _MOST_RUNS + (self._written_end - start) // most:
+            return None
+        ranges, uncovered = [], []
+        hole_start, reached = start, None
+        for first, last in filter(None, (self._trimmed(run_start, run_stop) for run_start, run_stop in runs)):
+            if hole_start < first.queue_offset:
+                begin = self._begin_of(start) if reached is None else reached
+                uncovered.append(LogRange(begin, first.record.commit_log_offset))
+            ranges.append(QueueRange(self.topic, self.queue_id, first.queue_offset, last.queue_offset + 1))
+            hole_start, reached = last.queue_offset + 1, last.end
+        if hole_start < stop:
+            uncovered.append(LogRange(self._begin_of(start) if reached is None else reached, self._end_of(stop)))
+        if any(part.start > part.stop for part in uncovered):
+            return None
+        return CoverPlan(tuple(ranges), tuple(part for part in uncovered if part.size))
+
+    def first_message(self) -> Record | None:
+        """The queue's first message in the live log."""
+        return next(self.messages(FIRST), None)
+
+    def last_message(self) -> Record | None:
+        """The queue's last message in the live log; reads the log after the last proven unit."""
+        before = self._last_before(FOREVER)
+        last = None if before is None else before.record
+        for record in self.messages_of(self.hole(FIRST if before is None else before.queue_offset + 1)):
+            last = record
+        return last
+
+    def around(self, is_later: Callable[[Record], bool]) -> tuple[Proven | None, Proven | None]:
+        """The last proven message that is not later, and the first one that is; None where there is none.
+
+        `is_later` tells early messages from later ones: along the queue it becomes true once. Messages without a
+        proven unit can be between the two.
+        """
+        early: Proven | None = None
+        later: Proven | None = None
+        low, high = self._first, self._written_end
+        while low < high:
+            middle = (low + high) // 2
+            found = self._first_from(middle, high)
+            if found is None:
+                high = middle
+            elif is_later(found.record):
+                later, high = found, middle
+            else:
+                early, low = found, found.queue_offset + 1
+        return early, later
+
+    @property
+    def _first(self) -> int:
+        return self._queue.files[0].first if self._queue is not None and self._queue.files else 0
+
+    @property
+    def _written_end(self) -> int:
+        return 0 if self._queue is None else self._queue.written_end
+
+    def _proof(self, queue_offset: int, commit_log_offset: int, store_size: int) -> Proven | None:
+        if store_size <= 0 or store_size == PRE_BLANK_SIZE:
+            return None
+        if commit_log_offset < self.log.start or commit_log_offset > self.log.stop - store_size:
+            return None
+        try:
+            record = self._records.record(commit_log_offset, store_size)
         except CorruptLogError:
-            pass
-        start = max(log.start, offsets[index - 1]) if index else log.start
-        stop = offsets[index + 1] if index + 1 < len(offsets) else log.stop
-        for place in scan(store, records, LogRange(start, stop), wanted):
-            yield records.record(place)
+            return None
+        is_there = record.size == store_size and offset_in_queue(record, self.topic, self.queue_id) == queue_offset
+        return Proven(queue_offset, record) if is_there else None
+
+    def _can_be_proven(self, units: Units) -> npt.NDArray[np.bool_]:
+        sizes = units["store_size"].astype(np.int64)
+        offsets = units["commit_log_offset"].astype(np.int64)
+        is_message = (sizes > 0) & (sizes != PRE_BLANK_SIZE)
+        result: npt.NDArray[np.bool_] = is_message & (offsets >= self.log.start) & (offsets <= self.log.stop - sizes)
+        return result
+
+    def _proven_from(self, start: int, stop: int) -> Iterator[Proven]:
+        """Proven units from `start` on, before `stop`, in order; few are left out: where many units prove nothing."""
+        if self._queue is None:
+            return
+        start, stop, count = max(start, self._first), min(stop, self._written_end), _FIRST_UNITS
+        while start < stop:
+            units = self._queue.units(start, min(start + count, stop))
+            is_any = False
+            for index in np.flatnonzero(self._can_be_proven(units)).tolist():
+                commit_log_offset, store_size, _ = units[index].tolist()
+                proven = self._proof(start + index, commit_log_offset, store_size)
+                if proven is not None:
+                    yield proven
+                    is_any = True
+            start, count = start + units.size, min(2 * count, _MOST_UNITS)
+            if not is_any and start < stop:
+                following = self._first_from(start, stop)
+                start = stop if following is None else following.queue_offset
+
+    def _begin_of(self, queue_offset: int) -> int:
+        """A commit log offset before which no message at the queue offset or later is."""
+        before = self._last_before(queue_offset)
+        return self.log.start if before is None else before.end
+
+    def _end_of(self, queue_offset: int) -> int:
+        """A commit log offset at or after which no message before the queue offset is."""
+        following = self._first_from(queue_offset, self._written_end)
+        return self.log.stop if following is None else following.record.commit_log_offset
+
+    def _between(self, begin: int, end: int) -> LogRange:
+        """The log between two bounds; all of it where they contradict each other."""
+        return LogRange(begin, end) if begin <= end else self.log
+
+    def _first_from(self, start: int, stop: int) -> Proven | None:
+        """A proven unit at `start` or after it, before `stop`: the first one where those after it are proven, too."""
+        return self._nearest(range(max(start, self._first), stop))
+
+    def _last_before(self, stop: int) -> Proven | None:
+        """A proven unit before `stop`: the last one where those before it are proven, too."""
+        return self._nearest(range(min(stop, self._written_end) - 1, self._first - 1, -1))
+
+    def _nearest(self, places: range) -> Proven | None:
+        """A proven unit, near the start of `places`: in steps that double, then by halves; the last place at last."""
+        if not places:
+            return None
+        unproven, place = -1, 0
+        while (found := self.proven(places[place])) is None:
+            if place == len(places) - 1:
+                return None
+            unproven, place = place, min(2 * place + 1, len(places) - 1)
+        while place - unproven > 1:
+            middle = (unproven + place) // 2
+            nearer = self.proven(places[middle])
+            unproven, place, found = (middle, place, found) if nearer is None else (unproven, middle, nearer)
+        return found
+
+    def _runs(self, start: int, stop: int, most: int) -> list[tuple[int, int]]:
+        """Ranges of units that can be proven and that follow one another in the log, of at most `most` units."""
+        if self._queue is None or start >= stop:
+            return []
+        units = self._queue.units(start, stop)
+        can_be = self._can_be_proven(units)
+        offsets, sizes = units["commit_log_offset"].astype(np.int64), units["store_size"].astype(np.int64)
+        follows = can_be[1:] & can_be[:-1]
+        follows[follows] = (offsets[:-1] + np.where(can_be[:-1], sizes[:-1], 0))[follows] <= offsets[1:][follows]
+        bounds = [0, *(np.flatnonzero(~follows) + 1).tolist(), units.size]
+        return [
+            (start + at, start + min(at + most, bounds[index + 1]))
+            for index in range(len(bounds) - 1)
+            if can_be[bounds[index]]
+            for at in range(bounds[index], bounds[index + 1], most)
+        ]
+
+    def _trimmed(self, start: int, stop: int) -> tuple[Proven, Proven] | None:
+        """The first and the last proven unit of a run, if some of the units at its ends are proven."""
+        tries = range(start, min(start + _TRIES, stop))
+        first = next(filter(None, map(self.proven, tries)), None)
+        if first is None:
+            return None
+        tries = range(stop - 1, max(stop - 1 - _TRIES, first.queue_offset), -1)
+        last = next(filter(None, map(self.proven, tries)), None)
+        return first, first if last is None else last

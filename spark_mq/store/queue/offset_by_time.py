@@ -6,11 +6,17 @@ how the file is chosen (4.9: by the time of its last change), and in what is ans
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from spark_mq.store.log.record_lookup import RecordLookup
+from spark_mq.errors import CorruptQueueError
+from spark_mq.format.consume_queue import PRE_BLANK_SIZE
+from spark_mq.format.dispatch import offset_in_queue
+from spark_mq.format.record import Record
+from spark_mq.store.log.scan import FIRST, FOREVER
 from spark_mq.store.queue.consume_queue import ConsumeQueue, QueueFile
+from spark_mq.store.queue.lookup import QueueCover
 
 _NANOS_PER_MILLI = 1_000_000
 
@@ -36,18 +42,17 @@ class _Neighbours:
 
 
 class QueueTimes:
-    """Store times of one queue's messages, by queue offset.
+    """Store times of one queue's messages, by queue offset, as its units lead to them.
 
-    `min_offset` and `max_offset` are those of the queue, `log_start` and `log_end` the live log's ends.
+    `cover` says what the units prove; `ends` are the queue's minimum and maximum offset. The searches raise
+    `CorruptQueueError` where they depend on a unit that does not lead to its message, although its message is not
+    known to have expired.
     """
 
-    def __init__(
-        self, queue: ConsumeQueue, records: RecordLookup, ends: tuple[int, int], log_ends: tuple[int, int]
-    ) -> None:
+    def __init__(self, queue: ConsumeQueue, cover: QueueCover, ends: tuple[int, int]) -> None:
         self._queue = queue
-        self._records = records
+        self._cover = cover
         self._min_offset, self._max_offset = ends
-        self._log_start, self._log_end = log_ends
         self._files = [file for file in queue.files if file.first < self._max_offset]
 
     def search(self, timestamp: int, boundary_type: BoundaryType) -> int:
@@ -101,11 +106,11 @@ class QueueTimes:
         found = _Neighbours()
         while high >= low:
             middle = file.first + (low - file.first + high - file.first) // 2
-            commit_log_offset, store_size, _ = self._queue.unit(middle)
-            if commit_log_offset < self._log_start:
+            commit_log_offset, _, _ = self._queue.unit(middle)
+            if commit_log_offset < self._cover.log.start:
                 low, found.left = middle + 1, middle
                 continue
-            time = self._pickup(commit_log_offset, store_size)
+            time = self._time(middle)
             if time < 0:
                 return None
             if time == timestamp:
@@ -126,14 +131,65 @@ class QueueTimes:
         return min(file.first + file.count, self._max_offset)
 
     def _time(self, queue_offset: int) -> int:
-        commit_log_offset, store_size, _ = self._queue.unit(queue_offset)
-        return self._pickup(commit_log_offset, store_size)
+        """The store time of the message at the queue offset; -1 if it expired, or the unit is pre-blank.
 
-    def _pickup(self, commit_log_offset: int, store_size: int) -> int:
-        """`CommitLog.pickupStoreTimestamp`@5.3.3: -1 for what is not in the log."""
-        if commit_log_offset < self._log_start or commit_log_offset + store_size > self._log_end:
+        As `CommitLog.pickupStoreTimestamp`@5.3.3. Raises `CorruptQueueError` for any other unit without a message.
+        """
+        commit_log_offset, store_size, _ = self._queue.unit(queue_offset)
+        proven = self._cover.proven(queue_offset)
+        if proven is not None:
+            return proven.record.store_timestamp
+        if store_size == PRE_BLANK_SIZE or (store_size > 0 and 0 <= commit_log_offset < self._cover.log.start):
             return -1
-        return self._records.store_timestamp(commit_log_offset)
+        raise CorruptQueueError(
+            f"{self._queue.folder.location}: unit {queue_offset} does not lead to its message "
+            f"({self._cover.why_not(queue_offset)}): read the log for it (read_log=True), or make the queues anew with "
+            "`spark-mq rebuild`"
+        )
+
+
+def offset_in_log(cover: QueueCover, timestamp: int, boundary_type: BoundaryType) -> int | None:
+    """The queue offset of a time by the rule of 5.x, of all the queue's messages in the log; None if none fits.
+
+    LOWER: the first message stored at `timestamp` (milliseconds) or later. UPPER: the last message stored then or
+    earlier (`ConsumeQueueStore.getOffsetInQueueByTime`@5.3.3).
+    """
+    if boundary_type == BoundaryType.LOWER:
+        _, found = _neighbours(cover, lambda record: record.store_timestamp >= timestamp)
+    else:
+        found, _ = _neighbours(cover, lambda record: record.store_timestamp > timestamp)
+    return None if found is None else _place(cover, found)
+
+
+def nearest_in_log(cover: QueueCover, timestamp: int) -> int | None:
+    """The queue offset of the message stored nearest to `timestamp`, the earlier of two as near, as 4.9 chooses it.
+
+    None where the queue has no message in the log.
+    """
+    early, later = _neighbours(cover, lambda record: record.store_timestamp >= timestamp)
+    if early is None or later is None:
+        only = later if early is None else early
+        return None if only is None else _place(cover, only)
+    is_right = timestamp - early.store_timestamp > later.store_timestamp - timestamp
+    return _place(cover, later if is_right else early)
+
+
+def _neighbours(cover: QueueCover, is_later: Callable[[Record], bool]) -> tuple[Record | None, Record | None]:
+    """The queue's last message in the log that is not later, and its first one that is; None where there is none."""
+    before, after = cover.around(is_later)
+    early, later = (None if proven is None else proven.record for proven in (before, after))
+    start = FIRST if before is None else before.queue_offset + 1
+    stop = FOREVER if after is None else after.queue_offset
+    if start < stop:
+        for record in cover.messages_of(cover.hole(start, stop)):
+            if is_later(record):
+                return early, record
+            early = record
+    return early, later
+
+
+def _place(cover: QueueCover, record: Record) -> int:
+    return offset_in_queue(record, cover.topic, cover.queue_id) or 0
 
 
 def _offset_or_before(file: QueueFile, offset: int | None) -> int:

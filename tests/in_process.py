@@ -1,0 +1,23 @@
+"""Reads of the data source without Spark: what its planning and task processes do, one after the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from spark_mq.source.datasource import RocketMQDataSource
+
+
+def read_rows(**options: str) -> list[dict[str, Any]]:
+    """All rows of a read with these options, in the order of its partitions."""
+    source = RocketMQDataSource(options)
+    reader = source.reader(source.schema())
+    rows: list[dict[str, Any]] = []
+    for partition in reader.partitions():
+        for batch in reader.read(partition):
+            assert isinstance(batch, pa.RecordBatch)
+            assert from_arrow_schema(batch.schema) == source.schema()
+            rows += batch.to_pylist()
+    return rows
