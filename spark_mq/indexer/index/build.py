@@ -11,6 +11,7 @@ from spark_mq.indexer.index.runs import behind, index_runs
 from spark_mq.indexer.index.writer import WRITTEN_SCHEMA, IndexFilePlan, IndexWriter
 from spark_mq.indexer.run import Job
 from spark_mq.indexer.split_rows import SplitRow
+from spark_mq.indexer.staged_files import INDEX_ENTRIES
 from spark_mq.store.config.broker_version import BrokerVersion
 from spark_mq.store.index.end import index_end
 from spark_mq.store.index.folder import INDEX, IndexFileInfo, index_files, index_layout
@@ -34,7 +35,7 @@ class IndexBuild:
         self.end_timestamp = 0 if self._end is None else self._end.header.end_timestamp
         self.bytes_written = 0
         self._untouched = len(existing)
-        self.blobs = job.committer.folder / "index-entries"
+        self.blobs = job.committer.folder / INDEX_ENTRIES
         self.blobs.filesystem.create_dir(self.blobs.path, recursive=True)
 
     def write(self, rows: Sequence[SplitRow]) -> None:
