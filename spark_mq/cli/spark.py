@@ -6,14 +6,16 @@ import logging
 import os
 import re
 import shlex
+import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spark_mq.cli.output import visible
-from spark_mq.errors import SparkMqError
+from spark_mq.errors import SparkMqError, SparkNotReachedError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,6 +24,8 @@ _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """Loggers of PySpark that print as JSON the errors that it raises."""
 _JAVA_ERROR = re.compile(r"^: (.+)", re.MULTILINE)
 """The line of Py4J's message that has the exception of the JVM."""
+_SECONDS_TO_REACH_A_SERVER = 20.0
+_SECONDS_TO_END_SPARK = 20.0
 _OWN_ERROR = re.compile(r"spark_mq\.errors\.\w+: (.+)")
 
 
@@ -34,18 +38,88 @@ def spark_session(name: str, settings: Callable[[], Mapping[str, str]] = dict) -
     """
     from pyspark.sql import SparkSession
 
-    if not _is_launched():
-        # Workers, and the process in which Spark looks for data sources, need this interpreter's packages.
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        own = {**_own_settings(), **settings()}
-        # As arguments, for a Spark Connect session refuses settings of the process that it is in.
-        arguments = [f"--conf {shlex.quote(f'{key}={value}')}" for key, value in own.items()]
-        given = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
-        os.environ["PYSPARK_SUBMIT_ARGS"] = " ".join([*arguments, given])
-    spark = SparkSession.builder.appName(name).getOrCreate()
+    with spark_errors():
+        _reach_server(os.environ.get("SPARK_REMOTE", ""))
+        if not _is_launched():
+            # Workers, and the process in which Spark looks for data sources, need this interpreter's packages.
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+            own = {**_own_settings(), **settings()}
+            # As arguments, for a Spark Connect session refuses settings of the process that it is in.
+            arguments = [f"--conf {shlex.quote(f'{key}={value}')}" for key, value in own.items()]
+            given = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
+            os.environ["PYSPARK_SUBMIT_ARGS"] = " ".join([*arguments, given])
+        with _interrupts_later():
+            spark = SparkSession.builder.appName(name).getOrCreate()
     try:
         yield spark
+    except KeyboardInterrupt:
+        _end_at_once(spark)
+        raise
+    except BaseException:
+        spark.stop()
+        raise
+    spark.stop()
+
+
+def _reach_server(remote: str) -> None:
+    """Return when the Spark Connect server at the address `remote` answers; at once for any other `SPARK_REMOTE`.
+
+    Raises `SparkNotReachedError`: Spark's own client would try again without an end, and without a word.
+    """
+    if not remote.startswith("sc://"):
+        return
+    import grpc  # type: ignore[import-untyped]
+    from pyspark.sql.connect.client.core import DefaultChannelBuilder  # says what is missing, if grpc is
+
+    builder = DefaultChannelBuilder(remote)
+    channel = builder.toChannel()
+    try:
+        grpc.channel_ready_future(channel).result(timeout=_SECONDS_TO_REACH_A_SERVER)
+    except grpc.FutureTimeoutError as error:
+        raise SparkNotReachedError(
+            f"no Spark Connect server answers at {builder.endpoint} within {_SECONDS_TO_REACH_A_SERVER:.0f} seconds "
+            "(SPARK_REMOTE): check host and port, and that the server runs"
+        ) from error
     finally:
+        channel.close()
+
+
+@contextmanager
+def _interrupts_later() -> Iterator[None]:
+    """A context in which Ctrl-C waits until its end, and whose child processes never see one.
+
+    A terminal sends Ctrl-C to every process of the job. Spark's Python workers would answer it with a traceback each;
+    the session that they work for ends them anyway. A blocked signal stays blocked in child processes.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _end_at_once(spark: SparkSession) -> None:
+    """End an interrupted session without a word.
+
+    The interrupt can have come in the middle of a call to the JVM, after which no other call can be trusted: a JVM of
+    this process is told to exit by the end of its standard input. On a server the session's queries are cancelled.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    with suppress(ImportError):
+        from pyspark import SparkContext
+
+        process = getattr(getattr(SparkContext, "_gateway", None), "proc", None)
+        if process is not None:
+            process.stdin.close()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_SECONDS_TO_END_SPARK)
+            return
+    with suppress(Exception):
+        spark.interruptAll()
         spark.stop()
 
 

@@ -49,8 +49,13 @@ class Job:
             first = max(self.start, file_number * UNITS_PER_FILE)
             stop = min(self.stop, (file_number + 1) * UNITS_PER_FILE)
             units = b"".join(unit(offset) for offset in range(first, stop))
-            runs.append(("orders", 0, file_number, first, units, 1000 * first, 1, self.stop, self.existing_end))
-        names = "topic queue_id file_number first_queue_offset units commit_log_offset last_store_timestamp queue_max"
+            runs.append(
+                ("orders", 0, file_number, first, units, 1000 * first, 1, self.start, self.stop, self.existing_end)
+            )
+        names = (
+            "topic queue_id file_number first_queue_offset units commit_log_offset last_store_timestamp queue_min "
+            "queue_max existing_end"
+        )
         (folder / "done").mkdir(exist_ok=True)
         writer = QueueWriter(
             str(folder / "growing"),
@@ -60,7 +65,7 @@ class Job:
             is_resumed,
             Location.resolve(str(folder / "done")),
         )
-        return pd.concat(writer([pd.DataFrame(runs, columns=[*names.split(), "existing_end"])]))
+        return pd.concat(writer([pd.DataFrame(runs, columns=names.split())]))
 
 
 @given(st.data())

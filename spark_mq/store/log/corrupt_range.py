@@ -12,7 +12,8 @@ MISSING = "MISSING"
 class CorruptRange:
     """Bytes of the log in which no record can be read, up to the next readable record or the segment's end.
 
-    `file` is where the bytes lie, or would lie.
+    `file` is where the bytes lie, or would lie. A range of length 0 is about the file or queue as a whole: `file` is
+    then a queue (`TOPIC/QUEUE ID`) or an index file, and the reason names offsets.
     """
 
     file: str
@@ -26,4 +27,6 @@ class CorruptRange:
 
     def describe(self) -> str:
         """File, offset, length and reason, for a person."""
+        if not self.length:
+            return f"{self.file}: {self.reason}"
         return f"{self.file}: {self.length} bytes from commit log offset {self.commit_log_offset}: {self.reason}"
