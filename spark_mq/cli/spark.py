@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spark_mq.cli.output import visible
-from spark_mq.errors import SparkMqError, SparkNotReachedError
+from spark_mq.errors import OptionError, SparkMqError, SparkNotReachedError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,8 +71,11 @@ def _reach_server(remote: str) -> None:
     import grpc  # type: ignore[import-untyped]
     from pyspark.sql.connect.client.core import DefaultChannelBuilder  # says what is missing, if grpc is
 
-    builder = DefaultChannelBuilder(remote)
-    channel = builder.toChannel()
+    try:
+        builder = DefaultChannelBuilder(remote)
+        channel = builder.toChannel()
+    except ValueError as error:
+        raise OptionError(f"SPARK_REMOTE={remote} is not the address of a Spark Connect server: {error}") from error
     try:
         grpc.channel_ready_future(channel).result(timeout=_SECONDS_TO_REACH_A_SERVER)
     except grpc.FutureTimeoutError as error:
@@ -88,8 +91,7 @@ def _reach_server(remote: str) -> None:
 def _interrupts_later() -> Iterator[None]:
     """A context in which Ctrl-C waits until its end, and whose child processes never see one.
 
-    A terminal sends Ctrl-C to every process of the job. Spark's Python workers would answer it with a traceback each;
-    the session that they work for ends them anyway. A blocked signal stays blocked in child processes.
+    So it never comes between the start of the JVM and the moment in which it can be told to exit.
     """
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield

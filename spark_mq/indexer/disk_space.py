@@ -12,19 +12,23 @@ from spark_mq.format.index_file import ENTRY_SIZE, SLOT_SIZE, IndexLayout
 from spark_mq.io.location import Location
 from spark_mq.store.index.folder import INDEX
 from spark_mq.store.log.commit_log import CommitLog, Segment
+from spark_mq.store.log.splits import plan_splits
 from spark_mq.store.queue.folders import CONSUME_QUEUE
 
+_BYTES_PER_SPLIT = 32 << 10
+"""What a split stages whatever it holds: a Parquet file of some twenty columns, its checksum, and marks of progress."""
 _SAMPLES = 8
 _SAMPLE_SIZE = 4 << 20
 
 
-def room_needed(log: CommitLog, trees: Collection[str], layout: IndexLayout) -> int | None:
+def room_needed(log: CommitLog, split_size: int, trees: Collection[str], layout: IndexLayout) -> int | None:
     """About how many bytes a rebuild takes up, from a sample of the log; None if the log cannot be read.
 
     Each unit and each index entry is there twice, staged and in its file; files are sparse after their last entry.
 
     Args:
         log: The log that is rebuilt from, with at least one segment.
+        split_size: Bytes of the log for a task.
         trees: The trees that are made.
         layout: Slots and entries of an index file.
 
@@ -37,7 +41,7 @@ def room_needed(log: CommitLog, trees: Collection[str], layout: IndexLayout) -> 
     read = sum(size for size, _, _ in sampled)
     size = sum(segment.data_end for segment in log.segments)
     messages, entries = (sum(sample[part] for sample in sampled) * size // read for part in (1, 2))
-    needed = 0
+    needed = len(plan_splits(log, split_size)) * _BYTES_PER_SPLIT
     if CONSUME_QUEUE in trees:
         needed += 2 * UNIT_SIZE * messages
     if INDEX in trees:

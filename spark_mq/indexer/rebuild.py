@@ -150,6 +150,8 @@ class _Rebuild:
         refuse(log.gaps, self._report, self._permissive)
         if CONSUME_QUEUE in self._committer.names:
             refuse_rocksdb(self._committer.target(CONSUME_QUEUE))
+        if not resume:
+            self._committer.check_targets(replace)
         # A store's own directory is written to only while no broker can.
         with store_lock(output) if is_store_folder(output) else nullcontext():
             try:
@@ -157,7 +159,8 @@ class _Rebuild:
             except JOB_ERRORS as error:
                 if not is_full(error):
                     raise
-                needed = room_needed(log, self._committer.names, index_layout(self._store, self._conf))
+                layout = index_layout(self._store, self._conf)
+                needed = room_needed(log, self._split_size, self._committer.names, layout)
                 raise no_room_error(output, needed, scratch_folders(self._spark)) from error
         self._report.log_bytes = sum(segment.data_end for segment in log.segments)
         self._report.seconds = round(time.monotonic() - started, 3)

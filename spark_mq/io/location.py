@@ -14,7 +14,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyarrow import fs
 
-from spark_mq.errors import OptionError
+from spark_mq.errors import OptionError, StorageError
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,8 @@ class Location:
     def resolve(cls, uri: str) -> Self:
         """The location that `uri` (a path or a URI) names.
 
-        Raises `OptionError` for an empty path and for a scheme that pyarrow does not know.
+        Raises `OptionError` for an empty path and for a scheme that pyarrow does not know, and `StorageError` for a
+        filesystem that does not answer.
         """
         if not uri:
             raise OptionError("the path is empty")
@@ -44,6 +45,11 @@ class Location:
             filesystem, path = fs.FileSystem.from_uri(uri)
         except (pa.ArrowException, ValueError) as error:
             raise OptionError(f"{uri!r} is no path that pyarrow can open: {error}") from error
+        except OSError as error:
+            reason = str(error).partition("\n")[0]
+            raise StorageError(
+                f"{uri}: its filesystem cannot be reached: {reason}; check the address, the region and the credentials"
+            ) from error
         return cls(filesystem, path.rstrip("/"), uri.rstrip("/"))
 
     def __truediv__(self, name: str) -> Location:

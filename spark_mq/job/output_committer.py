@@ -59,9 +59,13 @@ class OutputCommitter:
         Raises `OutputExistsError` where a target is there and `replace` is false, or where it cannot be replaced.
         """
         self._put_back()
+        self.check_targets(replace)
+        self.clear()
+
+    def check_targets(self, replace: bool) -> None:
+        """Raise `OutputExistsError` if a target is there and `replace` is false, or if it cannot be replaced."""
         for name in self._existing():
             self._check_replaceable(self.target(name), replace)
-        self.clear()
 
     def resume(self) -> tuple[str, ...]:
         """Make the folder, keep what a killed job left in it, and return the trees that are there, to be continued.

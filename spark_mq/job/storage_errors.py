@@ -43,9 +43,9 @@ def storage_problem(error: BaseException) -> str | None:
         error: An error of the driver, or Spark's error with the text of the error that ended a task.
 
     """
-    if isinstance(error, OSError):
-        return str(error).partition("\n")[0]
     text = str(error)
+    if isinstance(error, OSError):
+        return text.partition("\n")[0]
     missing = _NO_FILESYSTEM.search(text)
     if missing is not None:
         return (

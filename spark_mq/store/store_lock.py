@@ -12,7 +12,8 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import threading
+import struct
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -21,13 +22,9 @@ from spark_mq.io.location import Location
 
 LOCK = "lock"
 _CONTENT = b"lock"
-
+_FLOCK = struct.Struct("hhqqi0q")
+"""`struct flock` of Linux: type, whence, start, length, process."""
 _ELSEWHERE = "give --output with another folder, which needs no lock"
-
-_held: set[tuple[int, int]] = set()
-"""Device and inode of each lock file that this process has locked: `fcntl` does not keep a process from itself, and a
-second descriptor of the same file would end the lock when it is closed."""
-_held_guard = threading.Lock()
 
 
 @contextmanager
@@ -47,27 +44,21 @@ def store_lock(store: Location) -> Iterator[None]:
     if not store.is_local:
         yield
         return
-    path = (store / LOCK).path
-    with _held_guard:
-        held = _lock(path)
+    descriptor = _open((store / LOCK).path)
     try:
         yield
     finally:
-        with _held_guard:
-            _held.discard(_identity(held))
-            os.close(held)
+        os.close(descriptor)  # which ends the lock
 
 
-def _lock(path: str) -> int:
+def _open(path: str) -> int:
     """The descriptor of the file, whose byte 0 is now locked."""
-    if os.path.exists(path) and _identity(path) in _held:
-        raise StoreLockedError(f"{path}: another job of this process writes into this store: wait until it is done")
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise StorageError(f"{path}: the store's lock file cannot be opened: {error.strerror}; {_ELSEWHERE}") from error
     try:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+        _lock_first_byte(descriptor)
         if os.fstat(descriptor).st_size == 0:
             os.pwrite(descriptor, _CONTENT, 0)
     except OSError as error:
@@ -78,10 +69,16 @@ def _lock(path: str) -> int:
                 f"{_ELSEWHERE}"
             ) from error
         raise StorageError(f"{path}: the store's lock file cannot be locked: {error.strerror}; {_ELSEWHERE}") from error
-    _held.add(_identity(descriptor))
     return descriptor
 
 
-def _identity(file: str | int) -> tuple[int, int]:
-    status = os.stat(file)
-    return status.st_dev, status.st_ino
+def _lock_first_byte(descriptor: int) -> None:
+    """Lock byte 0; raises `OSError` if another has it.
+
+    On Linux the lock belongs to the open file: plain record locks, which belong to the process, end when any part of
+    the process closes the same file, and do not keep two jobs of one process apart. The two kinds exclude each other.
+    """
+    if sys.platform == "linux":
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
+    else:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
