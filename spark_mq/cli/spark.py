@@ -9,9 +9,11 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from spark_mq.cli.output import visible
@@ -25,6 +27,7 @@ _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _JAVA_ERROR = re.compile(r"^: (.+)", re.MULTILINE)
 """The line of Py4J's message that has the exception of the JVM."""
 _SECONDS_TO_REACH_A_SERVER = 20.0
+_SECONDS_TO_CANCEL = 5.0
 _SECONDS_TO_END_SPARK = 20.0
 _OWN_ERROR = re.compile(r"spark_mq\.errors\.\w+: (.+)")
 
@@ -50,6 +53,7 @@ def spark_session(name: str, settings: Callable[[], Mapping[str, str]] = dict) -
             os.environ["PYSPARK_SUBMIT_ARGS"] = " ".join([*arguments, given])
         with _interrupts_later():
             spark = SparkSession.builder.appName(name).getOrCreate()
+            _cancel_on_interrupt()
     try:
         yield spark
     except KeyboardInterrupt:
@@ -101,6 +105,30 @@ def _interrupts_later() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _cancel_on_interrupt() -> None:
+    """Let Ctrl-C cancel all jobs of a Spark in this process, and then raise `KeyboardInterrupt`.
+
+    PySpark's own handler calls the JVM on the connection on which the interrupted call may be waiting: Py4J prints a
+    traceback and nothing is cancelled. A thread has a connection of its own.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+    with suppress(ImportError):  # pyspark-client
+        from pyspark import SparkContext
+
+        context = getattr(SparkContext, "_active_spark_context", None)
+        if context is None:
+            return
+
+        def interrupted(number: int, frame: FrameType | None) -> None:
+            cancelling = threading.Thread(target=context.cancelAllJobs, daemon=True)
+            cancelling.start()
+            cancelling.join(_SECONDS_TO_CANCEL)
+            raise KeyboardInterrupt
+
+        signal.signal(signal.SIGINT, interrupted)
 
 
 def _end_at_once(spark: SparkSession) -> None:
