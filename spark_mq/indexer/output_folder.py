@@ -43,6 +43,11 @@ def check_output(output: Location, store: Location, trees: tuple[str, ...]) -> N
     for tree in trees:
         if any(_is_same(output / tree, folder) for folder in _folders_above(store)):
             raise OptionError(f"--output {output}: its {tree}/ would take the place of the store {store} itself")
+        if output.is_local and not _is_same(output, store) and _is_link_into_a_store(output, tree, store):
+            raise OptionError(
+                f"--output {output}: its {tree} is a symbolic link to a tree of a store, which would be changed; give "
+                "a folder without such a link"
+            )
 
 
 def is_store_folder(folder: Location) -> bool:
@@ -70,6 +75,15 @@ def _store_tree(folder: Location, store: Location) -> str | None:
     if folder.is_local and folder.is_directory and _has_mapped_files(folder):
         return "a folder of a commit log or of a queue"
     return None
+
+
+def _is_link_into_a_store(output: Location, tree: str, store: Location) -> bool:
+    if not os.path.islink((output / tree).path):
+        return False
+    real = Location.resolve(os.path.realpath((output / tree).path))
+    holder = Location.resolve(os.path.dirname(real.path))
+    is_of_another = real.name in _STORE_TREES and (holder / COMMIT_LOG).is_directory and not _is_same(holder, output)
+    return is_of_another or _is_same(real, store / tree)
 
 
 def _has_mapped_files(folder: Location) -> bool:

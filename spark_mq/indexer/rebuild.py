@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -23,6 +24,7 @@ from pyspark.sql import SparkSession
 
 from spark_mq import __version__
 from spark_mq.errors import EmptyStoreError, OptionError
+from spark_mq.format.index_file import IndexLayout
 from spark_mq.indexer.disk_space import no_room_error, room_needed
 from spark_mq.indexer.index.build import IndexBuild
 from spark_mq.indexer.manifest import Manifest, Settings
@@ -159,8 +161,9 @@ class _Rebuild:
             except JOB_ERRORS as error:
                 if not is_full(error):
                     raise
-                layout = index_layout(self._store, self._conf)
-                needed = room_needed(log, self._split_size, self._committer.names, layout)
+                names = self._committer.names
+                layout = index_layout(self._store, self._conf) if INDEX in names else IndexLayout()
+                needed = room_needed(log, self._split_size, names, layout)
                 raise no_room_error(output, needed, scratch_folders(self._spark)) from error
         self._report.log_bytes = sum(segment.data_end for segment in log.segments)
         self._report.seconds = round(time.monotonic() - started, 3)
@@ -243,12 +246,17 @@ class _Rebuild:
         staged, rows = staged_log.dispatch(log, self._split_size)
         self._inner_batches = sum(row.inner_batches for row in rows)
         # Queues and index are written at once: neither alone keeps all cores busy.
+        stopped = threading.Event()
         with ThreadPoolExecutor(1) as beside:
-            indexed = None if index is None else beside.submit(index.write, rows)
-            if queues is not None:
-                queues.write(staged, rows)
-            if indexed is not None:
-                indexed.result()
+            try:
+                indexed = None if index is None else beside.submit(index.write, rows, stopped.is_set)
+                if queues is not None:
+                    queues.write(staged, rows)
+                if indexed is not None:
+                    indexed.result()
+            except BaseException:
+                stopped.set()
+                raise
         self._stale_files = [] if queues is None else queues.stale_files()
         self._report.bytes_written = sum(kind.bytes_written for kind in (queues, index) if kind is not None)
         self._report.stages = job.progress.seconds

@@ -63,6 +63,21 @@ def test_a_log_that_is_a_symbolic_link(stores: Path) -> None:
             check(stores / "disk" / "new", stores / store)
 
 
+@pytest.mark.parametrize("store", ["this", "other"])
+def test_a_tree_that_is_a_symbolic_link_into_a_store(stores: Path, store: str) -> None:
+    """A job that continues puts its files into the tree, wherever it is."""
+    (stores / "new").mkdir()
+    os.symlink(stores / store / "consumequeue", stores / "new" / "consumequeue")
+    with pytest.raises(OptionError, match="is a symbolic link to a tree of a store"):
+        check(stores / "new", stores / "this")
+
+
+def test_a_store_whose_own_tree_is_a_symbolic_link(stores: Path) -> None:
+    (stores / "this" / "consumequeue").rename(stores / "disk")
+    os.symlink(stores / "disk", stores / "this" / "consumequeue")
+    check(stores / "this", stores / "this")
+
+
 def test_a_store_that_a_tree_would_replace(stores: Path) -> None:
     (stores / "this").rename(stores / "index")
     with pytest.raises(OptionError, match="its index/ would take the place of the store"):

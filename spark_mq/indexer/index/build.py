@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, tzinfo
 
 from spark_mq.format.index_file import IndexLayout
@@ -38,13 +38,13 @@ class IndexBuild:
         self.blobs = job.committer.folder / INDEX_ENTRIES
         self.blobs.filesystem.create_dir(self.blobs.path, recursive=True)
 
-    def write(self, rows: Sequence[SplitRow]) -> None:
-        """Write every index file; `rows` in the order of the log."""
+    def write(self, rows: Sequence[SplitRow], is_stopped: Callable[[], bool] = lambda: False) -> None:
+        """Write every index file; `rows` in the order of the log. Nothing, if the job `is_stopped` before."""
         plans = self._plans(rows)
         report, committer = self._job.report, self._job.committer
         committer.keep_only(INDEX, {plan.name for plan in plans}.__contains__)
         report.files_untouched += self._untouched
-        if not plans:
+        if not plans or is_stopped():
             return
         with self._job.progress.stage("write index", len(plans), "files") as done:
             growing = committer.staging_path(INDEX)
