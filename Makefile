@@ -64,7 +64,7 @@ bench: install ## measure on a generated store of BENCH_SIZE (1GiB)
 	$(BIN)/python -m benchmarks.archive --size $(BENCH_SIZE) --folder $(BENCH_FOLDER)
 
 soak: install ## the long forms of tests that have a short form above, and the memory of full-size index files
-	SPARK_MQ_KILLS=25 $(BIN)/python -m pytest tests/cli -k killed
+	SPARK_MQ_KILLS=5 $(BIN)/python -m pytest tests/cli/test_rebuild_command.py tests/indexer/test_resume.py -k killed
 	$(BIN)/python -m benchmarks.index_memory --files 1 --folder $(BENCH_FOLDER)/memory
 	$(BIN)/python -m benchmarks.index_memory --files 3 --folder $(BENCH_FOLDER)/memory
 	$(BIN)/python -m benchmarks.index_memory --files 3 --key-size 1 --folder $(BENCH_FOLDER)/memory

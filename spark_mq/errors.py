@@ -70,3 +70,23 @@ class OutputExistsError(SparkMqError, FileExistsError):
 
 class NotSharedError(SparkMqError, OSError):
     """A task sees another store or output under a path than the driver does, or none."""
+
+
+class StorageError(SparkMqError, OSError):
+    """A file or folder that cannot be read or written: no permission, not a folder, or a filesystem without answer."""
+
+
+class NoRoomError(StorageError):
+    """A disk is full. What the job has written stays, so that `--resume` can continue with it."""
+
+
+class StoreLockedError(SparkMqError, RuntimeError):
+    """The store's `lock` is taken: a broker runs on the store, or another job writes into it."""
+
+
+class MissingPackageError(SparkMqError, ImportError):
+    """A Python package that a command needs is not installed."""
+
+
+class SparkNotReachedError(SparkMqError, ConnectionError):
+    """No Spark Connect server answers at the address that `SPARK_REMOTE` names."""

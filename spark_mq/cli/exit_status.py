@@ -10,3 +10,7 @@ NOT_UNDERSTOOD = 2
 """The arguments; `argparse` exits with it."""
 NOT_FOUND = 3
 """The question was answered: there is nothing."""
+DAMAGED = 4
+"""Done, but damage was skipped: the report names what is missing."""
+INTERRUPTED = 130
+"""Ctrl-C: 128 and the number of SIGINT, as shells have it."""

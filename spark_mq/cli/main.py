@@ -1,7 +1,7 @@
 """`spark-mq`: one entry point, a sub-command for each job.
 
 Results go to stdout, progress and errors to stderr. Exit status: 0 done or found, 1 failed (one line says why), 2 the
-arguments cannot be understood, 3 nothing found.
+arguments cannot be understood, 3 nothing found, 4 done but damage was skipped, 130 interrupted (Ctrl-C).
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ import sys
 from collections.abc import Sequence
 
 from spark_mq.cli import archive, messages, rebuild, sql, tables
-from spark_mq.cli.exit_status import FAILED
+from spark_mq.cli.exit_status import FAILED, INTERRUPTED
+from spark_mq.cli.output import visible
+from spark_mq.cli.packages import missing_package
 from spark_mq.errors import SparkMqError
 
 
@@ -37,6 +39,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever read the output has enough of it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
+    except OSError as error:  # a file or a network that no part of the package expected to fail
+        print(f"spark-mq: {visible(str(error))}", file=sys.stderr)
+        return FAILED
+    except ImportError as error:
+        missing = missing_package(error)
+        if missing is None:
+            raise
+        print(f"spark-mq: {missing}", file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt as interrupt:
+        print(f"spark-mq: {' '.join(map(str, interrupt.args)) or 'interrupted'}", file=sys.stderr)
+        return INTERRUPTED
     return status
 
 

@@ -6,14 +6,18 @@ import logging
 import os
 import re
 import shlex
+import signal
+import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from spark_mq.cli.output import visible
-from spark_mq.errors import SparkMqError
+from spark_mq.errors import OptionError, SparkMqError, SparkNotReachedError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,6 +26,9 @@ _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """Loggers of PySpark that print as JSON the errors that it raises."""
 _JAVA_ERROR = re.compile(r"^: (.+)", re.MULTILINE)
 """The line of Py4J's message that has the exception of the JVM."""
+_SECONDS_TO_REACH_A_SERVER = 20.0
+_SECONDS_TO_CANCEL = 5.0
+_SECONDS_TO_END_SPARK = 20.0
 _OWN_ERROR = re.compile(r"spark_mq\.errors\.\w+: (.+)")
 
 
@@ -34,18 +41,115 @@ def spark_session(name: str, settings: Callable[[], Mapping[str, str]] = dict) -
     """
     from pyspark.sql import SparkSession
 
-    if not _is_launched():
-        # Workers, and the process in which Spark looks for data sources, need this interpreter's packages.
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        own = {**_own_settings(), **settings()}
-        # As arguments, for a Spark Connect session refuses settings of the process that it is in.
-        arguments = [f"--conf {shlex.quote(f'{key}={value}')}" for key, value in own.items()]
-        given = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
-        os.environ["PYSPARK_SUBMIT_ARGS"] = " ".join([*arguments, given])
-    spark = SparkSession.builder.appName(name).getOrCreate()
+    with spark_errors():
+        _reach_server(os.environ.get("SPARK_REMOTE", ""))
+        if not _is_launched():
+            # Workers, and the process in which Spark looks for data sources, need this interpreter's packages.
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+            own = {**_own_settings(), **settings()}
+            # As arguments, for a Spark Connect session refuses settings of the process that it is in.
+            arguments = [f"--conf {shlex.quote(f'{key}={value}')}" for key, value in own.items()]
+            given = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
+            os.environ["PYSPARK_SUBMIT_ARGS"] = " ".join([*arguments, given])
+        with _interrupts_later():
+            spark = SparkSession.builder.appName(name).getOrCreate()
+            _cancel_on_interrupt()
     try:
         yield spark
+    except KeyboardInterrupt:
+        _end_at_once(spark)
+        raise
+    except BaseException:
+        spark.stop()
+        raise
+    spark.stop()
+
+
+def _reach_server(remote: str) -> None:
+    """Return when the Spark Connect server at the address `remote` answers; at once for any other `SPARK_REMOTE`.
+
+    Raises `SparkNotReachedError`: Spark's own client would try again without an end, and without a word.
+    """
+    if not remote.startswith("sc://"):
+        return
+    import grpc  # type: ignore[import-untyped]
+    from pyspark.sql.connect.client.core import DefaultChannelBuilder  # says what is missing, if grpc is
+
+    try:
+        builder = DefaultChannelBuilder(remote)
+        channel = builder.toChannel()
+    except ValueError as error:
+        raise OptionError(f"SPARK_REMOTE={remote} is not the address of a Spark Connect server: {error}") from error
+    try:
+        grpc.channel_ready_future(channel).result(timeout=_SECONDS_TO_REACH_A_SERVER)
+    except grpc.FutureTimeoutError as error:
+        raise SparkNotReachedError(
+            f"no Spark Connect server answers at {builder.endpoint} within {_SECONDS_TO_REACH_A_SERVER:.0f} seconds "
+            "(SPARK_REMOTE): check host and port, and that the server runs"
+        ) from error
     finally:
+        channel.close()
+
+
+@contextmanager
+def _interrupts_later() -> Iterator[None]:
+    """A context in which Ctrl-C waits until its end, and whose child processes never see one.
+
+    So it never comes between the start of the JVM and the moment in which it can be told to exit.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _cancel_on_interrupt() -> None:
+    """Let Ctrl-C cancel all jobs of a Spark in this process, and then raise `KeyboardInterrupt`.
+
+    PySpark's own handler calls the JVM on the connection on which the interrupted call may be waiting: Py4J prints a
+    traceback and nothing is cancelled. A thread has a connection of its own.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+    with suppress(ImportError):  # pyspark-client
+        from pyspark import SparkContext
+
+        context = getattr(SparkContext, "_active_spark_context", None)
+        if context is None:
+            return
+
+        def interrupted(number: int, frame: FrameType | None) -> None:
+            cancelling = threading.Thread(target=context.cancelAllJobs, daemon=True)
+            cancelling.start()
+            cancelling.join(_SECONDS_TO_CANCEL)
+            raise KeyboardInterrupt
+
+        signal.signal(signal.SIGINT, interrupted)
+
+
+def _end_at_once(spark: SparkSession) -> None:
+    """End an interrupted session without a word.
+
+    The interrupt can have come in the middle of a call to the JVM, after which no other call can be trusted: a JVM of
+    this process is told to exit by the end of its standard input. On a server the session's queries are cancelled.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    with suppress(ImportError):
+        from pyspark import SparkContext
+
+        process = getattr(getattr(SparkContext, "_gateway", None), "proc", None)
+        if process is not None:
+            process.stdin.close()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_SECONDS_TO_END_SPARK)
+            return
+    with suppress(Exception):
+        spark.interruptAll()
         spark.stop()
 
 

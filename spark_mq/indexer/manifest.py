@@ -4,6 +4,9 @@ The manifest lies in the job's folder as `manifest.json`, and is written anew af
 one folder of staged rows, and covers some segments. What is staged of a segment counts as long as its file has the
 same size and the same time of its last change, and was not the last one, to which a broker appends, or in which it
 writes over a stale tail, then or now. Segments that expired since stay staged.
+
+A manifest is not believed on its word: it names every staged file with its size and its rows, and counts only while all
+of them are there as it says.
 """
 
 from __future__ import annotations
@@ -13,12 +16,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Self
 
+from spark_mq.indexer.staged_files import StagedFile, are_there
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.segment_files import segment_files
 
 MANIFEST = "manifest.json"
+
+ROUND = "dispatch-"
+"""How the names of the folders of rounds begin."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,8 @@ class Round:
     segments: tuple[StagedSegment, ...]
     left_out: tuple[int, ...] = ()
     """Segments of which rows are there that do not count."""
+    files: tuple[StagedFile, ...] = ()
+    """Every file that was staged in the round."""
 
     def without(self, bases: Iterable[int]) -> Round:
         """The round in which these segments do not count."""
@@ -72,7 +81,10 @@ class Manifest:
 
     @classmethod
     def load(cls, folder: Location) -> Self | None:
-        """The manifest in a job's folder; None where there is none, or none that can be read, or staged rows lack."""
+        """The manifest in a job's folder; None if there is none that can be read, or a staged file is not as it says.
+
+        Reads the footers of the staged Parquet files.
+        """
         file = folder / MANIFEST
         if not file.is_file:
             return None
@@ -80,22 +92,28 @@ class Manifest:
             values = json.loads(file.read_bytes())
             settings = Settings(**{**values["settings"], "trees": tuple(values["settings"]["trees"])})
             rounds = [
-                Round(one["name"], tuple(StagedSegment(**s) for s in one["segments"]), tuple(one["left_out"]))
+                Round(
+                    one["name"],
+                    tuple(StagedSegment(**segment) for segment in one["segments"]),
+                    tuple(one["left_out"]),
+                    tuple(StagedFile(**file) for file in one["files"]),
+                )
                 for one in values["rounds"]
             ]
         except (ValueError, KeyError, TypeError):
             return None
-        return cls(settings, tuple(rounds)) if all((folder / one.name).is_directory for one in rounds) else None
+        is_staged = all(are_there(folder, one.name, one.files) for one in rounds)
+        return cls(settings, tuple(rounds)) if is_staged else None
 
     def save(self, folder: Location) -> None:
         """Write it, whole."""
         content = json.dumps(asdict(self)).encode()
         publish(folder / MANIFEST, content, len(content))
 
-    def with_round(self, name: str, segments: Sequence[StagedSegment]) -> Manifest:
+    def with_round(self, name: str, segments: Sequence[StagedSegment], files: Iterable[StagedFile] = ()) -> Manifest:
         """The manifest with one round more, which counts for its segments instead of those before."""
         bases = [segment.base for segment in segments]
-        rounds = (*(one.without(bases) for one in self.rounds), Round(name, tuple(segments)))
+        rounds = (*(one.without(bases) for one in self.rounds), Round(name, tuple(segments), files=tuple(files)))
         return replace(self, rounds=tuple(one for one in rounds if one.segments))
 
     def fitting(self, log: Sequence[StagedSegment]) -> Manifest:

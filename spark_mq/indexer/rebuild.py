@@ -12,18 +12,23 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext, suppress
 from datetime import tzinfo
 
 from pyspark.sql import SparkSession
 
 from spark_mq import __version__
 from spark_mq.errors import EmptyStoreError, OptionError
+from spark_mq.format.index_file import IndexLayout
+from spark_mq.indexer.disk_space import no_room_error, room_needed
 from spark_mq.indexer.index.build import IndexBuild
 from spark_mq.indexer.manifest import Manifest, Settings
+from spark_mq.indexer.output_folder import check_output, is_store_folder
 from spark_mq.indexer.queue.build import QueueBuild, queue_file_size
 from spark_mq.indexer.recovery import next_boot, rebuilt_checkpoint
 from spark_mq.indexer.report import RebuildReport
@@ -33,16 +38,19 @@ from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.job.output_committer import OutputCommitter
 from spark_mq.job.progress import Progress
-from spark_mq.job.session import job_session, unwrap_task_error
+from spark_mq.job.session import JOB_ERRORS, job_session, scratch_folders, unwrap_task_error
 from spark_mq.job.shared_storage import SharedStorageCheck
+from spark_mq.job.storage_errors import is_full
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.broker_version import BrokerVersion, detect_broker_version, parse_broker_version
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
 from spark_mq.store.config.store_kind import refuse_rocksdb, rocksdb_notes
 from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
+from spark_mq.store.index.folder import index_layout
 from spark_mq.store.index.names import parse_time_zone
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
+from spark_mq.store.store_lock import store_lock
 
 FAILFAST = "failfast"
 PERMISSIVE = "permissive"
@@ -81,7 +89,8 @@ def rebuild(
 
     Raises `StoreNotFoundError`, `UnsupportedStoreError`, `EmptyStoreError`, `OutputExistsError`, `CorruptLogError`
     (failfast), `UnsafeNameError` (failfast), `NotSharedError` (a task does not see the store or the output that the
-    driver sees) and `OptionError`.
+    driver sees), `StoreLockedError` (the output is a store on which a broker runs), `NoRoomError` (a disk is full: the
+    work stays, and `resume` continues), `StorageError` (the output cannot be written) and `OptionError`.
     """
     kinds = (CONSUME_QUEUE, INDEX) if only is None else (only,)
     _check_choice("--only", kinds[-1], (CONSUME_QUEUE, INDEX))
@@ -120,7 +129,7 @@ class _Rebuild:
             kinds = tuple(kind for kind in kinds if kind != INDEX)
         if not kinds:
             raise OptionError(f"--only index: the broker keeps none ({conf.source}: messageIndexEnable=false)")
-        self._committer = OutputCommitter(Location.resolve(output) if output else self._store, kinds)
+        self._committer = OutputCommitter(self._store if output is None else Location.resolve(output), kinds)
         self._conf = conf
         self._permissive = permissive
         self._split_size = split_size
@@ -138,31 +147,60 @@ class _Rebuild:
         log = CommitLog.open(self._store)
         if not log.segments:
             raise EmptyStoreError(f"{log.location} holds no record: there is nothing to rebuild from")
+        output = self._committer.output
+        check_output(output, self._store, self._committer.names)
         refuse([*log.gaps, *log.stray], self._report, self._permissive)
         if CONSUME_QUEUE in self._committer.names:
             refuse_rocksdb(self._committer.target(CONSUME_QUEUE))
-        manifest, continued = self._prepare(replace, resume)
-        try:
-            checkpoint = self._build(log, say, zone, version or detect_broker_version(self._store), manifest, continued)
-            self._committer.commit(continued, self._stale_files)
-            publish(self._committer.output / CHECKPOINT, checkpoint.encode(), CHECKPOINT_SIZE)
-        except BaseException as error:
-            # What else ends a job (a full disk, a lost executor, an interrupt) leaves its work for `resume`.
-            if unwrap_task_error(error) is not None and not manifest.rounds:
-                self._committer.abort()
-            raise
+        if not resume:
+            self._committer.check_targets(replace)
+        # A store's own directory is written to only while no broker can.
+        with store_lock(output) if is_store_folder(output) else nullcontext():
+            try:
+                self._make(log, replace, resume, say, zone, version or detect_broker_version(self._store))
+            except JOB_ERRORS as error:
+                if not is_full(error):
+                    raise
+                names = self._committer.names
+                layout = index_layout(self._store, self._conf) if INDEX in names else IndexLayout()
+                needed = room_needed(log, self._split_size, names, layout)
+                raise no_room_error(output, needed, scratch_folders(self._spark)) from error
         self._report.log_bytes = sum(segment.data_end for segment in log.segments)
         self._report.seconds = round(time.monotonic() - started, 3)
         self._note()
         return self._report
 
+    def _make(
+        self,
+        log: CommitLog,
+        replace: bool,
+        resume: bool,
+        say: Callable[[str], None] | None,
+        zone: tzinfo | None,
+        version: BrokerVersion,
+    ) -> None:
+        """Make the trees and the checkpoint, and put them in place."""
+        manifest, continued = self._prepare(replace, resume)
+        try:
+            checkpoint = self._build(log, say, zone, version, manifest, continued)
+            self._committer.commit(continued, self._stale_files)
+            publish(self._committer.output / CHECKPOINT, checkpoint.encode(), CHECKPOINT_SIZE)
+        except BaseException as error:
+            # What else ends a job (a full disk, a lost executor, an interrupt) leaves its work for `resume`.
+            if unwrap_task_error(error) is not None and not manifest.rounds:
+                with suppress(OSError):
+                    self._committer.abort()
+            raise
+
     def _prepare(self, replace: bool, resume: bool) -> tuple[Manifest, tuple[str, ...]]:
         """Make the job's folder; returns what is staged in it, and the trees that are continued."""
         committer, queue_trees = self._committer, [self._store / CONSUME_QUEUE]
         existing: tuple[str, ...] = ()
+        left = None
         if resume:
             existing = committer.resume()
             queue_trees += [committer.target(name) for name in existing if name == CONSUME_QUEUE]
+            left = Manifest.load(committer.folder)
         else:
             committer.setup(replace)
         settings = Settings(
@@ -173,10 +211,11 @@ class _Rebuild:
             self._conf.message_delay_level or _default_delay_levels(),
             replace,
         )
-        left = Manifest.load(committer.folder)
         if left is not None and left.settings.stage_the_same_as(settings):
+            committer.keep_staged(left)
             return left, () if left.settings.replace else existing
-        committer.clear()
+        if resume:
+            committer.clear()
         return Manifest(settings), existing
 
     def _build(
@@ -207,12 +246,17 @@ class _Rebuild:
         staged, rows = staged_log.dispatch(log, self._split_size)
         self._inner_batches = sum(row.inner_batches for row in rows)
         # Queues and index are written at once: neither alone keeps all cores busy.
+        stopped = threading.Event()
         with ThreadPoolExecutor(1) as beside:
-            indexed = None if index is None else beside.submit(index.write, rows)
-            if queues is not None:
-                queues.write(staged, rows)
-            if indexed is not None:
-                indexed.result()
+            try:
+                indexed = None if index is None else beside.submit(index.write, rows, stopped.is_set)
+                if queues is not None:
+                    queues.write(staged, rows)
+                if indexed is not None:
+                    indexed.result()
+            except BaseException:
+                stopped.set()
+                raise
         self._stale_files = [] if queues is None else queues.stale_files()
         self._report.bytes_written = sum(kind.bytes_written for kind in (queues, index) if kind is not None)
         self._report.stages = job.progress.seconds

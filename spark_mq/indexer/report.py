@@ -31,10 +31,16 @@ class RebuildReport:
     seconds: float = 0.0
     stages: dict[str, float] = field(default_factory=dict)
     corrupt: list[CorruptRange] = field(default_factory=list)
+    topics_left_out: list[str] = field(default_factory=list)
     carried_over: list[str] = field(default_factory=list)
     lost_queues: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     next_boot: str = ""
+
+    @property
+    def has_damage(self) -> bool:
+        """Whether something of the log was skipped: a damaged range, a queue offset, or a topic."""
+        return bool(self.corrupt or self.topics_left_out)
 
     def to_json(self) -> str:
         """One JSON object; field names as here."""

@@ -13,9 +13,10 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_mq.indexer.alignment import misaligned_segments
-from spark_mq.indexer.manifest import Manifest, segments_now
+from spark_mq.indexer.manifest import ROUND, Manifest, Round, segments_now
 from spark_mq.indexer.run import Job
 from spark_mq.indexer.split_rows import SplitRow
+from spark_mq.indexer.staged_files import entry_files, parquet_files
 from spark_mq.indexer.staged_rows import SPLIT, STAGED_SCHEMA
 from spark_mq.io.location import Location
 from spark_mq.job.progress import mark_done
@@ -62,24 +63,25 @@ class StagedLog:
         staged_before = self._manifest.bases
         report.segments_staged_before = len(staged_before)
         missing = tuple(segment for segment in log.segments if segment.base not in staged_before)
-        self._stage("dispatch", plan_splits(replace(log, segments=missing), split_size), exact=False)
-        rows = self._rows()
-        report.bytes_read += sum(row.bytes_read for row in rows if row.segment not in staged_before)
+        before = self._rows(self._manifest.rounds)
+        read = self._stage("dispatch", plan_splits(replace(log, segments=missing), split_size), exact=False)
+        report.bytes_read += sum(row.bytes_read for row in read)
+        rows = _in_order([*before, *read])
         again = misaligned_segments(rows, log.segments[-1].base)
         if again:
             whole = [Split(segment, 0, segment.data_end) for segment in log.segments if segment.base in again]
-            self._stage("dispatch again", whole, exact=True)
-            rows = self._rows()
-            report.bytes_read += sum(row.bytes_read for row in rows if row.segment in again)
+            read = self._stage("dispatch again", whole, exact=True)
+            report.bytes_read += sum(row.bytes_read for row in read)
+            rows = _in_order([*(row for row in rows if row.segment not in again), *read])
         report.messages = sum(row.messages for row in rows)
         self._job.refuse([corrupt for row in rows for corrupt in row.corrupt])
-        return self._staged(), rows
+        return self._staged(self._manifest.rounds), rows
 
-    def _stage(self, name: str, splits: Sequence[Split], exact: bool) -> None:
-        """Dispatch splits of whole segments, and note them in the manifest."""
+    def _stage(self, name: str, splits: Sequence[Split], exact: bool) -> list[SplitRow]:
+        """Dispatch splits of whole segments, note them in the manifest, and return their rows."""
         folder = self._job.committer.folder
         settings = self._manifest.settings
-        round_name = f"dispatch-{uuid.uuid4().hex}"
+        round_name = f"{ROUND}{uuid.uuid4().hex}"
         with self._job.progress.stage(name, len(splits), "splits") as done:
             task = _DispatchTask(
                 tuple(splits), settings.queue_file_size, self._index_blobs, settings.delay_levels, exact, done
@@ -88,19 +90,29 @@ class StagedLog:
             rows = numbers.mapInArrow(self._job.places.wrap(task), from_arrow_schema(STAGED_SCHEMA))
             writer = rows.write.option("compression", "none").option("parquet.enable.dictionary", "false")
             writer.parquet(spark_path(folder / round_name))
-        bases = sorted({split.segment.base for split in splits})
-        self._manifest = self._manifest.with_round(round_name, [self._now[base] for base in bases])
+        segments = [self._now[base] for base in sorted({split.segment.base for split in splits})]
+        read = self._rows([Round(round_name, tuple(segments))])
+        files = [*parquet_files(folder, round_name), *entry_files(read)]
+        self._manifest = self._manifest.with_round(round_name, segments, files)
         self._manifest.save(folder)
+        return read
 
-    def _staged(self) -> DataFrame:
+    def _staged(self, rounds: Iterable[Round]) -> DataFrame:
         frames = []
-        for one in self._manifest.rounds:
+        for one in rounds:
             path = spark_path(self._job.committer.folder / one.name)
             frame = self._job.spark.read.schema(from_arrow_schema(STAGED_SCHEMA)).parquet(path)
             frames.append(frame.where(~F.col("segment").isin(list(one.left_out))) if one.left_out else frame)
         return reduce(lambda before, frame: before.unionByName(frame), frames)
 
-    def _rows(self) -> list[SplitRow]:
+    def _rows(self, rounds: Sequence[Round]) -> list[SplitRow]:
+        if not rounds:
+            return []
         names = list(SplitRow.__dataclass_fields__)
-        rows = self._staged().where(F.col("kind") == SPLIT).select(names).collect()
-        return sorted((SplitRow.of(row) for row in rows), key=lambda row: (row.segment, row.split_start))
+        rows = self._staged(rounds).where(F.col("kind") == SPLIT).select(names).collect()
+        return [SplitRow.of(row) for row in rows]
+
+
+def _in_order(rows: Iterable[SplitRow]) -> list[SplitRow]:
+    """The rows in the order of the log."""
+    return sorted(rows, key=lambda row: (row.segment, row.split_start))

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyarrow import fs
 
-from spark_mq.errors import OptionError
+from spark_mq.errors import OptionError, StorageError
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ class Location:
 
         Raises:
             OptionError: `uri` is empty, or pyarrow cannot open such a URI.
+            StorageError: The filesystem of `uri` cannot be reached.
         """
         if not uri:
             raise OptionError("the path is empty")
@@ -53,6 +54,11 @@ class Location:
             filesystem, path = fs.FileSystem.from_uri(uri)
         except (pa.ArrowException, ValueError) as error:
             raise OptionError(f"{uri!r} is not a path or URI that pyarrow can open: {error}") from error
+        except OSError as error:
+            reason = str(error).partition("\n")[0]
+            raise StorageError(
+                f"{uri}: its filesystem cannot be reached: {reason}; check the address, the region and the credentials"
+            ) from error
         return cls(filesystem, path.rstrip("/"), uri.rstrip("/"))
 
     def __truediv__(self, name: str) -> Location:

@@ -5,18 +5,25 @@ tree that it replaces is set aside first, and removed when the new one is there.
 two renames left the old tree aside: the next job puts it back. A tree that is continued stays where it is, and its new
 files are renamed into it one by one, by name, so that what is there is always the beginning of what comes. Elsewhere
 there is no rename of a tree; files are written whole under their final names.
+
+The manifest is the first file that is removed when the folder is cleared: without it nothing in the folder counts as
+staged, so a job that is killed while it clears leaves nothing that `--resume` could take for complete.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from spark_mq.errors import OutputExistsError
+from spark_mq.errors import OutputExistsError, StorageError
+from spark_mq.indexer.manifest import MANIFEST, ROUND, Manifest
+from spark_mq.indexer.staged_files import INDEX_ENTRIES
 from spark_mq.io.location import Location
 from spark_mq.io.publish import sync_folder
+from spark_mq.job.storage_errors import is_full, reason_of
 
 WORK_FOLDER = ".spark_mq"
 _REPLACED = "replaced-"
@@ -52,9 +59,13 @@ class OutputCommitter:
         Raises `OutputExistsError` where a target is there and `replace` is false, or where it cannot be replaced.
         """
         self._put_back()
+        self.check_targets(replace)
+        self.clear()
+
+    def check_targets(self, replace: bool) -> None:
+        """Raise `OutputExistsError` if a target is there and `replace` is false, or if it cannot be replaced."""
         for name in self._existing():
             self._check_replaceable(self.target(name), replace)
-        self.clear()
 
     def resume(self) -> tuple[str, ...]:
         """Make the folder, keep what a killed job left in it, and return the trees that are there, to be continued.
@@ -69,15 +80,53 @@ class OutputCommitter:
             )
         for name in self.names if self.output.is_local else ():
             if self.replaced(name).is_directory:
-                self.output.filesystem.delete_dir(self.replaced(name).path)
-        self.output.filesystem.create_dir(self.folder.path, recursive=True)
+                _remove_folder(self.replaced(name))
+        self._make()
         return existing
 
     def clear(self) -> None:
         """Begin with an empty folder."""
-        if self.folder.is_directory:
-            self.output.filesystem.delete_dir(self.folder.path)
-        self.output.filesystem.create_dir(self.folder.path, recursive=True)
+        self._remove()
+        self._make()
+
+    def _make(self) -> None:
+        try:
+            self.output.filesystem.create_dir(self.folder.path, recursive=True)
+        except OSError as error:
+            if is_full(error):
+                raise
+            raise StorageError(
+                f"--output {self.output}: the job's folder {self.folder} cannot be made: {reason_of(error)}; give a "
+                "folder that can be written"
+            ) from error
+
+    def keep_staged(self, manifest: Manifest) -> None:
+        """Remove what a killed job left in the folder without an entry in its manifest: it only takes up room."""
+        rounds = {one.name for one in manifest.rounds}
+        for entry in self.folder.entries():
+            name = entry.base_name
+            if name.startswith(ROUND) and name not in rounds:
+                _remove_folder(self.folder / name)
+        named = {file.path for one in manifest.rounds for file in one.files}
+        for entry in (self.folder / INDEX_ENTRIES).entries():
+            if f"{INDEX_ENTRIES}/{entry.base_name}" not in named:
+                self.output.filesystem.delete_file((self.folder / INDEX_ENTRIES / entry.base_name).path)
+
+    def _remove(self) -> None:
+        """Remove the folder if it exists: first the manifest, then all that the manifest names."""
+        if not self.folder.is_directory:
+            return
+        manifest = self.folder / MANIFEST
+        if manifest.is_file:
+            self._remove_file(manifest)
+        _remove_folder(self.folder)
+
+    def _remove_file(self, file: Location) -> None:
+        if not self.output.is_local:
+            self.output.filesystem.delete_file(file.path)
+            return
+        os.unlink(file.path)
+        sync_folder(self.folder.path)
 
     def _existing(self) -> tuple[str, ...]:
         """The trees that are there; where none can be renamed, what a killed job left does not count."""
@@ -137,4 +186,14 @@ class OutputCommitter:
     def abort(self) -> None:
         """Remove the job's folder and all in it, but for a tree that has no successor."""
         self._put_back()
-        self.output.filesystem.delete_dir(self.folder.path)
+        self._remove()
+
+
+def _remove_folder(folder: Location) -> None:
+    """Remove a folder and all in it; of a symbolic link only the link."""
+    if not folder.is_local:
+        folder.filesystem.delete_dir(folder.path)
+    elif os.path.islink(folder.path):
+        os.unlink(folder.path)
+    else:
+        shutil.rmtree(folder.path)

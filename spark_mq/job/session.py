@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from spark_mq import errors
-from spark_mq.errors import SparkMqError
+from spark_mq._compat import SPARK_ERRORS
+from spark_mq.errors import SparkMqError, StorageError
 from spark_mq.io.location import Location
+from spark_mq.job.storage_errors import storage_problem
 
 _SETTINGS = {
     # Rows of one Arrow batch: a staged row is up to 256 KiB.
@@ -21,6 +24,9 @@ _SETTINGS = {
     "spark.sql.shuffle.partitions": "4",
 }
 
+JOB_ERRORS: tuple[type[Exception], ...] = (OSError, *SPARK_ERRORS)
+"""What a job ends with that is not an error of this package: of the driver, and of Spark."""
+
 _RAISED_IN_A_TASK = re.compile(r"^spark_mq\.errors\.(\w+): (.*)$", re.MULTILINE)
 
 
@@ -29,7 +35,8 @@ def job_session(spark: SparkSession) -> Iterator[SparkSession]:
     """A session of the job's own on the same Spark, so that its settings are nobody else's.
 
     Spark Connect has no such session: there the job uses the given one, and puts its settings back at the end. An
-    error of this package that a task raised is raised here under its own name.
+    error of this package that a task raised is raised here under its own name; an error about a file or a filesystem,
+    of the driver or of a task, is raised as `StorageError`.
     """
     is_own = hasattr(spark, "newSession")
     session = spark.newSession() if is_own else spark
@@ -37,9 +44,9 @@ def job_session(spark: SparkSession) -> Iterator[SparkSession]:
     try:
         _configure(session, _SETTINGS)
         yield session
-    except PySparkException as error:
-        named = unwrap_task_error(error)
-        if named is None:
+    except JOB_ERRORS as error:
+        named = unwrap_task_error(error) or _storage_error(error)
+        if named is None or named is error:
             raise
         raise named from error
     finally:
@@ -56,7 +63,12 @@ def unwrap_task_error(error: BaseException) -> SparkMqError | None:
     """The error of this package that `error` is, or that ended a task; None for any other."""
     if isinstance(error, SparkMqError):
         return error
-    return parse_task_error(str(error)) if isinstance(error, PySparkException) else None
+    return parse_task_error(str(error)) if isinstance(error, SPARK_ERRORS) else None
+
+
+def _storage_error(error: BaseException) -> StorageError | None:
+    problem = storage_problem(error)
+    return None if problem is None else StorageError(problem)
 
 
 def parse_task_error(text: str) -> SparkMqError | None:
@@ -73,3 +85,9 @@ def spark_path(location: Location) -> str:
     if location.is_local:
         return f"file://{location.path}"
     return "s3a" + location.uri.removeprefix("s3") if location.uri.startswith("s3://") else location.uri
+
+
+def scratch_folders(spark: SparkSession) -> list[str]:
+    """The folders in which Spark keeps what it sorts, as far as this process can know them."""
+    named = spark.conf.get("spark.local.dir", None) or os.environ.get("SPARK_LOCAL_DIRS") or tempfile.gettempdir()
+    return named.split(",")

@@ -5,22 +5,27 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from spark_mq.format.index_file import read_entries
 from tests.grown_stores import cut_log, expire, grow_log, record_ends
+from tests.hostile import LogWriter
 from tests.index_stores import layout_of
 from tests.real_stores import OWN_STORES, PROJECT, RealStore, index_of, stores_in, tree_of
 
 Unpack = Callable[[RealStore], Path]
+PAUSING = Path(__file__).with_name("pausing")
 STORE = next((store for store in stores_in(OWN_STORES) if store.name.startswith("workload")), None)
 
 
@@ -67,8 +72,93 @@ def test_unknown_arguments_exit_with_status_2() -> None:
     assert run(spark_mq("rebuild", "store", "--frobnicate")).returncode == 2
 
 
-def test_killed_at_random_moments_and_run_again(store: Path, tmp_path: Path) -> None:
-    """Under a final name there is a whole file or none, and the next run comes to the same bytes."""
+KILLS = int(os.environ.get("SPARK_MQ_KILLS", "1"))
+"""How often a job is killed at each kind of moment."""
+SOAKS = KILLS > 1
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A moment of a job: the n-th call of a function, of those that get an argument with `text` in it."""
+
+    function: str
+    text: str = ""
+    most: int = 1
+    """The calls that every job makes."""
+
+    def pause(self, number: int) -> str:
+        """What `SPARK_MQ_PAUSE` says for the n-th call."""
+        return f"{self.function}:{number}:{self.text}"
+
+
+MOMENTS = {
+    "staging": Moment("spark_mq.job.progress:mark_done", "/dispatch", 4),
+    "planning": Moment("spark_mq.indexer.queue.build:QueueBuild._place"),
+    "writing queues": Moment("spark_mq.io.publish:publish", "/.spark_mq/consumequeue/", 5),
+    "writing index": Moment("spark_mq.io.publish:publish", "/.spark_mq/index/", 2),
+    "publishing": Moment("os:rename", "/.spark_mq/", 4),
+    "clearing": Moment("os:unlink", "/.spark_mq/", 50),
+}
+
+
+def kills(*kinds: str) -> list[tuple[str, str]]:
+    """The moments at which a test kills, by kind: one of each of `kinds`; in a soak many of all kinds, shuffled."""
+    chance = random.Random(14)
+    chosen = [kind for kind in (MOMENTS if SOAKS else kinds) for _ in range(KILLS)]
+    if SOAKS:
+        chance.shuffle(chosen)
+    return [(kind, MOMENTS[kind].pause(chance.randint(1, MOMENTS[kind].most))) for kind in chosen]
+
+
+@contextmanager
+def paused(command: list[str], pause: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A job that has come to a moment and stays there; at the end all its processes are killed."""
+    marker = folder / "paused"
+    marker.unlink(missing_ok=True)
+    path = os.pathsep.join([str(PAUSING), str(PROJECT)])
+    told = {**environment(), "PYTHONPATH": path, "SPARK_MQ_PAUSE": pause, "SPARK_MQ_PAUSED": str(marker)}
+    with (folder / "output").open("w+") as output:
+        process = subprocess.Popen(
+            command, env=told, start_new_session=True, stdout=output, stderr=subprocess.STDOUT, text=True
+        )
+        try:
+            deadline = time.monotonic() + 300
+            while not marker.exists():
+                output.seek(0)
+                assert process.poll() is None, f"the job ended before {pause}: {output.read()}"
+                assert time.monotonic() < deadline, f"the job did not come to {pause}"
+                time.sleep(0.01)
+            assert process.poll() is None
+            yield process
+        finally:
+            kill_session(process.pid)
+            process.wait()
+
+
+def kill_session(session: int) -> None:
+    """End all processes of a session by SIGKILL: Spark's workers are in a process group of their own."""
+    members = True
+    while members:
+        members = False
+        for name in os.listdir("/proc"):
+            with suppress(ProcessLookupError, FileNotFoundError):
+                if name.isdigit() and os.getsid(int(name)) == session and is_running(name):
+                    os.kill(int(name), signal.SIGKILL)
+                    members = True
+
+
+def is_running(pid: str) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+
+
+def killed(command: list[str], pause: str, folder: Path) -> None:
+    """Run a command up to a moment, see that it is alive there, and kill it and all its processes."""
+    with paused(command, pause, folder) as process:
+        assert process.poll() is None
+
+
+def test_killed_at_every_kind_of_moment_and_run_again(store: Path, tmp_path: Path) -> None:
+    """Under a final name there is a whole file or none, and the next run gives the same bytes."""
     assert STORE is not None
     queues, index = tree_of(store / "consumequeue"), index_of(store)
     output = tmp_path / "store"
@@ -76,13 +166,14 @@ def test_killed_at_random_moments_and_run_again(store: Path, tmp_path: Path) -> 
     command = spark_mq(
         "rebuild", str(output), "--replace", "--split-size", "16k", "--broker-conf", str(STORE.broker_conf)
     )
-    for moment in kill_moments():
-        killed(command, moment)
-        for name, wanted in (("consumequeue", list(queues.values())), ("index", index)):
+    killed(command, MOMENTS["publishing"].pause(1), tmp_path)  # so that the next one has something to clear
+    for _, pause in kills("staging", "writing index", "publishing", "clearing"):
+        killed(command, pause, tmp_path)
+        for name, expected in (("consumequeue", list(queues.values())), ("index", index)):
             kept = output / name
             aside = output / ".spark_mq" / f"replaced-{name}"
             found = sorted(tree_of(kept if kept.is_dir() else aside).items())
-            assert [content for _, content in found] == wanted
+            assert [content for _, content in found] == expected
     done = run(command)
     assert done.returncode == 0, done.stderr
     assert tree_of(output / "consumequeue") == queues
@@ -90,7 +181,7 @@ def test_killed_at_random_moments_and_run_again(store: Path, tmp_path: Path) -> 
     assert not (output / ".spark_mq").exists()
 
 
-def test_killed_at_random_moments_and_resumed(store: Path, tmp_path: Path) -> None:
+def test_killed_at_every_kind_of_moment_and_resumed(store: Path, tmp_path: Path) -> None:
     """While the log grows, and loses its first segment: what is there is always the beginning of what comes."""
     assert STORE is not None
     output, ends = tmp_path / "store", record_ends(STORE)
@@ -101,16 +192,17 @@ def test_killed_at_random_moments_and_resumed(store: Path, tmp_path: Path) -> No
     )
     done = run(command)
     assert done.returncode == 0, done.stderr
-    moments = kill_moments()
-    for number, moment in enumerate(moments):
-        grow_log(store, output, ends[len(ends) // 2 + len(ends) * number // len(moments) // 2])
+    # A job that continues makes few of the calls that `MOMENTS` counts; the first it always makes.
+    chosen = [kind for kind, _ in kills("planning", "writing queues", "publishing") if kind != "clearing"]
+    for number, pause in enumerate(MOMENTS[kind].pause(1) for kind in chosen):
+        grow_log(store, output, ends[len(ends) // 2 + len(ends) * (number + 1) // (len(chosen) + 1) // 2])
         expire(output, 1)
-        killed([*command, "--quiet"], moment)
+        killed([*command, "--quiet"], pause, tmp_path)
         for name, data in tree_of(output).items():
             assert not name.startswith("consumequeue/") or whole[name].startswith(data.rstrip(b"\0")), name
-        for data, wanted in zip(index_of(output), index_of(store), strict=False):
+        for data, expected in zip(index_of(output), index_of(store), strict=False):
             entries = read_entries(data, layout_of(STORE), "")
-            assert entries.tobytes() == read_entries(wanted, layout_of(STORE), "")[: entries.size].tobytes()
+            assert entries.tobytes() == read_entries(expected, layout_of(STORE), "")[: entries.size].tobytes()
     grow_log(store, output, ends[-1])
     expire(output, 1)
     done = run(command)
@@ -120,16 +212,96 @@ def test_killed_at_random_moments_and_resumed(store: Path, tmp_path: Path) -> No
     assert not (output / ".spark_mq").exists()
 
 
-def kill_moments() -> list[float]:
-    """Seconds from a job's start to its end by SIGKILL, for each kill of a test."""
-    return [random.Random(kill).uniform(4.0, 14.0) for kill in range(int(os.environ.get("SPARK_MQ_KILLS", "1")))]
-
-
-def killed(command: list[str], moment: float) -> None:
-    """Run a command, and kill it and all its processes."""
-    process = subprocess.Popen(
-        command, env=environment(), start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+def test_killed_while_the_work_folder_is_cleared_and_resumed(store: Path, tmp_path: Path) -> None:
+    """The manifest goes first: what is left of a folder that was half cleared is never taken for complete."""
+    assert STORE is not None
+    command = spark_mq(
+        "rebuild",
+        str(store),
+        "--output",
+        str(tmp_path / "left"),
+        "--split-size",
+        "16k",
+        "--broker-conf",
+        str(STORE.broker_conf),
+        "--quiet",
     )
-    time.sleep(moment)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    killed(command, MOMENTS["publishing"].pause(1), tmp_path)
+    assert (tmp_path / "left" / ".spark_mq" / "manifest.json").exists()
+    removals = 50 if SOAKS else 1
+    for number in range(removals):
+        output = tmp_path / f"out{number}"
+        shutil.copytree(tmp_path / "left", output)
+        before = len(tree_of(output))
+        again = [str(output) if part == str(tmp_path / "left") else part for part in command]
+        killed(again, MOMENTS["clearing"].pause(2 + number if SOAKS else 9), tmp_path)
+        assert 0 < len(tree_of(output)) < before
+        done = run([*again, "--resume"])
+        assert done.returncode == 0, done.stderr
+        assert tree_of(output / "consumequeue") == tree_of(store / "consumequeue")
+        assert index_of(output) == index_of(store)
+        shutil.rmtree(output)
+
+
+def test_an_interrupt_is_one_line_and_leaves_the_work(store: Path, tmp_path: Path) -> None:
+    """A terminal sends Ctrl-C to every process of the command."""
+    assert STORE is not None
+    output = tmp_path / "out"
+    command = spark_mq("rebuild", str(store), "--output", str(output), "--broker-conf", str(STORE.broker_conf))
+    with paused(command, MOMENTS["writing queues"].pause(2), tmp_path) as process:
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(60) == 130
+    said = (tmp_path / "output").read_text()
+    assert said.splitlines()[-1] == f"spark-mq: interrupted; --resume continues with what is in {output}/.spark_mq"
+    assert "Traceback" not in said
+    assert "ERROR" not in said
+    done = run([*command, "--resume", "--json"])
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["segments_staged_before"] > 0
+    assert tree_of(output / "consumequeue") == tree_of(store / "consumequeue")
+
+
+def test_skipped_damage_has_a_status_of_its_own_and_names_queue_offsets(tmp_path: Path) -> None:
+    log = LogWriter(segment_size=1 << 16)
+    for number in range(6):
+        log.append(1_795_000_000_000 + number, queue_offset=number)
+    log.segments[0][log.offsets[2] + 4] ^= 0xFF
+    log.write(tmp_path / "store")
+    command = spark_mq("rebuild", str(tmp_path / "store"), "--output", str(tmp_path / "out"), "--quiet")
+    assert run(command).returncode == 1
+    done = run([*command, "--mode", "permissive"])
+    assert done.returncode == 4, done.stderr
+    assert re.search(r"skipped +\S+/0: queue offset 2 has no message$", done.stdout, re.MULTILINE), done.stdout
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk that is too small for a rebuild."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", disk], capture_output=True, check=False
+    )
+    if mounted.returncode != 0:
+        pytest.skip("a small disk needs the right to mount one (tmpfs)")
+    yield disk
+    subprocess.run(["umount", disk], check=True)
+
+
+def test_a_full_disk_is_one_line_that_says_how_to_continue(store: Path, small_disk: Path) -> None:
+    assert STORE is not None
+    output = small_disk / "out"
+    command = spark_mq(
+        "rebuild", str(store), "--output", str(output), "--split-size", "16k", "--broker-conf", str(STORE.broker_conf)
+    )
+    done = run([*command, "--quiet"])
+    assert done.returncode == 1
+    line = done.stderr.splitlines()[-1]
+    assert line.startswith(f"spark-mq: the disk of {output} is full, ")
+    assert re.search(r"the job needs about \d+ [KM]iB there in all\. .*--resume", line)
+    assert "ERROR" not in done.stderr
+    assert "Exception" not in done.stderr
+    subprocess.run(["mount", "-o", "remount,size=50m", small_disk], check=True)
+    done = run([*command, "--resume"])
+    assert done.returncode == 0, done.stderr
+    assert tree_of(output / "consumequeue") == tree_of(store / "consumequeue")

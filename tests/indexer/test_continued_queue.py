@@ -34,6 +34,12 @@ def write_queue(folder: Path, units: list[bytes], first_file: int = 0) -> None:
         file.write_bytes(b"".join(units[start : start + UNITS_PER_FILE]).ljust(FILE_SIZE, b"\0"))
 
 
+RUN_COLUMNS = [
+    *("topic", "queue_id", "file_number", "first_queue_offset", "units", "commit_log_offset", "last_store_timestamp"),
+    *("queue_min", "queue_max", "existing_end"),
+]
+
+
 @dataclass(frozen=True)
 class Job:
     """The queue offsets that the log has, and where the queue that is there ends."""
@@ -49,8 +55,9 @@ class Job:
             first = max(self.start, file_number * UNITS_PER_FILE)
             stop = min(self.stop, (file_number + 1) * UNITS_PER_FILE)
             units = b"".join(unit(offset) for offset in range(first, stop))
-            runs.append(("orders", 0, file_number, first, units, 1000 * first, 1, self.stop, self.existing_end))
-        names = "topic queue_id file_number first_queue_offset units commit_log_offset last_store_timestamp queue_max"
+            runs.append(
+                ("orders", 0, file_number, first, units, 1000 * first, 1, self.start, self.stop, self.existing_end)
+            )
         (folder / "done").mkdir(exist_ok=True)
         writer = QueueWriter(
             str(folder / "growing"),
@@ -60,7 +67,7 @@ class Job:
             is_resumed,
             Location.resolve(str(folder / "done")),
         )
-        return pd.concat(writer([pd.DataFrame(runs, columns=[*names.split(), "existing_end"])]))
+        return pd.concat(writer([pd.DataFrame(runs, columns=RUN_COLUMNS)]))
 
 
 @given(st.data())
@@ -122,3 +129,26 @@ def test_a_file_of_another_size_is_not_continued(tmp_path: Path) -> None:
     (file,) = (tmp_path / "there").rglob("0???*")
     file.write_bytes(unit(0))
     assert Job(0, 2, 1).run(tmp_path).state.tolist() == [NEW]
+
+
+@given(st.sets(st.integers(0, 14), min_size=1))
+def test_the_offsets_that_no_message_has(taken: set[int]) -> None:
+    """Each file names its own, and no more than so many ranges."""
+    runs = [
+        ("orders", 0, offset // UNITS_PER_FILE, offset, unit(offset), 1000 * offset, 1, min(taken), max(taken) + 1, 0)
+        for offset in sorted(taken)
+    ]
+    with tempfile.TemporaryDirectory() as name:
+        done = Location.resolve(name)
+        written = pd.concat(
+            QueueWriter(f"{name}/growing", None, FILE_SIZE, 0, False, done)([pd.DataFrame(runs, columns=RUN_COLUMNS)])
+        )
+    named = [
+        offset
+        for starts, stops in zip(written.missing_starts, written.missing_stops, strict=True)
+        for start, stop in zip(starts, stops, strict=True)
+        for offset in range(start, stop)
+    ]
+    files = {offset // UNITS_PER_FILE for offset in taken}
+    between = range(min(taken), max(taken) + 1)
+    assert named == [offset for offset in between if offset not in taken and offset // UNITS_PER_FILE in files]

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pytest
 from pyspark.sql import SparkSession
@@ -16,11 +21,14 @@ from spark_mq.errors import (
     EmptyStoreError,
     OptionError,
     OutputExistsError,
+    StorageError,
+    StoreLockedError,
     StoreNotFoundError,
     UnsafeNameError,
 )
 from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.format.record import Record, encode_blank
+from spark_mq.job.output_committer import OutputCommitter
 from tests.real_stores import Fact, RealStore, all_stores, tree_of
 
 Unpack = Callable[[RealStore], Path]
@@ -164,7 +172,52 @@ class TestPlaces:
         before = tree_of(store)
         with pytest.raises(CorruptLogError, match=segment.name):
             rebuild(spark, str(store), replace=True)
+        assert tree_of(store) == {**before, "lock": b"lock"}  # a broker leaves it, too
+
+    @pytest.mark.parametrize("settings", [{"replace": True}, {"resume": True}], ids=["replace", "resume"])
+    def test_a_store_on_which_a_broker_runs_is_left_alone(
+        self, spark: SparkSession, store: Path, tmp_path: Path, settings: dict[str, Any]
+    ) -> None:
+        """The lock is held for as long as files are written; another output needs none."""
+        conf = str(sound_store().broker_conf)
+        (store / "lock").touch()
+        before = tree_of(store)
+        with locked_by_another_process(store / "lock"):
+            with pytest.raises(StoreLockedError, match="a broker runs on this store"):
+                rebuild(spark, str(store), broker_conf=conf, **settings)
+            assert tree_of(store) == before
+            rebuild(spark, str(store), str(tmp_path / "out"), broker_conf=conf)
+        publish = OutputCommitter.commit
+
+        def publish_and_try(*arguments: Any) -> None:
+            with pytest.raises(subprocess.CalledProcessError), locked_by_another_process(store / "lock"):
+                pytest.fail("a broker could have started")
+            publish(*arguments)
+
+        with mock.patch.object(OutputCommitter, "commit", publish_and_try):
+            rebuild(spark, str(store), broker_conf=conf, **settings)
+        assert queues_of(store) == queues_of(tmp_path / "out")
+
+    @pytest.mark.parametrize("inside", ["commitlog", "consumequeue/new", "index"])
+    def test_an_output_inside_a_store_is_refused(self, spark: SparkSession, store: Path, inside: str) -> None:
+        before = tree_of(store)
+        with pytest.raises(OptionError, match="is inside"):
+            rebuild(spark, str(store), str(store / inside))
         assert tree_of(store) == before
+
+    def test_an_empty_output_is_not_the_store(self, spark: SparkSession, store: Path) -> None:
+        shutil.rmtree(store / "consumequeue")
+        before = tree_of(store)
+        with pytest.raises(OptionError, match="the path is empty"):
+            rebuild(spark, str(store), "")
+        assert tree_of(store) == before
+
+    def test_an_output_that_cannot_be_written(self, spark: SparkSession, store: Path, tmp_path: Path) -> None:
+        (tmp_path / "file").touch()
+        with pytest.raises(StorageError, match="is a file"):
+            rebuild(spark, str(store), str(tmp_path / "file"))
+        with pytest.raises(StorageError, match=r"cannot be made: .*; give a folder"):
+            rebuild(spark, str(store), "/proc/nothing")
 
     def test_a_tree_set_aside_by_a_killed_job_comes_back(self, spark: SparkSession, store: Path) -> None:
         expected = queues_of(store)
@@ -173,6 +226,25 @@ class TestPlaces:
         with pytest.raises(OutputExistsError):
             rebuild(spark, str(store))
         assert queues_of(store) == expected
+
+
+@contextmanager
+def locked_by_another_process(lock: Path) -> Iterator[None]:
+    """A context in which a process locks the file as a broker does; raises if it cannot."""
+    code = "import fcntl, sys; f = open(sys.argv[1], 'r+b'); fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB, 1)"
+    command = [sys.executable, "-c", f"{code}; print('held', flush=True); sys.stdin.read()", str(lock)]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        if process.stdout.readline() != "held\n":
+            raise subprocess.CalledProcessError(process.wait(), command)
+        yield
+    finally:
+        process.stdin.close()
+        process.wait()
 
 
 TOPIC = b"orders"
@@ -224,6 +296,7 @@ class TestHostileStores:
         report = rebuild(spark, str(store), str(tmp_path / "out"), mode="permissive")
         assert list(queues_of(tmp_path / "out")) == [f"orders/0/{0:020d}"]
         assert any("../../x" in note for note in report.notes)
+        assert (report.topics_left_out, report.has_damage) == (["../../x"], True)
 
     def test_a_size_past_the_segment_stops_with_file_and_offset(self, spark: SparkSession, tmp_path: Path) -> None:
         store, at = two_segments_with_a_bad_size(tmp_path)
@@ -237,6 +310,8 @@ class TestHostileStores:
         skipped, hole = report.corrupt
         assert (skipped.commit_log_offset, skipped.length, skipped.code) == (at, len(record(0, 0)), "BAD_SIZE")
         assert (hole.code, hole.file) == ("MISSING_UNITS", "orders/0")
+        assert hole.describe() == "orders/0: queue offset 3 has no message"
+        assert report.has_damage
         units = units_of(tmp_path / "out")
         assert units[3] == PRE_BLANK_UNIT
         assert [int.from_bytes(unit[:8], "big") for unit in units[4:6]] == [at + len(record(0, 0)), 4096]
@@ -253,7 +328,11 @@ class TestHostileStores:
         store = write_store(tmp_path / "store", [0, 1, 1, 2])
         with pytest.raises(CorruptLogError, match="queue offset that an earlier message has"):
             rebuild(spark, str(store), str(tmp_path / "strict"))
-        rebuild(spark, str(store), str(tmp_path / "out"), mode="permissive")
+        report = rebuild(spark, str(store), str(tmp_path / "out"), mode="permissive")
+        assert [corrupt.describe() for corrupt in report.corrupt] == [
+            "orders/0: 1 messages have a queue offset that an earlier message has, the first of them queue offset 1: "
+            "they are in no queue"
+        ]
         places = [int.from_bytes(unit[:8], "big") for unit in units_of(tmp_path / "out")[:3]]
         size = len(record(0, 0))
         assert places == [0, size, 3 * size]
@@ -268,9 +347,12 @@ class TestHostileStores:
         assert len(queues_of(tmp_path / "out")) == 1
 
     def test_far_queue_offsets_do_not_fill_the_disk(self, spark: SparkSession, tmp_path: Path) -> None:
-        store = write_store(tmp_path / "store", [0, 1 << 50])
-        rebuild(spark, str(store), str(tmp_path / "out"), mode="permissive")
+        store = write_store(tmp_path / "store", [0, 2, 4, 1 << 50])
+        report = rebuild(spark, str(store), str(tmp_path / "out"), mode="permissive")
         assert len(queues_of(tmp_path / "out")) == 2
+        last = (1 << 50) - 1
+        (hole,) = report.corrupt
+        assert hole.describe() == (f"orders/0: queue offsets 1, 3, 5 to {last} have no message ({last - 2} in all)")
 
     def test_a_stale_tail_with_a_record_inside_a_body_at_a_split(self, spark: SparkSession, tmp_path: Path) -> None:
         """A body that carries a whole record with the right own offset, where a split begins."""

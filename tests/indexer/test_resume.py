@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -22,6 +23,8 @@ from tests.real_stores import OWN_STORES, RealStore, stores_in, tree_of
 
 Unpack = Callable[[RealStore], Path]
 Run = Callable[..., RebuildReport]
+CLEARED = range(1, 51) if int(os.environ.get("SPARK_MQ_KILLS", "1")) > 1 else (1, 2, 30)
+"""The removals at which a job is killed while it clears its folder."""
 WORKLOAD = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")
 
 
@@ -65,7 +68,7 @@ def kill(run: Run, moment: str) -> None:
 
     patches: dict[str, AbstractContextManager[object]] = {
         "dispatched": mock.patch.object(QueueBuild, "write", side_effect=KeyboardInterrupt),
-        "written": mock.patch.object(OutputCommitter, "publish", side_effect=KeyboardInterrupt),
+        "written": mock.patch.object(OutputCommitter, "commit", side_effect=KeyboardInterrupt),
         "half-way in place": mock.patch("os.rename", failing),
     }
     with patches[moment], pytest.raises(KeyboardInterrupt):
@@ -163,6 +166,46 @@ def test_a_segment_that_changed_is_read_again(
     first = min((begun / "commitlog").iterdir())
     os.utime(first)
     assert run(resume=True).segments_staged_before == 1
+    assert tree_of(tmp_path / "out") == whole
+
+
+@pytest.mark.parametrize("change", ["gone", "shorter"])
+@pytest.mark.parametrize("kind", ["*.parquet", "index-entries/*"])
+def test_a_staged_file_that_is_not_as_it_was_begins_from_nothing(
+    run: Run, unpacked: Unpack, begun: Path, tmp_path: Path, whole: dict[str, bytes], kind: str, change: str
+) -> None:
+    """A half-cleared folder, a disk that lost a file: what the manifest names has to be there."""
+    grow_log(unpacked(WORKLOAD), begun)
+    kill(run, "dispatched")
+    victim = max((tmp_path / "out" / ".spark_mq").rglob(kind), key=lambda file: file.stat().st_size)
+    if change == "gone":
+        victim.unlink()
+    else:
+        victim.write_bytes(victim.read_bytes()[:-20])
+    assert run(resume=True).segments_staged_before == 0
+    assert tree_of(tmp_path / "out") == whole
+
+
+@pytest.mark.parametrize("removal", CLEARED)
+def test_killed_while_another_job_cleared_the_folder(
+    run: Run, unpacked: Unpack, begun: Path, tmp_path: Path, whole: dict[str, bytes], removal: int
+) -> None:
+    """The job is killed, the next one too, while it clears the folder of the first: the third is the same as ever."""
+    grow_log(unpacked(WORKLOAD), begun)
+    kill(run, "written")
+    unlink, removals = os.unlink, 0
+
+    def failing(path: str, **named: Any) -> None:
+        nonlocal removals
+        removals += 1
+        if removals == removal:
+            raise KeyboardInterrupt
+        unlink(path, **named)
+
+    with mock.patch("os.unlink", failing), pytest.raises(KeyboardInterrupt):
+        run(only="index")
+    assert len(list((tmp_path / "out" / ".spark_mq").iterdir())) > 1
+    run(resume=True)
     assert tree_of(tmp_path / "out") == whole
 
 

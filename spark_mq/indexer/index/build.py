@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, tzinfo
 
 from spark_mq.format.index_file import IndexLayout
@@ -11,6 +11,7 @@ from spark_mq.indexer.index.runs import behind, index_runs
 from spark_mq.indexer.index.writer import WRITTEN_SCHEMA, IndexFilePlan, IndexWriter
 from spark_mq.indexer.run import Job
 from spark_mq.indexer.split_rows import SplitRow
+from spark_mq.indexer.staged_files import INDEX_ENTRIES
 from spark_mq.store.config.broker_version import BrokerVersion
 from spark_mq.store.config.store_paths import INDEX
 from spark_mq.store.index.end import index_end
@@ -35,16 +36,16 @@ class IndexBuild:
         self.end_timestamp = 0 if self._end is None else self._end.header.end_timestamp
         self.bytes_written = 0
         self._untouched = len(existing)
-        self.blobs = job.committer.folder / "index-entries"
+        self.blobs = job.committer.folder / INDEX_ENTRIES
         self.blobs.filesystem.create_dir(self.blobs.path, recursive=True)
 
-    def write(self, rows: Sequence[SplitRow]) -> None:
-        """Write every index file; `rows` in the order of the log."""
+    def write(self, rows: Sequence[SplitRow], is_stopped: Callable[[], bool] = lambda: False) -> None:
+        """Write every index file; `rows` in the order of the log. Nothing, if the job `is_stopped` before."""
         plans = self._plans(rows)
         report, committer = self._job.report, self._job.committer
         committer.keep_only(INDEX, {plan.name for plan in plans}.__contains__)
         report.files_untouched += self._untouched
-        if not plans:
+        if not plans or is_stopped():
             return
         with self._job.progress.stage("write index", len(plans), "files") as done:
             growing = committer.staging_path(INDEX)

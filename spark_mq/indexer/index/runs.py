@@ -56,5 +56,8 @@ def behind(
 
 
 def _contradiction(end: IndexEnd, what: str) -> CorruptRange:
-    reason = f"the index ends with a message at this offset, but {what}; --replace makes the index anew"
+    reason = (
+        f"the index ends with a message at commit log offset {end.commit_log_offset}, but {what}; --replace makes the "
+        "index new from the log"
+    )
     return CorruptRange(str(end.file.location), end.commit_log_offset, 0, "CONTRADICTED_INDEX", reason)

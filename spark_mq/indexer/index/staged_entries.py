@@ -23,7 +23,7 @@ from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 
 CHUNK_ENTRIES = 1 << 20
-_STAGED_SIZE = 20
+STAGED_ENTRY_SIZE = 20
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class StagedEntries:
         at = start % CHUNK_ENTRIES
         chunk = start - at
         size = min(CHUNK_ENTRIES, self.count - chunk)
-        hashes_at = chunk * _STAGED_SIZE
+        hashes_at = chunk * STAGED_ENTRY_SIZE
         hashes = file.read(hashes_at + 4 * at, 4 * count)
         offsets = file.read(hashes_at + 4 * size + 8 * at, 8 * count)
         timestamps = file.read(hashes_at + 12 * size + 8 * at, 8 * count)

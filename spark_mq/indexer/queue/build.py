@@ -27,6 +27,7 @@ from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.folders import existing_file_size, queue_folders
 
 _WRITE_TASKS = 4
+_MOST_RANGES_SHOWN = 10
 _BYTES_PER_WRITE_TASK = 16 << 20
 """One more task for every so many bytes of units; a task costs Spark some tens of milliseconds."""
 
@@ -105,6 +106,7 @@ class QueueBuild:
                     "units",
                     "commit_log_offset",
                     "last_store_timestamp",
+                    "queue_min",
                     "queue_max",
                     "existing_end",
                 )
@@ -143,6 +145,7 @@ class QueueBuild:
             .collect()
         )
         queues.sort(key=lambda queue: (queue.topic, queue.queue_id))
+        self._first_offsets = {f"{one.topic}/{one.queue_id}": one.commit_log_offset for one in queues}
         self._queue_rows = [queue for queue in queues if self._is_safe(queue.topic, queue.commit_log_offset)]
         existing_ends = self._existing_ends()
         units_per_file = self.file_size // UNIT_SIZE
@@ -151,10 +154,11 @@ class QueueBuild:
         for queue in self._queue_rows:
             key = (queue.topic, queue.queue_id)
             file_range = range(queue.queue_min // units_per_file, (queue.queue_max - 1) // units_per_file + 1)
-            placed.append((*key, queue.queue_max, existing_ends.get(key, 0), files - file_range.start))
+            ends = (queue.queue_min, queue.queue_max, existing_ends.get(key, 0))
+            placed.append((*key, *ends, files - file_range.start))
             files += file_range.stop - file_range.start
             self._file_ranges[key] = file_range
-        schema = "topic STRING, queue_id INT, queue_max BIGINT, existing_end BIGINT, file_base BIGINT"
+        schema = "topic STRING, queue_id INT, queue_min BIGINT, queue_max BIGINT, existing_end BIGINT, file_base BIGINT"
         unit_bytes = sum(queue.staged_units for queue in self._queue_rows) * UNIT_SIZE
         tasks = max(1, min(files, _WRITE_TASKS + unit_bytes // _BYTES_PER_WRITE_TASK))
         placed_runs = runs.join(F.broadcast(self._job.spark.createDataFrame(placed, schema)), ["topic", "queue_id"])
@@ -216,20 +220,22 @@ class QueueBuild:
             if not self._job.permissive:
                 raise UnsafeNameError(f"{reason}; --mode permissive leaves the topic out") from error
             self._report.notes.append(f"left out: {reason}")
+            self._report.topics_left_out.append(topic)
             return False
         return True
 
     def _holes(self, written: Sequence[Row]) -> Iterator[CorruptRange]:
-        """Queues some of whose offsets no message has."""
-        placed: dict[Queue, int] = {}
+        """Queues that have queue offsets without a message, and which those are."""
+        files: dict[Queue, list[Row]] = {}
         for file in written:
-            queue = (file.topic, file.queue_id)
-            placed[queue] = placed.get(queue, 0) + file.units
+            files.setdefault((file.topic, file.queue_id), []).append(file)
         for row in self._queue_rows:
-            missing = row.queue_max - row.queue_min - placed[row.topic, row.queue_id]
-            if missing:
-                reason = f"{missing} queue offsets from {row.queue_min} to {row.queue_max} have no message"
-                yield CorruptRange(f"{row.topic}/{row.queue_id}", row.commit_log_offset, 0, "MISSING_UNITS", reason)
+            of_queue = sorted(files[row.topic, row.queue_id], key=lambda file: int(file.file_number))
+            count = row.queue_max - row.queue_min - sum(file.units for file in of_queue)
+            if count:
+                missing = missing_ranges(of_queue, self.file_size // UNIT_SIZE)
+                name = f"{row.topic}/{row.queue_id}"
+                yield CorruptRange(name, row.commit_log_offset, 0, "MISSING_UNITS", missing_text(missing, count))
 
     def _contradicted(self, written: Sequence[Row]) -> Iterator[CorruptRange]:
         """Files that were continued, and hold units that the log contradicts."""
@@ -237,7 +243,8 @@ class QueueBuild:
             if file.contradicted:
                 reason = (
                     f"{file.contradicted} units of {queue_file_name(file.file_number, self.file_size)} are not what "
-                    "the log says; --replace makes the queues anew"
+                    f"the log says, the first names commit log offset {file.first_contradicted}; --replace makes the "
+                    "queues new from the log"
                 )
                 name = f"{file.topic}/{file.queue_id}"
                 yield CorruptRange(name, file.first_contradicted, 0, "CONTRADICTED_UNITS", reason)
@@ -247,7 +254,47 @@ class QueueBuild:
         for file in written:
             if file.doubled:
                 reason = (
-                    f"{file.doubled} messages have a queue offset that an earlier message has: they are in no queue"
+                    f"{file.doubled} messages have a queue offset that an earlier message has, the first of them "
+                    f"queue offset {file.first_doubled}: they are in no queue"
                 )
                 name = f"{file.topic}/{file.queue_id}"
-                yield CorruptRange(name, file.first_doubled, 0, "DOUBLED_UNITS", reason)
+                yield CorruptRange(name, self._first_offsets[name], 0, "DOUBLED_UNITS", reason)
+
+
+def missing_ranges(files: Sequence[Row], units_per_file: int) -> list[range]:
+    """The queue offsets of one queue that have no message, as ranges that do not touch; of many only the first.
+
+    Args:
+        files: The queue's rows of `WRITTEN_SCHEMA`, by file number; a file without any unit has none.
+        units_per_file: How many units a file has room for.
+
+    """
+    found: list[range] = []
+    end = files[0].file_number * units_per_file
+    for file in files:
+        start = file.file_number * units_per_file
+        ranges = [range(end, start), *map(range, file.missing_starts, file.missing_stops)]
+        for missing in filter(None, ranges):
+            if found and found[-1].stop == missing.start:
+                found[-1] = range(found[-1].start, missing.stop)
+            else:
+                found.append(missing)
+        end = start + units_per_file
+    return found
+
+
+def missing_text(missing: Sequence[range], count: int) -> str:
+    """What is said of queue offsets without a message.
+
+    Args:
+        missing: The first of them, as ranges.
+        count: How many there are in all.
+
+    """
+    shown = missing[:_MOST_RANGES_SHOWN]
+    texts = [str(one.start) if len(one) == 1 else f"{one.start} to {one.stop - 1}" for one in shown]
+    if count == 1:
+        return f"queue offset {texts[0]} has no message"
+    rest = count - sum(map(len, shown))
+    more = f" and {rest} more" if rest else ""
+    return f"queue offsets {', '.join(texts)}{more} have no message ({count} in all)"

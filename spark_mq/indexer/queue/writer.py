@@ -26,13 +26,18 @@ from spark_mq.io.publish import publish
 from spark_mq.job.progress import mark_done
 
 WRITTEN_SCHEMA = (
-    "topic STRING, queue_id INT, file_number BIGINT, bytes BIGINT, units BIGINT, doubled BIGINT, first_doubled BIGINT, "
-    "contradicted BIGINT, first_contradicted BIGINT, state STRING"
+    "topic STRING, queue_id INT, file_number BIGINT, bytes BIGINT, units BIGINT, missing_starts ARRAY<BIGINT>, "
+    "missing_stops ARRAY<BIGINT>, doubled BIGINT, first_doubled BIGINT, contradicted BIGINT, "
+    "first_contradicted BIGINT, state STRING"
 )
-"""One row for each file: bytes written, units that the log has for it, units whose place was taken, and the commit log
-offset of the first run that held one of those; units of the file that was continued that the log contradicts, and the
+"""One row for each file: bytes written; units that the log has for it; the first ranges of queue offsets between the
+queue's first and last message that have no message; units whose place was taken, and the queue offset of the first of
+those; units of the file that was continued that the log contradicts, and the
 commit log offset of the first of them; NEW; STAGED, a killed job wrote it; UNTOUCHED, or
 COMPLETED: the file that was continued was as it should be, or not."""
+
+MAX_MISSING_RANGES = 32
+"""Ranges without a message that are named for a file; a log can be made to have any number of them."""
 
 NEW = "NEW"
 STAGED = "STAGED"
@@ -72,6 +77,8 @@ class QueueWriter:
                     "file_number": [file_number],
                     "bytes": [0 if state == UNTOUCHED else self.file_size],
                     "units": [file.units],
+                    "missing_starts": [file.missing[0]],
+                    "missing_stops": [file.missing[1]],
                     "doubled": [file.doubled],
                     "first_doubled": [file.first_doubled],
                     "contradicted": [file.contradicted],
@@ -122,6 +129,7 @@ class _QueueFile:
         self._units = pre_blank(capacity)
         self._taken = np.zeros(capacity, np.bool_)
         self._last_place = -1
+        self._queue_min = 0
         self._queue_max = 0
         self._existing_end = 0
 
@@ -132,13 +140,14 @@ class _QueueFile:
         stop = first + units.size
         free = ~self._taken[first:stop]
         if not free.all():
+            if not self.doubled:
+                self.first_doubled = int(run.first_queue_offset) + int(np.flatnonzero(~free)[0])
             self.doubled += int(units.size - free.sum())
-            self.first_doubled = int(run.commit_log_offset) if self.first_doubled < 0 else self.first_doubled
         self._units[first:stop][free] = units[free]
         self._taken[first:stop] = True
         if stop > self._last_place:
             self._last_place, self.last_store_timestamp = stop, int(run.last_store_timestamp)
-        self._queue_max = int(run.queue_max)
+        self._queue_min, self._queue_max = int(run.queue_min), int(run.queue_max)
         self._existing_end = int(run.existing_end)
 
     def keep(self, existing: Units, log_start: int) -> None:
@@ -157,6 +166,15 @@ class _QueueFile:
     def units(self) -> int:
         """Units that the log has."""
         return int(self._taken.sum())
+
+    @property
+    def missing(self) -> tuple[list[int], list[int]]:
+        """First and next queue offset of each range without a message: no more than `MAX_MISSING_RANGES`."""
+        first = max(self._queue_min - self._start, 0)
+        taken = self._taken[first : self._queue_max - self._start]
+        edges = np.flatnonzero(np.diff(np.concatenate(([True], taken, [True]))))
+        edges = edges[: 2 * MAX_MISSING_RANGES] + self._start + first
+        return edges[::2].tolist(), edges[1::2].tolist()
 
     def content(self) -> memoryview:
         """The file up to the queue's last unit; zeros follow. Places that no message has are pre-blank."""

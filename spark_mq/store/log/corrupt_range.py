@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 MISSING = "MISSING"
-"""The code of a range that no segment holds. Other codes are `format.scan.ScanStatus` names."""
+"""The code of a range that no segment holds. Other codes are names of `format.kernels.frames.ScanStatus`."""
 
 STRAY = "STRAY"
 """The code of a file that is named as a segment, but is none: the number in its name is not a commit log offset."""
@@ -15,7 +15,8 @@ STRAY = "STRAY"
 class CorruptRange:
     """Bytes of the log in which no record can be read, up to the next readable record or the segment's end.
 
-    `file` is where the bytes lie, or would lie.
+    `file` is where the bytes lie, or would lie. A range of length 0 is about the file or queue as a whole: `file` is
+    then a queue (`TOPIC/QUEUE ID`) or an index file, and the reason names offsets.
     """
 
     file: str
@@ -33,6 +34,6 @@ class CorruptRange:
 
     def describe(self) -> str:
         """File, offset, length and reason, for a person."""
-        if self.code == STRAY:
+        if self.code == STRAY or not self.length:
             return f"{self.file}: {self.reason}"
         return f"{self.file}: {self.length} bytes from commit log offset {self.commit_log_offset}: {self.reason}"

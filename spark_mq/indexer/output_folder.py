@@ -1,0 +1,97 @@
+"""Where the output of a rebuild may be: never inside the files of a store."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from spark_mq.errors import OptionError, StorageError
+from spark_mq.io.location import Location
+from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX, MAPPED_FILE_NAME
+from spark_mq.store.store_lock import LOCK
+
+_STORE_TREES = (COMMIT_LOG, CONSUME_QUEUE, INDEX, "consumequeue_ext", "batchconsumequeue")
+"""Folders of a store whose every entry a broker takes for its own (`StorePathConfigHelper`@5.3.3)."""
+
+
+def check_output(output: Location, store: Location, trees: tuple[str, ...]) -> None:
+    """Nothing, if the trees can be made in `output`; nothing is made or changed by the check.
+
+    Args:
+        output: The folder that gets the trees; it need not exist.
+        store: The store that is rebuilt.
+        trees: The names of the trees that are made.
+
+    Raises:
+        OptionError: `output` is inside `commitlog/`, `consumequeue/` or `index/` of a store, of `store` or of any
+            other, also by a symbolic link; or the store itself would be replaced by one of the trees.
+        StorageError: `output` or a parent of it is a file.
+
+    """
+    for folder in _folders_above(output):
+        kind = _store_tree(folder, store)
+        if kind is not None:
+            raise OptionError(
+                f"--output {output} is inside {folder}, which is {kind}: a broker would take the new files for its "
+                "own; give a folder outside of it"
+            )
+        if folder.is_file:
+            raise StorageError(f"--output {output}: {folder} is a file; give the name of a folder")
+    for tree in trees:
+        if any(_is_same(output / tree, folder) for folder in _folders_above(store)):
+            raise OptionError(f"--output {output}: its {tree}/ would take the place of the store {store} itself")
+        if output.is_local and not _is_same(output, store) and _is_link_into_a_store(output, tree, store):
+            raise OptionError(
+                f"--output {output}: its {tree} is a symbolic link to a tree of a store, which would be changed; give "
+                "a folder without such a link"
+            )
+
+
+def is_store_folder(folder: Location) -> bool:
+    """Whether a broker can run on `folder`: it has a commit log, or the lock of a broker whose log is elsewhere."""
+    return (folder / COMMIT_LOG).is_directory or (folder / LOCK).is_file
+
+
+def _folders_above(location: Location) -> Iterator[Location]:
+    """The folder itself and all above it; a local one both as it is named and without symbolic links."""
+    paths = [location.path, os.path.realpath(location.path)] if location.is_local else [location.path]
+    for path in dict.fromkeys(paths):
+        while path.strip("/"):
+            yield Location(location.filesystem, path, path if location.is_local else location.uri)
+            path = path.rpartition("/")[0]
+
+
+def _store_tree(folder: Location, store: Location) -> str | None:
+    """What the folder is, if it belongs to a store: one of its trees by place, or by the names of its files."""
+    parent, _, name = folder.path.rpartition("/")
+    beside = Location(folder.filesystem, f"{parent}/{COMMIT_LOG}", folder.uri)
+    if name in _STORE_TREES and beside.is_directory:
+        return f"{name}/ of a store"
+    if any(_is_same(store / tree, folder) for tree in _STORE_TREES):
+        return f"a folder of the store {store}"
+    if folder.is_local and folder.is_directory and _has_mapped_files(folder):
+        return "a folder of a commit log or of a queue"
+    return None
+
+
+def _is_link_into_a_store(output: Location, tree: str, store: Location) -> bool:
+    if not os.path.islink((output / tree).path):
+        return False
+    real = Location.resolve(os.path.realpath((output / tree).path))
+    holder = Location.resolve(os.path.dirname(real.path))
+    is_of_another = real.name in _STORE_TREES and (holder / COMMIT_LOG).is_directory and not _is_same(holder, output)
+    return is_of_another or _is_same(real, store / tree)
+
+
+def _has_mapped_files(folder: Location) -> bool:
+    try:
+        with os.scandir(folder.path) as entries:
+            return any(MAPPED_FILE_NAME.fullmatch(entry.name) and entry.is_file() for entry in entries)
+    except OSError:  # a folder above the output that may not be listed
+        return False
+
+
+def _is_same(first: Location, second: Location) -> bool:
+    if first.is_local and second.is_local:
+        return os.path.realpath(first.path) == os.path.realpath(second.path)
+    return first.filesystem == second.filesystem and first.path == second.path

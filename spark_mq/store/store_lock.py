@@ -1,0 +1,84 @@
+"""The lock of a store directory: one broker, or one job that writes into the directory, has it at a time.
+
+A broker locks byte 0 of the file `lock` for itself and writes the four bytes `lock` into it
+(`DefaultMessageStore.start`@4.9.7 and 5.3.3: `FileChannel.tryLock(0, 1, false)`). On POSIX systems that is a record
+lock of `fcntl`, which every other process sees, and which ends with the process. While a job has the lock, a broker
+does not start: "Lock failed,MQ already started". A broker leaves the file behind when it stops, and so does a job: a
+broker that is starting may already have opened it.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import struct
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from spark_mq.errors import StorageError, StoreLockedError
+from spark_mq.io.location import Location
+
+LOCK = "lock"
+_CONTENT = b"lock"
+_FLOCK = struct.Struct("hhqqi0q")
+"""`struct flock` of Linux: type, whence, start, length, process."""
+_ELSEWHERE = "give --output with another folder, which needs no lock"
+
+
+@contextmanager
+def store_lock(store: Location) -> Iterator[None]:
+    """A context in which no broker and no other job can take the store.
+
+    The file `lock` is made if it does not exist. On a filesystem that is not local there is no lock, and no broker.
+
+    Args:
+        store: The store directory (`storePathRootDir`), which exists.
+
+    Raises:
+        StoreLockedError: A broker, or another job, has the lock.
+        StorageError: The file cannot be opened or locked.
+
+    """
+    if not store.is_local:
+        yield
+        return
+    descriptor = _open((store / LOCK).path)
+    try:
+        yield
+    finally:
+        os.close(descriptor)  # which ends the lock
+
+
+def _open(path: str) -> int:
+    """The descriptor of the file, whose byte 0 is now locked."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise StorageError(f"{path}: the store's lock file cannot be opened: {error.strerror}; {_ELSEWHERE}") from error
+    try:
+        _lock_first_byte(descriptor)
+        if os.fstat(descriptor).st_size == 0:
+            os.pwrite(descriptor, _CONTENT, 0)
+    except OSError as error:
+        os.close(descriptor)
+        if error.errno in (errno.EACCES, errno.EAGAIN):
+            raise StoreLockedError(
+                f"{path} is locked: a broker runs on this store, or another job writes into it. Stop the broker, or "
+                f"{_ELSEWHERE}"
+            ) from error
+        raise StorageError(f"{path}: the store's lock file cannot be locked: {error.strerror}; {_ELSEWHERE}") from error
+    return descriptor
+
+
+def _lock_first_byte(descriptor: int) -> None:
+    """Lock byte 0; raises `OSError` if another has it.
+
+    On Linux the lock belongs to the open file: plain record locks, which belong to the process, end when any part of
+    the process closes the same file, and do not keep two jobs of one process apart. The two kinds exclude each other.
+    """
+    if sys.platform == "linux":
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
+    else:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)

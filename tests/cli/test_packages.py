@@ -1,0 +1,92 @@
+"""Commands whose extra is not installed, and servers that do not answer, in processes of their own."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from spark_mq.cli import spark
+from spark_mq.cli.packages import missing_package
+from spark_mq.errors import OptionError, SparkNotReachedError
+from tests.real_stores import PROJECT
+
+WITHOUT = """
+import sys
+sys.modules[sys.argv[1]] = None
+from spark_mq.cli.main import main
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+def run_without(package: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A command in a Python that cannot import the package."""
+    return subprocess.run(
+        [sys.executable, "-c", WITHOUT, package, *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(PROJECT), **environment},
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["rebuild", "store"],
+        ["sql", "SELECT 1", "--store", "a=store"],
+        ["maintain-archive", "table"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_without_pyspark(command: list[str]) -> None:
+    done = run_without("pyspark", *command)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "spark-mq: this command needs the package pyspark, which is not installed: pip install 'spark-mq[spark]'\n"
+    )
+
+
+def test_without_the_client_of_spark_connect() -> None:
+    done = run_without("grpc", "rebuild", "store", SPARK_REMOTE="sc://127.0.0.1:1")
+    assert done.returncode == 1
+    assert done.stderr.endswith("which is not installed: pip install 'spark-mq[connect]'\n")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_other_packages_and_other_errors() -> None:
+    missing = missing_package(ModuleNotFoundError("No module named 'sqlglot.x'", name="sqlglot.x"))
+    assert str(missing) == "this command needs the package sqlglot, which is not installed: pip install sqlglot"
+    assert missing_package(ImportError("libjvm.so: cannot open shared object file", name="pyarrow")) is None
+    assert missing_package(ModuleNotFoundError("No module named 'spark_mq.x'", name="spark_mq.x")) is None
+
+
+@pytest.fixture
+def silent_server() -> Iterator[str]:
+    """The address of a server that takes connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"sc://127.0.0.1:{listener.getsockname()[1]}"
+
+
+def test_a_server_that_does_not_answer(silent_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark, "_SECONDS_TO_REACH_A_SERVER", 0.5)
+    for address in (silent_server, "sc://127.0.0.1:1"):
+        monkeypatch.setenv("SPARK_REMOTE", address)
+        with (
+            pytest.raises(SparkNotReachedError, match=f"no Spark Connect server answers at {address[5:]} within"),
+            spark.spark_session("test"),
+        ):
+            pytest.fail("there is no server")
+
+
+def test_an_address_that_cannot_be_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_REMOTE", "sc://host:port")
+    with (
+        pytest.raises(OptionError, match="SPARK_REMOTE=sc://host:port is not the address"),
+        spark.spark_session("test"),
+    ):
+        pytest.fail("there is no server")
