@@ -75,6 +75,7 @@ def _add_maintenance(commands: argparse._SubParsersAction[argparse.ArgumentParse
 def run_archive(arguments: argparse.Namespace) -> int:
     """Archive, and print the report."""
     from spark_mq.archive.archive_tables import DEFAULT_BROKER, DEFAULT_CLUSTER, ArchiveTables
+    from spark_mq.archive.delta import delta_settings
     from spark_mq.archive.writer import archive
     from spark_mq.io.location import Location
     from spark_mq.source.option_values import parse_size
@@ -86,7 +87,7 @@ def run_archive(arguments: argparse.Namespace) -> int:
     # What is wrong with the arguments is said before a JVM starts.
     ArchiveTables.of(arguments.table, arguments.checkpoint)
     segment_files(Location.resolve(arguments.store))
-    with spark_errors(), spark_session("spark-mq archive", _stream_settings) as spark:
+    with spark_errors(), spark_session("spark-mq archive", delta_settings) as spark:
         report = archive(
             spark,
             arguments.store,
@@ -124,13 +125,6 @@ def run_maintenance(arguments: argparse.Namespace) -> int:
         )
     print(report.to_json() if arguments.json else report.to_text())
     return 0
-
-
-def _stream_settings() -> dict[str, str]:
-    from spark_mq.archive.delta import delta_settings
-
-    # With a Unix socket Spark's Python daemon prints a traceback at the end of each stream (4.2).
-    return {**delta_settings(), "spark.python.unix.domain.socket.enabled": "false"}
 
 
 def _print_batch(batch: BatchProgress) -> None:

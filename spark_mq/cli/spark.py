@@ -74,6 +74,7 @@ def _own_settings() -> dict[str, str]:
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={logging.as_uri()}",
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.daemon.module": "spark_mq.worker_daemon",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
