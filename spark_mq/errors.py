@@ -28,6 +28,10 @@ class DataLossError(StoreChangedError):
     """A part of the log that a stream has still to read is gone: its segments expired, or the log was cut."""
 
 
+class LogCutError(DataLossError):
+    """A part of the log that was read is no longer in it: the broker lost the end of its log, and may have written on."""
+
+
 class ConfigError(SparkMqError, ValueError):
     """A file below `config/` that cannot be read, nor its `.bak`."""
 

@@ -1,13 +1,18 @@
-"""Spark's Python daemon, without tracebacks for workers whose output nobody reads any more.
+"""Spark's Python daemon, without tracebacks for workers to whom Spark no longer listens.
 
-Spark stops reading a worker's output before its end wherever it needs no more rows: with every `LIMIT`, in
-`toLocalIterator`, and when it has the plan of a data source. The worker's last write then fails, over a Unix domain
-socket with `BrokenPipeError`, over TCP with that or with `ConnectionResetError`, and `pyspark.daemon` (4.0 to 4.2)
-prints a traceback for it. That is no error: what a worker has to say of its own errors, it writes to the same socket,
-and a Spark that closed the socket does not want to know. All other errors are printed as before.
+`pyspark.daemon` (4.0 to 4.2) prints a traceback if the last write of a worker fails because Spark closed the socket.
+That is no error: a worker reports its own errors over the same socket, and Spark closed it because it needs no more.
+It happens in two cases:
 
-A session uses this module with `spark.python.daemon.module=spark_mq.worker_daemon`. The Python of every machine needs
-this package installed for it: files that come with `--py-files` are not there yet when a daemon starts.
+- A task is ended before its last row: every `LIMIT`, `toLocalIterator`. The write fails over any socket, with
+  `BrokenPipeError` or `ConnectionResetError`. This module prints nothing for these two; all other errors are printed.
+- A worker was idle for a minute, and Spark closes its socket. Over a Unix domain socket the worker's write fails, over
+  TCP it does not. These are also the workers that look for a format, make a data source and plan its reads, and Spark
+  runs those with `pyspark.daemon` whatever the settings say.
+
+So a session is quiet with `spark.python.daemon.module=spark_mq.worker_daemon` and
+`spark.python.unix.domain.socket.enabled=false` (the default of Spark). The Python of every machine needs this package
+installed for the first: files that come with `--py-files` are not there yet when a daemon starts.
 
 The daemon forks its workers, so it must not start threads: this module imports nothing that does.
 """

@@ -28,6 +28,7 @@ from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.folders import CONSUME_QUEUE, queue_folders
 
 _MAX_HOPS = 1000
+_TAIL = 4 << 10
 _ZEROS = bytes(FRAME.size)
 _PROPERTY_CRC = re.compile(rb"(?:\A|\x02)" + CRC_PROPERTY + rb"\x01(.{10})\x02\Z", re.DOTALL)
 
@@ -41,6 +42,19 @@ class _Hop:
     newest: int
     abort_time: float
     """When the broker was started: a start may cut the log, and then nothing is known."""
+    tail_crc: int
+    """Of the bytes before that place. A replica can cut its log without a start, and write on."""
+
+
+@dataclass(frozen=True)
+class LiveEnd:
+    """The commit log offset after the last live record (`CommitLog.getMaxOffset`@5.3.3); -1 for an empty log.
+
+    `last_record` is the offset at which that record begins, if the search came by it; else None.
+    """
+
+    offset: int
+    last_record: int | None = None
 
 
 class LiveEndFinder:
@@ -52,18 +66,25 @@ class LiveEndFinder:
 
     def find_now(self) -> int:
         """`find` over the files that the store has now."""
+        return self.find_end_now().offset
+
+    def find_end_now(self) -> LiveEnd:
+        """The live end, from the files that the store has now."""
         files = FileReaders()
         try:
             queues = [ConsumeQueue(folder, files) for folder in queue_folders(self._store / CONSUME_QUEUE)]
-            return self.find(RecordLookup(self._store, files), queues)
+            return self._find_end(RecordLookup(self._store, files), queues)
         finally:
             files.close()
 
     def find(self, records: RecordLookup, queues: Iterable[ConsumeQueue]) -> int:
-        """The commit log offset behind the last live record (`CommitLog.getMaxOffset`@5.3.3); -1 for an empty log.
+        """The commit log offset of the live end; -1 for an empty log.
 
         `records` and `queues` are of the store as it is now.
         """
+        return self._find_end(records, queues).offset
+
+    def _find_end(self, records: RecordLookup, queues: Iterable[ConsumeQueue]) -> LiveEnd:
         newest = _newest_message(records, queues)
         if newest is not None:
             offset, store_timestamp = newest
@@ -73,22 +94,28 @@ class LiveEndFinder:
                     return end
         return self._read_last_segment()
 
-    def _read_last_segment(self) -> int:
+    def _read_last_segment(self) -> LiveEnd:
         from spark_mq.store.log.live_reader import NO_TIME, LiveReader
         from spark_mq.store.log.segment_source import SegmentSource
 
         log = CommitLog.open(self._store)
         if not log.segments:
-            return -1
+            return LiveEnd(-1)
         last, abort_time, known = log.segments[-1], _abort_time(self._store), self._last_hop
         position, newest = 0, NO_TIME
-        if known is not None and (known.base, known.abort_time) == (last.base, abort_time):
-            position, newest = known.position, known.newest
         with SegmentSource(last) as source:
+
+            def tail_crc(position: int) -> int:
+                start = max(position - _TAIL, 0)
+                return zlib.crc32(source.read(start, position - start)) if start < position else 0
+
+            if known is not None and (known.base, known.abort_time) == (last.base, abort_time):
+                if known.position <= last.size and tail_crc(known.position) == known.tail_crc:
+                    position, newest = known.position, known.newest
             reader = LiveReader(source, position, newest)
             reader.skip(last.data_end)
-        self._last_hop = _Hop(last.base, reader.position, reader.newest, abort_time)
-        return last.base + reader.position
+            self._last_hop = _Hop(last.base, reader.position, reader.newest, abort_time, tail_crc(reader.position))
+        return LiveEnd(last.base + reader.position)
 
 
 def _newest_message(records: RecordLookup, queues: Iterable[ConsumeQueue]) -> tuple[int, int] | None:
@@ -116,20 +143,23 @@ def _abort_time(store: Location) -> float:
     return ((store / "abort").info().mtime_ns or 0) / 1e6 or float("inf")
 
 
-def _hop(records: RecordLookup, offset: int) -> int | None:
-    """The offset behind the records that follow; None where they end in anything but zeros."""
+def _hop(records: RecordLookup, offset: int) -> LiveEnd | None:
+    """The end of the records that follow; None where they end in anything but zeros."""
     last: Record | None = None
+    before: int | None = None
+    """Where the record before `last` begins."""
     newest = 0
     for _ in range(_MAX_HOPS):
         segment = records.segment_of(offset)
         if segment is None:
-            return _behind(records, last, offset) if offset == records.max_offset else None
+            return _end(records, before, last, offset) if offset == records.max_offset else None
         head = records.read(offset, FRAME.size)
         if head == _ZEROS:
-            return _behind(records, last, offset) if _is_last(records, segment) else None
+            return _end(records, before, last, offset) if _is_last(records, segment) else None
         blank_size = segment.base + segment.size - offset
         if blank_size <= MAX_BLANK_SIZE and head == FRAME.pack(blank_size, MAGIC_BLANK):
-            last, offset = None, segment.base + segment.size
+            before, last = before if last is None else last.commit_log_offset, None
+            offset = segment.base + segment.size
             continue
         try:
             record = records.record(offset)
@@ -137,7 +167,8 @@ def _hop(records: RecordLookup, offset: int) -> int | None:
             return None
         if record.store_timestamp < newest:
             return None
-        last, newest = record, record.store_timestamp
+        before, last = before if last is None else last.commit_log_offset, record
+        newest = record.store_timestamp
         offset += record.size
     return None
 
@@ -147,9 +178,13 @@ def _is_last(records: RecordLookup, segment: SegmentFile) -> bool:
     return all(records.read(file.base, FRAME.size) == _ZEROS for file in records.segments if file.base > segment.base)
 
 
-def _behind(records: RecordLookup, last: Record | None, offset: int) -> int:
-    """The offset behind `last`, or before it where it is still being written, as `last_record` has it."""
-    return offset if last is None or _is_finished(records, last) else last.commit_log_offset
+def _end(records: RecordLookup, before: int | None, last: Record | None, offset: int) -> LiveEnd:
+    """The end after `last`, or before it if it is still being written, as `last_record` has it."""
+    if last is None:
+        return LiveEnd(offset, before)
+    if _is_finished(records, last):
+        return LiveEnd(offset, last.commit_log_offset)
+    return LiveEnd(last.commit_log_offset, before)
 
 
 def _is_finished(records: RecordLookup, record: Record) -> bool:
