@@ -29,7 +29,7 @@ class DataLossError(StoreChangedError):
 
 
 class LogCutError(DataLossError):
-    """A part of the log that was read is no longer in it: the broker lost the end of its log, and may have written on."""
+    """A part of the log that was read is no longer in it: the broker lost the end of its log."""
 
 
 class ConfigError(SparkMqError, ValueError):
@@ -66,6 +66,10 @@ class UnsafeNameError(SparkMqError, ValueError):
 
 class OutputExistsError(SparkMqError, FileExistsError):
     """The output already holds what the job would write, and the job was not told to replace it."""
+
+
+class ArchiveInUseError(SparkMqError, RuntimeError):
+    """Another run archives the same store into the same table at the moment."""
 
 
 class NotSharedError(SparkMqError, OSError):

@@ -1,18 +1,19 @@
 """`spark-mq`: one entry point, a sub-command for each job.
 
 Results go to stdout, progress and errors to stderr. Exit status: 0 done or found, 1 failed (one line says why), 2 the
-arguments cannot be understood, 3 nothing found.
+arguments cannot be understood, 3 nothing found, 130 interrupted by Ctrl-C.
 """
 
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 from collections.abc import Sequence
 
 from spark_mq.cli import archive, messages, rebuild, sql, tables
-from spark_mq.cli.exit_status import FAILED
+from spark_mq.cli.exit_status import FAILED, INTERRUPTED
 from spark_mq.errors import SparkMqError
 
 
@@ -28,16 +29,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tables.add_commands(commands)
     sql.add_command(commands)
     parsed = parser.parse_args(arguments)
+    logging.getLogger().addFilter(_is_no_interrupt)
     try:
         status = int(parsed.run(parsed))
         sys.stdout.flush()
     except SparkMqError as error:
         print(f"spark-mq: {error}", file=sys.stderr)
         return FAILED
+    except KeyboardInterrupt:
+        print("spark-mq: interrupted", file=sys.stderr)
+        return INTERRUPTED
     except BrokenPipeError:  # whoever read the output has enough of it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     return status
+
+
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    """Whether to log it: of a Ctrl-C, Py4J logs a traceback, and the command says it in one line."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], KeyboardInterrupt)
 
 
 if __name__ == "__main__":

@@ -105,7 +105,7 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if last.read_from is not None:
             begin = last.read_from
         if last.marks and last != self._last:
-            # The batch was planned by an earlier run. What the broker wrote since over a part of it is for the next one.
+            # An earlier run planned the batch. What the broker wrote since over a part of it is for the next batch.
             stop = max(min(stop, _retry_on_expiry(lambda: self._kept_end(last, self._find_end().offset))), begin)
         self._last = last
         listed = _retry_on_expiry(lambda: self._range(begin, stop))

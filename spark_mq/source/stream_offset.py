@@ -5,7 +5,7 @@ Spark compares offsets as text, so the same offset is always the same text.
 | version | keys, in this order |
 | --- | --- |
 | 1 | `version`, `commit_log_offset`, `lost_bytes` |
-| 2 | those, `read_from`, `marks`: `[commit_log_offset, store_size, store_timestamp, crc]` of records, the newest first |
+| 2 | those, `read_from`, `marks`: a list of `[commit_log_offset, store_size, store_timestamp, crc]`, the newest first |
 
 An offset without a mark is written as version 1, as the spark-mq before wrote all of them.
 """
@@ -31,7 +31,7 @@ class StreamOffset:
     """All that starts before `commit_log_offset` was given; `lost_bytes` of it were gone before they were read.
 
     `read_from` is the commit log offset at which the batch that ends here begins, if the broker had lost the end of
-    its log, so that the batch before ended after it; else None. `marks` are records that were given, the last one first.
+    its log, so that the batch before ended after it; else None. `marks` are records that were given, the newest first.
     """
 
     commit_log_offset: int
@@ -56,14 +56,10 @@ class StreamOffset:
                 f"the checkpoint's offset {dict(values)} has version {version}, this spark-mq reads versions 1 and 2: "
                 "use the spark-mq that wrote it or a later one, or another checkpointLocation"
             )
-        offset, lost = values.get("commit_log_offset"), values.get("lost_bytes")
-        if not _is_integer(offset, NOTHING_YET) or not _is_integer(lost, 0):
-            raise _not_ours(values)
+        offset, lost = _integer(values, "commit_log_offset", NOTHING_YET), _integer(values, "lost_bytes", 0)
         if version == _WITHOUT_MARKS:
             return cls(offset, lost)
-        read_from = values.get("read_from")
-        if read_from is not None and not _is_integer(read_from, 0):
-            raise _not_ours(values)
+        read_from = None if values.get("read_from") is None else _integer(values, "read_from", 0)
         return cls(offset, lost, read_from, _marks(values))
 
 
@@ -73,7 +69,7 @@ def _marks(values: Mapping[str, Any]) -> tuple[RecordMark, ...]:
         raise _not_ours(values)
     marks = []
     for items in listed:
-        if not isinstance(items, list) or len(items) != 4 or not all(_is_integer(item, None) for item in items):
+        if not isinstance(items, list) or len(items) != 4 or not all(type(item) is int for item in items):
             raise _not_ours(values)
         marks.append(RecordMark(*items))
     if not all(mark.is_valid() for mark in marks):
@@ -81,8 +77,11 @@ def _marks(values: Mapping[str, Any]) -> tuple[RecordMark, ...]:
     return tuple(marks)
 
 
-def _is_integer(value: object, least: int | None) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and (least is None or value >= least)
+def _integer(values: Mapping[str, Any], name: str, least: int) -> int:
+    value = values.get(name)
+    if type(value) is not int or value < least:
+        raise _not_ours(values)
+    return value
 
 
 def _not_ours(values: Mapping[str, Any]) -> OptionError:

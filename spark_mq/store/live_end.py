@@ -22,7 +22,7 @@ from spark_mq.format.record import FRAME, MAGIC_BLANK, MAX_BLANK_SIZE, Record
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.config.checkpoint import Checkpoint
-from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.store.log.commit_log import CommitLog, Segment
 from spark_mq.store.log.record_lookup import RecordLookup, SegmentFile
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.folders import CONSUME_QUEUE, queue_folders
@@ -44,6 +44,10 @@ class _Hop:
     """When the broker was started: a start may cut the log, and then nothing is known."""
     tail_crc: int
     """Of the bytes before that place. A replica can cut its log without a start, and write on."""
+
+    def is_of(self, last: Segment, abort_time: float) -> bool:
+        """Whether it was in this segment, and the broker was not started since."""
+        return (self.base, self.abort_time) == (last.base, abort_time) and self.position <= last.size
 
 
 @dataclass(frozen=True)
@@ -107,11 +111,10 @@ class LiveEndFinder:
 
             def tail_crc(position: int) -> int:
                 start = max(position - _TAIL, 0)
-                return zlib.crc32(source.read(start, position - start)) if start < position else 0
+                return zlib.crc32(source.read(start, position - start).tobytes()) if start < position else 0
 
-            if known is not None and (known.base, known.abort_time) == (last.base, abort_time):
-                if known.position <= last.size and tail_crc(known.position) == known.tail_crc:
-                    position, newest = known.position, known.newest
+            if known is not None and known.is_of(last, abort_time) and tail_crc(known.position) == known.tail_crc:
+                position, newest = known.position, known.newest
             reader = LiveReader(source, position, newest)
             reader.skip(last.data_end)
             self._last_hop = _Hop(last.base, reader.position, reader.newest, abort_time, tail_crc(reader.position))
