@@ -38,9 +38,7 @@ DEFAULT_MAX_BYTES = 4 << 30
 KEEP_SECONDS = 3600.0
 """How often a run that goes on keeps segments and snapshots: well within the hours that a broker keeps a segment."""
 _POLL_SECONDS = 0.5
-_TWO_RUNS = re.compile(
-    "CONCURRENT_STREAM_LOG_UPDATE|DELTA_CONCURRENT_TRANSACTION|Multiple streaming queries are concurrently using"
-)
+_TWO_RUNS = re.compile("CONCURRENT_STREAM_LOG_UPDATE|CONCURRENT_QUERY|DELTA_CONCURRENT_TRANSACTION")
 """What Spark and Delta say of two queries with one checkpoint."""
 
 
