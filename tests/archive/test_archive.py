@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_mq.archive import renaming, writer
+from spark_mq.archive import checkpoints, renaming, writer
 from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
 from spark_mq.archive.lookup import query_message
 from spark_mq.archive.maintenance import maintain
@@ -397,36 +397,28 @@ def test_a_log_gets_its_new_name_once_wherever_the_run_is_killed(
     begin = len(lake.messages("misspelt"))
     for file in hidden.glob("0*"):
         shutil.copy(file, store / "commitlog")
-    update, names = renaming._update, iter(["one", "two", "three"])
-    old = "misspelt"
-    for steps in (1, 3):
-        left = steps
+    # It is killed when the other three tables have the new name.
+    update, left = renaming._update, 3
 
-        def killed(*arguments: Any) -> int:
-            nonlocal left
-            if not left:
-                raise Killed
-            left -= 1
-            return update(*arguments)
+    def killed(*arguments: Any) -> int:
+        nonlocal left
+        if not left:
+            raise Killed
+        left -= 1
+        return update(*arguments)
 
-        monkeypatch.setattr(renaming, "_update", killed)
-        with pytest.raises(Killed):
-            lake.run(store, "right", rename=True)
-        monkeypatch.setattr(renaming, "_update", update)
-        assert len(lake.messages(old)) >= begin
-        assert lake.messages("right") == []
-        if steps == 1:
-            # Whoever gives it up can go on under the old name.
-            lake.run(store, old)
-            assert (lake.messages(old), lake.keys(old)) == (facts_of(B), keys_of(B))
+    monkeypatch.setattr(renaming, "_update", killed)
+    with pytest.raises(Killed):
+        lake.run(store, "right", rename=True)
+    monkeypatch.setattr(renaming, "_update", update)
+    assert (len(lake.messages("misspelt")), lake.messages("right")) == (begin, [])
     report = lake.run(store, "right", rename=True)
-    assert report.renamed_messages == len(facts_of(B))
+    assert (report.renamed_messages, report.rows) == (begin, len(facts_of(B)) - begin)
     assert (lake.messages("right"), lake.keys("right")) == (facts_of(B), keys_of(B))
     assert {name.split("/")[0] for table in counts(lake).values() for name in table} == {"right"}
-    # The old checkpoints are not used again: back, and forth.
-    for name in (old, next(names), old):
-        assert lake.run(store, name, rename=True).rows == 0
-        assert (lake.messages(name), lake.keys(name)) == (facts_of(B), keys_of(B))
+    # Back again: the checkpoints of the old name are not used any more.
+    assert lake.run(store, "misspelt", rename=True).rows == 0
+    assert (lake.messages("misspelt"), lake.keys("misspelt")) == (facts_of(B), keys_of(B))
 
 
 CUT_SEGMENT = 32 << 10
@@ -529,6 +521,25 @@ def test_a_table_of_the_catalog_needs_a_checkpoint() -> None:
         ArchiveTables.of("lake.messages")
     place = ArchiveTables.of("lake.messages", "/lake/checkpoints")
     assert place.keys.sql_name == "`lake`.`messages_keys`"
+
+
+def test_a_retired_checkpoint_is_not_used_again(tmp_path: Path) -> None:
+    place, identity = ArchiveTables.of(str(tmp_path / "messages")), StoreIdentity("c", "b", "s")
+    folders = []
+    for _ in range(3):
+        folder = checkpoints.checkpoint_of(place, identity, checkpoints.MESSAGES)
+        checkpoints.retire_checkpoint(place, identity, checkpoints.MESSAGES)
+        # A stream that never noted an offset has none to be retired.
+        assert checkpoints.checkpoint_of(place, identity, checkpoints.MESSAGES) == folder
+        (Path(folder) / "offsets").mkdir(parents=True)
+        (Path(folder) / "metadata").touch()
+        assert not checkpoints.has_begun(folder)
+        (Path(folder) / "offsets" / "0").touch()
+        assert checkpoints.has_begun(folder)
+        folders.append(folder)
+        checkpoints.retire_checkpoint(place, identity, checkpoints.MESSAGES)
+    assert len(set(folders)) == 3
+    assert checkpoints.checkpoint_of(place, identity, checkpoints.KEYS) == place.checkpoint(identity, "keys")
 
 
 def test_stores_do_not_share_checkpoints() -> None:
