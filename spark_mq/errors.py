@@ -28,6 +28,10 @@ class DataLossError(StoreChangedError):
     """A part of the log that a stream has still to read is gone: its segments expired, or the log was cut."""
 
 
+class LogCutError(DataLossError):
+    """A part of the log that was read is no longer in it: the broker lost the end of its log."""
+
+
 class ConfigError(SparkMqError, ValueError):
     """A file below `config/` that cannot be read, nor its `.bak`."""
 
@@ -66,6 +70,10 @@ class UnsafeNameError(SparkMqError, ValueError):
 
 class OutputExistsError(SparkMqError, FileExistsError):
     """The output already holds what the job would write, and the job was not told to replace it."""
+
+
+class ArchiveInUseError(SparkMqError, RuntimeError):
+    """Another run archives the same store into the same table at the moment."""
 
 
 class NotSharedError(SparkMqError, OSError):

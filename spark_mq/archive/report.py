@@ -23,6 +23,10 @@ class ArchiveReport:
     keys: int = 0
     archived_to: int = -1
     lost_bytes: int = 0
+    lost_messages: int = 0
+    """Archived messages that the broker lost; their rows have a name of their own."""
+    renamed_messages: int = 0
+    """Messages that were archived under another name, and have this one now."""
     segments: int = 0
     snapshot_files: int = 0
     seconds: float = 0.0
@@ -57,4 +61,8 @@ class ArchiveReport:
         ]
         if self.lost_bytes:
             lines.append(f"  lost            {self.lost_bytes:,} bytes of the log were gone before they were archived")
+        if self.lost_messages:
+            lines.append(f"  lost            {self.lost_messages:,} archived messages are no longer in the log")
+        if self.renamed_messages:
+            lines.append(f"  renamed         {self.renamed_messages:,} messages that were archived under another name")
         return "\n".join(lines)

@@ -7,8 +7,6 @@ says how far it has come, and the keys are made anew; those need only a few of i
 
 from __future__ import annotations
 
-import re
-
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -18,10 +16,10 @@ from pyspark.sql.types import StructType
 
 from spark_mq._compat import session_has_read_limits
 from spark_mq.archive.archive_tables import ArchiveTable, StoreIdentity
+from spark_mq.archive.checkpoints import KEYS, MESSAGES, checkpoint_of, has_begun
 from spark_mq.archive.store_archive import StoreArchive
 from spark_mq.archive.tables import KEYS_SCHEMA
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, MESSAGE_SCHEMA
-from spark_mq.io.location import Location
 from spark_mq.store.message_store import MessageStore
 
 _TIMES = {"born_timestamp_millis": "born_timestamp", "store_timestamp_millis": "store_timestamp"}
@@ -45,8 +43,8 @@ class ArchiveStreams:
         if not session_has_read_limits(self._spark):
             options.pop("maxBytesPerTrigger", None)
         archive = self._archive
-        checkpoint = archive.place.checkpoint(archive.identity, "messages")
-        if not _exists(checkpoint) and (end := self.archived_end()) >= 0:
+        checkpoint = checkpoint_of(archive.place, archive.identity, MESSAGES)
+        if not has_begun(checkpoint) and (end := self.archived_end()) >= 0:
             options["startingOffsets"] = str(end)
         reader = self._spark.readStream.format("rocketmq").schema(source_schema()).options(**options)
         rows = archive_rows(reader.load(archive.store.uri), archive.identity)
@@ -55,9 +53,9 @@ class ArchiveStreams:
     def start_keys(self, seconds: float | None = None) -> StreamingQuery:
         """From the messages table into the keys table."""
         place, identity = self._archive.place, self._archive.identity
-        checkpoint = place.checkpoint(identity, "keys")
-        if not _exists(checkpoint):
-            # The stream begins anew, with all messages.
+        checkpoint = checkpoint_of(place, identity, KEYS)
+        if not has_begun(checkpoint):
+            # The stream begins with all messages.
             self._spark.sql(f"DELETE FROM {place.keys.sql_name} WHERE {identity.sql_condition()}")
         reader = self._spark.readStream.format("delta").option("skipChangeCommits", "true")
         stream = reader.load(place.name) if place.is_path else reader.table(place.name)
@@ -109,8 +107,3 @@ def _keys(messages: DataFrame) -> DataFrame:
     exploded = messages.withColumn("piece_count", F.size(pieces)).select("*", F.posexplode(every).alias("place", "key"))
     key_type = F.when(F.col("place") < F.col("piece_count"), "KEYS").otherwise("UNIQ_KEY")
     return exploded.where("key IS NOT NULL").withColumn("key_type", key_type).select(*KEYS_SCHEMA.names)
-
-
-def _exists(checkpoint: str) -> bool:
-    """Whether a stream has begun with this checkpoint."""
-    return (Location.resolve(re.sub("^s3a:", "s3:", checkpoint)) / "metadata").is_file

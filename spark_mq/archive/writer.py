@@ -6,6 +6,7 @@ goes on; a run that failed before is made good by the next.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,14 +16,17 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_mq.archive.archive_tables import DEFAULT_BROKER, DEFAULT_CLUSTER, ArchiveTables, StoreIdentity
+from spark_mq.archive.archived_log import find_lost_end
 from spark_mq.archive.commit_metrics import AppendedRows
 from spark_mq.archive.progress import BatchProgress, stream_offset
+from spark_mq.archive.renaming import rename_lost, settle_name
 from spark_mq.archive.report import ArchiveReport
 from spark_mq.archive.segments import write_segments
 from spark_mq.archive.snapshot import write_snapshot
 from spark_mq.archive.store_archive import StoreArchive
 from spark_mq.archive.streams import ArchiveStreams
 from spark_mq.archive.tables import create_tables
+from spark_mq.errors import ArchiveInUseError, LogCutError
 from spark_mq.io.location import Location
 from spark_mq.job.session import parse_task_error
 from spark_mq.source.datasource import register
@@ -34,6 +38,8 @@ DEFAULT_MAX_BYTES = 4 << 30
 KEEP_SECONDS = 3600.0
 """How often a run that goes on keeps segments and snapshots: well within the hours that a broker keeps a segment."""
 _POLL_SECONDS = 0.5
+_TWO_RUNS = re.compile("CONCURRENT_STREAM_LOG_UPDATE|CONCURRENT_QUERY|DELTA_CONCURRENT_TRANSACTION")
+"""What Spark and Delta say of two queries with one checkpoint."""
 
 
 class Archiver:
@@ -42,16 +48,20 @@ class Archiver:
     def __init__(self, archive: StoreArchive, options: dict[str, str]) -> None:
         """`options` are further options of the stream over the store."""
         self._archive = archive
-        self._streams = ArchiveStreams(archive, options)
+        self._fails_on_data_loss = options["failOnDataLoss"] == "true"
+        # What to do about a log that was cut, the archive itself knows best: it has the messages.
+        self._streams = ArchiveStreams(archive, {**options, "failOnLogCut": "true"})
         self._messages = AppendedRows(archive.spark, archive.place.messages)
         self._keys = AppendedRows(archive.spark, archive.place.keys)
 
     def run(self) -> ArchiveReport:
         """Append what is new.
 
-        Raises `DataLossError` where segments expired before they were archived and the options do not say to go on.
+        Raises `DataLossError` if segments expired before they were archived, and `LogCutError` if the broker lost the
+        end of its log, unless the options say to continue.
         """
         with self._reported() as report:
+            self._settle_lost_end(report)
             with report.stage("messages"):
                 report.add_progress(_finish(self._streams.start_messages()))
             with report.stage("keys"):
@@ -63,17 +73,42 @@ class Archiver:
     ) -> ArchiveReport:
         """Append what is new, and look again every so many seconds, until `stop` answers true; raises as `run`."""
         with self._reported() as report:
-            messages, keys = self._streams.start_messages(seconds), self._streams.start_keys(seconds)
-            try:
-                self._watch(messages, keys, stop, on_batch, report)
-            finally:
-                messages.stop()
-                keys.stop()
-            report.add_progress(_finish(messages))
-            _finish(keys)
+            self._settle_lost_end(report)
+            while True:
+                messages, keys = self._streams.start_messages(seconds), self._streams.start_keys(seconds)
+                try:
+                    self._watch(messages, keys, stop, on_batch, report)
+                finally:
+                    messages.stop()
+                    keys.stop()
+                try:
+                    report.add_progress(_finish(messages))
+                except LogCutError:
+                    if not self._settle_lost_end(report):
+                        raise
+                    continue
+                _finish(keys)
+                break
             # What was appended last has no keys yet.
             _finish(self._streams.start_keys())
         return report
+
+    def _settle_lost_end(self, report: ArchiveReport) -> bool:
+        """See that what is archived is in the log, or under a name of its own; returns whether it was not."""
+        lost = find_lost_end(self._archive)
+        if lost is None:
+            return False
+        if self._fails_on_data_loss:
+            raise LogCutError(
+                f"{self._archive.store}: {lost.count:,} archived messages, from commit log offset {lost.start} on, are "
+                "no longer in the log: the broker lost its end, or the path is another store. With --data-loss "
+                f"continue their rows stay, as store {lost.name(self._archive.identity).store}, and what the broker "
+                "wrote since is archived"
+            )
+        _finish(self._streams.start_keys())
+        rename_lost(self._archive, lost)
+        report.lost_messages += lost.count
+        return True
 
     def _watch(
         self,
@@ -134,6 +169,7 @@ def archive(
     cluster: str = DEFAULT_CLUSTER,
     broker: str = DEFAULT_BROKER,
     store_name: str | None = None,
+    rename: bool = False,
     checkpoint: str | None = None,
     max_bytes: int = DEFAULT_MAX_BYTES,
     fail_on_data_loss: bool = True,
@@ -144,12 +180,18 @@ def archive(
     """Append what is new in the store at `store` to the Delta table `table` (a path, or a name in the catalog).
 
     `cluster`, `broker` and `store_name` (the path, by default) say in every row where it comes from, and must stay the
-    same from run to run. `checkpoint` is the folder of the streams' checkpoints, beside a table with a path by default.
-    `max_bytes` of the log go into one batch. With `follow_seconds` it goes on, looking every so many seconds, until
-    `stop` answers true, and calls `on_batch` behind a batch.
+    same from run to run: a log that is archived under another name is refused, for every message would be there twice.
+    `rename` gives the rows of that other name this one, in all four tables, and then appends. `checkpoint` is the
+    folder of the streams' checkpoints, beside a table with a path by default. `max_bytes` of the log go into one batch.
+    With `follow_seconds` it looks again every so many seconds, until `stop` answers true, and calls `on_batch` after a
+    batch.
 
-    Raises `DataLossError` where segments expired before they were archived, unless `fail_on_data_loss` is false, and
-    `StoreNotFoundError` where the path is no store.
+    If the broker lost the end of its log after it was archived, and `fail_on_data_loss` is false, the rows of those
+    messages stay, with `store` followed by `#lost-OFFSET-TIME`, and what the broker wrote since is appended.
+
+    Raises `OptionError` for a log that is there under another name, `DataLossError` if segments expired before they
+    were archived, `LogCutError` if the broker lost the end of its log, both unless `fail_on_data_loss` is false, and
+    `StoreNotFoundError` if the path is not a store.
     """
     options = {
         "maxBytesPerTrigger": str(max_bytes),
@@ -161,8 +203,12 @@ def archive(
     place = ArchiveTables.of(table, checkpoint)
     register(spark)
     create_tables(spark, place)
-    archiver = Archiver(StoreArchive(spark, location, place, identity), options)
-    return archiver.run() if follow_seconds is None else archiver.follow(follow_seconds, stop, on_batch)
+    store_archive = StoreArchive(spark, location, place, identity)
+    renamed = settle_name(store_archive, rename)
+    archiver = Archiver(store_archive, options)
+    report = archiver.run() if follow_seconds is None else archiver.follow(follow_seconds, stop, on_batch)
+    report.renamed_messages = renamed
+    return report
 
 
 @contextmanager
@@ -172,6 +218,11 @@ def reraise_task_errors() -> Iterator[None]:
         yield
     except PySparkException as error:
         named = parse_task_error(str(error))
+        if _TWO_RUNS.search(str(error)):
+            named = ArchiveInUseError(
+                "another run archives this store into this table at the moment: wait until it has ended, or stop it, "
+                "and run again; what either has appended stays, each message once"
+            )
         if named is None:
             raise
         raise named from error

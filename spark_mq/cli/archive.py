@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import argparse
+import os
+import re
 import signal
 import sys
+import tempfile
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from spark_mq.cli.spark import spark_errors, spark_session
+from spark_mq.errors import OptionError, SparkMqError
 
 if TYPE_CHECKING:
     from spark_mq.archive.progress import BatchProgress
 
+_NO_FILESYSTEM = re.compile(r"No FileSystem for scheme|Class org\.apache\.hadoop\.fs\.\S+ not found")
+
 EPILOG = """\
 TABLE is a path, or a name in Spark's catalog (then with --checkpoint). Beside it lie TABLE_keys, TABLE_segments and
 TABLE_snapshots, and beside a path TABLE_checkpoints. --cluster, --broker and --store-name say in every row where it
-comes from: they must stay the same from run to run, and differ between the stores of one archive.
+comes from: they must stay the same from run to run, and differ between the stores of one archive. The same log under
+another name (a mistyped one, another path, a slave of the broker) is refused, for its messages would be there twice;
+the line that refuses it says the name it has and how many rows. --rename changes those rows, in all four tables: after
+it the log has the new name only, each message once.
 """
 
 
@@ -42,13 +53,19 @@ def _add_archive(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     command.add_argument("--broker", metavar="NAME", help="brokerName (DEFAULT_BROKER)")
     command.add_argument("--broker-conf", metavar="FILE", help="the broker's settings, which have both names")
     command.add_argument("--store-name", metavar="NAME", help="what column store says (the path)")
+    command.add_argument(
+        "--rename",
+        action="store_true",
+        help="the log is in TABLE under another name: give its rows the name said here (else it is refused)",
+    )
     command.add_argument("--checkpoint", metavar="DIR", help="where the streams keep how far they are")
     command.add_argument("--max-bytes", metavar="SIZE", default="4g", help="bytes of the log for a batch (4g)")
     command.add_argument(
         "--data-loss",
         choices=["fail", "continue"],
         default="fail",
-        help="where segments expired before they were archived: stop (default), or go on and count",
+        help="if segments expired before they were archived, or the broker lost the end of its log: stop (default), or "
+        "continue and count",
     )
     command.add_argument("--follow", metavar="SECONDS", type=float, help="go on, and look every so many seconds")
     command.add_argument("--json", action="store_true", help="print the report as one JSON object")
@@ -75,6 +92,7 @@ def _add_maintenance(commands: argparse._SubParsersAction[argparse.ArgumentParse
 def run_archive(arguments: argparse.Namespace) -> int:
     """Archive, and print the report."""
     from spark_mq.archive.archive_tables import DEFAULT_BROKER, DEFAULT_CLUSTER, ArchiveTables
+    from spark_mq.archive.delta import delta_settings
     from spark_mq.archive.writer import archive
     from spark_mq.io.location import Location
     from spark_mq.source.option_values import parse_size
@@ -84,9 +102,11 @@ def run_archive(arguments: argparse.Namespace) -> int:
     max_bytes = parse_size("--max-bytes", arguments.max_bytes)
     conf = BrokerConf.of(arguments.broker_conf).settings
     # What is wrong with the arguments is said before a JVM starts.
-    ArchiveTables.of(arguments.table, arguments.checkpoint)
+    place = ArchiveTables.of(arguments.table, arguments.checkpoint)
     segment_files(Location.resolve(arguments.store))
-    with spark_errors(), spark_session("spark-mq archive", _stream_settings) as spark:
+    for path in (place.name, place.checkpoints) if place.is_path else (place.checkpoints,):
+        _check_folder(path)
+    with _known_filesystem(place.name), spark_errors(), spark_session("spark-mq archive", delta_settings) as spark:
         report = archive(
             spark,
             arguments.store,
@@ -94,6 +114,7 @@ def run_archive(arguments: argparse.Namespace) -> int:
             cluster=arguments.cluster or conf.get("brokerClusterName", DEFAULT_CLUSTER),
             broker=arguments.broker or conf.get("brokerName", DEFAULT_BROKER),
             store_name=arguments.store_name,
+            rename=arguments.rename,
             checkpoint=arguments.checkpoint,
             max_bytes=max_bytes,
             fail_on_data_loss=arguments.data_loss == "fail",
@@ -112,7 +133,8 @@ def run_maintenance(arguments: argparse.Namespace) -> int:
     from spark_mq.source.option_values import parse_size
 
     file_size = parse_size("--file-size", arguments.file_size)
-    with spark_errors(), spark_session("spark-mq maintain-archive", delta_settings) as spark:
+    table = _known_filesystem(arguments.table)
+    with table, spark_errors(), spark_session("spark-mq maintain-archive", delta_settings) as spark:
         report = maintain(
             spark,
             arguments.table,
@@ -126,11 +148,38 @@ def run_maintenance(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _stream_settings() -> dict[str, str]:
-    from spark_mq.archive.delta import delta_settings
+def _check_folder(path: str) -> None:
+    """Make a local folder, and see that files can be made in it.
 
-    # With a Unix socket Spark's Python daemon prints a traceback at the end of each stream (4.2).
-    return {**delta_settings(), "spark.python.unix.domain.socket.enabled": "false"}
+    A URI, and any path of a Spark that is elsewhere, is not looked at. Raises `OptionError` if no file can be made.
+    """
+    if "://" in path or not os.environ.get("SPARK_REMOTE", "local").startswith("local"):
+        return
+    local = path.removeprefix("file:")
+    try:
+        os.makedirs(local, exist_ok=True)
+        with tempfile.TemporaryFile(dir=local):
+            pass
+    except OSError as error:
+        raise OptionError(
+            f"{path} cannot be written: {error.strerror or error}; give a TABLE (or --checkpoint) in a folder that can"
+        ) from error
+
+
+@contextmanager
+def _known_filesystem(table: str) -> Iterator[None]:
+    """Say what to do if Spark lacks the filesystem of a table's URI."""
+    try:
+        yield
+    except SparkMqError as error:
+        if not _NO_FILESYSTEM.search(str(error)):
+            raise
+        scheme = table.partition(":")[0]
+        raise OptionError(
+            f"{table}: this Spark has no filesystem for {scheme}: ({error}). For S3 write s3a://, and give Spark the "
+            "library: PYSPARK_SUBMIT_ARGS='--packages org.apache.hadoop:hadoop-aws:VERSION pyspark-shell', with the "
+            "version of the Hadoop jars that Spark has"
+        ) from error
 
 
 def _print_batch(batch: BatchProgress) -> None:

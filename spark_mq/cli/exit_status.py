@@ -8,6 +8,8 @@ FAILED = 1
 """A line on stderr says why."""
 NOT_UNDERSTOOD = 2
 """The arguments; `argparse` exits with it."""
+INTERRUPTED = 130
+"""By Ctrl-C: 128 and the number of the signal, as shells have it."""
 NOT_FOUND = 3
 """The question was answered: there is nothing."""
 DAMAGED = 4

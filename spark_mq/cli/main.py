@@ -7,6 +7,7 @@ arguments cannot be understood, 3 nothing found, 4 done but damage was skipped, 
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -30,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tables.add_commands(commands)
     sql.add_command(commands)
     parsed = parser.parse_args(arguments)
+    logging.getLogger().addFilter(_is_no_interrupt)
     try:
         status = int(parsed.run(parsed))
         sys.stdout.flush()
@@ -52,6 +54,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"spark-mq: {' '.join(map(str, interrupt.args)) or 'interrupted'}", file=sys.stderr)
         return INTERRUPTED
     return status
+
+
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    """Whether to log it: of a Ctrl-C, Py4J logs a traceback, and the command says it in one line."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], KeyboardInterrupt)
 
 
 if __name__ == "__main__":

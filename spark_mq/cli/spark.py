@@ -177,7 +177,9 @@ def _own_settings() -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={logging.as_uri()}",
         "spark.connect.grpc.binding.address": "127.0.0.1",
-        "spark.python.unix.domain.socket.enabled": "true",
+        # Two things against tracebacks of workers that did nothing wrong: see `worker_daemon`.
+        "spark.python.unix.domain.socket.enabled": "false",
+        "spark.python.daemon.module": "spark_mq.worker_daemon",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import re
 import sys
 from typing import TYPE_CHECKING
@@ -25,6 +26,9 @@ examples:
   spark-mq> SELECT m.topic FROM prod.messages m LEFT ANTI JOIN dev.messages d ON m.unique_key = d.unique_key;
 """
 _PROMPT, _MORE = "spark-mq> ", "       -> "
+_PATHS = ("path", "brokerconf")
+"""Options that are paths, in lower case."""
+_HAS_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _LEAVE = re.compile(r"\s*(?:quit|exit)\s*;?\s*", re.IGNORECASE)
 
 
@@ -49,7 +53,8 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         action="append",
         type=_parse_pair,
         required=True,
-        help="a store's directory (storePathRootDir): its tables are NAME.messages, ...; with one store also messages",
+        help="a store's directory (storePathRootDir): its tables are NAME.messages, ...; with one store also messages; "
+        "a relative path is completed here, also if the query runs on a Spark Connect server",
     )
     command.add_argument(
         "--option",
@@ -90,9 +95,9 @@ class _Console:
     """Runs statements, and prints what they give."""
 
     def __init__(self, spark: SparkSession, arguments: argparse.Namespace) -> None:
-        options = dict(arguments.options)
+        options = {name: _absolute(value) if name.lower() in _PATHS else value for name, value in arguments.options}
         self._spark = spark
-        self._stores: dict[str, Store] = {name: {**options, "path": path} for name, path in arguments.stores}
+        self._stores: dict[str, Store] = {name: {**options, "path": _absolute(path)} for name, path in arguments.stores}
         self._form = arguments.format
         self._explain = arguments.explain
 
@@ -140,6 +145,11 @@ class _Console:
                     print(visible(str(read)))
             else:
                 print_dataframe(sql(self._spark, statement, stores=self._stores), self._form)
+
+
+def _absolute(path: str) -> str:
+    """The path as other processes understand it: Spark looks for stores in processes with a folder of their own."""
+    return path if _HAS_SCHEME.match(path) else os.path.abspath(path)
 
 
 def _use_history() -> None:

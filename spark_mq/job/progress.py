@@ -25,7 +25,10 @@ def print_progress(line: str) -> None:
 
 
 class Progress:
-    """Counts what tasks mark below `folder`; `say` gets a line every two seconds while a stage runs."""
+    """Counts what tasks mark below `folder`.
+
+    While a stage runs, `say` gets a line every two seconds, if more parts are done than in the line before.
+    """
 
     def __init__(self, folder: Location, say: Callable[[str], None] | None) -> None:
         self.seconds: dict[str, float] = {}
@@ -50,5 +53,9 @@ class Progress:
         self._say(f"{name}: {total} {what} in {self.seconds[name]:.1f} s")
 
     def _watch(self, finished: threading.Event, folder: Location, name: str, total: int, what: str) -> None:
+        said = 0
         while not finished.wait(_SECONDS_BETWEEN_LINES):
-            self._say(f"{name}: {len(folder.entries())} of {total} {what}")
+            done = len(folder.entries())
+            if done != said:
+                self._say(f"{name}: {done} of {total} {what}")
+                said = done

@@ -126,9 +126,12 @@ class RocketMQDataSource(DataSource):
     maxBytesPerTrigger : a batch takes the messages that start in the next so many bytes of the log.
     maxMessagesPerTrigger : a batch takes at most so many messages, counted before options filter them. Both limits
         need Spark 4.2.
-    failOnDataLoss : what to do where bytes are gone before they were read, because their segments expired or are
-        missing, or the broker lost the end of its log. `true` (default): stop, and name the range. `false`: go on, and
-        count them: in the offset's `lost_bytes`, and with mode PERMISSIVE as a row with `_corrupt_record`.
+    failOnDataLoss : what to do if bytes are gone before they were read, because their segments expired or are
+        missing. `true` (default): stop, and name the range. `false`: continue, and count them: in the offset's
+        `lost_bytes`, and with mode PERMISSIVE as a row with `_corrupt_record`.
+    failOnLogCut : what to do if the broker lost the end of its log after it was read, in a crash, and perhaps wrote on
+        at the same offsets. `true`: stop. `false`: go back to the first message that the broker wrote since, so that
+        none is passed over. As failOnDataLoss by default.
 
     Columns are those of messages. `Trigger.AvailableNow` ends where the log ended when the query began.
 

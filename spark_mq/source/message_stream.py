@@ -1,28 +1,38 @@
 """The stream reader of table `messages`: offsets and partitions in one process of the query, reading in tasks.
 
 Spark asks for the end of the next batch, writes it into its checkpoint, and reads from the last end to this one; after
-a failure it reads the same range again. So an end that was given out stays: it lies behind whole records, which no
-broker changes. See Spark's `DataSourceStreamReader`.
+a failure it reads the same range again. So an end that was given out stays: it is after whole records, which no broker
+changes. See Spark's `DataSourceStreamReader`.
+
+A broker can lose the end of its log, though, in a crash, and write on at the same offsets. An offset therefore has
+marks of records that were given (`record_mark`). Each time that the end of a batch is asked for, the newest mark is
+compared with the log. If it is lost, the stream stops, or goes back to the first record that the broker wrote since:
+the first that was stored later than the newest mark, after the newest mark that is still there. Where store times do
+not tell (a clock was set back), it goes back to that mark: a message may come twice then, but none is passed over.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from spark_mq._compat import HAS_READ_LIMITS, ReadAllAvailable, SupportsTriggerAvailableNow, limited_read
-from spark_mq.errors import CorruptLogError, DataLossError, OptionError, StoreChangedError
+from spark_mq.errors import CorruptLogError, DataLossError, LogCutError, OptionError, StoreChangedError
+from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.source.messages import GapPartition, MessagesReader, SplitPartition
 from spark_mq.source.options import EARLIEST, LATEST, Mode, StreamOptions
 from spark_mq.source.stream_offset import NOTHING_YET, StreamOffset
-from spark_mq.store.live_end import LiveEndFinder
+from spark_mq.store.live_end import LiveEnd, LiveEndFinder
 from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.offset_range import EXPIRED, OffsetRange, list_offset_range
+from spark_mq.store.log.record_lookup import RecordLookup
+from spark_mq.store.log.record_mark import RecordMark, is_lost, mark_of, thin_out
 from spark_mq.store.log.segment_files import segment_files
 
 _TRIES = 5
@@ -47,29 +57,29 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._store = Location.resolve(options.read.path)
         self._rows = MessagesReader(options.read, names)
         self._live_end = LiveEndFinder(self._store)
-        self._seen_end: int | None = None
-        self._frozen_end: int | None = None
+        self._seen_end: LiveEnd | None = None
+        self._frozen_end: LiveEnd | None = None
         self._last: StreamOffset | None = None
         self._reported: set[str] = set()
         """Stray files of which a warning was given."""
         self._newly_lost = 0
         """Bytes that were gone when a batch was planned, after its end had been given out."""
 
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Where a new stream begins.
 
         Raises `StoreNotFoundError` where the path is no store, `OptionError` for an offset behind the log's end.
         """
-        self._last = StreamOffset(_retry_on_expiry(self._first_offset))
+        self._last = _retry_on_expiry(self._first_offset)
         return self._last.to_json()
 
     def latestOffset(  # noqa: N802
         self, start: Mapping[str, Any] | None = None, limit: object = None
-    ) -> dict[str, int]:
-        """The end of the batch that begins at `start`; `start` where nothing is new.
+    ) -> dict[str, Any]:
+        """The end of the batch that begins at `start`; `start` if nothing is new.
 
-        Spark before 4.2 gives no arguments. Raises `DataLossError` where a part of the batch is gone, and the options
-        do not say to go on.
+        Spark before 4.2 gives no arguments. Raises `DataLossError` if a part of the batch is gone, and `LogCutError` if
+        a part of what was given is no longer in the log, unless the options say to continue.
         """
         begin = self._last if start is None else StreamOffset.of_json(start)
         is_limited = limit is not None and not isinstance(limit, ReadAllAvailable)
@@ -86,9 +96,9 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Freeze the end: what is appended from now on is for the next query."""
         self._frozen_end = _retry_on_expiry(self._find_end)
 
-    def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """The live end as it was last seen, for the query's progress."""
-        return None if self._seen_end is None else StreamOffset(self._seen_end).to_json()
+        return None if self._seen_end is None else StreamOffset(self._seen_end.offset).to_json()
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         """One partition for each split of the batch, and one for each range that is gone.
@@ -96,8 +106,14 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises `DataLossError` as `latestOffset`.
         """
         first, last = StreamOffset.of_json(start), StreamOffset.of_json(end)
+        begin, stop = first.commit_log_offset, last.commit_log_offset
+        if last.read_from is not None:
+            begin = last.read_from
+        if last.marks and last != self._last:
+            # An earlier run planned the batch. What the broker wrote since over a part of it is for the next batch.
+            stop = max(min(stop, _retry_on_expiry(lambda: self._kept_end(last, self._find_end().offset))), begin)
         self._last = last
-        listed = _retry_on_expiry(lambda: self._range(first.commit_log_offset, last.commit_log_offset))
+        listed = _retry_on_expiry(lambda: self._range(begin, stop))
         self._newly_lost += max(listed.missing_bytes - (last.lost_bytes - first.lost_bytes), 0)
         splits = listed.splits(self._options.read.split_size, self._options.fail_on_data_loss)
         return [*map(GapPartition, listed.missing), *(SplitPartition(split, "") for split in splits)]
@@ -117,25 +133,27 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 yield first
             yield from batches
 
-    def _find_end(self) -> int:
-        self._seen_end = self._live_end.find_now()
+    def _find_end(self) -> LiveEnd:
+        self._seen_end = self._live_end.find_end_now()
         return self._seen_end
 
-    def _first_offset(self) -> int:
-        options, end = self._options, self._find_end()
-        if end < 0:
-            return NOTHING_YET
+    def _first_offset(self) -> StreamOffset:
+        options, live = self._options, self._find_end()
+        if live.offset < 0:
+            return StreamOffset(NOTHING_YET)
         if options.starting_offsets == EARLIEST:
-            return self._log_start()
-        if options.starting_offsets == LATEST:
-            return end
+            return StreamOffset(self._log_start())
+        place = live.offset if options.starting_offsets == LATEST else self._starting_place(live.offset)
+        return StreamOffset(place, marks=self._marks((), self._log_start(), place, live))
+
+    def _starting_place(self, end: int) -> int:
         from spark_mq.store.log.boundaries import next_boundary, offset_for_time
 
-        if options.starting_timestamp is not None:
-            return offset_for_time(self._store, end, options.starting_timestamp)
-        offset = int(options.starting_offsets or 0)
+        if self._options.starting_timestamp is not None:
+            return offset_for_time(self._store, end, self._options.starting_timestamp)
+        offset = int(self._options.starting_offsets or 0)
         if offset > end:
-            raise OptionError(f"option startingOffsets={offset} lies behind the end of the log, {end}")
+            raise OptionError(f"option startingOffsets={offset} is after the end of the log, {end}")
         return next_boundary(self._store, offset, end) if offset >= self._log_start() else offset
 
     def _log_start(self) -> int:
@@ -144,26 +162,97 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return int(files[0].base_name) if files else 0
 
     def _next_offset(self, begin: StreamOffset | None, is_limited: bool) -> StreamOffset:
-        end = self._find_end() if self._frozen_end is None else self._frozen_end
+        live = self._find_end() if self._frozen_end is None else self._frozen_end
+        end = live.offset
         if begin is None:
             return StreamOffset(end)
-        start = begin.commit_log_offset
-        if end <= start:
-            if end < start and self._frozen_end is None:
-                self._lose_end(start, end)
+        start = self._kept_end(begin, end)
+        goes_back = start < begin.commit_log_offset
+        if end <= start and (begin.marks or not goes_back):
             return begin
         if is_limited:
             end = self._limited(start, end)
         listed = self._list(start, end)
+        read_from = start if goes_back else None
         if listed.missing and self._options.fail_on_data_loss:
-            # What lies before the missing range is given first.
+            # What is before the missing range is given first.
             end = listed.missing[0].commit_log_offset
             if end <= start:
                 raise _data_loss(listed.missing[0])
-            return StreamOffset(end, begin.lost_bytes)
+            return StreamOffset(end, begin.lost_bytes, read_from, self._marks(begin.marks, start, end, live))
         lost = begin.lost_bytes + listed.missing_bytes + self._newly_lost
         self._newly_lost = 0
-        return StreamOffset(end, lost)
+        return StreamOffset(end, lost, read_from, self._marks(begin.marks, start, end, live))
+
+    def _kept_end(self, offset: StreamOffset, live_end: int) -> int:
+        """The offset up to which the log is still the one that was read up to `offset`.
+
+        That is `offset` itself, if the broker did not lose the end of its log. Raises `LogCutError` if it did, unless
+        the options say to continue.
+        """
+        read_to = offset.commit_log_offset
+        if not offset.marks:
+            if live_end < read_to:
+                self._check_cut(read_to, f"the log ends at commit log offset {live_end}")
+            return min(live_end, read_to) if live_end >= 0 else read_to
+        with self._records() as records:
+            newest, *_ = offset.marks
+            if not is_lost(records, newest, live_end):
+                # After it there was a blank or damage, over which the broker may have written.
+                segment = records.segment_of(newest.commit_log_offset)
+                is_in_segment = segment is not None and newest.end_offset < segment.base + segment.size
+                is_record = is_in_segment and mark_of(records, newest.end_offset) is not None
+                is_written_over = newest.end_offset < read_to and is_record
+                return newest.end_offset if is_written_over or live_end < read_to else read_to
+            self._check_cut(
+                read_to,
+                f"the log ends at commit log offset {live_end}"
+                if live_end < newest.end_offset
+                else f"at commit log offset {newest.commit_log_offset} it has another record",
+            )
+            lost = [mark for mark in offset.marks if is_lost(records, mark, live_end)]
+        sound = [mark.end_offset for mark in offset.marks if mark not in lost]
+        return self._first_new(max([*sound, self._log_start()]), lost, live_end)
+
+    def _first_new(self, kept_to: int, lost: Sequence[RecordMark], live_end: int) -> int:
+        """Where the first record is that the broker wrote since: after `kept_to`, at or before the lost marks."""
+        from spark_mq.store.log.boundaries import place_of_newer
+
+        place = place_of_newer(self._store, kept_to, live_end, lost[0].store_timestamp + 1)
+        oldest_lost = min(mark.commit_log_offset for mark in lost)
+        return place if place <= oldest_lost else kept_to
+
+    def _check_cut(self, read_to: int, reason: str) -> None:
+        if self._options.fail_on_log_cut:
+            raise LogCutError(
+                f"{self._store}: {reason}, but was read up to {read_to}: the broker lost the end of its log, or the "
+                "path is another store. With failOnLogCut=false the stream goes back to where the log differs, and "
+                "continues with what the broker wrote since"
+            )
+
+    @contextmanager
+    def _records(self) -> Iterator[RecordLookup]:
+        files = FileReaders()
+        try:
+            yield RecordLookup(self._store, files)
+        finally:
+            files.close()
+
+    def _marks(self, before: Sequence[RecordMark], start: int, end: int, live: LiveEnd) -> tuple[RecordMark, ...]:
+        """The marks of an offset at `end`: those of the log before `start`, and the last record before `end`."""
+        kept = [mark for mark in before if mark.end_offset <= start]
+        first = start if kept else self._log_start()
+        if end == live.offset and live.last_record is not None:
+            last: int | None = live.last_record if live.last_record >= first else None
+        else:
+            from spark_mq.store.log.boundaries import last_record
+
+            last = last_record(self._store, first, end)
+        if last is None:
+            return tuple(kept)
+        with self._records() as records:
+            mark = mark_of(records, last)
+        return thin_out([*([] if mark is None else [mark]), *kept], end)
 
     def _limited(self, start: int, end: int) -> int:
         from spark_mq.store.log.boundaries import boundary_after, next_boundary
@@ -197,14 +286,6 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if stray.file not in self._reported:
             self._reported.add(stray.file)
             _LOG.warning("%s; the stream does not read it", stray.describe())
-
-    def _lose_end(self, start: int, end: int) -> None:
-        if self._options.fail_on_data_loss:
-            raise DataLossError(
-                f"{self._store}: the log ends at commit log offset {end}, but was read up to {start}: the broker lost "
-                "the end of its log, or the path is another store. With failOnDataLoss=false the stream goes on with "
-                f"what comes behind {start}"
-            )
 
     def _lost_rows(self, lost: CorruptRange) -> Iterator[pa.RecordBatch]:
         if self._options.fail_on_data_loss:

@@ -81,6 +81,7 @@ class StreamOptions:
     max_bytes: int | None = None
     max_messages: int | None = None
     fail_on_data_loss: bool = True
+    fail_on_log_cut: bool = True
 
 
 _EVERYWHERE = ("path", "table")
@@ -115,7 +116,14 @@ _NAMES = {
     Table.INDEX_FILES: ("brokerConf",),
     Table.INDEX_ENTRIES: ("brokerConf",),
 }
-STREAM_ONLY = ("startingOffsets", "startingTimestamp", "maxBytesPerTrigger", "maxMessagesPerTrigger", "failOnDataLoss")
+STREAM_ONLY = (
+    "startingOffsets",
+    "startingTimestamp",
+    "maxBytesPerTrigger",
+    "maxMessagesPerTrigger",
+    "failOnDataLoss",
+    "failOnLogCut",
+)
 STREAM_NAMES = ("topic", "splitSize", "mode", "checkCrc", *STREAM_ONLY)
 OPTION_NAMES = tuple(
     dict.fromkeys((*_EVERYWHERE, *(name for names in _NAMES.values() for name in names), *STREAM_ONLY))
@@ -160,13 +168,15 @@ def parse_stream_options(options: Mapping[str, str]) -> StreamOptions:
     if "startingTimestamp" in given and "startingOffsets" in given:
         raise OptionError("options startingOffsets and startingTimestamp each say where the stream begins: give one")
     starting_timestamp = parse_optional_timestamp("startingTimestamp", given)
+    fail_on_data_loss = parse_boolean("failOnDataLoss", given, default=True)
     return StreamOptions(
         _read_options(given, table),
         _parse_starting_offsets(given) if starting_timestamp is None else None,
         starting_timestamp,
         parse_size("option maxBytesPerTrigger", given["maxBytesPerTrigger"]) if "maxBytesPerTrigger" in given else None,
         _parse_max_messages(given),
-        parse_boolean("failOnDataLoss", given, default=True),
+        fail_on_data_loss,
+        parse_boolean("failOnLogCut", given, default=fail_on_data_loss),
     )
 
 

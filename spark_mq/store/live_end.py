@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from spark_mq.errors import CorruptLogError
@@ -24,12 +24,13 @@ from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
-from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.store.log.commit_log import CommitLog, Segment
 from spark_mq.store.log.record_lookup import RecordLookup, SegmentFile
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.folders import queue_folders
 
 _MAX_HOPS = 1000
+_TAIL = 4 << 10
 _ZEROS = bytes(FRAME.size)
 _PROPERTY_CRC = re.compile(rb"(?:\A|\x02)" + CRC_PROPERTY + rb"\x01(.{10})\x02\Z", re.DOTALL)
 
@@ -43,6 +44,23 @@ class _Hop:
     newest: int
     abort_time: float
     """When the broker was started: a start may cut the log, and then nothing is known."""
+    tail_crc: int
+    """Of the bytes before that place. A replica can cut its log without a start, and write on."""
+
+    def is_of(self, last: Segment, abort_time: float) -> bool:
+        """Whether it was in this segment, and the broker was not started since."""
+        return (self.base, self.abort_time) == (last.base, abort_time) and self.position <= last.size
+
+
+@dataclass(frozen=True)
+class LiveEnd:
+    """The commit log offset after the last live record (`CommitLog.getMaxOffset`@5.3.3); -1 for an empty log.
+
+    `last_record` is the offset at which that record begins, if the search came by it; else None.
+    """
+
+    offset: int
+    last_record: int | None = None
 
 
 class LiveEndFinder:
@@ -54,19 +72,25 @@ class LiveEndFinder:
 
     def find_now(self) -> int:
         """`find` over the files that the store has now."""
+        return self.find_end_now().offset
+
+    def find_end_now(self) -> LiveEnd:
+        """The live end, from the files that the store has now."""
         files = FileReaders()
         try:
             queues = [ConsumeQueue(folder, files) for folder in queue_folders(self._store / CONSUME_QUEUE)]
-            return self.find(RecordLookup(self._store, files), queues)
+            return self._find_end(RecordLookup(self._store, files), queues)
         finally:
             files.close()
 
     def find(self, records: RecordLookup, queues: Iterable[ConsumeQueue]) -> int:
-        """The commit log offset behind the last live record (`CommitLog.getMaxOffset`@5.3.3); -1 for an empty log.
+        """The commit log offset of the live end; -1 for an empty log.
 
         `records` and `queues` are of the store as it is now.
         """
-        queues = list(queues)
+        return self._find_end(records, list(queues)).offset
+
+    def _find_end(self, records: RecordLookup, queues: Sequence[ConsumeQueue]) -> LiveEnd:
         newest = _newest_message(records, queues)
         if newest is not None:
             offset, store_timestamp = newest
@@ -85,22 +109,27 @@ class LiveEndFinder:
             return False
         return flushed == newest or any(_has_message_of(records, queue, flushed) for queue in queues)
 
-    def _read_last_segment(self) -> int:
+    def _read_last_segment(self) -> LiveEnd:
         from spark_mq.store.log.live_reader import NO_TIME, LiveReader
         from spark_mq.store.log.segment_source import SegmentSource
 
         log = CommitLog.open(self._store)
         if not log.segments:
-            return -1
+            return LiveEnd(-1)
         last, abort_time, known = log.segments[-1], _abort_time(self._store), self._last_hop
         position, newest = 0, NO_TIME
-        if known is not None and (known.base, known.abort_time) == (last.base, abort_time):
-            position, newest = known.position, known.newest
         with SegmentSource(last) as source:
+
+            def tail_crc(position: int) -> int:
+                start = max(position - _TAIL, 0)
+                return zlib.crc32(source.read(start, position - start).tobytes()) if start < position else 0
+
+            if known is not None and known.is_of(last, abort_time) and tail_crc(known.position) == known.tail_crc:
+                position, newest = known.position, known.newest
             reader = LiveReader(source, position, newest)
             reader.skip(last.data_end)
-        self._last_hop = _Hop(last.base, reader.position, reader.newest, abort_time)
-        return last.base + reader.position
+            self._last_hop = _Hop(last.base, reader.position, reader.newest, abort_time, tail_crc(reader.position))
+        return LiveEnd(last.base + reader.position)
 
 
 def _newest_message(records: RecordLookup, queues: Iterable[ConsumeQueue]) -> tuple[int, int] | None:
@@ -135,20 +164,23 @@ def _abort_time(store: Location) -> float:
     return ((store / "abort").info().mtime_ns or 0) / 1e6 or float("inf")
 
 
-def _hop(records: RecordLookup, offset: int) -> int | None:
-    """The offset behind the records that follow; None where they end in anything but zeros."""
+def _hop(records: RecordLookup, offset: int) -> LiveEnd | None:
+    """The end of the records that follow; None where they end in anything but zeros."""
     last: Record | None = None
+    before: int | None = None
+    """Where the record before `last` begins."""
     newest = 0
     for _ in range(_MAX_HOPS):
         segment = records.segment_of(offset)
         if segment is None:
-            return _behind(records, last, offset) if offset == records.max_offset else None
+            return _end(records, before, last, offset) if offset == records.max_offset else None
         head = records.read(offset, FRAME.size)
         if head == _ZEROS:
-            return _behind(records, last, offset) if _is_last(records, segment) else None
+            return _end(records, before, last, offset) if _is_last(records, segment) else None
         blank_size = segment.base + segment.size - offset
         if blank_size <= MAX_BLANK_SIZE and head == FRAME.pack(blank_size, MAGIC_BLANK):
-            last, offset = None, segment.base + segment.size
+            before, last = before if last is None else last.commit_log_offset, None
+            offset = segment.base + segment.size
             continue
         try:
             record = records.record(offset)
@@ -156,7 +188,8 @@ def _hop(records: RecordLookup, offset: int) -> int | None:
             return None
         if record.store_timestamp < newest:
             return None
-        last, newest = record, record.store_timestamp
+        before, last = before if last is None else last.commit_log_offset, record
+        newest = record.store_timestamp
         offset += record.size
     return None
 
@@ -166,9 +199,13 @@ def _is_last(records: RecordLookup, segment: SegmentFile) -> bool:
     return all(records.read(file.base, FRAME.size) == _ZEROS for file in records.segments if file.base > segment.base)
 
 
-def _behind(records: RecordLookup, last: Record | None, offset: int) -> int:
-    """The offset behind `last`, or before it where it is still being written, as `last_record` has it."""
-    return offset if last is None or _is_finished(records, last) else last.commit_log_offset
+def _end(records: RecordLookup, before: int | None, last: Record | None, offset: int) -> LiveEnd:
+    """The end after `last`, or before it if it is still being written, as `last_record` has it."""
+    if last is None:
+        return LiveEnd(offset, before)
+    if _is_finished(records, last):
+        return LiveEnd(offset, last.commit_log_offset)
+    return LiveEnd(last.commit_log_offset, before)
 
 
 def _is_finished(records: RecordLookup, record: Record) -> bool:

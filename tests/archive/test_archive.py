@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import shutil
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,16 +16,17 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_mq.archive import writer
+from spark_mq.archive import checkpoints, renaming, writer
 from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
 from spark_mq.archive.lookup import query_message
 from spark_mq.archive.maintenance import maintain
 from spark_mq.archive.progress import BatchProgress
 from spark_mq.archive.report import ArchiveReport
 from spark_mq.archive.writer import archive
-from spark_mq.errors import DataLossError, OptionError
+from spark_mq.errors import DataLossError, LogCutError, OptionError
 from spark_mq.format.record import FRAME, HOST_V4_SIZE, MAGIC_V1, MAGIC_V2, Record, encode_blank
-from tests.hostile import segment_files
+from spark_mq.store.message_store import MessageStore
+from tests.hostile import LogWriter, segment_files
 from tests.real_stores import OWN_STORES, RealStore, stores_in
 
 STORES = {store.name: store for store in stores_in(OWN_STORES)}
@@ -346,6 +348,168 @@ def test_a_dry_run_changes_nothing_and_says_what_would_go(lake: Archive, unpacke
     assert (lake.run(unpacked(B)).rows, lake.rows()) == (0, [])
 
 
+def counts(lake: Archive) -> dict[str, dict[str, int]]:
+    """Rows by broker and store, in each table."""
+    found: dict[str, dict[str, int]] = {}
+    for suffix in ("", "_keys", "_segments", "_snapshots"):
+        rows = lake.spark.read.format("delta").load(f"{lake.table}{suffix}").groupBy("broker", "store").count()
+        found[suffix] = {f"{row.broker}/{row.store}": row["count"] for row in rows.collect()}
+    return found
+
+
+def test_a_log_that_is_archived_under_another_name_is_refused(lake: Archive, tmp_path: Path) -> None:
+    store, other = A.unpack(tmp_path / "stores"), B.unpack(tmp_path / "stores")
+    hidden = tmp_path / "hidden"
+    hide(segment_files(store)[3:], hidden)
+    lake.run(store, "broker-a")
+    before = counts(lake)
+
+    # Segments that were archived expire, others come; and a replica lies elsewhere.
+    for file in segment_files(store)[:2]:
+        file.unlink()
+    for file in hidden.iterdir():
+        shutil.copy(file, store / "commitlog")
+    replica = Path(shutil.copytree(store, tmp_path / "replica"))
+    for folder, broker, name in ((store, "broker-A", "s"), (replica, "broker-a", "/replica"), (replica, "slave", "s")):
+        message = "as --cluster DefaultCluster --broker broker-a --store-name s.*--rename"
+        with pytest.raises(OptionError, match=message):
+            archive(lake.spark, str(folder), lake.table, broker=broker, store_name=name)
+        assert counts(lake) == before
+    # Another broker's log, whatever it is called.
+    assert lake.run(other, "broker-A").rows == len(facts_of(B))
+    with pytest.raises(OptionError, match="keep one of the names"):
+        lake.run(store, "broker-A", rename=True)
+    lake.run(replica, "broker-a")
+    assert lake.messages("broker-a") == facts_of(A)
+
+
+class Killed(BaseException):
+    """Ends a run between two of its steps."""
+
+
+def test_a_log_gets_its_new_name_once_wherever_the_run_is_killed(
+    lake: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, hidden = B.unpack(tmp_path), tmp_path / "hidden"
+    hide(segment_files(store)[2:], hidden)
+    shutil.move(store / "consumequeue", hidden / "consumequeue")
+    lake.run(store, "misspelt")
+    begin = len(lake.messages("misspelt"))
+    for file in hidden.glob("0*"):
+        shutil.copy(file, store / "commitlog")
+    # It is killed when the other three tables have the new name.
+    update, left = renaming._update, 3
+
+    def killed(*arguments: Any) -> int:
+        nonlocal left
+        if not left:
+            raise Killed
+        left -= 1
+        return update(*arguments)
+
+    monkeypatch.setattr(renaming, "_update", killed)
+    with pytest.raises(Killed):
+        lake.run(store, "right", rename=True)
+    monkeypatch.setattr(renaming, "_update", update)
+    assert (len(lake.messages("misspelt")), lake.messages("right")) == (begin, [])
+    report = lake.run(store, "right", rename=True)
+    assert (report.renamed_messages, report.rows) == (begin, len(facts_of(B)) - begin)
+    assert (lake.messages("right"), lake.keys("right")) == (facts_of(B), keys_of(B))
+    assert {name.split("/")[0] for table in counts(lake).values() for name in table} == {"right"}
+    # Back again: the checkpoints of the old name are not used any more.
+    assert lake.run(store, "misspelt", rename=True).rows == 0
+    assert (lake.messages("misspelt"), lake.keys("misspelt")) == (facts_of(B), keys_of(B))
+
+
+CUT_SEGMENT = 32 << 10
+
+
+def log_with(count: int, kept: int) -> LogWriter:
+    """A log of `count` messages with keys; those from `kept` on were written a minute later, with the same sizes."""
+    log = LogWriter(CUT_SEGMENT)
+    for number in range(count):
+        late = 60_000 if number >= kept else 0
+        body = bytes([1 + number % 7]) * (number * 37 % 600)
+        log.append(1_795_000_000_000 + 10 * number + late, body, b"KEYS\x01k%04d\x02" % number, queue_id=number % 3)
+    return log
+
+
+def put(log: LogWriter, store: Path) -> list[tuple[int, int]]:
+    """Make it the store's log; offset and store time of each message."""
+    shutil.rmtree(store, ignore_errors=True)
+    log.write(store)
+    with MessageStore(str(store)) as opened:
+        return [(offset, opened.records.store_timestamp(offset)) for offset in log.offsets]
+
+
+def times(lake: Archive, store: str = "s") -> list[tuple[int, int]]:
+    rows = [row for row in lake.rows() if row["store"] == store]
+    return sorted((row["commit_log_offset"], millis(row, "store_timestamp")) for row in rows)
+
+
+def key_offsets(lake: Archive, store: str = "s") -> list[int]:
+    return sorted(row["commit_log_offset"] for row in lake.rows("_keys") if row["store"] == store)
+
+
+def test_what_the_broker_lost_and_wrote_since_is_archived_beside_each_other(
+    lake: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = tmp_path / "store"
+    first = put(log_with(200, 200), store)
+    lake.run(store)
+    assert times(lake) == first
+
+    # The log has the same length, and sizes; nothing is new by offsets.
+    second = put(log_with(200, 150), store)
+    with pytest.raises(LogCutError, match=f"50 archived messages, from commit log offset {first[150][0]} on"):
+        lake.run(store)
+    assert times(lake) == first
+    assert lake.run(store, fail_on_data_loss=False).lost_messages == 50
+    assert (times(lake), key_offsets(lake)) == (second, [offset for offset, _ in second])
+    lost = f"s#lost-{first[150][0]}-{first[199][1]}"
+    assert (times(lake, lost), key_offsets(lake, lost)) == (first[150:], [offset for offset, _ in first[150:]])
+
+    # The log ends before what was archived; the run is killed between two tables, and the checkpoints are lost.
+    third = put(log_with(100, 60), store)
+    update = renaming._update
+    monkeypatch.setattr(renaming, "_update", lambda *arguments: (update(*arguments), exit_by(Killed))[0])
+    with pytest.raises(Killed):
+        lake.run(store, fail_on_data_loss=False)
+    monkeypatch.setattr(renaming, "_update", update)
+    shutil.rmtree(lake.folder / "messages_checkpoints")
+    assert lake.run(store, fail_on_data_loss=False).rows == 40
+    assert (times(lake), key_offsets(lake)) == (third, [offset for offset, _ in third])
+    assert len(lake.rows()) == len(lake.rows("_keys")) == 200 + 50 + 40
+
+    # It goes on as ever.
+    fourth = put(log_with(300, 60), store)
+    assert lake.run(store).rows == 200
+    assert times(lake) == fourth
+
+
+def exit_by(error: type[BaseException]) -> int:
+    raise error
+
+
+def test_a_run_that_follows_continues_over_a_lost_end(lake: Archive, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    first = put(log_with(100, 100), store)
+    second: list[tuple[int, int]] = []
+    deadline = time.monotonic() + 240
+
+    def on_batch(batch: BatchProgress) -> None:
+        if not second:
+            second.extend(put(log_with(130, 70), store))
+
+    def stop() -> bool:
+        return time.monotonic() > deadline or (bool(second) and times(lake) == second)
+
+    report = lake.run(store, fail_on_data_loss=False, follow_seconds=0.5, stop=stop, on_batch=on_batch)
+    assert report.lost_messages == 30
+    assert (times(lake), key_offsets(lake)) == (second, [offset for offset, _ in second])
+    assert times(lake, f"s#lost-{first[70][0]}-{first[99][1]}") == first[70:]
+
+
 @pytest.mark.parametrize("table", ["messages table", "", "a.b.c.d"])
 def test_what_is_no_table_is_refused(table: str) -> None:
     with pytest.raises(OptionError, match="no table"):
@@ -357,6 +521,25 @@ def test_a_table_of_the_catalog_needs_a_checkpoint() -> None:
         ArchiveTables.of("lake.messages")
     place = ArchiveTables.of("lake.messages", "/lake/checkpoints")
     assert place.keys.sql_name == "`lake`.`messages_keys`"
+
+
+def test_a_retired_checkpoint_is_not_used_again(tmp_path: Path) -> None:
+    place, identity = ArchiveTables.of(str(tmp_path / "messages")), StoreIdentity("c", "b", "s")
+    folders = []
+    for _ in range(3):
+        folder = checkpoints.checkpoint_of(place, identity, checkpoints.MESSAGES)
+        checkpoints.retire_checkpoint(place, identity, checkpoints.MESSAGES)
+        # A stream that never noted an offset has none to be retired.
+        assert checkpoints.checkpoint_of(place, identity, checkpoints.MESSAGES) == folder
+        (Path(folder) / "offsets").mkdir(parents=True)
+        (Path(folder) / "metadata").touch()
+        assert not checkpoints.has_begun(folder)
+        (Path(folder) / "offsets" / "0").touch()
+        assert checkpoints.has_begun(folder)
+        folders.append(folder)
+        checkpoints.retire_checkpoint(place, identity, checkpoints.MESSAGES)
+    assert len(set(folders)) == 3
+    assert checkpoints.checkpoint_of(place, identity, checkpoints.KEYS) == place.checkpoint(identity, "keys")
 
 
 def test_stores_do_not_share_checkpoints() -> None:

@@ -7,6 +7,8 @@ from pyspark.errors import PySparkException
 
 from spark_mq.archive import retry
 from spark_mq.archive.retry import TRIES, retry_on_conflict
+from spark_mq.archive.writer import reraise_task_errors
+from spark_mq.errors import ArchiveInUseError
 
 CONFLICT = "[DELTA_CONCURRENT_APPEND.WITHOUT_HINT] Transaction conflict detected."
 
@@ -48,3 +50,19 @@ def test_any_other_error_is_raised_at_once() -> None:
     with pytest.raises(PySparkException, match="PATH_NOT_FOUND"):
         retry_on_conflict(write)
     assert write.calls == 1
+
+
+TWO_QUERIES = (
+    "[STREAM_FAILED] Query terminated with exception: [CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log. "
+    "Multiple streaming jobs detected for 3.\nJVM stacktrace:\norg.apache.spark.SparkException: ...",
+    "[STREAM_FAILED] Query terminated with exception: [DELTA_CONCURRENT_TRANSACTION.WITHOUT_HINT] Transaction conflict "
+    "detected.\nJVM stacktrace:\nio.delta.exceptions.ConcurrentTransactionException: ...",
+)
+
+
+@pytest.mark.parametrize("text", TWO_QUERIES)
+def test_two_runs_for_one_store_are_told_in_one_line(text: str) -> None:
+    message = "another run archives this store into this table"
+    with pytest.raises(ArchiveInUseError, match=message) as raised, reraise_task_errors():
+        raise PySparkException(text)
+    assert "\n" not in str(raised.value)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from spark_mq.cli.exit_status import FAILED, NOT_UNDERSTOOD
+from spark_mq.cli.exit_status import FAILED, INTERRUPTED, NOT_UNDERSTOOD
 from spark_mq.cli.main import main
+from spark_mq.errors import SparkMqError
 from tests.real_stores import OWN_STORES, RealStore, stores_in
 
 STORE = stores_in(OWN_STORES)[0]
@@ -22,6 +25,10 @@ STORE = stores_in(OWN_STORES)[0]
         (["/no/such/store", "/lake/messages"], "/no/such/store"),
         (["STORE", "/lake/messages", "--max-bytes", "much"], "--max-bytes"),
         (["STORE", "/lake/messages", "--broker-conf", "/no/such/file"], "/no/such/file"),
+        (["STORE", "/dev/null/messages"], "/dev/null/messages cannot be written"),
+        (["STORE", "/proc/messages"], "/proc/messages cannot be written"),
+        (["STORE", __file__], f"{__file__} cannot be written"),
+        (["STORE", "lake.messages", "--checkpoint", __file__], f"{__file__} cannot be written"),
     ],
 )
 def test_a_wrong_argument_is_named(
@@ -34,7 +41,49 @@ def test_a_wrong_argument_is_named(
     monkeypatch.setattr("spark_mq.cli.archive.spark_session", lambda *_: pytest.fail("a JVM was started"))
     store = str(unpacked(STORE))
     assert main(["archive", *(store if word == "STORE" else word for word in words)]) == FAILED
-    assert message in capsys.readouterr().err
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
+
+
+def test_a_filesystem_that_spark_lacks_is_named(
+    unpacked: Callable[[RealStore], Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = 'org.apache.hadoop.fs.UnsupportedFileSystemException: No FileSystem for scheme "s3"'
+
+    @contextmanager
+    def session(*_: object) -> Iterator[None]:
+        raise SparkMqError(error)
+        yield
+
+    monkeypatch.setattr("spark_mq.cli.archive.spark_session", session)
+    for words in (["archive", str(unpacked(STORE)), "s3://lake/messages"], ["maintain-archive", "s3://lake/messages"]):
+        assert main(words) == FAILED
+        (line,) = capsys.readouterr().err.splitlines()
+        assert "s3://lake/messages: this Spark has no filesystem for s3" in line
+        assert "hadoop-aws" in line
+
+
+@pytest.mark.parametrize("words", [["archive", "STORE", "TABLE"], ["maintain-archive", "TABLE"]])
+def test_an_interrupted_command_says_so_in_one_line(
+    words: list[str],
+    tmp_path: Path,
+    unpacked: Callable[[RealStore], Path],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    @contextmanager
+    def session(*_: object) -> Iterator[None]:
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            logging.exception("KeyboardInterrupt while sending command.")  # as Py4J does
+            raise
+        yield
+
+    monkeypatch.setattr("spark_mq.cli.archive.spark_session", session)
+    names = {"STORE": str(unpacked(STORE)), "TABLE": str(tmp_path / "lake")}
+    assert main([names.get(word, word) for word in words]) == INTERRUPTED
+    assert capsys.readouterr().err == "spark-mq: interrupted\n"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
+import zlib
 from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +14,12 @@ import pyarrow as pa
 import pytest
 
 from spark_mq._compat import HAS_READ_LIMITS
-from spark_mq.errors import DataLossError, OptionError, SparkMqError
+from spark_mq.errors import DataLossError, LogCutError, OptionError, SparkMqError
 from spark_mq.format.record import Record
 from spark_mq.io.location import Location
 from spark_mq.source.message_stream import MessagesStreamReader
 from spark_mq.source.options import parse_stream_options
+from spark_mq.source.stream_offset import StreamOffset
 from spark_mq.store.live_end import LiveEndFinder
 from spark_mq.store.log.commit_log import CommitLog
 from tests.hostile import LogWriter, by_hopping, offsets_of, segment_files, write_store
@@ -71,7 +75,12 @@ def test_an_offset_is_json_with_a_fixed_order_of_keys(tmp_path: Path) -> None:
     "offset",
     [
         {},
+        {"version": 3, "commit_log_offset": 0, "lost_bytes": 0},
         {"version": 2, "commit_log_offset": 0, "lost_bytes": 0},
+        {"version": 2, "commit_log_offset": 0, "lost_bytes": 0, "read_from": "1", "marks": []},
+        {"version": 2, "commit_log_offset": 0, "lost_bytes": 0, "read_from": None, "marks": [[0, 100, 5]]},
+        {"version": 2, "commit_log_offset": 0, "lost_bytes": 0, "read_from": None, "marks": [[-1, 100, 5, 5]]},
+        {"version": 2, "commit_log_offset": 0, "lost_bytes": 0, "read_from": None, "marks": [[0, 1 << 40, 5, 5]]},
         {"version": 1, "commit_log_offset": "0", "lost_bytes": 0},
         {"version": 1, "commit_log_offset": -2, "lost_bytes": 0},
         {"version": 1, "commit_log_offset": 0},
@@ -214,7 +223,7 @@ def test_a_stream_begins_with_the_first_message_behind_an_offset(place: int, tmp
 
 
 def test_a_stream_cannot_begin_behind_the_end(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="startingOffsets=99999999 lies behind the end"):
+    with pytest.raises(OptionError, match="startingOffsets=99999999 is after the end"):
         reader(log_of(5).write(tmp_path), startingOffsets=99999999).initialOffset()
 
 
@@ -307,43 +316,198 @@ class TestExpiry:
 
 
 class TestCutLog:
-    """The broker lost the end of its log, after it had been read."""
+    """The broker loses the end of its log, after it was read, and writes on: records of the same sizes, later."""
 
-    def cut(self, tmp_path: Path, **options: object) -> tuple[MessagesStreamReader, Offset]:
-        stream = reader(log_of(30).write(tmp_path / "a"), **options)
-        end = stream.latestOffset(stream.initialOffset())
-        self.write(log_of(20), tmp_path)
-        return stream, end
+    COUNT, KEPT = 30, 20
 
-    def write(self, writer: LogWriter, tmp_path: Path) -> None:
-        (file,) = segment_files(tmp_path / "a")
-        file.write_bytes(bytes(writer.segments[0]).ljust(SEGMENT_SIZE, b"\0"))
+    def write(self, folder: Path, kept: int, written_since: int, later: int = 10_000) -> LogWriter:
+        """The log: `kept` messages of the first one, and others of the same sizes."""
+        log = LogWriter(SEGMENT_SIZE)
+        for number in range(kept + written_since):
+            time = NOW + 10 * number + (later if number >= kept else 0)
+            log.append(time, bytes([1 + number % 7]) * (number * 37 % 300), queue_id=number % 3)
+        shutil.rmtree(folder / "commitlog", ignore_errors=True)
+        log.write(folder)
+        return log
 
-    def test_true_stops(self, tmp_path: Path) -> None:
-        _, end = self.cut(tmp_path)
-        with pytest.raises(DataLossError, match=f"was read up to {end['commit_log_offset']}"):
-            reader(tmp_path / "a").latestOffset(end)
+    def stream(self, folder: Path, fails: bool, **options: object) -> MessagesStreamReader:
+        names = [*NAMES, "store_timestamp_millis"]
+        texts = {key: str(value) for key, value in options.items()}
+        given = {"path": str(folder), "failOnDataLoss": str(fails).lower(), **texts}
+        return MessagesStreamReader(parse_stream_options(given), names)
 
-    def test_false_gives_no_offset_twice(self, tmp_path: Path) -> None:
-        _, end = self.cut(tmp_path, failOnDataLoss="false")
-        stream = reader(tmp_path / "a", failOnDataLoss="false")
-        assert stream.latestOffset(end) == end
-        writer = log_of(20)
-        for number in range(20):
-            writer.append(NOW + 10_000 + number, b"other")
-        self.write(writer, tmp_path)
-        assert given(stream, end) == [offset for offset in writer.offsets if offset >= end["commit_log_offset"]]
+    def read_first(self, folder: Path, **options: object) -> tuple[Offset, set[tuple[int, int]]]:
+        self.write(folder, self.COUNT, 0)
+        return self.read_on(folder, None, True, **options)
 
-    def test_true_stops_where_the_log_was_written_anew_beyond_the_offset(self, tmp_path: Path) -> None:
-        _, end = self.cut(tmp_path)
-        writer = log_of(20)
-        for number in range(30):
-            writer.append(NOW + 10_000 + number, b"other!!")
-        assert end["commit_log_offset"] not in writer.offsets
-        self.write(writer, tmp_path)
-        stream = reader(tmp_path / "a")
-        with pytest.raises(DataLossError, match=f"offset {end['commit_log_offset']} any more"):
-            batch(stream, end, stream.latestOffset(end))
+    def read_on(
+        self, folder: Path, start: Offset | None, fails: bool, **options: object
+    ) -> tuple[Offset, set[tuple[int, int]]]:
+        """What a new run gives: the end, and offset and store time of each message, each once."""
+        stream = self.stream(folder, fails, **options)
+        end, messages = start, []
+        for end, rows in follow(stream, start):  # noqa: B007
+            messages += [(row["commit_log_offset"], row["store_timestamp_millis"]) for row in rows]
+        assert end is not None
+        assert len(set(messages)) == len(messages)
+        return end, set(messages)
+
+    def messages(self, log: LogWriter, kept: int, later: int = 10_000) -> set[tuple[int, int]]:
+        """Those of the log that were not in the first one."""
+        numbers = range(kept, len(log.offsets))
+        return {(log.offsets[number], NOW + 10 * number + later) for number in numbers}
+
+    @pytest.mark.parametrize("written_since", [0, 1, 9, 10, 11, 60])
+    def test_true_stops(self, written_since: int, tmp_path: Path) -> None:
+        end, _ = self.read_first(tmp_path)
+        self.write(tmp_path, self.KEPT, written_since)
+        with pytest.raises(LogCutError, match=f"was read up to {end['commit_log_offset']}: the broker lost the end"):
+            self.stream(tmp_path, True).latestOffset(end)
+
+    @needs_limits
+    @pytest.mark.parametrize("written_since", [0, 1, 9, 10, 11, 60])
+    @pytest.mark.parametrize("limit", [{}, {"maxMessagesPerTrigger": 7}, {"maxBytesPerTrigger": 900}], ids=str)
+    def test_false_gives_what_the_broker_wrote_since(
+        self, written_since: int, limit: dict[str, object], tmp_path: Path
+    ) -> None:
+        end, given = self.read_first(tmp_path, **limit)
+        assert len(given) == self.COUNT
+        log = self.write(tmp_path, self.KEPT, written_since)
+        end, given = self.read_on(tmp_path, end, False, **limit)
+        assert given == self.messages(log, self.KEPT)
+        # The log grows further; and again it loses its end.
+        log = self.write(tmp_path, self.KEPT, 70)
+        end, more = self.read_on(tmp_path, end, False, **limit)
+        assert given | more == self.messages(log, self.KEPT)
+        assert not given & more
+        log = self.write(tmp_path, 5, 90, later=20_000)
+        assert self.read_on(tmp_path, end, False, **limit)[1] == self.messages(log, 5, 20_000)
+
+    def test_a_log_of_the_same_length_is_not_the_same_log(self, tmp_path: Path) -> None:
+        """Nothing is new by offsets: the stream stands at the end of the log."""
+        end, _ = self.read_first(tmp_path)
+        log = self.write(tmp_path, self.COUNT - 1, 1)
+        assert log.next_offset == end["commit_log_offset"]
+        with pytest.raises(LogCutError, match="has another record"):
+            self.stream(tmp_path, True).latestOffset(end)
+        assert self.read_on(tmp_path, end, False)[1] == self.messages(log, self.COUNT - 1)
+
+    def test_available_now_notices_it_too(self, tmp_path: Path) -> None:
+        end, _ = self.read_first(tmp_path)
+        log = self.write(tmp_path, self.KEPT, 30)
+        for fails in (True, False):
+            stream = self.stream(tmp_path, fails)
+            stream.prepareForTriggerAvailableNow()
+            if fails:
+                with pytest.raises(LogCutError):
+                    stream.latestOffset(end)
+            else:
+                rows = [row for _, rows in follow(stream, end) for row in rows]
+                assert {row["commit_log_offset"] for row in rows} == set(log.offsets[self.KEPT :])
+
+    def test_where_a_clock_was_set_back_none_is_passed_over(self, tmp_path: Path) -> None:
+        end, _ = self.read_first(tmp_path)
+        log = self.write(tmp_path, self.KEPT, 30, later=-5_000)
+        assert self.read_on(tmp_path, end, False)[1] >= self.messages(log, self.KEPT, -5_000)
+
+    def test_log_cuts_can_stop_a_stream_that_expiry_does_not(self, tmp_path: Path) -> None:
+        end, _ = self.read_first(tmp_path)
+        self.write(tmp_path, self.KEPT, 60)
+        with pytest.raises(LogCutError):
+            self.stream(tmp_path, False, failOnLogCut="true").latestOffset(end)
+
+    def test_a_batch_that_was_planned_before_gives_only_what_is_still_there(self, tmp_path: Path) -> None:
+        """Spark died after it noted the batch's end: the next run reads the batch again, and then goes back."""
+        self.write(tmp_path, self.COUNT, 0)
+        stream = self.stream(tmp_path, False)
+        start = stream.initialOffset()
+        end = stream.latestOffset(start, stream.getDefaultReadLimit())
+        log = self.write(tmp_path, self.KEPT, 60)
+        with pytest.raises(LogCutError):
+            self.stream(tmp_path, True).partitions(start, end)
+        again = batch(self.stream(tmp_path, False), start, end)
+        assert [row["commit_log_offset"] for row in again] == log.offsets[: self.KEPT]
+        assert self.read_on(tmp_path, end, False)[1] == self.messages(log, self.KEPT)
+
+    def test_what_is_lost_before_the_segment_ends_is_noticed_in_the_next_one(self, tmp_path: Path) -> None:
+        self.write(tmp_path, 300, 0)
+        end, _ = self.read_on(tmp_path, None, True)
+        log = self.write(tmp_path, 30, 400)
+        assert len(log.segments) > 3
+        assert self.read_on(tmp_path, end, False)[1] == self.messages(log, 30)
+
+    def test_a_message_in_the_place_of_a_lost_blank_is_given(self, tmp_path: Path) -> None:
+        """The blank that ends a segment is lost with what follows; a smaller message fits there."""
+        log = self.write(tmp_path, 10, 0)
+        log.roll()
+        shutil.rmtree(tmp_path / "commitlog")
+        log.write(tmp_path)
+        end, given = self.read_on(tmp_path, None, True)
+        assert (end["commit_log_offset"], len(given)) == (SEGMENT_SIZE, 10)
+        log = self.write(tmp_path, 11, 0)
+        assert self.read_on(tmp_path, end, True)[1] == {(log.offsets[10], NOW + 100)}
+
+    def test_expired_messages_are_not_lost_ones(self, tmp_path: Path) -> None:
+        self.write(tmp_path, 300, 0)
+        end, _ = self.read_on(tmp_path, None, True)
+        log = self.write(tmp_path, 900, 0)
+        for file in segment_files(tmp_path):
+            if int(file.name) + SEGMENT_SIZE <= end["commit_log_offset"]:
+                file.unlink()
+        assert self.read_on(tmp_path, end, True)[1] == self.messages(log, 300, later=0)
+
+    def test_offsets_of_the_version_before_are_read_and_get_marks_with_the_next_batch(self, tmp_path: Path) -> None:
+        end, _ = self.read_first(tmp_path)
+        older = {"version": 1, "commit_log_offset": end["commit_log_offset"], "lost_bytes": 7}
+        stream = self.stream(tmp_path, True)
+        assert json.dumps(stream.latestOffset(older, None)) == json.dumps(older)
+        self.write(tmp_path, self.COUNT + 5, 0)
+        new = stream.latestOffset(older, None)
+        assert (new["version"], new["lost_bytes"], len(new["marks"])) == (2, 7, 1)
+        self.write(tmp_path, self.KEPT, 0)
+        with pytest.raises(LogCutError):
+            stream.latestOffset(older, None)
+        # From here on it gives what comes.
+        end, given = self.read_on(tmp_path, older, False)
+        assert given == set()
+        log = self.write(tmp_path, self.KEPT, 30)
+        assert self.read_on(tmp_path, end, False)[1] == self.messages(log, self.KEPT)
+
+    @pytest.mark.parametrize("start", ["latest", "NUMBER", "TIME"])
+    def test_a_stream_that_has_given_nothing_yet_notices_it(self, start: str, tmp_path: Path) -> None:
+        log = self.write(tmp_path, self.COUNT, 0)
+        option = {"startingOffsets": start.replace("NUMBER", str(log.offsets[25]))}
+        if start == "TIME":
+            option = {"startingTimestamp": str(NOW + 250)}
+        begin = self.stream(tmp_path, True, **option).initialOffset()
+        log = self.write(tmp_path, self.KEPT, 30)
+        with pytest.raises(LogCutError):
+            self.stream(tmp_path, True).latestOffset(begin)
+        assert self.read_on(tmp_path, begin, False)[1] == self.messages(log, self.KEPT)
+
+
+def test_an_offset_with_marks_is_json_with_a_fixed_order_of_keys(tmp_path: Path) -> None:
+    log = log_of(5)
+    stream = reader(log.write(tmp_path))
+    end = stream.latestOffset(stream.initialOffset())
+    assert list(end) == ["version", "commit_log_offset", "lost_bytes", "read_from", "marks"]
+    at, content = log.offsets[4], bytes(log.segments[0])[log.offsets[4] :]
+    assert end["marks"] == [[at, len(content), NOW + 40, zlib.crc32(content)]]
+    assert StreamOffset.of_json(json.loads(json.dumps(end))).to_json() == end
+
+
+@needs_limits
+def test_marks_stay_few_and_lead_back_to_the_beginning(tmp_path: Path) -> None:
+    log = log_of(2000)
+    ends = [end for end, _ in follow(reader(log.write(tmp_path), maxMessagesPerTrigger=3))]
+    assert len(ends) > 600
+    assert max(len(end["marks"]) for end in ends) <= 24
+    places = [mark[0] for mark in ends[-1]["marks"]]
+    assert places[0] == log.offsets[-1]
+    assert places == sorted(places, reverse=True)
+    assert places[-1] < 2000
+    distances = [log.next_offset - place for place in places]
+    assert all(further <= 16 * nearer for nearer, further in pairwise(distances))
 
 
 @pytest.mark.parametrize("victims", [(5,), (5, 6, 7), (5, 60, 130), (29, 30)])

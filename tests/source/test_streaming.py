@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
@@ -114,6 +115,62 @@ def test_lost_segments_stop_the_query_or_are_counted(table: Table, store: Path) 
     query = table.run(failOnDataLoss="false", mode="DROPMALFORMED")
     assert table.offsets() == before + [offset for offset in offsets if offset >= start]
     assert end_offset(query)["lost_bytes"] == start - log_of(50).next_offset
+
+
+def cut_log_of(count: int, kept: int, late: int) -> LogWriter:
+    """As `log_of`, but what comes after the first `kept` messages was written so much later: with the same sizes."""
+    writer = LogWriter(SEGMENT_SIZE)
+    for number in range(count):
+        time = NOW + 10 * number + (late if number >= kept else 0)
+        writer.append(time, b"x" * (number % 300), queue_id=number % 3)
+    return writer
+
+
+def messages_of(writer: LogWriter, start: int, late: int) -> list[tuple[int, int]]:
+    """Offset and store time of the messages from number `start` on."""
+    return [(at, NOW + 10 * number + late) for number, at in enumerate(writer.offsets)][start:]
+
+
+SCHEMA = "commit_log_offset BIGINT, store_timestamp_millis BIGINT"
+
+
+@pytest.mark.parametrize("trigger", [{"availableNow": True}, {"processingTime": "0 seconds"}], ids=str)
+def test_what_a_broker_wrote_over_the_lost_end_of_its_log_is_given(
+    spark: SparkSession, store: Path, tmp_path: Path, trigger: dict[str, Any]
+) -> None:
+    def start(**options: str) -> StreamingQuery:
+        stream = spark.readStream.format("rocketmq").schema(SCHEMA).options(**options).load(str(store))
+        writer = stream.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
+        return writer.trigger(**trigger).start(str(tmp_path / "table"))
+
+    def given() -> list[tuple[int, int]]:
+        return sorted(tuple(row) for row in spark.read.parquet(str(tmp_path / "table")).collect())
+
+    def take(query: StreamingQuery) -> None:
+        query.awaitTermination() if "availableNow" in trigger else query.processAllAvailable()
+
+    put(log_of(200), store)
+    first = messages_of(log_of(200), 0, 0)
+    query = start()
+    take(query)
+    assert given() == first
+    # The log is as long as before: no offset is new. A query that runs meanwhile sees it, too.
+    second = cut_log_of(200, 150, 60_000)
+    put(second, store)
+    with pytest.raises(PySparkException, match="failOnLogCut=false"):
+        query.awaitTermination(240) if query.isActive else take(start())
+    assert given() == first
+    query = start(failOnDataLoss="false")
+    take(query)
+    expected = first + messages_of(second, 150, 60_000)
+    assert given() == sorted(expected)
+    # And once more, beside a query that runs.
+    third = cut_log_of(260, 100, 120_000)
+    put(third, store)
+    query = query if query.isActive else start(failOnDataLoss="false")
+    take(query)
+    query.stop()
+    assert given() == sorted(expected + messages_of(third, 100, 120_000))
 
 
 def test_options_of_batches_and_streams_are_kept_apart(spark: SparkSession, store: Path) -> None:
