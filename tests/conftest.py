@@ -17,8 +17,8 @@ from hypothesis import settings
 
 from spark_mq.archive.delta import delta_settings
 from spark_mq.errors import UnsupportedSparkError
-from tests.hostile import WITHOUT_JIT
-from tests.real_stores import RealStore
+from tests.support.kernels import WITHOUT_JIT
+from tests.support.stores import RealStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

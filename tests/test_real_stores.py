@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.real_stores import OWN_STORES, SHARED_STORES, stores_in
+from tests.support.stores import OWN_STORES, SHARED_STORES, stores_in
 
 
 def test_the_project_has_stores_of_its_own_from_both_versions() -> None:

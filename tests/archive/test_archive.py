@@ -26,8 +26,8 @@ from spark_mq.archive.writer import archive
 from spark_mq.errors import DataLossError, LogCutError, OptionError
 from spark_mq.format.record import FRAME, HOST_V4_SIZE, MAGIC_V1, MAGIC_V2, Record, encode_blank
 from spark_mq.store.message_store import MessageStore
-from tests.hostile import LogWriter, segment_files
-from tests.real_stores import OWN_STORES, RealStore, stores_in
+from tests.support.log_writer import LogWriter, segment_files
+from tests.support.stores import OWN_STORES, RealStore, stores_in
 
 STORES = {store.name: store for store in stores_in(OWN_STORES)}
 A, B = STORES["workload-533"], STORES["workload-49x"]

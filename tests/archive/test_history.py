@@ -19,9 +19,9 @@ from spark_mq.archive.streams import archive_rows, source_schema
 from spark_mq.archive.writer import archive
 from spark_mq.format.record import FRAME
 from spark_mq.source.datasource import register
-from tests.grown_stores import cut_log, expire, grow_log, record_ends
-from tests.hostile import segment_files
-from tests.real_stores import OWN_STORES, PROJECT, Fact, RealStore
+from tests.support.log_writer import segment_files
+from tests.support.store_history import cut_log, expire, grow_log, record_ends
+from tests.support.stores import OWN_STORES, PROJECT, Fact, RealStore
 
 CONF = PROJECT / "conf"
 RECIPES = {file.stem for file in (CONF / "recipes").glob("*.sql")}

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
-from tests.real_stores import RealStore
+from tests.support.stores import RealStore
 
 VERSIONS: Final = ("5.3.3", "4.9.7")
 """The RocketMQ releases judged against: 4.9.7 is the newest 4.9 whose broker Maven Central has."""

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from spark_mq import rebuild
 from tests.broker import harness
-from tests.real_stores import OWN_STORES, RealStore
+from tests.support.stores import OWN_STORES, RealStore
 
 LACKING = harness.missing()
 pytestmark = [pytest.mark.broker, pytest.mark.skipif(LACKING is not None, reason=LACKING or "")]

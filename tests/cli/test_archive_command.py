@@ -12,7 +12,7 @@ import pytest
 from spark_mq.cli.exit_status import FAILED, INTERRUPTED, NOT_UNDERSTOOD
 from spark_mq.cli.main import main
 from spark_mq.errors import SparkMqError
-from tests.real_stores import OWN_STORES, RealStore, stores_in
+from tests.support.stores import OWN_STORES, RealStore, stores_in
 
 STORE = stores_in(OWN_STORES)[0]
 

@@ -13,7 +13,7 @@ import pytest
 from spark_mq.cli import spark
 from spark_mq.cli.packages import missing_package
 from spark_mq.errors import OptionError, SparkNotReachedError
-from tests.real_stores import PROJECT
+from tests.support.stores import PROJECT
 
 WITHOUT = """
 import sys

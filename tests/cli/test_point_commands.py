@@ -17,8 +17,8 @@ import pytest
 
 from spark_mq import MessageStore
 from spark_mq.cli.main import main
-from tests.hostile import LogWriter
-from tests.real_stores import OWN_STORES, RealStore, stores_in
+from tests.support.log_writer import LogWriter
+from tests.support.stores import OWN_STORES, RealStore, stores_in
 
 STORES = {store.name: store for store in stores_in(OWN_STORES)}
 WORKLOAD, DELETED = STORES["workload-533"], STORES["deleted-533"]

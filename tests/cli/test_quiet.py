@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from spark_mq import worker_daemon
-from tests.hostile import LogWriter
+from tests.support.log_writer import LogWriter
 
 OF_THE_JVM = "WARNING: Using incubator modules: jdk.incubator.vector"
 """What Java prints of its own accord when Spark starts it; there is no setting against it."""

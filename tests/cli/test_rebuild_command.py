@@ -19,10 +19,10 @@ from pathlib import Path
 import pytest
 
 from spark_mq.format.index_file import read_entries
-from tests.grown_stores import cut_log, expire, grow_log, record_ends
-from tests.hostile import LogWriter
-from tests.index_stores import layout_of
-from tests.real_stores import OWN_STORES, PROJECT, RealStore, index_of, stores_in, tree_of
+from tests.support.index_stores import layout_of
+from tests.support.log_writer import LogWriter
+from tests.support.store_history import cut_log, expire, grow_log, record_ends
+from tests.support.stores import OWN_STORES, PROJECT, RealStore, index_of, stores_in, tree_of
 
 Unpack = Callable[[RealStore], Path]
 PAUSING = Path(__file__).with_name("pausing")

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from spark_mq.cli import sql as command
 from spark_mq.cli.exit_status import INTERRUPTED
 from spark_mq.cli.main import main
-from tests.real_stores import OWN_STORES, RealStore, stores_in
+from tests.support.stores import OWN_STORES, RealStore, stores_in
 
 WORKLOAD = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")
 COUNT = """

@@ -9,7 +9,7 @@ import pytest
 
 from jobs.make_zip import make_zip
 from tests.cluster.processes import Python, python_without_the_package, run
-from tests.real_stores import OWN_STORES, RealStore
+from tests.support.stores import OWN_STORES, RealStore
 
 STORE = RealStore("workload-533", OWN_STORES)
 

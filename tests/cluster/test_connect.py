@@ -13,7 +13,7 @@ import pytest
 
 from tests.cluster.conftest import STORE
 from tests.cluster.processes import Python, run, running
-from tests.real_stores import PROJECT, index_of, tree_of
+from tests.support.stores import PROJECT, index_of, tree_of
 
 pytestmark = pytest.mark.cluster
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.cluster.conftest import STORE
 from tests.cluster.processes import Python, run
-from tests.real_stores import PROJECT
+from tests.support.stores import PROJECT
 
 pytestmark = pytest.mark.cluster
 

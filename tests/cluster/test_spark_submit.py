@@ -11,7 +11,7 @@ import pytest
 
 from tests.cluster.conftest import STORE
 from tests.cluster.processes import Cluster, Done, Python, run, standalone_cluster
-from tests.real_stores import PROJECT, SAME, index_of, tree_of
+from tests.support.stores import PROJECT, SAME, index_of, tree_of
 
 pytestmark = pytest.mark.cluster
 

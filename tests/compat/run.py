@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.real_stores import PROJECT
+from tests.support.stores import PROJECT
 
 SPARKS = ("4.0.5", "4.1.4", "4.2.0", "4.3.0")
 """The newest of each line, and the one that the project is developed with."""

@@ -27,7 +27,7 @@ from spark_mq.archive.delta import delta_settings
 from spark_mq.archive.writer import archive
 from spark_mq.cli.spark import spark_session
 from spark_mq.errors import UnsupportedSparkError
-from tests.real_stores import OWN_STORES, SAME, Fact, RealStore, tree_of
+from tests.support.stores import OWN_STORES, SAME, Fact, RealStore, tree_of
 
 ROLLBACK = 0b1100
 """The transaction type, in a message's flags, that no index has (`MessageSysFlag`@5.3.3)."""

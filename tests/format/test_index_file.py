@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import mmap
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,31 +22,14 @@ from spark_mq.format.index_file import (
     index_key_hash,
     read_entries,
 )
-from tests.format.kernels.test_java_string import java_hash, mixed_bytes
-from tests.hostile import WITHOUT_JIT, examples
-from tests.index_stores import index_files, layout_of
-from tests.real_stores import OWN_STORES, Fact, RealStore, all_stores, stores_in
-
-STORES = stores_in(OWN_STORES) if WITHOUT_JIT else all_stores()
-WHOLE = [store for store in STORES if not store.name.startswith(("abort", "killed", "deleted", "stale"))]
-"""Stores whose index has what was dispatched, all of it, and once."""
+from tests.support.index_stores import STORES, WHOLE, Put, index_files, layout_of, plain_key_hash, puts_of
+from tests.support.java_strings import java_hash, mixed_bytes
+from tests.support.kernels import examples
+from tests.support.stores import RealStore
 
 SMALL = IndexLayout(3, 5)
 int32, int64 = st.integers(-(1 << 31), (1 << 31) - 1), st.integers(-(1 << 63), (1 << 63) - 1)
 headers = st.builds(IndexHeader, int64, int64, int64, int64, int32, int32)
-Put = tuple[int, int]
-
-
-def plain_key_hash(topic: str, key: str) -> int:
-    value = java_hash(f"{topic}#{key}")
-    return 0 if value == -(1 << 31) else abs(value)
-
-
-def puts_of(fact: Fact) -> Iterator[Put]:
-    """Key hash and commit log offset of the entries of a message, from what the Java store says of it."""
-    if fact["sysFlag"] & 0xC != 0xC:
-        keys = [fact["uniqKey"] or "", *(fact["keys"] or "").split(" ")]
-        yield from ((plain_key_hash(fact["topic"], key), fact["offset"]) for key in keys if key)
 
 
 @pytest.mark.parametrize("store", STORES, ids=str)

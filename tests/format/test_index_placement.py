@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from spark_mq.format.index_file import IndexHeader, IndexLayout, decode_header
 from spark_mq.format.index_placement import place_entries
 from spark_mq.format.kernels.index_keys import IndexKeys
-from tests.hostile import array, examples
-from tests.index_model import PlainIndexService, PlainMessage
-from tests.index_stores import Messages, build_index, runs_of
+from tests.support.index_model import PlainIndexService, PlainMessage
+from tests.support.index_stores import Messages, build_index, runs_of
+from tests.support.kernels import array, examples
 
 FIVE = IndexLayout(3, 6)
 """A layout of five entries a file."""

@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from spark_mq.errors import CorruptIndexError
 from spark_mq.format.index_file import ENTRY, HEADER_SIZE, SLOT, IndexHeader, IndexLayout, index_key_hash
 from spark_mq.format.index_query import IndexFile, query_offset
-from tests.format.test_index_file import STORES
-from tests.hostile import examples
-from tests.index_model import PlainIndexService, PlainMessage
-from tests.index_stores import index_files, layout_of, read_files
-from tests.real_stores import RealStore, shared_store
+from tests.support.index_model import PlainIndexService, PlainMessage
+from tests.support.index_stores import STORES, index_files, layout_of, read_files
+from tests.support.kernels import examples
+from tests.support.stores import RealStore, shared_store
 
 SMALL = IndexLayout(4, 8)
 KEYS = [b"%d" % number for number in range(6)]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from spark_mq.errors import OptionError
 from spark_mq.format.message_id import decode_offset_message_id, encode_offset_message_id
 from spark_mq.format.record import HOST_V4_SIZE, HOST_V6_SIZE
-from tests.real_stores import RealStore, all_stores
+from tests.support.stores import RealStore, all_stores
 
 stored_hosts = st.sampled_from((HOST_V4_SIZE, HOST_V6_SIZE)).flatmap(
     lambda size: st.binary(min_size=size, max_size=size)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from spark_mq.format.array_types import Int32s, Int64s
 from spark_mq.format.kernels import properties
 from spark_mq.format.properties import encode_properties, parse_properties
-from tests.hostile import array, examples
+from tests.support.kernels import array, examples
 
 pieces = st.sampled_from([b"\1", b"\2", b"a", b"KEYS", b"TAGS", b"bb", b" ", b"\xff"])
 stored = st.one_of(st.lists(pieces, max_size=25).map(b"".join), st.binary(max_size=30))

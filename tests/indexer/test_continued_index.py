@@ -29,8 +29,8 @@ from spark_mq.io.location import Location
 from spark_mq.store.index.end import index_end
 from spark_mq.store.index.folder import index_files
 from spark_mq.store.log.corrupt_range import CorruptRange
-from tests.index_model import PlainIndexFile, PlainIndexService, PlainMessage
-from tests.real_stores import tree_of
+from tests.support.index_model import PlainIndexFile, PlainIndexService, PlainMessage
+from tests.support.stores import tree_of
 
 MESSAGE_SIZE = 100
 FIRST_NAME = "20200101000000000"

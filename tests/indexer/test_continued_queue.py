@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE, pre_blank, queue_file_name
 from spark_mq.indexer.queue.writer import COMPLETED, NEW, STAGED, UNTOUCHED, QueueWriter
 from spark_mq.io.location import Location
-from tests.real_stores import tree_of
+from tests.support.stores import tree_of
 
 UNITS_PER_FILE = 4
 FILE_SIZE = UNITS_PER_FILE * UNIT_SIZE

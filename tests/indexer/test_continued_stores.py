@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from spark_mq import rebuild
 from spark_mq.errors import CorruptLogError
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT_DTYPE, is_live
-from tests.grown_stores import cut_log, grow_log, identities, record_ends, settings_of
-from tests.real_stores import OWN_STORES, RealStore, all_stores, index_of, stores_in, tree_of
+from tests.support.store_history import cut_log, grow_log, identities, record_ends, settings_of
+from tests.support.stores import OWN_STORES, RealStore, all_stores, index_of, stores_in, tree_of
 
 Unpack = Callable[[RealStore], Path]
 STORES = [*stores_in(OWN_STORES), *(s for s in all_stores() if str(s) in ("shared-edge-533", "shared-stale-533"))]

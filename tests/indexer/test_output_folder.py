@@ -10,7 +10,7 @@ import pytest
 from spark_mq.errors import OptionError, SparkMqError, StorageError
 from spark_mq.indexer.output_folder import check_output, is_store_folder
 from spark_mq.io.location import Location
-from tests.real_stores import tree_of
+from tests.support.stores import tree_of
 
 TREES = ("consumequeue", "index")
 

@@ -29,7 +29,7 @@ from spark_mq.errors import (
 from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.format.record import Record, encode_blank
 from spark_mq.job.output_committer import OutputCommitter
-from tests.real_stores import Fact, RealStore, all_stores, tree_of
+from tests.support.stores import Fact, RealStore, all_stores, tree_of
 
 Unpack = Callable[[RealStore], Path]
 rebuild = partial(spark_mq.rebuild, only="consumequeue")

@@ -17,10 +17,10 @@ from spark_mq.indexer.report import RebuildReport
 from spark_mq.io.location import Location
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.index.names import parse_time_zone
-from tests.hostile import LogWriter
-from tests.index_model import PlainIndexFile
-from tests.index_stores import build_index, layout_of, messages_of, untouched_index_count
-from tests.real_stores import OWN_STORES, RealStore, all_stores, index_of, stores_in, tree_of
+from tests.support.index_model import PlainIndexFile
+from tests.support.index_stores import build_index, layout_of, messages_of, untouched_index_count
+from tests.support.log_writer import LogWriter
+from tests.support.stores import OWN_STORES, RealStore, all_stores, index_of, stores_in, tree_of
 
 Unpack = Callable[[RealStore], Path]
 WORKLOAD = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")

@@ -18,8 +18,8 @@ from spark_mq.errors import CorruptIndexError, CorruptLogError, OptionError, Out
 from spark_mq.indexer.queue.build import QueueBuild
 from spark_mq.indexer.report import RebuildReport
 from spark_mq.job.output_committer import OutputCommitter
-from tests.grown_stores import cut_log, expire, grow_log, identities, record_ends, settings_of
-from tests.real_stores import OWN_STORES, RealStore, stores_in, tree_of
+from tests.support.store_history import cut_log, expire, grow_log, identities, record_ends, settings_of
+from tests.support.stores import OWN_STORES, RealStore, stores_in, tree_of
 
 Unpack = Callable[[RealStore], Path]
 Run = Callable[..., RebuildReport]

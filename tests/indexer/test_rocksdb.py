@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from spark_mq import rebuild
 from spark_mq.errors import UnsupportedStoreError
-from tests.real_stores import OWN_STORES, RealStore, tree_of
+from tests.support.stores import OWN_STORES, RealStore, tree_of
 
 STORE = RealStore("lagging-533", OWN_STORES)
 DATABASE = {"CURRENT": b"MANIFEST-000005\n", "MANIFEST-000005": b"x", "000010.sst": b"x", "LOCK": b""}

@@ -18,7 +18,7 @@ from spark_mq.indexer.manifest import MANIFEST, Manifest, Settings, StagedSegmen
 from spark_mq.indexer.staged_files import INDEX_ENTRIES, StagedFile, parquet_files
 from spark_mq.io.location import Location
 from spark_mq.job.output_committer import WORK_FOLDER, OutputCommitter
-from tests.real_stores import tree_of
+from tests.support.stores import tree_of
 
 SETTINGS = Settings("1", "/store", ("consumequeue", "index"), 6_000_000, "1s 5s", replace=False)
 ROUNDS = ("dispatch-a", "dispatch-b")

@@ -14,7 +14,7 @@ from spark_mq.indexer.split_rows import SplitRow
 from spark_mq.indexer.staged_rows import SPLIT
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.splits import Split, plan_splits
-from tests.hostile import LogWriter
+from tests.support.log_writer import LogWriter
 
 SEGMENT_SIZE = 64 << 10
 

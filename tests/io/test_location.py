@@ -11,7 +11,8 @@ from spark_mq.io.publish import publish
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.segment_source import SegmentSource
 from spark_mq.store.log.splits import plan_splits
-from tests.hostile import LogWriter, by_hopping, by_splits
+from tests.support.log_writer import LogWriter
+from tests.support.readers import by_hopping, by_splits
 
 
 def remote(folder: Path, name: str = "") -> Location:

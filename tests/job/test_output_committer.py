@@ -11,7 +11,7 @@ import pytest
 
 from spark_mq.io.location import Location
 from spark_mq.job.output_committer import WORK_FOLDER, OutputCommitter
-from tests.real_stores import tree_of
+from tests.support.stores import tree_of
 
 NAMES = ("consumequeue", "index")
 OLD = {"consumequeue/a": b"old", "index/b": b"old"}

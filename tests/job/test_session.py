@@ -15,8 +15,8 @@ from spark_mq.io.location import Location
 from spark_mq.job.session import job_session, parse_task_error
 from spark_mq.job.shared_storage import SharedStorageCheck
 from spark_mq.store.log.commit_log import CommitLog
-from tests.hostile import LogWriter
-from tests.real_stores import tree_of
+from tests.support.log_writer import LogWriter
+from tests.support.stores import tree_of
 
 SETTING = "spark.sql.shuffle.partitions"
 

@@ -18,7 +18,7 @@ from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 
-from tests.real_stores import PROJECT
+from tests.support.stores import PROJECT
 
 FOLDER = PROJECT / "notebooks"
 _SECONDS_FOR_A_CELL = 300

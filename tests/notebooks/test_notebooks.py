@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from nbformat import NotebookNode
 
 from tests.notebooks.run import FOLDER, code_cells, drawn_part, executed, keep, plots, read, rows, text
-from tests.real_stores import OWN_STORES, PROJECT, Fact, RealStore, index_of, tree_of
+from tests.support.stores import OWN_STORES, PROJECT, Fact, RealStore, index_of, tree_of
 
 pytestmark = pytest.mark.notebook
 

@@ -25,7 +25,7 @@ from spark_mq.query.plan import plan_references
 from spark_mq.query.sql import reads_of
 from spark_mq.source.condition import Condition, Operator, Value
 from tests.query.random_queries import COLUMNS, Vocabulary, random_query
-from tests.real_stores import OWN_STORES, RealStore, stores_in
+from tests.support.stores import OWN_STORES, RealStore, stores_in
 
 Unpack = Callable[[RealStore], Path]
 STORES = {"prod": "/data/store"}

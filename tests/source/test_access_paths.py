@@ -24,8 +24,8 @@ from spark_mq.source.options import parse_options
 from spark_mq.source.planner import AccessPath, ReadPlan, plan_messages
 from spark_mq.source.predicate import Predicate
 from spark_mq.store.message_store import MessageStore
-from tests.in_process import read_rows
-from tests.real_stores import OWN_STORES, RealStore, stores_in
+from tests.support.in_process import read_rows
+from tests.support.stores import OWN_STORES, RealStore, stores_in
 
 Row = dict[str, Any]
 Store = tuple[Path, Path]

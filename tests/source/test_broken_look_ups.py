@@ -26,10 +26,10 @@ from spark_mq.cli.main import main
 from spark_mq.errors import CorruptQueueError
 from spark_mq.source.condition import Condition, Operator, encode_conditions
 from spark_mq.store.log.time_pruning import CLOCK_TOLERANCE_MILLIS
-from tests.broken_trees import BrokenTrees
-from tests.in_process import read_rows
-from tests.index_stores import layout_of
-from tests.real_stores import Fact, RealStore, all_stores
+from tests.support.broken_trees import BrokenTrees
+from tests.support.in_process import read_rows
+from tests.support.index_stores import layout_of
+from tests.support.stores import Fact, RealStore, all_stores
 
 CASES = int(os.environ.get("SPARK_MQ_LOOK_UP_CASES", "60"))
 SINGLE_BITS = 648 if CASES >= 2000 else 54

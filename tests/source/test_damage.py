@@ -24,7 +24,7 @@ from spark_mq.errors import CorruptLogError
 from spark_mq.format.compression import DEFAULT_BODY_LIMIT
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, MESSAGE_SCHEMA
 from spark_mq.format.record import decode_record
-from tests.damage_model import (
+from tests.support.corruption_model import (
     Place,
     expected_places,
     framing_fields,
@@ -33,8 +33,9 @@ from tests.damage_model import (
     with_value,
     wrong_values,
 )
-from tests.hostile import LogWriter, examples
-from tests.real_stores import OWN_STORES, Fact, RealStore, stores_in
+from tests.support.kernels import examples
+from tests.support.log_writer import LogWriter
+from tests.support.stores import OWN_STORES, Fact, RealStore, stores_in
 
 OWN = {store.name: store for store in stores_in(OWN_STORES)}
 WORKLOAD, CRC = OWN["workload-533"], OWN["crc-533"]

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from spark_mq import register
-from tests.real_stores import OWN_STORES, RealStore
+from tests.support.stores import OWN_STORES, RealStore
 
 WORKLOAD = RealStore("workload-533", OWN_STORES)
 

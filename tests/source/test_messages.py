@@ -13,7 +13,7 @@ from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_mq.format.record import Record, encode_blank
-from tests.real_stores import OWN_STORES, SAME, Fact, RealStore, all_stores, stores_in
+from tests.support.stores import OWN_STORES, SAME, Fact, RealStore, all_stores, stores_in
 
 Unpack = Callable[[RealStore], Path]
 

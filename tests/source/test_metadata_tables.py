@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_mq import MessageStore
 from spark_mq.store import metadata_tables
-from tests.index_stores import index_files, layout_of
-from tests.real_stores import OWN_STORES, RealStore, stores_in
+from tests.support.index_stores import index_files, layout_of
+from tests.support.stores import OWN_STORES, RealStore, stores_in
 
 Unpack = Callable[[RealStore], Path]
 WORKLOAD = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from tests.real_stores import OWN_STORES, RealStore
+from tests.support.stores import OWN_STORES, RealStore
 
 WORKLOAD = RealStore("workload-533", OWN_STORES)
 SWITCH = "spark.sql.python.filterPushdown.enabled"

@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_mq._compat import HAS_READ_LIMITS
-from tests.hostile import LogWriter, segment_files
-from tests.real_stores import OWN_STORES, RealStore, stores_in
+from tests.support.log_writer import LogWriter, segment_files
+from tests.support.stores import OWN_STORES, RealStore, stores_in
 
 NOW = 1_700_000_000_000
 SEGMENT_SIZE = 32 << 10

@@ -20,20 +20,10 @@ from spark_mq.store.log.live_reader import LiveReader
 from spark_mq.store.log.segment_source import SegmentSource
 from spark_mq.store.log.split_reader import read_split
 from spark_mq.store.log.splits import plan_splits
-from tests.hostile import (
-    WITHOUT_JIT,
-    LogWriter,
-    Part,
-    by_hopping,
-    by_splits,
-    limited_reads,
-    offsets_of,
-    one_split,
-    segment_files,
-    split_sizes,
-    write_store,
-)
-from tests.real_stores import OWN_STORES, RealStore, all_stores, stores_in
+from tests.support.kernels import WITHOUT_JIT
+from tests.support.log_writer import LogWriter, segment_files, write_store
+from tests.support.readers import Part, by_hopping, by_splits, limited_reads, offsets_of, one_split, split_sizes
+from tests.support.stores import OWN_STORES, RealStore, all_stores, stores_in
 
 NOW = 1_700_000_000_000
 SEGMENT_SIZE = 64 << 10

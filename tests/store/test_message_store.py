@@ -25,8 +25,8 @@ from spark_mq.format.message_schema import MESSAGE_SCHEMA
 from spark_mq.store import metadata_tables
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.queue.get_message import GetMessageStatus
-from tests.hostile import LogWriter
-from tests.real_stores import OWN_STORES, Fact, RealStore, all_stores, stores_in
+from tests.support.log_writer import LogWriter
+from tests.support.stores import OWN_STORES, Fact, RealStore, all_stores, stores_in
 
 Unpack = Callable[[RealStore], Path]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -20,7 +20,7 @@ from spark_mq.errors import ConfigError
 from spark_mq.store import metadata_tables
 from spark_mq.store.queue.batches import CONSUME_QUEUE_SCHEMA, plan_queue_splits, unit_batches
 from spark_mq.store.queue.folders import queue_folders
-from tests.real_stores import OWN_STORES, SHARED_STORES, RealStore, all_stores, stores_in
+from tests.support.stores import OWN_STORES, SHARED_STORES, RealStore, all_stores, stores_in
 
 Unpack = Callable[[RealStore], Path]
 STORES = {store.name: store for store in stores_in(OWN_STORES)}

@@ -21,8 +21,8 @@ from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.index.coverage import IndexedRange
 from spark_mq.store.log.scan import SHORT_RANGE
-from tests.index_stores import index_files, layout_of
-from tests.real_stores import OWN_STORES, Fact, RealStore, all_stores, stores_in
+from tests.support.index_stores import index_files, layout_of
+from tests.support.stores import OWN_STORES, Fact, RealStore, all_stores, stores_in
 
 Unpack = Callable[[RealStore], Path]
 each_store = pytest.mark.parametrize("store", all_stores(), ids=str)

@@ -27,8 +27,10 @@ from spark_mq.format.message_schema import (
 )
 from spark_mq.format.properties import encode_properties, parse_properties
 from spark_mq.format.record import MAGIC_V2, MIN_RECORD_SIZE, Record
-from tests.hostile import WITHOUT_JIT, array, examples, frames_of, records, segment_files
-from tests.real_stores import OWN_STORES, Fact, RealStore, all_stores, stores_in
+from tests.support.kernels import WITHOUT_JIT, array, examples, frames_of
+from tests.support.log_writer import segment_files
+from tests.support.stores import OWN_STORES, Fact, RealStore, all_stores, stores_in
+from tests.support.strategies import records
 
 ALL_NAMES = list(ALL_MESSAGE_FIELDS)
 STORES = stores_in(OWN_STORES) if WITHOUT_JIT else all_stores()

@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from spark_mq.format.kernels.crc import crc32, wrong_body_crcs, wrong_property_crcs
 from spark_mq.format.kernels.frames import Frames, new_frames, scan_records
 from spark_mq.format.record import MIN_RECORD_SIZE, Record
-from tests.hostile import array, examples, frames_of, records, segment_files
-from tests.real_stores import OWN_STORES, RealStore, stores_in
+from tests.support.kernels import array, examples, frames_of
+from tests.support.log_writer import segment_files
+from tests.support.stores import OWN_STORES, RealStore, stores_in
+from tests.support.strategies import records
 
 STORES = stores_in(OWN_STORES)
 CRC_STORE = next(store for store in STORES if store.name.startswith("crc-"))

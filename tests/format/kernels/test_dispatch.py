@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_mq.errors import OptionError
-from spark_mq.format.array_types import Bytes
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE, is_live, pre_blank, queue_file_name
 from spark_mq.format.kernels.dispatch import (
     DEFAULT_DELAY_LEVELS,
@@ -22,29 +21,17 @@ from spark_mq.format.kernels.dispatch import (
     is_inner_batch,
     parse_delay_levels,
 )
-from spark_mq.format.kernels.frames import Frames, new_frames, scan_records
-from spark_mq.format.record import MIN_RECORD_SIZE, Record
+from spark_mq.format.record import Record
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
-from tests.format.kernels.test_java_string import java_hash
-from tests.hostile import WITHOUT_JIT, array, examples, frames_of, segment_files
-from tests.real_stores import OWN_STORES, RealStore, all_stores, stores_in
+from tests.support.java_strings import java_hash
+from tests.support.kernels import WITHOUT_JIT, array, examples, frames_of, live_frames
+from tests.support.stores import OWN_STORES, RealStore, all_stores, stores_in
 
 LEVELS = parse_delay_levels(DEFAULT_DELAY_LEVELS)
 SCHEDULE = b"SCHEDULE_TOPIC_XXXX"
 Unit = tuple[int, int, int]
 STORES = stores_in(OWN_STORES) if WITHOUT_JIT else all_stores()
-
-
-def live_frames(store: RealStore, folder: Path) -> Iterator[tuple[Bytes, Frames]]:
-    """The frames of a store's live messages, segment by segment."""
-    wanted = [fact["offset"] for fact in store.facts("msg")]
-    for file in segment_files(folder):
-        base, data = int(file.name), array(file.read_bytes())
-        frames = new_frames(data.size // MIN_RECORD_SIZE + 1)
-        count, _, _ = scan_records(data, 0, data.size, base, data.size, frames)
-        found: Frames = frames[:count]
-        yield data, found[np.isin(found.position + base, wanted)]
 
 
 def queue_units(store: RealStore, folder: Path, topic: str, queue_id: int, low: int, high: int) -> list[Unit | None]:

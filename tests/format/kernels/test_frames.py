@@ -39,8 +39,10 @@ from spark_mq.format.record import (
     decode_record,
     encode_blank,
 )
-from tests.hostile import WITHOUT_JIT, array, examples, frames_of, records, segment_files
-from tests.real_stores import PROJECT, RealStore, all_stores
+from tests.support.kernels import WITHOUT_JIT, array, examples, frames_of
+from tests.support.log_writer import segment_files
+from tests.support.stores import PROJECT, RealStore, all_stores
+from tests.support.strategies import records
 
 BASE = 1 << 30
 

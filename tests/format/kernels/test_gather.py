@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from spark_mq.format.kernels import gather
 from spark_mq.format.message_id import encode_offset_message_id
-from tests.hostile import array, examples
+from tests.support.kernels import array, examples
 
 ports = st.integers(-(1 << 31), (1 << 31) - 1)
 

@@ -12,11 +12,10 @@ from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.kernels.index_keys import IndexKeys, index_keys
 from spark_mq.format.properties import parse_properties
 from spark_mq.format.record import Record
-from tests.format.kernels.test_dispatch import live_frames
-from tests.format.kernels.test_java_string import mixed_bytes
-from tests.format.test_index_file import STORES, plain_key_hash, puts_of
-from tests.hostile import array, examples, frames_of
-from tests.real_stores import RealStore
+from tests.support.index_stores import STORES, plain_key_hash, puts_of
+from tests.support.java_strings import mixed_bytes
+from tests.support.kernels import array, examples, frames_of, live_frames
+from tests.support.stores import RealStore
 
 pieces = st.one_of(
     st.sampled_from([b"\1", b"\2", b"KEYS\1", b"UNIQ_KEY\1", b"KEYS", b"a", b" ", b"  ", b"\xc3\xa9", b"TAGS\1x\2"]),

@@ -13,10 +13,10 @@ from spark_mq.errors import CorruptIndexError
 from spark_mq.format.array_types import Bytes
 from spark_mq.format.index_file import IndexHeader, IndexLayout, decode_header, read_entries
 from spark_mq.format.kernels.index_put import new_index_file, put_keys
-from tests.format.test_index_file import STORES, WHOLE
-from tests.hostile import array, examples
-from tests.index_model import PlainIndexFile
-from tests.index_stores import (
+from tests.support.index_model import PlainIndexFile
+from tests.support.index_stores import (
+    STORES,
+    WHOLE,
     Messages,
     build_index,
     index_files,
@@ -25,7 +25,8 @@ from tests.index_stores import (
     read_files,
     untouched_index_count,
 )
-from tests.real_stores import RealStore, shared_store
+from tests.support.kernels import array, examples
+from tests.support.stores import RealStore, shared_store
 
 SMALL = IndexLayout(3, 8)
 Puts = list[tuple[int, int, int]]

@@ -15,15 +15,10 @@ from hypothesis import strategies as st
 from spark_mq.format import java_text
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.kernels.java_string import extend_hash, hash_code, repair_utf8
-from tests.hostile import array, examples
+from tests.support.java_strings import java_hash, mixed_bytes
+from tests.support.kernels import array, examples
 
 TABLE = Path(__file__).with_name("java_strings.jsonl.gz")
-pieces = st.one_of(
-    st.text(min_size=1, max_size=3).map(str.encode),
-    st.sampled_from([bytes((byte,)) for byte in (0x41, 0x80, 0x9F, 0xBF, 0xC2, 0xE0, 0xED, 0xF0, 0xF4, 0xF8)]),
-    st.binary(min_size=1, max_size=3),
-)
-mixed_bytes = st.lists(pieces, max_size=10).map(b"".join)
 
 
 @cache
@@ -37,15 +32,6 @@ def java_rows() -> list[dict[str, Any]]:
     """
     with gzip.open(TABLE, "rt", encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
-
-
-def java_hash(text: str) -> int:
-    """`String.hashCode` in plain Python."""
-    units = text.encode("utf-16-be")
-    value = 0
-    for index in range(0, len(units), 2):
-        value = (31 * value + int.from_bytes(units[index : index + 2])) & 0xFFFFFFFF
-    return value - (1 << 32) if value >> 31 else value
 
 
 def hash_of(data: bytes) -> int:

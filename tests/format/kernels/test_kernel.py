@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from jobs.make_zip import make_zip
-from tests.real_stores import tree_of
+from tests.support.stores import tree_of
 
 USE = """
 import numpy as np

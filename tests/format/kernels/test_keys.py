@@ -7,7 +7,7 @@ from spark_mq.format.kernels.columns import MessageColumns
 from spark_mq.format.kernels.keys import message_keys
 from spark_mq.format.message_keys import record_keys
 from spark_mq.format.record import Record
-from tests.hostile import array, examples, frames_of
+from tests.support.kernels import array, examples, frames_of
 
 pieces = st.sampled_from(
     [b"KEYS\1", b"UNIQ_KEY\1", b"\1", b"\2", b"a", b"b", b" ", b"  ", b"\xc3\xa9", b"\xed\xa0\x80", b"\xff"]

@@ -7,7 +7,7 @@ import pytest
 from spark_mq.errors import OptionError
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
-from tests.real_stores import RealStore, all_stores
+from tests.support.stores import RealStore, all_stores
 
 
 def load(tmp_path: Path, content: bytes) -> BrokerConf:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from spark_mq.io.location import Location
 from spark_mq.store.config.config_file import parse_fastjson
 from spark_mq.store.config.consumer_offsets import consumed_offsets
-from tests.real_stores import RealStore, all_stores
+from tests.support.stores import RealStore, all_stores
 
 MAIN, BACKUP = "consumerOffset.json", "consumerOffset.json.bak"
 

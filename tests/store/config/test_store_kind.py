@@ -13,8 +13,9 @@ from spark_mq.io.location import Location
 from spark_mq.store.config.store_kind import is_rocksdb, refuse_rocksdb, rocksdb_notes
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.queue.folders import queue_folders
-from tests.hostile import LogWriter, by_hopping, offsets_of
-from tests.real_stores import OWN_STORES, RealStore, stores_in
+from tests.support.log_writer import LogWriter
+from tests.support.readers import by_hopping, offsets_of
+from tests.support.stores import OWN_STORES, RealStore, stores_in
 
 SIZE = 4096
 DLEDGER = ["checkpoint", "currterm", "data/00000000000000000000", "data/00000000000000004096", "index/" + "0" * 20]

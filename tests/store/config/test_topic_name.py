@@ -4,7 +4,7 @@ import pytest
 
 from spark_mq.errors import UnsafeNameError
 from spark_mq.store.config.topic_name import check_topic_name
-from tests.real_stores import RealStore, all_stores
+from tests.support.stores import RealStore, all_stores
 
 
 @pytest.mark.parametrize("topic", ["", ".", "..", "a/b", "/", "../../etc", "a\\b", "a\0b", "\0", "x" * 256, "ü" * 128])

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from spark_mq.errors import OptionError
 from spark_mq.format.index_file import decode_header
 from spark_mq.store.index.names import index_file_names, parse_time_zone, zone_of_names
-from tests.index_stores import layout_of
-from tests.real_stores import RealStore, all_stores
+from tests.support.index_stores import layout_of
+from tests.support.stores import RealStore, all_stores
 
 CHINA = timezone(timedelta(hours=8))
 

@@ -15,8 +15,10 @@ from spark_mq.store.log import data_end
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.corrupt_range import MISSING
 from spark_mq.store.log.data_end import find_data_end
-from tests.hostile import LogWriter, by_hopping, by_splits, examples, offsets_of, write_store
-from tests.real_stores import RealStore, all_stores
+from tests.support.kernels import examples
+from tests.support.log_writer import LogWriter, write_store
+from tests.support.readers import by_hopping, by_splits, offsets_of
+from tests.support.stores import RealStore, all_stores
 
 SIZE = 4096
 DATA = b"\1" * SIZE

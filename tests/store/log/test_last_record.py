@@ -15,20 +15,10 @@ from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.last_record import is_finished
 from spark_mq.store.log.live_reader import LiveReader
 from spark_mq.store.log.segment_source import SegmentSource
-from tests.hostile import (
-    WITHOUT_JIT,
-    LogWriter,
-    array,
-    by_hopping,
-    by_splits,
-    frames_of,
-    offsets_of,
-    parts_of,
-    segment_files,
-    split_sizes,
-    write_store,
-)
-from tests.real_stores import OWN_STORES, RealStore, stores_in
+from tests.support.kernels import WITHOUT_JIT, array, frames_of
+from tests.support.log_writer import LogWriter, segment_files, write_store
+from tests.support.readers import by_hopping, by_splits, offsets_of, parts_of, split_sizes
+from tests.support.stores import OWN_STORES, RealStore, stores_in
 
 NOW = 1_700_000_000_000
 SEGMENT_SIZE = 64 << 10

@@ -21,23 +21,20 @@ from spark_mq.store.log.record_reader import RecordReader
 from spark_mq.store.log.segment_source import SegmentSource
 from spark_mq.store.log.split_reader import find_start
 from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE, Split, plan_splits
-from tests.hostile import (
-    WITHOUT_JIT,
-    LogWriter,
+from tests.support.kernels import WITHOUT_JIT, examples
+from tests.support.log_writer import LogWriter, write_store
+from tests.support.readers import (
     Part,
     by_hopping,
     by_splits,
-    examples,
-    hostile_segments,
     limited_reads,
     offsets_of,
     one_split,
-    plausible_frames,
     small_windows,
     split_sizes,
-    write_store,
 )
-from tests.real_stores import OWN_STORES, RealStore, all_stores, stores_in
+from tests.support.stores import OWN_STORES, RealStore, all_stores, stores_in
+from tests.support.strategies import hostile_segments, plausible_frames
 
 STORES = stores_in(OWN_STORES) if WITHOUT_JIT else all_stores()
 LARGEST_IN_STORES = 12 << 10

@@ -18,8 +18,11 @@ from spark_mq.store.log.record_reader import RecordChunk
 from spark_mq.store.log.split_reader import read_split
 from spark_mq.store.log.splits import Split, plan_splits
 from spark_mq.store.log.time_pruning import CLOCK_TOLERANCE_MILLIS, within_time
-from tests.hostile import LogWriter, by_hopping, examples, offsets_of, records, small_windows, split_sizes
-from tests.real_stores import RealStore, all_stores
+from tests.support.kernels import examples
+from tests.support.log_writer import LogWriter
+from tests.support.readers import by_hopping, offsets_of, small_windows, split_sizes
+from tests.support.stores import RealStore, all_stores
+from tests.support.strategies import records
 
 NOW = 1_700_000_000_000
 MINUTE = 60_000

@@ -8,7 +8,7 @@ import pytest
 from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.io.location import Location
 from spark_mq.store.queue.folders import existing_file_size, queue_folders
-from tests.real_stores import RealStore, all_stores
+from tests.support.stores import RealStore, all_stores
 
 
 def make(folder: Path, *files: str, size: int = 40) -> Location:

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from tests.real_stores import RealStore
+from tests.support.stores import RealStore
 
 TREES = ("consumequeue", "index", "checkpoint", "abort")
 

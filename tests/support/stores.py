@@ -22,7 +22,7 @@ import pytest
 if TYPE_CHECKING:
     from _pytest.mark import ParameterSet
 
-PROJECT = Path(__file__).resolve().parent.parent
+PROJECT = Path(__file__).resolve().parent.parent.parent
 OWN_STORES = PROJECT / "tests" / "stores"
 SHARED_STORES = Path(os.environ.get("SPARK_MQ_STORES", PROJECT.parent / "shared" / "stores"))
 

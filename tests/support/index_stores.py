@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -10,7 +10,11 @@ from pathlib import Path
 import numpy as np
 
 from spark_mq.format.array_types import Bytes, Int32s, Int64s
-from spark_mq.format.index_file import IndexHeader, IndexLayout, decode_header
+from spark_mq.format.index_file import (
+    IndexHeader,
+    IndexLayout,
+    decode_header,
+)
 from spark_mq.format.index_placement import place_entries
 from spark_mq.format.kernels.big_endian import int64s_at
 from spark_mq.format.kernels.index_keys import IndexKeys, index_keys
@@ -21,7 +25,9 @@ from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.live_reader import LiveReader
 from spark_mq.store.log.record_reader import RecordChunk, RecordReader
 from spark_mq.store.log.segment_source import SegmentSource
-from tests.real_stores import RealStore
+from tests.support.java_strings import java_hash
+from tests.support.kernels import WITHOUT_JIT
+from tests.support.stores import OWN_STORES, Fact, RealStore, all_stores, stores_in
 
 
 @dataclass(frozen=True)
@@ -130,3 +136,25 @@ def untouched_index_count(store: RealStore) -> int:
 def read_files(files: Sequence[Path]) -> list[bytes]:
     """Their bytes."""
     return [file.read_bytes() for file in files]
+
+
+STORES = stores_in(OWN_STORES) if WITHOUT_JIT else all_stores()
+
+
+WHOLE = [store for store in STORES if not store.name.startswith(("abort", "killed", "deleted", "stale"))]
+"""Stores whose index has what was dispatched, all of it, and once."""
+
+
+Put = tuple[int, int]
+
+
+def plain_key_hash(topic: str, key: str) -> int:
+    value = java_hash(f"{topic}#{key}")
+    return 0 if value == -(1 << 31) else abs(value)
+
+
+def puts_of(fact: Fact) -> Iterator[Put]:
+    """Key hash and commit log offset of the entries of a message, from what the Java store says of it."""
+    if fact["sysFlag"] & 0xC != 0xC:
+        keys = [fact["uniqKey"] or "", *(fact["keys"] or "").split(" ")]
+        yield from ((plain_key_hash(fact["topic"], key), fact["offset"]) for key in keys if key)

@@ -1,0 +1,109 @@
+"""Hypothesis strategies for records and for segments that try to deceive a reader."""
+
+from __future__ import annotations
+
+import struct
+from contextlib import suppress
+
+from hypothesis import strategies as st
+
+from spark_mq.errors import CorruptLogError
+from spark_mq.format.record import (
+    HOST_V4_SIZE,
+    HOST_V6_SIZE,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    Record,
+    decode_record,
+    encode_blank,
+)
+
+
+def records(
+    offset: int = 0, max_text: int = 40, timestamps: st.SearchStrategy[int] | None = None
+) -> st.SearchStrategy[Record]:
+    """Any record that fits its fields, at `offset`."""
+    int32, int64 = st.integers(-(1 << 31), (1 << 31) - 1), st.integers(-(1 << 63), (1 << 63) - 1)
+    hosts = st.sampled_from((HOST_V4_SIZE, HOST_V6_SIZE)).flatmap(lambda size: st.binary(min_size=size, max_size=size))
+    return st.builds(
+        Record,
+        topic=st.binary(max_size=max_text),
+        queue_id=int32,
+        queue_offset=int64,
+        commit_log_offset=st.just(offset),
+        body=st.binary(max_size=max_text),
+        properties=st.binary(max_size=max_text),
+        flag=int32,
+        sys_flag=int32,
+        born_timestamp=timestamps or int64,
+        born_host=hosts,
+        store_timestamp=timestamps or int64,
+        store_host=hosts,
+        reconsume_times=int32,
+        prepared_transaction_offset=int64,
+        magic=st.sampled_from((MAGIC_V1, MAGIC_V2)),
+    )
+
+
+@st.composite
+def hostile_segments(
+    draw: st.DrawFn, size: int, most: int, most_blank: int | None = None, base: int = 1 << 20
+) -> bytes:
+    """A segment of `size` bytes: messages, of which many hold what looks like records and blanks, and damage.
+
+    Nothing in it is a record of more than `most` bytes on purpose, or a blank of more than `most_blank`. Bodies are
+    mostly zeros, in which a made-up record of any length can end: so those reach out of bodies over other records, and
+    end with them.
+    """
+    numbers = st.integers(0, 1 << 20)
+    data = bytearray()
+    framing: list[int] = []
+    while True:
+        body = bytearray(draw(numbers) % (most - 100))
+        topic = draw(st.sampled_from([b"", b"T"]))
+        start = len(data)
+        record_size = 91 + len(topic) + len(body)
+        if start + record_size + 8 > size:
+            break
+        place = 0
+        for number in draw(st.lists(numbers, max_size=4)):
+            place += number % 50
+            at = start + 88 + place
+            if number % 7 == 0 and size - at <= (most_blank or size):
+                content = encode_blank(size - at)[:8]
+            else:
+                length = number // 50 % (most - 91)
+                content = Record(b"", body=bytes(length), commit_log_offset=base + at, store_timestamp=number).encode()
+                content = content[:88]
+            if place + len(content) <= len(body):
+                body[place : place + len(content)] = content
+            place += len(content)
+        framing += [start + at for at in (0, 2, 3, 4, 7, 28, 35, 39, 84, 86, 87)]
+        framing += [start + 88 + len(body), start + record_size - 1]
+        data += Record(topic, body=bytes(body), commit_log_offset=base + start, store_timestamp=start).encode()
+    data += encode_blank(size - len(data))
+    for number in draw(st.lists(numbers, max_size=4)):
+        match number % 4:
+            case 0 | 1:
+                data[framing[number // 4 % len(framing)]] ^= draw(st.integers(1, 255))
+            case 2:
+                place, length = number // 4 % size, draw(numbers) % 500
+                data[place : min(place + length, size)] = bytes(min(length, size - place))
+            case 3:
+                data[number // 4 % size] ^= draw(st.integers(1, 255))
+    return bytes(data)
+
+
+def plausible_frames(segment: bytes, base: int) -> dict[int, int]:
+    """Every position of a segment at which a whole record or a blank lies, with its end; in plain Python."""
+    frames = {}
+    for position in range(len(segment) - 7):
+        size, magic = struct.unpack_from(">ii", segment, position)
+        if magic == MAGIC_BLANK and size == len(segment) - position:
+            frames[position] = len(segment)
+        elif magic in (MAGIC_V1, MAGIC_V2):
+            with suppress(CorruptLogError):
+                decode_record(segment, position, base + position)
+                frames[position] = position + size
+    return frames
