@@ -143,11 +143,27 @@ class MessagesReader(DataSourceReader):
         options, log = self._options, partition.log
         with MessageStore(options.path, broker_conf=options.broker_conf, log_end=log.stop) as store:
             if partition.look_up.queue is not None:
-                yield from self._record_batches(_found_in_queue(store, partition.look_up.queue, partition))
+                yield from self._record_batches(self._found_in_queue(store, partition.look_up.queue, partition))
                 return
             yield from self._record_batches(self._found_by_key(store, partition))
             for problem in store.index.problems:
                 _LOG.warning("%s; that part of the log was read instead", problem)
+
+    def _found_in_queue(
+        self, store: MessageStore, wanted: QueueRange, partition: LookUpPartition
+    ) -> Iterator[tuple[Record, str | None]]:
+        if store.find_queue(wanted.topic, wanted.queue_id) is None:
+            raise StoreChangedError(f"queue {wanted.topic}/{wanted.queue_id} was removed since the read was planned")
+        cover = store.queue_cover(wanted.topic, wanted.queue_id)
+        for part in cover.messages_and_damage(wanted.start, wanted.stop):
+            if isinstance(part, CorruptRange):
+                self._fail_on_damage(part)
+            elif not any(part.commit_log_offset in log_range for log_range in partition.uncovered):
+                yield part, None
+
+    def _fail_on_damage(self, corrupt: CorruptRange) -> None:
+        if self._options.mode == Mode.FAILFAST:
+            raise CorruptLogError(f"{corrupt.describe()}; read with mode PERMISSIVE to get it as a row")
 
     def _found_by_key(self, store: MessageStore, partition: LookUpPartition) -> Iterator[tuple[Record, str | None]]:
         begin, end = self._options.predicate.store_timestamp.bounds
@@ -178,10 +194,8 @@ class MessagesReader(DataSourceReader):
 
     def _corrupt_rows(self, corrupt: CorruptRange) -> Iterator[pa.RecordBatch]:
         """What the mode makes of a corrupt range: rows (a filter on a field leaves none), nothing, an error."""
-        mode = self._options.mode
-        if mode == Mode.FAILFAST:
-            raise CorruptLogError(f"{corrupt.describe()}; read with mode PERMISSIVE to get it as a row")
-        if mode == Mode.DROPMALFORMED:
+        self._fail_on_damage(corrupt)
+        if self._options.mode == Mode.DROPMALFORMED:
             return
         rows = []
         for start in range(0, corrupt.length, _MAX_ROW_SIZE):
@@ -195,16 +209,6 @@ class MessagesReader(DataSourceReader):
     def shows_damage(self) -> bool:
         """Whether damage has rows in the table."""
         return True
-
-
-def _found_in_queue(
-    store: MessageStore, wanted: QueueRange, partition: LookUpPartition
-) -> Iterator[tuple[Record, str | None]]:
-    if store.find_queue(wanted.topic, wanted.queue_id) is None:
-        raise StoreChangedError(f"queue {wanted.topic}/{wanted.queue_id} was removed since the read was planned")
-    for record in store.queue_cover(wanted.topic, wanted.queue_id).messages(wanted.start, wanted.stop):
-        if not any(record.commit_log_offset in part for part in partition.uncovered):
-            yield record, None
 
 
 def _fail_on_body(split: Split, messages: MessageColumns) -> None:
