@@ -65,6 +65,7 @@ bench: install ## measure on a generated store of BENCH_SIZE (1GiB)
 
 soak: install ## the long forms of tests that have a short form above, and the memory of full-size index files
 	SPARK_MQ_KILLS=5 $(BIN)/python -m pytest tests/cli/test_rebuild_command.py tests/indexer/test_resume.py -k killed
+	SPARK_MQ_LOOK_UP_CASES=2000 $(BIN)/python -m pytest -q -n $(TEST_PROCESSES) tests/source/test_broken_look_ups.py
 	$(BIN)/python -m benchmarks.index_memory --files 1 --folder $(BENCH_FOLDER)/memory
 	$(BIN)/python -m benchmarks.index_memory --files 3 --folder $(BENCH_FOLDER)/memory
 	$(BIN)/python -m benchmarks.index_memory --files 3 --key-size 1 --folder $(BENCH_FOLDER)/memory

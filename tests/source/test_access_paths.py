@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from spark_mq.errors import CorruptLogError
 from spark_mq.source.condition import Condition, Operator, decode_conditions, encode_conditions
 from spark_mq.source.lookup_function import RocketMQLookup
 from spark_mq.source.options import parse_options
@@ -320,6 +321,22 @@ def test_a_unit_that_points_ahead_costs_its_own_part_of_the_log(tmp_path: Path) 
     assert [(part.start, part.stop) for part in found.uncovered] == [between]
     rows = sorted(row["commit_log_offset"] for row in read(store, **options))
     assert rows == [fact["offset"] for fact in facts[10:61]]
+
+
+def test_damage_that_a_look_up_by_queue_meets_fails_as_a_scan_does(tmp_path: Path) -> None:
+    folder = WORKLOAD.unpack(tmp_path)
+    facts = [fact for fact in WORKLOAD.facts("msg") if (fact["topic"], fact["queueId"]) == ("OrderEvents", 1)]
+    segment = max(file for file in (folder / "commitlog").iterdir() if int(file.name) <= facts[30]["offset"])
+    with segment.open("r+b") as stream:
+        stream.seek(facts[30]["offset"] - int(segment.name) + 4)
+        stream.write(b"\xa5" * 4)
+    options = {"topic": "OrderEvents", "queueId": "1", "startQueueOffset": "10", "endQueueOffset": "60"}
+    rows = read((folder, WORKLOAD.broker_conf), **options)
+    assert sorted(row["commit_log_offset"] for row in rows) == [
+        fact["offset"] for fact in facts[10:61] if fact is not facts[30]
+    ]
+    with pytest.raises(CorruptLogError, match=str(facts[30]["offset"])):
+        read((folder, WORKLOAD.broker_conf), mode="FAILFAST", **options)
 
 
 condition_texts = st.builds(

@@ -19,6 +19,7 @@ from spark_mq.format.index_file import ENTRY_SIZE, HEADER_SIZE, index_key_hash
 from spark_mq.format.timestamp import iso_text
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
+from spark_mq.store.index import key_index
 from spark_mq.store.index.coverage import IndexedRange
 from spark_mq.store.log.scan import SHORT_RANGE
 from tests.support.index_stores import index_files, layout_of
@@ -238,6 +239,37 @@ def test_other_sizes_than_the_files_tell(unpacked: Unpack) -> None:
 @pytest.fixture(scope="module")
 def damaged_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return WORKLOAD.unpack(tmp_path_factory.mktemp("damaged"))
+
+
+def newest_entries(file: Path, topic: str, key: str) -> list[int]:
+    """Places in the file of the entries that have the key's hash, newest first."""
+    layout, data, wanted = layout_of(WORKLOAD), file.read_bytes(), hash_of(topic, key)
+    places = [layout.entries_at + ENTRY_SIZE * number for number in range(1, int.from_bytes(data[36:40], "big"))]
+    return [at for at in reversed(places) if int.from_bytes(data[at : at + 4], "big") == wanted]
+
+
+@pytest.mark.parametrize("change", ["early", "late", "place"])
+def test_an_entry_with_another_time_or_another_message_s_place_leaves_nothing_out(
+    change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its slot and its hash are right: only the log, and the entries beside it, can tell."""
+    monkeypatch.setattr(key_index, "CLOCK_TOLERANCE_MILLIS", 0)  # the store was written in less than a minute
+    folder = WORKLOAD.unpack(tmp_path)
+    (topic, key), facts = max(by_key(WORKLOAD).items(), key=lambda item: len(item[1]))
+    file = next(file for file in reversed(index_files(folder)) if len(newest_entries(file, topic, key)) > 3)
+    entries = newest_entries(file, topic, key)
+    data = bytearray(file.read_bytes())
+    if change == "place":
+        data[entries[-2] + 4 : entries[-2] + 12] = data[entries[-1] + 4 : entries[-1] + 12]
+    else:
+        data[entries[1] + 12 : entries[1] + 16] = (0 if change == "early" else 0x7FFFFFFF).to_bytes(4, "big")
+    file.write_bytes(data)
+    times = [fact["storeTimestamp"] for fact in facts]
+    with opened(WORKLOAD, folder) as found:
+        assert offsets(found.query_message(topic, key)) == expected(facts)
+        for begin, end in ((times[-1], times[0]), (times[len(times) // 2], times[0] + 100_000), (times[2], times[0])):
+            wanted = [fact for fact in facts if begin <= fact["storeTimestamp"] <= end]
+            assert offsets(found.query_message(topic, key, begin=begin, end=end)) == expected(wanted)
 
 
 class TestDamage:

@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from spark_mq.errors import CorruptIndexError, CorruptLogError
-from spark_mq.format.index_query import Entry, walk_slot
+from spark_mq.format.index_file import IndexHeader
+from spark_mq.format.index_query import Entry, IndexFile, walk_slot
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_keys import record_keys
 from spark_mq.format.record import HEAD_SIZE, Record, read_store_timestamp
@@ -186,6 +187,7 @@ class KeyIndex:
             if is_early:
                 return
             if entry.key_hash == key_hash and not is_late:
+                _check_place(file, header, entry)
                 yield entry.commit_log_offset, store_timestamp
 
     def _check_time(self, span: IndexedRange, entry: Entry, begin_timestamp: int) -> None:
@@ -215,3 +217,18 @@ class KeyIndex:
                 f"{span.file.name}: an entry points to the message at {offset}, which has no such key"
             )
         return record
+
+
+def _check_place(file: IndexFile, header: IndexHeader, entry: Entry) -> None:
+    """Raise `CorruptIndexError` where the entries beside this one are not in the order of the log with it.
+
+    An entry that points to another message of its key is told by that alone.
+    """
+    before = file.entry(entry.number - 1).commit_log_offset if entry.number > 1 else -1
+    is_last = entry.number + 1 >= header.next_entry
+    after = _LATEST if is_last else file.entry(entry.number + 1).commit_log_offset
+    if not before <= entry.commit_log_offset <= after:
+        raise CorruptIndexError(
+            f"{file.name}: entry {entry.number} has offset {entry.commit_log_offset}, the entries beside it have "
+            f"{before} and {after}"
+        )
