@@ -430,7 +430,8 @@ def log_with(count: int, kept: int) -> LogWriter:
     for number in range(count):
         late = 60_000 if number >= kept else 0
         body = bytes([1 + number % 7]) * (number * 37 % 600)
-        log.append(1_795_000_000_000 + 10 * number + late, body, b"KEYS\x01k%04d\x02" % number, queue_id=number % 3)
+        keys = b"KEYS\x01k%04d\x02" % number
+        log.append(1_795_000_000_000 + 10 * number + late, body, queue_id=number % 3, properties=keys)
     return log
 
 
