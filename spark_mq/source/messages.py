@@ -150,7 +150,64 @@ class MessagesReader(DataSourceReader):
             for problem in store.index.problems:
                 _LOG.warning("%s; that part of the log was read instead", problem)
 
-    def _row_of_damage(corrupt: CorruptRange) -> Row:
+    def _found_in_queue(
+        self, store: MessageStore, wanted: QueueRange, partition: LookUpPartition
+    ) -> Iterator[tuple[Record, str | None]]:
+        if store.find_queue(wanted.topic, wanted.queue_id) is None:
+            raise StoreChangedError(f"queue {wanted.topic}/{wanted.queue_id} was removed since the read was planned")
+        cover = store.queue_cover(wanted.topic, wanted.queue_id)
+        for part in cover.messages_and_damage(wanted.start, wanted.stop):
+            if isinstance(part, CorruptRange):
+                self._fail_on_damage(part)
+            elif not any(part.commit_log_offset in log_range for log_range in partition.uncovered):
+                yield part, None
+
+    def _fail_on_damage(self, corrupt: CorruptRange) -> None:
+        if self._options.mode == Mode.FAILFAST:
+            raise CorruptLogError(f"{corrupt.describe()}; read with mode PERMISSIVE to get it as a row")
+
+    def _found_by_key(self, store: MessageStore, partition: LookUpPartition) -> Iterator[tuple[Record, str | None]]:
+        begin, end = self._options.predicate.store_timestamp.bounds
+        for topic, key in partition.look_up.keys:
+            for record in store.index.find_messages(topic, key, begin, end, partition.uncovered):
+                yield record, key
+
+    def _record_batches(self, found: Iterable[tuple[Record, str | None]]) -> Iterator[pa.RecordBatch]:
+        """Batches of looked-up messages: those that the predicate wants, few at a time."""
+        rows: list[Row] = []
+        size = 0
+        for record, key in found:
+            row = message_row(record)
+            if not matches_predicate(self._options.predicate, row):
+                continue
+            if self._options.mode == Mode.FAILFAST and row.get(CORRUPT_RECORD) is not None:
+                raise CorruptLogError(
+                    f"{self._options.path}: message at commit log offset {record.commit_log_offset}: "
+                    f"{row[CORRUPT_RECORD]}"
+                )
+            rows += self.rows(record, row, key)
+            size += len(row["body"] or b"")
+            if len(rows) >= _MAX_LOOK_UP_ROWS or size >= _MAX_LOOK_UP_BYTES:
+                yield from message_table(rows, pa.schema(self.fields())).to_batches()
+                rows, size = [], 0
+        if rows:
+            yield from message_table(rows, pa.schema(self.fields())).to_batches()
+
+    def _corrupt_rows(self, corrupt: CorruptRange) -> Iterator[pa.RecordBatch]:
+        """What the mode makes of a corrupt range: a row (a filter on a field leaves none), nothing, an error."""
+        self._fail_on_damage(corrupt)
+        if self._options.mode == Mode.DROPMALFORMED:
+            return
+        row = _row_of_damage(corrupt)
+        if self.shows_damage() and keeps_corrupt_range(self._options.predicate, row["commit_log_offset"]):
+            yield from message_table([row], pa.schema(self.fields())).to_batches()
+
+    def shows_damage(self) -> bool:
+        """Whether damage has rows in the table."""
+        return True
+
+
+def _row_of_damage(corrupt: CorruptRange) -> Row:
     """One row for a corrupt range, however long it is.
 
     A length that `store_size` cannot hold is in the text only. The number in the name of a stray file is not an offset.
