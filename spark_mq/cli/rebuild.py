@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     split_size = parse_size("--split-size", arguments.split_size, MIN_SPLIT_SIZE)
     try:
-        with spark_errors(), spark_session("spark-mq rebuild") as spark:
+        with spark_errors(), spark_session("spark-mq rebuild", ends_on_interrupt=True) as spark:
             report = rebuild(
                 spark,
                 arguments.store,

@@ -20,6 +20,7 @@ from spark_mq.cli.output import visible
 from spark_mq.errors import OptionError, SparkMqError, SparkNotReachedError
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
@@ -27,17 +28,21 @@ _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _JAVA_ERROR = re.compile(r"^: (.+)", re.MULTILINE)
 """The line of Py4J's message that has the exception of the JVM."""
 _SECONDS_TO_REACH_A_SERVER = 20.0
+_PY4J_MODULE = "java_gateway"
 _SECONDS_TO_CANCEL = 5.0
 _SECONDS_TO_END_SPARK = 20.0
 _OWN_ERROR = re.compile(r"spark_mq\.errors\.\w+: (.+)")
 
 
 @contextmanager
-def spark_session(name: str, settings: Callable[[], Mapping[str, str]] = dict) -> Iterator[SparkSession]:
+def spark_session(
+    name: str, settings: Callable[[], Mapping[str, str]] = dict, ends_on_interrupt: bool = False
+) -> Iterator[SparkSession]:
     """The session that spark-submit or `SPARK_REMOTE` set up, or else one in this process on all of its cores.
 
     `settings` gives those of the latter; whoever sets up the session elsewhere gives it what the job needs.
-    `SPARK_REMOTE=local` is in this process too, behind a Spark Connect server.
+    `SPARK_REMOTE=local` is in this process too, behind a Spark Connect server. `ends_on_interrupt`: after Ctrl-C
+    nothing else is asked of the session, so that from then on its JVM prints nothing.
     """
     from pyspark.sql import SparkSession
 
@@ -53,13 +58,14 @@ def spark_session(name: str, settings: Callable[[], Mapping[str, str]] = dict) -
             os.environ["PYSPARK_SUBMIT_ARGS"] = " ".join([*arguments, given])
         with _interrupts_later():
             spark = SparkSession.builder.appName(name).getOrCreate()
-            _cancel_on_interrupt()
+            interrupted = _cancel_on_interrupt(ends_on_interrupt)
     try:
         yield spark
-    except KeyboardInterrupt:
-        _end_at_once(spark)
-        raise
-    except BaseException:
+    except BaseException as error:
+        # What was going on when Ctrl-C came can end with an error of its own, of the job that was cancelled.
+        if interrupted.is_set() or isinstance(error, KeyboardInterrupt):
+            _end_at_once(spark)
+            raise KeyboardInterrupt from error
         spark.stop()
         raise
     spark.stop()
@@ -107,28 +113,42 @@ def _interrupts_later() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _cancel_on_interrupt() -> None:
-    """Let Ctrl-C cancel all jobs of a Spark in this process, and then raise `KeyboardInterrupt`.
+def _cancel_on_interrupt(is_end: bool) -> threading.Event:
+    """Let Ctrl-C cancel all jobs of a Spark in this process, and then raise `KeyboardInterrupt`; the event says so.
 
     PySpark's own handler calls the JVM on the connection on which the interrupted call may be waiting: Py4J prints a
     traceback and nothing is cancelled. A thread has a connection of its own.
     """
+    interrupted = threading.Event()
     if threading.current_thread() is not threading.main_thread():
-        return
+        return interrupted
     with suppress(ImportError):  # pyspark-client
         from pyspark import SparkContext
 
         context = getattr(SparkContext, "_active_spark_context", None)
         if context is None:
-            return
+            return interrupted
 
-        def interrupted(number: int, frame: FrameType | None) -> None:
-            cancelling = threading.Thread(target=context.cancelAllJobs, daemon=True)
+        def interrupt(number: int, frame: FrameType | None) -> None:
+            interrupted.set()
+            logging.getLogger("py4j").setLevel(logging.CRITICAL)
+            cancelling = threading.Thread(target=_cancel, args=(context, is_end), daemon=True)
             cancelling.start()
             cancelling.join(_SECONDS_TO_CANCEL)
             raise KeyboardInterrupt
 
-        signal.signal(signal.SIGINT, interrupted)
+        signal.signal(signal.SIGINT, interrupt)
+        # Py4J logs the interrupt with a traceback: on its own logger, and on the root logger.
+        logging.getLogger().addFilter(lambda record: record.module != _PY4J_MODULE)
+    return interrupted
+
+
+def _cancel(context: SparkContext, is_end: bool) -> None:
+    with suppress(Exception):  # Spark may be ending
+        if is_end:
+            # What the tasks that are cancelled would print: the JVM's log, and tracebacks of its Python workers.
+            context._jvm.java.lang.System.err.close()  # type: ignore[union-attr]
+        context.cancelAllJobs()
 
 
 def _end_at_once(spark: SparkSession) -> None:
@@ -138,10 +158,12 @@ def _end_at_once(spark: SparkSession) -> None:
     this process is told to exit by the end of its standard input. On a server the session's queries are cancelled.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     with suppress(ImportError):
         from pyspark import SparkContext
 
+        accumulators = getattr(getattr(SparkContext, "_active_spark_context", None), "_accumulatorServer", None)
+        if accumulators is not None:  # its thread prints a traceback when the JVM closes the connection
+            accumulators.handle_error = lambda *_: None
         process = getattr(getattr(SparkContext, "_gateway", None), "proc", None)
         if process is not None:
             process.stdin.close()
