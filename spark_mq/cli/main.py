@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from spark_mq.cli import archive, messages, rebuild, sql, tables
 from spark_mq.cli.exit_status import FAILED, INTERRUPTED
+from spark_mq.cli.interrupt import INTERRUPTED_LINE
 from spark_mq.errors import SparkMqError
 
 
@@ -37,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"spark-mq: {error}", file=sys.stderr)
         return FAILED
     except KeyboardInterrupt:
-        print("spark-mq: interrupted", file=sys.stderr)
+        print(INTERRUPTED_LINE, file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:  # whoever read the output has enough of it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
