@@ -50,13 +50,18 @@ class ArchiveStreams:
         rows = archive_rows(reader.load(archive.store.uri), archive.identity)
         return self._start(rows, archive.place.messages, checkpoint, seconds)
 
-    def start_keys(self, seconds: float | None = None) -> StreamingQuery:
-        """From the messages table into the keys table."""
+    def start_keys(self, seconds: float | None = None, renamed_to: StoreIdentity | None = None) -> StreamingQuery:
+        """From the messages table into the keys table.
+
+        `renamed_to`: a name that a run gave to keys before it was killed, and to no message. If the keys are made once
+        more, these go, too.
+        """
         place, identity = self._archive.place, self._archive.identity
         checkpoint = checkpoint_of(place, identity, KEYS)
         if not has_begun(checkpoint):
             # The stream begins with all messages.
-            self._spark.sql(f"DELETE FROM {place.keys.sql_name} WHERE {identity.sql_condition()}")
+            for name in (identity,) if renamed_to is None else (identity, renamed_to):
+                self._spark.sql(f"DELETE FROM {place.keys.sql_name} WHERE {name.sql_condition()}")
         reader = self._spark.readStream.format("delta").option("skipChangeCommits", "true")
         stream = reader.load(place.name) if place.is_path else reader.table(place.name)
         return self._start(_keys(stream.where(identity.condition())), place.keys, checkpoint, seconds)

@@ -105,7 +105,7 @@ class Archiver:
                 f"continue their rows stay, as store {lost.name(self._archive.identity).store}, and what the broker "
                 "wrote since is archived"
             )
-        _finish(self._streams.start_keys())
+        _finish(self._streams.start_keys(renamed_to=lost.name(self._archive.identity)))
         rename_lost(self._archive, lost)
         report.lost_messages += lost.count
         return True

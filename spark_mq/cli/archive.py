@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from spark_mq.cli.interrupt import ends_on_interrupt
 from spark_mq.cli.spark import spark_errors, spark_session
 from spark_mq.errors import OptionError, SparkMqError
 
@@ -106,7 +107,12 @@ def run_archive(arguments: argparse.Namespace) -> int:
     segment_files(Location.resolve(arguments.store))
     for path in (place.name, place.checkpoints) if place.is_path else (place.checkpoints,):
         _check_folder(path)
-    with _known_filesystem(place.name), spark_errors(), spark_session("spark-mq archive", delta_settings) as spark:
+    with (
+        _known_filesystem(place.name),
+        spark_errors(),
+        spark_session("spark-mq archive", delta_settings) as spark,
+        ends_on_interrupt(spark),
+    ):
         report = archive(
             spark,
             arguments.store,
@@ -133,8 +139,12 @@ def run_maintenance(arguments: argparse.Namespace) -> int:
     from spark_mq.source.option_values import parse_size
 
     file_size = parse_size("--file-size", arguments.file_size)
-    table = _known_filesystem(arguments.table)
-    with table, spark_errors(), spark_session("spark-mq maintain-archive", delta_settings) as spark:
+    with (
+        _known_filesystem(arguments.table),
+        spark_errors(),
+        spark_session("spark-mq maintain-archive", delta_settings) as spark,
+        ends_on_interrupt(spark),
+    ):
         report = maintain(
             spark,
             arguments.table,

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from spark_mq.cli import archive, messages, rebuild, sql, tables
 from spark_mq.cli.exit_status import FAILED, INTERRUPTED
+from spark_mq.cli.interrupt import INTERRUPTED_LINE
 from spark_mq.cli.output import visible
 from spark_mq.cli.packages import missing_package
 from spark_mq.errors import SparkMqError
@@ -51,7 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"spark-mq: {missing}", file=sys.stderr)
         return FAILED
     except KeyboardInterrupt as interrupt:
-        print(f"spark-mq: {' '.join(map(str, interrupt.args)) or 'interrupted'}", file=sys.stderr)
+        reason = " ".join(map(str, interrupt.args))
+        print(f"spark-mq: {reason}" if reason else INTERRUPTED_LINE, file=sys.stderr)
         return INTERRUPTED
     return status
 

@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from spark_mq.cli.exit_status import FOUND
+from spark_mq.cli.interrupt import ends_on_interrupt
 from spark_mq.cli.output import visible
 from spark_mq.cli.spark import spark_errors, spark_session
 from spark_mq.errors import SparkMqError
@@ -86,9 +87,10 @@ def run(arguments: argparse.Namespace) -> int:
 
         register(spark)
         console = _Console(spark, arguments)
-        if arguments.query is not None:
-            return console.run_all(arguments.query)
-        return console.prompt() if sys.stdin.isatty() else console.run_all(sys.stdin.read())
+        if arguments.query is None and sys.stdin.isatty():
+            return console.prompt()
+        with ends_on_interrupt(spark):
+            return console.run_all(sys.stdin.read() if arguments.query is None else arguments.query)
 
 
 class _Console:

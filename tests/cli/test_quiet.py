@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from spark_mq import worker_daemon
+from spark_mq.cli.exit_status import INTERRUPTED
+from spark_mq.cli.interrupt import INTERRUPTED_LINE
 from tests.support.log_writer import LogWriter
 
 OF_THE_JVM = "WARNING: Using incubator modules: jdk.incubator.vector"
@@ -33,12 +38,12 @@ with spark_session("quiet") as spark:
     field.setAccessible(True)
     factories = field.get(environment).values().toSeq()
     factories = [factories.apply(number) for number in range(factories.size())]
+    print(len(factories))
     deadline = time.monotonic() + 60
     while not all(factory.idleWorkers().isEmpty() for factory in factories) and time.monotonic() < deadline:
         for factory in factories:
             while not factory.idleWorkers().isEmpty():
                 factory.idleWorkers().dequeue().stop()
-                print("closed")
         time.sleep(3)
 """
 
@@ -51,10 +56,27 @@ def test_queries_that_leave_rows_unread_print_nothing_else(tmp_path: Path) -> No
     command = [sys.executable, "-c", QUERIES, str(tmp_path / "store")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert [line for line in done.stderr.splitlines() if line != OF_THE_JVM] == []
-    counts, closed = done.stdout.splitlines()[:3], done.stdout.splitlines()[3:]
+    *counts, factories = done.stdout.splitlines()
     assert (done.returncode, counts) == (0, ["1"] * 3)
-    # The ones that looked for the format, made the data source and planned the read.
-    assert len(closed) >= 3
+    # Of workers that look for the format, make the data source, plan the read, and read.
+    assert int(factories) >= 4
+
+
+def test_ctrl_c_ends_a_query_with_one_line(tmp_path: Path) -> None:
+    store = LogWriter(segment_size=4096).write(tmp_path / "store")
+    query = "SELECT 'begun' AS a; SELECT sum(a.id * b.id) AS s FROM range(1000000000) a, range(1000000000) b"
+    command = [sys.executable, "-m", "spark_mq.cli.main", "sql", query, "--format", "json", "--store", f"s={store}"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as running:
+        assert running.stdout is not None
+        assert "begun" in running.stdout.readline()
+        time.sleep(3)  # the second statement is with Spark
+        assert running.poll() is None
+        os.killpg(running.pid, signal.SIGINT)  # as a terminal does: to all processes
+        out, errors = running.communicate()
+    lines = [line for line in errors.splitlines() if line != OF_THE_JVM]
+    assert (running.returncode, out, lines) == (INTERRUPTED, "", [INTERRUPTED_LINE])
 
 
 @pytest.mark.parametrize("closed", [BrokenPipeError(), ConnectionResetError()])
