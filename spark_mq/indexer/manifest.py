@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Self
 
-from spark_mq.indexer.staged_files import StagedFile, are_there
+from spark_mq.indexer.staged_files import INDEX_ENTRIES, StagedFile, are_there
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.store.log.commit_log import CommitLog
@@ -130,6 +130,17 @@ class Manifest:
             first = before.base
         rounds = [one.without(staged.keys() - kept) for one in self.rounds]
         return replace(self, rounds=tuple(one for one in rounds if one.segments))
+
+    def unlisted(self, folder: Location) -> list[str]:
+        """The staged files and folders of rounds in a job's folder that the manifest does not name, as paths in it."""
+        rounds = {one.name for one in self.rounds}
+        names = [entry.base_name for entry in folder.entries()]
+        listed = {file.path for one in self.rounds for file in one.files}
+        entry_files = [f"{INDEX_ENTRIES}/{entry.base_name}" for entry in (folder / INDEX_ENTRIES).entries()]
+        return [
+            *(name for name in names if name.startswith(ROUND) and name not in rounds),
+            *(path for path in entry_files if path not in listed),
+        ]
 
     @property
     def bases(self) -> set[int]:

@@ -27,13 +27,14 @@ from spark_mq.errors import EmptyStoreError, OptionError
 from spark_mq.format.index_file import IndexLayout
 from spark_mq.indexer.disk_space import no_room_error, room_needed
 from spark_mq.indexer.index.build import IndexBuild
-from spark_mq.indexer.manifest import Manifest, Settings
+from spark_mq.indexer.manifest import MANIFEST, Manifest, Settings
 from spark_mq.indexer.output_folder import check_output, is_store_folder
 from spark_mq.indexer.queue.build import QueueBuild, queue_file_size
 from spark_mq.indexer.recovery import next_boot, rebuilt_checkpoint
 from spark_mq.indexer.report import RebuildReport
 from spark_mq.indexer.run import Job, refuse
 from spark_mq.indexer.stage import StagedLog
+from spark_mq.indexer.staged_files import INDEX_ENTRIES
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.job.output_committer import OutputCommitter
@@ -129,7 +130,7 @@ class _Rebuild:
             kinds = tuple(kind for kind in kinds if kind != INDEX)
         if not kinds:
             raise OptionError(f"--only index: the broker keeps none ({conf.source}: messageIndexEnable=false)")
-        self._committer = OutputCommitter(self._store if output is None else Location.resolve(output), kinds)
+        self._committer = OutputCommitter(self._store if output is None else Location.resolve(output), kinds, MANIFEST)
         self._conf = conf
         self._permissive = permissive
         self._split_size = split_size
@@ -212,7 +213,7 @@ class _Rebuild:
             replace,
         )
         if left is not None and left.settings.stage_the_same_as(settings):
-            committer.keep_staged(left)
+            committer.remove_staged(left.unlisted(committer.folder))
             return left, () if left.settings.replace else existing
         if resume:
             committer.clear()
@@ -241,7 +242,7 @@ class _Rebuild:
             is_resumed=bool(manifest.rounds),
         )
         queues = QueueBuild(job, manifest.settings.queue_file_size) if CONSUME_QUEUE in names else None
-        index = IndexBuild(job, zone, version) if INDEX in names else None
+        index = IndexBuild(job, zone, version, committer.folder / INDEX_ENTRIES) if INDEX in names else None
         staged_log = StagedLog(job, manifest, None if index is None else index.blobs)
         staged, rows = staged_log.dispatch(log, self._split_size)
         self._inner_batches = sum(row.inner_batches for row in rows)

@@ -19,8 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spark_mq.errors import OutputExistsError, StorageError
-from spark_mq.indexer.manifest import MANIFEST, ROUND, Manifest
-from spark_mq.indexer.staged_files import INDEX_ENTRIES
 from spark_mq.io.location import Location
 from spark_mq.io.publish import sync_folder
 from spark_mq.job.storage_errors import is_full, reason_of
@@ -35,6 +33,7 @@ class OutputCommitter:
 
     output: Location
     names: tuple[str, ...]
+    removed_first: str | None = None
 
     @property
     def folder(self) -> Location:
@@ -100,25 +99,21 @@ class OutputCommitter:
                 "folder that can be written"
             ) from error
 
-    def keep_staged(self, manifest: Manifest) -> None:
-        """Remove what a killed job left in the folder without an entry in its manifest: it only takes up room."""
-        rounds = {one.name for one in manifest.rounds}
-        for entry in self.folder.entries():
-            name = entry.base_name
-            if name.startswith(ROUND) and name not in rounds:
-                _remove_folder(self.folder / name)
-        named = {file.path for one in manifest.rounds for file in one.files}
-        for entry in (self.folder / INDEX_ENTRIES).entries():
-            if f"{INDEX_ENTRIES}/{entry.base_name}" not in named:
-                self.output.filesystem.delete_file((self.folder / INDEX_ENTRIES / entry.base_name).path)
+    def remove_staged(self, paths: Iterable[str]) -> None:
+        """Remove these files and folders from the job's folder; the paths are relative to it."""
+        for path in paths:
+            staged = self.folder / path
+            if staged.is_directory:
+                _remove_folder(staged)
+            else:
+                self.output.filesystem.delete_file(staged.path)
 
     def _remove(self) -> None:
-        """Remove the folder if it exists: first the manifest, then all that the manifest names."""
+        """Remove the folder if it exists: first the file `removed_first`, then all others."""
         if not self.folder.is_directory:
             return
-        manifest = self.folder / MANIFEST
-        if manifest.is_file:
-            self._remove_file(manifest)
+        if self.removed_first is not None and (self.folder / self.removed_first).is_file:
+            self._remove_file(self.folder / self.removed_first)
         _remove_folder(self.folder)
 
     def _remove_file(self, file: Location) -> None:

@@ -116,21 +116,21 @@ def test_wherever_the_clearing_ends_nothing_is_believed(folder: Path) -> None:
     remaining = len(list(folder.rglob("*")))
     while remaining:
         with pytest.raises(KeyboardInterrupt), stopped_at(2):
-            OutputCommitter(location(folder.parent), SETTINGS.trees).clear()
+            OutputCommitter(location(folder.parent), SETTINGS.trees, MANIFEST).clear()
         assert Manifest.load(location(folder)) is None
         removals += 1
         remaining -= 1
         assert len(list(folder.rglob("*"))) == remaining
         if removals == 1:
             assert len(staged(folder)) == 10
-    OutputCommitter(location(folder.parent), SETTINGS.trees).clear()
+    OutputCommitter(location(folder.parent), SETTINGS.trees, MANIFEST).clear()
     assert list(folder.iterdir()) == []
 
 
 def test_before_the_first_removal_the_folder_is_as_it_was(folder: Path) -> None:
     before = tree_of(folder)
     with pytest.raises(KeyboardInterrupt), stopped_at(1):
-        OutputCommitter(location(folder.parent), SETTINGS.trees).clear()
+        OutputCommitter(location(folder.parent), SETTINGS.trees, MANIFEST).clear()
     assert tree_of(folder) == before
     assert Manifest.load(location(folder)) is not None
 
@@ -159,5 +159,5 @@ def test_what_no_manifest_names_goes_when_a_job_continues(folder: Path) -> None:
     (folder / "dispatch-c").mkdir()
     (folder / "dispatch-c" / "part-0.parquet").write_bytes(b"half")
     (folder / INDEX_ENTRIES / "stray").write_bytes(b"half")
-    OutputCommitter(location(folder.parent), SETTINGS.trees).keep_staged(manifest)
+    OutputCommitter(location(folder.parent), SETTINGS.trees).remove_staged(manifest.unlisted(location(folder)))
     assert tree_of(folder) == before

@@ -102,7 +102,7 @@ def test_a_job_whose_tasks_see_another_output_stops_and_leaves_nothing(spark: Sp
 
     before = tree_of(tmp_path)
     with (
-        mock.patch.object(SharedStorageCheck, "seen", seen_elsewhere),
+        mock.patch.object(SharedStorageCheck, "record", seen_elsewhere),
         pytest.raises(NotSharedError, match=r"\.spark_mq/nonce-.* sees another file there"),
     ):
         rebuild(spark, str(tmp_path / "store"), str(tmp_path / "out"))

@@ -41,7 +41,7 @@ def places(tmp_path: Path, work_folder: Path) -> SharedStorageCheck:
 
 
 def test_a_task_that_sees_the_same_begins(places: SharedStorageCheck) -> None:
-    guarded = pickle.loads(pickle.dumps(places)).guard(lambda batches: (batch * 2 for batch in batches))
+    guarded = pickle.loads(pickle.dumps(places)).wrap(lambda batches: (batch * 2 for batch in batches))
     assert list(guarded([1, 2])) == [2, 4]
 
 

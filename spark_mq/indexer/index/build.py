@@ -11,7 +11,7 @@ from spark_mq.indexer.index.runs import behind, index_runs
 from spark_mq.indexer.index.writer import WRITTEN_SCHEMA, IndexFilePlan, IndexWriter
 from spark_mq.indexer.run import Job
 from spark_mq.indexer.split_rows import SplitRow
-from spark_mq.indexer.staged_files import INDEX_ENTRIES
+from spark_mq.io.location import Location
 from spark_mq.store.config.broker_version import BrokerVersion
 from spark_mq.store.config.store_paths import INDEX
 from spark_mq.store.index.end import index_end
@@ -26,7 +26,7 @@ class IndexBuild:
     cannot be continued.
     """
 
-    def __init__(self, job: Job, zone: tzinfo | None, broker_version: BrokerVersion) -> None:
+    def __init__(self, job: Job, zone: tzinfo | None, broker_version: BrokerVersion, blobs: Location) -> None:
         self._job = job
         self._layout = index_layout(job.store, job.broker_conf)
         existing = index_files(job.committer.output) if INDEX in job.continued else []
@@ -36,7 +36,7 @@ class IndexBuild:
         self.end_timestamp = 0 if self._end is None else self._end.header.end_timestamp
         self.bytes_written = 0
         self._untouched = len(existing)
-        self.blobs = job.committer.folder / INDEX_ENTRIES
+        self.blobs = blobs
         self.blobs.filesystem.create_dir(self.blobs.path, recursive=True)
 
     def write(self, rows: Sequence[SplitRow], is_stopped: Callable[[], bool] = lambda: False) -> None:
