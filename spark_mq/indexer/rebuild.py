@@ -39,9 +39,10 @@ from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.job.output_committer import OutputCommitter
 from spark_mq.job.progress import Progress
-from spark_mq.job.session import JOB_ERRORS, job_session, scratch_folders, unwrap_task_error
+from spark_mq.job.session import job_session, scratch_folders
 from spark_mq.job.shared_storage import SharedStorageCheck
 from spark_mq.job.storage_errors import is_full
+from spark_mq.job.task_errors import JOB_ERRORS, unwrap_task_error
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.broker_version import BrokerVersion, detect_broker_version, parse_broker_version
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
-from spark_mq import errors
-from spark_mq._compat import SPARK_ERRORS
-from spark_mq.errors import SparkMqError, StorageError
+from spark_mq.errors import StorageError
 from spark_mq.io.location import Location
 from spark_mq.job.storage_errors import storage_problem
+from spark_mq.job.task_errors import JOB_ERRORS, unwrap_task_error
 
 _SETTINGS = {
     # Rows of one Arrow batch: a staged row is up to 256 KiB.
@@ -23,11 +21,6 @@ _SETTINGS = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "4",
 }
-
-JOB_ERRORS: tuple[type[Exception], ...] = (OSError, *SPARK_ERRORS)
-"""What a job ends with that is not an error of this package: of the driver, and of Spark."""
-
-_RAISED_IN_A_TASK = re.compile(r"^spark_mq\.errors\.(\w+): (.*)$", re.MULTILINE)
 
 
 @contextmanager
@@ -59,25 +52,9 @@ def _configure(session: SparkSession, settings: Mapping[str, str]) -> None:
         session.conf.set(key, value)
 
 
-def unwrap_task_error(error: BaseException) -> SparkMqError | None:
-    """The error of this package that `error` is, or that ended a task; None for any other."""
-    if isinstance(error, SparkMqError):
-        return error
-    return parse_task_error(str(error)) if isinstance(error, SPARK_ERRORS) else None
-
-
 def _storage_error(error: BaseException) -> StorageError | None:
     problem = storage_problem(error)
     return None if problem is None else StorageError(problem)
-
-
-def parse_task_error(text: str) -> SparkMqError | None:
-    """The error of this package that ended a task, by the traceback in the text of Spark's error; else None."""
-    for name, message in _RAISED_IN_A_TASK.findall(text):
-        kind = getattr(errors, name, None)
-        if isinstance(kind, type) and issubclass(kind, SparkMqError):
-            return kind(message)
-    return None
 
 
 def spark_path(location: Location) -> str:
