@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Self
 
+from spark_mq.indexer.settings import StagingSettings
 from spark_mq.indexer.staged_files import INDEX_ENTRIES, StagedFile, are_there
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
@@ -57,26 +58,10 @@ class Round:
 
 
 @dataclass(frozen=True)
-class Settings:
-    """All that staged rows depend on but the log; and whether the job replaces trees that are there."""
-
-    version: str
-    store: str
-    trees: tuple[str, ...]
-    queue_file_size: int
-    delay_levels: str
-    replace: bool
-
-    def stage_the_same_as(self, other: Settings) -> bool:
-        """Whether staged rows would be the same with the other settings."""
-        return replace(self, replace=other.replace) == other
-
-
-@dataclass(frozen=True)
 class Manifest:
     """What a job has staged so far. No two rounds count for one segment."""
 
-    settings: Settings
+    settings: StagingSettings
     rounds: tuple[Round, ...] = ()
 
     @classmethod
@@ -90,7 +75,7 @@ class Manifest:
             return None
         try:
             values = json.loads(file.read_bytes())
-            settings = Settings(**{**values["settings"], "trees": tuple(values["settings"]["trees"])})
+            settings = StagingSettings(**{**values["settings"], "trees": tuple(values["settings"]["trees"])})
             rounds = [
                 Round(
                     one["name"],

@@ -16,11 +16,18 @@ import pyarrow as pa
 from spark_mq.format.array_types import Int64s
 from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE
 from spark_mq.format.kernels.columns import MessageColumns, text_array
-from spark_mq.format.kernels.dispatch import DispatchedUnits, QueueTable, dispatch_units, has_unit, is_inner_batch
+from spark_mq.format.kernels.dispatch import (
+    DispatchedUnits,
+    QueueTable,
+    dispatch_units,
+    has_unit,
+    is_inner_batch,
+    parse_delay_levels,
+)
 from spark_mq.indexer.index.collector import IndexEntryCollector
 from spark_mq.indexer.index.staged_entries import StagedEntries, StagedEntriesWriter
+from spark_mq.indexer.settings import DispatchTargets
 from spark_mq.indexer.staged_rows import CORRUPT_TYPE, MAX_RUN_UNITS, SPLIT, STAGED_SCHEMA, UNITS
-from spark_mq.io.location import Location
 from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.live_reader import LiveReader
 from spark_mq.store.log.record_reader import RecordChunk, RecordReader
@@ -48,27 +55,15 @@ class _SplitResult:
     index: IndexEntryCollector | None = None
 
 
-@dataclass(frozen=True)
-class DispatchTargets:
-    """What records are dispatched to.
-
-    `queue_file_size`: bytes of a queue file, 0 for no queues. `index_blobs`: where index entries are staged, None for
-    none. `delay_millis`: the delays of the delay levels.
-    """
-
-    queue_file_size: int
-    index_blobs: Location | None
-    delay_millis: Int64s
-
-
 def dispatch_split(split: Split, targets: DispatchTargets, exact: bool) -> Iterator[pa.RecordBatch]:
     """The staged rows (`STAGED_SCHEMA`) of one split: its runs of units, and last its own row.
 
     `exact`: the split is a whole segment, read up to its live end.
     """
-    blob = None if targets.index_blobs is None else StagedEntriesWriter(targets.index_blobs)
-    result = _SplitResult(index=None if blob is None else IndexEntryCollector(blob))
-    with SegmentSource(split.segment) as source, blob or nullcontext():
+    folder = targets.entries_folder
+    writer = None if folder is None else StagedEntriesWriter(folder)
+    result = _SplitResult(index=None if writer is None else IndexEntryCollector(writer))
+    with SegmentSource(split.segment) as source, writer or nullcontext():
         if exact and split.segment.is_last:
             live = LiveReader(source)
             first, parts = 0, live.read(split.stop)
@@ -85,12 +80,13 @@ def dispatch_split(split: Split, targets: DispatchTargets, exact: bool) -> Itera
         bytes_read = source.bytes_read
     if result.units:
         yield _unit_rows(split, result, targets.queue_file_size)
-    yield _split_row(split, result, (first, end), bytes_read, None if blob is None else blob.blob)
+    yield _split_row(split, result, (first, end), bytes_read, None if writer is None else writer.staged)
 
 
 def _dispatch(
     parts: Iterable[RecordChunk | CorruptRange], targets: DispatchTargets, result: _SplitResult, split: Split
 ) -> None:
+    delay_millis = parse_delay_levels(targets.delay_levels)
     for part in parts:
         if isinstance(part, CorruptRange):
             result.corrupt.append(part)
@@ -105,7 +101,7 @@ def _dispatch(
         if targets.queue_file_size:
             with_unit = has_unit(frames)
             dispatched = frames if with_unit.all() else frames[with_unit]
-            units = dispatch_units(part.buffer, dispatched, result.queues, targets.delay_millis)
+            units = dispatch_units(part.buffer, dispatched, result.queues, delay_millis)
             result.units.append(_sound_units(units, result, split))
 
 
@@ -177,7 +173,7 @@ def _run_starts(units: DispatchedUnits, file_number: Int64s) -> Int64s:
 
 
 def _split_row(
-    split: Split, result: _SplitResult, positions: tuple[int, int], bytes_read: int, blob: StagedEntries | None
+    split: Split, result: _SplitResult, positions: tuple[int, int], bytes_read: int, entries: StagedEntries | None
 ) -> pa.RecordBatch:
     corrupt = [vars(corrupt) for corrupt in result.corrupt]
     return _staged(
@@ -195,8 +191,8 @@ def _split_row(
         last_store_timestamp=pa.array([result.last_store_timestamp], pa.int64()),
         time_steps_back=pa.array([result.time_steps_back]),
         corrupt=pa.array([corrupt], CORRUPT_TYPE),
-        entries_file=pa.array([None if blob is None else blob.location.name], pa.string()),
-        index_entries=pa.array([0 if blob is None else blob.count]),
+        entries_file=pa.array([None if entries is None else entries.location.name], pa.string()),
+        index_entries=pa.array([0 if entries is None else entries.count]),
         trailing_messages=pa.array([0 if result.index is None else result.index.trailing_messages]),
     )
 

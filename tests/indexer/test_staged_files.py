@@ -14,13 +14,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_mq.indexer.index.staged_entries import EntryBatch, StagedEntriesWriter
-from spark_mq.indexer.manifest import MANIFEST, Manifest, Settings, StagedSegment
+from spark_mq.indexer.manifest import MANIFEST, Manifest, StagedSegment
+from spark_mq.indexer.settings import StagingSettings
 from spark_mq.indexer.staged_files import INDEX_ENTRIES, StagedFile, parquet_files
 from spark_mq.io.location import Location
 from spark_mq.job.output_committer import WORK_FOLDER, OutputCommitter
 from tests.support.stores import tree_of
 
-SETTINGS = Settings("1", "/store", ("consumequeue", "index"), 6_000_000, "1s 5s", replace=False)
+SETTINGS = StagingSettings("1", "/store", ("consumequeue", "index"), 6_000_000, "1s 5s", replace=False)
 ROUNDS = ("dispatch-a", "dispatch-b")
 
 
@@ -52,8 +53,8 @@ def location(folder: Path) -> Location:
 def write_blob(folder: Path, count: int) -> StagedFile:
     with StagedEntriesWriter(location(folder) / INDEX_ENTRIES) as writer:
         writer.add(EntryBatch(np.zeros(count, np.int32), np.zeros(count, np.int64), np.zeros(count, np.int64)))
-    file = Path(writer.blob.location.path)
-    return StagedFile(f"{INDEX_ENTRIES}/{file.name}", file.stat().st_size, writer.blob.count)
+    file = Path(writer.staged.location.path)
+    return StagedFile(f"{INDEX_ENTRIES}/{file.name}", file.stat().st_size, writer.staged.count)
 
 
 def staged(folder: Path) -> list[Path]:

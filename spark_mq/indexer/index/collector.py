@@ -11,14 +11,14 @@ from spark_mq.indexer.index.staged_entries import EntryBatch, StagedEntriesWrite
 
 
 class IndexEntryCollector:
-    """Hands entries to a blob, in the order of the log.
+    """Hands entries to `writer`, in the order of the log.
 
     `trailing_messages`: messages dispatched after the one that puts the last entry.
     """
 
-    def __init__(self, blob: StagedEntriesWriter) -> None:
+    def __init__(self, writer: StagedEntriesWriter) -> None:
         self.trailing_messages = 0
-        self._blob = blob
+        self._writer = writer
 
     def add(self, buffer: Bytes, base: int, frames: Frames, store_timestamps: Int64s) -> None:
         """Take in messages."""
@@ -29,4 +29,4 @@ class IndexEntryCollector:
         else:
             self.trailing_messages += int(frames.size)
         offsets: Int64s = np.repeat(frames.position + base, keys.entry_count)
-        self._blob.add(EntryBatch(keys.key_hash, offsets, np.repeat(store_timestamps, keys.entry_count)))
+        self._writer.add(EntryBatch(keys.key_hash, offsets, np.repeat(store_timestamps, keys.entry_count)))

@@ -47,22 +47,6 @@ class StagedEntries:
     location: Location
     count: int
 
-    def read(self, start: int, count: int) -> Iterator[EntryBatch]:
-        """The entries from `start` on, `count` of them, in parts of no more than a chunk."""
-        stop = start + count
-        if start >= stop:
-            return
-        with FileReader(self.location) as file:
-            while start < stop:
-                part = min(stop, start - start % CHUNK_ENTRIES + CHUNK_ENTRIES) - start
-                yield self._read(file, start, part)
-                start += part
-
-    def entry(self, number: int) -> tuple[int, int, int]:
-        """Key hash, commit log offset and store timestamp of one entry."""
-        (one,) = self.read(number, 1)
-        return int(one.key_hashes[0]), int(one.commit_log_offsets[0]), int(one.store_timestamps[0])
-
     def count_before(self, commit_log_offset: int) -> int:
         """How many entries are of messages before an offset; searched by halves."""
         low, high = 0, self.count
@@ -71,14 +55,14 @@ class StagedEntries:
         with FileReader(self.location) as file:
             while low < high:
                 middle = (low + high) // 2
-                if self._read(file, middle, 1).commit_log_offsets[0] < commit_log_offset:
+                if self.read_part(file, middle, 1).commit_log_offsets[0] < commit_log_offset:
                     low = middle + 1
                 else:
                     high = middle
         return low
 
-    def _read(self, file: FileReader, start: int, count: int) -> EntryBatch:
-        """Entries of one chunk."""
+    def read_part(self, file: FileReader, start: int, count: int) -> EntryBatch:
+        """The `count` entries from number `start` on, which are in one chunk."""
         at = start % CHUNK_ENTRIES
         chunk = start - at
         size = min(CHUNK_ENTRIES, self.count - chunk)
@@ -91,12 +75,41 @@ class StagedEntries:
         )
 
 
+@dataclass(frozen=True)
+class EntryRange:
+    """The `count` entries of a staged file from number `start` on."""
+
+    staged: StagedEntries
+    start: int
+    count: int
+
+    def part(self, start: int, count: int) -> EntryRange:
+        """The `count` entries of the range from its entry `start` on."""
+        return EntryRange(self.staged, self.start + start, count)
+
+    def read(self) -> Iterator[EntryBatch]:
+        """The entries, in batches of no more than a chunk."""
+        start, stop = self.start, self.start + self.count
+        if start >= stop:
+            return
+        with FileReader(self.staged.location) as file:
+            while start < stop:
+                count = min(stop, start - start % CHUNK_ENTRIES + CHUNK_ENTRIES) - start
+                yield self.staged.read_part(file, start, count)
+                start += count
+
+    def entry(self, number: int) -> tuple[int, int, int]:
+        """Key hash, commit log offset and store timestamp of the entry `number` of the range."""
+        (batch,) = self.part(number, 1).read()
+        return int(batch.key_hashes[0]), int(batch.commit_log_offsets[0]), int(batch.store_timestamps[0])
+
+
 class StagedEntriesWriter:
-    """Writes a blob below `folder` while entries come; `blob` is what it came to, once it is closed."""
+    """Writes a staged file into `folder`. When the writer is closed, `staged` is the whole file."""
 
     def __init__(self, folder: Location) -> None:
         # No name is used twice: what a task that was tried again wrote before is not read.
-        self.blob = StagedEntries(folder / uuid.uuid4().hex, 0)
+        self.staged = StagedEntries(folder / uuid.uuid4().hex, 0)
         self._stream: NativeFile | None = None
         self._parts: list[EntryBatch] = []
         self._waiting = 0
@@ -128,7 +141,7 @@ class StagedEntriesWriter:
             np.concatenate([part.commit_log_offsets for part in self._parts]),
             np.concatenate([part.store_timestamps for part in self._parts]),
         )
-        location = self.blob.location
+        location = self.staged.location
         if self._stream is None:
             # Nothing here is read by a job that did not see this one through: it needs neither a rename nor a flush.
             self._stream = location.filesystem.open_output_stream(location.path)
@@ -136,6 +149,6 @@ class StagedEntriesWriter:
             chunk = waiting.part(start, min(start + CHUNK_ENTRIES, count))
             for array in (chunk.key_hashes, chunk.commit_log_offsets, chunk.store_timestamps):
                 self._stream.write(array.data)
-        self.blob = StagedEntries(location, self.blob.count + count)
+        self.staged = StagedEntries(location, self.staged.count + count)
         self._parts = [waiting.part(count, self._waiting)]
         self._waiting -= count
