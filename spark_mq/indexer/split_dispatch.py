@@ -1,7 +1,8 @@
 """Dispatch: one split of the commit log becomes staged rows, reading each record once.
 
-Splits are first read optimistically: each begins at the first whole record it finds. `seams` then tells which segments
-have to be read again, exactly, from their start, as one split; on a sound log none has.
+Splits are first read optimistically: each starts at the first whole record that the reader finds. `alignment` then
+names the segments that have to be read again, exactly, from their start, as one split. An undamaged log has no such
+segment.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ from spark_mq.store.log.segment_source import SegmentSource
 from spark_mq.store.log.splits import Split
 
 _MAX_QUEUE_OFFSET = 1 << 58
-"""Times 20 bytes this still is a file position; no broker comes near it."""
+"""The limit of queue offsets: 20 bytes for each unit, a file position still fits 64 bits. No broker comes near it."""
 
 NOTHING_FOUND = -1
 
 
 @dataclass
 class _SplitResult:
-    """What a split came to, while it is read."""
+    """The result of a split while the split is read."""
 
     messages: int = 0
     inner_batches: int = 0
@@ -56,9 +57,13 @@ class _SplitResult:
 
 
 def dispatch_split(split: Split, targets: DispatchTargets, exact: bool) -> Iterator[pa.RecordBatch]:
-    """The staged rows (`STAGED_SCHEMA`) of one split: its runs of units, and last its own row.
+    """The staged rows (`STAGED_SCHEMA`) of one split: its runs of units, then its own row.
 
-    `exact`: the split is a whole segment, read up to its live end.
+    Args:
+        split: The split.
+        targets: What records are dispatched to.
+        exact: Whether the split is a whole segment, which is read up to its live end.
+
     """
     folder = targets.entries_folder
     writer = None if folder is None else StagedEntriesWriter(folder)
@@ -102,7 +107,7 @@ def _dispatch(
             with_unit = has_unit(frames)
             dispatched = frames if with_unit.all() else frames[with_unit]
             units = dispatch_units(part.buffer, dispatched, result.queues, delay_millis)
-            result.units.append(_sound_units(units, result, split))
+            result.units.append(_possible_units(units, result, split))
 
 
 def _follow_time(times: Int64s, result: _SplitResult) -> None:
@@ -113,7 +118,7 @@ def _follow_time(times: Int64s, result: _SplitResult) -> None:
     result.last_store_timestamp = int(times[-1])
 
 
-def _sound_units(units: DispatchedUnits, result: _SplitResult, split: Split) -> DispatchedUnits:
+def _possible_units(units: DispatchedUnits, result: _SplitResult, split: Split) -> DispatchedUnits:
     """The units whose queue offset is possible; the others are reported."""
     possible = (units.queue_offset >= 0) & (units.queue_offset < _MAX_QUEUE_OFFSET)
     if possible.all():
@@ -126,9 +131,9 @@ def _sound_units(units: DispatchedUnits, result: _SplitResult, split: Split) -> 
 
 
 def _unit_rows(split: Split, result: _SplitResult, file_size: int) -> pa.RecordBatch:
-    """Group a split's units into runs; no step here is per message or per queue in Python."""
+    """The rows of a split's units, grouped into runs; no Python loop is per message or per queue."""
     units = DispatchedUnits.concatenate(result.units)
-    # NumPy sorts short integers by radix, which is several times as fast.
+    # NumPy sorts 16-bit integers by radix, which is several times as fast.
     short = units.queue_number.astype(np.uint16) if result.queues.count <= 1 << 16 else units.queue_number
     units = units.take(np.argsort(short, kind="stable"))
     file_number = units.queue_offset // (file_size // UNIT_SIZE)
@@ -160,7 +165,7 @@ def _unit_rows(split: Split, result: _SplitResult, file_size: int) -> pa.RecordB
 
 
 def _run_starts(units: DispatchedUnits, file_number: Int64s) -> Int64s:
-    """Where a new run begins: another queue, another file, or a queue offset that does not follow."""
+    """The numbers of the units at which a run starts: another queue or file, or a queue offset that does not follow."""
     breaks = (np.diff(units.queue_number) != 0) | (np.diff(file_number) != 0) | (np.diff(units.queue_offset) != 1)
     starts = np.concatenate((np.zeros(1, np.int64), np.flatnonzero(breaks) + 1))
     lengths = np.diff(np.append(starts, units.queue_number.size))

@@ -1,4 +1,4 @@
-"""Spark's side of a job: the session it runs in, where Spark itself writes, and what went wrong in its tasks."""
+"""Spark's side of a job: its session, and the paths and folders that Spark uses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spark_mq.job.storage_errors import storage_problem
 from spark_mq.job.task_errors import JOB_ERRORS, unwrap_task_error
 
 _SETTINGS = {
-    # Rows of one Arrow batch: a staged row is up to 256 KiB.
+    # The number of rows in an Arrow batch: a staged row has up to 256 KiB.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
     # Counts of queues and splits are small: a few partitions, planned once.
     "spark.sql.adaptive.enabled": "false",
@@ -25,11 +25,18 @@ _SETTINGS = {
 
 @contextmanager
 def job_session(spark: SparkSession) -> Iterator[SparkSession]:
-    """A session of the job's own on the same Spark, so that its settings are nobody else's.
+    """A context with a session of the job's own on the same Spark, so that no other session gets its settings.
 
-    Spark Connect has no such session: there the job uses the given one, and puts its settings back at the end. An
-    error of this package that a task raised is raised here under its own name; an error about a file or a filesystem,
-    of the driver or of a task, is raised as `StorageError`.
+    Spark Connect cannot create a second session. There the job uses the given session, and restores its settings at
+    the end.
+
+    Args:
+        spark: The session of the caller.
+
+    Raises:
+        SparkMqError: A task raised an error of this package. The error keeps its class.
+        StorageError: A file or filesystem failed, on the driver or in a task.
+
     """
     is_own = hasattr(spark, "newSession")
     session = spark.newSession() if is_own else spark
@@ -58,13 +65,13 @@ def _storage_error(error: BaseException) -> StorageError | None:
 
 
 def spark_path(location: Location) -> str:
-    """The path by which Spark knows `location`: `file:` for local ones, `s3a:` for pyarrow's `s3:`."""
+    """The path of `location` as Spark expects it: `file:` for a local path, `s3a:` for pyarrow's `s3:`."""
     if location.is_local:
         return f"file://{location.path}"
     return "s3a" + location.uri.removeprefix("s3") if location.uri.startswith("s3://") else location.uri
 
 
 def scratch_folders(spark: SparkSession) -> list[str]:
-    """The folders in which Spark keeps what it sorts, as far as this process can know them."""
+    """The folders in which Spark sorts, as far as this process can know them."""
     named = spark.conf.get("spark.local.dir", None) or os.environ.get("SPARK_LOCAL_DIRS") or tempfile.gettempdir()
     return named.split(",")

@@ -1,4 +1,4 @@
-"""The index entries of a split's messages, staged while the split is read."""
+"""The index entries of a split's messages. They are staged while the split is read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from spark_mq.indexer.index.staged_entries import EntryBatch, StagedEntriesWrite
 class IndexEntryCollector:
     """Hands entries to `writer`, in the order of the log.
 
-    `trailing_messages`: messages dispatched after the one that puts the last entry.
+    Attributes:
+        trailing_messages: The number of messages after the message with the last entry.
+
     """
 
     def __init__(self, writer: StagedEntriesWriter) -> None:
@@ -21,7 +23,15 @@ class IndexEntryCollector:
         self._writer = writer
 
     def add(self, buffer: Bytes, base: int, frames: Frames, store_timestamps: Int64s) -> None:
-        """Take in messages."""
+        """Stage the entries of messages that come next in the log.
+
+        Args:
+            buffer: The bytes of the records.
+            base: The commit log offset of the buffer's start.
+            frames: The records.
+            store_timestamps: The store time of each record, in milliseconds.
+
+        """
         keys = index_keys(buffer, frames)
         with_entries = np.flatnonzero(keys.entry_count)
         if with_entries.size:

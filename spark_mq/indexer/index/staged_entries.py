@@ -1,10 +1,11 @@
 """A split's index entries, staged as one file: key hashes, commit log offsets and store timestamps.
 
-They are many (twenty bytes for each key) and in the order of the log, so they stay out of the JVM: a task writes the
-file, and the task that puts entries reads the ranges that it needs. What Spark keeps is where they are and how many.
+Entries are numerous (twenty bytes for each key) and already in the order of the log, so they stay out of the JVM: a
+task writes the file, and the task that writes an index file reads the ranges that it needs. Spark only gets the file's
+name and the number of entries.
 
-The file is chunks of `CHUNK_ENTRIES` entries, the last one shorter, each with its three arrays one after the other. So
-neither who writes nor who reads holds more than a few chunks, however many keys the messages of a split have.
+The file consists of chunks of `CHUNK_ENTRIES` entries. The last chunk is shorter. A chunk is three arrays, one after
+the other. So writers and readers need the memory of a few chunks only, however many keys the messages of a split have.
 """
 
 from __future__ import annotations
@@ -28,27 +29,27 @@ STAGED_ENTRY_SIZE = 20
 
 @dataclass(frozen=True)
 class EntryBatch:
-    """Entries in the order of the log, n values each."""
+    """Entries in the order of the log; the three arrays have the same length. Timestamps are in milliseconds."""
 
     key_hashes: npt.NDArray[np.int32]
     commit_log_offsets: npt.NDArray[np.int64]
     store_timestamps: npt.NDArray[np.int64]
 
     def part(self, start: int, stop: int) -> EntryBatch:
-        """The entries from `start` to `stop`."""
+        """The entries from number `start` to before number `stop`."""
         part = slice(start, stop)
         return EntryBatch(self.key_hashes[part], self.commit_log_offsets[part], self.store_timestamps[part])
 
 
 @dataclass(frozen=True)
 class StagedEntries:
-    """A staged file of `count` entries; without any there is no file."""
+    """A staged file of `count` entries; a file without an entry does not exist."""
 
     location: Location
     count: int
 
     def count_before(self, commit_log_offset: int) -> int:
-        """How many entries are of messages before an offset; searched by halves."""
+        """The number of entries of messages before an offset, by binary search."""
         low, high = 0, self.count
         if not self.count:
             return 0
@@ -108,7 +109,7 @@ class StagedEntriesWriter:
     """Writes a staged file into `folder`. When the writer is closed, `staged` is the whole file."""
 
     def __init__(self, folder: Location) -> None:
-        # No name is used twice: what a task that was tried again wrote before is not read.
+        # Names are unique, so the file of a task that Spark ran again is never read.
         self.staged = StagedEntries(folder / uuid.uuid4().hex, 0)
         self._stream: NativeFile | None = None
         self._parts: list[EntryBatch] = []
@@ -126,14 +127,14 @@ class StagedEntriesWriter:
             self._stream.close()
 
     def add(self, entries: EntryBatch) -> None:
-        """Take in entries that come next in the log."""
+        """Append entries that come next in the log."""
         self._parts.append(entries)
         self._waiting += entries.key_hashes.size
         if self._waiting >= CHUNK_ENTRIES:
             self._write(self._waiting - self._waiting % CHUNK_ENTRIES)
 
     def _write(self, count: int) -> None:
-        """Write the first `count` of the entries that wait, chunk by chunk."""
+        """Write the first `count` waiting entries, chunk by chunk."""
         if not count:
             return
         waiting = EntryBatch(
@@ -143,7 +144,7 @@ class StagedEntriesWriter:
         )
         location = self.staged.location
         if self._stream is None:
-            # Nothing here is read by a job that did not see this one through: it needs neither a rename nor a flush.
+            # The manifest names the file only after the whole round is staged, so neither rename nor flush is needed.
             self._stream = location.filesystem.open_output_stream(location.path)
         for start in range(0, count, CHUNK_ENTRIES):
             chunk = waiting.part(start, min(start + CHUNK_ENTRIES, count))

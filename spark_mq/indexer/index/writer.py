@@ -1,4 +1,4 @@
-"""Whole index files out of staged entries: the broker's putKey, entry by entry, in one array for each file."""
+"""Whole index files out of staged entries: the rules of `IndexFile.putKey`@5.3.3, on one array for each file."""
 
 from __future__ import annotations
 
@@ -17,16 +17,22 @@ from spark_mq.io.publish import publish
 from spark_mq.job.progress import mark_done
 
 WRITTEN_SCHEMA = "file STRING, entries BIGINT, end_timestamp BIGINT, is_new BOOLEAN"
-"""One row for each file: the entries in it, its end timestamp, and whether it was written, or was there already."""
+"""One row for each file: its entries, its end timestamp (ms), and whether the task wrote it (else it existed)."""
 
 _BLOCK = 16 << 20
 
 
 @dataclass(frozen=True)
 class IndexWriter:
-    """Writes planned files below `folder`, but those that a killed job wrote there before.
+    """The task that writes planned files, except files that a killed job has already written.
 
-    `empty_index_count`: what a file without an entry counts.
+    Attributes:
+        folder: The `index` folder in which files are written.
+        layout: Slots and entries of an index file.
+        plans: All planned files.
+        empty_index_count: The index count in the header of a file without an entry.
+        done: The folder in which the task marks each file as done.
+
     """
 
     folder: Location
@@ -54,7 +60,7 @@ class IndexWriter:
                 mark_done(self.done, plan.name)
 
     def _written(self, plan: IndexFilePlan) -> IndexHeader | None:
-        """The header of a planned file that is there with the planned entries; None where it has to be written."""
+        """The header of a planned file that exists with the planned entries; None if the file has to be written."""
         location = self.folder / plan.name
         if not plan.ranges or location.info().size != self.layout.file_size:
             return None
@@ -94,7 +100,7 @@ class IndexWriter:
         if plan.continued is None:
             return new_index_file(self.layout, *plan.end_before, self.empty_index_count)
         data = np.zeros(self.layout.file_size, np.uint8)
-        used = self.layout.entries_at + ENTRY_SIZE * (plan.entries_before + 2)  # entry 0, and one that is not finished
+        used = self.layout.entries_at + ENTRY_SIZE * (plan.entries_before + 2)  # entry 0, and an unfinished entry
         with FileReader(plan.continued) as file:
             for start in range(0, min(used, data.size), _BLOCK):
                 block = file.read(start, min(_BLOCK, used - start))
