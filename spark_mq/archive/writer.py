@@ -28,7 +28,7 @@ from spark_mq.archive.streams import ArchiveStreams
 from spark_mq.archive.tables import create_tables
 from spark_mq.errors import ArchiveInUseError, LogCutError
 from spark_mq.io.location import Location
-from spark_mq.job.session import parse_task_error
+from spark_mq.job.task_errors import reraise_task_errors
 from spark_mq.source.datasource import register
 from spark_mq.store.log.segment_files import segment_files
 
@@ -156,7 +156,7 @@ class Archiver:
 
 def _finish(query: StreamingQuery) -> dict[str, object]:
     """Wait for a query's end; gives its last offset."""
-    with reraise_task_errors():
+    with stream_errors():
         query.awaitTermination()
     return stream_offset(query)
 
@@ -212,17 +212,20 @@ def archive(
 
 
 @contextmanager
-def reraise_task_errors() -> Iterator[None]:
-    """Raise errors of this package that Spark wrapped under their own names."""
-    try:
-        yield
-    except PySparkException as error:
-        named = parse_task_error(str(error))
-        if _TWO_RUNS.search(str(error)):
-            named = ArchiveInUseError(
+def stream_errors() -> Iterator[None]:
+    """A context that raises errors of this package under their own names if Spark passes them on from a stream.
+
+    Raises:
+        ArchiveInUseError: Another run uses the same checkpoint.
+
+    """
+    with reraise_task_errors():
+        try:
+            yield
+        except PySparkException as error:
+            if not _TWO_RUNS.search(str(error)):
+                raise
+            raise ArchiveInUseError(
                 "another run archives this store into this table at the moment: wait until it has ended, or stop it, "
                 "and run again; what either has appended stays, each message once"
-            )
-        if named is None:
-            raise
-        raise named from error
+            ) from error

@@ -31,7 +31,6 @@ _SECONDS_TO_REACH_A_SERVER = 20.0
 _PY4J_MODULE = "java_gateway"
 _SECONDS_TO_CANCEL = 5.0
 _SECONDS_TO_END_SPARK = 20.0
-_OWN_ERROR = re.compile(r"spark_mq\.errors\.\w+: (.+)")
 
 
 @contextmanager
@@ -179,6 +178,7 @@ def _end_at_once(spark: SparkSession) -> None:
 def spark_errors() -> Iterator[None]:
     """Make Spark's errors, and those that tasks raised within Spark, a `SparkMqError` of one line."""
     from spark_mq._compat import SPARK_ERRORS
+    from spark_mq.job.task_errors import parse_task_error
 
     for name in _LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -186,8 +186,9 @@ def spark_errors() -> Iterator[None]:
         yield
     except SPARK_ERRORS as error:
         text = str(error).strip()
-        found = _OWN_ERROR.findall(text) or _JAVA_ERROR.findall(text) or [text.partition("\n")[0]]
-        raise SparkMqError(visible(found[-1])) from error
+        own_error = parse_task_error(text)
+        java_errors = _JAVA_ERROR.findall(text) or [text.partition("\n")[0]]
+        raise SparkMqError(visible(java_errors[-1] if own_error is None else str(own_error))) from error
 
 
 def _own_settings() -> dict[str, str]:

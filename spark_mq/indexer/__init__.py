@@ -1,6 +1,7 @@
-"""Whole files out of the commit log: dispatch, place, write, publish.
+"""The batch indexer: consume queues and index files, whole, from the commit log.
 
-`rebuild` is the job; `dispatch` reads each split once and stages what it makes, `manifest` says what is staged;
-`seams` judges whether the splits fitted together; `queue_writer` and `index_writer` assemble files, from nothing or
-from what is there; `committer` is where all of it lies until it is published.
+Start with `rebuild`: it runs the stages in order, and each stage returns a value. `stage` reads every split of the log
+once, by `split_dispatch`; `staged_rows` and `split_rows` describe the result, and `alignment` judges it. `manifest` and
+`staged_files` make a killed job resumable. `queue/` and `index/` plan the files and write them. `recovery` gives the
+checkpoint that a broker accepts. All stages get a `rebuild_plan`; `report` is built of their results.
 """

@@ -1,8 +1,9 @@
-"""Whether the splits of each segment fitted together, so that together they are one hop over the log.
+"""Whether the splits of each segment fit together, so that they give the same records as one scan of the segment.
 
-A split's first record must be where the split before it ended. Bodies can look like records, and damage can lie astride
-two splits, so this can fail; then the segment is read again as one split. The last segment must also be plain:
-no corrupt range and no store time that steps back, for either can be the live end (`store.live_reader`).
+A split's first record must be where the split before it ended. This can fail, because a body can look like a record and
+damage can cross the border of two splits. Then the segment is read again as one split. The last segment must also be
+monotonic, without a corrupt range and without a store time that steps back: either can be the live end
+(`store/log/live_reader`).
 """
 
 from __future__ import annotations
@@ -14,13 +15,19 @@ from spark_mq.indexer.split_rows import SplitRow
 
 
 def misaligned_segments(rows: Iterable[SplitRow], last_segment: int) -> list[int]:
-    """The offsets of segments whose splits do not fit together; `rows` in the order of the log."""
-    again = []
+    """The base offsets of segments that must be read again.
+
+    Args:
+        rows: The splits, in the order of the log.
+        last_segment: The base offset of the log's last segment.
+
+    """
+    misaligned = []
     for segment, group in groupby(rows, key=lambda row: row.segment):
         splits = list(group)
-        if not _fit_together(splits) or (segment == last_segment and not _is_plain(splits)):
-            again.append(segment)
-    return again
+        if not _fit_together(splits) or (segment == last_segment and not _is_monotonic(splits)):
+            misaligned.append(segment)
+    return misaligned
 
 
 def _fit_together(splits: Sequence[SplitRow]) -> bool:
@@ -36,7 +43,7 @@ def _fit_together(splits: Sequence[SplitRow]) -> bool:
     return True
 
 
-def _is_plain(splits: Sequence[SplitRow]) -> bool:
+def _is_monotonic(splits: Sequence[SplitRow]) -> bool:
     newest = None
     for split in splits:
         if split.corrupt or split.time_steps_back:

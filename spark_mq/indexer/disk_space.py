@@ -1,4 +1,4 @@
-"""How much room a rebuild needs on the disk of its output, and what is said when the disk is full."""
+"""The room that a rebuild needs on the disk of its output, and the error for a full disk."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from spark_mq.store.log.commit_log import CommitLog, Segment
 from spark_mq.store.log.splits import plan_splits
 
 _BYTES_PER_SPLIT = 32 << 10
-"""What a split stages whatever it holds: a Parquet file of some twenty columns, its checksum, and marks of progress."""
+"""Bytes that each split stages besides its rows: the frame of a Parquet file, its checksum, marks of progress."""
 _SAMPLES = 8
 _SAMPLE_SIZE = 4 << 20
 
 
 def room_needed(log: CommitLog, split_size: int, trees: Collection[str], layout: IndexLayout) -> int | None:
-    """About how many bytes a rebuild takes up, from a sample of the log; None if the log cannot be read.
+    """The approximate number of bytes that a rebuild needs, from a sample of the log; None if the log cannot be read.
 
-    Each unit and each index entry is there twice, staged and in its file; files are sparse after their last entry.
+    Each unit and each index entry is stored twice, staged and in its file. Files are sparse after their last entry.
 
     Args:
-        log: The log that is rebuilt from, with at least one segment.
+        log: The log, with at least one segment.
         split_size: Bytes of the log for a task.
-        trees: The trees that are made.
+        trees: The names of the trees that are rebuilt.
         layout: Slots and entries of an index file.
 
     """
@@ -50,7 +50,7 @@ def room_needed(log: CommitLog, split_size: int, trees: Collection[str], layout:
 
 
 def _sample(segment: Segment) -> tuple[int, int, int]:
-    """Bytes that were read at the start of a segment, and their messages and index entries."""
+    """The number of bytes read at the start of a segment, and of the messages and index entries in them."""
     from spark_mq.format.kernels.index_keys import index_keys
     from spark_mq.store.log.corrupt_range import CorruptRange
     from spark_mq.store.log.record_reader import RecordReader
@@ -67,11 +67,11 @@ def _sample(segment: Segment) -> tuple[int, int, int]:
 
 
 def no_room_error(output: Location, needed: int | None, scratch: Sequence[str]) -> NoRoomError:
-    """The error of a job that found a disk full: which disk, how much room is needed, and how to continue.
+    """The error for a full disk: it names the disk, the room that is needed, and how to continue.
 
     Args:
         output: The output folder.
-        needed: What the job takes up there, in bytes; None if that is not known.
+        needed: Bytes that the job needs there in all; None if unknown.
         scratch: The folders in which Spark sorts (`spark.local.dir`).
 
     """
@@ -91,7 +91,7 @@ def no_room_error(output: Location, needed: int | None, scratch: Sequence[str]) 
 
 
 def free_bytes(path: str) -> int | None:
-    """The bytes that can be written on the disk of `path`, or of the nearest folder above it that exists."""
+    """The free bytes on the disk of `path`, or of its nearest parent folder that exists; None if unknown."""
     for folder in (Path(path), *Path(path).parents):
         try:
             return shutil.disk_usage(folder).free
@@ -101,7 +101,11 @@ def free_bytes(path: str) -> int | None:
 
 
 def size_text(size: int) -> str:
-    """Bytes for a person: `512 MiB`."""
+    """A number of bytes as text for a person, rounded up.
+
+    >>> size_text(512 << 20)
+    '512 MiB'
+    """
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if size < 1 << 10:
             return f"{size} {unit}"

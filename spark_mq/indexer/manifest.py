@@ -1,12 +1,12 @@
-"""What a job has staged, noted beside it, so that a job after it can go on from there.
+"""The manifest of a job: a list of everything that the job has staged, so that a later job can continue from it.
 
-The manifest lies in the job's folder as `manifest.json`, and is written anew after each round of dispatch. A round is
-one folder of staged rows, and covers some segments. What is staged of a segment counts as long as its file has the
-same size and the same time of its last change, and was not the last one, to which a broker appends, or in which it
-writes over a stale tail, then or now. Segments that expired since stay staged.
+The manifest is `manifest.json` in the job's folder, and is rewritten after each round of dispatch. A round is a folder
+of staged rows, and covers some segments. Staged rows of a segment are reusable if its size and mtime are unchanged and
+it was not the last segment, then or now: a broker may still append to the last segment, or overwrite its stale tail.
+Segments that have expired since stay staged.
 
-A manifest is not believed on its word: it names every staged file with its size and its rows, and counts only while all
-of them are there as it says.
+A manifest is checked before it is used: it names every staged file with its size and its row count, and counts only
+while all these files exist with the same size and rows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Self
 
-from spark_mq.indexer.staged_files import StagedFile, are_there
+from spark_mq.indexer.settings import StagingSettings
+from spark_mq.indexer.staged_files import INDEX_ENTRIES, StagedFile, are_there
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.store.log.commit_log import CommitLog
@@ -25,12 +26,12 @@ from spark_mq.store.log.segment_files import segment_files
 MANIFEST = "manifest.json"
 
 ROUND = "dispatch-"
-"""How the names of the folders of rounds begin."""
+"""The beginning of the names of the folders of rounds."""
 
 
 @dataclass(frozen=True)
 class StagedSegment:
-    """A segment as it was when it was staged; `mtime_ns` is None where that can change without a word."""
+    """A segment as it was when it was staged; `mtime_ns` is None if a broker can still write to the segment."""
 
     base: int
     size: int
@@ -39,106 +40,125 @@ class StagedSegment:
 
 @dataclass(frozen=True)
 class Round:
-    """Staged rows in the folder `name`, and the segments of which they count, by offset."""
+    """Staged rows in the folder `name`, and the segments whose rows count, by offset."""
 
     name: str
     segments: tuple[StagedSegment, ...]
     left_out: tuple[int, ...] = ()
-    """Segments of which rows are there that do not count."""
+    """Base offsets of segments whose rows are in the folder but do not count."""
     files: tuple[StagedFile, ...] = ()
-    """Every file that was staged in the round."""
+    """Every staged file of the round."""
 
     def without(self, bases: Iterable[int]) -> Round:
-        """The round in which these segments do not count."""
-        out = set(bases)
-        kept = tuple(segment for segment in self.segments if segment.base not in out)
-        gone = (segment.base for segment in self.segments if segment.base in out)
-        return replace(self, segments=kept, left_out=(*self.left_out, *gone))
-
-
-@dataclass(frozen=True)
-class Settings:
-    """All that staged rows depend on but the log; and whether the job replaces trees that are there."""
-
-    version: str
-    store: str
-    trees: tuple[str, ...]
-    queue_file_size: int
-    delay_levels: str
-    replace: bool
-
-    def stage_the_same_as(self, other: Settings) -> bool:
-        """Whether staged rows would be the same with the other settings."""
-        return replace(self, replace=other.replace) == other
+        """The round without these segments: their rows do not count any more."""
+        dropped = set(bases)
+        kept = tuple(segment for segment in self.segments if segment.base not in dropped)
+        left_out = (segment.base for segment in self.segments if segment.base in dropped)
+        return replace(self, segments=kept, left_out=(*self.left_out, *left_out))
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a job has staged so far. No two rounds count for one segment."""
+    """Everything that a job has staged so far. No two rounds count for one segment."""
 
-    settings: Settings
+    settings: StagingSettings
     rounds: tuple[Round, ...] = ()
 
     @classmethod
     def load(cls, folder: Location) -> Self | None:
-        """The manifest in a job's folder; None if there is none that can be read, or a staged file is not as it says.
+        """The manifest in a job's folder; None if it cannot be read, or if a staged file is missing or has changed.
 
-        Reads the footers of the staged Parquet files.
+        This function reads the footers of the staged Parquet files.
+
+        Args:
+            folder: The job's folder.
+
         """
         file = folder / MANIFEST
         if not file.is_file:
             return None
         try:
             values = json.loads(file.read_bytes())
-            settings = Settings(**{**values["settings"], "trees": tuple(values["settings"]["trees"])})
+            settings = StagingSettings(**{**values["settings"], "trees": tuple(values["settings"]["trees"])})
             rounds = [
                 Round(
-                    one["name"],
-                    tuple(StagedSegment(**segment) for segment in one["segments"]),
-                    tuple(one["left_out"]),
-                    tuple(StagedFile(**file) for file in one["files"]),
+                    fields["name"],
+                    tuple(StagedSegment(**segment) for segment in fields["segments"]),
+                    tuple(fields["left_out"]),
+                    tuple(StagedFile(**file) for file in fields["files"]),
                 )
-                for one in values["rounds"]
+                for fields in values["rounds"]
             ]
         except (ValueError, KeyError, TypeError):
             return None
-        is_staged = all(are_there(folder, one.name, one.files) for one in rounds)
+        is_staged = all(are_there(folder, staged.name, staged.files) for staged in rounds)
         return cls(settings, tuple(rounds)) if is_staged else None
 
     def save(self, folder: Location) -> None:
-        """Write it, whole."""
+        """Write the manifest into the job's folder, as a whole file."""
         content = json.dumps(asdict(self)).encode()
         publish(folder / MANIFEST, content, len(content))
 
     def with_round(self, name: str, segments: Sequence[StagedSegment], files: Iterable[StagedFile] = ()) -> Manifest:
-        """The manifest with one round more, which counts for its segments instead of those before."""
+        """The manifest with one more round, which counts for its segments instead of earlier rounds.
+
+        Args:
+            name: The round's folder in the job's folder.
+            segments: The segments that were staged in the round.
+            files: Every staged file of the round.
+
+        """
         bases = [segment.base for segment in segments]
-        rounds = (*(one.without(bases) for one in self.rounds), Round(name, tuple(segments), files=tuple(files)))
-        return replace(self, rounds=tuple(one for one in rounds if one.segments))
+        rounds = (
+            *(earlier.without(bases) for earlier in self.rounds),
+            Round(name, tuple(segments), files=tuple(files)),
+        )
+        return replace(self, rounds=tuple(staged_round for staged_round in rounds if staged_round.segments))
 
     def fitting(self, log: Sequence[StagedSegment]) -> Manifest:
-        """What of it still counts for a log that has these segments now.
+        """The part of the manifest that still counts.
 
-        Of expired segments those count that lie without a gap before the log's first one.
+        Expired segments count if they are directly before the log's first segment, without a gap.
+
+        Args:
+            log: The segments of the log now (`segments_now`).
+
         """
-        staged = {segment.base: segment for one in self.rounds for segment in one.segments}
+        staged = {segment.base: segment for staged_round in self.rounds for segment in staged_round.segments}
         kept = {now.base for now in log if now.mtime_ns is not None and staged.get(now.base) == now}
         first = log[0].base
         ends = {segment.base + segment.size: segment for segment in staged.values() if segment.mtime_ns is not None}
         while (before := ends.get(first)) is not None and before.size > 0:
             kept.add(before.base)
             first = before.base
-        rounds = [one.without(staged.keys() - kept) for one in self.rounds]
-        return replace(self, rounds=tuple(one for one in rounds if one.segments))
+        rounds = [staged_round.without(staged.keys() - kept) for staged_round in self.rounds]
+        return replace(self, rounds=tuple(staged_round for staged_round in rounds if staged_round.segments))
+
+    def unlisted(self, folder: Location) -> list[str]:
+        """The staged files and folders of rounds in a job's folder that the manifest does not name, as paths in it."""
+        rounds = {staged_round.name for staged_round in self.rounds}
+        names = [entry.base_name for entry in folder.entries()]
+        listed = {file.path for staged_round in self.rounds for file in staged_round.files}
+        entry_files = [f"{INDEX_ENTRIES}/{entry.base_name}" for entry in (folder / INDEX_ENTRIES).entries()]
+        return [
+            *(name for name in names if name.startswith(ROUND) and name not in rounds),
+            *(path for path in entry_files if path not in listed),
+        ]
 
     @property
     def bases(self) -> set[int]:
-        """The segments that are staged."""
-        return {segment.base for one in self.rounds for segment in one.segments}
+        """The base offsets of the staged segments."""
+        return {segment.base for staged_round in self.rounds for segment in staged_round.segments}
 
 
 def segments_now(store: Location, log: CommitLog) -> list[StagedSegment]:
-    """The segments of a log as a manifest notes them; to be asked before the log is read."""
+    """The segments of a log as a manifest names them. Call this function before the log is read.
+
+    Args:
+        store: The store of the log.
+        log: The log.
+
+    """
     times = {int(info.base_name): info.mtime_ns for info in segment_files(store)}
     return [
         StagedSegment(segment.base, segment.size, None if segment.is_last else times.get(segment.base))

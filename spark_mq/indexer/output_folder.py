@@ -1,4 +1,4 @@
-"""Where the output of a rebuild may be: never inside the files of a store."""
+"""The check of a rebuild's output folder: it is never inside the files of a store."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX, 
 from spark_mq.store.store_lock import LOCK
 
 _STORE_TREES = (COMMIT_LOG, CONSUME_QUEUE, INDEX, "consumequeue_ext", "batchconsumequeue")
-"""Folders of a store whose every entry a broker takes for its own (`StorePathConfigHelper`@5.3.3)."""
+"""Folders of a store in which a broker uses every entry (`StorePathConfigHelper`@5.3.3)."""
 
 
 def check_output(output: Location, store: Location, trees: tuple[str, ...]) -> None:
-    """Nothing, if the trees can be made in `output`; nothing is made or changed by the check.
+    """Raise an error if the trees cannot be written in `output`. The check creates and changes nothing.
 
     Args:
         output: The folder that gets the trees; it need not exist.
         store: The store that is rebuilt.
-        trees: The names of the trees that are made.
+        trees: The names of the trees that are written.
 
     Raises:
         OptionError: `output` is inside `commitlog/`, `consumequeue/` or `index/` of a store, of `store` or of any
@@ -53,7 +53,7 @@ def is_store_folder(folder: Location) -> bool:
 
 
 def _folders_above(location: Location) -> Iterator[Location]:
-    """The folder itself and all above it; a local one both as it is named and without symbolic links."""
+    """The folder and all its parents; if it is local, also those of its path without symbolic links."""
     paths = [location.path, os.path.realpath(location.path)] if location.is_local else [location.path]
     for path in dict.fromkeys(paths):
         while path.strip("/"):
@@ -62,10 +62,10 @@ def _folders_above(location: Location) -> Iterator[Location]:
 
 
 def _store_tree(folder: Location, store: Location) -> str | None:
-    """What the folder is, if it belongs to a store: one of its trees by place, or by the names of its files."""
+    """A description of the folder if it is a tree of a store, by location or by the names of its files; else None."""
     parent, _, name = folder.path.rpartition("/")
-    beside = Location(folder.filesystem, f"{parent}/{COMMIT_LOG}", folder.uri)
-    if name in _STORE_TREES and beside.is_directory:
+    commit_log = Location(folder.filesystem, f"{parent}/{COMMIT_LOG}", folder.uri)
+    if name in _STORE_TREES and commit_log.is_directory:
         return f"{name}/ of a store"
     if any(_is_same(store / tree, folder) for tree in _STORE_TREES):
         return f"a folder of the store {store}"
@@ -87,7 +87,7 @@ def _has_mapped_files(folder: Location) -> bool:
     try:
         with os.scandir(folder.path) as entries:
             return any(MAPPED_FILE_NAME.fullmatch(entry.name) and entry.is_file() for entry in entries)
-    except OSError:  # a folder above the output that may not be listed
+    except OSError:  # no permission to list a parent of the output
         return False
 
 

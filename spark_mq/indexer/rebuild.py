@@ -1,13 +1,13 @@
-"""The main job: consume queues and index files rebuilt from the commit log, whole files, in a few Spark stages.
+"""The main job: consume queues and index files rebuilt from the commit log, in a few Spark stages.
 
-1. dispatch: each split is read once and becomes staged runs of units and staged index entries (`dispatch`,
-   `staged_log`); a manifest says what is staged, for a job that goes on after a kill (`manifest`).
-2. judge: did the splits fit together (`seams`)? Segments that did not are read again. Damage stops the job, or is
-   reported.
-3. queues: every queue's first and last offset, a task for every few files, which assemble and write them
-   (`queue_build`, `queue_writer`).
-4. index: every entry's file, a task for every file (`index_build`, `index_writer`).
-5. publish: the trees are put in place (`committer`), and with them a checkpoint that a broker accepts (`boot`).
+Each stage returns a value, and the report is built of these values at the end:
+
+1. stage (`stage`, `split_dispatch`): each split is read once. The result is runs of units and index entries. A manifest
+   (`manifest`) names all staged files, so that a killed job can be resumed.
+2. judge (`alignment`): segments whose splits do not fit together are read again. Damage ends the job, or is reported.
+3. queues (`queue/`): the plan gives each run its file; a task assembles and writes a few files.
+4. index (`index/`): the plan gives each entry its file; a task assembles and writes one file.
+5. commit (`job/output_committer`): the trees are put in place, and a checkpoint that a broker accepts (`recovery`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
+from dataclasses import dataclass
 from datetime import tzinfo
 
 from pyspark.sql import SparkSession
@@ -25,22 +26,28 @@ from pyspark.sql import SparkSession
 from spark_mq import __version__
 from spark_mq.errors import EmptyStoreError, OptionError
 from spark_mq.format.index_file import IndexLayout
+from spark_mq.indexer.damage import raise_or_report
 from spark_mq.indexer.disk_space import no_room_error, room_needed
-from spark_mq.indexer.index.build import IndexBuild
-from spark_mq.indexer.manifest import Manifest, Settings
+from spark_mq.indexer.index.build import ExistingIndex, IndexResult, find_existing_index, write_index
+from spark_mq.indexer.manifest import MANIFEST, Manifest
 from spark_mq.indexer.output_folder import check_output, is_store_folder
-from spark_mq.indexer.queue.build import QueueBuild, queue_file_size
+from spark_mq.indexer.queue.build import QueueResult, write_queues
+from spark_mq.indexer.queue.existing import ExistingQueues, find_existing_queues, queue_file_size
+from spark_mq.indexer.rebuild_plan import RebuildPlan
 from spark_mq.indexer.recovery import next_boot, rebuilt_checkpoint
 from spark_mq.indexer.report import RebuildReport
-from spark_mq.indexer.run import Job, refuse
-from spark_mq.indexer.stage import StagedLog
+from spark_mq.indexer.settings import StagingSettings
+from spark_mq.indexer.stage import StagedLog, stage_log
+from spark_mq.indexer.staged_files import INDEX_ENTRIES
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
+from spark_mq.job.context import JobContext
 from spark_mq.job.output_committer import OutputCommitter
 from spark_mq.job.progress import Progress
-from spark_mq.job.session import JOB_ERRORS, job_session, scratch_folders, unwrap_task_error
+from spark_mq.job.session import job_session, scratch_folders
 from spark_mq.job.shared_storage import SharedStorageCheck
 from spark_mq.job.storage_errors import is_full
+from spark_mq.job.task_errors import JOB_ERRORS, unwrap_task_error
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.broker_version import BrokerVersion, detect_broker_version, parse_broker_version
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
@@ -49,6 +56,7 @@ from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
 from spark_mq.store.index.folder import index_layout
 from spark_mq.store.index.names import parse_time_zone
 from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
 from spark_mq.store.store_lock import store_lock
 
@@ -71,38 +79,83 @@ def rebuild(
     split_size: int = DEFAULT_SPLIT_SIZE,
     progress: Callable[[str], None] | None = None,
 ) -> RebuildReport:
-    """Rebuild `consumequeue/` and `index/` of the store directory `store`, below `output` (by default in the store).
+    """Rebuild `consumequeue/` and `index/` of a store from its commit log.
 
-    `only` rebuilds one of the two. The files are byte for byte those that a broker makes of the same log, but for the
-    index files' names, which say when a broker made them: these say when their first message was stored.
-    `broker_conf` names the broker's settings (file sizes, slots and entries, delay levels); without it the size of
-    existing files counts where it tells, else the broker's defaults. `broker_version` (`4.9`, `5`, ...) and `time_zone`
-    (`Asia/Shanghai`) are by default what the store's own files show, else 5 and UTC.
-    `mode` `failfast` stops at damage, `permissive` skips and reports it. `replace` allows existing trees to be
-    replaced, which happens when the new ones are complete. `progress` gets a line now and then.
+    The files are byte for byte those that a broker writes for the same log, except the names of index files: a broker
+    names them after the time at which it creates them, and this function after the store time of their first message.
 
-    `resume` goes on where a job that was killed with the same settings left off: what it staged of segments that did
-    not change since is not read again, and what it wrote is not written again. Where it left nothing, trees that are
-    there are continued from their own end: finished files stay as they are, the last file of each queue and of the
-    index is completed. Without either it is a rebuild like any other. Where existing files are not what the log says,
-    it raises `CorruptLogError` or `CorruptIndexError`, and changes nothing.
+    A rebuild with neither `replace` nor `resume` needs an output without these trees. Damaged bytes are not skipped
+    unless `mode` is `permissive`.
 
-    Raises `StoreNotFoundError`, `UnsupportedStoreError`, `EmptyStoreError`, `OutputExistsError`, `CorruptLogError`
-    (failfast), `UnsafeNameError` (failfast), `NotSharedError` (a task does not see the store or the output that the
-    driver sees), `StoreLockedError` (the output is a store on which a broker runs), `NoRoomError` (a disk is full: the
-    work stays, and `resume` continues), `StorageError` (the output cannot be written) and `OptionError`.
+    Args:
+        spark: The session. The job uses a session of its own on the same Spark.
+        store: The store directory, a path or a URI.
+        output: The folder in which the trees are written; the store itself by default.
+        only: `consumequeue` or `index`, to rebuild one of the two.
+        broker_conf: The broker's `broker.conf` (file sizes, slots and entries, delay levels). Without it the sizes of
+            existing files decide if they can, or else the broker's defaults.
+        broker_version: The broker's version (`4.9`, `5`, ...); by default as the store's own files show, or else 5.
+        time_zone: The zone of the names of index files (`Asia/Shanghai`); by default as existing names show, or else
+            UTC.
+        mode: `failfast` stops at damage; `permissive` skips and reports it.
+        replace: Whether existing trees may be replaced. They are replaced when the new trees are complete.
+        resume: Whether to continue. If a job with the same settings was killed, this job continues with what it staged
+            and wrote. Otherwise existing trees are continued from their own end: complete files stay unchanged, and the
+            last file of each queue and of the index is completed. Without either, the trees are rebuilt from nothing.
+        split_size: Bytes of the log for a task.
+        progress: Gets a line of progress every few seconds.
+
+    Returns:
+        The report.
+
+    Raises:
+        OptionError: An argument is not valid, or the output is inside a store.
+        StoreNotFoundError: `store` is not a message store.
+        UnsupportedStoreError: The store, or the output, is of a kind that cannot be rebuilt.
+        EmptyStoreError: The log has no record.
+        OutputExistsError: The output has such trees, and neither `replace` nor `resume` is given; or they cannot be
+            replaced or continued.
+        CorruptLogError: The log is damaged (`failfast`), or existing queue files contradict it (`resume`).
+        CorruptIndexError: Existing index files cannot be continued (`resume`).
+        UnsafeNameError: The name of a topic would lead out of the output (`failfast`).
+        NotSharedError: A task does not see the store or the output that the driver sees.
+        StoreLockedError: The output is a store on which a broker runs.
+        NoRoomError: A disk is full. The work stays, and `resume` continues with it.
+        StorageError: The output cannot be written.
+
+    >>> from spark_mq import rebuild
+    >>> report = rebuild(spark, "/data/store", "/data/rebuilt")
+    >>> print(report.to_text())
     """
-    kinds = (CONSUME_QUEUE, INDEX) if only is None else (only,)
-    _check_choice("--only", kinds[-1], (CONSUME_QUEUE, INDEX))
+    trees: tuple[str, ...] = (CONSUME_QUEUE, INDEX) if only is None else (only,)
+    _check_choice("--only", trees[-1], (CONSUME_QUEUE, INDEX))
     _check_choice("--mode", mode, (FAILFAST, PERMISSIVE))
     if resume and replace:
-        raise OptionError("--resume goes on with what is there, --replace makes it anew: give one of them")
+        raise OptionError("--resume continues with existing files, --replace rebuilds them: give one of them")
     zone = None if time_zone is None else parse_time_zone(time_zone)
     version = None if broker_version is None else parse_broker_version(broker_version)
     conf = BrokerConf.of(broker_conf)
     with job_session(spark) as session:
-        one = _Rebuild(session, store, output, conf, kinds, mode == PERMISSIVE, split_size)
-        return one.run(replace, resume, progress, zone, version)
+        location = Location.resolve(store)
+        if not conf.is_enabled("messageIndexEnable", default=True):
+            trees = tuple(tree for tree in trees if tree != INDEX)
+        if not trees:
+            raise OptionError(f"--only index: the broker keeps none ({conf.source}: messageIndexEnable=false)")
+        committer = OutputCommitter(location if output is None else Location.resolve(output), trees, MANIFEST)
+        job = _Rebuild(
+            spark=session,
+            store=location,
+            committer=committer,
+            broker_conf=conf,
+            broker_version=version,
+            time_zone=zone,
+            is_permissive=mode == PERMISSIVE,
+            replace=replace,
+            resume=resume,
+            split_size=split_size,
+            on_progress=progress,
+        )
+        return job.run()
 
 
 def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
@@ -110,177 +163,212 @@ def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
         raise OptionError(f"{name} {value!r} is none of {', '.join(choices)}")
 
 
+@dataclass(frozen=True)
+class _Outcome:
+    """The results of all stages; the result of a tree that is not rebuilt is empty."""
+
+    staged: StagedLog
+    queues: QueueResult
+    index: IndexResult
+    stages: dict[str, float]
+
+
+@dataclass(frozen=True)
 class _Rebuild:
-    """One run of the job; `kinds` are the trees that it makes."""
+    """One call of `rebuild`, with its arguments checked."""
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        store: str,
-        output: str | None,
-        conf: BrokerConf,
-        kinds: tuple[str, ...],
-        permissive: bool,
-        split_size: int,
-    ) -> None:
-        self._spark = spark
-        self._store = Location.resolve(store)
-        if not conf.is_enabled("messageIndexEnable", default=True):
-            kinds = tuple(kind for kind in kinds if kind != INDEX)
-        if not kinds:
-            raise OptionError(f"--only index: the broker keeps none ({conf.source}: messageIndexEnable=false)")
-        self._committer = OutputCommitter(self._store if output is None else Location.resolve(output), kinds)
-        self._conf = conf
-        self._permissive = permissive
-        self._split_size = split_size
-        self._report = RebuildReport(store=str(self._store), output=str(self._committer.output), trees=list(kinds))
+    spark: SparkSession
+    store: Location
+    committer: OutputCommitter
+    broker_conf: BrokerConf
+    broker_version: BrokerVersion | None
+    time_zone: tzinfo | None
+    is_permissive: bool
+    replace: bool
+    resume: bool
+    split_size: int
+    on_progress: Callable[[str], None] | None
 
-    def run(
-        self,
-        replace: bool,
-        resume: bool,
-        say: Callable[[str], None] | None,
-        zone: tzinfo | None,
-        version: BrokerVersion | None,
-    ) -> RebuildReport:
+    def run(self) -> RebuildReport:
+        """Check the output, rebuild, and report."""
         started = time.monotonic()
-        log = CommitLog.open(self._store)
+        log = CommitLog.open(self.store)
         if not log.segments:
-            raise EmptyStoreError(f"{log.location} holds no record: there is nothing to rebuild from")
-        output = self._committer.output
-        check_output(output, self._store, self._committer.names)
-        refuse([*log.gaps, *log.stray], self._report, self._permissive)
-        if CONSUME_QUEUE in self._committer.names:
-            refuse_rocksdb(self._committer.target(CONSUME_QUEUE))
-        if not resume:
-            self._committer.check_targets(replace)
-        # A store's own directory is written to only while no broker can.
+            raise EmptyStoreError(f"{log.location} has no record: there is nothing to rebuild from")
+        output, trees = self.committer.output, self.committer.names
+        check_output(output, self.store, trees)
+        damage = raise_or_report([*log.gaps, *log.stray], self.is_permissive)
+        if CONSUME_QUEUE in trees:
+            refuse_rocksdb(self.committer.target(CONSUME_QUEUE))
+        if not self.resume:
+            self.committer.check_targets(self.replace)
+        # The lock keeps a broker from starting on its own directory while files are written there.
         with store_lock(output) if is_store_folder(output) else nullcontext():
             try:
-                self._make(log, replace, resume, say, zone, version or detect_broker_version(self._store))
+                outcome = self._rebuild(log)
             except JOB_ERRORS as error:
                 if not is_full(error):
                     raise
-                names = self._committer.names
-                layout = index_layout(self._store, self._conf) if INDEX in names else IndexLayout()
-                needed = room_needed(log, self._split_size, names, layout)
-                raise no_room_error(output, needed, scratch_folders(self._spark)) from error
-        self._report.log_bytes = sum(segment.data_end for segment in log.segments)
-        self._report.seconds = round(time.monotonic() - started, 3)
-        self._note()
-        return self._report
+                layout = index_layout(self.store, self.broker_conf) if INDEX in trees else IndexLayout()
+                needed = room_needed(log, self.split_size, trees, layout)
+                raise no_room_error(output, needed, scratch_folders(self.spark)) from error
+        return self._report(log, damage, outcome, round(time.monotonic() - started, 3))
 
-    def _make(
-        self,
-        log: CommitLog,
-        replace: bool,
-        resume: bool,
-        say: Callable[[str], None] | None,
-        zone: tzinfo | None,
-        version: BrokerVersion,
-    ) -> None:
-        """Make the trees and the checkpoint, and put them in place."""
-        manifest, continued = self._prepare(replace, resume)
+    def _rebuild(self, log: CommitLog) -> _Outcome:
+        """Write the trees and the checkpoint, and put them in place."""
+        version = self.broker_version or detect_broker_version(self.store)
+        manifest, continued = self._prepare()
+        plan = RebuildPlan(
+            store=self.store,
+            broker_conf=self.broker_conf,
+            broker_version=version,
+            time_zone=self.time_zone,
+            settings=manifest.settings,
+            split_size=self.split_size,
+            is_permissive=self.is_permissive,
+            continued=continued,
+            is_resumed=bool(manifest.rounds),
+        )
         try:
-            checkpoint = self._build(log, say, zone, version, manifest, continued)
-            self._committer.commit(continued, self._stale_files)
-            publish(self._committer.output / CHECKPOINT, checkpoint.encode(), CHECKPOINT_SIZE)
+            outcome = self._write(log, plan, manifest)
+            checkpoint = rebuilt_checkpoint(
+                Checkpoint.load(self.store),
+                self.committer.names,
+                outcome.staged.last_store_timestamp,
+                outcome.index.end_timestamp,
+            )
+            self.committer.commit(continued, outcome.queues.stale_files)
+            publish(self.committer.output / CHECKPOINT, checkpoint.encode(), CHECKPOINT_SIZE)
         except BaseException as error:
-            # What else ends a job (a full disk, a lost executor, an interrupt) leaves its work for `resume`.
+            # Any other end of a job (a full disk, a lost executor, an interrupt) leaves its work for `resume`.
             if unwrap_task_error(error) is not None and not manifest.rounds:
                 with suppress(OSError):
-                    self._committer.abort()
+                    self.committer.abort()
             raise
+        return outcome
 
-    def _prepare(self, replace: bool, resume: bool) -> tuple[Manifest, tuple[str, ...]]:
+    def _prepare(self) -> tuple[Manifest, tuple[str, ...]]:
         """Make the job's folder; returns what is staged in it, and the trees that are continued."""
-        committer, queue_trees = self._committer, [self._store / CONSUME_QUEUE]
+        committer, queue_trees = self.committer, [self.store / CONSUME_QUEUE]
         existing: tuple[str, ...] = ()
         left = None
-        if resume:
+        if self.resume:
             existing = committer.resume()
             queue_trees += [committer.target(name) for name in existing if name == CONSUME_QUEUE]
             left = Manifest.load(committer.folder)
         else:
-            committer.setup(replace)
-        settings = Settings(
+            committer.setup(self.replace)
+        settings = StagingSettings(
             __version__,
-            str(self._store),
+            str(self.store),
             committer.names,
-            queue_file_size(self._conf, queue_trees),
-            self._conf.message_delay_level or _default_delay_levels(),
-            replace,
+            queue_file_size(self.broker_conf, queue_trees),
+            self.broker_conf.message_delay_level or _default_delay_levels(),
+            self.replace,
         )
         if left is not None and left.settings.stage_the_same_as(settings):
-            committer.keep_staged(left)
+            committer.remove_staged(left.unlisted(committer.folder))
             return left, () if left.settings.replace else existing
-        if resume:
+        if self.resume:
             committer.clear()
         return Manifest(settings), existing
 
-    def _build(
-        self,
-        log: CommitLog,
-        say: Callable[[str], None] | None,
-        zone: tzinfo | None,
-        version: BrokerVersion,
-        manifest: Manifest,
-        continued: tuple[str, ...],
-    ) -> Checkpoint:
-        committer, names = self._committer, self._committer.names
-        job = Job(
-            self._spark,
-            self._store,
-            self._conf,
-            committer,
+    def _write(self, log: CommitLog, plan: RebuildPlan, manifest: Manifest) -> _Outcome:
+        """Write the trees into the job's folder."""
+        committer = self.committer
+        context = JobContext(
+            self.spark,
             SharedStorageCheck.record(log, committer.folder),
-            Progress(committer.folder / "progress" / uuid.uuid4().hex, say),
-            self._report,
-            self._permissive,
-            continued,
-            is_resumed=bool(manifest.rounds),
+            Progress(committer.folder / "progress" / uuid.uuid4().hex, self.on_progress),
+            committer,
         )
-        queues = QueueBuild(job, manifest.settings.queue_file_size) if CONSUME_QUEUE in names else None
-        index = IndexBuild(job, zone, version) if INDEX in names else None
-        staged_log = StagedLog(job, manifest, None if index is None else index.blobs)
-        staged, rows = staged_log.dispatch(log, self._split_size)
-        self._inner_batches = sum(row.inner_batches for row in rows)
-        # Queues and index are written at once: neither alone keeps all cores busy.
-        stopped = threading.Event()
-        with ThreadPoolExecutor(1) as beside:
-            try:
-                indexed = None if index is None else beside.submit(index.write, rows, stopped.is_set)
-                if queues is not None:
-                    queues.write(staged, rows)
-                if indexed is not None:
-                    indexed.result()
-            except BaseException:
-                stopped.set()
-                raise
-        self._stale_files = [] if queues is None else queues.stale_files()
-        self._report.bytes_written = sum(kind.bytes_written for kind in (queues, index) if kind is not None)
-        self._report.stages = job.progress.seconds
-        last = max((row.last_store_timestamp for row in rows if row.last_store_timestamp is not None), default=0)
-        end = 0 if index is None else index.end_timestamp
-        return rebuilt_checkpoint(Checkpoint.load(self._store), names, last, end)
+        has_queues, has_index = CONSUME_QUEUE in committer.names, INDEX in committer.names
+        # Existing files that cannot be continued end the job before the log is read.
+        queues = find_existing_queues(plan, committer.output) if has_queues else None
+        index = find_existing_index(plan, committer.output) if has_index else None
+        entries_folder = committer.folder / INDEX_ENTRIES
+        if has_index:
+            entries_folder.filesystem.create_dir(entries_folder.path, recursive=True)
+        targets = plan.settings.targets(entries_folder if has_index else None)
+        staged = stage_log(context, plan, log, manifest, targets)
+        queue_result, index_result = _write_trees(context, plan, staged, queues, index)
+        return _Outcome(staged, queue_result, index_result, context.progress.seconds)
 
-    def _note(self) -> None:
-        self._report.next_boot = next_boot(self._store)
-        notes = self._report.notes
-        if INDEX not in self._committer.names and not self._conf.is_enabled("messageIndexEnable", default=True):
+    def _report(
+        self, log: CommitLog, damage: tuple[CorruptRange, ...], outcome: _Outcome, seconds: float
+    ) -> RebuildReport:
+        staged, queues, index = outcome.staged, outcome.queues, outcome.index
+        return RebuildReport(
+            store=str(self.store),
+            output=str(self.committer.output),
+            trees=list(self.committer.names),
+            messages=staged.messages,
+            log_bytes=sum(segment.data_end for segment in log.segments),
+            bytes_read=staged.bytes_read,
+            queues=queues.queues,
+            files=queues.files,
+            units=queues.units,
+            index_files=index.index_files,
+            index_entries=index.index_entries,
+            bytes_written=queues.bytes_written + index.bytes_written,
+            segments_staged_before=staged.segments_staged_before,
+            files_untouched=queues.files_untouched + index.files_untouched,
+            files_completed=queues.files_completed + index.files_completed,
+            seconds=seconds,
+            stages=outcome.stages,
+            corrupt=[*damage, *staged.corrupt, *queues.corrupt, *index.corrupt],
+            topics_left_out=list(queues.topics_left_out),
+            carried_over=list(queues.carried_over),
+            lost_queues=list(queues.lost_queues),
+            notes=[*queues.notes, *self._notes(staged.inner_batches)],
+            next_boot=next_boot(self.store),
+        )
+
+    def _notes(self, inner_batches: int) -> list[str]:
+        """What a rebuild leaves out, a sentence each."""
+        notes = []
+        if INDEX not in self.committer.names and not self.broker_conf.is_enabled("messageIndexEnable", default=True):
             notes.append("index is not rebuilt: the broker keeps none (messageIndexEnable=false)")
-        if CONSUME_QUEUE not in self._committer.names:
-            return
-        notes += rocksdb_notes(self._store)
-        if self._inner_batches:
-            notes.append(f"{self._inner_batches} inner batches belong to batch consume queues, which are not rebuilt")
-        if (self._store / "consumequeue_ext").is_directory or self._conf.is_enabled("enableConsumeQueueExt"):
+        if CONSUME_QUEUE not in self.committer.names:
+            return notes
+        notes += rocksdb_notes(self.store)
+        if inner_batches:
+            notes.append(f"{inner_batches} inner batches belong to batch consume queues, which are not rebuilt")
+        if (self.store / "consumequeue_ext").is_directory or self.broker_conf.is_enabled("enableConsumeQueueExt"):
             notes.append("consumequeue_ext is not rebuilt: units carry tags codes instead of addresses in it")
-        if self._conf.is_enabled("enableMultiDispatch"):
+        if self.broker_conf.is_enabled("enableMultiDispatch"):
             notes.append("queues of INNER_MULTI_DISPATCH (light message queues) are not rebuilt")
+        return notes
+
+
+def _write_trees(
+    context: JobContext,
+    plan: RebuildPlan,
+    staged: StagedLog,
+    queues: ExistingQueues | None,
+    index: ExistingIndex | None,
+) -> tuple[QueueResult, IndexResult]:
+    """Write queues and index at the same time, because neither alone keeps all cores busy; None leaves a tree out."""
+    entries_folder = context.committer.folder / INDEX_ENTRIES
+    stopped = threading.Event()
+
+    def write_index_files() -> IndexResult:
+        if index is None:
+            return IndexResult()
+        first = staged.first_store_timestamp
+        return write_index(context, plan, index, entries_folder, staged.splits, first, stopped.is_set)
+
+    with ThreadPoolExecutor(1) as executor:
+        try:
+            pending_index = executor.submit(write_index_files)
+            queue_result = QueueResult() if queues is None else write_queues(context, plan, queues, staged)
+            return queue_result, pending_index.result()
+        except BaseException:
+            stopped.set()
+            raise
 
 
 def _default_delay_levels() -> str:
-    from spark_mq.format.kernels.dispatch import DEFAULT_DELAY_LEVELS
+    from spark_mq.format.kernels.dispatch import DEFAULT_DELAY_LEVELS  # loads numba, which only this case needs
 
     return DEFAULT_DELAY_LEVELS

@@ -1,9 +1,10 @@
-"""What the next broker makes of a rebuilt store: the checkpoint that it will trust, and what it does at its boot.
+"""How a broker recovers a rebuilt store: the checkpoint that it accepts, and what it does when it starts.
 
-`DefaultMessageStore.load`, `recover`, `CommitLog.isMappedFileMatchedRecover`, `IndexService.load`@5.3.3, and the same
-in 4.9: without the file `abort` a broker takes queues and index as they are. With it, it dispatches the log again from
-a segment that the checkpoint's times choose; a queue ignores what it has, the index takes the keys of the message with
-which it ends once more, and an index file that ends later than `indexMsgTimestamp` is thrown away.
+The rules are those of `DefaultMessageStore.load` and `recover`, `CommitLog.isMappedFileMatchedRecover` and
+`IndexService.load`@5.3.3, and the same in 4.9. Without the file `abort`, a broker uses queues and index unchanged. If
+`abort` exists, the broker dispatches the log again from a segment chosen by the checkpoint's timestamps. Consume queues
+ignore units that they already have; the index adds the keys of its last message again; an index file that ends after
+`indexMsgTimestamp` is deleted.
 """
 
 from __future__ import annotations
@@ -19,10 +20,15 @@ from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
 def rebuilt_checkpoint(
     existing: Checkpoint, trees: Collection[str], last_store_timestamp: int, index_end_timestamp: int
 ) -> Checkpoint:
-    """The checkpoint of a store whose `trees` were rebuilt up to the log's end.
+    """The checkpoint of a store whose trees were rebuilt up to the log's end. Offsets stay unchanged.
 
-    All that was rebuilt is flushed: the times are those of the last message, and, for the index, of the end of its last
-    file, full or not, so that a recovery keeps that file. Offsets stay as they were.
+    Args:
+        existing: The checkpoint of the store.
+        trees: The names of the rebuilt trees, which are flushed.
+        last_store_timestamp: The store time of the last message, in milliseconds.
+        index_end_timestamp: The end timestamp of the last index file, full or not, in milliseconds; with it a recovery
+            keeps that file.
+
     """
     checkpoint = replace(existing, physic_msg_timestamp=last_store_timestamp)
     if CONSUME_QUEUE in trees:
@@ -33,7 +39,7 @@ def rebuilt_checkpoint(
 
 
 def next_boot(store: Location) -> str:
-    """What a broker does at its next boot, for the report."""
+    """What a broker does when it next starts on the store; for the report."""
     if (store / "abort").is_file:
         return (
             "the file abort says that the broker did not stop cleanly: it will check the log, and dispatch it again "

@@ -1,4 +1,4 @@
-"""What a rebuild did, for a person and for a program."""
+"""The report of a rebuild, for a person and for a program."""
 
 from __future__ import annotations
 
@@ -9,9 +9,36 @@ from dataclasses import dataclass, field
 from spark_mq.store.log.corrupt_range import CorruptRange
 
 
-@dataclass
+@dataclass(frozen=True)
 class RebuildReport:
-    """Counts of one rebuild. Sizes in bytes."""
+    """Counts of one rebuild. It is built once, when the rebuild is done.
+
+    Attributes:
+        store: The store whose log was read.
+        output: The folder in which the trees were written.
+        trees: The names of the trees: `consumequeue`, `index`.
+        messages: Messages in the log.
+        log_bytes: Bytes of the log up to the end of its data.
+        bytes_read: Bytes of the log that this job read.
+        queues: Queues with messages in the log.
+        files: Queue files that contain messages of the log.
+        units: Units of these files.
+        index_files: Index files that were written.
+        index_entries: Entries of these files.
+        bytes_written: Bytes of queue files and index files that were written.
+        segments_staged_before: Segments that a killed job had staged.
+        files_untouched: Existing files that were already complete.
+        files_completed: Existing files that were completed.
+        seconds: The duration of the job.
+        stages: The duration of each Spark stage, in seconds.
+        corrupt: Damage that was skipped.
+        topics_left_out: Topics whose names are not safe as names of folders.
+        carried_over: Queues without a live message, whose files were kept.
+        lost_queues: Queues whose next offset falls back.
+        notes: Further notes, a sentence each.
+        next_boot: What a broker does when it next starts on the store.
+
+    """
 
     store: str
     output: str
@@ -39,15 +66,15 @@ class RebuildReport:
 
     @property
     def has_damage(self) -> bool:
-        """Whether something of the log was skipped: a damaged range, a queue offset, or a topic."""
+        """Whether a part of the log was skipped: a damaged range, a queue offset, or a topic."""
         return bool(self.corrupt or self.topics_left_out)
 
     def to_json(self) -> str:
-        """One JSON object; field names as here."""
+        """One JSON object with the fields of this class."""
         return json.dumps(dataclasses.asdict(self))
 
     def to_text(self) -> str:
-        """Lines for a terminal."""
+        """The report as lines for a terminal."""
         rate = self.messages / self.seconds if self.seconds else 0.0
         lines = [
             f"{' and '.join(self.trees)} of {self.store} rebuilt in {self.output}",

@@ -1,7 +1,8 @@
 """Dispatch: one split of the commit log becomes staged rows, reading each record once.
 
-Splits are first read optimistically: each begins at the first whole record it finds. `seams` then tells which segments
-have to be read again, exactly, from their start, as one split; on a sound log none has.
+Splits are first read optimistically: each starts at the first whole record that the reader finds. `alignment` then
+names the segments that have to be read again, exactly, from their start, as one split. An undamaged log has no such
+segment.
 """
 
 from __future__ import annotations
@@ -16,11 +17,18 @@ import pyarrow as pa
 from spark_mq.format.array_types import Int64s
 from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE
 from spark_mq.format.kernels.columns import MessageColumns, text_array
-from spark_mq.format.kernels.dispatch import DispatchedUnits, QueueTable, dispatch_units, has_unit, is_inner_batch
+from spark_mq.format.kernels.dispatch import (
+    DispatchedUnits,
+    QueueTable,
+    dispatch_units,
+    has_unit,
+    is_inner_batch,
+    parse_delay_levels,
+)
 from spark_mq.indexer.index.collector import IndexEntryCollector
 from spark_mq.indexer.index.staged_entries import StagedEntries, StagedEntriesWriter
+from spark_mq.indexer.settings import DispatchTargets
 from spark_mq.indexer.staged_rows import CORRUPT_TYPE, MAX_RUN_UNITS, SPLIT, STAGED_SCHEMA, UNITS
-from spark_mq.io.location import Location
 from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.live_reader import LiveReader
 from spark_mq.store.log.record_reader import RecordChunk, RecordReader
@@ -28,14 +36,14 @@ from spark_mq.store.log.segment_source import SegmentSource
 from spark_mq.store.log.splits import Split
 
 _MAX_QUEUE_OFFSET = 1 << 58
-"""Times 20 bytes this still is a file position; no broker comes near it."""
+"""The limit of queue offsets: 20 bytes for each unit, a file position still fits 64 bits. No broker comes near it."""
 
 NOTHING_FOUND = -1
 
 
 @dataclass
 class _SplitResult:
-    """What a split came to, while it is read."""
+    """The result of a split while the split is read."""
 
     messages: int = 0
     inner_batches: int = 0
@@ -48,27 +56,19 @@ class _SplitResult:
     index: IndexEntryCollector | None = None
 
 
-@dataclass(frozen=True)
-class DispatchTargets:
-    """What records are dispatched to.
-
-    `queue_file_size`: bytes of a queue file, 0 for no queues. `index_blobs`: where index entries are staged, None for
-    none. `delay_millis`: the delays of the delay levels.
-    """
-
-    queue_file_size: int
-    index_blobs: Location | None
-    delay_millis: Int64s
-
-
 def dispatch_split(split: Split, targets: DispatchTargets, exact: bool) -> Iterator[pa.RecordBatch]:
-    """The staged rows (`STAGED_SCHEMA`) of one split: its runs of units, and last its own row.
+    """The staged rows (`STAGED_SCHEMA`) of one split: its runs of units, then its own row.
 
-    `exact`: the split is a whole segment, read up to its live end.
+    Args:
+        split: The split.
+        targets: What records are dispatched to.
+        exact: Whether the split is a whole segment, which is read up to its live end.
+
     """
-    blob = None if targets.index_blobs is None else StagedEntriesWriter(targets.index_blobs)
-    result = _SplitResult(index=None if blob is None else IndexEntryCollector(blob))
-    with SegmentSource(split.segment) as source, blob or nullcontext():
+    folder = targets.entries_folder
+    writer = None if folder is None else StagedEntriesWriter(folder)
+    result = _SplitResult(index=None if writer is None else IndexEntryCollector(writer))
+    with SegmentSource(split.segment) as source, writer or nullcontext():
         if exact and split.segment.is_last:
             live = LiveReader(source)
             first, parts = 0, live.read(split.stop)
@@ -85,12 +85,13 @@ def dispatch_split(split: Split, targets: DispatchTargets, exact: bool) -> Itera
         bytes_read = source.bytes_read
     if result.units:
         yield _unit_rows(split, result, targets.queue_file_size)
-    yield _split_row(split, result, (first, end), bytes_read, None if blob is None else blob.blob)
+    yield _split_row(split, result, (first, end), bytes_read, None if writer is None else writer.staged)
 
 
 def _dispatch(
     parts: Iterable[RecordChunk | CorruptRange], targets: DispatchTargets, result: _SplitResult, split: Split
 ) -> None:
+    delay_millis = parse_delay_levels(targets.delay_levels)
     for part in parts:
         if isinstance(part, CorruptRange):
             result.corrupt.append(part)
@@ -105,8 +106,8 @@ def _dispatch(
         if targets.queue_file_size:
             with_unit = has_unit(frames)
             dispatched = frames if with_unit.all() else frames[with_unit]
-            units = dispatch_units(part.buffer, dispatched, result.queues, targets.delay_millis)
-            result.units.append(_sound_units(units, result, split))
+            units = dispatch_units(part.buffer, dispatched, result.queues, delay_millis)
+            result.units.append(_possible_units(units, result, split))
 
 
 def _follow_time(times: Int64s, result: _SplitResult) -> None:
@@ -117,7 +118,7 @@ def _follow_time(times: Int64s, result: _SplitResult) -> None:
     result.last_store_timestamp = int(times[-1])
 
 
-def _sound_units(units: DispatchedUnits, result: _SplitResult, split: Split) -> DispatchedUnits:
+def _possible_units(units: DispatchedUnits, result: _SplitResult, split: Split) -> DispatchedUnits:
     """The units whose queue offset is possible; the others are reported."""
     possible = (units.queue_offset >= 0) & (units.queue_offset < _MAX_QUEUE_OFFSET)
     if possible.all():
@@ -130,9 +131,9 @@ def _sound_units(units: DispatchedUnits, result: _SplitResult, split: Split) -> 
 
 
 def _unit_rows(split: Split, result: _SplitResult, file_size: int) -> pa.RecordBatch:
-    """Group a split's units into runs; no step here is per message or per queue in Python."""
+    """The rows of a split's units, grouped into runs; no Python loop is per message or per queue."""
     units = DispatchedUnits.concatenate(result.units)
-    # NumPy sorts short integers by radix, which is several times as fast.
+    # NumPy sorts 16-bit integers by radix, which is several times as fast.
     short = units.queue_number.astype(np.uint16) if result.queues.count <= 1 << 16 else units.queue_number
     units = units.take(np.argsort(short, kind="stable"))
     file_number = units.queue_offset // (file_size // UNIT_SIZE)
@@ -164,7 +165,7 @@ def _unit_rows(split: Split, result: _SplitResult, file_size: int) -> pa.RecordB
 
 
 def _run_starts(units: DispatchedUnits, file_number: Int64s) -> Int64s:
-    """Where a new run begins: another queue, another file, or a queue offset that does not follow."""
+    """The numbers of the units at which a run starts: another queue or file, or a queue offset that does not follow."""
     breaks = (np.diff(units.queue_number) != 0) | (np.diff(file_number) != 0) | (np.diff(units.queue_offset) != 1)
     starts = np.concatenate((np.zeros(1, np.int64), np.flatnonzero(breaks) + 1))
     lengths = np.diff(np.append(starts, units.queue_number.size))
@@ -177,7 +178,7 @@ def _run_starts(units: DispatchedUnits, file_number: Int64s) -> Int64s:
 
 
 def _split_row(
-    split: Split, result: _SplitResult, positions: tuple[int, int], bytes_read: int, blob: StagedEntries | None
+    split: Split, result: _SplitResult, positions: tuple[int, int], bytes_read: int, entries: StagedEntries | None
 ) -> pa.RecordBatch:
     corrupt = [vars(corrupt) for corrupt in result.corrupt]
     return _staged(
@@ -195,8 +196,8 @@ def _split_row(
         last_store_timestamp=pa.array([result.last_store_timestamp], pa.int64()),
         time_steps_back=pa.array([result.time_steps_back]),
         corrupt=pa.array([corrupt], CORRUPT_TYPE),
-        entries_file=pa.array([None if blob is None else blob.location.name], pa.string()),
-        index_entries=pa.array([0 if blob is None else blob.count]),
+        entries_file=pa.array([None if entries is None else entries.location.name], pa.string()),
+        index_entries=pa.array([0 if entries is None else entries.count]),
         trailing_messages=pa.array([0 if result.index is None else result.index.trailing_messages]),
     )
 

@@ -1,4 +1,4 @@
-"""The manifest rows that dispatch stages, as the driver reads them."""
+"""The rows of splits that dispatch stages, as the driver reads them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spark_mq.store.log.corrupt_range import CorruptRange
 
 @dataclass(frozen=True)
 class SplitRow:
-    """What one split came to; the fields are columns of `staging.STAGED_SCHEMA`."""
+    """The result of one split; the fields are columns of `staged_rows.STAGED_SCHEMA`."""
 
     segment: int
     split_start: int
@@ -32,7 +32,7 @@ class SplitRow:
 
     @classmethod
     def of(cls, row: Row) -> Self:
-        """From a staged row of kind `split`."""
+        """The result in a staged row of kind `split`."""
         values = row.asDict(recursive=True)
         values["corrupt"] = tuple(CorruptRange(**corrupt) for corrupt in values["corrupt"])
         return cls(**values)

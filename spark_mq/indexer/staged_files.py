@@ -1,6 +1,7 @@
-"""The files that a round of dispatch staged: which they are, and whether they are still there as they were.
+"""The files that a round of dispatch staged, and the check that they are unchanged.
 
-A round has a folder of Parquet files, and files of index entries (`entries_file`) in a folder that all rounds share.
+A round has a folder of Parquet files, and files of index entries (`index/staged_entries`) in a folder that all rounds
+share.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ INDEX_ENTRIES = "index-entries"
 """The folder of index entries, in the job's folder."""
 
 _READERS = 8
-"""Footers are read side by side: elsewhere than on a local disk each takes a while."""
+"""The number of threads that read footers: on a remote filesystem each footer takes a while."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class StagedFile:
 
 
 def parquet_files(folder: Location, round_name: str) -> list[StagedFile]:
-    """The Parquet files of a round, by name.
+    """The Parquet files of a round, in the order of their names.
 
     Args:
         folder: The job's folder.
@@ -48,16 +49,16 @@ def parquet_files(folder: Location, round_name: str) -> list[StagedFile]:
         OSError, pyarrow.ArrowInvalid: A file cannot be read as Parquet.
 
     """
-    found = sorted(_sizes(folder / round_name).items())
+    sizes = sorted(_sizes(folder / round_name).items())
     with ThreadPoolExecutor(_READERS) as readers:
-        rows = readers.map(partial(_row_count, folder / round_name), (name for name, _ in found))
+        rows = readers.map(partial(_row_count, folder / round_name), (name for name, _ in sizes))
         return [
-            StagedFile(f"{round_name}/{name}", size, count) for (name, size), count in zip(found, rows, strict=True)
+            StagedFile(f"{round_name}/{name}", size, count) for (name, size), count in zip(sizes, rows, strict=True)
         ]
 
 
 def entry_files(rows: Iterable[SplitRow]) -> list[StagedFile]:
-    """The files of index entries that these splits staged; a split without an entry has none."""
+    """The files of index entries that these splits staged; a split without an entry has no file."""
     return [
         StagedFile(f"{INDEX_ENTRIES}/{row.entries_file}", row.index_entries * STAGED_ENTRY_SIZE, row.index_entries)
         for row in rows
@@ -66,12 +67,12 @@ def entry_files(rows: Iterable[SplitRow]) -> list[StagedFile]:
 
 
 def are_there(folder: Location, round_name: str, files: Sequence[StagedFile]) -> bool:
-    """Whether `files` are what a round staged: no Parquet file more or less, each with its size and its rows.
+    """Whether the files of a round are exactly `files`: the same Parquet files, with the same sizes and rows.
 
     Args:
         folder: The job's folder.
         round_name: The round's folder in it.
-        files: What the manifest names for the round.
+        files: The files that the manifest names for the round.
 
     """
     if not (folder / round_name).is_directory:
@@ -79,10 +80,10 @@ def are_there(folder: Location, round_name: str, files: Sequence[StagedFile]) ->
     entries = _sizes(folder / INDEX_ENTRIES)
     parquet = []
     for file in files:
-        place, _, name = file.path.rpartition("/")
-        if place == round_name:
+        parent, _, name = file.path.rpartition("/")
+        if parent == round_name:
             parquet.append(file)
-        elif place != INDEX_ENTRIES or entries.get(name) != file.size or file.size != file.rows * STAGED_ENTRY_SIZE:
+        elif parent != INDEX_ENTRIES or entries.get(name) != file.size or file.size != file.rows * STAGED_ENTRY_SIZE:
             return False
     sizes = {f"{round_name}/{name}": size for name, size in _sizes(folder / round_name).items()}
     if sizes != {file.path: file.size for file in parquet}:
@@ -94,7 +95,7 @@ def are_there(folder: Location, round_name: str, files: Sequence[StagedFile]) ->
 
 
 def _sizes(folder: Location) -> dict[str, int]:
-    """The size of each file in a folder that Spark reads: names that begin with `_` or `.` are its own notes."""
+    """The size of each data file in a folder; files of Spark's own have names that begin with `_` or `.`."""
     return {
         info.base_name: info.size
         for info in folder.entries()

@@ -1,8 +1,8 @@
-"""What dispatch stages: one row for each run of units, and one for each split.
+"""The schema of staged rows: one row for each run of units, and one for each split.
 
-A run of units is of one queue and one of its files, with consecutive queue offsets, in the order of the log; its
-20-byte units are ready to be written. The row of a split says what the split read and where it ended: those rows are
-the manifest of the log. Index entries lie in files of their own (`entries_file`), which the row of a split names.
+A *run* is consecutive queue offsets of one queue file, in the order of the log; its 20-byte units are ready to be
+written. The row of a split tells what the split read and where it ended. Index entries are in files of their own
+(`index/staged_entries`), which the row of a split names.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ UNITS = "units"
 SPLIT = "split"
 
 MAX_RUN_UNITS = 13_000
-"""Units of one run: about 256 KiB, so that a batch of a few dozen rows stays small."""
+"""The limit of units in a run: about 256 KiB, so that a batch of a few dozen rows stays small."""
 
 CORRUPT_TYPE = pa.list_(
     pa.field(
@@ -57,4 +57,4 @@ STAGED_SCHEMA = pa.schema(
         ("trailing_messages", pa.int64()),
     ]
 )
-"""Rows of both kinds; columns of the other kind are NULL. `commit_log_offset` is that of a run's first unit."""
+"""Rows of both kinds; columns of the other kind are NULL. `commit_log_offset` is the offset of a run's first unit."""

@@ -1,13 +1,13 @@
-"""Where a job keeps what is not ready yet, and how it becomes the output at the end.
+"""The output committer: it keeps unfinished trees in the job's folder, and puts them in place at the end.
 
-Everything lies under `<output>/.spark_mq/`. On a local filesystem a finished tree is renamed into place as a whole; the
-tree that it replaces is set aside first, and removed when the new one is there. A job that was killed between the
-two renames left the old tree aside: the next job puts it back. A tree that is continued stays where it is, and its new
-files are renamed into it one by one, by name, so that what is there is always the beginning of what comes. Elsewhere
-there is no rename of a tree; files are written whole under their final names.
+The job's folder is `<output>/.spark_mq/`. On a local filesystem a finished tree is renamed into place as a whole. The
+tree that it replaces is set aside first, and removed when the new tree is in place. If a job is killed between the two
+renames, the next job puts the old tree back. When a tree is continued, it stays in place: new files are renamed into it
+in name order, so an interrupted commit always leaves a valid prefix of the result. Other filesystems cannot rename a
+tree: there, files are written whole under their final names.
 
-The manifest is the first file that is removed when the folder is cleared: without it nothing in the folder counts as
-staged, so a job that is killed while it clears leaves nothing that `--resume` could take for complete.
+A job can name a file without which nothing in its folder counts, such as a manifest. This file is removed first when
+the folder is cleared, so a job that is killed while it clears leaves nothing that looks complete.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spark_mq.errors import OutputExistsError, StorageError
-from spark_mq.indexer.manifest import MANIFEST, ROUND, Manifest
-from spark_mq.indexer.staged_files import INDEX_ENTRIES
 from spark_mq.io.location import Location
 from spark_mq.io.publish import sync_folder
 from spark_mq.job.storage_errors import is_full, reason_of
@@ -31,46 +29,64 @@ _REPLACED = "replaced-"
 
 @dataclass(frozen=True)
 class OutputCommitter:
-    """The folder of a job that makes the trees `names` below `output`."""
+    """The output of a job.
+
+    Attributes:
+        output: The folder that gets the trees.
+        names: The names of the trees.
+        removed_first: The name of the file in the job's folder without which nothing in the folder counts; None if
+            there is no such file.
+
+    """
 
     output: Location
     names: tuple[str, ...]
+    removed_first: str | None = None
 
     @property
     def folder(self) -> Location:
-        """Where the job keeps what is not ready."""
+        """The job's folder, for everything that is not finished."""
         return self.output / WORK_FOLDER
 
     def target(self, name: str) -> Location:
-        """A finished tree."""
+        """The location of a finished tree."""
         return self.output / name
 
     def staging_path(self, name: str) -> Location:
-        """Where a tree grows: beside its target if it can be renamed."""
+        """The location at which a tree is written: in the job's folder if a tree can be renamed, else its target."""
         return self.folder / name if self.output.is_local else self.target(name)
 
     def replaced(self, name: str) -> Location:
-        """Where a tree that is being replaced waits."""
+        """The location to which a tree is set aside while it is replaced."""
         return self.folder / f"{_REPLACED}{name}"
 
     def setup(self, replace: bool) -> None:
-        """Remove what a killed job left, and make the folder.
+        """Remove what a killed job left, and create the job's folder.
 
-        Raises `OutputExistsError` where a target is there and `replace` is false, or where it cannot be replaced.
+        Args:
+            replace: Whether existing trees may be replaced.
+
+        Raises:
+            OutputExistsError: A target exists and `replace` is false, or it cannot be replaced.
+            StorageError: The folder cannot be created.
+
         """
         self._put_back()
         self.check_targets(replace)
         self.clear()
 
     def check_targets(self, replace: bool) -> None:
-        """Raise `OutputExistsError` if a target is there and `replace` is false, or if it cannot be replaced."""
+        """Raise `OutputExistsError` if a target exists and `replace` is false, or if it cannot be replaced."""
         for name in self._existing():
             self._check_replaceable(self.target(name), replace)
 
     def resume(self) -> tuple[str, ...]:
-        """Make the folder, keep what a killed job left in it, and return the trees that are there, to be continued.
+        """The names of the existing trees, which are to be continued. The job's folder keeps what a killed job left.
 
-        Raises `OutputExistsError` where there are trees, and no file of theirs can be renamed.
+        Raises:
+            OutputExistsError: There are trees, and their files cannot be replaced by a rename.
+            StorageError: The job's folder cannot be created.
+
         """
         self._put_back()
         existing = self._existing()
@@ -85,7 +101,7 @@ class OutputCommitter:
         return existing
 
     def clear(self) -> None:
-        """Begin with an empty folder."""
+        """Empty the job's folder."""
         self._remove()
         self._make()
 
@@ -96,29 +112,25 @@ class OutputCommitter:
             if is_full(error):
                 raise
             raise StorageError(
-                f"--output {self.output}: the job's folder {self.folder} cannot be made: {reason_of(error)}; give a "
+                f"--output {self.output}: the job's folder {self.folder} cannot be created: {reason_of(error)}; give a "
                 "folder that can be written"
             ) from error
 
-    def keep_staged(self, manifest: Manifest) -> None:
-        """Remove what a killed job left in the folder without an entry in its manifest: it only takes up room."""
-        rounds = {one.name for one in manifest.rounds}
-        for entry in self.folder.entries():
-            name = entry.base_name
-            if name.startswith(ROUND) and name not in rounds:
-                _remove_folder(self.folder / name)
-        named = {file.path for one in manifest.rounds for file in one.files}
-        for entry in (self.folder / INDEX_ENTRIES).entries():
-            if f"{INDEX_ENTRIES}/{entry.base_name}" not in named:
-                self.output.filesystem.delete_file((self.folder / INDEX_ENTRIES / entry.base_name).path)
+    def remove_staged(self, paths: Iterable[str]) -> None:
+        """Remove these files and folders from the job's folder; the paths are relative to it."""
+        for path in paths:
+            staged = self.folder / path
+            if staged.is_directory:
+                _remove_folder(staged)
+            else:
+                self.output.filesystem.delete_file(staged.path)
 
     def _remove(self) -> None:
-        """Remove the folder if it exists: first the manifest, then all that the manifest names."""
+        """Remove the folder if it exists: first the file `removed_first`, then all others."""
         if not self.folder.is_directory:
             return
-        manifest = self.folder / MANIFEST
-        if manifest.is_file:
-            self._remove_file(manifest)
+        if self.removed_first is not None and (self.folder / self.removed_first).is_file:
+            self._remove_file(self.folder / self.removed_first)
         _remove_folder(self.folder)
 
     def _remove_file(self, file: Location) -> None:
@@ -129,13 +141,13 @@ class OutputCommitter:
         sync_folder(self.folder.path)
 
     def _existing(self) -> tuple[str, ...]:
-        """The trees that are there; where none can be renamed, what a killed job left does not count."""
+        """The names of the existing trees; if trees cannot be renamed, those of a killed job do not count."""
         if not self.output.is_local and self.folder.is_directory:
             return ()
         return tuple(name for name in self.names if self.target(name).is_directory and self.target(name).entries())
 
     def _put_back(self) -> None:
-        """Put trees back that were set aside for others that did not come."""
+        """Put trees back that were set aside and whose successor is missing."""
         for entry in self.folder.entries() if self.output.is_local else ():
             name = entry.base_name.removeprefix(_REPLACED)
             if name != entry.base_name and not self.target(name).is_directory:
@@ -151,16 +163,25 @@ class OutputCommitter:
             raise OutputExistsError(f"{target} exists, and no tree can be renamed there: give another --output")
 
     def keep_only(self, name: str, is_planned: Callable[[str], bool]) -> None:
-        """Remove what a killed job left in a growing tree, but for planned files, of which the path in it is given."""
+        """Remove the files that a killed job left in an unfinished tree, except planned files.
+
+        Args:
+            name: The name of the tree.
+            is_planned: Whether the job writes the file with this path in the tree.
+
+        """
         growing = Path(self.staging_path(name).path)
         for file in growing.rglob("*") if self.output.is_local else ():
             if file.is_file() and not is_planned(str(file.relative_to(growing))):
                 file.unlink()
 
     def commit(self, continued: Collection[str] = (), stale: Iterable[Location] = ()) -> None:
-        """Put the trees in place, the old ones out of the way, and remove the job's folder.
+        """Put the trees in place of the old ones, and remove the job's folder.
 
-        The files of the trees `continued` are put into what is there, and the files `stale` are removed from it.
+        Args:
+            continued: The names of existing trees that only get the new files.
+            stale: Files that are removed after that.
+
         """
         for name in self.names if self.output.is_local else ():
             os.makedirs(self.staging_path(name).path, exist_ok=True)
@@ -178,19 +199,19 @@ class OutputCommitter:
     def _merge(self, name: str) -> None:
         growing, target = Path(self.staging_path(name).path), Path(self.target(name).path)
         for file in sorted(path for path in growing.rglob("*") if path.is_file()):
-            place = target / file.relative_to(growing)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            os.rename(file, place)
-            sync_folder(str(place.parent))
+            finished = target / file.relative_to(growing)
+            finished.parent.mkdir(parents=True, exist_ok=True)
+            os.rename(file, finished)
+            sync_folder(str(finished.parent))
 
     def abort(self) -> None:
-        """Remove the job's folder and all in it, but for a tree that has no successor."""
+        """Remove the job's folder; a tree that was set aside and has no successor is put back."""
         self._put_back()
         self._remove()
 
 
 def _remove_folder(folder: Location) -> None:
-    """Remove a folder and all in it; of a symbolic link only the link."""
+    """Remove a folder and everything in it; if it is a symbolic link, only the link."""
     if not folder.is_local:
         folder.filesystem.delete_dir(folder.path)
     elif os.path.islink(folder.path):

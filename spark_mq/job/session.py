@@ -1,42 +1,42 @@
-"""Spark's side of a job: the session it runs in, where Spark itself writes, and what went wrong in its tasks."""
+"""Spark's side of a job: its session, and the paths and folders that Spark uses."""
 
 from __future__ import annotations
 
 import os
-import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
-from spark_mq import errors
-from spark_mq._compat import SPARK_ERRORS
-from spark_mq.errors import SparkMqError, StorageError
+from spark_mq.errors import StorageError
 from spark_mq.io.location import Location
 from spark_mq.job.storage_errors import storage_problem
+from spark_mq.job.task_errors import JOB_ERRORS, unwrap_task_error
 
 _SETTINGS = {
-    # Rows of one Arrow batch: a staged row is up to 256 KiB.
+    # The number of rows in an Arrow batch: a staged row has up to 256 KiB.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
     # Counts of queues and splits are small: a few partitions, planned once.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "4",
 }
 
-JOB_ERRORS: tuple[type[Exception], ...] = (OSError, *SPARK_ERRORS)
-"""What a job ends with that is not an error of this package: of the driver, and of Spark."""
-
-_RAISED_IN_A_TASK = re.compile(r"^spark_mq\.errors\.(\w+): (.*)$", re.MULTILINE)
-
 
 @contextmanager
 def job_session(spark: SparkSession) -> Iterator[SparkSession]:
-    """A session of the job's own on the same Spark, so that its settings are nobody else's.
+    """A context with a session of the job's own on the same Spark, so that no other session gets its settings.
 
-    Spark Connect has no such session: there the job uses the given one, and puts its settings back at the end. An
-    error of this package that a task raised is raised here under its own name; an error about a file or a filesystem,
-    of the driver or of a task, is raised as `StorageError`.
+    Spark Connect cannot create a second session. There the job uses the given session, and restores its settings at
+    the end.
+
+    Args:
+        spark: The session of the caller.
+
+    Raises:
+        SparkMqError: A task raised an error of this package. The error keeps its class.
+        StorageError: A file or filesystem failed, on the driver or in a task.
+
     """
     is_own = hasattr(spark, "newSession")
     session = spark.newSession() if is_own else spark
@@ -59,35 +59,19 @@ def _configure(session: SparkSession, settings: Mapping[str, str]) -> None:
         session.conf.set(key, value)
 
 
-def unwrap_task_error(error: BaseException) -> SparkMqError | None:
-    """The error of this package that `error` is, or that ended a task; None for any other."""
-    if isinstance(error, SparkMqError):
-        return error
-    return parse_task_error(str(error)) if isinstance(error, SPARK_ERRORS) else None
-
-
 def _storage_error(error: BaseException) -> StorageError | None:
     problem = storage_problem(error)
     return None if problem is None else StorageError(problem)
 
 
-def parse_task_error(text: str) -> SparkMqError | None:
-    """The error of this package that ended a task, by the traceback in the text of Spark's error; else None."""
-    for name, message in _RAISED_IN_A_TASK.findall(text):
-        kind = getattr(errors, name, None)
-        if isinstance(kind, type) and issubclass(kind, SparkMqError):
-            return kind(message)
-    return None
-
-
 def spark_path(location: Location) -> str:
-    """The path by which Spark knows `location`: `file:` for local ones, `s3a:` for pyarrow's `s3:`."""
+    """The path of `location` as Spark expects it: `file:` for a local path, `s3a:` for pyarrow's `s3:`."""
     if location.is_local:
         return f"file://{location.path}"
     return "s3a" + location.uri.removeprefix("s3") if location.uri.startswith("s3://") else location.uri
 
 
 def scratch_folders(spark: SparkSession) -> list[str]:
-    """The folders in which Spark keeps what it sorts, as far as this process can know them."""
+    """The folders in which Spark sorts, as far as this process can know them."""
     named = spark.conf.get("spark.local.dir", None) or os.environ.get("SPARK_LOCAL_DIRS") or tempfile.gettempdir()
     return named.split(",")

@@ -1,10 +1,9 @@
 """Whether tasks see the store and the output that the driver sees.
 
-Every machine looks a path up for itself. On another one `/data/store` may be missing, or be another broker's; and what
-a task writes to a folder that is not shared stays there, and is lost. So the driver leaves a file with a nonce in the
-output, and notes how the log's last segment begins; each task looks for both before it does anything. A look around
-once, before the job, would miss executors that come later. The store needs no file of ours for this: one that is only
-read is not written to.
+Every machine resolves a path for itself. On another machine `/data/store` can be missing, or it can be the store of
+another broker. A file that a task writes to a folder that is not shared is lost. So the driver writes a file with a
+nonce into the output, and notes the first bytes of the log's last segment; each task checks both before it starts. One
+check before the job would miss executors that start later. Nothing is written to the store, which is only read.
 """
 
 from __future__ import annotations
@@ -23,20 +22,26 @@ _MAX_HEAD = 1024
 
 Batch = TypeVar("Batch")
 Task = Callable[[Iterable[Batch]], Iterator[Batch]]
-"""What `mapInArrow` and `mapInPandas` take."""
+"""A function for `mapInArrow` or `mapInPandas`."""
 
 
 @dataclass(frozen=True)
 class SharedStorageCheck:
-    """What the driver saw: files, and the bytes that they begin with."""
+    """Files that the driver saw, and their first bytes (`heads`)."""
 
     heads: tuple[tuple[Location, bytes], ...]
 
     @classmethod
     def record(cls, log: CommitLog, work_folder: Location) -> Self:
-        """What is seen here: the last segment of `log`, which has one, and a new nonce in the job's `work_folder`."""
+        """The check for what this machine sees.
+
+        Args:
+            log: The log, with at least one segment; the head of the last one is noted.
+            work_folder: The job's folder, into which a new nonce is written.
+
+        """
         last = log.segments[-1]
-        # A running broker may still be writing the head: only what is there already counts.
+        # A running broker may still be writing the head: only the bytes before the end of the data count.
         head = _read(last.location, min(last.data_end, _MAX_HEAD))
         nonce = uuid.uuid4().hex
         file = work_folder / f"nonce-{nonce}"
@@ -45,30 +50,30 @@ class SharedStorageCheck:
         return cls(((last.location, head), (file, nonce.encode("ascii"))))
 
     def check(self) -> None:
-        """Raise `NotSharedError` where this machine sees something else."""
+        """Raise `NotSharedError` if this machine sees other files or bytes."""
         for location, head in self.heads:
             try:
-                found = _read(location, len(head))
+                seen = _read(location, len(head))
             except OSError as error:
                 raise _not_shared(location, "cannot open it") from error
-            if found != head:
+            if seen != head:
                 raise _not_shared(location, "sees another file there")
 
-    def wrap(self, task: Task[Batch]) -> Guarded[Batch]:
-        """`task`, which now checks before it begins."""
-        return Guarded(self, task)
+    def wrap(self, task: Task[Batch]) -> CheckedTask[Batch]:
+        """`task`, preceded by the check on the machine that runs it."""
+        return CheckedTask(self, task)
 
 
 @dataclass(frozen=True)
-class Guarded(Generic[Batch]):
-    """A task that checks what its machine sees, and only then begins."""
+class CheckedTask(Generic[Batch]):
+    """A task that starts with the check."""
 
-    places: SharedStorageCheck
+    check: SharedStorageCheck
     task: Task[Batch]
 
     def __call__(self, batches: Iterable[Batch]) -> Iterator[Batch]:
-        """Check, and run the task. Raises `NotSharedError`."""
-        self.places.check()
+        """The batches of the task. Raises `NotSharedError` if the check fails."""
+        self.check.check()
         yield from self.task(batches)
 
 

@@ -1,4 +1,4 @@
-"""What the operating system, a filesystem or Spark says when files cannot be written, in a line."""
+"""Errors of the operating system, a filesystem or Spark about files, as one line."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import os
 import re
 
 _FULL = ("No space left on device", "Disk quota exceeded")
-"""What the operating system says of a full disk, in the text of an error of Python, of Arrow and of Java alike."""
+"""Messages of the operating system for a full disk. Errors of Python, Arrow and Java all contain them."""
 _FULL_CODES = (errno.ENOSPC, errno.EDQUOT)
 
 _OS_ERROR = re.compile(r"^(?:\w*Error): (\[Errno \d+\] .+)$", re.MULTILINE)
 """The last line of a Python task's traceback, for an error of the operating system."""
 _NO_FILESYSTEM = re.compile(r'(?:Class org\.apache\.hadoop\.fs\.(\w+)\S* not found|No FileSystem for scheme "?(\w+)"?)')
 _DETAIL = re.compile(r"Detail: \[errno \d+\] (.+)")
-"""Arrow's name for what the operating system said."""
+"""Arrow's form of a message of the operating system."""
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether the error says that a disk is full: the driver's own, or one that Spark passes on from a task."""
+    """Whether the error reports a full disk: an error of the driver, or of a task that Spark passes on."""
     if isinstance(error, OSError) and error.errno in _FULL_CODES:
         return True
     text = str(error)
@@ -26,7 +26,7 @@ def is_full(error: BaseException) -> bool:
 
 
 def reason_of(error: BaseException) -> str:
-    """What the operating system says, without the numbers and paths around it."""
+    """The message of the operating system, without error numbers and paths."""
     text = str(error)
     detail = _DETAIL.search(text)
     if detail is not None:
@@ -37,7 +37,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def storage_problem(error: BaseException) -> str | None:
-    """A line that says which file or filesystem failed, and what to do; None for an error that is about neither.
+    """A line that names the file or filesystem that failed, and what to do; None for an error about neither.
 
     Args:
         error: An error of the driver, or Spark's error with the text of the error that ended a task.
@@ -52,5 +52,5 @@ def storage_problem(error: BaseException) -> str | None:
             f"Spark has no filesystem for such a path ({missing[0]}): start Spark with its package, for s3:// with "
             "spark-submit --packages org.apache.hadoop:hadoop-aws:VERSION, where VERSION is that of Spark's Hadoop"
         )
-    found = _OS_ERROR.findall(text)
-    return found[-1] if found else None
+    os_errors = _OS_ERROR.findall(text)
+    return os_errors[-1] if os_errors else None

@@ -7,7 +7,7 @@ from pyspark.errors import PySparkException
 
 from spark_mq.archive import retry
 from spark_mq.archive.retry import TRIES, retry_on_conflict
-from spark_mq.archive.writer import reraise_task_errors
+from spark_mq.archive.writer import stream_errors
 from spark_mq.errors import ArchiveInUseError
 
 CONFLICT = "[DELTA_CONCURRENT_APPEND.WITHOUT_HINT] Transaction conflict detected."
@@ -63,6 +63,6 @@ TWO_QUERIES = (
 @pytest.mark.parametrize("text", TWO_QUERIES)
 def test_two_runs_for_one_store_are_told_in_one_line(text: str) -> None:
     message = "another run archives this store into this table"
-    with pytest.raises(ArchiveInUseError, match=message) as raised, reraise_task_errors():
+    with pytest.raises(ArchiveInUseError, match=message) as raised, stream_errors():
         raise PySparkException(text)
     assert "\n" not in str(raised.value)

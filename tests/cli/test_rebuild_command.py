@@ -93,7 +93,7 @@ class Moment:
 
 MOMENTS = {
     "staging": Moment("spark_mq.job.progress:mark_done", "/dispatch", 4),
-    "planning": Moment("spark_mq.indexer.queue.build:QueueBuild._place"),
+    "planning": Moment("spark_mq.indexer.queue.plan:QueuePlan.assign"),
     "writing queues": Moment("spark_mq.io.publish:publish", "/.spark_mq/consumequeue/", 5),
     "writing index": Moment("spark_mq.io.publish:publish", "/.spark_mq/index/", 2),
     "publishing": Moment("os:rename", "/.spark_mq/", 4),

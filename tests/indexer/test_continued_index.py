@@ -12,7 +12,7 @@ from pathlib import Path
 from unittest import mock
 
 import numpy as np
-import pyarrow as pa
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 import spark_mq.indexer.index.staged_entries as entries_file
 from spark_mq.errors import CorruptIndexError
 from spark_mq.format.index_file import HEADER, IndexLayout
+from spark_mq.indexer.index.pending import pending_entries
 from spark_mq.indexer.index.plan import plan_index_files
-from spark_mq.indexer.index.runs import behind, index_runs
-from spark_mq.indexer.index.staged_entries import EntryBatch, StagedEntries, StagedEntriesWriter
+from spark_mq.indexer.index.staged_entries import EntryBatch, EntryRange, StagedEntries, StagedEntriesWriter
 from spark_mq.indexer.index.writer import IndexWriter
 from spark_mq.indexer.split_rows import SplitRow
 from spark_mq.io.location import Location
@@ -80,7 +80,7 @@ def split_rows(messages: Sequence[PlainMessage], splits: Sequence[int], blobs: L
                 last_store_timestamp=part[-1].store_timestamp,
                 time_steps_back=False,
                 corrupt=(),
-                entries_file=blob.blob.location.name,
+                entries_file=blob.staged.location.name,
                 index_entries=len(entries),
                 trailing_messages=len(part) - 1 - with_keys[-1] if with_keys else len(part),
             )
@@ -91,22 +91,18 @@ def split_rows(messages: Sequence[PlainMessage], splits: Sequence[int], blobs: L
 def resume(store: Path, rows: Sequence[SplitRow], layout: IndexLayout) -> tuple[list[CorruptRange], list[bool]]:
     """Continue the index of a store in place; returns contradictions, and which of the planned files were new."""
     location = Location.resolve(str(store))
-    runs, contradictions = index_runs(rows, location / "blobs"), list[CorruptRange]()
     end = index_end(index_files(location), layout)
-    if end is not None:
-        runs, contradictions = behind(rows, runs, end)
-    plans = plan_index_files(runs, layout, end, UTC, 1)
+    pending = pending_entries(rows, location / "blobs", end)
+    plans = plan_index_files(pending, layout, end, UTC, 1)
     (store / "done").mkdir(exist_ok=True)
     writer = IndexWriter(location / "growing", layout, tuple(plans), 1, location / "done")
-    numbers = pa.RecordBatch.from_pydict({"id": list(range(len(plans)))})
-    are_new = [new for batch in writer([numbers]) for new in batch.column(3).to_pylist()]
-    assert [new for batch in writer([numbers]) for new in batch.column(3).to_pylist()] == [
-        not plan.pieces for plan in plans
-    ]
+    numbers = pd.DataFrame({"id": range(len(plans))})
+    are_new = [new for batch in writer([numbers]) for new in batch["is_new"]]
+    assert [new for batch in writer([numbers]) for new in batch["is_new"]] == [not plan.ranges for plan in plans]
     (store / "index").mkdir(exist_ok=True)
     for name, data in tree_of(store / "growing").items() if (store / "growing").exists() else ():
         (store / "index" / name).write_bytes(data)
-    return contradictions, are_new
+    return list(pending.contradictions), are_new
 
 
 @st.composite
@@ -231,14 +227,15 @@ def test_a_file_that_a_killed_job_wrote_of_another_log_is_written_again(tmp_path
     messages = [PlainMessage(number * MESSAGE_SIZE, 1_795_000_000_000, [number]) for number in range(5)]
     (tmp_path / "blobs").mkdir()
     rows = split_rows(messages, [0, 2], Location.resolve(str(tmp_path / "blobs")))
-    (plan,) = plan_index_files(index_runs(rows, Location.resolve(str(tmp_path / "blobs"))), layout, None, UTC, 1)
+    pending = pending_entries(rows, Location.resolve(str(tmp_path / "blobs")), None)
+    (plan,) = plan_index_files(pending, layout, None, UTC, 1)
     growing = tmp_path / "growing"
     growing.mkdir()
     other = built([*messages[:2], PlainMessage(2 * MESSAGE_SIZE, 1_795_000_000_000, [8]), *messages[3:]], layout)
     (growing / plan.name).write_bytes(other.files[0].encode())
     writer = IndexWriter(Location.resolve(str(growing)), layout, (plan,), 1, Location.resolve(str(tmp_path)))
-    (batch,) = writer([pa.RecordBatch.from_pydict({"id": [0]})])
-    assert batch.column(3).to_pylist() == [True]
+    (batch,) = writer([pd.DataFrame({"id": [0]})])
+    assert batch["is_new"].tolist() == [True]
     assert (growing / plan.name).read_bytes() == built(messages, layout).files[0].encode()
 
 
@@ -313,12 +310,12 @@ def test_a_blob_gives_any_range_of_what_was_put_into_it(steps: list[int], chunk:
                 count = data.draw(st.integers(1, len(rest)))
                 writer.add(entries_of(rest[:count]))
                 rest = rest[count:]
-        blob: StagedEntries = writer.blob
+        blob: StagedEntries = writer.staged
         start = data.draw(st.integers(0, len(offsets)))
         stop = data.draw(st.integers(start, len(offsets)))
         read = [
             entry
-            for part in blob.read(start, stop - start)
+            for part in EntryRange(blob, start, stop - start).read()
             for entry in zip(part.key_hashes, part.commit_log_offsets, part.store_timestamps, strict=True)
         ]
         assert read == [(number, offsets[number], -offsets[number]) for number in range(start, stop)]

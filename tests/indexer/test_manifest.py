@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_mq.indexer.manifest import MANIFEST, Manifest, Round, Settings, StagedSegment, segments_now
+from spark_mq.indexer.manifest import MANIFEST, Manifest, Round, StagedSegment, segments_now
+from spark_mq.indexer.settings import StagingSettings
 from spark_mq.io.location import Location
 from spark_mq.store.log.commit_log import CommitLog
 from tests.support.log_writer import LogWriter
 
 SIZE = 100
-SETTINGS = Settings("1", "/store", ("consumequeue", "index"), 6_000_000, "1s 5s", replace=False)
+SETTINGS = StagingSettings("1", "/store", ("consumequeue", "index"), 6_000_000, "1s 5s", replace=False)
 
 Version = tuple[int, int]
 """A segment's number, and how often it was changed."""

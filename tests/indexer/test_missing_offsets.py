@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import Row
 
-from spark_mq.indexer.queue.build import missing_ranges, missing_text
+from spark_mq.indexer.queue.findings import missing_ranges, missing_text
 
 UNITS_PER_FILE = 5
 

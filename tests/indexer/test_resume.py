@@ -15,7 +15,6 @@ from pyspark.sql import SparkSession
 
 from spark_mq import rebuild
 from spark_mq.errors import CorruptIndexError, CorruptLogError, OptionError, OutputExistsError
-from spark_mq.indexer.queue.build import QueueBuild
 from spark_mq.indexer.report import RebuildReport
 from spark_mq.job.output_committer import OutputCommitter
 from tests.support.store_history import cut_log, expire, grow_log, identities, record_ends, settings_of
@@ -67,7 +66,7 @@ def kill(run: Run, moment: str) -> None:
         rename(source, target)
 
     patches: dict[str, AbstractContextManager[object]] = {
-        "dispatched": mock.patch.object(QueueBuild, "write", side_effect=KeyboardInterrupt),
+        "dispatched": mock.patch("spark_mq.indexer.rebuild.write_queues", side_effect=KeyboardInterrupt),
         "written": mock.patch.object(OutputCommitter, "commit", side_effect=KeyboardInterrupt),
         "half-way in place": mock.patch("os.rename", failing),
     }

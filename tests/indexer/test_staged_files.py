@@ -14,13 +14,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_mq.indexer.index.staged_entries import EntryBatch, StagedEntriesWriter
-from spark_mq.indexer.manifest import MANIFEST, Manifest, Settings, StagedSegment
+from spark_mq.indexer.manifest import MANIFEST, Manifest, StagedSegment
+from spark_mq.indexer.settings import StagingSettings
 from spark_mq.indexer.staged_files import INDEX_ENTRIES, StagedFile, parquet_files
 from spark_mq.io.location import Location
 from spark_mq.job.output_committer import WORK_FOLDER, OutputCommitter
 from tests.support.stores import tree_of
 
-SETTINGS = Settings("1", "/store", ("consumequeue", "index"), 6_000_000, "1s 5s", replace=False)
+SETTINGS = StagingSettings("1", "/store", ("consumequeue", "index"), 6_000_000, "1s 5s", replace=False)
 ROUNDS = ("dispatch-a", "dispatch-b")
 
 
@@ -52,8 +53,8 @@ def location(folder: Path) -> Location:
 def write_blob(folder: Path, count: int) -> StagedFile:
     with StagedEntriesWriter(location(folder) / INDEX_ENTRIES) as writer:
         writer.add(EntryBatch(np.zeros(count, np.int32), np.zeros(count, np.int64), np.zeros(count, np.int64)))
-    file = Path(writer.blob.location.path)
-    return StagedFile(f"{INDEX_ENTRIES}/{file.name}", file.stat().st_size, writer.blob.count)
+    file = Path(writer.staged.location.path)
+    return StagedFile(f"{INDEX_ENTRIES}/{file.name}", file.stat().st_size, writer.staged.count)
 
 
 def staged(folder: Path) -> list[Path]:
@@ -116,21 +117,21 @@ def test_wherever_the_clearing_ends_nothing_is_believed(folder: Path) -> None:
     remaining = len(list(folder.rglob("*")))
     while remaining:
         with pytest.raises(KeyboardInterrupt), stopped_at(2):
-            OutputCommitter(location(folder.parent), SETTINGS.trees).clear()
+            OutputCommitter(location(folder.parent), SETTINGS.trees, MANIFEST).clear()
         assert Manifest.load(location(folder)) is None
         removals += 1
         remaining -= 1
         assert len(list(folder.rglob("*"))) == remaining
         if removals == 1:
             assert len(staged(folder)) == 10
-    OutputCommitter(location(folder.parent), SETTINGS.trees).clear()
+    OutputCommitter(location(folder.parent), SETTINGS.trees, MANIFEST).clear()
     assert list(folder.iterdir()) == []
 
 
 def test_before_the_first_removal_the_folder_is_as_it_was(folder: Path) -> None:
     before = tree_of(folder)
     with pytest.raises(KeyboardInterrupt), stopped_at(1):
-        OutputCommitter(location(folder.parent), SETTINGS.trees).clear()
+        OutputCommitter(location(folder.parent), SETTINGS.trees, MANIFEST).clear()
     assert tree_of(folder) == before
     assert Manifest.load(location(folder)) is not None
 
@@ -159,5 +160,5 @@ def test_what_no_manifest_names_goes_when_a_job_continues(folder: Path) -> None:
     (folder / "dispatch-c").mkdir()
     (folder / "dispatch-c" / "part-0.parquet").write_bytes(b"half")
     (folder / INDEX_ENTRIES / "stray").write_bytes(b"half")
-    OutputCommitter(location(folder.parent), SETTINGS.trees).keep_staged(manifest)
+    OutputCommitter(location(folder.parent), SETTINGS.trees).remove_staged(manifest.unlisted(location(folder)))
     assert tree_of(folder) == before

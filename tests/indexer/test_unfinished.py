@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 from pyspark.sql import Row
 
 from spark_mq.indexer.alignment import misaligned_segments
-from spark_mq.indexer.split_dispatch import DispatchTargets, dispatch_split
+from spark_mq.indexer.settings import DispatchTargets
+from spark_mq.indexer.split_dispatch import dispatch_split
 from spark_mq.indexer.split_rows import SplitRow
 from spark_mq.indexer.staged_rows import SPLIT
 from spark_mq.store.log.commit_log import CommitLog
@@ -22,7 +22,7 @@ SEGMENT_SIZE = 64 << 10
 def split_rows(splits: list[Split], exact: bool) -> list[SplitRow]:
     rows = []
     for split in splits:
-        for batch in dispatch_split(split, DispatchTargets(6_000_000, None, np.zeros(19, np.int64)), exact):
+        for batch in dispatch_split(split, DispatchTargets(6_000_000, None, "1s"), exact):
             rows += [row for row in batch.to_pylist() if row["kind"] == SPLIT]
     return [SplitRow.of(Row(**{name: row[name] for name in SplitRow.__dataclass_fields__})) for row in rows]
 

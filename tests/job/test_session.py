@@ -1,4 +1,4 @@
-"""The job's session: whose settings are whose, and errors of tasks under their own names."""
+"""The job's session: its settings are its own, and errors of tasks keep their names."""
 
 from __future__ import annotations
 
@@ -10,41 +10,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from spark_mq import rebuild
-from spark_mq.errors import CorruptLogError, NotSharedError
+from spark_mq.errors import NotSharedError
 from spark_mq.io.location import Location
-from spark_mq.job.session import job_session, parse_task_error
+from spark_mq.job.session import job_session
 from spark_mq.job.shared_storage import SharedStorageCheck
 from spark_mq.store.log.commit_log import CommitLog
 from tests.support.log_writer import LogWriter
 from tests.support.stores import tree_of
 
 SETTING = "spark.sql.shuffle.partitions"
-
-TRACEBACK = """\
-[PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback (most recent call last):
-  File "/opt/spark_mq/store/segment_source.py", line 70, in read
-    raise CorruptLogError(
-spark_mq.errors.CorruptLogError: /data/store/commitlog/0: the file ended at 7
- SQLSTATE: 38000
-"""
-
-
-def test_an_error_of_a_task_is_found_in_its_traceback() -> None:
-    error = parse_task_error(TRACEBACK)
-    assert type(error) is CorruptLogError
-    assert str(error) == "/data/store/commitlog/0: the file ended at 7"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "java.io.IOException: No space left on device",
-        TRACEBACK.replace("CorruptLogError:", "annotations:"),
-        TRACEBACK.replace("CorruptLogError:", "Unheard:"),
-    ],
-)
-def test_any_other_text_has_none(text: str) -> None:
-    assert parse_task_error(text) is None
 
 
 class FakeConnectSession:
@@ -102,7 +76,7 @@ def test_a_job_whose_tasks_see_another_output_stops_and_leaves_nothing(spark: Sp
 
     before = tree_of(tmp_path)
     with (
-        mock.patch.object(SharedStorageCheck, "seen", seen_elsewhere),
+        mock.patch.object(SharedStorageCheck, "record", seen_elsewhere),
         pytest.raises(NotSharedError, match=r"\.spark_mq/nonce-.* sees another file there"),
     ):
         rebuild(spark, str(tmp_path / "store"), str(tmp_path / "out"))

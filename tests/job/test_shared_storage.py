@@ -36,13 +36,13 @@ def work_folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def places(tmp_path: Path, work_folder: Path) -> SharedStorageCheck:
+def check(tmp_path: Path, work_folder: Path) -> SharedStorageCheck:
     return SharedStorageCheck.record(write_log(tmp_path / "store", START), Location.resolve(str(work_folder)))
 
 
-def test_a_task_that_sees_the_same_begins(places: SharedStorageCheck) -> None:
-    guarded = pickle.loads(pickle.dumps(places)).guard(lambda batches: (batch * 2 for batch in batches))
-    assert list(guarded([1, 2])) == [2, 4]
+def test_a_task_that_sees_the_same_begins(check: SharedStorageCheck) -> None:
+    checked = pickle.loads(pickle.dumps(check)).wrap(lambda batches: (batch * 2 for batch in batches))
+    assert list(checked([1, 2])) == [2, 4]
 
 
 def test_nothing_is_written_to_the_store(tmp_path: Path, work_folder: Path) -> None:
@@ -52,40 +52,40 @@ def test_nothing_is_written_to_the_store(tmp_path: Path, work_folder: Path) -> N
     assert tree_of(tmp_path / "store") == before
 
 
-def test_an_output_that_is_not_there(places: SharedStorageCheck, work_folder: Path) -> None:
+def test_an_output_that_is_not_there(check: SharedStorageCheck, work_folder: Path) -> None:
     (nonce,) = work_folder.iterdir()
     nonce.unlink()
     with pytest.raises(NotSharedError, match=rf"{nonce}: .* cannot open it; give a store and an output that every"):
-        places.check()
+        check.check()
 
 
-def test_an_output_of_another_job(places: SharedStorageCheck, work_folder: Path) -> None:
+def test_an_output_of_another_job(check: SharedStorageCheck, work_folder: Path) -> None:
     (nonce,) = work_folder.iterdir()
     nonce.write_bytes(bytes(32))
     with pytest.raises(NotSharedError, match=rf"{nonce}: .* sees another file there"):
-        places.check()
+        check.check()
 
 
-def test_a_store_that_is_not_there(places: SharedStorageCheck, tmp_path: Path) -> None:
+def test_a_store_that_is_not_there(check: SharedStorageCheck, tmp_path: Path) -> None:
     (tmp_path / "store").rename(tmp_path / "elsewhere")
     with pytest.raises(NotSharedError, match=f"{tmp_path}/store/commitlog/{4096:020d}: .* cannot open it"):
-        places.check()
+        check.check()
 
 
-def test_a_store_of_another_broker_with_the_same_file_names(places: SharedStorageCheck, tmp_path: Path) -> None:
+def test_a_store_of_another_broker_with_the_same_file_names(check: SharedStorageCheck, tmp_path: Path) -> None:
     (tmp_path / "store").rename(tmp_path / "elsewhere")
     write_log(tmp_path / "store", START + 1)
     with pytest.raises(NotSharedError, match=f"{tmp_path}/store/commitlog/{4096:020d}: .* sees another file there"):
-        places.check()
+        check.check()
 
 
-def test_a_broker_may_go_on_writing(places: SharedStorageCheck, tmp_path: Path) -> None:
+def test_a_broker_may_go_on_writing(check: SharedStorageCheck, tmp_path: Path) -> None:
     (tmp_path / "store").rename(tmp_path / "before")
     write_log(tmp_path / "store", START, records=20)
-    places.check()
+    check.check()
 
 
-def test_a_task_does_not_begin_where_it_sees_something_else(places: SharedStorageCheck, work_folder: Path) -> None:
+def test_a_task_does_not_begin_where_it_sees_something_else(check: SharedStorageCheck, work_folder: Path) -> None:
     begun = []
 
     def task(batches: Iterable[int]) -> Iterator[int]:
@@ -95,5 +95,5 @@ def test_a_task_does_not_begin_where_it_sees_something_else(places: SharedStorag
     (nonce,) = work_folder.iterdir()
     nonce.unlink()
     with pytest.raises(NotSharedError):
-        list(places.wrap(task)([1]))
+        list(check.wrap(task)([1]))
     assert begun == []

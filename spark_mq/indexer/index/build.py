@@ -1,74 +1,133 @@
-"""Index files out of staged entries: which file an entry goes to, and the files' names."""
+"""Index files out of staged entries: find what exists, plan the files, write them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, tzinfo
 
 from spark_mq.format.index_file import IndexLayout
+from spark_mq.indexer.damage import raise_or_report
+from spark_mq.indexer.index.pending import pending_entries
 from spark_mq.indexer.index.plan import plan_index_files
-from spark_mq.indexer.index.runs import behind, index_runs
-from spark_mq.indexer.index.writer import WRITTEN_SCHEMA, IndexFilePlan, IndexWriter
-from spark_mq.indexer.run import Job
+from spark_mq.indexer.index.writer import WRITTEN_SCHEMA, IndexWriter
+from spark_mq.indexer.rebuild_plan import RebuildPlan
 from spark_mq.indexer.split_rows import SplitRow
-from spark_mq.indexer.staged_files import INDEX_ENTRIES
+from spark_mq.io.location import Location
+from spark_mq.job.context import JobContext
 from spark_mq.store.config.broker_version import BrokerVersion
 from spark_mq.store.config.store_paths import INDEX
-from spark_mq.store.index.end import index_end
+from spark_mq.store.index.end import IndexEnd, index_end
 from spark_mq.store.index.folder import IndexFileInfo, index_files, index_layout
 from spark_mq.store.index.names import zone_of_names
+from spark_mq.store.log.corrupt_range import CorruptRange
 
 
-class IndexBuild:
-    """The index files of one job; `end_timestamp`, once they are written, is that of the last.
+@dataclass(frozen=True)
+class ExistingIndex:
+    """What exists of the index before the job.
 
-    Raises `OptionError` where existing files do not tell their slots and entries, and `CorruptIndexError` where they
-    cannot be continued.
+    Attributes:
+        layout: Slots and entries of an index file.
+        file_count: The number of existing files that are continued.
+        end: The end of the existing index that is continued; None if nothing is continued.
+        zone: The time zone of the names.
+
     """
 
-    def __init__(self, job: Job, zone: tzinfo | None, broker_version: BrokerVersion) -> None:
-        self._job = job
-        self._layout = index_layout(job.store, job.broker_conf)
-        existing = index_files(job.committer.output) if INDEX in job.continued else []
-        self._end = index_end(existing, self._layout)
-        self._zone = zone or _zone_of(existing or index_files(job.store), self._layout) or UTC
-        self._empty_index_count = 0 if broker_version == BrokerVersion.V4_9 else 1
-        self.end_timestamp = 0 if self._end is None else self._end.header.end_timestamp
-        self.bytes_written = 0
-        self._untouched = len(existing)
-        self.blobs = job.committer.folder / INDEX_ENTRIES
-        self.blobs.filesystem.create_dir(self.blobs.path, recursive=True)
+    layout: IndexLayout
+    file_count: int
+    end: IndexEnd | None
+    zone: tzinfo
 
-    def write(self, rows: Sequence[SplitRow], is_stopped: Callable[[], bool] = lambda: False) -> None:
-        """Write every index file; `rows` in the order of the log. Nothing, if the job `is_stopped` before."""
-        plans = self._plans(rows)
-        report, committer = self._job.report, self._job.committer
-        committer.keep_only(INDEX, {plan.name for plan in plans}.__contains__)
-        report.files_untouched += self._untouched
-        if not plans or is_stopped():
-            return
-        with self._job.progress.stage("write index", len(plans), "files") as done:
-            growing = committer.staging_path(INDEX)
-            writer = IndexWriter(growing, self._layout, tuple(plans), self._empty_index_count, done)
-            numbers = self._job.spark.range(0, len(plans), 1, len(plans))
-            written = numbers.mapInArrow(self._job.places.wrap(writer), WRITTEN_SCHEMA).collect()
-        completed = {plan.name for plan in plans if plan.continued is not None}
-        report.files_completed += len(completed)
-        report.files_untouched += sum(not row.is_new for row in written if row.file not in completed) - len(completed)
-        report.index_files = len(written)
-        report.index_entries = sum(row.entries for row in written)
-        self.bytes_written = sum(row.is_new for row in written) * self._layout.file_size
-        self.end_timestamp = max(written, key=lambda row: str(row.file)).end_timestamp
+    @property
+    def end_timestamp(self) -> int:
+        """The end timestamp of the last existing file in milliseconds; 0 without a file."""
+        return 0 if self.end is None else self.end.header.end_timestamp
 
-    def _plans(self, rows: Sequence[SplitRow]) -> list[IndexFilePlan]:
-        runs = index_runs(rows, self.blobs)
-        if self._end is not None:
-            runs, contradictions = behind(rows, runs, self._end)
-            self._job.refuse(contradictions)
-        first_timestamp = next((row.first_store_timestamp for row in rows if row.messages), None) or 0
-        return plan_index_files(runs, self._layout, self._end, self._zone, first_timestamp)
+
+@dataclass(frozen=True)
+class IndexResult:
+    """What was written of the index. The fields are named as in `RebuildReport`.
+
+    Attributes:
+        end_timestamp: The end timestamp of the index's last file, in milliseconds.
+
+    """
+
+    index_files: int = 0
+    index_entries: int = 0
+    bytes_written: int = 0
+    files_untouched: int = 0
+    files_completed: int = 0
+    end_timestamp: int = 0
+    corrupt: tuple[CorruptRange, ...] = ()
+
+
+def find_existing_index(plan: RebuildPlan, output: Location) -> ExistingIndex:
+    """The index that is continued in `output`, and the layout and time zone of the store's index files.
+
+    Raises:
+        OptionError: The size of existing files does not tell their slots and entries.
+        CorruptIndexError: The existing files cannot be continued.
+
+    """
+    layout = index_layout(plan.store, plan.broker_conf)
+    existing = index_files(output) if INDEX in plan.continued else []
+    end = index_end(existing, layout)
+    zone = plan.time_zone or _zone_of(existing or index_files(plan.store), layout) or UTC
+    return ExistingIndex(layout, len(existing), end, zone)
+
+
+def write_index(
+    context: JobContext,
+    plan: RebuildPlan,
+    existing: ExistingIndex,
+    entries_folder: Location,
+    splits: Sequence[SplitRow],
+    first_timestamp: int,
+    is_stopped: Callable[[], bool] = lambda: False,
+) -> IndexResult:
+    """Write every index file.
+
+    Args:
+        context: The job's context.
+        plan: The plan of the rebuild.
+        existing: What exists of the index.
+        entries_folder: The folder of the staged entries.
+        splits: The splits of the log, in its order.
+        first_timestamp: The store time of the log's first message, in milliseconds.
+        is_stopped: Whether the job has ended; no file is written then.
+
+    Raises:
+        CorruptLogError: The log contradicts the existing index, and the mode is not permissive.
+
+    """
+    pending = pending_entries(splits, entries_folder, existing.end)
+    corrupt = raise_or_report(pending.contradictions, plan.is_permissive)
+    plans = plan_index_files(pending, existing.layout, existing.end, existing.zone, first_timestamp)
+    context.committer.keep_only(INDEX, {file.name for file in plans}.__contains__)
+    if not plans or is_stopped():
+        return IndexResult(files_untouched=existing.file_count, end_timestamp=existing.end_timestamp, corrupt=corrupt)
+    with context.progress.stage("write index", len(plans), "files") as done:
+        folder = context.committer.staging_path(INDEX)
+        empty_index_count = 0 if plan.broker_version == BrokerVersion.V4_9 else 1
+        writer = IndexWriter(folder, existing.layout, tuple(plans), empty_index_count, done)
+        written = context.numbers(len(plans)).mapInPandas(context.shared_storage.wrap(writer), WRITTEN_SCHEMA).collect()
+    completed = {file.name for file in plans if file.continued is not None}
+    staged_before = sum(not row.is_new for row in written if row.file not in completed)
+    return IndexResult(
+        index_files=len(written),
+        index_entries=sum(row.entries for row in written),
+        bytes_written=sum(row.is_new for row in written) * existing.layout.file_size,
+        files_untouched=existing.file_count + staged_before - len(completed),
+        files_completed=len(completed),
+        end_timestamp=max(written, key=lambda row: str(row.file)).end_timestamp,
+        corrupt=corrupt,
+    )
 
 
 def _zone_of(existing: Sequence[IndexFileInfo], layout: IndexLayout) -> tzinfo | None:
-    sound = [file for file in existing if file.size == layout.file_size]
-    return zone_of_names([(file.name, file.header(layout).begin_timestamp) for file in sound])
+    """The time zone that the names of existing files show; None if they do not show one."""
+    valid = [file for file in existing if file.size == layout.file_size]
+    return zone_of_names([(file.name, file.header(layout).begin_timestamp) for file in valid])

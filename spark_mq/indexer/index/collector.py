@@ -1,4 +1,4 @@
-"""The index entries of a split's messages, staged while the split is read."""
+"""The index entries of a split's messages. They are staged while the split is read."""
 
 from __future__ import annotations
 
@@ -11,17 +11,27 @@ from spark_mq.indexer.index.staged_entries import EntryBatch, StagedEntriesWrite
 
 
 class IndexEntryCollector:
-    """Hands entries to a blob, in the order of the log.
+    """Hands entries to `writer`, in the order of the log.
 
-    `trailing_messages`: messages dispatched after the one that puts the last entry.
+    Attributes:
+        trailing_messages: The number of messages after the message with the last entry.
+
     """
 
-    def __init__(self, blob: StagedEntriesWriter) -> None:
+    def __init__(self, writer: StagedEntriesWriter) -> None:
         self.trailing_messages = 0
-        self._blob = blob
+        self._writer = writer
 
     def add(self, buffer: Bytes, base: int, frames: Frames, store_timestamps: Int64s) -> None:
-        """Take in messages."""
+        """Stage the entries of messages that come next in the log.
+
+        Args:
+            buffer: The bytes of the records.
+            base: The commit log offset of the buffer's start.
+            frames: The records.
+            store_timestamps: The store time of each record, in milliseconds.
+
+        """
         keys = index_keys(buffer, frames)
         with_entries = np.flatnonzero(keys.entry_count)
         if with_entries.size:
@@ -29,4 +39,4 @@ class IndexEntryCollector:
         else:
             self.trailing_messages += int(frames.size)
         offsets: Int64s = np.repeat(frames.position + base, keys.entry_count)
-        self._blob.add(EntryBatch(keys.key_hash, offsets, np.repeat(store_timestamps, keys.entry_count)))
+        self._writer.add(EntryBatch(keys.key_hash, offsets, np.repeat(store_timestamps, keys.entry_count)))

@@ -1,10 +1,11 @@
 """A split's index entries, staged as one file: key hashes, commit log offsets and store timestamps.
 
-They are many (twenty bytes for each key) and in the order of the log, so they stay out of the JVM: a task writes the
-file, and the task that puts entries reads the ranges that it needs. What Spark keeps is where they are and how many.
+Entries are numerous (twenty bytes for each key) and already in the order of the log, so they stay out of the JVM: a
+task writes the file, and the task that writes an index file reads the ranges that it needs. Spark only gets the file's
+name and the number of entries.
 
-The file is chunks of `CHUNK_ENTRIES` entries, the last one shorter, each with its three arrays one after the other. So
-neither who writes nor who reads holds more than a few chunks, however many keys the messages of a split have.
+The file consists of chunks of `CHUNK_ENTRIES` entries. The last chunk is shorter. A chunk is three arrays, one after
+the other. So writers and readers need the memory of a few chunks only, however many keys the messages of a split have.
 """
 
 from __future__ import annotations
@@ -28,57 +29,41 @@ STAGED_ENTRY_SIZE = 20
 
 @dataclass(frozen=True)
 class EntryBatch:
-    """Entries in the order of the log, n values each."""
+    """Entries in the order of the log; the three arrays have the same length. Timestamps are in milliseconds."""
 
     key_hashes: npt.NDArray[np.int32]
     commit_log_offsets: npt.NDArray[np.int64]
     store_timestamps: npt.NDArray[np.int64]
 
     def part(self, start: int, stop: int) -> EntryBatch:
-        """The entries from `start` to `stop`."""
+        """The entries from number `start` to before number `stop`."""
         part = slice(start, stop)
         return EntryBatch(self.key_hashes[part], self.commit_log_offsets[part], self.store_timestamps[part])
 
 
 @dataclass(frozen=True)
 class StagedEntries:
-    """A staged file of `count` entries; without any there is no file."""
+    """A staged file of `count` entries; a file without an entry does not exist."""
 
     location: Location
     count: int
 
-    def read(self, start: int, count: int) -> Iterator[EntryBatch]:
-        """The entries from `start` on, `count` of them, in parts of no more than a chunk."""
-        stop = start + count
-        if start >= stop:
-            return
-        with FileReader(self.location) as file:
-            while start < stop:
-                part = min(stop, start - start % CHUNK_ENTRIES + CHUNK_ENTRIES) - start
-                yield self._read(file, start, part)
-                start += part
-
-    def entry(self, number: int) -> tuple[int, int, int]:
-        """Key hash, commit log offset and store timestamp of one entry."""
-        (one,) = self.read(number, 1)
-        return int(one.key_hashes[0]), int(one.commit_log_offsets[0]), int(one.store_timestamps[0])
-
     def count_before(self, commit_log_offset: int) -> int:
-        """How many entries are of messages before an offset; searched by halves."""
+        """The number of entries of messages before an offset, by binary search."""
         low, high = 0, self.count
         if not self.count:
             return 0
         with FileReader(self.location) as file:
             while low < high:
                 middle = (low + high) // 2
-                if self._read(file, middle, 1).commit_log_offsets[0] < commit_log_offset:
+                if self.read_part(file, middle, 1).commit_log_offsets[0] < commit_log_offset:
                     low = middle + 1
                 else:
                     high = middle
         return low
 
-    def _read(self, file: FileReader, start: int, count: int) -> EntryBatch:
-        """Entries of one chunk."""
+    def read_part(self, file: FileReader, start: int, count: int) -> EntryBatch:
+        """The `count` entries from number `start` on, which are in one chunk."""
         at = start % CHUNK_ENTRIES
         chunk = start - at
         size = min(CHUNK_ENTRIES, self.count - chunk)
@@ -91,12 +76,41 @@ class StagedEntries:
         )
 
 
+@dataclass(frozen=True)
+class EntryRange:
+    """The `count` entries of a staged file from number `start` on."""
+
+    staged: StagedEntries
+    start: int
+    count: int
+
+    def part(self, start: int, count: int) -> EntryRange:
+        """The `count` entries of the range from its entry `start` on."""
+        return EntryRange(self.staged, self.start + start, count)
+
+    def read(self) -> Iterator[EntryBatch]:
+        """The entries, in batches of no more than a chunk."""
+        start, stop = self.start, self.start + self.count
+        if start >= stop:
+            return
+        with FileReader(self.staged.location) as file:
+            while start < stop:
+                count = min(stop, start - start % CHUNK_ENTRIES + CHUNK_ENTRIES) - start
+                yield self.staged.read_part(file, start, count)
+                start += count
+
+    def entry(self, number: int) -> tuple[int, int, int]:
+        """Key hash, commit log offset and store timestamp of the entry `number` of the range."""
+        (batch,) = self.part(number, 1).read()
+        return int(batch.key_hashes[0]), int(batch.commit_log_offsets[0]), int(batch.store_timestamps[0])
+
+
 class StagedEntriesWriter:
-    """Writes a blob below `folder` while entries come; `blob` is what it came to, once it is closed."""
+    """Writes a staged file into `folder`. When the writer is closed, `staged` is the whole file."""
 
     def __init__(self, folder: Location) -> None:
-        # No name is used twice: what a task that was tried again wrote before is not read.
-        self.blob = StagedEntries(folder / uuid.uuid4().hex, 0)
+        # Names are unique, so the file of a task that Spark ran again is never read.
+        self.staged = StagedEntries(folder / uuid.uuid4().hex, 0)
         self._stream: NativeFile | None = None
         self._parts: list[EntryBatch] = []
         self._waiting = 0
@@ -113,14 +127,14 @@ class StagedEntriesWriter:
             self._stream.close()
 
     def add(self, entries: EntryBatch) -> None:
-        """Take in entries that come next in the log."""
+        """Append entries that come next in the log."""
         self._parts.append(entries)
         self._waiting += entries.key_hashes.size
         if self._waiting >= CHUNK_ENTRIES:
             self._write(self._waiting - self._waiting % CHUNK_ENTRIES)
 
     def _write(self, count: int) -> None:
-        """Write the first `count` of the entries that wait, chunk by chunk."""
+        """Write the first `count` waiting entries, chunk by chunk."""
         if not count:
             return
         waiting = EntryBatch(
@@ -128,14 +142,14 @@ class StagedEntriesWriter:
             np.concatenate([part.commit_log_offsets for part in self._parts]),
             np.concatenate([part.store_timestamps for part in self._parts]),
         )
-        location = self.blob.location
+        location = self.staged.location
         if self._stream is None:
-            # Nothing here is read by a job that did not see this one through: it needs neither a rename nor a flush.
+            # The manifest names the file only after the whole round is staged, so neither rename nor flush is needed.
             self._stream = location.filesystem.open_output_stream(location.path)
         for start in range(0, count, CHUNK_ENTRIES):
             chunk = waiting.part(start, min(start + CHUNK_ENTRIES, count))
             for array in (chunk.key_hashes, chunk.commit_log_offsets, chunk.store_timestamps):
                 self._stream.write(array.data)
-        self.blob = StagedEntries(location, self.blob.count + count)
+        self.staged = StagedEntries(location, self.staged.count + count)
         self._parts = [waiting.part(count, self._waiting)]
         self._waiting -= count

@@ -1,4 +1,4 @@
-"""Whole index files out of staged entries: the broker's putKey, entry by entry, in one array for each file."""
+"""Whole index files out of staged entries: the rules of `IndexFile.putKey`@5.3.3, on one array for each file."""
 
 from __future__ import annotations
 
@@ -6,56 +6,33 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
+import pandas as pd
 
 from spark_mq.format.array_types import Bytes
 from spark_mq.format.index_file import ENTRY_DTYPE, ENTRY_SIZE, HEADER_SIZE, IndexHeader, IndexLayout, decode_header
-from spark_mq.indexer.index.staged_entries import StagedEntries
+from spark_mq.indexer.index.plan import IndexFilePlan
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.job.progress import mark_done
 
 WRITTEN_SCHEMA = "file STRING, entries BIGINT, end_timestamp BIGINT, is_new BOOLEAN"
-"""One row for each file: the entries in it, its end timestamp, and whether it was written, or was there already."""
+"""One row for each file: its entries, its end timestamp (ms), and whether the task wrote it (else it existed)."""
 
 _BLOCK = 16 << 20
 
 
 @dataclass(frozen=True)
-class IndexPiece:
-    """`count` entries of a blob, from its entry `start` on."""
-
-    blob: StagedEntries
-    start: int
-    count: int
-
-
-@dataclass(frozen=True)
-class IndexFilePlan:
-    """A file, and the entries that are put into it, in order.
-
-    It begins at the time and offset of `end_before`, the end of the file before it; or it goes on where `continued`, a
-    file that has `entries_before` entries, ends.
-    """
-
-    name: str
-    pieces: tuple[IndexPiece, ...]
-    end_before: tuple[int, int]
-    continued: Location | None = None
-    entries_before: int = 0
-
-    @property
-    def entries(self) -> int:
-        """The entries of the file when it is written."""
-        return self.entries_before + sum(piece.count for piece in self.pieces)
-
-
-@dataclass(frozen=True)
 class IndexWriter:
-    """Writes planned files below `folder`, but those that a killed job wrote there before.
+    """The task that writes planned files, except files that a killed job has already written.
 
-    `empty_index_count`: what a file without an entry counts.
+    Attributes:
+        folder: The `index` folder in which files are written.
+        layout: Slots and entries of an index file.
+        plans: All planned files.
+        empty_index_count: The index count in the header of a file without an entry.
+        done: The folder in which the task marks each file as done.
+
     """
 
     folder: Location
@@ -64,15 +41,15 @@ class IndexWriter:
     empty_index_count: int
     done: Location
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """For `mapInArrow`: numbers of files in, `WRITTEN_SCHEMA` out."""
+    def __call__(self, batches: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        """For `mapInPandas`: numbers of planned files in, rows of `WRITTEN_SCHEMA` out."""
         for batch in batches:
-            for number in batch.column(0).to_pylist():
+            for number in batch["id"]:
                 plan = self.plans[number]
                 header = self._written(plan)
                 is_new = header is None
                 header = header or self._write(plan)
-                yield pa.RecordBatch.from_pydict(
+                yield pd.DataFrame(
                     {
                         "file": [plan.name],
                         "entries": [header.next_entry - 1],
@@ -83,17 +60,17 @@ class IndexWriter:
                 mark_done(self.done, plan.name)
 
     def _written(self, plan: IndexFilePlan) -> IndexHeader | None:
-        """The header of a planned file that is there with the planned entries; None where it has to be written."""
+        """The header of a planned file that exists with the planned entries; None if the file has to be written."""
         location = self.folder / plan.name
-        if not plan.pieces or location.info().size != self.layout.file_size:
+        if not plan.ranges or location.info().size != self.layout.file_size:
             return None
         with FileReader(location) as file:
             header = decode_header(file.read(0, HEADER_SIZE), self.layout, plan.name)
             if header.next_entry - 1 != plan.entries:
                 return None
             number = plan.entries_before + 1
-            for piece in plan.pieces:
-                for part in piece.blob.read(piece.start, piece.count):
+            for entry_range in plan.ranges:
+                for part in entry_range.read():
                     count = part.key_hashes.size
                     data = file.read(self.layout.entries_at + ENTRY_SIZE * number, ENTRY_SIZE * count)
                     entries = np.frombuffer(data, ENTRY_DTYPE)
@@ -108,8 +85,8 @@ class IndexWriter:
         from spark_mq.format.kernels.index_put import put_keys
 
         data = self._begin(plan)
-        for piece in plan.pieces:
-            for part in piece.blob.read(piece.start, piece.count):
+        for entry_range in plan.ranges:
+            for part in entry_range.read():
                 put_keys(data, self.layout, part.key_hashes, part.commit_log_offsets, part.store_timestamps, plan.name)
         header = decode_header(data, self.layout, plan.name)
         used = self.layout.entries_at + ENTRY_SIZE * header.next_entry
@@ -123,7 +100,7 @@ class IndexWriter:
         if plan.continued is None:
             return new_index_file(self.layout, *plan.end_before, self.empty_index_count)
         data = np.zeros(self.layout.file_size, np.uint8)
-        used = self.layout.entries_at + ENTRY_SIZE * (plan.entries_before + 2)  # entry 0, and one that is not finished
+        used = self.layout.entries_at + ENTRY_SIZE * (plan.entries_before + 2)  # entry 0, and an unfinished entry
         with FileReader(plan.continued) as file:
             for start in range(0, min(used, data.size), _BLOCK):
                 block = file.read(start, min(_BLOCK, used - start))

@@ -1,8 +1,8 @@
-"""Queues without a live message: their files are all that knows their next offset.
+"""Queues without a live message: only their files know their next offset.
 
-A broker keeps the last file of such a queue, whose units are all expired, and goes on numbering from its end. A rebuild
-finds nothing of it in the log. So the existing files are copied; where there are none, consumers' offsets tell
-what is lost.
+A broker keeps the last file of such a queue, whose units are all expired, and continues to number messages from its
+end. The log has no message of the queue. So the existing files are copied. If there are none, the offsets of consumers
+show the loss.
 """
 
 from __future__ import annotations
@@ -19,9 +19,17 @@ Queue = tuple[str, int]
 def carry_over(
     existing: Iterable[QueueFolder], live: Mapping[Queue, int], folder: Location, file_size: int
 ) -> tuple[list[str], list[str]]:
-    """Copy the files of queues that are not in `live` below `folder`, file times kept.
+    """Copy the files of queues without a live message, with their file times.
 
-    Returns the queues that were copied, and those that could not be because their files have another size.
+    Args:
+        existing: The existing queues.
+        live: The queues that have a live message.
+        folder: The `consumequeue` folder into which files are copied.
+        file_size: Bytes of a queue file.
+
+    Returns:
+        The names of the copied queues, and a text for each queue whose files have another size and are left out.
+
     """
     copied, lost = [], []
     for queue in existing:
@@ -40,7 +48,14 @@ def carry_over(
 
 
 def lost_offsets(consumed: Mapping[Queue, int], next_offsets: Mapping[Queue, int], copied: Iterable[str]) -> list[str]:
-    """Queues in which consumers are further than the rebuilt queue: their next offset falls back."""
+    """A text for each queue whose consumers are past its end: the next offset of such a queue falls back.
+
+    Args:
+        consumed: The largest offset that consumers committed, for each queue.
+        next_offsets: The next offset of each rebuilt queue.
+        copied: The names of queues whose files were kept.
+
+    """
     kept = set(copied)
     lost = []
     for (topic, queue_id), offset in sorted(consumed.items()):

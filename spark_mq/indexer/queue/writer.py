@@ -1,12 +1,12 @@
 """Whole queue files out of staged runs of units.
 
-A unit's place is its queue offset; of two messages with one queue offset the first in the log has it
-(`ConsumeQueue.putMessagePositionInfo`@5.3.3 ignores a unit before the queue's end). Where the broker would close up
-over a missing queue offset, and shift every later message, the place stays pre-blank here, and is reported:
+The position of a unit is its queue offset. If two messages have the same queue offset, the first in the log gets it
+(`ConsumeQueue.putMessagePositionInfo`@5.3.3 ignores a unit before the queue's end). If a queue offset has no message,
+a broker would close the gap and shift every later message. Here the position stays pre-blank and is reported, so that
 consumers' offsets keep their meaning.
 
-Of a file that is continued, units of messages before the log's start stay. All others must be what the log says; where
-they are not, that is reported, and what the log says counts. A file that is already what it should be is left alone.
+In a file that is continued, units of messages before the log's start stay. All other units must agree with the log. If
+they do not, that is reported, and the log's units are written. A file that is already correct is not written.
 """
 
 from __future__ import annotations
@@ -30,14 +30,20 @@ WRITTEN_SCHEMA = (
     "missing_stops ARRAY<BIGINT>, doubled BIGINT, first_doubled BIGINT, contradicted BIGINT, "
     "first_contradicted BIGINT, state STRING"
 )
-"""One row for each file: bytes written; units that the log has for it; the first ranges of queue offsets between the
-queue's first and last message that have no message; units whose place was taken, and the queue offset of the first of
-those; units of the file that was continued that the log contradicts, and the
-commit log offset of the first of them; NEW; STAGED, a killed job wrote it; UNTOUCHED, or
-COMPLETED: the file that was continued was as it should be, or not."""
+"""One row for each file:
+
+- `bytes`: bytes written
+- `units`: units that the log has for the file
+- `missing_starts`, `missing_stops`: the first ranges of queue offsets, between the queue's first and last message, that
+  have no message
+- `doubled`, `first_doubled`: units whose position was taken, and the queue offset of the first of them
+- `contradicted`, `first_contradicted`: units of a continued file that the log contradicts, and the commit log offset of
+  the first of them
+- `state`: NEW; STAGED, a killed job wrote the file; UNTOUCHED, a continued file was correct; COMPLETED, it was not
+"""
 
 MAX_MISSING_RANGES = 32
-"""Ranges without a message that are named for a file; a log can be made to have any number of them."""
+"""The limit of ranges without a message that are named for a file; a hostile log can have any number of them."""
 
 NEW = "NEW"
 STAGED = "STAGED"
@@ -47,10 +53,16 @@ COMPLETED = "COMPLETED"
 
 @dataclass(frozen=True)
 class QueueWriter:
-    """Writes the files whose runs a task was given, below the folder `growing`.
+    """The task that writes the files of its runs.
 
-    `continued`: the `consumequeue` folder whose files are continued, None for none. `log_start`: the commit log offset
-    with which the log begins. `is_resumed`: files can be there already.
+    Attributes:
+        growing: The `consumequeue` folder in which files are written.
+        continued: The `consumequeue` folder whose files are continued; None if no file is continued.
+        file_size: Bytes of a queue file.
+        log_start: The commit log offset at which the log starts.
+        is_resumed: Whether a killed job can have written some of the files.
+        done: The folder in which the task marks itself as done.
+
     """
 
     growing: str
@@ -61,7 +73,7 @@ class QueueWriter:
     done: Location
 
     def __call__(self, batches: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-        """For `mapInPandas`: rows sorted by file and then by commit log offset."""
+        """For `mapInPandas`: runs sorted by file and then by commit log offset in, rows of `WRITTEN_SCHEMA` out."""
         runs = (run for batch in batches for run in batch.itertuples(index=False))
         has_written = False
         for (topic, queue_id, file_number), group in groupby(runs, lambda r: (r.topic, r.queue_id, r.file_number)):
@@ -91,7 +103,7 @@ class QueueWriter:
             mark_done(self.done, uuid.uuid4().hex)
 
     def _finish(self, file: _QueueFile, path: tuple[str, str, str]) -> str:
-        """Write a file where it is not yet as it should be; returns its state."""
+        """Write a file unless it is already correct; returns its state."""
         existing = None if self.continued is None else self._read(self.continued, path)
         if existing is not None:
             file.keep(np.frombuffer(existing, UNIT_DTYPE), self.log_start)
@@ -106,7 +118,7 @@ class QueueWriter:
         return STAGED if is_staged else NEW
 
     def _read(self, folder: str, path: tuple[str, str, str]) -> bytes | None:
-        """The bytes of a file that is there; None for one of another size, too."""
+        """The bytes of an existing file; None if it is missing or has another size."""
         location = _below(folder, path)
         return location.read_bytes() if location.info().size == self.file_size else None
 
@@ -117,7 +129,7 @@ def _below(folder: str, path: tuple[str, str, str]) -> Location:
 
 
 class _QueueFile:
-    """One file in memory: `capacity` units."""
+    """One file in memory, with room for `capacity` units."""
 
     def __init__(self, file_number: int, capacity: int) -> None:
         self.doubled = 0
@@ -128,13 +140,13 @@ class _QueueFile:
         self._start = file_number * capacity
         self._units = pre_blank(capacity)
         self._taken = np.zeros(capacity, np.bool_)
-        self._last_place = -1
+        self._last_stop = -1
         self._queue_min = 0
         self._queue_max = 0
         self._existing_end = 0
 
     def put(self, run: Any) -> None:
-        """Place a staged run; runs come in the order of the log."""
+        """Put a staged run at its position; runs come in the order of the log."""
         units = np.frombuffer(run.units, UNIT_DTYPE)
         first = int(run.first_queue_offset) - self._start
         stop = first + units.size
@@ -145,13 +157,13 @@ class _QueueFile:
             self.doubled += int(units.size - free.sum())
         self._units[first:stop][free] = units[free]
         self._taken[first:stop] = True
-        if stop > self._last_place:
-            self._last_place, self.last_store_timestamp = stop, int(run.last_store_timestamp)
+        if stop > self._last_stop:
+            self._last_stop, self.last_store_timestamp = stop, int(run.last_store_timestamp)
         self._queue_min, self._queue_max = int(run.queue_min), int(run.queue_max)
         self._existing_end = int(run.existing_end)
 
     def keep(self, existing: Units, log_start: int) -> None:
-        """Keep units of a file that is continued: those before the log, up to where its queue ends."""
+        """Keep the units of a continued file whose messages are before the log, up to the end of its queue."""
         counts = is_live(existing)
         counts[max(self._existing_end - self._start, 0) :] = False
         expired = counts & (existing["commit_log_offset"] < log_start)
@@ -164,12 +176,12 @@ class _QueueFile:
 
     @property
     def units(self) -> int:
-        """Units that the log has."""
+        """The number of units that the log has."""
         return int(self._taken.sum())
 
     @property
     def missing(self) -> tuple[list[int], list[int]]:
-        """First and next queue offset of each range without a message: no more than `MAX_MISSING_RANGES`."""
+        """The starts and stops of the first `MAX_MISSING_RANGES` ranges of queue offsets without a message."""
         first = max(self._queue_min - self._start, 0)
         taken = self._taken[first : self._queue_max - self._start]
         edges = np.flatnonzero(np.diff(np.concatenate(([True], taken, [True]))))
@@ -177,10 +189,10 @@ class _QueueFile:
         return edges[::2].tolist(), edges[1::2].tolist()
 
     def content(self) -> memoryview:
-        """The file up to the queue's last unit; zeros follow. Places that no message has are pre-blank."""
+        """The file up to the queue's last unit; zeros follow. Positions without a message are pre-blank."""
         return self._units[: self._queue_max - self._start].view(np.uint8).data
 
     def is_in(self, data: bytes) -> bool:
-        """Whether a whole file has this content."""
+        """Whether the whole file `data` has this content."""
         content = self.content()
         return data[: content.nbytes] == content and not any(memoryview(data)[content.nbytes :])

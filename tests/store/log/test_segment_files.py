@@ -16,8 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from spark_mq import MessageStore, RocketMQDataSource
 from spark_mq.errors import CorruptLogError, DataLossError
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS
-from spark_mq.indexer.report import RebuildReport
-from spark_mq.indexer.run import refuse
+from spark_mq.indexer.damage import raise_or_report
 from spark_mq.io.location import Location
 from spark_mq.source.explain import explain
 from spark_mq.source.message_stream import MessagesStreamReader
@@ -153,7 +152,7 @@ def check_stray(store: Path, stray: Path, rows: list[dict[str, object]], live_en
     assert LiveEndFinder(location).find_now() == live_end
     log = CommitLog.open(location)
     with pytest.raises(CorruptLogError, match="--mode permissive"):
-        refuse(log.stray, RebuildReport("", ""), permissive=False)
+        raise_or_report(log.stray, is_permissive=False)
     with MessageStore(str(store)) as opened:
         assert (opened.get_min_phy_offset(), opened.get_max_phy_offset()) == (log.segments[0].base, live_end)
 

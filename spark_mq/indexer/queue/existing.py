@@ -1,0 +1,75 @@
+"""The consume queues that exist before a rebuild: those of the store, and those that are continued."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from spark_mq.errors import OutputExistsError
+from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE
+from spark_mq.indexer.queue.carry_over import Queue
+from spark_mq.indexer.rebuild_plan import RebuildPlan
+from spark_mq.io.location import Location
+from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.config.store_paths import CONSUME_QUEUE
+from spark_mq.store.queue.folders import QueueFolder, existing_file_size, queue_folders
+
+
+@dataclass(frozen=True)
+class ExistingQueues:
+    """The queues that exist.
+
+    Attributes:
+        of_store: The queues of the store.
+        continued: The queues of the output whose files are continued.
+
+    """
+
+    of_store: tuple[QueueFolder, ...]
+    continued: Mapping[Queue, QueueFolder]
+
+    def not_continued(self) -> list[QueueFolder]:
+        """The queues of the store that are not continued."""
+        return [folder for folder in self.of_store if (folder.topic, folder.queue_id) not in self.continued]
+
+    def stale_files(self, file_ranges: Mapping[Queue, range], file_size: int) -> list[Location]:
+        """The files of continued queues that are after the end of their queue: their units are stale.
+
+        Args:
+            file_ranges: The numbers of the files that each queue has; a queue without an entry has no stale file.
+            file_size: Bytes of a queue file.
+
+        """
+        return [
+            folder.location / info.base_name
+            for queue, folder in self.continued.items()
+            for info in folder.files
+            if queue in file_ranges and int(info.base_name) // file_size >= file_ranges[queue].stop
+        ]
+
+
+def queue_file_size(conf: BrokerConf, trees: Iterable[Location]) -> int:
+    """Bytes of a queue file, from the broker's settings, or else from the first tree that has queue files."""
+    sizes = (existing_file_size(list(queue_folders(tree))) for tree in trees)
+    return conf.consume_queue_file_size or next(filter(None, sizes), DEFAULT_FILE_SIZE)
+
+
+def find_existing_queues(plan: RebuildPlan, output: Location) -> ExistingQueues:
+    """The queues of the store, and those in `output` that are continued.
+
+    Raises:
+        OutputExistsError: Files that are to be continued have another size.
+
+    """
+    is_continued = CONSUME_QUEUE in plan.continued
+    folders = list(queue_folders(output / CONSUME_QUEUE)) if is_continued else []
+    file_size = plan.settings.queue_file_size
+    for folder in folders:
+        for info in folder.files:
+            if info.size != file_size:
+                raise OutputExistsError(
+                    f"{folder.location / info.base_name} has {info.size} bytes, which cannot be continued with "
+                    f"files of {file_size}: give the broker's settings (--broker-conf), or --replace"
+                )
+    of_store = tuple(queue_folders(plan.store / CONSUME_QUEUE))
+    return ExistingQueues(of_store, {(folder.topic, folder.queue_id): folder for folder in folders})
