@@ -11,12 +11,12 @@ beginning of each file and the bytes before its end:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pyarrow import fs
 
-from spark_mq.format.record import BLANK_SIZE, FRAME, MAGIC_AT, MAGIC_BLANK, MAX_BLANK_SIZE, Record
+from spark_mq.format.record import BLANK_SIZE, MAGIC_AT, MAGIC_BLANK, MAX_BLANK_SIZE, Record, is_blank
 from spark_mq.store.config.store_paths import COMMIT_LOG
 from spark_mq.store.log.corrupt_range import STRAY
 from spark_mq.store.log.segment_files import is_segment_name, usual_size
@@ -100,21 +100,17 @@ def _misfits(info: fs.FileInfo, usual: int, end_before: int | None) -> Iterator[
 def _damage(store: MessageStore, info: fs.FileInfo, first: Record | str) -> Iterator[str]:
     """What is wrong at the edges of a file that is not empty."""
     base, live_end = int(info.base_name), store.get_max_phy_offset()
-    head = store.records.read(base, FRAME.size)
+    head = store.records.read(base, BLANK_SIZE)
     if base >= live_end:
         if head.strip(b"\0"):
             yield f"the log ends at commit log offset {live_end}, but the file begins with other bytes than zeros"
         return
     segment = store.records.segment_of(base)
     size = info.size if segment is None else segment.size
-    if isinstance(first, str) and not _is_blank(head, size):
+    if isinstance(first, str) and not is_blank(head, size):
         yield f"it begins with no record: {first}"
     if base + size < live_end and not _ends_with_blank(store, base, size):
         yield f"no blank is at its end, in the last {min(size, MAX_BLANK_SIZE)} bytes"
-
-
-def _is_blank(head: Sequence[int] | bytes, size: int) -> bool:
-    return size <= MAX_BLANK_SIZE and bytes(head) == FRAME.pack(size, MAGIC_BLANK)
 
 
 def _ends_with_blank(store: MessageStore, base: int, size: int) -> bool:
@@ -123,10 +119,11 @@ def _ends_with_blank(store: MessageStore, base: int, size: int) -> bool:
     while end > 0 and size - end < MAX_BLANK_SIZE:
         start = max(0, size - min(look, MAX_BLANK_SIZE))
         data = store.records.read(base + start, min(end + BLANK_SIZE, size) - start)
-        at = data.rfind(_BLANK_MAGIC)
-        while at >= MAGIC_AT:
-            if data[at - MAGIC_AT : at] == (size - start - at + MAGIC_AT).to_bytes(4, "big"):
+        magic_at = data.rfind(_BLANK_MAGIC)
+        while magic_at >= MAGIC_AT:
+            at = magic_at - MAGIC_AT
+            if is_blank(data[at : at + BLANK_SIZE], size - start - at):
                 return True
-            at = data.rfind(_BLANK_MAGIC, 0, at)
+            magic_at = data.rfind(_BLANK_MAGIC, 0, magic_at)
         end, look = start, look * _LOOK_FACTOR
     return False

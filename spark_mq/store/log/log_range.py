@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from spark_mq.format.record import FRAME, MAGIC_BLANK, Record
+from spark_mq.format.record import BLANK_SIZE, Record, is_blank
 from spark_mq.store.log.record_lookup import RecordLookup
 
 
@@ -46,11 +46,11 @@ def iterate_records(records: RecordLookup, log_range: LogRange) -> Iterator[Reco
 def end_of_blank(records: RecordLookup, commit_log_offset: int) -> int | None:
     """The offset behind the blank that starts at the offset, which is its segment's end; None where there is none."""
     segment = records.segment_of(commit_log_offset)
-    frame = records.read(commit_log_offset, FRAME.size)
-    if segment is None or len(frame) < FRAME.size:
+    if segment is None:
         return None
+    head = records.read(commit_log_offset, BLANK_SIZE)
     end = segment.base + segment.size
-    return end if FRAME.unpack(frame) == (end - commit_log_offset, MAGIC_BLANK) else None
+    return end if is_blank(head, end - commit_log_offset) else None
 
 
 def next_record(records: RecordLookup, commit_log_offset: int) -> int:
