@@ -11,20 +11,19 @@ again keeps a `LiveEndFinder`, which then reads only what is new.
 
 from __future__ import annotations
 
-import re
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from spark_mq.errors import CorruptLogError
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE
-from spark_mq.format.properties import CRC_PROPERTY, PROPERTY_CRC_SIZE
-from spark_mq.format.record import FRAME, MAGIC_BLANK, MAX_BLANK_SIZE, Record
+from spark_mq.format.record import FRAME, Record, is_blank
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.store.log.commit_log import CommitLog, Segment
+from spark_mq.store.log.last_record import is_finished
 from spark_mq.store.log.record_lookup import RecordLookup, SegmentFile
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.folders import queue_folders
@@ -32,7 +31,6 @@ from spark_mq.store.queue.folders import queue_folders
 _MAX_HOPS = 1000
 _TAIL = 4 << 10
 _ZEROS = bytes(FRAME.size)
-_PROPERTY_CRC = re.compile(rb"(?:\A|\x02)" + CRC_PROPERTY + rb"\x01(.{10})\x02\Z", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -177,10 +175,10 @@ def _hop(records: RecordLookup, offset: int) -> LiveEnd | None:
         head = records.read(offset, FRAME.size)
         if head == _ZEROS:
             return _end(records, before, last, offset) if _is_last(records, segment) else None
-        blank_size = segment.base + segment.size - offset
-        if blank_size <= MAX_BLANK_SIZE and head == FRAME.pack(blank_size, MAGIC_BLANK):
+        segment_end = segment.base + segment.size
+        if is_blank(head, segment_end - offset):
             before, last = before if last is None else last.commit_log_offset, None
-            offset = segment.base + segment.size
+            offset = segment_end
             continue
         try:
             record = records.record(offset)
@@ -203,19 +201,6 @@ def _end(records: RecordLookup, before: int | None, last: Record | None, offset:
     """The end after `last`, or before it if it is still being written, as `last_record` has it."""
     if last is None:
         return LiveEnd(offset, before)
-    if _is_finished(records, last):
+    if is_finished(last, lambda: records.read(last.commit_log_offset, last.size)):
         return LiveEnd(offset, last.commit_log_offset)
     return LiveEnd(last.commit_log_offset, before)
-
-
-def _is_finished(records: RecordLookup, record: Record) -> bool:
-    text = record.properties or record.topic
-    if text.endswith(b"\0"):
-        return False
-    if record.body and zlib.crc32(record.body) & 0x7FFFFFFF != record.body_crc:
-        return False
-    stored = _PROPERTY_CRC.search(record.properties)
-    if stored is None:
-        return True
-    covered = records.read(record.commit_log_offset, record.size - PROPERTY_CRC_SIZE)
-    return stored[1].isdigit() and zlib.crc32(covered) & 0x7FFFFFFF == int(stored[1][::-1])

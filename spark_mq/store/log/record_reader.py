@@ -9,7 +9,7 @@ from spark_mq.errors import CorruptLogError
 from spark_mq.format.array_types import Bytes
 from spark_mq.format.kernels.big_endian import read_i32
 from spark_mq.format.kernels.frames import CORRUPTION_REASONS, Frames, ScanStatus, find_frame, new_frames, scan_records
-from spark_mq.format.record import BLANK_SIZE, MAX_RECORD_SIZE, MIN_RECORD_SIZE
+from spark_mq.format.record import BLANK_SIZE, MAX_RECORD_SIZE, MIN_RECORD_SIZE, decode_record
 from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.last_record import UNFINISHED, UNFINISHED_REASON, is_finished
 from spark_mq.store.log.segment_source import SegmentSource
@@ -83,7 +83,7 @@ class RecordReader:
             yield RecordChunk(chunk.buffer, chunk.base, chunk.frames[:-1])
         buffer, frames, base = self._source.read(last, size), self._frame_space(size), segment.base + last
         count, _, _ = scan_records(buffer, 0, 1, base, segment.size - last, frames)
-        if count and is_finished(buffer, frames[:1]):
+        if count and _is_finished(buffer, base):
             self.position = last + size
             yield RecordChunk(buffer, base, frames[:1])
         else:
@@ -133,6 +133,12 @@ class RecordReader:
             position += at
             wanted = max(wanted, self._chunk_size, more_to_read(buffer.size, at))
         return segment.size
+
+
+def _is_finished(buffer: Bytes, commit_log_offset: int) -> bool:
+    """Whether the record that the buffer contains is written to its end."""
+    stored = buffer.tobytes()
+    return is_finished(decode_record(stored, 0, commit_log_offset), lambda: stored)
 
 
 def more_to_read(size: int, reached: int) -> int:
