@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,16 +68,15 @@ def unit_batches(
     `state`: LIVE; EXPIRED, its message is before the log's first segment; PRE_BLANK, before the queue's first message;
     STALE, behind the queue's end. `log_end` is the live end of the log.
     """
-    readers = FileReaders()
-    queue = ConsumeQueue(share.folder, readers)
-    max_offset = queue.max_offset(records, log_end)
-    for file in queue.files[share.first_file : share.last_file]:
-        for first in range(file.first, file.first + file.count, _BATCH_UNITS):
-            units = queue.units(first, min(first + _BATCH_UNITS, file.first + file.count))
-            batch = _rows(queue, first, units, max_offset, records.min_offset)
-            if batch.num_rows:
-                yield batch.select(list(names))
-    readers.close()
+    with closing(FileReaders()) as readers:
+        queue = ConsumeQueue(share.folder, readers)
+        max_offset = queue.max_offset(records, log_end)
+        for file in queue.files[share.first_file : share.last_file]:
+            for first in range(file.first, file.first + file.count, _BATCH_UNITS):
+                units = queue.units(first, min(first + _BATCH_UNITS, file.first + file.count))
+                batch = _rows(queue, first, units, max_offset, records.min_offset)
+                if batch.num_rows:
+                    yield batch.select(list(names))
 
 
 def _rows(queue: ConsumeQueue, first: int, units: Units, max_offset: int, log_start: int) -> pa.RecordBatch:
