@@ -257,7 +257,7 @@ class MessageStore:
             record = self.records.record(commit_log_offset)
         except CorruptLogError as error:
             return str(error)
-        if commit_log_offset >= self.records.segments[-1].base and commit_log_offset >= self._live_end:
+        if commit_log_offset >= self.records.last_written_base and commit_log_offset >= self._live_end:
             return f"the record at {commit_log_offset} is stale: the log ends at {self._live_end}"
         return record
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 from bisect import bisect_right
 from dataclasses import dataclass
+from functools import cached_property
 
 from spark_mq.errors import CorruptLogError
 from spark_mq.format.record import (
@@ -30,6 +31,7 @@ from spark_mq.store.log.segment_files import list_segment_files
 _FIRST_READ = 4 << 10
 """Bytes read for a record of unknown size where a read takes long: most are shorter."""
 
+_ZEROS = bytes(FRAME.size)
 _INT64 = struct.Struct(">q")
 
 
@@ -66,6 +68,16 @@ class RecordLookup:
     def max_offset(self) -> int:
         """The offset behind the last file, whatever is in it; -1 where there is no segment."""
         return self.segments[-1].base + self.segments[-1].size if self.segments else -1
+
+    @cached_property
+    def last_written_base(self) -> int:
+        """The first offset of the last segment that does not begin with zeros; `min_offset` if all of them do.
+
+        A broker creates the next one or two files in advance, filled with zeros (`AllocateMappedFileService`@5.3.3).
+        Only the segment before those files can have stale records.
+        """
+        written = (file.base for file in reversed(self.segments) if self.read(file.base, FRAME.size) != _ZEROS)
+        return next(written, self.min_offset)
 
     def segment_of(self, commit_log_offset: int) -> SegmentFile | None:
         """The segment that holds the offset."""

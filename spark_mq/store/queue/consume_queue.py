@@ -162,10 +162,10 @@ class ConsumeQueue:
         return low
 
     def _is_astray(self, queue_offset: int, records: RecordLookup) -> bool:
-        """Whether the unit points into the last segment, but to no record of its size."""
+        """Whether the unit points into the last written segment, but not to a record of its size."""
         commit_log_offset, store_size, _ = self.unit(queue_offset)
         if store_size == PRE_BLANK_SIZE or not records.segments:
             return False
-        if commit_log_offset < records.segments[-1].base:
+        if commit_log_offset < records.last_written_base:
             return False
         return not records.is_at(commit_log_offset, store_size)
