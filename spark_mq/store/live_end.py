@@ -21,10 +21,10 @@ from spark_mq.format.record import FRAME, Record, is_blank
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.config.checkpoint import Checkpoint
-from spark_mq.store.config.store_paths import CONSUME_QUEUE
+from spark_mq.store.config.store_paths import ABORT, CONSUME_QUEUE
 from spark_mq.store.log.commit_log import CommitLog, Segment
 from spark_mq.store.log.last_record import is_finished
-from spark_mq.store.log.record_lookup import RecordLookup, SegmentFile
+from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.folders import queue_folders
 
@@ -100,7 +100,7 @@ class LiveEndFinder:
 
     def _is_certainly_live(self, records: RecordLookup, queues: Iterable[ConsumeQueue], newest: int) -> bool:
         """Whether a record stored at `newest`, in milliseconds, is certainly live; no queue knows a newer one."""
-        if (self._store / "abort").is_file:
+        if (self._store / ABORT).is_file:
             return newest >= _abort_time(self._store)
         flushed = Checkpoint.load(self._store).physic_msg_timestamp
         if not 0 < flushed <= newest:
@@ -159,7 +159,7 @@ def _has_message_of(records: RecordLookup, queue: ConsumeQueue, store_timestamp:
 
 def _abort_time(store: Location) -> float:
     """When the broker was started that runs or crashed, milliseconds; infinite where nothing tells."""
-    return ((store / "abort").info().mtime_ns or 0) / 1e6 or float("inf")
+    return ((store / ABORT).info().mtime_ns or 0) / 1e6 or float("inf")
 
 
 def _hop(records: RecordLookup, offset: int) -> LiveEnd | None:
@@ -174,7 +174,7 @@ def _hop(records: RecordLookup, offset: int) -> LiveEnd | None:
             return _end(records, before, last, offset) if offset == records.max_offset else None
         head = records.read(offset, FRAME.size)
         if head == _ZEROS:
-            return _end(records, before, last, offset) if _is_last(records, segment) else None
+            return _end(records, before, last, offset) if segment.base >= records.last_written_base else None
         segment_end = segment.base + segment.size
         if is_blank(head, segment_end - offset):
             before, last = before if last is None else last.commit_log_offset, None
@@ -190,11 +190,6 @@ def _hop(records: RecordLookup, offset: int) -> LiveEnd | None:
         newest = record.store_timestamp
         offset += record.size
     return None
-
-
-def _is_last(records: RecordLookup, segment: SegmentFile) -> bool:
-    """Whether no record lies in the files behind `segment`: a broker makes the next one or two beforehand."""
-    return all(records.read(file.base, FRAME.size) == _ZEROS for file in records.segments if file.base > segment.base)
 
 
 def _end(records: RecordLookup, before: int | None, last: Record | None, offset: int) -> LiveEnd:

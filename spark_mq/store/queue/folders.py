@@ -57,10 +57,6 @@ def queue_folders(consume_queue: Location) -> Iterator[QueueFolder]:
                 yield QueueFolder(topic.base_name, int(queue.base_name), folder, files)
 
 
-def _is_queue_file(info: fs.FileInfo) -> bool:
-    return MAPPED_FILE_NAME.fullmatch(info.base_name) is not None and info.size > 0
-
-
 def _is_queue_id(name: str) -> bool:
     return _QUEUE_ID.fullmatch(name) is not None and -(1 << 31) <= int(name) < 1 << 31
 
