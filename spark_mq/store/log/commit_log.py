@@ -70,13 +70,13 @@ class CommitLog:
 
     @property
     def gaps(self) -> list[CorruptRange]:
-        """Ranges that no segment holds although there are segments on both sides."""
+        """Ranges that no segment contains although there are segments on both sides."""
         gaps = []
         for before, after in zip(self.segments, self.segments[1:], strict=False):
             if after.base > before.end_offset:
                 file = str(self.location / f"{before.end_offset:020d}")
                 length = after.base - before.end_offset
-                gaps.append(CorruptRange(file, before.end_offset, length, MISSING, "no segment holds these bytes"))
+                gaps.append(CorruptRange(file, before.end_offset, length, MISSING, "no segment contains these bytes"))
         return gaps
 
 

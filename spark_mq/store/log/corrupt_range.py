@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 MISSING = "MISSING"
-"""The code of a range that no segment holds. Other codes are names of `format.kernels.frames.ScanStatus`."""
+"""The code of a range that no segment contains. Other codes are names of `format.kernels.frames.ScanStatus`."""
 
 STRAY = "STRAY"
 """The code of a file that is named as a segment, but is none: the number in its name is not a commit log offset."""

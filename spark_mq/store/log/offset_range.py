@@ -29,13 +29,13 @@ class OffsetRange:
     segments: tuple[Segment, ...]
     """Those that hold a part of the range. None counts as last: the range has its end."""
     missing: tuple[CorruptRange, ...]
-    """What of the range no segment holds."""
+    """What of the range no segment contains."""
     stray: tuple[CorruptRange, ...] = ()
     """The files beside the segments that are named as segments, but are none; they belong to no range."""
 
     @property
     def missing_bytes(self) -> int:
-        """Bytes that no segment holds."""
+        """Bytes that no segment contains."""
         return sum(missing.length for missing in self.missing)
 
     def splits(self, split_size: int, is_start_known: bool = True, is_end_known: bool = True) -> list[Split]:
@@ -73,5 +73,5 @@ def list_offset_range(store: Location, start: int, end: int) -> OffsetRange:
 def _missing(folder: Location, start: int, end: int, code: str) -> list[CorruptRange]:
     if start >= end:
         return []
-    reason = "the segment expired before it was read" if code == EXPIRED else "no segment holds these bytes"
+    reason = "the segment expired before it was read" if code == EXPIRED else "no segment contains these bytes"
     return [CorruptRange(str(folder / f"{start:020d}"), start, end - start, code, reason)]

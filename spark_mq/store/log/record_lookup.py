@@ -101,7 +101,7 @@ class RecordLookup:
         """
         segment = self.segment_of(commit_log_offset)
         if segment is None:
-            raise CorruptLogError(f"no segment holds commit log offset {commit_log_offset}")
+            raise CorruptLogError(f"no segment contains commit log offset {commit_log_offset}")
         if store_size is not None:
             wanted = min(max(store_size, FRAME.size), MAX_RECORD_SIZE)
         else:

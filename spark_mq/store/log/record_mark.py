@@ -50,7 +50,7 @@ def mark_of(records: RecordLookup, commit_log_offset: int) -> RecordMark | None:
 def is_lost(records: RecordLookup, mark: RecordMark, live_end: int) -> bool:
     """Whether the log, which ends at `live_end`, has no longer this record in its place.
 
-    False if no segment holds the place: the record expired then, and nothing says that it was lost.
+    False if no segment contains the place: the record expired then, and nothing says that it was lost.
     """
     if mark.end_offset > live_end:
         return True  # its bytes may be there still: a broker that cuts its log does not clear them
