@@ -58,7 +58,7 @@ class LookUp:
 class ReadPlan:
     """What is read. `log` is the live log as it was then; only look-ups need it.
 
-    `look_ups` go to index or queues; `splits` are read by tasks as in a scan; `gaps` are parts that no segment contains,
+    `look_ups` go to index or queues; `splits` are read by tasks as in a scan; `gaps` are parts that no segment holds,
     and stray files, each a row. `uncovered` is what index or queue do not cover: its messages are given by splits, and
     not by a look-up that finds them, too.
     """
