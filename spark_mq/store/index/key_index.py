@@ -130,9 +130,9 @@ class KeyIndex:
         return None
 
     def _find(
-        self, wanted: WithKey, begin: int | None, end: int | None, beside: Sequence[LogRange]
+        self, row_filter: WithKey, begin: int | None, end: int | None, beside: Sequence[LogRange]
     ) -> Iterator[Record]:
-        key_hash = wanted.key_hash
+        key_hash = row_filter.key_hash
         stop = self._log_end
         for part in reversed(self.parts):
             stop = min(stop, part.stop)
@@ -147,31 +147,31 @@ class KeyIndex:
                             continue
                         record = self._record(part, offset, key_hash)
                         stop = offset
-                        if wanted.matches(record):
+                        if row_filter.matches(record):
                             yield record
                     continue
                 except CorruptIndexError as error:
                     self._add_problem(str(error))
             uncovered = between([(other.start, other.stop) for other in beside], part.start, stop)
             for log_range in reversed(uncovered):
-                for offset in reversed(self._scan(log_range, wanted, begin, end)):
+                for offset in reversed(self._scan(log_range, row_filter, begin, end)):
                     record = self._records.record(offset)
-                    if wanted.matches(record):
+                    if row_filter.matches(record):
                         yield record
             stop = part.start
 
-    def _scan(self, log_range: LogRange, wanted: WithKey, begin: int | None, end: int | None) -> list[int]:
+    def _scan(self, log_range: LogRange, row_filter: WithKey, begin: int | None, end: int | None) -> list[int]:
         """The offsets of messages that can have the key, ascending.
 
         The second look-up in the same long range reads all its keys into a table: more look-ups will follow.
         """
         if log_range in self._tables:
-            return self._tables[log_range].offsets(wanted.key_hash)
+            return self._tables[log_range].offsets(row_filter.key_hash)
         if log_range in self._scanned and SHORT_RANGE < log_range.size <= MAX_TABLE_RANGE:
             table = self._tables[log_range] = KeyTable.read(self._store, log_range)
-            return table.offsets(wanted.key_hash)
+            return table.offsets(row_filter.key_hash)
         self._scanned.add(log_range)
-        parts = scan(self._store, self._records, log_range, wanted, begin, end)
+        parts = scan(self._store, self._records, log_range, row_filter, begin, end)
         return [part.commit_log_offset for part in parts if isinstance(part, Record)]
 
     def _add_problem(self, problem: str) -> None:
