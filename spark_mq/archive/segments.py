@@ -12,7 +12,7 @@ from spark_mq.archive.retry import retry_on_conflict
 from spark_mq.archive.store_archive import StoreArchive
 from spark_mq.archive.tables import SEGMENTS_SCHEMA
 from spark_mq.errors import StoreChangedError
-from spark_mq.format.record import FRAME, MAGIC_BLANK, MAX_BLANK_SIZE
+from spark_mq.format.record import BLANK_SIZE, MAX_BLANK_SIZE, is_blank
 from spark_mq.store import metadata_tables
 from spark_mq.store.message_store import MessageStore
 
@@ -76,10 +76,10 @@ def segment_rows(store: MessageStore, data_ends: Mapping[int, int]) -> list[Row]
 def _blank(store: MessageStore, start: int, end: int) -> bytes | None:
     """The blank from `start` to the segment's `end`, without the zeros at its end; None if there is none."""
     size = end - start
-    if not FRAME.size <= size <= MAX_BLANK_SIZE:
+    if not BLANK_SIZE <= size <= MAX_BLANK_SIZE:
         return None
     try:
-        if store.records.read(start, FRAME.size) != FRAME.pack(size, MAGIC_BLANK):
+        if not is_blank(store.records.read(start, BLANK_SIZE), size):
             return None
         return store.records.read(start, size).rstrip(b"\0")
     except StoreChangedError:

@@ -73,6 +73,7 @@ def _say_problems(arguments: argparse.Namespace, rows: Sequence[Mapping[str, Any
     """One line on stderr, if a quick look at the files found something wrong."""
     from spark_mq.cli.output import visible
     from spark_mq.io.location import Location
+    from spark_mq.store.config.store_paths import ABORT
 
     found = [row for row in rows if row["problem"] is not None]
     if not found:
@@ -81,7 +82,7 @@ def _say_problems(arguments: argparse.Namespace, rows: Sequence[Mapping[str, Any
     name = row["file"] if arguments.table == "segments" else row["topic"]
     name = f"{name}/{row['queue_id']}" if "queue_id" in row else name
     said = f"{len(found)} of {len(rows)} {what}s have a problem, first {name}: {row['problem']}"
-    is_open = arguments.table != "segments" and (Location.resolve(arguments.store) / "abort").is_file
+    is_open = arguments.table != "segments" and (Location.resolve(arguments.store) / ABORT).is_file
     broker = "; a broker that runs, or starts again, may complete them itself" if is_open else ""
     print(f"spark-mq: {visible(said)}; `spark-mq rebuild` {_REMEDY[arguments.table]}{broker}", file=sys.stderr)
 

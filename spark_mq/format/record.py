@@ -170,6 +170,14 @@ def encode_blank(size: int) -> bytes:
     return FRAME.pack(size, MAGIC_BLANK).ljust(size, b"\0")
 
 
+def is_blank(head: bytes, size: int) -> bool:
+    """Whether a blank of exactly `size` bytes starts with the bytes `head`, of which at most `BLANK_SIZE` are used.
+
+    `kernels.frames.read_frame` is the twin for a segment's bytes: `size` is what is left of the segment.
+    """
+    return BLANK_SIZE <= size <= MAX_BLANK_SIZE and head[:BLANK_SIZE] == FRAME.pack(size, MAGIC_BLANK)
+
+
 def decode_record(buffer: bytes | memoryview, position: int = 0, commit_log_offset: int | None = None) -> Record:
     """The record at `position` of `buffer`.
 

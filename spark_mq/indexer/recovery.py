@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from spark_mq.io.location import Location
 from spark_mq.store.config.checkpoint import Checkpoint
-from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
+from spark_mq.store.config.store_paths import ABORT, CONSUME_QUEUE, INDEX
 
 
 def rebuilt_checkpoint(
@@ -39,8 +39,8 @@ def rebuilt_checkpoint(
 
 
 def next_boot(store: Location) -> str:
-    """What a broker does when it next starts on the store; for the report."""
-    if (store / "abort").is_file:
+    """What a broker does at its next boot, for the report."""
+    if (store / ABORT).is_file:
         return (
             "the file abort says that the broker did not stop cleanly: it will check the log, and dispatch it again "
             "from one of its last segments. Queues ignore what they have; the index takes the keys of one message "

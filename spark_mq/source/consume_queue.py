@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -45,8 +46,7 @@ class ConsumeQueueReader(DataSourceReader):
         """The rows of one partition. Spark calls this with None where there is no partition at all."""
         if not isinstance(partition, QueueSplitPartition):
             return
-        files = FileReaders()
-        records = RecordLookup(Location.resolve(self._options.path), files)
-        for share in partition.shares:
-            yield from unit_batches(share, records, partition.log_end, self._names)
-        files.close()
+        with closing(FileReaders()) as files:
+            records = RecordLookup(Location.resolve(self._options.path), files)
+            for share in partition.shares:
+                yield from unit_batches(share, records, partition.log_end, self._names)

@@ -1,54 +1,58 @@
-"""Where the live records of a log end, found quickly: from the newest message that a consume queue knows.
+"""The live end of a log, found quickly: from the newest message that a consume queue knows.
 
-`live_reader` says where the live end is, but hops over the whole last segment for it. Here the hop begins at the newest
-record of all queues, if that one is certainly live. Stale records are older than what the broker wrote since it cut
-them off. So a record is live, and all before it, if it is not older than the last start of the broker (while it runs,
-or after a crash: the time of the file `abort`), or than the last message flushed before a clean stop (`checkpoint`).
-The checkpoint can be damaged, or another store's: its time counts only if a record of a queue was stored at just that
-time. Where this decides nothing, or anything odd follows, the last segment is read from its start; who asks again and
-again keeps a `LiveEndFinder`, which then reads only what is new.
+`live_reader` finds the live end, but scans the whole last segment. Here the scan starts at the newest record of all
+queues, if that record is certainly live. Stale records are older than everything that the broker wrote after it
+truncated the log. So a record and all records before it are live in two cases:
+
+- The broker runs or has crashed, and the record is not older than the last start of the broker (the time of the file
+  `abort`).
+- The broker stopped cleanly, and the record is not older than the last message that was flushed before (`checkpoint`).
+  The checkpoint can be damaged or from another store. So its time counts only if a record of a queue was stored at
+  exactly that time.
+
+If this does not decide, or if anything unexpected follows, the last segment is read from its start. A caller that needs
+the live end repeatedly keeps a `LiveEndFinder`, which then reads only new bytes.
 """
 
 from __future__ import annotations
 
-import re
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from spark_mq.errors import CorruptLogError
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE
-from spark_mq.format.properties import CRC_PROPERTY, PROPERTY_CRC_SIZE
-from spark_mq.format.record import FRAME, MAGIC_BLANK, MAX_BLANK_SIZE, Record
+from spark_mq.format.record import FRAME, Record, is_blank
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.config.checkpoint import Checkpoint
-from spark_mq.store.config.store_paths import CONSUME_QUEUE
+from spark_mq.store.config.store_paths import ABORT, CONSUME_QUEUE
 from spark_mq.store.log.commit_log import CommitLog, Segment
-from spark_mq.store.log.record_lookup import RecordLookup, SegmentFile
+from spark_mq.store.log.last_record import is_finished
+from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.folders import queue_folders
 
-_MAX_HOPS = 1000
+_MAX_RECORDS = 1000
+"""Records after the newest message of a queue that are read before the last segment is read from its start."""
 _TAIL = 4 << 10
 _ZEROS = bytes(FRAME.size)
-_PROPERTY_CRC = re.compile(rb"(?:\A|\x02)" + CRC_PROPERTY + rb"\x01(.{10})\x02\Z", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class _Hop:
-    """How far a hop over the last segment came, and the store time of the record before that place."""
+class _Scan:
+    """The position that a scan of the last segment reached, and the store time of the record before it."""
 
     base: int
     position: int
     newest: int
     abort_time: float
-    """When the broker was started: a start may cut the log, and then nothing is known."""
+    """When the broker was started: a start can truncate the log, and then the position is worthless."""
     tail_crc: int
-    """Of the bytes before that place. A replica can cut its log without a start, and write on."""
+    """The CRC of the bytes before the position: a replica can truncate its log without a start, and then continue."""
 
     def is_of(self, last: Segment, abort_time: float) -> bool:
-        """Whether it was in this segment, and the broker was not started since."""
+        """Whether the scan was in this segment, and the broker was not started since."""
         return (self.base, self.abort_time) == (last.base, abort_time) and self.position <= last.size
 
 
@@ -56,7 +60,7 @@ class _Hop:
 class LiveEnd:
     """The commit log offset after the last live record (`CommitLog.getMaxOffset`@5.3.3); -1 for an empty log.
 
-    `last_record` is the offset at which that record begins, if the search came by it; else None.
+    `last_record` is the offset at which that record starts; None if the search did not read it.
     """
 
     offset: int
@@ -68,10 +72,10 @@ class LiveEndFinder:
 
     def __init__(self, store: Location) -> None:
         self._store = store
-        self._last_hop: _Hop | None = None
+        self._last_scan: _Scan | None = None
 
     def find_now(self) -> int:
-        """`find` over the files that the store has now."""
+        """The commit log offset of the live end, from the files that the store has now; -1 for an empty log."""
         return self.find_end_now().offset
 
     def find_end_now(self) -> LiveEnd:
@@ -86,7 +90,7 @@ class LiveEndFinder:
     def find(self, records: RecordLookup, queues: Iterable[ConsumeQueue]) -> int:
         """The commit log offset of the live end; -1 for an empty log.
 
-        `records` and `queues` are of the store as it is now.
+        `records` and `queues` must show the store as it is now.
         """
         return self._find_end(records, list(queues)).offset
 
@@ -95,14 +99,14 @@ class LiveEndFinder:
         if newest is not None:
             offset, store_timestamp = newest
             if self._is_certainly_live(records, queues, store_timestamp):
-                end = _hop(records, offset)
+                end = _scan_on(records, offset)
                 if end is not None:
                     return end
         return self._read_last_segment()
 
     def _is_certainly_live(self, records: RecordLookup, queues: Iterable[ConsumeQueue], newest: int) -> bool:
-        """Whether a record stored at `newest`, in milliseconds, is certainly live; no queue knows a newer one."""
-        if (self._store / "abort").is_file:
+        """Whether a record stored at `newest` (milliseconds), the newest record of all queues, is certainly live."""
+        if (self._store / ABORT).is_file:
             return newest >= _abort_time(self._store)
         flushed = Checkpoint.load(self._store).physic_msg_timestamp
         if not 0 < flushed <= newest:
@@ -116,7 +120,7 @@ class LiveEndFinder:
         log = CommitLog.open(self._store)
         if not log.segments:
             return LiveEnd(-1)
-        last, abort_time, known = log.segments[-1], _abort_time(self._store), self._last_hop
+        last, abort_time, known = log.segments[-1], _abort_time(self._store), self._last_scan
         position, newest = 0, NO_TIME
         with SegmentSource(last) as source:
 
@@ -128,7 +132,7 @@ class LiveEndFinder:
                 position, newest = known.position, known.newest
             reader = LiveReader(source, position, newest)
             reader.skip(last.data_end)
-            self._last_hop = _Hop(last.base, reader.position, reader.newest, abort_time, tail_crc(reader.position))
+            self._last_scan = _Scan(last.base, reader.position, reader.newest, abort_time, tail_crc(reader.position))
         return LiveEnd(last.base + reader.position)
 
 
@@ -146,41 +150,41 @@ def _newest_message(records: RecordLookup, queues: Iterable[ConsumeQueue]) -> tu
 
 
 def _has_message_of(records: RecordLookup, queue: ConsumeQueue, store_timestamp: int) -> bool:
-    """Whether a unit that a search by halves meets leads to a record stored at just this time, in milliseconds."""
+    """Whether a unit on the way of a binary search leads to a record stored at exactly this time (milliseconds)."""
     low, high = queue.files[0].first, queue.written_end
     while low < high:
         middle = (low + high) // 2
         commit_log_offset, store_size, _ = queue.unit(middle)
         is_there = store_size != PRE_BLANK_SIZE and records.is_at(commit_log_offset, store_size)
-        found = records.store_timestamp(commit_log_offset) if is_there else -1
-        if found == store_timestamp:
+        middle_timestamp = records.store_timestamp(commit_log_offset) if is_there else -1
+        if middle_timestamp == store_timestamp:
             return True
-        low, high = (middle + 1, high) if found < store_timestamp else (low, middle)
+        low, high = (middle + 1, high) if middle_timestamp < store_timestamp else (low, middle)
     return False
 
 
 def _abort_time(store: Location) -> float:
-    """When the broker was started that runs or crashed, milliseconds; infinite where nothing tells."""
-    return ((store / "abort").info().mtime_ns or 0) / 1e6 or float("inf")
+    """When the broker that runs or crashed was started, in milliseconds; infinite if the file `abort` is missing."""
+    return ((store / ABORT).info().mtime_ns or 0) / 1e6 or float("inf")
 
 
-def _hop(records: RecordLookup, offset: int) -> LiveEnd | None:
-    """The end of the records that follow; None where they end in anything but zeros."""
+def _scan_on(records: RecordLookup, offset: int) -> LiveEnd | None:
+    """The end of the records from `offset` on; None if anything except zeros follows them."""
     last: Record | None = None
     before: int | None = None
-    """Where the record before `last` begins."""
+    """The offset at which the record before `last` starts."""
     newest = 0
-    for _ in range(_MAX_HOPS):
+    for _ in range(_MAX_RECORDS):
         segment = records.segment_of(offset)
         if segment is None:
             return _end(records, before, last, offset) if offset == records.max_offset else None
         head = records.read(offset, FRAME.size)
         if head == _ZEROS:
-            return _end(records, before, last, offset) if _is_last(records, segment) else None
-        blank_size = segment.base + segment.size - offset
-        if blank_size <= MAX_BLANK_SIZE and head == FRAME.pack(blank_size, MAGIC_BLANK):
+            return _end(records, before, last, offset) if segment.base >= records.last_written_base else None
+        segment_end = segment.base + segment.size
+        if is_blank(head, segment_end - offset):
             before, last = before if last is None else last.commit_log_offset, None
-            offset = segment.base + segment.size
+            offset = segment_end
             continue
         try:
             record = records.record(offset)
@@ -194,28 +198,10 @@ def _hop(records: RecordLookup, offset: int) -> LiveEnd | None:
     return None
 
 
-def _is_last(records: RecordLookup, segment: SegmentFile) -> bool:
-    """Whether no record lies in the files behind `segment`: a broker makes the next one or two beforehand."""
-    return all(records.read(file.base, FRAME.size) == _ZEROS for file in records.segments if file.base > segment.base)
-
-
 def _end(records: RecordLookup, before: int | None, last: Record | None, offset: int) -> LiveEnd:
-    """The end after `last`, or before it if it is still being written, as `last_record` has it."""
+    """The end after `last`, or before `last` if that record is still being written (`is_finished`)."""
     if last is None:
         return LiveEnd(offset, before)
-    if _is_finished(records, last):
+    if is_finished(last, lambda: records.read(last.commit_log_offset, last.size)):
         return LiveEnd(offset, last.commit_log_offset)
     return LiveEnd(last.commit_log_offset, before)
-
-
-def _is_finished(records: RecordLookup, record: Record) -> bool:
-    text = record.properties or record.topic
-    if text.endswith(b"\0"):
-        return False
-    if record.body and zlib.crc32(record.body) & 0x7FFFFFFF != record.body_crc:
-        return False
-    stored = _PROPERTY_CRC.search(record.properties)
-    if stored is None:
-        return True
-    covered = records.read(record.commit_log_offset, record.size - PROPERTY_CRC_SIZE)
-    return stored[1].isdigit() and zlib.crc32(covered) & 0x7FFFFFFF == int(stored[1][::-1])

@@ -1,7 +1,7 @@
-"""`MessageStore`: point questions to one store, in RocketMQ's words (`DefaultMessageStore`@5.3.3). No Spark, no JVM.
+"""`MessageStore`: look-ups in one store, in RocketMQ's words (`DefaultMessageStore`@5.3.3). No Spark, no JVM.
 
-It sees the store as it was when it was opened. What it reads is what the question needs: a unit of a consume queue, and
-a record of the commit log.
+A `MessageStore` shows the store as it was when it was opened. Each look-up reads only what it needs: a few units of a
+consume queue or entries of an index file, and the records that they point to.
 """
 
 from __future__ import annotations
@@ -40,14 +40,19 @@ from spark_mq.store.queue.offset_by_time import BoundaryType, QueueTimes, neares
 
 DEFAULT_MAX_NUM = 32
 _FIRST_BYTES = 4 << 20
-"""Bytes of the log in which the first messages of a topic are looked for without kernels."""
+"""Bytes of the log in which the first messages of a topic are searched for without the kernels."""
 
 
 class MessageStore:
-    """One store directory. Answers are `pyarrow.Table`s with the columns of table `messages`.
+    """One store directory of a broker, opened for look-ups.
 
-    >>> store = MessageStore("/data/store")
-    >>> store.get_message("orders", 3, offset=1200, max_num=32)
+    Methods that return messages return a `pyarrow.Table` with the columns of table `messages`. Commit log offsets are
+    bytes, queue offsets count messages, and integer timestamps are milliseconds since the epoch. A `MessageStore` never
+    changes the store. It keeps files open until `close`, or until the end of a `with` block.
+
+    Example:
+        >>> with MessageStore("/data/store") as store:
+        ...     messages = store.get_message("orders", 3, offset=1200, max_num=32)
     """
 
     def __init__(
@@ -58,13 +63,24 @@ class MessageStore:
         check_index: bool = False,
         log_end: int | None = None,
     ) -> None:
-        """Open the store at `path`, a path or a URI that pyarrow opens.
+        """Open the store.
 
-        `broker_version` (`4.9`, `5`, ...) decides where the two differ; by default the store's config files show it.
-        `broker_conf` names the broker's settings, whose `maxHashSlotNum` and `maxIndexNum` a file does not tell.
-        `check_index`: before the first look-up of a key, all index files are read and checked; see `key_index`.
-        `log_end`: the commit log offset at which the log ends for this reader, if it is known; it is not looked for.
-        Raises `StoreNotFoundError`, and `OptionError` for an unknown version or settings that cannot be read.
+        Args:
+            path: The store directory (`storePathRootDir`): a path, or a URI that pyarrow can open.
+            broker_version: The broker's version, such as `4.9` or `5`. It selects the rule if the two lines have
+                different rules. By default the store's config files show the version.
+            broker_conf: The file of the broker's settings. The sizes of index files do not show `maxHashSlotNum` and
+                `maxIndexNum` if these were changed.
+            check_index: Whether all index files are read and checked before the first look-up of a key; see
+                `spark_mq.store.index.key_index`.
+            log_end: The commit log offset at which the log ends for this reader, if it is known. By default it is
+                searched for when it is needed.
+
+        Raises:
+            StoreNotFoundError: The path is not a message store.
+            UnsupportedStoreError: The store is of a kind that is not read.
+            OptionError: `broker_version` is unknown, or `broker_conf` cannot be read.
+
         """
         self.location = Location.resolve(path)
         self._broker_conf = BrokerConf.of(broker_conf)
@@ -84,24 +100,26 @@ class MessageStore:
         self.close()
 
     def close(self) -> None:
-        """Close the files that are open."""
+        """Close all open files."""
         self.files.close()
 
     @cached_property
     def broker_version(self) -> BrokerVersion:
-        """The line of the broker whose rules hold."""
+        """The version of the broker whose rules are used."""
         return self._given_version or detect_broker_version(self.location)
 
     @cached_property
     def queues(self) -> dict[tuple[str, int], ConsumeQueue]:
         """The consume queues, by topic and queue id.
 
-        Raises `UnsupportedStoreError` where they are kept in RocksDB.
+        Raises:
+            UnsupportedStoreError: The broker keeps its queues in RocksDB.
+
         """
         if is_rocksdb(self.location / CONSUME_QUEUE):
             raise UnsupportedStoreError(
                 f"{self.location / CONSUME_QUEUE} is a RocksDB database (storeType=defaultRocksDB), which is not read "
-                "here; `spark-mq rebuild` makes queue files from the commit log, with another --output"
+                "here; `spark-mq rebuild` builds queue files from the commit log, with another --output"
             )
         return self._queues
 
@@ -111,19 +129,19 @@ class MessageStore:
         return {(folder.topic, folder.queue_id): ConsumeQueue(folder, self.files) for folder in folders}
 
     def find_queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """A queue whose files can be read; None where there is none, or they are no files."""
+        """A queue that has files; None if there is no such queue, or if the queues are in RocksDB."""
         return self._queues.get((topic, queue_id))
 
     def queue_ids(self, topic: str) -> list[int]:
-        """The ids of the topic's queues whose files can be read, ascending; none where queues are in RocksDB."""
+        """The ids of the topic's queues that have files, ascending; empty if the queues are in RocksDB."""
         return sorted(queue_id for name, queue_id in self._queues if name == topic)
 
     def get_min_phy_offset(self) -> int:
-        """The commit log offset at which the log begins; -1 where it has no segment."""
+        """The commit log offset at which the log begins; -1 if the log has no segment."""
         return self.records.min_offset
 
     def get_max_phy_offset(self) -> int:
-        """The commit log offset behind the last live record; -1 where there is none."""
+        """The commit log offset after the last live record; -1 if the log is empty."""
         return self._live_end
 
     @cached_property
@@ -133,19 +151,47 @@ class MessageStore:
         return LiveEndFinder(self.location).find(self.records, self._queues.values())
 
     def get_min_offset_in_queue(self, topic: str, queue_id: int, read_log: bool = False) -> int:
-        """The first queue offset that a broker would offer; 0 where there is no such queue.
+        """The first queue offset that a broker would offer; 0 if there is no such queue.
 
-        The queue's units say it. With `read_log` it is the queue offset of the queue's first message in the log, which
-        is read as far as the units prove nothing (`queue_cover`); what the units say counts if the log has no message.
+        Args:
+            topic: The topic.
+            queue_id: The queue id.
+            read_log: By default the queue's units give the answer. If True, the answer is the queue offset of the
+                queue's first message in the log. Parts of the log about which the units prove nothing are read
+                (`queue_cover`). If the log has no message of the queue, the units give the answer.
+
+        Returns:
+            A queue offset.
+
+        Raises:
+            UnsupportedStoreError: The queues are in RocksDB, and `read_log` is False.
+
+        Example:
+            >>> store.get_min_offset_in_queue("orders", 3)
+            1200
         """
         return self._ends_of(topic, queue_id, read_log)[0]
 
     def get_max_offset_in_queue(self, topic: str, queue_id: int, read_log: bool = False) -> int:
-        """The queue offset that the next message will get; 0 where there is no such queue.
+        """The queue offset that the next message will get; 0 if there is no such queue.
 
-        The queue's units say it: the log can have more messages if a broker was killed, or files of the queue were
-        lost. With `read_log` it is the one after the queue's last message in the log, which is read as far as the units
-        prove nothing (`queue_cover`); what the units say counts if the log has no message.
+        Args:
+            topic: The topic.
+            queue_id: The queue id.
+            read_log: By default the queue's units give the answer. The log can have more messages if a broker was
+                killed, or if files of the queue were lost. If True, the answer is the queue offset after the queue's
+                last message in the log. Parts of the log about which the units prove nothing are read
+                (`queue_cover`). If the log has no message of the queue, the units give the answer.
+
+        Returns:
+            A queue offset.
+
+        Raises:
+            UnsupportedStoreError: The queues are in RocksDB, and `read_log` is False.
+
+        Example:
+            >>> store.get_max_offset_in_queue("orders", 3)
+            1532
         """
         return self._ends_of(topic, queue_id, read_log)[1]
 
@@ -166,13 +212,13 @@ class MessageStore:
         return ends
 
     def _known_ends(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """`_queue_ends`, and 0, 0 where the queue is in files that cannot be read: the log has its messages."""
+        """`_queue_ends`; 0, 0 if the queue has no files that can be read: the log can have its messages."""
         return (0, 0) if self.find_queue(topic, queue_id) is None else self._queue_ends(topic, queue_id)
 
     def queue_cover(self, topic: str, queue_id: int) -> QueueCover:
-        """What the units of a queue prove, and what parts of the log must be read for all else.
+        """What the units of a queue prove, and the parts of the log that must be read for its other messages.
 
-        Of a queue without files nothing is proven.
+        Nothing is proven about a queue without files.
         """
         log = LogRange(self.get_min_phy_offset(), self.get_max_phy_offset())
         return QueueCover((topic, queue_id), self.find_queue(topic, queue_id), self.location, self.records, log)
@@ -180,90 +226,132 @@ class MessageStore:
     def get_message(
         self, topic: str, queue_id: int, offset: int, max_num: int = DEFAULT_MAX_NUM, read_log: bool = False
     ) -> pa.Table:
-        """The messages of a queue from queue offset `offset` on, at most `max_num`; see `get_message_result`."""
+        """At most `max_num` messages of a queue, from queue offset `offset` on.
+
+        `get_message_result` has the same arguments and errors, and also returns the status of the offset.
+
+        Example:
+            >>> store.get_message("orders", 3, offset=1200, max_num=2)["queue_offset"].to_pylist()
+            [1200, 1201]
+        """
         return self.get_message_result(topic, queue_id, offset, max_num, read_log).messages
 
     def get_message_result(
         self, topic: str, queue_id: int, offset: int, max_num: int = DEFAULT_MAX_NUM, read_log: bool = False
     ) -> GetMessageResult:
-        """Messages from queue offset `offset` on, and how the offset is to the ends of the queue (`getMessage`).
+        """Messages of a queue, and the status of the requested offset (`DefaultMessageStore.getMessage`@5.3.3).
 
-        A broker's answer ends where a queue file does, and after 256 KiB; this one has `max_num` messages if there are
-        as many. Messages whose segment is gone are passed over.
+        A broker's answer ends at the end of a queue file, and after 256 KiB. This answer has `max_num` messages if the
+        queue has enough. Messages whose segment has expired are skipped.
 
-        Without `read_log` the queue's units give the answer, and its `uncovered` says which parts of the log can have
-        more of the messages. Where a unit points to no record, or to a record of another place in a queue, there is a
-        row with `_corrupt_record`. With `read_log` those parts of the log are read, and the rows are those of a scan of
-        the whole log.
+        Args:
+            topic: The topic.
+            queue_id: The queue id.
+            offset: The queue offset of the first requested message.
+            max_num: The largest number of messages, at least 1.
+            read_log: By default the queue's units give the answer, and `uncovered` of the result contains the parts of
+                the log that can have more of the requested messages. If a unit does not point to a record, or points
+                to a record with another queue offset, the result has a row with `_corrupt_record`. If True, those
+                parts of the log are read, and the rows are those of a scan of the whole log.
+
+        Returns:
+            Status, queue offsets and messages.
+
+        Raises:
+            UnsupportedStoreError: The queues are in RocksDB, and `read_log` is False.
+
+        Example:
+            >>> store.get_message_result("orders", 3, offset=0).status
+            <GetMessageStatus.OFFSET_TOO_SMALL: 'OFFSET_TOO_SMALL'>
         """
-        cover, most = self.queue_cover(topic, queue_id), max(max_num, 1)
+        cover, max_rows = self.queue_cover(topic, queue_id), max(max_num, 1)
         if read_log:
-            return read_messages(cover, self._known_ends(topic, queue_id), offset, most)
+            return read_messages(cover, self._known_ends(topic, queue_id), offset, max_rows)
         queue = self.queues.get((topic, queue_id))
-        return get_message(queue, cover, self._queue_ends(topic, queue_id), offset, most)
+        return get_message(queue, cover, self._queue_ends(topic, queue_id), offset, max_rows)
 
     def look_message_by_offset(self, commit_log_offset: int) -> pa.Table:
-        """The live message whose record starts at the offset; no row where there is none (`why_not` says why)."""
-        found = self.find_record(commit_log_offset)
-        return message_table([message_row(found)] if isinstance(found, Record) else [])
+        """The live message whose record starts at a commit log offset.
+
+        Returns:
+            One row, or no row if there is no such message; `why_not` gives the reason.
+
+        Example:
+            >>> store.look_message_by_offset(1073741824).num_rows
+            1
+        """
+        record = self.find_record(commit_log_offset)
+        return message_table([message_row(record)] if isinstance(record, Record) else [])
 
     def look_message_by_id(self, offset_message_id: str, any_host: bool = False) -> pa.Table:
-        """The message that has this offset message id, the id that `viewMessage` takes; not a unique key.
+        """The message that has an offset message id (`viewMessage`); a unique key is not such an id.
 
-        See `find_record_by_id`, which also says why there is no such message.
+        `find_record_by_id` has the same arguments and errors, and returns the reason if there is no such message.
+
+        Returns:
+            One row, or no row.
+
+        Example:
+            >>> store.look_message_by_id("7F00000100002A9F0000000000000000").num_rows
+            1
         """
-        found = self.find_record_by_id(offset_message_id, any_host)
-        return message_table([message_row(found)] if isinstance(found, Record) else [])
+        record = self.find_record_by_id(offset_message_id, any_host)
+        return message_table([message_row(record)] if isinstance(record, Record) else [])
 
     def find_record_by_id(self, offset_message_id: str, any_host: bool = False) -> Record | str:
         """The live record that has this offset message id, or why there is none.
 
-        An id names the broker that stored the message (address and port) and a commit log offset
-        (`MessageDecoder.createMessageId`@5.3.3). Every broker has its own log: the id of another broker's message often
-        is the offset of a message here. So the host of the id must be the store host of the record.
+        An id contains the address and port of the broker that stored the message, and a commit log offset
+        (`MessageDecoder.createMessageId`@5.3.3). Every broker has its own log, so the offset in the id of another
+        broker's message often is the offset of a message in this store. Therefore the host of the id must be the store
+        host of the record.
 
         Args:
             offset_message_id: 32 hexadecimal digits (IPv4) or 56 (IPv6), in upper or lower case.
-            any_host: Compare the offset only. For a store that moved, if an id has the new address.
+            any_host: Whether only the offset is compared. Use this for a store that moved, if the id has the new
+                address.
+
+        Returns:
+            The record, or the reason as text.
 
         Raises:
-            OptionError: The text is not such an id.
+            OptionError: The text is not an offset message id.
 
         """
         host, offset = decode_offset_message_id(offset_message_id)
-        found = self.find_record(offset)
-        if isinstance(found, str) or any_host or found.store_host == host:
-            return found
+        record = self.find_record(offset)
+        if isinstance(record, str) or any_host or record.store_host == host:
+            return record
         return (
             f"it is an id of broker {host_text(host)}, but the message at commit log offset {offset} was stored by "
-            f"broker {host_text(found.store_host)}; if this store moved, --any-host (any_host=True) compares only the "
+            f"broker {host_text(record.store_host)}; if this store moved, --any-host (any_host=True) compares only the "
             "offset"
         )
 
     def why_not(self, commit_log_offset: int) -> str | None:
-        """Why there is no message at the offset; None if there is one."""
-        found = self.find_record(commit_log_offset)
-        return found if isinstance(found, str) else None
+        """Why no live message starts at a commit log offset; None if one does."""
+        record = self.find_record(commit_log_offset)
+        return record if isinstance(record, str) else None
 
     def find_record(self, commit_log_offset: int) -> Record | str:
-        """The live record at the offset, or why there is none."""
+        """The live record that starts at a commit log offset, or the reason why there is none, as text."""
         if self.records.segment_of(commit_log_offset) is None:
             start = self.get_min_phy_offset()
             if 0 <= commit_log_offset < start:
                 return f"its segment has expired: the log begins at {start}"
-            here = (f"; {stray.describe()}" for stray in self.records.stray if stray.holds(commit_log_offset))
-            return f"no segment holds commit log offset {commit_log_offset}{''.join(here)}"
+            stray_files = (f"; {stray.describe()}" for stray in self.records.stray if stray.holds(commit_log_offset))
+            return f"no segment contains commit log offset {commit_log_offset}{''.join(stray_files)}"
         try:
             record = self.records.record(commit_log_offset)
         except CorruptLogError as error:
             return str(error)
-        if commit_log_offset >= self.records.segments[-1].base and commit_log_offset >= self._live_end:
+        if commit_log_offset >= self.records.last_written_base and commit_log_offset >= self._live_end:
             return f"the record at {commit_log_offset} is stale: the log ends at {self._live_end}"
         return record
 
     @cached_property
     def index(self) -> KeyIndex:
-        """The index files, and what of the log they do not cover."""
+        """The index files, and the parts of the log that they do not cover."""
         return KeyIndex(
             self.location,
             self._broker_conf,
@@ -282,16 +370,33 @@ class MessageStore:
         begin: int | datetime | None = None,
         end: int | datetime | None = None,
     ) -> pa.Table:
-        """The messages of a topic that have the key, in KEYS or as unique key, newest first.
+        """The messages of a topic that have a key, in KEYS or as unique key, newest first.
 
-        At most `max_num`, and only those stored from `begin` to `end` (epoch milliseconds or aware datetimes, both
-        included): so `end=T, max_num=1` is the newest not later than T. Unlike a broker's answer
-        (`DefaultMessageStore.queryMessage`@5.3.3) it has no other limit, and no message that has only the key's hash.
-        Where index files are missing or damaged, the log is read; `index.problems` says why. Messages of transaction
-        type ROLLBACK are in no index. `why_no_message` explains an empty answer.
+        Unlike a broker's answer (`DefaultMessageStore.queryMessage`@5.3.3), the result has no other limit than
+        `max_num`, and does not have messages that share only the key's hash. If index files are missing or damaged,
+        the log is read; `index.problems` has the reasons. Messages of transaction type ROLLBACK are not in any index.
+        `why_no_message` explains an empty result.
+
+        Args:
+            topic: The topic.
+            key: One key of KEYS, or a unique key.
+            max_num: The largest number of messages; None for all.
+            begin: The earliest store time, included: epoch milliseconds or an aware datetime; None for any.
+            end: The latest store time, included, in the same form. `end=T, max_num=1` gives the newest message that
+                was not stored after T.
+
+        Returns:
+            The messages.
+
+        Raises:
+            OptionError: A time is in seconds, or is a datetime without a time zone.
+
+        Example:
+            >>> store.query_message("orders", "order-17", max_num=1)["queue_offset"].to_pylist()
+            [1304]
         """
-        found = self.find_messages(topic, key, max_num, begin, end)
-        return message_table([message_row(record) for record in found])
+        records = self.find_messages(topic, key, max_num, begin, end)
+        return message_table([message_row(record) for record in records])
 
     def find_messages(
         self,
@@ -301,15 +406,28 @@ class MessageStore:
         begin: int | datetime | None = None,
         end: int | datetime | None = None,
     ) -> Iterator[Record]:
-        """The records of `query_message`, each read when it is asked for."""
-        found = self.index.find_messages(topic, key, _optional_millis("begin", begin), _optional_millis("end", end))
-        return islice(found, max_num)
+        """The records of `query_message`, which has the same arguments and errors; each is read when it is needed."""
+        records = self.index.find_messages(topic, key, _optional_millis("begin", begin), _optional_millis("end", end))
+        return islice(records, max_num)
 
     def query_message_by_unique_key(self, topic: str, unique_key: str, any_host: bool = False) -> pa.Table:
-        """The messages with a unique key, newest first; or the one whose offset message id it is.
+        """The messages with a unique key, newest first; or the message with an offset message id.
 
-        As `MQAdminImpl.viewMessage`@5.3.3 it takes either: text alone does not tell them apart. `any_host`: if no
-        message has it, also the message whose offset message id has another host, see `find_record_by_id`.
+        Both kinds of ids are accepted, because a text alone does not show which kind it is
+        (`MQAdminImpl.viewMessage`@5.3.3).
+
+        Args:
+            topic: The topic.
+            unique_key: A unique key, or an offset message id.
+            any_host: Whether, if no message has the id, the host of an offset message id is ignored; see
+                `find_record_by_id`.
+
+        Returns:
+            The messages; `why_no_unique_key` explains an empty result.
+
+        Example:
+            >>> store.query_message_by_unique_key("orders", "7F0000010A2C18B4AAC2567E12340000").num_rows
+            1
         """
         is_id = is_offset_message_id(unique_key)
         by_id = self.look_message_by_id(unique_key) if is_id else message_table([])
@@ -320,12 +438,12 @@ class MessageStore:
         return self.look_message_by_id(unique_key, any_host) if any_host and is_id and not by_key.num_rows else by_key
 
     def why_no_unique_key(self, topic: str, unique_key: str) -> str:
-        """Why `query_message_by_unique_key` has no answer, for a person."""
-        why = self.why_no_message(topic, unique_key)
+        """Why `query_message_by_unique_key` returns no message, as text for a person."""
+        reason = self.why_no_message(topic, unique_key)
         if not is_offset_message_id(unique_key):
-            return why
+            return reason
         is_at_offset = isinstance(self.find_record_by_id(unique_key, any_host=True), Record)
-        return f"{why}; {self.find_record_by_id(unique_key)}" if is_at_offset else why
+        return f"{reason}; {self.find_record_by_id(unique_key)}" if is_at_offset else reason
 
     def why_no_message(
         self,
@@ -334,7 +452,7 @@ class MessageStore:
         begin: int | datetime | None = None,
         end: int | datetime | None = None,
     ) -> str:
-        """Why `query_message` has no answer, for a person."""
+        """Why `query_message` returns no message, as text for a person."""
         is_bounded = begin is not None or end is not None
         newest = next(self.index.find_messages(topic, key), None) if is_bounded else None
         if newest is not None:
@@ -358,15 +476,34 @@ class MessageStore:
         boundary_type: BoundaryType | str = BoundaryType.LOWER,
         read_log: bool = False,
     ) -> int:
-        """The queue offset that a broker answers for a time; 0 where there is no such queue.
+        """The queue offset that a broker returns for a time; 0 if there is no such queue.
 
-        `timestamp`: milliseconds since the epoch, or an aware datetime. `boundary_type`: LOWER, the first message
-        stored then or later (the queue's maximum if there is none); UPPER, the last stored then or earlier. A broker of
-        4.9 has its own rule, the nearest message, and no boundary types.
-        The queue's units between its ends give the answer. With `read_log` the answer is that of all the queue's
-        messages in the log, which is read as far as the units prove nothing; a queue's files do not matter then.
-        Raises `OptionError` for an unknown boundary type, UPPER in 4.9, a datetime without a zone, and epoch seconds;
-        without `read_log`, `CorruptQueueError` where a unit that the answer depends on does not lead to its message.
+        A broker of 4.9 has its own rule, the nearest message, and no boundary types
+        (`ConsumeQueue.getOffsetInQueueByTime`@4.9.7; `ConsumeQueueStore.getOffsetInQueueByTime`@5.3.3).
+
+        Args:
+            topic: The topic.
+            queue_id: The queue id.
+            timestamp: The store time: epoch milliseconds or an aware datetime.
+            boundary_type: LOWER: the first message stored at the time or later, or the queue's maximum offset if there
+                is none. UPPER: the last message stored at the time or earlier.
+            read_log: By default the queue's units between its ends give the answer. If True, all messages of the queue
+                in the log count, whatever the queue's files contain. Parts of the log about which the units prove
+                nothing are read.
+
+        Returns:
+            A queue offset.
+
+        Raises:
+            OptionError: The boundary type is unknown, or is UPPER for a broker of 4.9; or the time is in seconds, or is
+                a datetime without a time zone.
+            CorruptQueueError: A unit on which the answer depends does not lead to its message, and `read_log` is
+                False.
+            UnsupportedStoreError: The queues are in RocksDB, and `read_log` is False.
+
+        Example:
+            >>> store.get_offset_in_queue_by_time("orders", 3, 1_700_000_000_000)
+            1377
         """
         boundary = _boundary_type(boundary_type)
         millis = _millis("timestamp", timestamp)
@@ -375,11 +512,11 @@ class MessageStore:
             raise OptionError("a broker of 4.9 has no boundary type UPPER; open the store with broker_version='5'")
         if read_log:
             cover = self.queue_cover(topic, queue_id)
-            found = nearest_in_log(cover, millis) if is_4_9 else offset_in_log(cover, millis, boundary)
-            if found is None and is_4_9:
+            offset = nearest_in_log(cover, millis) if is_4_9 else offset_in_log(cover, millis, boundary)
+            if offset is None and is_4_9:
                 return 0
             end = 1 if boundary == BoundaryType.LOWER else 0
-            return self._ends_of(topic, queue_id, read_log)[end] if found is None else found
+            return self._ends_of(topic, queue_id, read_log)[end] if offset is None else offset
         queue = self.queues.get((topic, queue_id))
         if queue is None:
             return 0
@@ -389,11 +526,11 @@ class MessageStore:
     def first_offset_since(self, topic: str, queue_id: int, timestamp: int, read_log: bool = False) -> int:
         """The queue offset of the first message stored at `timestamp` (milliseconds) or later, by the rule of 5.x.
 
-        `read_log` and `CorruptQueueError` as in `get_offset_in_queue_by_time`.
+        `get_offset_in_queue_by_time` explains `read_log` and `CorruptQueueError`.
         """
         if read_log:
-            found = offset_in_log(self.queue_cover(topic, queue_id), timestamp, BoundaryType.LOWER)
-            return self.get_max_offset_in_queue(topic, queue_id, read_log) if found is None else found
+            offset = offset_in_log(self.queue_cover(topic, queue_id), timestamp, BoundaryType.LOWER)
+            return self.get_max_offset_in_queue(topic, queue_id, read_log) if offset is None else offset
         queue = self.queues.get((topic, queue_id))
         return 0 if queue is None else self._queue_times(queue).search(timestamp, BoundaryType.LOWER)
 
@@ -404,28 +541,41 @@ class MessageStore:
     def messages_of_topic(
         self, topic: str, begin: int | None = None, end: int | None = None
     ) -> Iterator[Record | CorruptRange]:
-        """The messages in the queues of a topic, in the order of the log, and what of the log is damaged.
+        """The messages in the queues of a topic, in the order of the log, and the damaged ranges of the log.
 
-        Nothing but a scan of the log can tell that no queue of a topic was lost, so the log is read. Parts of it that
-        were stored outside `begin` ... `end` (milliseconds) are left out where that can be told from a part of them.
+        Only a scan of the log shows that no queue of a topic was lost, so the log is read.
+
+        Args:
+            topic: The topic.
+            begin: The earliest store time in milliseconds, included; None for any.
+            end: The latest store time in milliseconds, included; None for any. A part of the log can be skipped if a
+                sample shows that all of it was stored outside `begin` to `end`. Messages outside can be returned.
+
         """
         log = LogRange(self.get_min_phy_offset(), self.get_max_phy_offset())
         return scan(self.location, self.records, log, InQueue(topic), begin, end, _FIRST_BYTES)
 
     def pickup_store_timestamp(self, commit_log_offset: int, store_size: int) -> int:
-        """The store time, in milliseconds, of the record at the offset; -1 where the live log has not all its bytes."""
+        """The store time of a record, in milliseconds; -1 if the live log does not contain all its bytes.
+
+        As in `CommitLog.pickupStoreTimestamp`@5.3.3, nothing checks that a record starts at the offset.
+        """
         if commit_log_offset < self.get_min_phy_offset() or commit_log_offset + store_size > self._live_end:
             return -1
         return self.records.store_timestamp(commit_log_offset)
 
     def roll_next_file(self, commit_log_offset: int) -> int:
-        """The commit log offset at which the segment behind the one that holds `commit_log_offset` begins.
+        """The commit log offset at which the segment ends that contains `commit_log_offset`.
 
-        As `CommitLog.rollNextFile`@5.3.3, but by the files that are there. Raises `OptionError` where none holds it.
+        `CommitLog.rollNextFile`@5.3.3 computes this from the configured size. Here the existing files decide.
+
+        Raises:
+            OptionError: No segment contains the offset.
+
         """
         segment = self.records.segment_of(commit_log_offset)
         if segment is None:
-            raise OptionError(f"no segment of {self.location} holds commit log offset {commit_log_offset}")
+            raise OptionError(f"no segment of {self.location} contains commit log offset {commit_log_offset}")
         return segment.base + segment.size
 
 

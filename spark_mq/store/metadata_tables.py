@@ -1,6 +1,6 @@
-"""The small tables of a store: one row for each segment, queue, topic, and consumer's offset.
+"""The metadata tables of a store: one row for each segment, queue, topic, or consumer offset.
 
-The same rows for Spark, for `MessageStore` and for the commands. Timestamps are in UTC.
+Spark and the commands use the same rows. Timestamps are in UTC.
 """
 
 from __future__ import annotations
@@ -85,13 +85,30 @@ _LAST = "last_store_timestamp"
 
 
 def segments(store: MessageStore) -> pa.Table:
-    """The files of `commitlog/` that are named as segments, by name.
+    """The files of `commitlog/` that have the name of a segment, by name.
 
-    `end_offset` is where a file's live records end. `state`: FULL; APPENDING, the file has the live end of the log;
-    BEHIND, after the live end, made in advance or cut off; EMPTY, without a byte; WRONG_SIZE, of another size than
-    most: a broker does not start with it (`MappedFileQueue.doLoad`@5.3.3); DAMAGED, damage shows at its beginning or
-    its end; STRAY, it is named as a segment, but is none, and has no offsets. `problem` says what is wrong, also if
-    files before it are missing; NULL if the look at the edges found nothing, see `segment_state`.
+    `end_offset` is the commit log offset after a file's live records. Values of `state`:
+
+    - FULL: all its records are live, and its end is at or before the live end of the log.
+    - APPENDING: the live end of the log is in the file.
+    - BEHIND: the file is after the live end, because it was created in advance or truncated.
+    - EMPTY: the file has no bytes.
+    - WRONG_SIZE: most files have another size; a broker does not start with it (`MappedFileQueue.doLoad`@5.3.3).
+    - DAMAGED: there is damage at its beginning or its end.
+    - STRAY: the file has the name of a segment, but is not one, and has no offsets.
+
+    `problem` describes the damage, or that files before it are missing. It is NULL if the check of the file's edges
+    found nothing, see `segment_state`.
+
+    Args:
+        store: The store.
+
+    Returns:
+        A table with `SEGMENTS_SCHEMA`.
+
+    Example:
+        >>> segments(MessageStore("/data/store"))["state"].to_pylist()
+        ['FULL', 'APPENDING']
     """
     live_end = store.get_max_phy_offset()
     rows = []
@@ -113,13 +130,32 @@ def segments(store: MessageStore) -> pa.Table:
 
 
 def queues(store: MessageStore, topic: str | None = None) -> pa.Table:
-    """The consume queues, by topic and queue id; of one topic, if given.
+    """The consume queues, by topic and queue id.
 
-    Offsets are those that a broker offers; commit log offsets and store times are those of the messages at
-    `min_offset` and before `max_offset`, NULL where there is none. `state`: CAUGHT_UP; BEHIND, the log or a consumer
-    group shows that messages after its end are missing; DAMAGED, the queue's files or ends are; LOST, it has no files
-    (and no offsets), but the log or a consumer group shows that it had. `problem` says what is wrong; NULL if the look
-    found nothing, see `queue_state`.
+    `min_offset` and `max_offset` are the queue offsets that a broker offers. The commit log offsets and store times are
+    those of the message at `min_offset` and of the message before `max_offset`; NULL if there is no message. Values of
+    `state`:
+
+    - CAUGHT_UP: the check found nothing.
+    - BEHIND: the log or a consumer group shows that messages after the queue's end are missing.
+    - DAMAGED: the queue's files, or its first or last unit, are damaged.
+    - LOST: the queue has no files and no offsets, but the log or a consumer group shows that it existed.
+
+    `problem` describes the damage. It is NULL if the check found nothing, see `queue_state`.
+
+    Args:
+        store: The store.
+        topic: Only the queues of this topic; None for all.
+
+    Returns:
+        A table with `QUEUES_SCHEMA`.
+
+    Raises:
+        UnsupportedStoreError: The queues are in RocksDB.
+
+    Example:
+        >>> queues(MessageStore("/data/store"), "orders")["max_offset"].to_pylist()
+        [1532, 1507]
     """
     return table_of(_queue_rows(store, queue_states(store, topic)), QUEUES_SCHEMA)
 
@@ -150,11 +186,25 @@ def _stored(store: MessageStore, commit_log_offset: int, store_size: int) -> int
 
 
 def topics(store: MessageStore) -> pa.Table:
-    """The topics of `config/topics.json` and those that have a queue, by name.
+    """The topics of `config/topics.json`, and other topics that have a queue, by name.
 
-    What the broker is set to do with a topic is NULL where the file does not name it. `message_count` is what its
-    queues offer. `problem` names the queues that lack messages, are damaged or lost (`queues`): then it is too small;
-    NULL if there is none. Raises `ConfigError` where the file and its `.bak` cannot be read.
+    The settings of a topic are NULL if the file does not name the topic. `message_count` is the number of messages that
+    the topic's queues offer. `problem` names the queues that lack messages, are damaged or lost (`queues`); then
+    `message_count` is too small. It is NULL if there is no such queue.
+
+    Args:
+        store: The store.
+
+    Returns:
+        A table with `TOPICS_SCHEMA`.
+
+    Raises:
+        ConfigError: `config/topics.json` and its `.bak` cannot be read.
+        UnsupportedStoreError: The queues are in RocksDB.
+
+    Example:
+        >>> topics(MessageStore("/data/store"))["topic"].to_pylist()
+        ['TBW102', 'orders']
     """
     rows = load_config(store.location, "topics.json", _topic_rows) or {}
     states = queue_states(store)
@@ -163,8 +213,9 @@ def topics(store: MessageStore) -> pa.Table:
     for queue in _queue_rows(store, states):
         row = rows.setdefault(queue["topic"], {"topic": queue["topic"], "queue_count": 0, "message_count": 0})
         if queue["problem"] is not None:
-            said = f"queue {queue['queue_id']} is {queue['state']}: {queue['problem']}"
-            row["problem"] = f"{row['problem']}; {said}" if row.get("problem") not in (None, states.behind) else said
+            problem = f"queue {queue['queue_id']} is {queue['state']}: {queue['problem']}"
+            has_other = row.get("problem") not in (None, states.behind)
+            row["problem"] = f"{row['problem']}; {problem}" if has_other else problem
         if queue["state"] == QueueStateName.LOST:
             continue
         row["queue_count"] += 1
@@ -191,39 +242,60 @@ def _topic_rows(content: Mapping[str, Any]) -> dict[str, Row]:
 
 
 def consumer_offsets(store: MessageStore, topic: str | None = None, consumer_group: str | None = None) -> pa.Table:
-    """How far consumer groups have got, by group, topic and queue id (`config/consumerOffset.json`).
+    """The offsets of consumer groups, by group, topic and queue id (`config/consumerOffset.json`).
 
-    `consumer_offset` is the next queue offset that the group consumes, `lag` how far that is from `max_offset`.
-    `state`: IN_RANGE; TOO_SMALL, below `min_offset`: messages expired before the group had them; TOO_LARGE, above
-    `max_offset`; NO_QUEUE, above 0 where the store has no such queue. `last_consumed_timestamp` is the store time of
-    the message before `consumer_offset`. `problem`: why `lag` cannot be known, and is NULL: the queue is not there, or
-    ends before `consumer_offset`, or is not CAUGHT_UP (`queues`). Raises `ConfigError` where the file and its `.bak`
-    cannot be read.
+    `consumer_offset` is the next queue offset that the group consumes. `lag` is `max_offset` minus
+    `consumer_offset`. `last_consumed_timestamp` is the store time of the message before `consumer_offset`. Values of
+    `state`:
+
+    - IN_RANGE: `consumer_offset` is from `min_offset` to `max_offset`.
+    - TOO_SMALL: it is below `min_offset`, because messages expired before the group consumed them.
+    - TOO_LARGE: it is above `max_offset`.
+    - NO_QUEUE: it is above 0, and the store has no such queue.
+
+    `problem` is the reason why `lag` is unknown and NULL: the queue does not exist, ends before `consumer_offset`, or
+    is not CAUGHT_UP (`queues`).
+
+    Args:
+        store: The store.
+        topic: Only the offsets in this topic; None for all.
+        consumer_group: Only the offsets of this group; None for all.
+
+    Returns:
+        A table with `CONSUMER_OFFSETS_SCHEMA`.
+
+    Raises:
+        ConfigError: `config/consumerOffset.json` and its `.bak` cannot be read.
+        UnsupportedStoreError: The queues are in RocksDB.
+
+    Example:
+        >>> consumer_offsets(MessageStore("/data/store"), "orders", "billing")["lag"].to_pylist()
+        [12, 0]
     """
     offsets = load_consumer_offsets(store.location)
     states = queue_states(store, topic)
     rows = []
-    for one in offsets:
-        if topic not in (None, one.topic) or consumer_group not in (None, one.consumer_group):
+    for committed in offsets:
+        if topic not in (None, committed.topic) or consumer_group not in (None, committed.consumer_group):
             continue
-        min_offset = store.get_min_offset_in_queue(one.topic, one.queue_id)
-        max_offset = store.get_max_offset_in_queue(one.topic, one.queue_id)
-        queue = store.queues.get((one.topic, one.queue_id))
-        state = _offset_state(one.offset, min_offset, max_offset, queue is not None)
-        problem = _offset_problem(state, states, (one.topic, one.queue_id), max_offset)
+        min_offset = store.get_min_offset_in_queue(committed.topic, committed.queue_id)
+        max_offset = store.get_max_offset_in_queue(committed.topic, committed.queue_id)
+        queue = store.queues.get((committed.topic, committed.queue_id))
+        state = _offset_state(committed.offset, min_offset, max_offset, queue is not None)
+        problem = _offset_problem(state, states, (committed.topic, committed.queue_id), max_offset)
         row: Row = {
-            "consumer_group": one.consumer_group,
-            "topic": one.topic,
-            "queue_id": one.queue_id,
-            "consumer_offset": one.offset,
+            "consumer_group": committed.consumer_group,
+            "topic": committed.topic,
+            "queue_id": committed.queue_id,
+            "consumer_offset": committed.offset,
             "min_offset": min_offset,
             "max_offset": max_offset,
-            "lag": max_offset - one.offset if problem is None else None,
+            "lag": max_offset - committed.offset if problem is None else None,
             "state": state,
             "problem": problem,
         }
-        if queue is not None and min_offset < one.offset <= max_offset:
-            row["last_consumed_timestamp"] = _stored(store, *queue.unit(one.offset - 1)[:2])
+        if queue is not None and min_offset < committed.offset <= max_offset:
+            row["last_consumed_timestamp"] = _stored(store, *queue.unit(committed.offset - 1)[:2])
         rows.append(row)
     return table_of(rows, CONSUMER_OFFSETS_SCHEMA)
 
@@ -234,10 +306,10 @@ def _offset_problem(state: str, states: QueueStates, queue: tuple[str, int], max
         return "there is no such queue: it was lost, or its topic was deleted"
     if state == "TOO_LARGE":
         return f"the queue ends at queue offset {max_offset}: it lost its end, or its topic was deleted and made again"
-    found = states.by_queue.get(queue)
-    if found is None:
+    queue_state = states.by_queue.get(queue)
+    if queue_state is None:
         return states.behind
-    return None if found.problem is None else f"the queue is {found.name}: {found.problem}"
+    return None if queue_state.problem is None else f"the queue is {queue_state.name}: {queue_state.problem}"
 
 
 def _offset_state(offset: int, min_offset: int, max_offset: int, has_queue: bool) -> str:

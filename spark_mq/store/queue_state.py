@@ -1,17 +1,17 @@
-"""What a quick look shows of consume queues: whether they have caught up with the log, and whether they are damaged.
+"""The states of consume queues, from a quick check: whether they have caught up with the log, and whether damaged.
 
-Only a whole read of the log says that its queues are complete (`spark-mq rebuild`). This look reads a few units and
+Only a whole read of the log proves that its queues are complete (`spark-mq rebuild`). This check reads a few units and
 record heads of each queue, and at most `TAIL_SIZE` bytes of the log:
 
 - The first and the last unit that a broker would offer must lead to a record of the queue.
 - The files of a queue must follow each other, and have one size.
-- Each message in the last `TAIL_SIZE` bytes of the log must have its unit. If no queue leads that far, the log is read
-  from the end of the last message that a queue has, as many bytes.
+- Each message in the last `TAIL_SIZE` bytes of the log must have its unit. If no queue leads that far, `TAIL_SIZE`
+  bytes of the log are read from the end of the last message that a queue has.
 - A consumer group cannot be past the end of a queue (`config/consumerOffset.json`).
 
-So units that were lost or changed in the middle of a queue are not noticed, and a lost queue is not if its last message
-is older and no group consumed it. Messages that have no unit are passed over: those of transaction types PREPARED and
-ROLLBACK (`CommitLogDispatcherBuildConsumeQueue`@5.3.3), and those of batch consume queues.
+So the check does not notice units that were lost or changed in the middle of a queue, nor a lost queue whose last
+message is older and that no group consumed. Messages that have no unit are skipped: those of transaction types PREPARED
+and ROLLBACK (`CommitLogDispatcherBuildConsumeQueue`@5.3.3), and those of batch consume queues.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 
 TAIL_SIZE = 256 << 10
-"""Bytes of the log that are read: about a thousand messages, in plain Python a few hundredths of a second."""
+"""Bytes of the log that are read: about a thousand messages, or a few hundredths of a second in plain Python."""
 
 _LOOKED_AT_QUEUES = 8
 _LOOKED_AT_UNITS = 1024
@@ -48,7 +48,7 @@ class QueueStateName(StrEnum):
     """The values of column `state` of table `queues`."""
 
     CAUGHT_UP = "CAUGHT_UP"
-    """The look found nothing that is missing or damaged."""
+    """The check found nothing that is missing or damaged."""
     BEHIND = "BEHIND"
     """The queue lacks messages after its end."""
     DAMAGED = "DAMAGED"
@@ -59,7 +59,7 @@ class QueueStateName(StrEnum):
 
 @dataclass(frozen=True)
 class QueueState:
-    """What the look showed of one queue; `problem` is None if that is nothing."""
+    """The state of one queue; `problem` is None if the check found nothing."""
 
     name: QueueStateName
     problem: str | None = None
@@ -67,7 +67,7 @@ class QueueState:
 
 @dataclass(frozen=True)
 class _Lacking:
-    """Messages of one queue in the log that have no unit, or one that does not lead to them."""
+    """Messages of one queue in the log that have no unit, or a unit that does not lead to them."""
 
     count: int
     first_queue_offset: int
@@ -76,12 +76,12 @@ class _Lacking:
 
 @dataclass(frozen=True)
 class QueueStates:
-    """What the look showed of all queues.
+    """The states of all queues.
 
     Attributes:
         by_queue: The state of each queue that has files, or is known to have had some, in the order of their names.
-        behind: That no queue leads to the end of the log, for a person; then any queue can lack messages, also one that
-            is not known. None if the last part of the log was looked at.
+        behind: Text for a person if no queue leads to the end of the log. Then any queue can lack messages, even an
+            unknown one. None if the last part of the log was checked.
 
     """
 
@@ -90,7 +90,7 @@ class QueueStates:
 
 
 def queue_states(store: MessageStore, topic: str | None = None) -> QueueStates:
-    """The states of the queues; of one topic, if given.
+    """The states of the queues, or of the queues of one topic.
 
     Raises:
         UnsupportedStoreError: The queues are in RocksDB.
@@ -154,7 +154,7 @@ def _damage(store: MessageStore, queue: ConsumeQueue) -> Iterator[str]:
 
 
 def _leads_to_its_message(store: MessageStore, queue: ConsumeQueue, queue_offset: int) -> bool:
-    """Whether the unit leads to a record whose head has its size, place, queue id and queue offset."""
+    """Whether the unit leads to a record whose head has its size, commit log offset, queue id and queue offset."""
     commit_log_offset, store_size, _ = queue.unit(queue_offset)
     if store_size == PRE_BLANK_SIZE:
         return True
@@ -178,9 +178,9 @@ def _configured_topics(store: MessageStore) -> set[str]:
 
 
 def _lacking_messages(store: MessageStore) -> tuple[Mapping[Queue, _Lacking], str | None]:
-    """What queues lack of the log's end, and what `QueueStates.behind` says.
+    """The messages at the log's end that queues lack, and the value of `QueueStates.behind`.
 
-    A broker that runs may be about to dispatch its newest messages: units are read after the log's end was found.
+    A broker that runs can be about to dispatch its newest messages, so units are read after the log's end was found.
     """
     end = store.get_max_phy_offset()
     start, dispatched_to = _tail_start(store, end)
@@ -195,14 +195,14 @@ def _lacking_messages(store: MessageStore) -> tuple[Mapping[Queue, _Lacking], st
                 first, last = before.first_queue_offset, before.last_queue_offset
                 lacking[queue] = _Lacking(before.count + 1, min(first, number), max(last, number))
     except CorruptLogError:
-        pass  # damage of the log is for table `segments` to say
+        pass  # table `segments` reports damage of the log
     if not lacking or (stop == end and dispatched_to >= start):
         return lacking, None
     return lacking, f"the log has {end - dispatched_to} bytes after the last message that any queue has"
 
 
 def _tail_start(store: MessageStore, end: int) -> tuple[int, int]:
-    """Where the look at the log begins, at a record; and where the last message ends that a queue has."""
+    """The offset of the first record that is checked, and the end of the last message that a queue has."""
     floor = max(store.get_min_phy_offset(), end - TAIL_SIZE)
     last_units = []
     for queue in store.queues.values():

@@ -1,22 +1,23 @@
-"""What a quick look at the edges of a commit log's files shows: their states, and what is wrong with them.
+"""The states of a commit log's files, and their damage, from a quick check of their edges.
 
-Only a whole read finds damage in the middle of a segment (table `messages`, `spark-mq rebuild`). This look reads the
+Only a whole read finds damage in the middle of a segment (table `messages`, `spark-mq rebuild`). This check reads the
 beginning of each file and the bytes before its end:
 
 - A segment begins with a record that stores the segment's offset, or with a blank.
 - A segment before the one with the live end ends with a blank (`CommitLog.DefaultAppendMessageCallback`@5.3.3): eight
-  bytes that say how many are left. It is searched for in the last 64 MiB, which mostly ends in the last few KiB.
-- All segments have one size, and each begins where the one before it ends.
+  bytes that contain the number of bytes left. The blank is searched for in the last 64 MiB, and usually found in the
+  last few KiB.
+- All segments have one size, and each segment begins at the end of the one before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pyarrow import fs
 
-from spark_mq.format.record import BLANK_SIZE, FRAME, MAGIC_AT, MAGIC_BLANK, MAX_BLANK_SIZE, Record
+from spark_mq.format.record import BLANK_SIZE, MAGIC_AT, MAGIC_BLANK, MAX_BLANK_SIZE, Record, is_blank
 from spark_mq.store.config.store_paths import COMMIT_LOG
 from spark_mq.store.log.corrupt_range import STRAY
 from spark_mq.store.log.segment_files import is_segment_name, usual_size
@@ -29,13 +30,13 @@ _BLANK_MAGIC = MAGIC_BLANK.to_bytes(4, "big", signed=True)
 
 @dataclass(frozen=True)
 class SegmentState:
-    """A file of `commitlog/` that is named as a segment.
+    """A file of `commitlog/` that has the name of a segment.
 
     Attributes:
         info: Name, size and time of the last change.
         base: The commit log offset of the file's first byte; None if the file is stray.
-        name: As column `state` of table `segments`.
-        problem: What is wrong, for a person; None if the look found nothing.
+        name: The value of column `state` of table `segments`.
+        problem: The damage, as text for a person; None if the check found nothing.
         first: The live record at the file's beginning, if there is one.
 
     """
@@ -48,9 +49,9 @@ class SegmentState:
 
 
 def segment_states(store: MessageStore) -> list[SegmentState]:
-    """The files of `commitlog/` that are named as segments, by name."""
+    """The states of the files of `commitlog/` that have the name of a segment, by name."""
     infos = [info for info in (store.location / COMMIT_LOG).entries() if is_segment_name(info)]
-    stray = {one.file.rpartition("/")[2]: one.reason for one in store.records.stray}
+    stray = {file.file.rpartition("/")[2]: file.reason for file in store.records.stray}
     usual = usual_size([info for info in infos if info.base_name not in stray])
     states = []
     end: int | None = None
@@ -87,7 +88,7 @@ def _state_name(size: int, usual: int, base: int, live_end: int) -> str:
 
 
 def _misfits(info: fs.FileInfo, usual: int, end_before: int | None) -> Iterator[str]:
-    """How the file does not fit the others."""
+    """How the file contradicts the other files."""
     base = int(info.base_name)
     if not info.size:
         yield "the file is empty"
@@ -98,35 +99,32 @@ def _misfits(info: fs.FileInfo, usual: int, end_before: int | None) -> Iterator[
 
 
 def _damage(store: MessageStore, info: fs.FileInfo, first: Record | str) -> Iterator[str]:
-    """What is wrong at the edges of a file that is not empty."""
+    """The damage at the edges of a file that is not empty."""
     base, live_end = int(info.base_name), store.get_max_phy_offset()
-    head = store.records.read(base, FRAME.size)
+    head = store.records.read(base, BLANK_SIZE)
     if base >= live_end:
         if head.strip(b"\0"):
             yield f"the log ends at commit log offset {live_end}, but the file begins with other bytes than zeros"
         return
     segment = store.records.segment_of(base)
     size = info.size if segment is None else segment.size
-    if isinstance(first, str) and not _is_blank(head, size):
-        yield f"it begins with no record: {first}"
+    if isinstance(first, str) and not is_blank(head, size):
+        yield f"it does not begin with a record: {first}"
     if base + size < live_end and not _ends_with_blank(store, base, size):
-        yield f"no blank is at its end, in the last {min(size, MAX_BLANK_SIZE)} bytes"
-
-
-def _is_blank(head: Sequence[int] | bytes, size: int) -> bool:
-    return size <= MAX_BLANK_SIZE and bytes(head) == FRAME.pack(size, MAGIC_BLANK)
+        yield f"there is no blank at its end, in the last {min(size, MAX_BLANK_SIZE)} bytes"
 
 
 def _ends_with_blank(store: MessageStore, base: int, size: int) -> bool:
-    """Whether the last bytes of a segment have the eight bytes of a blank that ends where the segment does."""
+    """Whether the last bytes of a segment contain the start of a blank that reaches to the segment's end."""
     look, end = _FIRST_LOOK, size
     while end > 0 and size - end < MAX_BLANK_SIZE:
         start = max(0, size - min(look, MAX_BLANK_SIZE))
         data = store.records.read(base + start, min(end + BLANK_SIZE, size) - start)
-        at = data.rfind(_BLANK_MAGIC)
-        while at >= MAGIC_AT:
-            if data[at - MAGIC_AT : at] == (size - start - at + MAGIC_AT).to_bytes(4, "big"):
+        magic_at = data.rfind(_BLANK_MAGIC)
+        while magic_at >= MAGIC_AT:
+            at = magic_at - MAGIC_AT
+            if is_blank(data[at : at + BLANK_SIZE], size - start - at):
                 return True
-            at = data.rfind(_BLANK_MAGIC, 0, at)
+            magic_at = data.rfind(_BLANK_MAGIC, 0, magic_at)
         end, look = start, look * _LOOK_FACTOR
     return False

@@ -3,7 +3,7 @@
 A broker locks byte 0 of the file `lock` for itself and writes the four bytes `lock` into it
 (`DefaultMessageStore.start`@4.9.7 and 5.3.3: `FileChannel.tryLock(0, 1, false)`). On POSIX systems that is a record
 lock of `fcntl`, which every other process sees, and which ends with the process. While a job has the lock, a broker
-does not start: "Lock failed,MQ already started". A broker leaves the file behind when it stops, and so does a job: a
+does not start: "Lock failed,MQ already started". Neither a broker nor a job deletes the file when it stops, because a
 broker that is starting may already have opened it.
 """
 
@@ -31,7 +31,7 @@ _ELSEWHERE = "give --output with another folder, which needs no lock"
 def store_lock(store: Location) -> Iterator[None]:
     """A context in which no broker and no other job can take the store.
 
-    The file `lock` is made if it does not exist. On a filesystem that is not local there is no lock, and no broker.
+    The file `lock` is created if it does not exist. On a filesystem that is not local there is no lock, and no broker.
 
     Args:
         store: The store directory (`storePathRootDir`), which exists.

@@ -82,7 +82,7 @@ def test_several_ids_and_one_that_is_not_there(store: str, capsys: pytest.Captur
     captured = capsys.readouterr()
     assert first["msgId"] in captured.out
     assert second["msgId"] in captured.out
-    assert f"no message {missing}: no segment holds" in captured.err
+    assert f"no message {missing}: no segment contains" in captured.err
 
 
 @pytest.mark.parametrize("command", [["query-by-id"], ["query-by-unique-key", "OrderEvents"]], ids=["id", "key"])

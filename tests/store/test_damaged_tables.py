@@ -181,10 +181,10 @@ def damage_segment(change: str, file: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "state", "problem"),
     [
-        ("first bytes", "DAMAGED", "it begins with no record"),
-        ("blank", "DAMAGED", "no blank is at its end"),
+        ("first bytes", "DAMAGED", "it does not begin with a record"),
+        ("blank", "DAMAGED", "there is no blank at its end"),
         ("cut", "WRONG_SIZE", "the file has 130972 bytes, most segments have 131072"),
-        ("zeros", "DAMAGED", "it begins with no record"),
+        ("zeros", "DAMAGED", "it does not begin with a record"),
         ("missing", "FULL", "no file has the 131072 bytes before it, from commit log offset 131072 on"),
     ],
 )

@@ -22,6 +22,7 @@ from spark_mq.errors import CorruptQueueError, OptionError, StoreChangedError, S
 from spark_mq.format.message_id import decode_offset_message_id, encode_offset_message_id
 from spark_mq.format.message_row import host_text
 from spark_mq.format.message_schema import MESSAGE_SCHEMA
+from spark_mq.format.record import BORN_HOST_AT, MAGIC_AT
 from spark_mq.store import metadata_tables
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.queue.get_message import GetMessageStatus
@@ -197,6 +198,45 @@ def test_a_stale_record_is_not_found(name: str, described: Described) -> None:
         assert "stale" in str(found.why_not(offset))
     last = max(fact["offset"] for fact in STORES[name].facts("msg"))
     assert found.look_message_by_offset(last).num_rows == 1
+
+
+@pytest.mark.parametrize("name", ["stale-533", "stale-49x"])
+def test_a_file_made_in_advance_makes_no_stale_record_live(name: str, described: Described, tmp_path: Path) -> None:
+    known = described(STORES[name])
+    last = known.records.segments[-1]
+    end, stop = known.get_max_phy_offset(), last.base + last.size
+    folder = STORES[name].unpack(tmp_path)
+    (folder / "commitlog" / f"{stop:020d}").write_bytes(bytes(last.size))
+    store = MessageStore(str(folder))
+    data = known.records.read(end, stop - end)
+    whole = [
+        end + at
+        for at in range(len(data) - BORN_HOST_AT)
+        if known.records.is_at(end + at, struct.unpack_from(">i", data, at)[0])
+        and data[at + MAGIC_AT :].startswith(b"\xda\xa3\x20\xa7")
+    ]
+    assert whole
+    for offset in whole:
+        assert "stale" in str(store.why_not(offset))
+    assert "no record" in str(store.why_not(stop))
+
+
+@pytest.mark.parametrize("files_in_advance", [0, 1, 2])
+def test_a_unit_that_leads_to_no_record_of_the_last_written_segment_ends_its_queue(
+    files_in_advance: int, tmp_path: Path
+) -> None:
+    writer = LogWriter(4096)
+    for number in range(5):
+        writer.append(1_700_000_000_000 + number)
+    location = writer.write(tmp_path)
+    for number in range(1, files_in_advance + 1):
+        (tmp_path / "commitlog" / f"{number * 4096:020d}").write_bytes(bytes(4096))
+    size = writer.offsets[1] - writer.offsets[0]
+    units = b"".join(struct.pack(">qiq", offset, size, 0) for offset in [*writer.offsets, writer.offsets[2] + 1])
+    queue = tmp_path / "consumequeue" / "T" / "0"
+    queue.mkdir(parents=True)
+    (queue / f"{0:020d}").write_bytes(units.ljust(2000, b"\0"))
+    assert MessageStore(str(location)).get_max_offset_in_queue("T", 0) == 5
 
 
 def test_why_there_is_no_message(described: Described) -> None:

@@ -136,7 +136,7 @@ CORRUPTION_REASONS = {
         "the size is too small, points past the segment, or is above 16 MiB + 128 KiB (only brokers whose "
         "com.rocketmq.remoting.frameMaxLength was raised accept a larger message, which cannot be read)"
     ),
-    ScanStatus.BAD_MAGIC: "the magic number is no record's",
+    ScanStatus.BAD_MAGIC: "the magic number is not a record's",
     ScanStatus.BAD_OFFSET: "the record's own commit log offset is another one",
     ScanStatus.BAD_LENGTHS: "the lengths of body, topic and properties do not add up to the size",
 }

@@ -12,6 +12,9 @@ INDEX = "index"
 """The index files."""
 CONFIG = "config"
 """JSON files of the broker, such as `topics.json` (`BrokerPathConfigHelper`@5.3.3)."""
+ABORT = "abort"
+"""A file that a broker creates when it starts, and deletes when it stops cleanly
+(`DefaultMessageStore.createTempFile`@5.3.3)."""
 
 MAPPED_FILE_NAME = re.compile(r"[0-9]{20}")
 """A segment or a queue file: the offset of its first byte (`UtilAll.offset2FileName`@5.3.3)."""

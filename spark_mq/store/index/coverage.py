@@ -1,8 +1,8 @@
-"""The index files of a store that hold, and the parts of the log that they cover.
+"""The valid index files of a store, and the range of the log that each covers.
 
-A file is looked at before it is used: its header, its first and its last entry and the records there must agree. A
-message's keys can lie in two files, and a broker that was killed may have put some of them: so a file covers the
-message with which it begins or ends only if each of its keys has an entry there, or in the file beside it.
+A file is checked before it is used: its header, its first and last entry, and the records to which these point must
+agree. The keys of one message can be in two files, and a broker that was killed may have put only some of them. So a
+file covers its first or last message only if each key of the message has an entry in it, or in the file next to it.
 """
 
 from __future__ import annotations
@@ -26,20 +26,25 @@ from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.log.scan import WithKey
 
 _MAX_KEYS = 1 << 15
-"""More than the properties of a message can hold."""
+"""More keys than the properties of a message can contain."""
 
 _MAX_SECONDS = 0x7FFFFFFF
 
 _TRIES = 3
-"""How often a file that a broker is writing is looked at, before it counts as damaged."""
+"""How often a file that a broker is writing is checked before it counts as damaged."""
 
 
 @dataclass(frozen=True)
 class IndexedRange:
-    """An index file that holds, and the part of the log that it covers.
+    """A valid index file, and the range of the log that it covers.
 
-    `start`: the offset of the first record all of whose keys are in it, or in a file beside it; `stop`: the offset
-    behind the last one. Both are within the log, and `start` is not before `stop` where all its messages have expired.
+    Attributes:
+        file: The file.
+        header: The header when the file was checked.
+        start: The commit log offset of the first record whose keys are all in this file or in the file next to it.
+        stop: The offset after the last such record, at most the live end. If all messages of the file have expired,
+            `stop` is not after `start`.
+
     """
 
     file: IndexFile
@@ -50,7 +55,7 @@ class IndexedRange:
 
 @dataclass(frozen=True)
 class _ValidIndexFile:
-    """A file that agrees with the log; `edges` has the hashes of the messages with which it begins and ends."""
+    """A file that agrees with the log; `edges` has the key hashes of its first and last message, by offset."""
 
     file: IndexFile
     header: IndexHeader
@@ -59,10 +64,17 @@ class _ValidIndexFile:
 
 @dataclass
 class IndexCoverage:
-    """Opens index files. `log_end` is the live end of the log as the reader sees it.
+    """Opens and checks the index files of a store.
 
-    `find_log_end` looks for it as it is now: a broker may be writing. `check`: each file is read whole, to see whether
-    its pointers are. `problems` says what is wrong with files that are not used.
+    Attributes:
+        store: The store directory.
+        files: The open files of the store.
+        records: The records of the store.
+        log_end: The live end of the log for the reader.
+        find_log_end: Finds the present live end: a broker may be writing.
+        check: Whether each file is read whole to check its pointers.
+        problems: The damage of files that are not used, as text for a person.
+
     """
 
     store: Location
@@ -74,17 +86,17 @@ class IndexCoverage:
     problems: list[str] = field(default_factory=list)
 
     def open(self, conf: BrokerConf) -> list[IndexedRange]:
-        """The files that hold, in the order of the log, which is that of their names."""
-        sound = self._sound_files(conf)
+        """The valid files in the order of the log, which is the order of their names."""
+        valid = self._valid_files(conf)
         entries: dict[int, set[int]] = {}
-        for one in sound:
-            for offset, hashes in one.edges.items():
+        for file in valid:
+            for offset, hashes in file.edges.items():
                 entries.setdefault(offset, set()).update(hashes)
-        return [self._span(one, entries) for one in sound]
+        return [self._covered_range(file, entries) for file in valid]
 
-    def _span(self, one: _ValidIndexFile, entries: Mapping[int, set[int]]) -> IndexedRange:
-        """What the file covers; `entries` has the hashes that any file has of the messages at files' edges."""
-        header, records = one.header, self.records
+    def _covered_range(self, valid: _ValidIndexFile, entries: Mapping[int, set[int]]) -> IndexedRange:
+        """The range that the file covers; `entries` has the key hashes of all files' first and last messages."""
+        header, records = valid.header, self.records
         start, stop = header.begin_commit_log_offset, header.end_commit_log_offset
         if start < records.min_offset:
             start = records.min_offset
@@ -92,36 +104,36 @@ class IndexCoverage:
             start = next_record(records, start)
         if stop >= records.min_offset and self._has_all_keys(stop, entries[stop]):
             stop = next_record(records, stop)
-        return IndexedRange(one.file, header, start, min(stop, self.log_end))
+        return IndexedRange(valid.file, header, start, min(stop, self.log_end))
 
     def _has_all_keys(self, offset: int, hashes: set[int]) -> bool:
         record = self.records.record(offset)
         topic = decode_utf8(record.topic)
         return all(WithKey(topic, key).key_hash in hashes for key in record_keys(record))
 
-    def _sound_files(self, conf: BrokerConf) -> list[_ValidIndexFile]:
+    def _valid_files(self, conf: BrokerConf) -> list[_ValidIndexFile]:
         try:
             layout = index_layout(self.store, conf)
         except OptionError as error:
             self.problems.append(str(error))
             return []
-        sound: list[_ValidIndexFile] = []
+        valid: list[_ValidIndexFile] = []
         for info in index_files(self.store):
             try:
-                one = self._look_at(info, layout)
+                file = self._open_file(info, layout)
             except (CorruptIndexError, CorruptLogError, StoreChangedError) as error:
                 self.problems.append(str(error))
                 continue
-            if one is None:
+            if file is None:
                 continue
-            if sound and one.header.begin_commit_log_offset < sound[-1].header.end_commit_log_offset:
-                self.problems.append(f"{one.file.name}: begins before the file before it ends")
+            if valid and file.header.begin_commit_log_offset < valid[-1].header.end_commit_log_offset:
+                self.problems.append(f"{file.file.name}: begins before the file before it ends")
             else:
-                sound.append(one)
-        return sound
+                valid.append(file)
+        return valid
 
-    def _look_at(self, info: IndexFileInfo, layout: IndexLayout) -> _ValidIndexFile | None:
-        """A file that holds; None if it has no entry. Raises `CorruptIndexError`, `CorruptLogError`."""
+    def _open_file(self, info: IndexFileInfo, layout: IndexLayout) -> _ValidIndexFile | None:
+        """The file if it is valid; None if it has no entry. Raises `CorruptIndexError` or `CorruptLogError`."""
         name, location = str(info.location), info.location
         layout.check_file_size(info.size, name)
         file = IndexFile(name, layout, lambda position, length: self.files.read(location, position, length))
@@ -142,7 +154,7 @@ class IndexCoverage:
         raise AssertionError("the last try returns or raises")
 
     def _edges(self, file: IndexFile, header: IndexHeader) -> dict[int, set[int]]:
-        """The hashes of the messages with which the file begins and ends. Raises `CorruptIndexError`."""
+        """The key hashes of the file's first and last message, by offset. Raises `CorruptIndexError`."""
         edges: dict[int, set[int]] = {}
         last = header.next_entry - 1
         for offset, numbers in (
@@ -156,7 +168,7 @@ class IndexCoverage:
         return edges
 
     def _check_file(self, file: IndexFile, header: IndexHeader) -> None:
-        """Raise `CorruptIndexError` where the file contradicts itself or the log, `CorruptLogError` for no record."""
+        """Raise `CorruptIndexError` if the file contradicts itself or the log, `CorruptLogError` without a record."""
         start, end = header.begin_commit_log_offset, header.end_commit_log_offset
         last = file.entry(header.next_entry - 1)
         seconds = min(max(int((header.end_timestamp - header.begin_timestamp) / 1000), 0), _MAX_SECONDS)
@@ -169,7 +181,7 @@ class IndexCoverage:
                 self._check_record(file, offset, store_timestamp)
 
     def _check_record(self, file: IndexFile, offset: int, store_timestamp: int) -> None:
-        """Whether a live record lies there, stored then: a recovery may have cut off what the file still knows."""
+        """Raise unless a live record stored at that time is at the offset: a recovery may have truncated the log."""
         is_live = offset < self.log_end or offset < self.find_log_end()
         if not is_live or self.records.record(offset).store_timestamp != store_timestamp:
             raise CorruptIndexError(
@@ -179,5 +191,5 @@ class IndexCoverage:
 
 def _hashes_at(offset: int, entries: Iterable[Entry]) -> set[int]:
     """The key hashes of the first entries that have the offset."""
-    found = takewhile(lambda entry: entry.commit_log_offset == offset, entries)
-    return {entry.key_hash for entry in islice(found, _MAX_KEYS)}
+    entries_at = takewhile(lambda entry: entry.commit_log_offset == offset, entries)
+    return {entry.key_hash for entry in islice(entries_at, _MAX_KEYS)}

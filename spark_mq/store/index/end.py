@@ -1,6 +1,6 @@
-"""Where a store's index ends, for a job that goes on there.
+"""The end of a store's index, for a job that continues the index there.
 
-The last message of an index can have only some of its keys in it: the broker was killed between two. Or it has them
+An index can have only some keys of its last message, if the broker was killed between two of them. Or it has them
 twice: a recovery puts the keys of the last message again (`IndexService.buildIndex`@5.3.3 compares with <).
 """
 
@@ -19,15 +19,20 @@ from spark_mq.store.index.folder import IndexFileInfo
 _NAME_LENGTH = len("yyyyMMddHHmmssSSS")
 _BLOCK = 1024
 _MOST = 64 << 10
-"""Entries of one message that are looked at: it has no more than 16,384 keys."""
+"""Entries of one message that are read: a message has at most 16,384 keys."""
 
 
 @dataclass(frozen=True)
 class IndexEnd:
     """The last file, its header, and the last message that was put.
 
-    `commit_log_offset` is that message's, -1 where the index never had one; `key_hashes` are those of its entries, the
-    oldest first; none where the files that had them were deleted.
+    Attributes:
+        file: The last index file.
+        header: The header of that file.
+        commit_log_offset: The offset of the last message; -1 if the index never had a message.
+        key_hashes: The hashes in the entries of the last message, the oldest first; empty if the files that had them
+            were deleted.
+
     """
 
     file: IndexFileInfo
@@ -38,17 +43,20 @@ class IndexEnd:
     def keys_in(self, key_hashes: Sequence[int]) -> int:
         """How many of the last message's keys the index has already; `key_hashes` are all of them, in order.
 
-        It has the first ones, whether they were put once, or again after a recovery. 0: this is another message.
+        The index always has a prefix of the keys, written once or, after a recovery, twice. 0 if the keys belong to a
+        different message.
         """
-        wanted = tuple(key_hashes)
-        lengths = range(min(len(wanted), len(self.key_hashes)), 0, -1)
-        return next((n for n in lengths if wanted[:n] in (self.key_hashes[:n], self.key_hashes[-n:])), 0)
+        keys = tuple(key_hashes)
+        lengths = range(min(len(keys), len(self.key_hashes)), 0, -1)
+        return next((n for n in lengths if keys[:n] in (self.key_hashes[:n], self.key_hashes[-n:])), 0)
 
 
 def index_end(files: Sequence[IndexFileInfo], layout: IndexLayout) -> IndexEnd | None:
-    """The end of the index of which these are the files, by name; None where there is none.
+    """The end of the index with these files, by name; None if there are no files.
 
-    Raises `CorruptIndexError` for files that do not follow one another, or whose header does not fit the last entry.
+    Raises:
+        CorruptIndexError: The files do not follow one another, or a header contradicts the last entry.
+
     """
     if not files:
         return None
@@ -56,7 +64,7 @@ def index_end(files: Sequence[IndexFileInfo], layout: IndexLayout) -> IndexEnd |
     for file in files:
         layout.check_file_size(file.size, str(file.location))
         if len(file.name) != _NAME_LENGTH:
-            raise _contradiction(file, f"its name is no time of {_NAME_LENGTH} digits, behind which new names can come")
+            raise _contradiction(file, f"its name is not a time of {_NAME_LENGTH} digits: new names cannot follow it")
         headers.append(file.header(layout))
     for file, header in zip(files[:-1], headers[:-1], strict=True):
         if not header.is_full(layout):
@@ -79,7 +87,7 @@ def index_end(files: Sequence[IndexFileInfo], layout: IndexLayout) -> IndexEnd |
 def _blocks_back(
     files: Sequence[IndexFileInfo], headers: Sequence[IndexHeader], layout: IndexLayout
 ) -> Iterator[Entries]:
-    """The entries of all files, from the last ones on, block by block."""
+    """The entries of all files, from the last block to the first."""
     for file, header in zip(reversed(files), reversed(headers), strict=True):
         stop = header.next_entry
         with FileReader(file.location) as reader:
@@ -91,4 +99,4 @@ def _blocks_back(
 
 
 def _contradiction(file: IndexFileInfo, what: str) -> CorruptIndexError:
-    return CorruptIndexError(f"{file.location}: {what}: the index cannot be continued; --replace makes it anew")
+    return CorruptIndexError(f"{file.location}: {what}: the index cannot be continued; --replace builds a new one")

@@ -23,13 +23,13 @@ class IndexFileInfo:
     size: int
 
     def header(self, layout: IndexLayout) -> IndexHeader:
-        """Its first 40 bytes. Raises `CorruptIndexError` where there are fewer, or they count too much."""
+        """The file's header. Raises `CorruptIndexError` if it is cut, or counts more than `layout` has room for."""
         with FileReader(self.location) as file:
             return decode_header(file.read(0, HEADER_SIZE), layout, str(self.location))
 
 
 def index_files(store: Location) -> list[IndexFileInfo]:
-    """The files of `index/`; a file whose name is no number is passed over, as in the broker."""
+    """The files of `index/`, by name; a file whose name is not a number is skipped, as in the broker."""
     folder = store / INDEX
     return [
         IndexFileInfo(info.base_name, folder / info.base_name, info.size)
@@ -39,10 +39,14 @@ def index_files(store: Location) -> list[IndexFileInfo]:
 
 
 def index_layout(store: Location, conf: BrokerConf) -> IndexLayout:
-    """Slots and entries of the store's index files: as the broker's settings say, or the files' size tells.
+    """The numbers of slots and entries of the store's index files, from the broker's settings or the files' size.
 
-    4 N + 20 M tells the broker's default only; without files, that is it. Raises `OptionError` for files of another
-    size.
+    A size alone (4 bytes per slot and 20 per entry) shows only that a file has the broker's default numbers. Without
+    files the result is the default, too.
+
+    Raises:
+        OptionError: The settings are not given, and a file has another size.
+
     """
     if conf.index_layout is not None:
         return conf.index_layout
@@ -50,7 +54,7 @@ def index_layout(store: Location, conf: BrokerConf) -> IndexLayout:
     for size, file in sizes.items():
         if IndexLayout.of_file_size(size, [IndexLayout()]) is None:
             raise OptionError(
-                f"{file.location} has {size} bytes, which does not tell how many slots and entries it has: give the "
+                f"{file.location} has {size} bytes, which does not show how many slots and entries it has: give the "
                 "broker's settings (--broker-conf, option brokerConf) with maxHashSlotNum and maxIndexNum"
             )
     return IndexLayout()

@@ -1,14 +1,15 @@
 """A store's index files as one index of its log: the messages that have a key, newest first.
 
-A look-up reads a slot and its entries in each file, and the records that they point to: an entry knows only a hash, and
-whole seconds. What no file covers is read in the log itself: what lies before the first file (a broker throws index
-files away after a crash), between two files, and behind the last one (a broker that was killed loses what it had not
-written). So the answer is what a scan of the whole log would give, but for the messages of transaction type ROLLBACK.
+A look-up reads a slot and its entries in each file, and the records to which they point, because an entry has only a
+hash and whole seconds. Parts of the log that no file covers are read in the log itself. Such a part can be before the
+first file (a broker deletes index files after a crash), between two files, or after the last file (a broker that was
+killed loses the entries that it had not written). So the answer is that of a scan of the whole log, except for messages
+of transaction type ROLLBACK, which are not in any index.
 
-A file that does not hold, when it is opened (`index_spans`) or while a key is looked up, is named in `problems`, and
-its part of the log is read instead. One kind of damage cannot be seen by a look-up: a slot, or the pointer of an entry,
-that became zero or points to an older entry of the same slot cuts entries off without a trace. `check` finds that, for
-the price of reading all files (`index_check`).
+If a file is not valid when it is opened (`coverage`) or during a look-up, `problems` names it, and its part of the log
+is read instead. A look-up cannot notice one kind of damage: if a slot, or the pointer of an entry, became zero or
+points to an older entry of the same slot, entries are skipped without a trace. `check` finds such damage, and reads all
+files for it (`format.index_check`).
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ _EARLIEST, _LATEST = -(1 << 63), (1 << 63) - 1
 
 
 class KeyIndex:
-    """The index of one store; `log_end` is the live end of its log.
+    """The index of one store.
 
-    `parts` are what to look into, in the order of the log: files, and ranges of the log that no file covers. `problems`
-    says what is wrong with files that are not used; more can come while keys are looked up.
+    `parts` are the parts of a look-up in the order of the log: files, and ranges of the log that no file covers.
+    `problems` describes the damage of files that are not used; look-ups can add to it.
     """
 
     def __init__(
@@ -52,9 +53,17 @@ class KeyIndex:
         find_log_end: Callable[[], int],
         check: bool = False,
     ) -> None:
-        """Look at the files. `find_log_end` looks for the live end as it is now: a broker may be writing.
+        """Open and check the index files.
 
-        `check`: read all of them, to see whether their pointers are whole.
+        Args:
+            store: The store directory.
+            conf: The broker's settings.
+            files: The open files of the store.
+            records: The records of the store.
+            log_end: The live end of the log for this reader.
+            find_log_end: Finds the present live end: a broker may be writing.
+            check: Whether all files are read to check their pointers.
+
         """
         self._store = store
         self._records = records
@@ -76,10 +85,15 @@ class KeyIndex:
         end: int | None = None,
         beside: Sequence[LogRange] = (),
     ) -> Iterator[Record]:
-        """The live messages of the topic that have the key, each once, newest first.
+        """The live messages of a topic that have a key, each once, newest first.
 
-        With `begin` or `end` (milliseconds, both included), only those stored then. Messages in the ranges `beside`, in
-        the order of the log, are left to the caller.
+        Args:
+            topic: The topic.
+            key: One key of KEYS, or a unique key.
+            begin: The earliest store time in milliseconds, included; None for any.
+            end: The latest store time in milliseconds, included; None for any.
+            beside: Ranges in the order of the log whose messages are left out; the caller reads them in another way.
+
         """
         first, last = _EARLIEST if begin is None else begin, _LATEST if end is None else end
         for record in self._find(WithKey(topic, key), begin, end, beside):
@@ -87,7 +101,7 @@ class KeyIndex:
                 yield record
 
     def count_entries(self, topic: str, key: str) -> tuple[int, int]:
-        """How many entries a look-up of the key meets, and how many of them have its hash; none of a damaged file."""
+        """The number of entries that a look-up reads, and of those with the key's hash."""
         key_hash = WithKey(topic, key).key_hash
         met = hits = 0
         for part in self.parts:
@@ -102,9 +116,9 @@ class KeyIndex:
         return met, hits
 
     def expired_timestamp(self, topic: str, key: str) -> int | None:
-        """The store time (milliseconds, seconds are whole) of the newest message that the log no longer has.
+        """The store time (milliseconds, in whole seconds) of the key's newest message that the log no longer has.
 
-        None where no file knows one. It may have been another key with the same hash.
+        None if no file has an entry of such a message. The message can have had another key with the same hash.
         """
         key_hash = WithKey(topic, key).key_hash
         for span in reversed(self._spans):
@@ -117,9 +131,9 @@ class KeyIndex:
         return None
 
     def _find(
-        self, wanted: WithKey, begin: int | None, end: int | None, beside: Sequence[LogRange]
+        self, row_filter: WithKey, begin: int | None, end: int | None, beside: Sequence[LogRange]
     ) -> Iterator[Record]:
-        key_hash = wanted.key_hash
+        key_hash = row_filter.key_hash
         stop = self._log_end
         for part in reversed(self.parts):
             stop = min(stop, part.stop)
@@ -134,29 +148,32 @@ class KeyIndex:
                             continue
                         record = self._record(part, offset, key_hash)
                         stop = offset
-                        if wanted.matches(record):
+                        if row_filter.matches(record):
                             yield record
                     continue
                 except CorruptIndexError as error:
                     self._add_problem(str(error))
             uncovered = between([(other.start, other.stop) for other in beside], part.start, stop)
             for log_range in reversed(uncovered):
-                for offset in reversed(self._scan(log_range, wanted, begin, end)):
+                for offset in reversed(self._scan(log_range, row_filter, begin, end)):
                     record = self._records.record(offset)
-                    if wanted.matches(record):
+                    if row_filter.matches(record):
                         yield record
             stop = part.start
 
-    def _scan(self, log_range: LogRange, wanted: WithKey, begin: int | None, end: int | None) -> list[int]:
-        """Where messages of the key can lie, ascending. Who asks twice for a long range will ask for more."""
+    def _scan(self, log_range: LogRange, row_filter: WithKey, begin: int | None, end: int | None) -> list[int]:
+        """The offsets of messages that can have the key, ascending.
+
+        The second look-up in the same long range reads all its keys into a table: more look-ups will follow.
+        """
         if log_range in self._tables:
-            return self._tables[log_range].offsets(wanted.key_hash)
+            return self._tables[log_range].offsets(row_filter.key_hash)
         if log_range in self._scanned and SHORT_RANGE < log_range.size <= MAX_TABLE_RANGE:
             table = self._tables[log_range] = KeyTable.read(self._store, log_range)
-            return table.offsets(wanted.key_hash)
+            return table.offsets(row_filter.key_hash)
         self._scanned.add(log_range)
-        found = scan(self._store, self._records, log_range, wanted, begin, end)
-        return [record.commit_log_offset for record in found if isinstance(record, Record)]
+        parts = scan(self._store, self._records, log_range, row_filter, begin, end)
+        return [part.commit_log_offset for part in parts if isinstance(part, Record)]
 
     def _add_problem(self, problem: str) -> None:
         if problem not in self.problems:
@@ -165,9 +182,9 @@ class KeyIndex:
     def _entries(
         self, span: IndexedRange, key_hash: int, begin: int | None, end: int | None
     ) -> Iterator[tuple[int, int]]:
-        """Commit log offset and store time, some seconds off, of the entries that have the hash, newest first.
+        """Commit log offset and approximate store time of the entries that have the hash, newest first.
 
-        Entries are passed over whose messages were certainly stored outside the window. Raises `CorruptIndexError`.
+        Entries whose messages were certainly stored outside `begin` to `end` are left out. Raises `CorruptIndexError`.
         """
         file, first = span.file, span.header.begin_commit_log_offset
         newest = file.newest_entry(key_hash)
@@ -191,7 +208,7 @@ class KeyIndex:
                 yield entry.commit_log_offset, store_timestamp
 
     def _check_time(self, span: IndexedRange, entry: Entry, begin_timestamp: int) -> None:
-        """Raise `CorruptIndexError` where the entry's time is not its record's: by it messages are left out.
+        """Raise `CorruptIndexError` if the entry's time is not that of its record: this time leaves messages out.
 
         `IndexFile.putKey`@5.3.3: whole seconds since the file's begin, at least 0.
         """
@@ -206,7 +223,7 @@ class KeyIndex:
             )
 
     def _record(self, span: IndexedRange, offset: int, key_hash: int) -> Record:
-        """The record of an entry. Raises `CorruptIndexError` where it has no key with the hash."""
+        """The record of an entry. Raises `CorruptIndexError` if the record has no key with the hash."""
         try:
             record = self._records.record(offset)
         except CorruptLogError as error:

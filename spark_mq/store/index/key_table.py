@@ -1,7 +1,7 @@
-"""The keys of a part of the log that no index file covers, in memory: for who looks many of them up.
+"""The keys of a part of the log that no index file covers, in memory, for callers that look up many keys.
 
-To read the log again for each key would take seconds each time. This reads it once, as the index would: the hash of
-each key, and where its message lies.
+Reading the log again for each key would take seconds each time. A `KeyTable` reads it once, and stores what an index
+stores: the hash of each key, and the offset of its message.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from spark_mq.format.array_types import Int32s, Int64s
 
 MAX_TABLE_RANGE = 8 << 30
-"""Bytes of the log whose keys are held: some 550 MB of them, for messages of the usual size."""
+"""The largest part of the log, in bytes, for a table: about 550 MB of memory for messages of the usual size."""
 
 
 class KeyTable:
@@ -29,7 +29,7 @@ class KeyTable:
 
     @classmethod
     def read(cls, store: Location, log_range: LogRange) -> Self:
-        """Read a range of the live log; what is damaged is passed over."""
+        """The table of a range of the live log; damage is skipped."""
         import numpy as np
 
         from spark_mq.format.kernels.index_keys import index_keys
@@ -47,6 +47,6 @@ class KeyTable:
         return cls(all_hashes[order], np.concatenate(offsets)[order])
 
     def offsets(self, key_hash: int) -> list[int]:
-        """Where messages with a key of this hash lie, each once, ascending."""
-        first, last = self._key_hashes.searchsorted([key_hash, key_hash + 1])
-        return list(dict.fromkeys(self._commit_log_offsets[first:last].tolist()))
+        """The commit log offsets of the messages with a key of this hash, each once, ascending."""
+        start, stop = self._key_hashes.searchsorted([key_hash, key_hash + 1])
+        return list(dict.fromkeys(self._commit_log_offsets[start:stop].tolist()))

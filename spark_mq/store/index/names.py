@@ -1,8 +1,8 @@
-"""Names of index files: the broker's clock when it made the file, `yyyyMMddHHmmssSSS` in its local time zone.
+"""Names of index files: the time at which the broker created the file, `yyyyMMddHHmmssSSS` in its time zone.
 
 (`IndexService.getAndCreateLastIndexFile`, `UtilAll.timeMillisToHumanString`@5.3.3.) The order of the names is the order
-of the files. A rebuilt file is named after the store time of its first message, which is when a broker would have made
-it.
+of the files. A rebuilt file is named after the store time of its first message: a broker would have created the file at
+that time.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from spark_mq.format.timestamp import EPOCH
 _FORMAT = "%Y%m%d%H%M%S"
 _LATEST = "99991231235959000"
 _STEP = timedelta(minutes=15)
-"""Zones are whole quarters of an hour apart."""
+"""The offsets of time zones are multiples of a quarter of an hour."""
 _NEAR = timedelta(minutes=2)
-"""How long after a message was stored its file may have been made."""
+"""The longest time between the storing of a file's first message and the creation of the file."""
 
 
 def index_file_names(timestamps: Iterable[int], zone: tzinfo, above: str = "") -> list[str]:
-    """Names for files whose first messages were stored at `timestamps` (milliseconds), each above the one before.
+    """Ascending names for files whose first messages were stored at `timestamps` (milliseconds).
 
-    `above` is the newest name that is there already.
+    `above` is the newest existing name; all new names are above it.
     """
     names = []
     for timestamp in timestamps:
@@ -46,7 +46,7 @@ def _name(timestamp: int, zone: tzinfo) -> str:
 
 
 def zone_of_names(files: Iterable[tuple[str, int]]) -> tzinfo | None:
-    """The zone in which a broker named its files, from (name, begin timestamp in milliseconds); None if none tells."""
+    """The zone in which a broker named its files, from (name, begin timestamp in milliseconds); None if unknown."""
     for name, begin_timestamp in sorted(files, reverse=True):
         try:
             local = datetime.strptime(name[:14], _FORMAT).replace(tzinfo=UTC) + timedelta(milliseconds=int(name[14:]))
@@ -60,8 +60,8 @@ def zone_of_names(files: Iterable[tuple[str, int]]) -> tzinfo | None:
 
 
 def parse_time_zone(name: str) -> tzinfo:
-    """The zone of a name such as `Asia/Shanghai` or `UTC`. Raises `OptionError` for an unknown one."""
+    """The time zone with a name such as `Asia/Shanghai` or `UTC`. Raises `OptionError` for an unknown name."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise OptionError(f"--time-zone {name!r} is no zone that this machine knows, such as Asia/Shanghai") from error
+        raise OptionError(f"--time-zone {name!r} is not a known time zone, such as Asia/Shanghai") from error

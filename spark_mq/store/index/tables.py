@@ -43,7 +43,7 @@ _BATCH_ENTRIES = 64 << 10
 
 
 def index_file_rows(store: Location, layout: IndexLayout) -> pa.Table:
-    """The headers of the index files, oldest first. Raises `CorruptIndexError` for a file that is none."""
+    """The headers of the index files, oldest first. Raises `CorruptIndexError` for a file that is not an index file."""
     rows = []
     for file in index_files(store):
         header = file.header(layout)
@@ -62,10 +62,17 @@ def index_file_rows(store: Location, layout: IndexLayout) -> pa.Table:
     return table_of(rows, INDEX_FILES_SCHEMA)
 
 
-def entry_batches(file: IndexFileInfo, layout: IndexLayout, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The columns `names` of a file's entries, from entry 1 on; a few are read at a time.
+def entry_batches(file: IndexFileInfo, layout: IndexLayout, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of a file's entries, from entry 1 on, in batches of 65,536.
 
-    Raises `CorruptIndexError` for a file of another size than `layout`, or that counts more than it has room for.
+    Args:
+        file: The file.
+        layout: The file's numbers of slots and entries.
+        columns: Names of columns of `INDEX_ENTRIES_SCHEMA`.
+
+    Raises:
+        CorruptIndexError: The file has another size than `layout`, or counts more entries than it has room for.
+
     """
     layout.check_file_size(file.size, str(file.location))
     stop = file.header(layout).next_entry
@@ -82,4 +89,4 @@ def entry_batches(file: IndexFileInfo, layout: IndexLayout, names: Sequence[str]
                 pa.array(entries["time_difference"].astype(np.int32)),
                 pa.array(entries["previous_entry"].astype(np.int32)),
             ]
-            yield pa.RecordBatch.from_arrays(arrays, schema=INDEX_ENTRIES_SCHEMA).select(list(names))
+            yield pa.RecordBatch.from_arrays(arrays, schema=INDEX_ENTRIES_SCHEMA).select(list(columns))

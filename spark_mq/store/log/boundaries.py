@@ -1,8 +1,8 @@
-"""Places of the commit log at which a range of it may begin or end: by offset, by bytes, by messages, by time.
+"""Boundaries of the commit log, at which a range can start or stop: by offset, by number of messages, by time.
 
-Nothing but a record, a blank or a corrupt range starts at such a place; behind it, or at the range's end. `end` is the
-live end, or a place that was found here: records before it are live. What is looked at are the bytes about the place;
-for a number of messages the range itself, for a time one segment or two.
+A *boundary* is an offset at which a record, a blank or a corrupt range starts, or the end of the range. `end` must be
+the live end or a boundary returned earlier, so all records before it are live. Cost: a few MiB around the offset; the
+whole range when counting messages; one or two segments when searching by time.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from spark_mq.store.log.splits import Split
 from spark_mq.store.log.time_pruning import within_time
 
 _LOOKS_BACK = (64 << 10, 4 << 20, 128 << 20)
-"""Bytes before an offset in which its last record is looked for."""
+"""Bytes before an offset in which the last record is searched for, one size after the other."""
 
 
 def next_boundary(store: Location, offset: int, end: int) -> int:
-    """The first place at or behind `offset`, at most `end`."""
+    """The first boundary at or after `offset`, at most `end`."""
     if offset >= end:
         return end
     for segment in list_offset_range(store, offset, end).segments:
@@ -36,7 +36,7 @@ def next_boundary(store: Location, offset: int, end: int) -> int:
 
 
 def boundary_after(store: Location, start: int, end: int, count: int) -> int:
-    """The place behind the first `count` messages that start at or behind place `start`, at most `end`."""
+    """The boundary after the first `count` messages from boundary `start` on, at most `end`."""
     listed = list_offset_range(store, start, end)
     for segment in listed.segments:
         with SegmentSource(segment) as source:
@@ -52,31 +52,32 @@ def boundary_after(store: Location, start: int, end: int, count: int) -> int:
 
 
 def offset_for_time(store: Location, end: int, millis: int) -> int:
-    """The place of the first message stored at `millis` or later; `end` if there is none.
+    """The offset of the first message stored at `millis` (milliseconds) or later; `end` if there is none.
 
-    What `within_time` leaves out is not looked at: it trusts that a clock was not set back by more than a minute.
+    Splits that `within_time` leaves out are not read: this relies on a clock that was not set back by more than a
+    minute.
     """
     listed = list_offset_range(store, 0, end)
     largest = max((segment.size for segment in listed.segments), default=1)
     for split in within_time(listed.splits(largest), millis, None):
         with SegmentSource(split.segment) as source:
-            place = _first_stored(RecordReader(source, split.start), split.stop, millis)
-        if place is not None:
-            return place
+            offset = _first_stored(RecordReader(source, split.start), split.stop, millis)
+        if offset is not None:
+            return offset
     return end
 
 
 def place_of_newer(store: Location, start: int, end: int, millis: int) -> int:
-    """The place of the first message at or after place `start` that was stored at `millis` or later; `end` if none.
+    """The offset of the first message from boundary `start` on that was stored at `millis` or later; `end` if none.
 
-    Unlike `offset_for_time` it reads all records before that place, and trusts nothing.
+    Unlike `offset_for_time`, this function reads all records before that offset, and relies on no clock.
     """
     for segment in list_offset_range(store, start, end).segments:
         with SegmentSource(segment) as source:
-            first, stop = max(start - segment.base, 0), min(end - segment.base, segment.size)
-            place = _first_stored(RecordReader(source, first), stop, millis)
-        if place is not None:
-            return place
+            position, stop = max(start - segment.base, 0), min(end - segment.base, segment.size)
+            offset = _first_stored(RecordReader(source, position), stop, millis)
+        if offset is not None:
+            return offset
     return end
 
 
@@ -92,27 +93,29 @@ def _first_stored(reader: RecordReader, stop: int, millis: int) -> int | None:
 
 
 def last_record(store: Location, start: int, end: int) -> int | None:
-    """The offset of the last record between the places `start` and `end`; None if there is none.
+    """The offset of the last record between the boundaries `start` and `end`; None if there is none.
 
-    It looks at the bytes before `end` first, and at more and more of them if no record starts there.
+    The bytes just before `end` are read first, and more of them only if no record starts there.
     """
     for segment in reversed(list_offset_range(store, start, end).segments):
-        least, stop = max(start - segment.base, 0), min(end - segment.base, segment.size)
+        range_start, stop = max(start - segment.base, 0), min(end - segment.base, segment.size)
         with SegmentSource(segment) as source:
             for size in (*_LOOKS_BACK, stop):
-                first = max(stop - size, least)
-                at = first if first == least else find_start(source, Split(segment, first, stop))
-                found = _last_start(RecordReader(source, at), stop)
-                if found is not None:
-                    return found
-                if first == least:
+                position = max(stop - size, range_start)
+                is_whole = position == range_start
+                first = position if is_whole else find_start(source, Split(segment, position, stop))
+                offset = _last_start(RecordReader(source, first), stop)
+                if offset is not None:
+                    return offset
+                if is_whole:
                     break
     return None
 
 
 def _last_start(reader: RecordReader, stop: int) -> int | None:
-    found = None
+    """The offset of the last record that starts before `stop`."""
+    offset = None
     for part in reader.read(stop):
         if isinstance(part, RecordChunk) and part.frames.size:
-            found = part.base + int(part.frames[-1].position)
-    return found
+            offset = part.base + int(part.frames[-1].position)
+    return offset

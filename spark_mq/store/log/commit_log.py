@@ -1,8 +1,8 @@
-"""The commit log of a store: its segments, and where its bytes end.
+"""The commit log of a store: its segments, and where its data end.
 
-`commitlog/` holds segments (the broker's "mapped files") of one size, 1 GiB by default, each named by the commit log
-offset of its first byte, 20 digits. Sizes are taken from the files. Behind the last record lie zeros: the last segment
-is made whole beforehand, and the one or two after it may exist already (`AllocateMappedFileService`@5.3.3).
+`commitlog/` contains segments (the broker's "mapped files") of one size, 1 GiB by default. The name of a segment is the
+commit log offset of its first byte, with 20 digits. Sizes are those of the files. Zeros follow the last record: a
+broker creates a segment in its full size, and the next one or two in advance (`AllocateMappedFileService`@5.3.3).
 """
 
 from __future__ import annotations
@@ -22,9 +22,13 @@ from spark_mq.store.log.segment_files import MAX_OFFSET, list_segment_files
 class Segment:
     """One file of the commit log.
 
-    `base` is the commit log offset of its first byte; `size` its length in bytes, or what of it counts where the next
-    segment begins earlier; `data_end` an index behind which there are only zeros (`size`, except in the last
-    segment). `is_last`: the broker appends here, so that behind the live end anything may lie.
+    Attributes:
+        location: The file.
+        base: The commit log offset of its first byte.
+        size: Its usable bytes: the length of the file, or less if the next segment starts earlier.
+        data_end: The position after which the file contains only zeros; `size`, except in the last segment.
+        is_last: Whether the broker appends to this segment. Then any bytes can follow the live end.
+
     """
 
     location: Location
@@ -35,15 +39,15 @@ class Segment:
 
     @property
     def end_offset(self) -> int:
-        """The commit log offset behind the segment."""
+        """The commit log offset after the segment."""
         return self.base + self.size
 
 
 @dataclass(frozen=True)
 class CommitLog:
-    """The segments that hold records, by offset; files that hold only zeros are left out.
+    """The segments that contain records, by offset; files of zeros at the end are left out.
 
-    `stray` are files that are named as segments, but are none (`segment_files`).
+    `stray` are the files that have the name of a segment, but are not one (`segment_files`).
     """
 
     location: Location
@@ -52,10 +56,12 @@ class CommitLog:
 
     @classmethod
     def open(cls, store: Location) -> Self:
-        """List the segments of the store directory `store`.
+        """The commit log of the store directory `store`.
 
-        Raises `StoreNotFoundError` where there is no directory, or none with a commit log, and `UnsupportedStoreError`
-        where it is one of another kind.
+        Raises:
+            StoreNotFoundError: `store` does not exist, or has no commit log.
+            UnsupportedStoreError: The store is of a kind that is not read.
+
         """
         location = store / COMMIT_LOG
         listed = list_segment_files(store)
@@ -70,18 +76,18 @@ class CommitLog:
 
     @property
     def gaps(self) -> list[CorruptRange]:
-        """Ranges that no segment holds although there are segments on both sides."""
+        """The ranges between two segments that no segment contains."""
         gaps = []
         for before, after in zip(self.segments, self.segments[1:], strict=False):
             if after.base > before.end_offset:
                 file = str(self.location / f"{before.end_offset:020d}")
                 length = after.base - before.end_offset
-                gaps.append(CorruptRange(file, before.end_offset, length, MISSING, "no segment holds these bytes"))
+                gaps.append(CorruptRange(file, before.end_offset, length, MISSING, "no segment contains these bytes"))
         return gaps
 
 
 def clip_sizes(files: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """First offset and size of each file, by offset; a file counts only up to where the next one begins."""
+    """First offset and usable size of each file, by offset: a file is used only up to the start of the next one."""
     ends = [base for base, _ in files[1:]]
     return [(base, min(size, end - base)) for (base, size), end in zip(files, [*ends, MAX_OFFSET], strict=False)]
 

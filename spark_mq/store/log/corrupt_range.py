@@ -1,22 +1,28 @@
-"""A stretch of the commit log that holds no readable record."""
+"""A range of the commit log without a readable record."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 MISSING = "MISSING"
-"""The code of a range that no segment holds. Other codes are names of `format.kernels.frames.ScanStatus`."""
+"""The code of a range that no segment contains. Other codes are names of `format.kernels.frames.ScanStatus`."""
 
 STRAY = "STRAY"
-"""The code of a file that is named as a segment, but is none: the number in its name is not a commit log offset."""
+"""The code of a file that has the name of a segment, but is not one: its name is not a commit log offset."""
 
 
 @dataclass(frozen=True)
 class CorruptRange:
     """Bytes of the log in which no record can be read, up to the next readable record or the segment's end.
 
-    `file` is where the bytes lie, or would lie. A range of length 0 is about the file or queue as a whole: `file` is
-    then a queue (`TOPIC/QUEUE ID`) or an index file, and the reason names offsets.
+    Attributes:
+        file: The segment that contains the bytes, or that would contain them. A range of length 0 is about a whole
+            queue or index file: `file` is then that queue (`TOPIC/QUEUE ID`) or index file, and `reason` names offsets.
+        commit_log_offset: The start of the range.
+        length: Bytes of the range.
+        code: `MISSING`, `STRAY` or another kind of damage.
+        reason: The damage, as text for a person.
+
     """
 
     file: str
@@ -26,7 +32,7 @@ class CorruptRange:
     reason: str
 
     def holds(self, commit_log_offset: int) -> bool:
-        """Whether the offset is one of the range."""
+        """Whether the range contains the offset."""
         return self.commit_log_offset <= commit_log_offset < self.commit_log_offset + self.length
 
     def __str__(self) -> str:

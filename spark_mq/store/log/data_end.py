@@ -1,4 +1,4 @@
-"""Where the bytes of a file end: the zeros after them were made in advance."""
+"""Where the data of a file end: a broker creates its files in advance, filled with zeros."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _ZERO_BLOCK = bytes(4 << 20)
 
 
 def find_data_end(file: Location, size: int) -> int:
-    """An index behind which the file holds only zeros; 0 for a file of zeros.
+    """The position after which the file contains only zeros; 0 for a file of zeros.
 
-    Holes of a sparse local file are skipped; other zeros are read, from the end, block by block.
+    The holes of a sparse local file are skipped. Other zeros are read from the end, block by block.
     """
     end = _end_of_extents(file.path, size) if file.is_local else size
     with file.filesystem.open_input_file(file.path) as stream:

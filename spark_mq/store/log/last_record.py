@@ -1,36 +1,36 @@
-"""The last record of the log, which may be being written while it is read.
+"""Whether the last record of the log is whole: a broker may be writing it while it is read.
 
 A broker appends a record with one copy into its mapped file, from the first byte to the last (`DefaultMappedFile`,
-`CommitLog.DefaultAppendMessageCallback`@5.3.3); a replica appends as many bytes as have come (`DefaultHAClient`@5.3.3).
-Who reads in between sees the record's beginning, and zeros. The lengths stand before the text of the properties, so its
-framing is sound too early. Records before it were finished before it was begun.
+`CommitLog.DefaultAppendMessageCallback`@5.3.3). A replica appends as many bytes as have arrived
+(`DefaultHAClient`@5.3.3). A reader in between sees the beginning of the record, and zeros. The lengths are stored
+before the text of the properties, so the framing of such a record is right too early. All records before it were
+finished before the broker began it.
 
-So the record that reaches a segment's `data_end`, behind which there were only zeros when the segments were listed, is
-looked at once more before it counts, and has to be finished. A broker's recovery, too, cuts the log before a record
-whose body has another CRC (`CommitLog.recoverAbnormally`@5.3.3).
+So the record that reaches a segment's `data_end` (after which there were only zeros when the segments were listed) is
+read a second time, and counts only if it is finished. A broker's recovery, too, cuts the log before a record whose body
+has another CRC (`CommitLog.recoverAbnormally`@5.3.3).
 """
 
 from __future__ import annotations
 
-from spark_mq.format.array_types import Bytes
-from spark_mq.format.kernels.crc import wrong_body_crcs, wrong_property_crcs
-from spark_mq.format.kernels.frames import Frames
+from collections.abc import Callable
+
+from spark_mq.format.crc import has_property_crc, is_body_crc_wrong, is_property_crc_wrong
+from spark_mq.format.record import Record
 
 UNFINISHED = "UNFINISHED"
-"""The code of such a record. The log ends before it, so no reader of a whole log gives it out."""
+"""The code of an unfinished record. The log ends before this record, so no reader of a whole log returns it."""
 
 UNFINISHED_REASON = "the last record is not whole: it is being written"
 
 
-def is_finished(buffer: Bytes, frames: Frames) -> bool:
-    """Whether the one record in `frames` is written to its end, as far as its bytes can tell.
+def is_finished(record: Record, stored: Callable[[], bytes]) -> bool:
+    """Whether the record is written to its end, as far as its bytes show.
 
-    Its last byte of text is not zero, and its CRCs are right.
+    The last byte of its text is not zero, and its CRCs are right. `stored` returns the bytes of the record. It is
+    called only if the record has a property CRC.
     """
-    frame = frames[0]
-    text_end, length = int(frame.topic_start + frame.topic_length), int(frame.topic_length)
-    if frame.properties_length > 0:
-        text_end, length = int(frame.properties_start + frame.properties_length), int(frame.properties_length)
-    if length and not buffer[text_end - 1]:
+    text = record.properties or record.topic
+    if text.endswith(b"\0") or is_body_crc_wrong(record):
         return False
-    return not wrong_body_crcs(buffer, frames)[0] and not wrong_property_crcs(buffer, frames)[0]
+    return not (has_property_crc(record.properties) and is_property_crc_wrong(stored(), record.properties))

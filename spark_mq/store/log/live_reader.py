@@ -1,20 +1,20 @@
-"""Reading the last segment, up to where its live records end.
+"""The records of the last segment, up to the live end.
 
-Behind the live end lie zeros, a record that is being written, or a stale tail: a recovery that truncates the log does
-not clear the bytes (`MappedFileQueue.truncateDirtyFiles`@5.3.3), so old records, whole and with the right offset,
-can follow the live ones, even without a gap. What tells them apart is that they are old:
+Zeros, a record that is being written, or a stale tail follow the live end. A recovery that truncates the log does not
+clear the bytes (`MappedFileQueue.truncateDirtyFiles`@5.3.3). So old records, whole and with the right offset, can
+follow the live ones, even without a gap. Their age shows that they are stale:
 
-- A record that follows the one before it without a gap is live, unless its store time is earlier and its queue
-  offset is not the next of its queue. (An earlier time alone is a clock that was set back.) Where nothing is known of
-  its queue, the first record of a known queue in the 64 KiB behind it decides.
-- A record behind bytes that are no record is live only if its store time is not earlier than that of the records
-  before, and its queue offset is above those of its queue before it; else the log ended at those bytes.
+- A record that follows the record before it without a gap is live, unless its store time is earlier and its queue
+  offset is not the next of its queue. (An earlier time alone is a clock that was set back.) If its queue has no known
+  record, the first record of a known queue in the next 64 KiB decides.
+- A record after bytes that are not a record is live only if its store time is not earlier than that of the records
+  before, and its queue offset is above the earlier ones of its queue. Otherwise the log ended at those bytes.
 
-Prepared and rolled back messages have no queue offset (`CommitLog.doAppend`@4.9.0), and inner batches take several at
-once: time alone judges them.
+Prepared and rolled back messages have no queue offset (`CommitLog.doAppend`@4.9.0), and an inner batch takes several
+queue offsets at once. For these messages only the time decides.
 
-While a broker writes over a stale tail, the reader can be at a place before the broker is, and meet a live record
-behind it a moment later. What lies before a live record has been written, so the place is looked at again.
+While a broker overwrites a stale tail, the reader can reach a position before the broker does, and read a live record
+after it a moment later. All bytes before a live record have been written, so that position is read again.
 """
 
 from __future__ import annotations
@@ -36,16 +36,17 @@ from spark_mq.store.log.segment_source import SegmentSource
 
 _LOOK_AHEAD = 64 << 10
 NO_TIME = -(1 << 63)
-"""Earlier than every record: what a reader at the start of a segment knows."""
+"""A time earlier than that of every record, for a reader at the start of a segment."""
 
 _UNSEEN = -1
 
 
 class LiveReader:
-    """Hops over the last segment from its start, and stops at its live end.
+    """Reads the last segment from its start, and stops at its live end.
 
-    `position` is where the hop stands; once `ended`, it is the live end. `newest` is the store time of the record
-    before it. A reader that begins with both of an earlier one goes on from there.
+    `position` is the current position, and the live end once `ended` is True. `newest` is the store time, in
+    milliseconds, of the record before `position`. A reader that is created with both values of an earlier reader
+    continues there.
     """
 
     def __init__(self, source: SegmentSource, position: int = 0, newest: int = NO_TIME) -> None:
@@ -62,7 +63,7 @@ class LiveReader:
         self._source.close()
 
     def skip(self, start: int) -> None:
-        """Hop to the first record at or behind `start`, or to the live end."""
+        """Move to the first record at or after `start`, or to the live end."""
         for _ in self.read(start):
             pass
 
@@ -73,7 +74,7 @@ class LiveReader:
         for part in self._reader.read(stop):
             if isinstance(part, CorruptRange):
                 corrupt = part.commit_log_offset - self._segment.base
-                if not self._is_live_behind(corrupt):
+                if not self._is_live_after(corrupt):
                     self.ended = True
                     return
                 if self._record_at(corrupt) is not None:
@@ -103,7 +104,7 @@ class LiveReader:
         return int(chunk.frames.size)
 
     def _is_stale_from(self, position: int) -> bool:
-        """Whether the record at `position`, earlier than the one before it, begins a stale tail."""
+        """Whether a stale tail starts with the record at `position`, which is older than the record before it."""
         self._queue_offsets.advance(position)
         with SegmentSource(self._segment) as source:
             for part in RecordReader(source, position, chunk_size=_LOOK_AHEAD).read(position + _LOOK_AHEAD):
@@ -116,14 +117,14 @@ class LiveReader:
                     return int(_queue_offset(part.buffer, frames)[known[0]]) != int(last[known[0]]) + 1
         return False
 
-    def _is_live_behind(self, corrupt: int) -> bool:
-        """Whether the record behind the corrupt bytes at `corrupt`, where the reader stands, is live."""
-        # A blank or nothing: the log may as well have ended before.
+    def _is_live_after(self, corrupt: int) -> bool:
+        """Whether the record at the reader's position, after the corrupt bytes at `corrupt`, is live."""
+        # After a blank or nothing, the log can just as well have ended at the corrupt bytes.
         record = self._record_at(self._reader.position)
         return record is not None and self._follows(record.buffer, record.frames, corrupt)
 
     def _record_at(self, position: int) -> RecordChunk | None:
-        """The record at `position`, from a look of its own."""
+        """The record at `position`, from a read of its own; None if there is none."""
         with SegmentSource(self._segment) as source:
             part = next(RecordReader(source, position, chunk_size=_LOOK_AHEAD).read(position + 1), None)
         return part if isinstance(part, RecordChunk) else None
@@ -138,9 +139,9 @@ class LiveReader:
 
 
 class _QueueOffsets:
-    """The last queue offset of each queue, over the records before some position of the segment.
+    """The last queue offset of each queue, among the records before some position of the segment.
 
-    It is needed only where something is odd, so it reads the records again by itself; positions only grow.
+    These offsets are needed only after an anomaly, so this class reads the records a second time. Positions only grow.
     """
 
     def __init__(self, segment: Segment) -> None:
@@ -150,7 +151,7 @@ class _QueueOffsets:
         self._last: Int64s = np.empty(0, np.int64)
 
     def advance(self, position: int) -> None:
-        """Take in the records before `position`."""
+        """Read the records before `position`."""
         with SegmentSource(self._segment) as source:
             reader = RecordReader(source, self._position)
             for part in reader.read(position):
@@ -161,7 +162,7 @@ class _QueueOffsets:
             self._position = reader.position
 
     def last_of(self, buffer: Bytes, frames: Frames) -> Int64s:
-        """The last offset of each record's queue, -1 where none was seen."""
+        """The last queue offset of each record's queue; -1 for a queue without a record so far."""
         numbers = self._numbers(buffer, frames)
         last: Int64s = self._last[numbers]
         return last

@@ -1,6 +1,6 @@
-"""Parts of the commit log, from one record to another, and their records one by one: no numba.
+"""Parts of the commit log that start at a record, and their records one by one, without numba.
 
-For a few records; `split_reader` reads many, and over damage.
+This module is for a few records. `split_reader` reads many, and continues after damage.
 """
 
 from __future__ import annotations
@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from spark_mq.format.record import FRAME, MAGIC_BLANK, Record
+from spark_mq.format.record import BLANK_SIZE, Record, is_blank
 from spark_mq.store.log.record_lookup import RecordLookup
 
 
 @dataclass(frozen=True)
 class LogRange:
-    """The records that start at commit log offset `start` or behind it, and before `stop`."""
+    """The records that start at commit log offset `start` or later, and before `stop`."""
 
     start: int
     stop: int
@@ -24,19 +24,21 @@ class LogRange:
 
     @property
     def size(self) -> int:
-        """Bytes, blanks and gaps between segments among them."""
+        """Bytes of the range, including blanks and gaps between segments."""
         return self.stop - self.start
 
 
 def iterate_records(records: RecordLookup, log_range: LogRange) -> Iterator[Record]:
-    """The records of a range that begins with one, or with a blank.
+    """The records of a range that starts with a record or a blank, in order.
 
-    Raises `CorruptLogError` where anything else lies.
+    Raises:
+        CorruptLogError: Anything else is in the range.
+
     """
     offset = log_range.start
     while offset < log_range.stop:
-        if (behind := end_of_blank(records, offset)) is not None:
-            offset = behind
+        if (blank_end := end_of_blank(records, offset)) is not None:
+            offset = blank_end
             continue
         record = records.record(offset)
         yield record
@@ -44,27 +46,29 @@ def iterate_records(records: RecordLookup, log_range: LogRange) -> Iterator[Reco
 
 
 def end_of_blank(records: RecordLookup, commit_log_offset: int) -> int | None:
-    """The offset behind the blank that starts at the offset, which is its segment's end; None where there is none."""
+    """The end of the blank that starts at the offset, which is its segment's end; None if no blank starts there."""
     segment = records.segment_of(commit_log_offset)
-    frame = records.read(commit_log_offset, FRAME.size)
-    if segment is None or len(frame) < FRAME.size:
+    if segment is None:
         return None
+    head = records.read(commit_log_offset, BLANK_SIZE)
     end = segment.base + segment.size
-    return end if FRAME.unpack(frame) == (end - commit_log_offset, MAGIC_BLANK) else None
+    return end if is_blank(head, end - commit_log_offset) else None
 
 
 def next_record(records: RecordLookup, commit_log_offset: int) -> int:
-    """The offset of the record behind the one that starts at the offset.
+    """The offset of the record after the record that starts at the offset.
 
-    Raises `CorruptLogError` where none starts there.
+    Raises:
+        CorruptLogError: No record starts at the offset.
+
     """
-    behind = commit_log_offset + records.record(commit_log_offset).size
-    filler_end = end_of_blank(records, behind)
-    return behind if filler_end is None else filler_end
+    record_end = commit_log_offset + records.record(commit_log_offset).size
+    blank_end = end_of_blank(records, record_end)
+    return record_end if blank_end is None else blank_end
 
 
 def between(parts: Iterable[tuple[int, int]], start: int, stop: int) -> list[LogRange]:
-    """What lies from `start` to `stop` beside `parts` (start and stop of each, in their order)."""
+    """The ranges from `start` to `stop` that are not in `parts`: the start and stop of each part, in order."""
     ranges = []
     for part_start, part_stop in parts:
         if start < min(part_start, stop):

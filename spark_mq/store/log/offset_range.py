@@ -1,7 +1,7 @@
-"""A range of the commit log between two offsets at which records start: its splits, and cuts of it.
+"""A range of the commit log between two boundaries, and its splits.
 
-The end of such a range is the live end as it once was, or a cut made here. So all records before it are live, and its
-splits are read alike in every segment, the last one too. A range may have lost bytes since: segments expire. This
+The end of such a range was the live end once, or is a boundary before it. So all records before it are live, and splits
+are read in the same way in every segment, including the last. Segments can expire, so a range can lack bytes. This
 module is plain Python: it runs while Spark plans.
 """
 
@@ -22,27 +22,31 @@ EXPIRED = "EXPIRED"
 
 @dataclass(frozen=True)
 class OffsetRange:
-    """The commit log offsets `start` to `end` (not included) of the files that there were when it was listed."""
+    """The commit log offsets from `start` to `end` (not included), in the files that existed when it was listed."""
 
     start: int
     end: int
     segments: tuple[Segment, ...]
-    """Those that hold a part of the range. None counts as last: the range has its end."""
+    """The segments that contain a part of the range. `is_last` of each is False: the range has a known end."""
     missing: tuple[CorruptRange, ...]
-    """What of the range no segment holds."""
+    """The parts of the range that no segment contains."""
     stray: tuple[CorruptRange, ...] = ()
-    """The files beside the segments that are named as segments, but are none; they belong to no range."""
+    """The files that have the name of a segment, but are not one; they do not belong to any range."""
 
     @property
     def missing_bytes(self) -> int:
-        """Bytes that no segment holds."""
+        """Bytes of the range that no segment contains."""
         return sum(missing.length for missing in self.missing)
 
     def splits(self, split_size: int, is_start_known: bool = True, is_end_known: bool = True) -> list[Split]:
-        """The range in splits of at most `split_size` bytes.
+        """The splits of the range, of at most `split_size` bytes.
 
-        With `is_start_known` the first one begins, and with both the last one ends, where the range does; a task makes
-        sure. Without, the range has the records that start in it, wherever that is.
+        Args:
+            split_size: The largest number of bytes of a split.
+            is_start_known: Whether the range starts at a boundary. The task that reads the first split checks this. If
+                False, the range owns the records that start in it.
+            is_end_known: Whether the range also stops at a boundary. The task that reads the last split checks this.
+
         """
         splits = []
         for segment in self.segments:
@@ -56,7 +60,7 @@ class OffsetRange:
 
 
 def list_offset_range(store: Location, start: int, end: int) -> OffsetRange:
-    """The range as the store's files have it now. Raises `StoreNotFoundError` where the path is no store."""
+    """The range in the files that the store has now. Raises `StoreNotFoundError` if the path is not a store."""
     listed = list_segment_files(store)
     files = clip_sizes([(int(info.base_name), info.size) for info in listed.segments])
     folder = store / COMMIT_LOG
@@ -73,5 +77,5 @@ def list_offset_range(store: Location, start: int, end: int) -> OffsetRange:
 def _missing(folder: Location, start: int, end: int, code: str) -> list[CorruptRange]:
     if start >= end:
         return []
-    reason = "the segment expired before it was read" if code == EXPIRED else "no segment holds these bytes"
+    reason = "the segment expired before it was read" if code == EXPIRED else "no segment contains these bytes"
     return [CorruptRange(str(folder / f"{start:020d}"), start, end - start, code, reason)]

@@ -1,8 +1,9 @@
-"""A mark: which record stood at a place of the log, so that a later reader sees whether it still stands there.
+"""Marks: which record was at an offset of the log, so that a later reader sees whether it is still there.
 
-A broker that recovers from a crash cuts its log, and writes on (`CommitLog.recoverAbnormally`@5.3.3); so does a replica
-that joins a new master. New records can have the sizes of the lost ones, and then every later offset looks sound. A
-record itself never changes, and two records have different bytes: their store times differ, and so does what they say.
+A broker that recovers from a crash truncates its log and then continues to write
+(`CommitLog.recoverAbnormally`@5.3.3); so does a replica that joins a new master. New records can have the sizes of the
+lost ones, and then every later offset looks right. A record itself never changes, and two records have different bytes:
+their store times differ, and so does their content.
 
 This module is plain Python: it runs while Spark plans.
 """
@@ -33,7 +34,7 @@ class RecordMark:
         return self.commit_log_offset + self.store_size
 
     def is_valid(self) -> bool:
-        """Whether a record can be so: values may come from a file."""
+        """Whether a record can have these values: they may come from a file."""
         return self.commit_log_offset >= 0 and MIN_RECORD_SIZE <= self.store_size <= MAX_RECORD_SIZE
 
 
@@ -48,23 +49,23 @@ def mark_of(records: RecordLookup, commit_log_offset: int) -> RecordMark | None:
 
 
 def is_lost(records: RecordLookup, mark: RecordMark, live_end: int) -> bool:
-    """Whether the log, which ends at `live_end`, has no longer this record in its place.
+    """Whether the log, which ends at `live_end`, no longer has the marked record at its offset.
 
-    False if no segment holds the place: the record expired then, and nothing says that it was lost.
+    False if no segment contains the offset: the record expired, and nothing shows that it was lost.
     """
     if mark.end_offset > live_end:
-        return True  # its bytes may be there still: a broker that cuts its log does not clear them
+        return True  # its bytes can still be there: a broker that truncates its log does not clear them
     if records.segment_of(mark.commit_log_offset) is None:
         return False
     return zlib.crc32(records.read(mark.commit_log_offset, mark.store_size)) != mark.crc
 
 
 def thin_out(marks: Sequence[RecordMark], end: int) -> tuple[RecordMark, ...]:
-    """The marks (the newest first) of a log read up to `end` that are worth keeping: few, and denser towards the end.
+    """A few of the marks (the newest first) of a log that was read up to `end`, denser towards the end.
 
-    The newest is kept, and of the others the oldest in each block of the log. Blocks have a power of four bytes, and
-    are larger than their distance from `end`; so a log of any length has some 30, and a mark that is kept stays the
-    oldest of its block while the log grows, until an older one is as good.
+    The newest mark is kept. Of the other marks, the oldest in each block of the log is kept. The size of a block is a
+    power of four bytes, and larger than its distance from `end`. So a log of any length has about 30 blocks, and a
+    kept mark stays the oldest of its block while the log grows, until an older mark falls into the same block.
     """
     oldest: dict[tuple[int, int], RecordMark] = {}
     for mark in marks[1:]:

@@ -1,7 +1,7 @@
-"""Finding messages where no index and no queue knows them: by reading a part of the log.
+"""Messages that match a filter, found by reading a part of the log: for ranges that no index and no queue covers.
 
-A short range is hopped over in plain Python; a longer one is worth the import of the kernels, which narrow the messages
-down. Either way each message that is left is looked at itself.
+A short range is read in plain Python. A longer range is worth the import of the kernels, which select candidates. In
+both cases the filter decides about each message itself.
 """
 
 from __future__ import annotations
@@ -30,32 +30,32 @@ if TYPE_CHECKING:
     from spark_mq.store.log.record_reader import RecordChunk
 
 SHORT_RANGE = 256 << 10
-"""Bytes that are read faster in plain Python than the kernels are imported."""
+"""Bytes that plain Python reads in less time than the import of the kernels takes."""
 
 FIRST, FOREVER = -(1 << 63), 1 << 62
-"""Queue offsets: none is before the one, and no message has the other or one after it."""
+"""Queue offsets: no offset is before `FIRST`, and no message is at or after `FOREVER`."""
 
 
 class RecordFilter(Protocol):
-    """Which messages are looked for."""
+    """A rule that selects messages."""
 
     def matches(self, record: Record) -> bool:
-        """Whether it is one."""
+        """Whether the message matches."""
 
     def candidates(self, chunk: RecordChunk) -> Int64s:
-        """Indexes of frames of the chunk, all that can match among them."""
+        """Indexes of frames of the chunk. Every message that matches is among them; others can be."""
 
 
 @dataclass(frozen=True)
 class WithKey:
-    """Messages of a topic that have a key: a piece of KEYS, or the unique key."""
+    """Messages of a topic that have a key: one key of KEYS, or the unique key."""
 
     topic: str
     key: str
 
     @property
     def key_hash(self) -> int:
-        """The hash that index files have of it."""
+        """The key's hash in index files."""
         return index_key_hash(self.topic.encode("utf-8", "replace"), self.key.encode("utf-8", "replace"))
 
     def matches(self, record: Record) -> bool:
@@ -63,7 +63,7 @@ class WithKey:
         return self.key in record_keys(record) and decode_utf8(record.topic) == self.topic
 
     def candidates(self, chunk: RecordChunk) -> Int64s:
-        """Those that have the key's hash."""
+        """The messages that have the key's hash."""
         import numpy as np
 
         from spark_mq.format.kernels.index_keys import index_keys
@@ -75,9 +75,9 @@ class WithKey:
 
 @dataclass(frozen=True)
 class InQueue:
-    """Messages of a topic that are in its queues: in one of them or in all, at some queue offsets or at any.
+    """Messages in one queue of a topic, or in all its queues, at the queue offsets from `start` to `stop`.
 
-    `queue_id` None stands for all queues. `start` and `stop` (not included) are queue offsets.
+    `queue_id` None stands for all queues. `stop` is not included.
     """
 
     topic: str
@@ -88,11 +88,11 @@ class InQueue:
     def matches(self, record: Record) -> bool:
         """Whether a message is in the queue, at one of the offsets."""
         queue_ids = {record.queue_id, 0} if self.queue_id is None else {self.queue_id}
-        places = (offset_in_queue(record, self.topic, queue_id) for queue_id in queue_ids)
-        return any(place is not None and self.start <= place < self.stop for place in places)
+        offsets = (offset_in_queue(record, self.topic, queue_id) for queue_id in queue_ids)
+        return any(offset is not None and self.start <= offset < self.stop for offset in offsets)
 
     def candidates(self, chunk: RecordChunk) -> Int64s:
-        """Those of the topic with one of the offsets, and those that name light message queues."""
+        """The messages of the topic with one of the offsets, and all messages that name light message queues."""
         import numpy as np
 
         from spark_mq.format.kernels.big_endian import int64s_at
@@ -101,57 +101,66 @@ class InQueue:
 
         messages = MessageColumns(chunk.buffer, chunk.base, chunk.frames)
         offsets = int64s_at(chunk.buffer, chunk.frames.position + QUEUE_OFFSET_AT)
-        found = (offsets >= self.start) & (offsets < self.stop)
+        matches = (offsets >= self.start) & (offsets < self.stop)
         if "\ufffd" not in self.topic:
-            found &= messages.topic_is(self.topic.encode("utf-8", "replace"))
-        return np.flatnonzero(found | messages.has_property(INNER_MULTI_DISPATCH))
+            matches &= messages.topic_is(self.topic.encode("utf-8", "replace"))
+        return np.flatnonzero(matches | messages.has_property(INNER_MULTI_DISPATCH))
 
 
 def scan(
     store: Location,
     records: RecordLookup,
     log_range: LogRange,
-    wanted: RecordFilter,
+    row_filter: RecordFilter,
     begin: int | None = None,
     end: int | None = None,
     short_range: int = SHORT_RANGE,
 ) -> Iterator[Record | CorruptRange]:
-    """The wanted messages of a range of the live log, in its order, and what of the range is damaged or missing.
+    """The matching messages of a range of the live log, in its order, and its damaged or missing ranges.
 
-    The range begins with a record. Parts of the log that were stored outside `begin` ... `end` (milliseconds) may be
-    left out. The first `short_range` bytes are read in plain Python: who stops there needs no kernels.
+    Args:
+        store: The store directory.
+        records: The records of the store.
+        log_range: The range, which starts with a record.
+        row_filter: The rule that selects messages.
+        begin: The earliest store time in milliseconds; None for any. Parts of the log that were stored outside `begin`
+            to `end` can be left out; messages outside can be returned.
+        end: The latest store time in milliseconds; None for any.
+        short_range: Bytes at the start of the range that are read in plain Python. A caller that stops there never
+            imports the kernels.
+
     """
     reached = log_range.start
     try:
         for record in iterate_records(records, LogRange(reached, min(reached + short_range, log_range.stop))):
             reached = record.commit_log_offset + record.size
-            if wanted.matches(record):
+            if row_filter.matches(record):
                 yield record
     except CorruptLogError:
-        pass  # the reader of splits knows what to do with damage
+        pass  # the reader of splits handles damage
     else:
         if log_range.size <= short_range:
             return
     listed = list_offset_range(store, reached, log_range.stop)
     yield from listed.missing
     for split in within_time(listed.splits(DEFAULT_SPLIT_SIZE, is_end_known=False), begin, end):
-        yield from _scan_split(split, wanted)
+        yield from _scan_split(split, row_filter)
 
 
 def splits_of(store: Location, log_range: LogRange, split_size: int = DEFAULT_SPLIT_SIZE) -> list[Split]:
-    """The splits of a range of the live log that begins with a record. Its end may be in what is damaged."""
+    """The splits of a range of the live log that starts with a record. Its end can be in a damaged range."""
     return list_offset_range(store, log_range.start, log_range.stop).splits(split_size, is_end_known=False)
 
 
-def _scan_split(split: Split, wanted: RecordFilter) -> Iterator[Record | CorruptRange]:
+def _scan_split(split: Split, row_filter: RecordFilter) -> Iterator[Record | CorruptRange]:
     from spark_mq.store.log.split_reader import read_split
 
     for part in read_split(split, ""):
         if isinstance(part, CorruptRange):
             yield part
             continue
-        for index in wanted.candidates(part).tolist():
+        for index in row_filter.candidates(part).tolist():
             position = int(part.frames[index].position)
             record = decode_record(part.buffer.data, position, part.base + position)
-            if wanted.matches(record):
+            if row_filter.matches(record):
                 yield record

@@ -7,7 +7,7 @@ and one inside a segment would cut that segment.
 
 The segments that follow each other form a chain. A log with one chain has no stray file, and nothing is read. If there
 are several chains, each must have a record that confirms its name: a record stores its own commit log offset. The files
-of a chain without such a record are stray. Two exceptions keep what does no harm: if no chain has such a record, all of
+of a chain without such a record are stray. Two exceptions keep harmless files: if no chain has such a record, all of
 them count; and files of zeros after the last confirmed chain count (a broker makes the next files in advance).
 """
 
@@ -33,7 +33,7 @@ _FIRST_LOOK = 64 << 10
 _BLOCK = 4 << 20
 _MAX_LOOKS = 256
 _looks: dict[tuple[str, int, int | None], bool] = {}
-"""What `_confirms_name` found, by path, size and time of the last change: a stream lists the files again and again."""
+"""Results of `_confirms_name`, by path, size and time of the last change: a stream lists the files repeatedly."""
 
 _MAGICS = tuple(magic.to_bytes(4, "big", signed=True) for magic in (MAGIC_V1, MAGIC_V2))
 
@@ -43,8 +43,9 @@ class SegmentFiles:
     """The files of a commit log, by name.
 
     Attributes:
-        segments: The files that can hold records: their names are offsets, and they are not empty.
-        stray: The files that are named as segments, but are none. `commit_log_offset` is the number in the name.
+        segments: The files that can contain records: their names are offsets, and they are not empty.
+        stray: The files that have the name of a segment, but are not one. `commit_log_offset` is the number in the
+            name.
 
     """
 
@@ -88,14 +89,14 @@ def list_segment_files(store: Location) -> SegmentFiles:
 
 
 def is_segment_name(info: fs.FileInfo) -> bool:
-    """Whether it is a file that is named as a segment."""
+    """Whether `info` is a file that has the name of a segment."""
     return info.type == fs.FileType.File and MAPPED_FILE_NAME.fullmatch(info.base_name) is not None
 
 
 def usual_size(infos: Sequence[fs.FileInfo]) -> int:
-    """The size that most of the files have, the larger one of two; 0 if all are empty.
+    """The most frequent size of the files in bytes, the larger of two equally frequent ones; 0 if all are empty.
 
-    A broker makes all segments of one size (`mappedFileSizeCommitLog`).
+    A broker creates all segments with one size (`mappedFileSizeCommitLog`).
     """
     sizes = Counter(info.size for info in infos if info.size)
     return max(sizes, key=lambda size: (sizes[size], size), default=0)
@@ -166,7 +167,7 @@ def _said_by_first_record(file: Location, size: int) -> str:
 
 
 def _confirms_name(folder: Location, info: fs.FileInfo) -> bool:
-    """As `_has_record_of_its_own`; a file that did not change is looked at once by a process."""
+    """As `_has_record_of_its_own`; a process checks a file once, until the file changes."""
     file = folder / info.base_name
     key = (str(file), info.size, info.mtime_ns)
     if key not in _looks:

@@ -1,4 +1,4 @@
-"""Bytes of one segment, by range, counted."""
+"""Ranges of bytes of one segment."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from spark_mq.store.log.commit_log import Segment
 
 
 class SegmentSource(OpenFile):
-    """Reads ranges of a segment; `bytes_read` counts what was read.
+    """An open segment, of which any range can be read. `bytes_read` counts the bytes that were read.
 
-    An array that `read` gave is valid until the next `read`: its memory is used again.
+    An array that `read` returned is valid until the next `read`, which uses the same memory.
     """
 
     def __init__(self, segment: Segment) -> None:
@@ -25,9 +25,11 @@ class SegmentSource(OpenFile):
         super().__init__(segment.location)
 
     def read(self, position: int, length: int) -> Bytes:
-        """The bytes from `position` on, `length` of them or up to the segment's end.
+        """The `length` bytes from `position` on; fewer if the segment ends before.
 
-        Raises `CorruptLogError` where the file has become shorter than it was when it was listed.
+        Raises:
+            CorruptLogError: The file is shorter than it was when the segments were listed.
+
         """
         length = min(length, self.segment.size - position)
         data = self._read_local(position, length) if self._remote is None else self._read_remote(position, length)

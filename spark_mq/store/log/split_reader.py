@@ -1,8 +1,9 @@
 """Reading one split exactly: the records and corrupt ranges that start in it.
 
-Where its first record lies is found from the bytes before it (`split_start`), or by hopping from the segment's start.
-Splits of the last segment always hop, for what is live there depends on everything before (`live_reader`); a process
-that reads several of them, one after the other, keeps its place between them.
+The split's first record is found from the bytes before the split (`format.kernels.resync`), or by a scan from the
+segment's start. Splits of the last segment are always scanned from its start, because all records before a position
+decide which records there are live (`live_reader`). A process that reads several of these splits one after the other
+keeps the reader between them.
 """
 
 from __future__ import annotations
@@ -21,21 +22,25 @@ from spark_mq.store.log.segment_source import SegmentSource
 from spark_mq.store.log.splits import Split
 
 LOOK_BACK = MAX_RECORD_SIZE + (128 << 10)
-"""How far before a split one looks at least. `MAX_RECORD_SIZE` is what `split_start` needs; the rest is room for
-records that no earlier one can reach over, so that on a sound log no search is left to be done."""
+"""Bytes before a split that are read to find its start. `format.kernels.resync` needs `MAX_RECORD_SIZE`. The other
+bytes are room for records that no earlier record can cover, so a log without damage needs no further search."""
 
 _EARLIEST, _LATEST = -(1 << 63), (1 << 63) - 1
 
 _TAIL = 64 << 10
-"""Bytes read behind the split's start: most records that lie astride it are whole then."""
+"""Bytes read after the split's start: most records that cross the start are then whole."""
 
 
 def read_split(split: Split, plan: str) -> Iterator[RecordChunk | CorruptRange]:
     """The records and corrupt ranges that a split owns.
 
-    `plan` names the listing that the split comes from: places kept from another one are not used.
+    Args:
+        split: The split.
+        plan: A name of the listing that the split is from. A reader kept from another listing is not used.
 
-    Raises `DataLossError` where the log is not what it was when the split's start or stop became known.
+    Raises:
+        DataLossError: The log has changed since the split's start or stop became known.
+
     """
     if split.segment.is_last:
         yield from _read_live(split, plan)
@@ -52,7 +57,7 @@ def read_split(split: Split, plan: str) -> Iterator[RecordChunk | CorruptRange]:
 
 
 def _known_start(source: SegmentSource, split: Split) -> int:
-    """The split's start, if a record, a blank or a corrupt range does begin there."""
+    """The split's start. Raises `DataLossError` if no record, blank or corrupt range starts there."""
     part = next(RecordReader(source, split.start, chunk_size=_TAIL).read(split.start + 1), None)
     if isinstance(part, CorruptRange) and find_start(source, split) != split.start:
         raise _log_was_cut(split, split.start)
@@ -63,17 +68,17 @@ def _log_was_cut(split: Split, position: int) -> DataLossError:
     offset = split.segment.base + position
     return DataLossError(
         f"{split.segment.location}: no record starts at commit log offset {offset} any more: the broker lost the end "
-        "of its log and wrote it anew, or the path is another store"
+        "of its log and rewrote it, or the path is another store"
     )
 
 
 def find_start(source: SegmentSource, split: Split) -> int:
-    """The position of the first record or corrupt range that the split owns; at or behind its stop if it owns none."""
+    """The position of the first record or corrupt range that the split owns; its stop or later if it owns none."""
     window_start = min(split.start - LOOK_BACK, split.segment.size - MAX_BLANK_SIZE)
     if window_start > 0:
-        places = _possible_starts(source, window_start, split)
-        if len(places) == 1:
-            return places.pop()
+        positions = _possible_starts(source, window_start, split)
+        if len(positions) == 1:
+            return positions.pop()
     reader = RecordReader(source, 0)
     for _ in reader.read(split.start):
         pass
@@ -81,19 +86,19 @@ def find_start(source: SegmentSource, split: Split) -> int:
 
 
 def _is_early(source: SegmentSource, split: Split, time: int) -> bool:
-    """Whether the records behind the split, and so its own, were stored before `time`."""
-    behind = Split(split.segment, split.stop, split.segment.size)
-    if behind.stop - behind.start <= MAX_RECORD_SIZE:
+    """Whether the records after the split, and therefore its own, were stored before `time`."""
+    after = Split(split.segment, split.stop, split.segment.size)
+    if after.stop - after.start <= MAX_RECORD_SIZE:
         return False
-    return _are_stored(source, find_start(source, behind), _EARLIEST, time - 1)
+    return _are_stored(source, find_start(source, after), _EARLIEST, time - 1)
 
 
 def _are_stored(source: SegmentSource, position: int, first: int, last: int) -> bool:
-    """Whether the records from `position` on were stored in `first` ... `last`.
+    """Whether the records from `position` on were stored from `first` to `last` (milliseconds, both included).
 
-    All that lie in more than `MAX_RECORD_SIZE` bytes, without damage between: so they are not one record with a damaged
-    time, and not all in one body, whose records the hop takes where the one they are in is damaged. False where the
-    segment ends before.
+    All records in more than `MAX_RECORD_SIZE` bytes are checked, and there must be no damage between them. So the
+    answer does not depend on one record with a damaged time, nor on one damaged record whose body contains records,
+    which the scan then takes for records of the log. False if the segment ends before.
     """
     reader = RecordReader(source, position)
     for part in reader.read(position + MAX_RECORD_SIZE + 1):
@@ -106,23 +111,23 @@ def _are_stored(source: SegmentSource, position: int, first: int, last: int) -> 
 
 
 def _possible_starts(source: SegmentSource, window_start: int, split: Split) -> set[int]:
-    """Positions among which the one of `find_start` is, told from the bytes behind `window_start`; none: undecided."""
+    """Candidates for the result of `find_start`, from the bytes after `window_start`; empty if this is undecided."""
     segment, start = split.segment, split.start
-    hops = ResyncCandidates(segment.base + window_start)
-    position, least = window_start, 0
+    candidates = ResyncCandidates(segment.base + window_start)
+    position, min_size = window_start, 0
     stop = min(start, segment.size - BLANK_SIZE + 1)
     while position < stop:
-        buffer = source.read(position, max(least, min(CHUNK_SIZE, start - position + _TAIL)))
-        reached, found = hops.follow(buffer, stop - position, segment.base + position, segment.size - position)
+        buffer = source.read(position, max(min_size, min(CHUNK_SIZE, start - position + _TAIL)))
+        reached, found = candidates.follow(buffer, stop - position, segment.base + position, segment.size - position)
         if found == ScanStatus.FULL:
             return set()
         position += reached
-        least = max(least, more_to_read(buffer.size, reached))
-    offsets, is_searching = hops.behind(segment.base + start)
-    places = {min(offset - segment.base, split.stop) for offset in offsets}
-    if is_searching and len(places) <= 1:
-        places.add(min(RecordReader(source, 0).find_next(start, split.stop), split.stop))
-    return places
+        min_size = max(min_size, more_to_read(buffer.size, reached))
+    offsets, is_searching = candidates.behind(segment.base + start)
+    positions = {min(offset - segment.base, split.stop) for offset in offsets}
+    if is_searching and len(positions) <= 1:
+        positions.add(min(RecordReader(source, 0).find_next(start, split.stop), split.stop))
+    return positions
 
 
 def _read_live(split: Split, plan: str) -> Iterator[RecordChunk | CorruptRange]:
@@ -130,21 +135,21 @@ def _read_live(split: Split, plan: str) -> Iterator[RecordChunk | CorruptRange]:
     try:
         reader.skip(split.start)
         yield from reader.read(split.stop)
-    except BaseException:  # also when whoever reads the split goes away half-way
+    except BaseException:  # also if the caller stops before the end of the split
         reader.close()
         raise
     _Kept.keep(split, plan, reader)
 
 
 class _Kept:
-    """The reader of the last segment that this process used last: the next split goes on from where it stands."""
+    """The reader of a last segment that this process used last: the next split continues at its position."""
 
     _kept: tuple[str, int, LiveReader] | None = None
     """The listing, the stop up to which the reader has read, and the reader."""
 
     @classmethod
     def take(cls, split: Split, plan: str) -> LiveReader | None:
-        """The kept reader, if it is of this listing and has not read beyond the split's start."""
+        """The kept reader, if it is of this listing and has not read past the split's start."""
         kept, cls._kept = cls._kept, None
         if kept is None:
             return None

@@ -1,7 +1,7 @@
-"""Byte ranges of the commit log that tasks read on their own, and exactly: their union is the log.
+"""Splits: byte ranges of the commit log that tasks read independently, and that together are the log.
 
-A split owns the records (and corrupt ranges) that start in it. `split_reader` reads one. This module is plain Python:
-it runs while Spark plans.
+A split owns the records and corrupt ranges that start in it. `split_reader` reads one split. This module is plain
+Python: it runs while Spark plans.
 """
 
 from __future__ import annotations
@@ -16,13 +16,19 @@ DEFAULT_SPLIT_SIZE = 128 << 20
 
 @dataclass(frozen=True)
 class Split:
-    """The records of `segment` that start at index `start` or behind it, and before `stop`.
+    """The records of `segment` that start at position `start` or later, and before `stop`.
 
-    `skip_before` and `skip_after` (milliseconds): the split is to be skipped if all its records were stored before the
-    one, or after the other, as far as a look at a part of the log can tell. None: no look is worth while.
+    Attributes:
+        segment: The segment.
+        start: The first position in the segment.
+        stop: The position after the last one.
+        skip_before: A reader may skip the split if a sample shows that all its records were stored before this time
+            (milliseconds). None disables the check.
+        skip_after: The same for records that were stored after this time.
+        is_start_known: Whether `start` was a boundary when the split was planned: a record, a blank or a corrupt range
+            started there. The broker can have truncated and rewritten its log since.
+        is_stop_known: Whether `stop` was a boundary when the split was planned.
 
-    `is_start_known`, `is_stop_known`: something starts (a record, a blank, a corrupt range) or has ended just there,
-    unless the log was cut and written anew since.
     """
 
     segment: Segment
@@ -35,10 +41,10 @@ class Split:
 
 
 def plan_splits(log: CommitLog, split_size: int) -> list[Split]:
-    """The splits of the whole log, in its order.
+    """The splits of the whole log, in its order, of at most `split_size` bytes.
 
-    The last segment of a store that is not local is one split: each split of it hops from the segment's start, and
-    over a network that would cost more than it saves.
+    The last segment of a store that is not local is one split. Each split of a last segment is scanned from the
+    segment's start, which would cost more over a network than the parallel reading saves.
     """
     splits = []
     for segment in log.segments:
@@ -49,11 +55,11 @@ def plan_splits(log: CommitLog, split_size: int) -> list[Split]:
 
 
 def within_offsets(splits: Sequence[Split], start: int, stop: int) -> list[Split]:
-    """The parts of splits that own what starts at the commit log offset `start` or behind it, and before `stop`."""
+    """The parts of `splits` from the commit log offset `start` on, and before `stop`."""
     kept = []
     for split in splits:
         base = split.segment.base
-        first, last = max(split.start, start - base), min(split.stop, stop - base)
-        if first < last:
-            kept.append(replace(split, start=first, stop=last))
+        kept_start, kept_stop = max(split.start, start - base), min(split.stop, stop - base)
+        if kept_start < kept_stop:
+            kept.append(replace(split, start=kept_start, stop=kept_stop))
     return kept

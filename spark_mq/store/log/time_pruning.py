@@ -1,16 +1,17 @@
-"""Leaving out what was stored outside a time range: whole segments while Spark plans, splits where they are read.
+"""Which splits a time range needs: whole segments are left out while Spark plans, splits when they are read.
 
-Store times grow along the log, but for a broker whose clock was set back: by `CLOCK_TOLERANCE_MILLIS` at most, is what
-is trusted here. So where one record was stored later than a time by more than that, all behind it were stored later;
-where one was stored earlier, all before it were.
+Store times grow along the log, unless a broker's clock was set back. This module assumes that a clock is set back by at
+most `CLOCK_TOLERANCE_MILLIS`. So if a record was stored later than a time by more than this tolerance, all records
+after it were stored later than that time. If a record was stored earlier by more than this, all records before it were.
 
-While Spark plans, one record of each segment is looked at, its first: no body can pretend to be it, for it begins where
-the segment does. But its time may be damaged, and nothing is left out on the word of one record. So a segment is early
-if the first records of two segments behind it are, and late if its own and that of one before it are. Lest a clock that
-was set back for good is missed, all segments on that side of these must be, too.
+While Spark plans, one record of each segment is read, the first. A body cannot pretend to be this record, because the
+record starts at the segment's start. But its time can be damaged, so one record alone never decides. A segment is early
+if the first records of two segments after it are early. A segment is late if its own first record and that of a
+segment before it are late. All segments further on that side must agree, so that a clock that was set back for good is
+noticed.
 
-Of the segments that are kept, those at the edges of the range can hold splits that are outside. Their splits are
-marked; `split_reader` looks at more of their records. This module is plain Python: no numba.
+The segments at the edges of the time range can contain splits that are outside it. Such splits are marked, and
+`split_reader` checks more of their records. This module is plain Python: no numba.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ from spark_mq.store.log.commit_log import Segment
 from spark_mq.store.log.splits import Split
 
 CLOCK_TOLERANCE_MILLIS = 60_000
-"""By how much a broker's clock may be set back without a record being missed."""
+"""Milliseconds by which a broker's clock may be set back without a record being missed."""
 
 _EARLIEST, _LATEST = -(1 << 63), (1 << 63) - 1
 
 
 def within_time(splits: Sequence[Split], start: int | None, end: int | None) -> list[Split]:
-    """The splits that can hold records stored from `start` to `end` (milliseconds, both included; None is open).
+    """The splits that can contain records stored from `start` to `end` (milliseconds, both included; None is open).
 
-    `splits` in the order of the log. At the edges of the range they get a `skip_before` and a `skip_after`; not in the
-    last segment, of which each split takes a hop from its start.
+    `splits` must be in the order of the log. Splits at the edges of the time range get a `skip_before` and a
+    `skip_after`, except in the last segment, whose splits are scanned from the segment's start anyway.
     """
     if start is None and end is None:
         return list(splits)

@@ -1,8 +1,9 @@
-"""The units of consume queues in bulk: shares of about the same size, and the rows of one."""
+"""The units of consume queues in bulk: shares of about the same size, and the rows of a share."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,15 +35,15 @@ _LIVE, _EXPIRED, _PRE_BLANK, _STALE = range(len(_STATES))
 
 @dataclass(frozen=True)
 class QueueSplit:
-    """The files `first_file` ... `last_file` - 1 of a queue."""
+    """The files of a queue from index `start_file` to `stop_file` (not included)."""
 
     folder: QueueFolder
-    first_file: int
-    last_file: int
+    start_file: int
+    stop_file: int
 
 
 def plan_queue_splits(folders: Sequence[QueueFolder], share_bytes: int = _SHARE_BYTES) -> list[list[QueueSplit]]:
-    """The files of all queues, in lists of about `share_bytes` (one file more, at most)."""
+    """The files of all queues, in lists of about `share_bytes` bytes (at most one file more)."""
     shares: list[list[QueueSplit]] = []
     size = share_bytes
     for folder in folders:
@@ -53,30 +54,36 @@ def plan_queue_splits(folders: Sequence[QueueFolder], share_bytes: int = _SHARE_
             size += info.size
             last = shares[-1][-1] if shares[-1] else None
             if last is not None and last.folder is folder:
-                shares[-1][-1] = QueueSplit(folder, last.first_file, index + 1)
+                shares[-1][-1] = QueueSplit(folder, last.start_file, index + 1)
             else:
                 shares[-1].append(QueueSplit(folder, index, index + 1))
     return shares
 
 
 def unit_batches(
-    share: QueueSplit, records: RecordLookup, log_end: int, names: Sequence[str]
+    share: QueueSplit, records: RecordLookup, log_end: int, columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """The columns `names` of the share's units, all that are not zeros; see `CONSUME_QUEUE_SCHEMA`.
+    """The rows of a share's units, except units of zeros.
 
-    `state`: LIVE; EXPIRED, its message is before the log's first segment; PRE_BLANK, before the queue's first message;
-    STALE, behind the queue's end. `log_end` is the live end of the log.
+    Column `state` is LIVE; EXPIRED: the message is before the log's first segment; PRE_BLANK: the unit is before the
+    queue's first message; STALE: the unit is after the queue's end.
+
+    Args:
+        share: The files.
+        records: The records of the store.
+        log_end: The live end of the log, a commit log offset.
+        columns: Names of columns of `CONSUME_QUEUE_SCHEMA`.
+
     """
-    readers = FileReaders()
-    queue = ConsumeQueue(share.folder, readers)
-    max_offset = queue.max_offset(records, log_end)
-    for file in queue.files[share.first_file : share.last_file]:
-        for first in range(file.first, file.first + file.count, _BATCH_UNITS):
-            units = queue.units(first, min(first + _BATCH_UNITS, file.first + file.count))
-            batch = _rows(queue, first, units, max_offset, records.min_offset)
-            if batch.num_rows:
-                yield batch.select(list(names))
-    readers.close()
+    with closing(FileReaders()) as readers:
+        queue = ConsumeQueue(share.folder, readers)
+        max_offset = queue.max_offset(records, log_end)
+        for file in queue.files[share.start_file : share.stop_file]:
+            for first in range(file.first, file.first + file.count, _BATCH_UNITS):
+                units = queue.units(first, min(first + _BATCH_UNITS, file.first + file.count))
+                batch = _rows(queue, first, units, max_offset, records.min_offset)
+                if batch.num_rows:
+                    yield batch.select(list(columns))
 
 
 def _rows(queue: ConsumeQueue, first: int, units: Units, max_offset: int, log_start: int) -> pa.RecordBatch:
@@ -89,7 +96,7 @@ def _rows(queue: ConsumeQueue, first: int, units: Units, max_offset: int, log_st
     states[commit_log_offsets < log_start] = _EXPIRED
     states[queue_offsets >= max_offset] = _STALE
     states[store_sizes == PRE_BLANK_SIZE] = _PRE_BLANK
-    names = pa.DictionaryArray.from_arrays(pa.array(states), pa.array(_STATES)).cast(pa.string())
+    state_names = pa.DictionaryArray.from_arrays(pa.array(states), pa.array(_STATES)).cast(pa.string())
     arrays = [
         pa.repeat(pa.scalar(queue.topic, pa.string()), written.size),
         pa.repeat(pa.scalar(queue.queue_id, pa.int32()), written.size),
@@ -97,6 +104,6 @@ def _rows(queue: ConsumeQueue, first: int, units: Units, max_offset: int, log_st
         pa.array(commit_log_offsets),
         pa.array(store_sizes),
         pa.array(units["tags_code"].astype(np.int64)),
-        names,
+        state_names,
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=CONSUME_QUEUE_SCHEMA)

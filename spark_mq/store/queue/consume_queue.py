@@ -1,7 +1,7 @@
-"""One queue of a store: its units by queue offset, and which of them count (`ConsumeQueue`@5.3.3 and @4.9.7).
+"""One queue of a store: its units by queue offset, and which of them are live (`ConsumeQueue`@5.3.3 and @4.9.7).
 
-A queue's files hold more than its live units: units of messages that expired, pre-blank units before a queue's first,
-and behind the end zeros, or units of records that a recovery cut off and did not clear.
+A queue's files contain more than its live units: units of messages that expired, and pre-blank units before the queue's
+first unit. Zeros follow the last live unit, or units of records that a recovery truncated: it does not clear the units.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.queue.folders import QueueFolder
 
 _BACK = 1024
-"""Units read at a time on the way back from the end of a queue."""
+"""Units of one read, on the way back from the end of a queue."""
 
 
 @dataclass(frozen=True)
 class QueueFile:
-    """One file of a queue: `first` is the queue offset of its first unit, `count` how many units it has."""
+    """One file of a queue: `first` is the queue offset of its first unit, `count` the number of its units."""
 
     location: Location
     first: int
@@ -34,7 +34,7 @@ class QueueFile:
 
 
 class ConsumeQueue:
-    """The units of one queue; reads what it is asked for."""
+    """The units of one queue, read when they are needed."""
 
     def __init__(self, folder: QueueFolder, files: FileReaders) -> None:
         self.folder = folder
@@ -54,9 +54,9 @@ class ConsumeQueue:
 
     @property
     def written_end(self) -> int:
-        """The queue offset behind the last unit that was ever written, stale ones too.
+        """The queue offset after the last unit that was ever written, even if that unit is stale.
 
-        The units of the last file are taken to be written from its start on: the end is searched by halves.
+        The end in the last file is found by a binary search, which assumes that a file is written from its start on.
         """
         if self._written_end is None:
             self._written_end = next(
@@ -66,30 +66,31 @@ class ConsumeQueue:
         return self._written_end
 
     def units(self, start: int, stop: int) -> Units:
-        """The units from queue offset `start` to `stop` (not included); zeros where no file has them.
+        """The units from queue offset `start` to `stop` (not included); a unit that no file contains is zeros.
 
-        `stop - start` units are made, whatever the files say: the caller bounds it by `written_end`.
+        The result always has `stop - start` units, so the caller must limit `stop`, for example by `written_end`.
         """
         units = np.zeros(max(stop - start, 0), UNIT_DTYPE)
         index = max(bisect_right(self._starts, start) - 1, 0)
         for file in self.files[index:]:
-            first, last = max(start, file.first), min(stop, file.first + file.count)
+            file_start, file_stop = max(start, file.first), min(stop, file.first + file.count)
             if file.first >= stop:
                 break
-            if first < last:
-                units[first - start : last - start] = self._read(file, first - file.first, last - first)
+            if file_start < file_stop:
+                data = self._read(file, file_start - file.first, file_stop - file_start)
+                units[file_start - start : file_stop - start] = data
         return units
 
     def unit(self, queue_offset: int) -> tuple[int, int, int]:
-        """Commit log offset, size and tags code of one unit; zeros where no file has it."""
+        """Commit log offset, size and tags code of one unit; zeros if no file contains the unit."""
         unit = self.units(queue_offset, queue_offset + 1)[0]
         return int(unit["commit_log_offset"]), int(unit["store_size"]), int(unit["tags_code"])
 
     def max_offset(self, records: RecordLookup, log_end: int) -> int:
-        """The queue offset behind the last live unit (`getMaxOffsetInQueue`); `log_end`: the log's live end.
+        """The queue offset after the last live unit (`getMaxOffsetInQueue`); `log_end` is the log's live end.
 
-        Units of records behind the live end are stale (`truncateDirtyLogicFiles`). So are units behind them that
-        point before the live end, but to no record; a broker would count those.
+        Units of records after the live end are stale (`truncateDirtyLogicFiles`). Later units that point before the
+        live end, but not to a record, are stale too; a broker would count them.
         """
         for file in reversed(self.files):
             end = self._live_end(file, records, log_end)
@@ -98,7 +99,7 @@ class ConsumeQueue:
         return self.files[0].first if self.files else 0
 
     def _live_end(self, file: QueueFile, records: RecordLookup, log_end: int) -> int:
-        """The queue offset after the file's last live unit; the file's first where it has none."""
+        """The queue offset after the file's last live unit; the file's first queue offset if it has none."""
         end = min(file.first + file.count, self.written_end)
         while end > file.first:
             start = max(file.first, end - _BACK)
@@ -116,8 +117,8 @@ class ConsumeQueue:
     def min_offset(self, max_offset: int, log_start: int, version: BrokerVersion) -> int:
         """The first queue offset that a broker offers (`correctMinOffset` as at a start of the broker).
 
-        `log_start` is the log's first offset. Pre-blank units point to offset 0 and count as long as the log begins
-        there; which of them is found first differs between 4.9 and 5.
+        `log_start` is the log's first offset. Pre-blank units point to offset 0. They count as long as the log starts
+        there. 4.9 and 5 find different ones of them first.
         """
         if not self.files or max_offset == 0:
             return 0
@@ -125,8 +126,8 @@ class ConsumeQueue:
         if version == BrokerVersion.V4_9:
             stop = min(first.first + first.count, max_offset)
             offsets = self.units(first.first, stop)["commit_log_offset"]
-            found = np.flatnonzero(offsets >= log_start)
-            return first.first + int(found[0]) if found.size else 0
+            offered = np.flatnonzero(offsets >= log_start)
+            return first.first + int(offered[0]) if offered.size else 0
         if self.unit(max_offset - 1)[0] < log_start:
             return max_offset
         return self._search_min_offset(first, min(first.first + first.count, max_offset), log_start)
@@ -150,7 +151,7 @@ class ConsumeQueue:
         return np.frombuffer(data.ljust(count * UNIT_SIZE, b"\0"), UNIT_DTYPE)
 
     def _written_count(self, file: QueueFile) -> int:
-        """How many units of the file were written: `offset >= 0 and size > 0` (`ConsumeQueue.recover`)."""
+        """The number of units of the file that were written: `offset >= 0 and size > 0` (`ConsumeQueue.recover`)."""
         low, high = 0, file.count
         while low < high:
             middle = (low + high) // 2
@@ -162,10 +163,10 @@ class ConsumeQueue:
         return low
 
     def _is_astray(self, queue_offset: int, records: RecordLookup) -> bool:
-        """Whether the unit points into the last segment, but to no record of its size."""
+        """Whether the unit points into the last written segment, but not to a record of its size."""
         commit_log_offset, store_size, _ = self.unit(queue_offset)
         if store_size == PRE_BLANK_SIZE or not records.segments:
             return False
-        if commit_log_offset < records.segments[-1].base:
+        if commit_log_offset < records.last_written_base:
             return False
         return not records.is_at(commit_log_offset, store_size)

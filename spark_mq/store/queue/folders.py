@@ -1,4 +1,4 @@
-"""The queue files that a store already has: `consumequeue/TOPIC/QUEUE/<20 digits>`."""
+"""The queue files that a store has: `consumequeue/TOPIC/QUEUE ID/<20 digits>`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _QUEUE_ID = re.compile(r"-?[0-9]{1,10}")
 
 @dataclass(frozen=True)
 class QueueFileInfo:
-    """Name, bytes, and time of the last change (nanoseconds since the epoch) of one file."""
+    """Name, size in bytes, and time of the last change (nanoseconds since the epoch) of one file."""
 
     base_name: str
     size: int
@@ -36,9 +36,9 @@ class QueueFolder:
 
 
 def queue_folders(consume_queue: Location) -> Iterator[QueueFolder]:
-    """The queues below a `consumequeue` folder that have files; none where there is no such folder.
+    """The queues in a `consumequeue` folder that have files; none if there is no such folder.
 
-    As the broker does (`ConsumeQueueStore.load`@5.3.3), a queue folder whose name is no number is passed over.
+    As in the broker (`ConsumeQueueStore.load`@5.3.3), a queue folder whose name is not a number is skipped.
     """
     for topic in consume_queue.entries():
         if topic.type != fs.FileType.Directory:
@@ -57,18 +57,14 @@ def queue_folders(consume_queue: Location) -> Iterator[QueueFolder]:
                 yield QueueFolder(topic.base_name, int(queue.base_name), folder, files)
 
 
-def _is_queue_file(info: fs.FileInfo) -> bool:
-    return MAPPED_FILE_NAME.fullmatch(info.base_name) is not None and info.size > 0
-
-
 def _is_queue_id(name: str) -> bool:
     return _QUEUE_ID.fullmatch(name) is not None and -(1 << 31) <= int(name) < 1 << 31
 
 
 def existing_file_size(folders: list[QueueFolder]) -> int | None:
-    """The size of the existing queue files in bytes: the commonest; None where there are none.
+    """The most frequent size of the existing queue files, in bytes; None if there are no files.
 
-    A broker makes them all of one size (`mappedFileSizeConsumeQueue`).
+    A broker creates all queue files with one size (`mappedFileSizeConsumeQueue`).
     """
     sizes = Counter(info.size for folder in folders for info in folder.files if info.size % UNIT_SIZE == 0)
     return sizes.most_common(1)[0][0] if sizes else None

@@ -20,7 +20,7 @@ _BATCH_UNITS = 1024
 
 
 class GetMessageStatus(StrEnum):
-    """What a queue offset is to its queue (`store.GetMessageStatus`@5.3.3, those that a store at rest can give)."""
+    """The position of a queue offset in its queue (`store.GetMessageStatus`@5.3.3, the values for a store at rest)."""
 
     FOUND = "FOUND"
     NO_MATCHED_LOGIC_QUEUE = "NO_MATCHED_LOGIC_QUEUE"
@@ -36,12 +36,19 @@ class GetMessageStatus(StrEnum):
 
 @dataclass(frozen=True)
 class GetMessageResult:
-    """An answer of `get_message`; offsets are queue offsets.
+    """An answer of `get_message`. All offsets are queue offsets.
 
-    `uncovered`: parts of the log that were not read and can have more of the messages that were asked for, because no
-    unit of the queue proves anything about them: messages from the queue offset that was asked for on, and before
-    `next_begin_offset`. The log after the queue's last unit is one, if the answer comes to the end of the queue. Empty
-    where all messages were found by proven units, or the log was read.
+    Attributes:
+        status: The position of the requested offset in the queue, or why there is no message.
+        next_begin_offset: The offset at which a consumer continues.
+        min_offset: The offset of the queue's first message.
+        max_offset: The offset that the queue's next message will get.
+        messages: A table with the columns of table `messages`.
+        uncovered: The parts of the log that were not read and can contain more of the requested messages: those from
+            the requested offset to `next_begin_offset` (not included) about which no unit of the queue proves anything.
+            If the answer reaches the end of the queue, the log after the queue's last unit is one of these parts. Empty
+            if all messages were found by proven units, or if the log was read.
+
     """
 
     status: GetMessageStatus
@@ -59,17 +66,17 @@ def get_message(
     offset: int,
     max_num: int,
 ) -> GetMessageResult:
-    """The messages of a queue from queue offset `offset` on, at most `max_num`, by the queue's units alone.
+    """At most `max_num` messages of a queue from queue offset `offset` on, by the queue's units alone.
+
+    Messages whose segment has expired are skipped. If a unit does not point to a record, or points to a record with
+    another queue offset, the result has a row with `_corrupt_record`.
 
     Args:
-        queue: the queue; None where there is none.
-        cover: what its units prove.
-        ends: the queue offset of its first message, and the one of the next message to come, as its units have them.
-        offset: a queue offset.
-        max_num: at least 1.
-
-    Messages whose segment is gone are passed over. Where a unit points to no record, or to a record of another place
-    in a queue, there is a row with `_corrupt_record`.
+        queue: The queue; None if there is no such queue.
+        cover: What the queue's units prove.
+        ends: The queue offset of the first message, and the one that the next message will get, by the queue's units.
+        offset: The queue offset of the first requested message.
+        max_num: The largest number of messages, at least 1.
 
     """
     min_offset, max_offset = ends
@@ -85,19 +92,20 @@ def get_message(
 
 
 def read_messages(cover: QueueCover, ends: tuple[int, int], offset: int, max_num: int) -> GetMessageResult:
-    """The messages of a queue from queue offset `offset` on, at most `max_num`, by the queue's units and the log.
+    """At most `max_num` messages of a queue from queue offset `offset` on, by the queue's units and the log.
 
-    As `get_message`, but what the units do not prove is read from the log, so the rows are those of a scan of the log.
-    An `offset` before the first message gives messages, too. `min_offset` and `max_offset` are those of `ends`, as
-    far as no message says more; where there is no message, they are those of the queue's messages in the log.
+    As `get_message`, but messages that the units do not prove are read from the log. So the rows are those of a scan of
+    the log. If `offset` is before the first message, messages are returned, too. `min_offset` and `max_offset` are
+    those of `ends`, widened by the messages that were found. If none was found, both are those of the queue's messages
+    in the log.
     """
     min_offset, max_offset = ends
-    found = list(islice(cover.messages(offset), max_num))
-    if found:
-        places = [offset_in_queue(record, cover.topic, cover.queue_id) or 0 for record in found]
-        min_offset, max_offset = min(min_offset, places[0]), max(max_offset, places[-1] + 1)
-        next_offset = places[-1] + 1 if len(found) == max_num else max(max_offset, places[-1] + 1)
-        rows = message_table([message_row(record) for record in found])
+    records = list(islice(cover.messages(offset), max_num))
+    if records:
+        offsets = [offset_in_queue(record, cover.topic, cover.queue_id) or 0 for record in records]
+        min_offset, max_offset = min(min_offset, offsets[0]), max(max_offset, offsets[-1] + 1)
+        next_offset = offsets[-1] + 1 if len(records) == max_num else max(max_offset, offsets[-1] + 1)
+        rows = message_table([message_row(record) for record in records])
         return GetMessageResult(GetMessageStatus.FOUND, next_offset, min_offset, max_offset, rows)
     min_offset, max_offset = read_ends(cover, ends)
     status = status_of(offset, min_offset, max_offset)
@@ -114,12 +122,12 @@ def read_ends(cover: QueueCover, ends: tuple[int, int]) -> tuple[int, int]:
     first, last = cover.first_message(), cover.last_message()
     if first is None or last is None:
         return ends
-    places = [offset_in_queue(record, cover.topic, cover.queue_id) or 0 for record in (first, last)]
-    return places[0], places[1] + 1
+    offsets = [offset_in_queue(record, cover.topic, cover.queue_id) or 0 for record in (first, last)]
+    return offsets[0], offsets[1] + 1
 
 
 def status_of(offset: int, min_offset: int, max_offset: int) -> GetMessageStatus:
-    """How a queue offset is to the ends of its queue; FOUND between them (`DefaultMessageStore.getMessage`@5.3.3)."""
+    """The status of a queue offset; FOUND between the ends of its queue (`DefaultMessageStore.getMessage`@5.3.3)."""
     if max_offset == 0:
         return GetMessageStatus.NO_MESSAGE_IN_QUEUE
     if offset < min_offset:
@@ -130,7 +138,7 @@ def status_of(offset: int, min_offset: int, max_offset: int) -> GetMessageStatus
 
 
 def next_begin_offset(status: GetMessageStatus, offset: int, min_offset: int, max_offset: int) -> int:
-    """Where a consumer continues after an answer without messages (`DefaultMessageStore.getMessage`@5.3.3)."""
+    """The offset at which a consumer continues after an empty answer (`DefaultMessageStore.getMessage`@5.3.3)."""
     match status:
         case GetMessageStatus.OFFSET_TOO_SMALL:
             return min_offset
@@ -143,11 +151,11 @@ def next_begin_offset(status: GetMessageStatus, offset: int, min_offset: int, ma
 
 
 def _rows(
-    queue: ConsumeQueue, cover: QueueCover, start: int, stop: int, most: int
+    queue: ConsumeQueue, cover: QueueCover, start: int, stop: int, max_rows: int
 ) -> tuple[list[Row], list[Hole], int]:
-    """At most `most` messages from `start` to `stop`, except those that are gone; holes; the offset to continue from.
+    """At most `max_rows` rows from `start` to `stop` without expired messages; holes; the offset to continue from.
 
-    The end of the queue is a hole, if it is reached before there are as many.
+    If the end of the queue is reached before there are `max_rows` rows, the offsets after the end are a hole, too.
     """
     rows: list[Row] = []
     holes: list[Hole] = []
@@ -157,17 +165,17 @@ def _rows(
             next_offset = part.queue_offset + 1
         else:
             holes.append(part)
-            wrong = islice(_wrong_units(queue, cover, part), most - len(rows))
+            wrong = islice(_wrong_units(queue, cover, part), max_rows - len(rows))
             for queue_offset, row in wrong:
                 rows.append(row)
                 next_offset = queue_offset + 1
-        if len(rows) == most:
+        if len(rows) == max_rows:
             return rows, holes, next_offset
     return rows, [*holes, cover.hole(stop)], stop
 
 
 def _wrong_units(queue: ConsumeQueue, cover: QueueCover, hole: Hole) -> Iterator[tuple[int, Row]]:
-    """Rows for the units of a hole that should lead to a message of the log, each with its queue offset."""
+    """Queue offset and row of each unit of a hole that should lead to a message of the log, but does not."""
     for file in queue.files:
         first, last = max(hole.start, file.first), min(hole.stop, file.first + file.count)
         for start in range(first, last, _BATCH_UNITS):
@@ -181,5 +189,5 @@ def _wrong_units(queue: ConsumeQueue, cover: QueueCover, hole: Hole) -> Iterator
 
 
 def _with_bytes(holes: Iterable[Hole]) -> tuple[LogRange, ...]:
-    """The parts of the log of holes, each once."""
+    """The parts of the log that the holes need, each once."""
     return tuple(dict.fromkeys(hole.log for hole in holes if hole.log.size))

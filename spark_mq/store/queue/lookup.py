@@ -1,14 +1,14 @@
-"""What the units of a consume queue prove, and the parts of the log that must be read for all else.
+"""What the units of a consume queue prove, and the parts of the log that must be read for all other messages.
 
-Every way to messages by queue offset uses this rule. A unit is proven by its record: the unit points to a whole record
+Every look-up by queue offset uses this rule. A unit is proven by its record: the unit points to a whole record
 of the live log, the record has the unit's size, and the record says that it is in this queue at this queue offset. All
 other units prove nothing: units that were lost or never written, pre-blank units, units of messages that expired, stale
 units, wrong units. A message without a proven unit can only be between the messages of the proven units beside it,
-because the messages of a queue are in the log in the order of the queue. So that part of the log is read for it. Where
-no unit beside it is proven, that part begins or ends with the log.
+because the messages of a queue are in the log in the order of the queue. So that part of the log is read for it. If no
+unit before it is proven, that part starts with the log; if no unit after it is proven, that part ends with the log.
 
-How a proven unit is found does not matter to the answer: each one is a bound. A broker gives each queue offset once;
-where a log has a message twice, the message of the proven unit is given.
+How a proven unit is found does not change the answer: each one is a bound. A broker assigns each queue offset once. If
+a log has a message twice, the message of the proven unit is returned.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from spark_mq.store.queue.consume_queue import ConsumeQueue
 _FIRST_UNITS = 32
 _MOST_UNITS = 4096
 _TRIES = 4
-"""How many units at the end of a run are looked at before the run is given up."""
+"""The number of units at each end of a run that are checked before the run is given up."""
 _MOST_RUNS = 64
 
 
 @dataclass(frozen=True)
 class QueueRange:
-    """The queue offsets from `start` on, before `stop`, of a queue."""
+    """The queue offsets of a queue from `start` to `stop` (not included)."""
 
     topic: str
     queue_id: int
@@ -63,10 +63,10 @@ class Proven:
 
 @dataclass(frozen=True)
 class Hole:
-    """Queue offsets, from `start` on and before `stop`, that have no proven unit.
+    """Queue offsets from `start` to `stop` (not included) that have no proven unit.
 
-    `log` is the part of the live log that can have their messages; it begins with a record. Its size is 0 where there
-    are none.
+    `log` is the part of the live log that can contain their messages. It starts with a record. Its size is 0 if no part
+    of the log can contain them.
     """
 
     start: int
@@ -76,9 +76,12 @@ class Hole:
 
 @dataclass(frozen=True)
 class CoverPlan:
-    """How to read some queue offsets: `found` by units, of which the first and the last of each range are proven.
+    """How to read some queue offsets.
 
-    `uncovered`: the parts of the log, in its order, in which the messages of the other queue offsets can be.
+    Attributes:
+        found: The ranges to read by units. The first and the last unit of each range are proven.
+        uncovered: The parts of the log, in its order, that can contain the messages of the other queue offsets.
+
     """
 
     found: tuple[QueueRange, ...]
@@ -86,7 +89,7 @@ class CoverPlan:
 
 
 class QueueCover:
-    """One queue's units, seen against the live log."""
+    """One queue's units, compared with the live log."""
 
     def __init__(
         self,
@@ -96,7 +99,7 @@ class QueueCover:
         records: RecordLookup,
         log: LogRange,
     ) -> None:
-        """`name` is topic and queue id; `queue` is None where the store has no files of the queue."""
+        """`name` is topic and queue id. `queue` is None if the store has no files of the queue."""
         self.topic, self.queue_id = name
         self.log = log
         self._queue = queue
@@ -113,8 +116,8 @@ class QueueCover:
     def why_not(self, queue_offset: int) -> str | None:
         """Why the unit at the queue offset does not lead to its message; None if it does.
 
-        NO_RECORD: it points to no whole record. OTHER_RECORD: it points to a record of another size, or of another
-        place in a queue.
+        NO_RECORD: it does not point to a whole record. OTHER_RECORD: it points to a record of another size, of another
+        queue, or with another queue offset.
         """
         if self.proven(queue_offset) is not None or self._queue is None:
             return None
@@ -123,15 +126,15 @@ class QueueCover:
             record = self._records.record(commit_log_offset, store_size)
         except CorruptLogError as error:
             return f"NO_RECORD: {error}"
-        said = f"OTHER_RECORD: unit {queue_offset} of {self.topic}/{self.queue_id}"
+        reason = f"OTHER_RECORD: unit {queue_offset} of {self.topic}/{self.queue_id}"
         if record.size != store_size:
-            return f"{said} has size {store_size}, the record {record.size}"
-        place = offset_in_queue(record, self.topic, self.queue_id)
-        if place is None:
-            return f"{said} points to a message of {decode_utf8(record.topic)}/{record.queue_id}"
-        if place != queue_offset:
-            return f"{said} points to the message with queue offset {place}"
-        return f"{said} points to {commit_log_offset}, and the live log is from {self.log.start} to {self.log.stop}"
+            return f"{reason} has size {store_size}, the record {record.size}"
+        own_offset = offset_in_queue(record, self.topic, self.queue_id)
+        if own_offset is None:
+            return f"{reason} points to a message of {decode_utf8(record.topic)}/{record.queue_id}"
+        if own_offset != queue_offset:
+            return f"{reason} points to the message with queue offset {own_offset}"
+        return f"{reason} points to {commit_log_offset}, and the live log is from {self.log.start} to {self.log.stop}"
 
     @property
     def has_units(self) -> bool:
@@ -139,9 +142,9 @@ class QueueCover:
         return self._queue is not None
 
     def parts(self, start: int, stop: int) -> Iterator[Proven | Hole]:
-        """The messages of the queue offsets from `start` to `stop` (not included) by proven units, and holes, in order.
+        """The queue offsets from `start` to `stop` (not included), in order: messages of proven units, and holes.
 
-        A queue offset that no file has is in a hole.
+        A queue offset that no file contains is in a hole.
         """
         hole_start, reached = start, None
         for proven in self._proven_from(start, stop):
@@ -157,12 +160,12 @@ class QueueCover:
     def messages(self, start: int, stop: int = FOREVER) -> Iterator[Record]:
         """The messages of the queue offsets from `start` to `stop` (not included), in the order of the queue.
 
-        Holes are read from the log; what is damaged there is passed over.
+        Holes are read from the log, and damage there is skipped.
         """
         return (part for part in self.messages_and_damage(start, stop) if isinstance(part, Record))
 
     def messages_and_damage(self, start: int, stop: int = FOREVER) -> Iterator[Record | CorruptRange]:
-        """As `messages`, with what is damaged in the parts of the log that are read for holes."""
+        """As `messages`, with the damaged ranges in the parts of the log that are read for holes."""
         for part in self.parts(start, stop):
             if isinstance(part, Proven):
                 yield part.record
@@ -170,22 +173,22 @@ class QueueCover:
                 yield from self._read(part)
 
     def messages_of(self, hole: Hole) -> Iterator[Record]:
-        """The messages of a hole, read from the log; what is damaged there is passed over."""
+        """The messages of a hole, read from the log; damage there is skipped."""
         return (part for part in self._read(hole) if isinstance(part, Record))
 
     def _read(self, hole: Hole) -> Iterator[Record | CorruptRange]:
-        wanted = InQueue(self.topic, self.queue_id, hole.start, hole.stop)
-        return scan(self._store, self._records, hole.log, wanted)
+        row_filter = InQueue(self.topic, self.queue_id, hole.start, hole.stop)
+        return scan(self._store, self._records, hole.log, row_filter)
 
     def hole(self, start: int, stop: int = FOREVER) -> Hole:
-        """The queue offsets from `start` to `stop` (not included) as if none of their units were proven."""
+        """The queue offsets from `start` to `stop` (not included) as a hole, as if no unit of them were proven."""
         return Hole(start, stop, self._between(self._begin_of(start), self._end_of(stop)))
 
     def plan(self, start: int, stop: int, most: int) -> CoverPlan | None:
         """How to read the queue offsets from `start` to `stop` (not included) in ranges of at most `most` units.
 
-        All units are read, and the records of a few: those at the ends of ranges, and beside units that do not fit
-        one another. None where the units are in such disorder that reading the log is better.
+        All units are read, but the records of only a few units: those at the ends of ranges, and next to units that
+        contradict each other. None if so many units contradict each other that reading the log is better.
         """
         runs = self._runs(start, min(stop, self._written_end), most)
         if len(runs) > _MOST_RUNS + (self._written_end - start) // most:
@@ -209,7 +212,7 @@ class QueueCover:
         return next(self.messages(FIRST), None)
 
     def last_message(self) -> Record | None:
-        """The queue's last message in the live log; reads the log after the last proven unit."""
+        """The queue's last message in the live log. The log after the last proven unit is read."""
         before = self._last_before(FOREVER)
         last = None if before is None else before.record
         for record in self.messages_of(self.hole(FIRST if before is None else before.queue_offset + 1)):
@@ -217,10 +220,10 @@ class QueueCover:
         return last
 
     def around(self, is_later: Callable[[Record], bool]) -> tuple[Proven | None, Proven | None]:
-        """The last proven message that is not later, and the first one that is; None where there is none.
+        """The last proven message that is not later, and the first one that is; None for a missing one.
 
-        `is_later` tells early messages from later ones: along the queue it becomes true once. Messages without a
-        proven unit can be between the two.
+        `is_later` must be False for the first messages of the queue and True for all others. Messages without a proven
+        unit can be between the two results.
         """
         early: Proven | None = None
         later: Proven | None = None
@@ -264,7 +267,7 @@ class QueueCover:
         return result
 
     def _proven_from(self, start: int, stop: int) -> Iterator[Proven]:
-        """Proven units from `start` on, before `stop`, in order; few are left out: where many units prove nothing."""
+        """Proven units from `start` to `stop` (not included), in order; some can be missed among many unproven ones."""
         if self._queue is None:
             return
         start, stop, count = max(start, self._first), min(stop, self._written_end), _FIRST_UNITS
@@ -293,31 +296,31 @@ class QueueCover:
         return self.log.stop if following is None else following.record.commit_log_offset
 
     def _between(self, begin: int, end: int) -> LogRange:
-        """The log between two bounds; all of it where they contradict each other."""
+        """The log between two bounds; the whole log if they contradict each other."""
         return LogRange(begin, end) if begin <= end else self.log
 
     def _first_from(self, start: int, stop: int) -> Proven | None:
-        """A proven unit at `start` or after it, before `stop`: the first one where those after it are proven, too."""
+        """A proven unit from `start` on, before `stop`: the first one if all units after it are proven, too."""
         return self._nearest(range(max(start, self._first), stop))
 
     def _last_before(self, stop: int) -> Proven | None:
-        """A proven unit before `stop`: the last one where those before it are proven, too."""
+        """A proven unit before `stop`: the last one if all units before it are proven, too."""
         return self._nearest(range(min(stop, self._written_end) - 1, self._first - 1, -1))
 
-    def _nearest(self, places: range) -> Proven | None:
-        """A proven unit, near the start of `places`: in steps that double, then by halves; the last place at last."""
-        if not places:
+    def _nearest(self, offsets: range) -> Proven | None:
+        """A proven unit near the start of `offsets`: steps that double, up to the last offset, then a binary search."""
+        if not offsets:
             return None
-        unproven, place = -1, 0
-        while (found := self.proven(places[place])) is None:
-            if place == len(places) - 1:
+        unproven, index = -1, 0
+        while (proven := self.proven(offsets[index])) is None:
+            if index == len(offsets) - 1:
                 return None
-            unproven, place = place, min(2 * place + 1, len(places) - 1)
-        while place - unproven > 1:
-            middle = (unproven + place) // 2
-            nearer = self.proven(places[middle])
-            unproven, place, found = (middle, place, found) if nearer is None else (unproven, middle, nearer)
-        return found
+            unproven, index = index, min(2 * index + 1, len(offsets) - 1)
+        while index - unproven > 1:
+            middle = (unproven + index) // 2
+            nearer = self.proven(offsets[middle])
+            unproven, index, proven = (middle, index, proven) if nearer is None else (unproven, middle, nearer)
+        return proven
 
     def _runs(self, start: int, stop: int, most: int) -> list[tuple[int, int]]:
         """Ranges of units that can be proven and that follow one another in the log, of at most `most` units."""

@@ -1,7 +1,8 @@
 """The queue offset of a time, by the rules of 5.x and of 4.9 (`ConsumeQueue.getOffsetInQueueByTime`).
 
-Both choose one file of the queue and search it by halves for the store time of the units' messages. They differ in
-how the file is chosen (4.9: by the time of its last change), and in what is answered between two messages.
+Both rules choose one file of the queue, and run a binary search in it for the store time of the units' messages. They
+choose the file in different ways (4.9: by the time of its last change), and give different answers for a time between
+two messages.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _NANOS_PER_MILLI = 1_000_000
 
 
 class BoundaryType(StrEnum):
-    """Which of two neighbours a time between them stands for (`common.BoundaryType`@5.3.3)."""
+    """The neighbour that is the answer for a time between two messages (`common.BoundaryType`@5.3.3)."""
 
     LOWER = "LOWER"
     """The first message stored at the time or later."""
@@ -32,7 +33,7 @@ class BoundaryType(StrEnum):
 
 @dataclass
 class _Neighbours:
-    """Where a search ended: at a message of just the time, or between two; -1 is no time."""
+    """The end of a search: a message of exactly the time, or two neighbours. A time of -1 is unknown."""
 
     exact: int | None = None
     left: int | None = None
@@ -42,11 +43,10 @@ class _Neighbours:
 
 
 class QueueTimes:
-    """Store times of one queue's messages, by queue offset, as its units lead to them.
+    """Store times of the messages to which one queue's units lead, by queue offset.
 
-    `cover` says what the units prove; `ends` are the queue's minimum and maximum offset. The searches raise
-    `CorruptQueueError` where they depend on a unit that does not lead to its message, although its message is not
-    known to have expired.
+    `cover` shows what the units prove. `ends` are the queue's minimum and maximum offset. The searches raise
+    `CorruptQueueError` if they depend on a unit that does not lead to its message, unless the message has expired.
     """
 
     def __init__(self, queue: ConsumeQueue, cover: QueueCover, ends: tuple[int, int]) -> None:
@@ -61,7 +61,7 @@ class QueueTimes:
         return min(max(found, self._min_offset), self._max_offset)
 
     def search_as_4_9(self, timestamp: int) -> int:
-        """4.9: the nearer neighbour, the earlier of two as near; not clamped (`ConsumeQueue`@4.9.7)."""
+        """4.9: the nearer neighbour, or the earlier of two equally near; not clamped (`ConsumeQueue`@4.9.7)."""
         if not self._files:
             return 0
         files = self._files
@@ -102,7 +102,7 @@ class QueueTimes:
         return _offset_or_before(file, found.right if is_lower else found.left)
 
     def _halve(self, timestamp: int, file: QueueFile, low: int, high: int) -> _Neighbours | None:
-        """Search by halves from `low` to `high`; None where a message's store time cannot be read."""
+        """A binary search from `low` to `high`; None if a message's store time is unknown."""
         found = _Neighbours()
         while high >= low:
             middle = file.first + (low - file.first + high - file.first) // 2
@@ -143,39 +143,39 @@ class QueueTimes:
             return -1
         raise CorruptQueueError(
             f"{self._queue.folder.location}: unit {queue_offset} does not lead to its message "
-            f"({self._cover.why_not(queue_offset)}): read the log for it (read_log=True), or make the queues anew with "
-            "`spark-mq rebuild`"
+            f"({self._cover.why_not(queue_offset)}): read the log for it (read_log=True), or build the queues "
+            "again with `spark-mq rebuild`"
         )
 
 
 def offset_in_log(cover: QueueCover, timestamp: int, boundary_type: BoundaryType) -> int | None:
-    """The queue offset of a time by the rule of 5.x, of all the queue's messages in the log; None if none fits.
+    """The queue offset of a time by the rule of 5.x, among all the queue's messages in the log; None if none fits.
 
-    LOWER: the first message stored at `timestamp` (milliseconds) or later. UPPER: the last message stored then or
-    earlier (`ConsumeQueueStore.getOffsetInQueueByTime`@5.3.3).
+    LOWER: the first message stored at `timestamp` (milliseconds) or later. UPPER: the last message stored at that time
+    or earlier (`ConsumeQueueStore.getOffsetInQueueByTime`@5.3.3).
     """
     if boundary_type == BoundaryType.LOWER:
         _, found = _neighbours(cover, lambda record: record.store_timestamp >= timestamp)
     else:
         found, _ = _neighbours(cover, lambda record: record.store_timestamp > timestamp)
-    return None if found is None else _place(cover, found)
+    return None if found is None else _queue_offset(cover, found)
 
 
 def nearest_in_log(cover: QueueCover, timestamp: int) -> int | None:
-    """The queue offset of the message stored nearest to `timestamp`, the earlier of two as near, as 4.9 chooses it.
+    """The queue offset of the message stored nearest to `timestamp` (milliseconds), by the rule of 4.9.
 
-    None where the queue has no message in the log.
+    Of two equally near messages, the earlier one is chosen. None if the queue has no message in the log.
     """
     early, later = _neighbours(cover, lambda record: record.store_timestamp >= timestamp)
     if early is None or later is None:
         only = later if early is None else early
-        return None if only is None else _place(cover, only)
+        return None if only is None else _queue_offset(cover, only)
     is_right = timestamp - early.store_timestamp > later.store_timestamp - timestamp
-    return _place(cover, later if is_right else early)
+    return _queue_offset(cover, later if is_right else early)
 
 
 def _neighbours(cover: QueueCover, is_later: Callable[[Record], bool]) -> tuple[Record | None, Record | None]:
-    """The queue's last message in the log that is not later, and its first one that is; None where there is none."""
+    """The queue's last message in the log that is not later, and the first one that is; None for a missing one."""
     before, after = cover.around(is_later)
     early, later = (None if proven is None else proven.record for proven in (before, after))
     start = FIRST if before is None else before.queue_offset + 1
@@ -188,10 +188,10 @@ def _neighbours(cover: QueueCover, is_later: Callable[[Record], bool]) -> tuple[
     return early, later
 
 
-def _place(cover: QueueCover, record: Record) -> int:
+def _queue_offset(cover: QueueCover, record: Record) -> int:
     return offset_in_queue(record, cover.topic, cover.queue_id) or 0
 
 
 def _offset_or_before(file: QueueFile, offset: int | None) -> int:
-    """Java computes with byte -1 of the file where a neighbour is missing: the unit before, or 0."""
+    """The offset, or the one before the file, at least 0: for a missing neighbour Java computes with byte -1."""
     return max(file.first - 1, 0) if offset is None else offset

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spark_mq.format.crc import is_body_crc_wrong, is_property_crc_wrong
 from spark_mq.format.kernels.crc import crc32, wrong_body_crcs, wrong_property_crcs
 from spark_mq.format.kernels.frames import Frames, new_frames, scan_records
-from spark_mq.format.record import MIN_RECORD_SIZE, Record
+from spark_mq.format.record import BODY_CRC_AT, MAGIC_V2, MIN_RECORD_SIZE, Record, decode_record
 from tests.support.kernels import array, examples, frames_of
 from tests.support.log_writer import segment_files
 from tests.support.stores import OWN_STORES, RealStore, stores_in
@@ -125,6 +126,27 @@ def test_crcs_of_any_record(parts: list[Record], with_crc: bool, damage: int) ->
 def test_only_a_last_property_of_that_name_is_a_crc(properties: bytes, is_wrong: bool) -> None:
     data = Record(b"T", properties=properties).encode()
     assert wrong_property_crcs(array(data), frames_of(data)).tolist() == [is_wrong]
+    assert is_property_crc_wrong(data, properties) == is_wrong
+
+
+CRC_PIECES = st.sampled_from([b"__CRC32#\1", b"\2", b"\1", b"TAGS\1a", b"0123456789", b"0000000000", b"x", b"\xb2"])
+
+
+@settings(max_examples=examples(500))
+@given(st.lists(CRC_PIECES, max_size=6).map(b"".join), st.booleans(), st.booleans(), st.booleans(), st.integers(0, 22))
+def test_the_plain_rules_of_both_crcs_are_those_of_the_kernels(
+    properties: bytes, is_long: bool, with_crc: bool, has_body: bool, change: int
+) -> None:
+    record = Record(b"T" * (1 + 299 * is_long), magic=MAGIC_V2, body=b"body" * has_body, properties=properties)
+    data = bytearray(with_property_crc(record) if with_crc else record.encode())
+    in_properties = len(decode_record(bytes(data)).properties)
+    if change:
+        data[-change if change <= in_properties else BODY_CRC_AT + 3] ^= 1
+    whole = bytes(data)
+    frames = frames_of(whole)
+    decoded = decode_record(whole)
+    assert [is_property_crc_wrong(whole, decoded.properties)] == wrong_property_crcs(array(whole), frames).tolist()
+    assert [is_body_crc_wrong(decoded)] == wrong_body_crcs(array(whole), frames).tolist()
 
 
 def test_without_a_body_its_crc_does_not_count() -> None:

@@ -38,6 +38,7 @@ from spark_mq.format.record import (
     Record,
     decode_record,
     encode_blank,
+    is_blank,
 )
 from tests.support.kernels import WITHOUT_JIT, array, examples, frames_of
 from tests.support.log_writer import segment_files
@@ -230,7 +231,18 @@ def test_any_bytes_are_judged(data: bytes, position: int, more: int) -> None:
     ],
 )
 def test_a_blank_reaches_exactly_to_the_end_and_not_far(size: int, end: int, found: ScanStatus) -> None:
-    assert found_at(struct.pack(">ii", size, MAGIC_BLANK), 0, BASE, end) == found
+    head = struct.pack(">ii", size, MAGIC_BLANK)
+    assert found_at(head, 0, BASE, end) == found
+    assert is_blank(head, end) == (found == ScanStatus.BLANK)
+
+
+@settings(max_examples=examples(300))
+@given(
+    st.binary(max_size=12) | st.builds(struct.pack, st.just(">ii"), st.integers(0, 40), st.just(MAGIC_BLANK)),
+    st.integers(0, 40),
+)
+def test_the_plain_rule_of_a_blank_is_that_of_the_kernel(head: bytes, end: int) -> None:
+    assert is_blank(head, end) == (found_at(head[:8], 0, BASE, end) == ScanStatus.BLANK)
 
 
 def test_a_full_frame_array_ends_the_hop() -> None:

@@ -9,13 +9,13 @@ from unittest import mock
 import pytest
 
 from spark_mq.format.array_types import Bytes
-from spark_mq.format.record import MAGIC_V2, Record, encode_blank
+from spark_mq.format.record import MAGIC_V2, Record, decode_record, encode_blank
 from spark_mq.io.location import Location
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.last_record import is_finished
 from spark_mq.store.log.live_reader import LiveReader
 from spark_mq.store.log.segment_source import SegmentSource
-from tests.support.kernels import WITHOUT_JIT, array, frames_of
+from tests.support.kernels import WITHOUT_JIT, array
 from tests.support.log_writer import LogWriter, segment_files, write_store
 from tests.support.readers import by_hopping, by_splits, offsets_of, parts_of, split_sizes
 from tests.support.stores import OWN_STORES, RealStore, stores_in
@@ -127,7 +127,7 @@ def test_a_segment_that_is_not_the_last_has_no_unfinished_record(tmp_path: Path)
 )
 def test_what_a_whole_record_ends_with(record: Record, is_whole: bool) -> None:
     data = record.encode()
-    assert is_finished(array(data), frames_of(data)) == is_whole
+    assert is_finished(decode_record(data), lambda: data) == is_whole
 
 
 def changing_reads(before: dict[int, bytes]) -> mock._patch[Callable[..., Bytes]]:

@@ -101,7 +101,7 @@ def test_a_gap_is_one_row_however_long_it_is(base: int) -> None:
         said = str(row["_corrupt_record"])
         assert row["commit_log_offset"] == start
         assert row["store_size"] == (stop - start if stop - start <= MAX_STORE_SIZE else None)
-        assert said.startswith("MISSING: no segment holds these bytes")
+        assert said.startswith("MISSING: no segment contains these bytes")
         assert (f"{stop - start} bytes, up to commit log offset {stop}" in said) == (row["store_size"] is None)
         assert rows_of(Path(name) / "store", mode="DROPMALFORMED") == [row for row in rows if row["topic"] is not None]
         with pytest.raises(CorruptLogError, match=f"{stop - start} bytes from commit log offset {start}"):

@@ -187,7 +187,7 @@ def test_damage_is_one_range_up_to_the_next_record(tmp_path: Path) -> None:
     data[victim[1] - base + 4] ^= 0xFF
     segments[base] = bytes(data)
     parts = assert_exact(CommitLog.open(write_store(tmp_path / "damaged", segments)))
-    reason = "the magic number is no record's"
+    reason = "the magic number is not a record's"
     assert parts == [*sound[:5], ("BAD_MAGIC", victim[1], following[1] - victim[1], reason), *sound[6:]]
 
 
