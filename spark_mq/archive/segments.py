@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Set
-from typing import Any
 
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -12,11 +11,10 @@ from spark_mq.archive.retry import retry_on_conflict
 from spark_mq.archive.store_archive import StoreArchive
 from spark_mq.archive.tables import SEGMENTS_SCHEMA
 from spark_mq.errors import StoreChangedError
+from spark_mq.format.message_row import Row
 from spark_mq.format.record import FRAME, MAGIC_BLANK, MAX_BLANK_SIZE
 from spark_mq.store import metadata_tables
 from spark_mq.store.message_store import MessageStore
-
-Row = dict[str, Any]
 
 
 def write_segments(archive: StoreArchive, archived_to: int) -> int:

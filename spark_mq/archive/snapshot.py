@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
 
 from pyarrow import fs
 
 from spark_mq.archive.store_archive import StoreArchive
 from spark_mq.archive.tables import SNAPSHOTS_SCHEMA
+from spark_mq.format.message_row import Row
+from spark_mq.format.timestamp import NANOS_PER_MICRO
 from spark_mq.io.location import Location
 from spark_mq.store.config.checkpoint import CHECKPOINT
 from spark_mq.store.config.store_paths import CONFIG
 from spark_mq.store.message_store import MessageStore
 
 _MAX_FILE_SIZE = 64 << 20
-_NANOS_PER_MICRO = 1000
-
-Row = dict[str, Any]
 
 
 def write_snapshot(archive: StoreArchive) -> int:
@@ -45,7 +43,7 @@ def snapshot(store: Location) -> list[Row]:
             **log_range,
             "file": info.path[len(store.path) + 1 :],
             "file_size": info.size,
-            "modification_timestamp": (info.mtime_ns or 0) // _NANOS_PER_MICRO,
+            "modification_timestamp": (info.mtime_ns or 0) // NANOS_PER_MICRO,
             "content": _content(store, info),
         }
         for info in sorted(infos, key=lambda info: info.path)

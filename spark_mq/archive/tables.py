@@ -20,9 +20,8 @@ from pyspark.sql.types import StructType
 
 from spark_mq.archive.archive_tables import ArchiveTable, ArchiveTables
 from spark_mq.archive.retry import retry_on_conflict
-from spark_mq.format.message_schema import MESSAGE_SCHEMA
+from spark_mq.format.message_schema import MESSAGE_SCHEMA, TIMESTAMP
 
-_TIMESTAMP = pa.timestamp("us", "UTC")
 _IDENTITY = [("cluster", pa.string()), ("broker", pa.string()), ("store", pa.string())]
 
 MESSAGES_SCHEMA = pa.schema(
@@ -43,7 +42,7 @@ KEYS_SCHEMA = pa.schema(
         ("topic", pa.string()),
         ("key", pa.string()),
         ("key_type", pa.string()),
-        ("store_timestamp", _TIMESTAMP),
+        ("store_timestamp", TIMESTAMP),
         ("commit_log_offset", pa.int64()),
         ("queue_id", pa.int32()),
         ("queue_offset", pa.int64()),
@@ -60,7 +59,7 @@ SEGMENTS_SCHEMA = pa.schema(
         ("state", pa.string()),
         ("filler_offset", pa.int64()),
         ("filler_bytes", pa.binary()),
-        ("modification_timestamp", _TIMESTAMP),
+        ("modification_timestamp", TIMESTAMP),
     ]
 )
 """As table `segments`, and the blank at a file's end: where it begins, and its bytes up to the last that is not 0."""
@@ -68,12 +67,12 @@ SEGMENTS_SCHEMA = pa.schema(
 SNAPSHOTS_SCHEMA = pa.schema(
     [
         *_IDENTITY,
-        ("snapshot_timestamp", _TIMESTAMP),
+        ("snapshot_timestamp", TIMESTAMP),
         ("log_start", pa.int64()),
         ("log_end", pa.int64()),
         ("file", pa.string()),
         ("file_size", pa.int64()),
-        ("modification_timestamp", _TIMESTAMP),
+        ("modification_timestamp", TIMESTAMP),
         ("content", pa.binary()),
     ]
 )

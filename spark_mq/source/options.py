@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from spark_mq.errors import OptionError
-from spark_mq.format.message_id import decode_offset_message_id
+from spark_mq.format.message_id import normalize_offset_message_id
 from spark_mq.source.condition import decode_conditions
 from spark_mq.source.integer_set import IntegerSet
 from spark_mq.source.option_values import (
@@ -257,9 +257,7 @@ def _parse_range(
 
 def _parse_optional_message_id(given: Mapping[str, str]) -> frozenset[str] | None:
     text = given.get("offsetMessageId")
-    if text is not None:
-        decode_offset_message_id(text)
-    return _as_set(None if text is None else text.upper())
+    return None if text is None else frozenset((normalize_offset_message_id(text),))
 
 
 def _parse_starting_offsets(given: Mapping[str, str]) -> int | str:

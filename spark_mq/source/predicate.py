@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Self, TypeVar
 
-from spark_mq.format.message_id import decode_offset_message_id, is_offset_message_id
+from spark_mq.format.message_id import decode_offset_message_id, is_offset_message_id, normalize_offset_message_id
 from spark_mq.format.message_schema import MAX_TIMESTAMP_MILLIS, MIN_TIMESTAMP_MILLIS
 from spark_mq.format.sys_flag import TRANSACTION_TYPE_NAMES
 from spark_mq.format.timestamp import epoch_micros
@@ -131,7 +131,7 @@ def _offset_message_ids(condition: Condition) -> frozenset[str] | None:
     texts = _texts(condition)
     if texts is None:
         return None
-    return frozenset(text for text in texts if is_offset_message_id(text) and text == text.upper())
+    return frozenset(text for text in texts if is_offset_message_id(text) and text == normalize_offset_message_id(text))
 
 
 def _queue_ids(condition: Condition) -> frozenset[int] | None:

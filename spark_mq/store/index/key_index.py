@@ -20,6 +20,7 @@ from spark_mq.format.index_query import Entry, walk_slot
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_keys import record_keys
 from spark_mq.format.record import HEAD_SIZE, Record, read_store_timestamp
+from spark_mq.format.timestamp import EARLIEST_MILLIS, LATEST_MILLIS
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
@@ -31,7 +32,6 @@ from spark_mq.store.log.scan import SHORT_RANGE, WithKey, scan
 from spark_mq.store.log.time_pruning import CLOCK_TOLERANCE_MILLIS
 
 _MAX_SECONDS = 0x7FFFFFFF
-_EARLIEST, _LATEST = -(1 << 63), (1 << 63) - 1
 
 
 class KeyIndex:
@@ -80,7 +80,7 @@ class KeyIndex:
         With `begin` or `end` (milliseconds, both included), only those stored then. Messages in the ranges `beside`, in
         the order of the log, are left to the caller.
         """
-        first, last = _EARLIEST if begin is None else begin, _LATEST if end is None else end
+        first, last = EARLIEST_MILLIS if begin is None else begin, LATEST_MILLIS if end is None else end
         for record in self._find(WithKey(topic, key), begin, end, beside):
             if first <= record.store_timestamp <= last:
                 yield record
