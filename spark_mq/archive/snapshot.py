@@ -1,4 +1,4 @@
-"""The small files of a store that cannot be made from its log: `config/` and `checkpoint`."""
+"""The small files of a store that cannot be rebuilt from its log: `config/` and `checkpoint`."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _MAX_FILE_SIZE = 64 << 20
 
 
 def write_snapshot(archive: StoreArchive) -> int:
-    """Append the files as they are now; gives their number."""
+    """The number of files whose present contents were appended to the snapshots table."""
     rows = snapshot(archive.store)
-    writer = archive.frame(rows, SNAPSHOTS_SCHEMA).write.format("delta").mode("append")
-    writer.saveAsTable(archive.place.snapshots.sql_name)
+    writer = archive.dataframe(rows, SNAPSHOTS_SCHEMA).write.format("delta").mode("append")
+    writer.saveAsTable(archive.tables.snapshots.sql_name)
     return len(rows)
 
 
 def snapshot(store: Location) -> list[Row]:
-    """A row for each file, as it is now; `content` is None for one above 64 MiB, or that went away.
+    """A row for each file, with its present content; `content` is None if the file has more than 64 MiB or is gone.
 
-    Folders below `config/` are those of RocksDB, whose files belong together: a running broker may change them
-    meanwhile.
+    Folders in `config/` are RocksDB databases, each of several files that belong together. A running broker can change
+    the database between two reads, so a snapshot of it can be inconsistent.
     """
     moment = datetime.now(UTC)
     with MessageStore(store.uri) as opened:

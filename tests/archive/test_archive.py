@@ -156,7 +156,7 @@ def test_nothing_is_lost_or_doubled_whatever_happens_between_runs(lake: Archive,
 def test_a_run_follows_the_store_until_it_is_stopped(
     lake: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "KEEP_SECONDS", 2.0)
+    monkeypatch.setattr(writer, "SNAPSHOT_SECONDS", 2.0)
     store, hidden = B.unpack(tmp_path), tmp_path / "hidden"
     hide(segment_files(store)[1:], hidden)
     shutil.move(store / "consumequeue", hidden)
@@ -512,7 +512,7 @@ def test_a_run_that_follows_continues_over_a_lost_end(lake: Archive, tmp_path: P
 
 @pytest.mark.parametrize("table", ["messages table", "", "a.b.c.d"])
 def test_what_is_no_table_is_refused(table: str) -> None:
-    with pytest.raises(OptionError, match="no table"):
+    with pytest.raises(OptionError, match="is not a table"):
         ArchiveTables.of(table)
 
 

@@ -22,7 +22,7 @@ STORE = stores_in(OWN_STORES)[0]
     ("words", "message"),
     [
         (["STORE", "lake.messages"], "--checkpoint"),
-        (["STORE", "no table"], "is no table"),
+        (["STORE", "no table"], "is not a table"),
         (["/no/such/store", "/lake/messages"], "/no/such/store"),
         (["STORE", "/lake/messages", "--max-bytes", "much"], "--max-bytes"),
         (["STORE", "/lake/messages", "--broker-conf", "/no/such/file"], "/no/such/file"),
