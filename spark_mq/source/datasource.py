@@ -130,7 +130,7 @@ class RocketMQDataSource(DataSource):
         message that starts at or after this offset.
     startingTimestamp : start with the first message that was stored at this time or later; same format as
         startTimestamp.
-    maxBytesPerTrigger : a batch has the messages that start in the next bytes of the log, this number of bytes.
+    maxBytesPerTrigger : the bytes of the log for a batch; the batch has the messages that start in these bytes.
     maxMessagesPerTrigger : the largest number of messages of a batch, counted before options filter them. Both limits
         need Spark 4.2.
     failOnDataLoss : how bytes are handled that are gone before they were read, because their segments expired or are
