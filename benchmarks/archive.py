@@ -80,7 +80,7 @@ def main() -> int:
         found = {}
         for layout in ("as appended", "clustered"):
             if layout == "clustered":
-                maintain(spark, table, file_size=64 << 20)
+                maintain(spark, table, file_size=64 << 20, dry_run=False)
             query_message(spark, table, topic, key).count()
             looked_up = [timed(lambda: query_message(spark, table, topic, key).collect()) for _ in range(5)]
             scanned = [timed(lambda: full_scan(spark, table, key)) for _ in range(5)]

@@ -1,4 +1,7 @@
-"""`spark-submit jobs/maintain_archive.py TABLE ...`: the same as `spark-mq maintain-archive TABLE ...`."""
+"""`spark-submit jobs/maintain_archive.py TABLE ...`: the same as `spark-mq maintain-archive TABLE ...`.
+
+Without `--apply` it changes nothing, and prints what would be deleted and removed.
+"""
 
 import sys
 

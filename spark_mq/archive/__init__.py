@@ -1,1 +1,12 @@
-"""An archive: Delta tables that keep a store's messages for longer than a broker does, for SQL."""
+"""An archive: Delta tables that keep the messages of stores for longer than the brokers do, for SQL.
+
+Read in this order:
+
+1. `archive_tables` (the names of an archive's tables, and of one store in them), `tables` (columns and file layout),
+   `store_archive` (one store and its archive);
+2. `writer` (one run: `archive`), which uses `streams` (messages and keys), `segments`, `snapshot`, and `report`;
+3. the name of a log: `archived_log` (whether archived messages are those of this log), `renaming`, `checkpoints`;
+4. `maintenance` (deletes and compacts), `lookup` (queries by key).
+
+`retry` is for conflicts between runs, `commit_metrics` and `progress` are for counts, `delta` has a session's settings.
+"""

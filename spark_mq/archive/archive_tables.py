@@ -1,4 +1,4 @@
-"""Where an archive lies: the names of its tables, and of one store's checkpoints."""
+"""The names of an archive's tables, of one store in them, and of the store's checkpoints."""
 
 from __future__ import annotations
 
@@ -18,64 +18,78 @@ _CATALOG_NAME = re.compile(r"\w+(\.\w+){0,2}")
 
 DEFAULT_CLUSTER = "DefaultCluster"
 DEFAULT_BROKER = "DEFAULT_BROKER"
-"""As a broker has it that is told no other (`BrokerIdentity`@5.3.3)."""
+"""The names of a broker whose settings give no others (`BrokerIdentity`@5.3.3)."""
 
 
 @dataclass(frozen=True)
 class StoreIdentity:
-    """Which store a row is of: an archive holds many. `store` is the path it was read from, or a name."""
+    """The store that a row comes from, for an archive of many stores.
+
+    Attributes:
+        cluster: `brokerClusterName` of the broker.
+        broker: `brokerName` of the broker.
+        store: The path from which the store is read, or a name for it.
+
+    """
 
     cluster: str
     broker: str
     store: str
 
     def columns(self) -> list[Column]:
-        """The three as columns of a DataFrame."""
+        """The three attributes as columns of a DataFrame."""
         return [F.lit(value).alias(name) for name, value in dataclasses.asdict(self).items()]
 
     def condition(self) -> Column:
-        """Whether a row is of this store."""
+        """The condition that a row comes from this store."""
         return (F.col("cluster") == self.cluster) & (F.col("broker") == self.broker) & (F.col("store") == self.store)
 
     def sql_condition(self) -> str:
-        """`condition` as text: Delta's DELETE takes no parameters."""
+        """The same as `condition`, as SQL text: Delta's DELETE takes no parameters."""
         return " AND ".join(f"{name} = {sql_text(value)}" for name, value in dataclasses.asdict(self).items())
 
     @property
     def folder(self) -> str:
-        """A folder's name of its own."""
+        """A name for a folder that no other store has."""
         digest = hashlib.sha256(json.dumps([self.cluster, self.broker, self.store]).encode()).hexdigest()[:16]
         return f"{re.sub(r'[^A-Za-z0-9_-]', '_', f'{self.cluster}-{self.broker}')[:80]}-{digest}"
 
 
 def sql_text(value: str) -> str:
-    """A literal of SQL."""
+    """The SQL literal of a text."""
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
 
 
 @dataclass(frozen=True)
 class ArchiveTable:
-    """One Delta table: a path, or a name that the catalog knows."""
+    """One Delta table: `name` is a path, or a name in Spark's catalog."""
 
     name: str
     is_path: bool
 
     @property
     def sql_name(self) -> str:
-        """How SQL calls it."""
+        """The table in a SQL statement."""
         if self.is_path:
             return f"delta.`{self.name.replace('`', '``')}`"
         return ".".join(f"`{part}`" for part in self.name.split("."))
 
     def read(self, spark: SparkSession) -> DataFrame:
-        """All rows."""
+        """All rows of the table."""
         return spark.read.format("delta").load(self.name) if self.is_path else spark.read.table(self.name)
 
 
 @dataclass(frozen=True)
 class ArchiveTables:
-    """The tables of an archive: messages, and beside them keys, segments and snapshots."""
+    """The tables of an archive: messages, keys, segments and snapshots.
+
+    Attributes:
+        name: The table of messages; the names of the others start with it.
+        is_path: Whether `name` is a path or URI, not a name in Spark's catalog.
+        checkpoints: The folder of the checkpoints of all stores.
+
+    """
 
     name: str
     is_path: bool
@@ -83,18 +97,28 @@ class ArchiveTables:
 
     @classmethod
     def of(cls, table: str, checkpoint: str | None = None) -> Self:
-        """The archive whose messages are in `table`: a path or URI, or a name in Spark's catalog.
+        """The archive whose messages are in `table`.
 
-        Raises `OptionError` for neither, and for a name in the catalog without `checkpoint`.
+        Args:
+            table: A path or URI, which contains a `/`, or a name in Spark's catalog.
+            checkpoint: The folder of the checkpoints; by default `<table>_checkpoints`, if `table` is a path.
+
+        Raises:
+            OptionError: `table` is neither, or is a name in the catalog and `checkpoint` is missing.
+
+        Example:
+            >>> ArchiveTables.of("/lake/messages").keys.name
+            '/lake/messages_keys'
+
         """
         if "/" in table:
             name = table.rstrip("/")
             return cls(name, True, (checkpoint or f"{name}_checkpoints").rstrip("/"))
         if not _CATALOG_NAME.fullmatch(table):
-            raise OptionError(f"{table!r} is no table: give a path (./{table}) or a name, database.table")
+            raise OptionError(f"{table!r} is not a table: give a path (./{table}) or a name, database.table")
         if checkpoint is None:
             raise OptionError(
-                f"table {table} is a name in the catalog: --checkpoint must say where streams keep theirs"
+                f"table {table} is a name in the catalog: --checkpoint must name the folder of the streams' checkpoints"
             )
         return cls(table, False, checkpoint.rstrip("/"))
 
@@ -103,24 +127,24 @@ class ArchiveTables:
 
     @property
     def messages(self) -> ArchiveTable:
-        """A row for each message."""
+        """The table with a row for each message."""
         return self._table("")
 
     @property
     def keys(self) -> ArchiveTable:
-        """A row for each key of a message."""
+        """The table with a row for each key of a message."""
         return self._table("_keys")
 
     @property
     def segments(self) -> ArchiveTable:
-        """A row for each file of a commit log."""
+        """The table with a row for each segment of a commit log."""
         return self._table("_segments")
 
     @property
     def snapshots(self) -> ArchiveTable:
-        """A row for each small file of a store and each run."""
+        """The table with a row for each file of `config/`, and the `checkpoint`, of each snapshot."""
         return self._table("_snapshots")
 
     def checkpoint(self, identity: StoreIdentity, stream: str) -> str:
-        """The checkpoint of one stream of one store."""
+        """The folder of the checkpoint of one stream of one store."""
         return f"{self.checkpoints}/{identity.folder}/{stream}"

@@ -1,8 +1,8 @@
-"""Whether archived messages are those of a store's log: the same log under another name, and what a broker lost.
+"""Whether archived messages are those of a store's log: a log under another name, and messages that a broker lost.
 
-A message of the archive is that of the log if the fields below are equal. Among them are the broker's address and the
-store time in milliseconds, so messages of two brokers always differ, while a replica has the bytes of its master: it is
-the same log.
+An archived message and a message of the log are the same if the fields below are equal. These include the broker's
+address and the store time in milliseconds, so messages of two brokers always differ. A replica has the bytes of its
+master: both are the same log.
 """
 
 from __future__ import annotations
@@ -39,39 +39,43 @@ _FIELDS = (
     "body_crc",
 )
 _TIMES = ("born_timestamp", "store_timestamp")
-_MOST_BASES = 16
-_HALVES = 10
+_MAX_BASES = 16
+_MAX_HALVINGS = 10
 
 
 def names_of_log(archive: StoreArchive) -> list[StoreIdentity]:
-    """The names, other than its own, under which messages of this store's log are in the archive.
+    """The names, other than the store's own, under which messages of this store's log are in the archive.
 
-    Some dozens of messages are compared: the first of segments, the last one, and more of them towards the end, for an
-    archive may have let go of what is old. Segments that expired since are not needed.
+    The function compares some dozens of messages (`sample_records`). More of them are near the end of the log, because
+    the archive may have deleted old messages. Segments that have expired since are not needed.
     """
     samples = {record.commit_log_offset: _values(record) for record in sample_records(archive.store)}
     if not samples:
         return []
     times = [EPOCH + timedelta(microseconds=values["store_timestamp"]) for values in samples.values()]
-    rows = archive.place.messages.read(archive.spark)
-    # Files are clustered by topic and time: this reads few.
-    near = (
+    rows = archive.tables.messages.read(archive.spark)
+    # Files are clustered by topic and time, so the query reads few of them.
+    is_sampled = (
         F.col("topic").isin(sorted({values["topic"] for values in samples.values()}))
         & F.col("store_timestamp").isin(times)
         & F.col("commit_log_offset").isin(list(samples))
         & ~archive.identity.condition()
         & ~F.col("store").contains(LOST)
     )
-    found = {
+    identities = {
         StoreIdentity(row.cluster, row.broker, row.store)
-        for row in rows.where(near).select("cluster", "broker", "store", *_compared()).collect()
+        for row in rows.where(is_sampled).select("cluster", "broker", "store", *_compared()).collect()
         if _is_equal(row, samples[row.commit_log_offset])
     }
-    return sorted(found, key=lambda identity: (identity.cluster, identity.broker, identity.store))
+    return sorted(identities, key=lambda identity: (identity.cluster, identity.broker, identity.store))
 
 
 def sample_records(store: Location) -> list[Record]:
-    """Records of the log, spread over it and denser towards its end; none that a row of a table cannot hold."""
+    """Records spread over the log, more of them near its end.
+
+    They are the first records of segments, the last record, and records at halving distances from the end. Records
+    whose store time a TIMESTAMP cannot hold are left out.
+    """
     from spark_mq.store.log.boundaries import last_record, next_boundary
 
     with MessageStore(store.uri) as opened:
@@ -79,39 +83,45 @@ def sample_records(store: Location) -> list[Record]:
         if end <= start:
             return []
         bases = [segment.base for segment in opened.records.segments if segment.base < end]
-        places = set(bases[:: len(bases) // _MOST_BASES + 1])
-        places |= {next_boundary(store, end - ((end - start) >> halves), end) for halves in range(_HALVES)}
+        offsets = set(bases[:: len(bases) // _MAX_BASES + 1])
+        offsets |= {next_boundary(store, end - ((end - start) >> halvings), end) for halvings in range(_MAX_HALVINGS)}
         last = last_record(store, start, end)
-        places |= set() if last is None else {last}
+        offsets |= set() if last is None else {last}
         records = []
-        for place in sorted(places - {end}):
+        for offset in sorted(offsets - {end}):
             try:
-                records.append(opened.records.record(place))
-            except CorruptLogError:  # a blank, or damage
+                records.append(opened.records.record(offset))
+            except CorruptLogError:  # a blank or a corrupt range
                 continue
     return [record for record in records if _values(record)["store_timestamp"] is not None]
 
 
 LOST = "#lost-"
-"""In column `store`, before the place and the time of the end of a log that the broker lost."""
+"""In column `store`, the text between a store's name and the offset and time of an end of its log that was lost."""
 
 
 @dataclass(frozen=True)
 class LostEnd:
-    """Archived messages that are no longer in the log, from commit log offset `start` on."""
+    """Archived messages that are no longer in the log.
+
+    Attributes:
+        start: The commit log offset of the first of them.
+        newest: The store time of the last of them, milliseconds.
+        count: Their number.
+
+    """
 
     start: int
     newest: int
-    """The store time of the last of them, milliseconds."""
     count: int
 
     def name(self, identity: StoreIdentity) -> StoreIdentity:
-        """What their rows are called. It follows from them, so a run that is tried again calls them the same."""
+        """The name for the rows of these messages. A repeated run computes the same name."""
         return StoreIdentity(identity.cluster, identity.broker, f"{identity.store}{LOST}{self.start}-{self.newest}")
 
 
 def find_lost_end(archive: StoreArchive) -> LostEnd | None:
-    """What the broker lost of the messages that are archived; None if the last one is in the log, or has expired."""
+    """The archived messages that the broker lost; None if the last archived message is in the log, or has expired."""
     with MessageStore(archive.store.uri) as store:
         log_start, log_end = store.get_min_phy_offset(), store.get_max_phy_offset()
         newest = _newest_row(archive, [store.records.segments[-1].base] if store.records.segments else [], log_start)
@@ -128,8 +138,8 @@ def find_lost_end(archive: StoreArchive) -> LostEnd | None:
     in_log = log.options(**options).load(archive.store.uri)
     rows = _messages(archive).where(F.col("commit_log_offset") >= log_start)
     equal = [rows[name].eqNullSafe(in_log[name]) for name in (*_FIELDS, *_TIMES)]
-    gone = rows.join(in_log, equal, "left_anti")
-    first = gone.agg(F.min("commit_log_offset").alias("start")).collect()[0].start
+    lost = rows.join(in_log, equal, "left_anti")
+    first = lost.agg(F.min("commit_log_offset").alias("start")).collect()[0].start
     if first is None:
         return None
     count = _messages(archive).where(F.col("commit_log_offset") >= first).count()
@@ -142,20 +152,22 @@ def _schema() -> str:
 
 
 def _newest_row(archive: StoreArchive, starts: Sequence[int], log_start: int) -> Row | None:
-    """The last archived message of what the log still has, looked for from each of the offsets on."""
+    """The last archived message that did not expire, from the first of the offsets after which there is one."""
     for start in (*starts, log_start):
         rows = _messages(archive).where(F.col("commit_log_offset") >= start)
         newest = F.max_by(F.struct(*_compared()), "commit_log_offset").alias("newest")
         (row,) = rows.select(newest).collect()
         if row.newest is not None:
-            found: Row = row.newest
-            return found
+            newest_row: Row = row.newest
+            return newest_row
     return None
 
 
 def _messages(archive: StoreArchive) -> DataFrame:
-    """The rows of the store that are messages, not damage."""
-    return archive.rows(archive.place.messages).where(F.col("topic").isNotNull() & F.col("store_timestamp").isNotNull())
+    """The rows of the store that are messages, not corrupt ranges."""
+    return archive.rows(archive.tables.messages).where(
+        F.col("topic").isNotNull() & F.col("store_timestamp").isNotNull()
+    )
 
 
 def _compared() -> list[Column]:
@@ -172,5 +184,5 @@ def _is_equal(row: Row, values: dict[str, Any]) -> bool:
 
 
 def described(identities: Iterable[StoreIdentity]) -> str:
-    """Names as the command's arguments say them."""
+    """The names, as arguments of the command."""
     return "; ".join(f"--cluster {i.cluster} --broker {i.broker} --store-name {i.store}" for i in identities)

@@ -1,8 +1,8 @@
-"""The checkpoints of one store's streams: where they are, and which of them may no longer be used.
+"""The checkpoints of one store's streams: their folders, and which of them are retired.
 
-A checkpoint is retired where rows changed under it: the stream then begins with a new one, at the end of what is
-archived. A file says how many were retired. It is written whole, so that a run that is killed leaves the old state or
-the new one; the folders themselves, which take many steps to remove, stay.
+A checkpoint is retired when a rename changes rows that its stream wrote: the stream then starts with a new checkpoint,
+at the end of the archived messages. A file contains the number of retired checkpoints. The file is published whole, so
+a killed run leaves the old state or the new one. The folders stay, because removing a folder takes many steps.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ MESSAGES, KEYS = "messages", "keys"
 """The two streams of a store."""
 
 
-def checkpoint_of(place: ArchiveTables, identity: StoreIdentity, stream: str) -> str:
-    """The folder of the checkpoint that the stream uses now."""
-    retired = _retired(place, identity, stream)
-    return place.checkpoint(identity, f"{stream}-{retired}" if retired else stream)
+def checkpoint_of(tables: ArchiveTables, identity: StoreIdentity, stream: str) -> str:
+    """The folder of the checkpoint that a stream uses now."""
+    retired = _retired(tables, identity, stream)
+    return tables.checkpoint(identity, f"{stream}-{retired}" if retired else stream)
 
 
-def retire_checkpoint(place: ArchiveTables, identity: StoreIdentity, stream: str) -> None:
-    """Let the stream begin with a new checkpoint, if it has one."""
-    if has_begun(checkpoint_of(place, identity, stream)):
-        content = str(_retired(place, identity, stream) + 1).encode()
-        publish(_retired_file(place, identity, stream), content, len(content))
+def retire_checkpoint(tables: ArchiveTables, identity: StoreIdentity, stream: str) -> None:
+    """Make the stream start with a new checkpoint, if it has used its present one."""
+    if has_begun(checkpoint_of(tables, identity, stream)):
+        content = str(_retired(tables, identity, stream) + 1).encode()
+        publish(_retired_file(tables, identity, stream), content, len(content))
 
 
 def has_begun(checkpoint: str) -> bool:
-    """Whether a stream noted an offset in this checkpoint: from there on it starts where that says."""
+    """Whether a stream has written an offset to this checkpoint; the stream then starts at that offset."""
     return any(entry.base_name.isdigit() for entry in (_location(checkpoint) / "offsets").entries())
 
 
-def _retired(place: ArchiveTables, identity: StoreIdentity, stream: str) -> int:
-    file = _retired_file(place, identity, stream)
+def _retired(tables: ArchiveTables, identity: StoreIdentity, stream: str) -> int:
+    file = _retired_file(tables, identity, stream)
     return int(file.read_bytes()) if file.is_file else 0
 
 
-def _retired_file(place: ArchiveTables, identity: StoreIdentity, stream: str) -> Location:
-    return _location(place.checkpoint(identity, f"{stream}.retired"))
+def _retired_file(tables: ArchiveTables, identity: StoreIdentity, stream: str) -> Location:
+    return _location(tables.checkpoint(identity, f"{stream}.retired"))
 
 
 def _location(path: str) -> Location:

@@ -1,4 +1,4 @@
-"""How many rows streams appended to a Delta table, by the table's history."""
+"""The number of rows that streams appended to a Delta table, from the table's history."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pyspark.sql import Row, SparkSession
 
 from spark_mq.archive.archive_tables import ArchiveTable
 
-_FEW_COMMITS = 10
+_FIRST_LIMIT = 10
 
 
 class AppendedRows:
-    """Counts from the version on that the table has now."""
+    """A counter that starts at the version that the table has when the counter is created."""
 
     def __init__(self, spark: SparkSession, table: ArchiveTable) -> None:
         self._spark = spark
@@ -21,15 +21,15 @@ class AppendedRows:
         self._counted = int(newest.version)
 
     def count_new(self, query_ids: Collection[str]) -> int:
-        """The rows that these streaming queries appended since the last call."""
+        """The number of rows that these streaming queries appended since the last call."""
         new = self._new_commits()
         self._counted = max((commit.version for commit in new), default=self._counted)
         own = [commit for commit in new if (commit.operationParameters or {}).get("queryId") in query_ids]
         return sum(int((commit.operationMetrics or {}).get("numOutputRows", 0)) for commit in own)
 
     def _new_commits(self) -> list[Row]:
-        """The commits behind those that were counted. Streams may add some at any moment: one look sees them all."""
-        limit = _FEW_COMMITS
+        """The commits after the counted ones, from one query, because streams may add commits between two queries."""
+        limit = _FIRST_LIMIT
         while True:
             commits = self._history(limit)
             if len(commits) < limit or commits[-1].version <= self._counted:
@@ -37,6 +37,6 @@ class AppendedRows:
             limit *= 10
 
     def _history(self, limit: int) -> list[Row]:
-        """The newest commits first. Without a limit all of Delta's log is read: who follows a store makes thousands."""
+        """The last `limit` commits, newest first. Without a limit, Delta reads all, and `--follow` makes thousands."""
         history = self._spark.sql(f"DESCRIBE HISTORY {self._table.sql_name} LIMIT {limit}")
         return history.select("version", "operationParameters", "operationMetrics").collect()

@@ -1,4 +1,4 @@
-"""Keeping an archive quick and small: old rows away, small files joined and clustered, unused files removed."""
+"""The upkeep of an archive: old rows are deleted, small files joined and clustered, unused files removed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,16 @@ _FILE_SIZE_SETTING = "spark.databricks.delta.optimize.maxFileSize"
 
 @dataclass
 class TableReport:
-    """One table. `files` and `bytes` are those that a reader has to do with, before and after."""
+    """The counts of one table.
+
+    Attributes:
+        table: The path of the table, or its name in the catalog.
+        files, bytes: The files of the table's newest version before the run, and their bytes.
+        files_after, bytes_after: The same after the run.
+        expired_rows: Rows that were deleted; in a dry run, rows that would be deleted.
+        vacuumed_files: Files that were removed; in a dry run, files that would be removed.
+
+    """
 
     table: str
     files: int = 0
@@ -31,17 +40,17 @@ class TableReport:
 
 @dataclass
 class MaintenanceReport:
-    """What was done, or in a dry run what would be."""
+    """What a maintenance run did, table by table; if `dry_run` is true, what it would do."""
 
     dry_run: bool
     tables: list[TableReport] = field(default_factory=list)
 
     def to_json(self) -> str:
-        """One JSON object; field names as here."""
+        """The report as one JSON object, with the names of the fields."""
         return json.dumps(dataclasses.asdict(self))
 
     def to_text(self) -> str:
-        """Lines for a terminal."""
+        """The report as lines for a terminal."""
         would = "would be " if self.dry_run else ""
         lines = []
         for table in self.tables:
@@ -50,6 +59,8 @@ class MaintenanceReport:
             lines.append(f"  files {would}removed  {table.vacuumed_files:,}")
             if not self.dry_run:
                 lines.append(f"  now                {table.files_after:,} files, {table.bytes_after:,} bytes")
+        if self.dry_run:
+            lines.append("dry run: nothing was changed; --apply makes the changes")
         return "\n".join(lines)
 
 
@@ -61,39 +72,58 @@ def maintain(
     optimize: bool = True,
     file_size: int = DEFAULT_FILE_SIZE,
     vacuum_hours: float | None = None,
-    dry_run: bool = False,
+    dry_run: bool = True,
 ) -> MaintenanceReport:
-    """Maintain the archive whose messages are in `table`.
+    """Maintain the archive whose messages are in `table`, and return what was done.
 
-    `keep_days`: rows of messages stored, and snapshots taken, longer ago are deleted. `optimize`: files are joined to
-    about `file_size` bytes and clustered. `vacuum_hours`: files that no version of the last so many hours uses are
-    removed; Delta refuses less than a week unless its check is switched off. `dry_run` changes nothing, and reports
-    what the first and the last would do.
+    Args:
+        spark: A session with Delta tables.
+        table: The table of messages, as in `archive`: a path or URI, or a name in the catalog.
+        keep_days: Delete the rows of messages that were stored longer ago than this, and of snapshots that were taken
+            longer ago. None: delete no row.
+        optimize: Join small files, and cluster them (Delta's OPTIMIZE).
+        file_size: The size of a joined file, about; bytes.
+        vacuum_hours: Remove files that no version of the table in the last `vacuum_hours` hours uses (Delta's VACUUM).
+            Delta refuses less than 168, unless its check is switched off. None: remove no file.
+        dry_run: Change nothing, and report what `keep_days` and `vacuum_hours` would do. False makes the changes.
+
+    Returns:
+        The counts of each table.
+
+    Raises:
+        OptionError: `table` is neither a path nor a name in a catalog.
+
+    Example:
+        >>> print(maintain(spark, "/lake/messages", keep_days=365).to_text())
+        >>> maintain(spark, "/lake/messages", keep_days=365, vacuum_hours=168, dry_run=False)
+
     """
-    place = ArchiveTables.of(table, checkpoint="")
-    times = {place.messages: "store_timestamp", place.keys: "store_timestamp", place.snapshots: "snapshot_timestamp"}
+    tables = ArchiveTables.of(table, checkpoint="")
+    times = {tables.messages: "store_timestamp", tables.keys: "store_timestamp", tables.snapshots: "snapshot_timestamp"}
     cutoff = None if keep_days is None else datetime.now(UTC) - timedelta(days=keep_days)
     report = MaintenanceReport(dry_run)
-    for each in (*times, place.segments):
-        done = TableReport(each.name)
-        done.files, done.bytes = _size(spark, each)
-        if cutoff is not None and each in times:
-            done.expired_rows = _expire(spark, each, times[each], cutoff, dry_run)
+    for delta_table in (*times, tables.segments):
+        counts = TableReport(delta_table.name)
+        counts.files, counts.bytes = _size(spark, delta_table)
+        if cutoff is not None and delta_table in times:
+            counts.expired_rows = _expire(spark, delta_table, times[delta_table], cutoff, dry_run)
         if optimize and not dry_run:
-            _optimize(spark, each, file_size)
+            _optimize(spark, delta_table, file_size)
         if vacuum_hours is not None:
-            done.vacuumed_files = _vacuum(spark, each, vacuum_hours, dry_run)
-        done.files_after, done.bytes_after = _size(spark, each)
-        report.tables.append(done)
+            counts.vacuumed_files = _vacuum(spark, delta_table, vacuum_hours, dry_run)
+        counts.files_after, counts.bytes_after = _size(spark, delta_table)
+        report.tables.append(counts)
     return report
 
 
 def _size(spark: SparkSession, table: ArchiveTable) -> tuple[int, int]:
+    """The number of files of the newest version, and their bytes."""
     (row,) = spark.sql(f"DESCRIBE DETAIL {table.sql_name}").select("numFiles", "sizeInBytes").collect()
     return row.numFiles, row.sizeInBytes
 
 
 def _expire(spark: SparkSession, table: ArchiveTable, column: str, cutoff: datetime, dry_run: bool) -> int:
+    """The number of rows before `cutoff`, which are deleted unless this is a dry run."""
     rows = table.read(spark).where(F.col(column) < F.lit(cutoff)).count()
     if rows and not dry_run:
         literal = f"TIMESTAMP '{cutoff:%Y-%m-%d %H:%M:%S.%f}+00:00'"
@@ -114,8 +144,8 @@ def _optimize(spark: SparkSession, table: ArchiveTable, file_size: int) -> None:
 
 
 def _vacuum(spark: SparkSession, table: ArchiveTable, hours: float, dry_run: bool) -> int:
-    """How many files were removed, or would be; Delta lists a thousand of them at most."""
-    would_go = spark.sql(f"VACUUM {table.sql_name} RETAIN {hours} HOURS DRY RUN").count()
+    """The number of unused files, which are removed unless this is a dry run; Delta lists at most a thousand."""
+    unused = spark.sql(f"VACUUM {table.sql_name} RETAIN {hours} HOURS DRY RUN").count()
     if not dry_run:
         spark.sql(f"VACUUM {table.sql_name} RETAIN {hours} HOURS").collect()
-    return would_go
+    return unused

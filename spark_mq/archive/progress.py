@@ -1,4 +1,4 @@
-"""How far a stream over a store has come."""
+"""The progress of a stream over a store."""
 
 from __future__ import annotations
 
@@ -12,18 +12,26 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 @dataclass(frozen=True)
 class BatchProgress:
-    """The last batch with messages. `archived_to` and `log_end` are commit log offsets behind a message."""
+    """The last batch that contained messages.
+
+    Attributes:
+        number: The number of the batch in its stream.
+        rows: The number of messages in the batch.
+        archived_to: The commit log offset at which the batch ended.
+        log_end: The commit log offset of the end of the log when the batch was planned.
+        seconds: The duration of the batch.
+
+    """
 
     number: int
     rows: int
     archived_to: int
     log_end: int
-    """The end of the log, as it was when the batch was planned."""
     seconds: float
 
     @classmethod
     def of(cls, query: StreamingQuery) -> Self | None:
-        """What Spark says of the last batch (`StreamingQueryProgress`); None where that had no message."""
+        """The last batch, from Spark's `StreamingQueryProgress`; None if that batch had no message."""
         progress = query.lastProgress
         if progress is None or not progress["numInputRows"]:
             return None
@@ -34,7 +42,7 @@ class BatchProgress:
         )
 
     def __str__(self) -> str:
-        """A line for a terminal."""
+        """The progress as a line for a terminal."""
         return (
             f"{self.rows:,} messages in {self.seconds:.1f} s, up to commit log offset {self.archived_to:,}, "
             f"{self.log_end - self.archived_to:,} bytes before the end of the log"
@@ -42,13 +50,13 @@ class BatchProgress:
 
 
 def stream_offset(query: StreamingQuery) -> dict[str, Any]:
-    """The offset at which the stream is, as in its checkpoint; empty before the first batch."""
+    """The offset of the stream, as in its checkpoint; empty before the first batch."""
     progress = query.lastProgress
     return {} if progress is None else _offset(progress, "endOffset")
 
 
 def _offset(progress: StreamingQueryProgress, name: str) -> dict[str, Any]:
-    # The fields of Spark 4.0's SourceProgress are Python's text of an offset, not JSON.
+    # In Spark 4.0, the fields of SourceProgress contain Python's text of an offset, not JSON.
     offset = json.loads(progress.json)["sources"][0].get(name)
-    found = json.loads(offset) if isinstance(offset, str) else offset
-    return found if isinstance(found, dict) else {}
+    values = json.loads(offset) if isinstance(offset, str) else offset
+    return values if isinstance(values, dict) else {}

@@ -1,8 +1,8 @@
-"""Giving rows of an archive another name: for a store that was archived under another one, and for what a broker lost.
+"""Renaming rows of an archive: of a store that was archived under another name, and of messages that a broker lost.
 
-A change of one table is one commit of Delta, but four tables are four. So the messages table, by which every run sees
-what is archived and as what, changes last. A run that is killed before that has changed nothing that counts, and is
-tried again; after it all is done.
+Delta commits a change of one table at once, but a change of four tables in four commits. Every run learns from the
+messages table what is archived, and under which name, so that table changes last. If a run is killed before that, the
+next run repeats the whole rename.
 """
 
 from __future__ import annotations
@@ -20,62 +20,67 @@ from spark_mq.errors import OptionError
 
 
 def settle_name(archive: StoreArchive, rename: bool) -> int:
-    """See that the store's log is in the archive under its own name only; returns the number of renamed messages.
+    """The number of renamed messages; afterwards the store's log is in the archive under its own name only.
 
-    If it is there under another name and `rename` is true, all rows of that name get the store's own. Raises
-    `OptionError` if `rename` is false, if there is more than one such name, or if there are rows of the store's name:
-    those messages would be there twice.
+    Args:
+        archive: The store and its archive.
+        rename: If the log is in the archive under another name, give all rows of that name the store's own name.
+
+    Raises:
+        OptionError: The log is in the archive under another name, and `rename` is false, or there are several such
+            names, or rows with the store's own name. Those messages would be in the archive twice.
+
     """
     names = names_of_log(archive)
     if not names:
         return 0
-    where = f"{archive.store}: the messages of this log are in {archive.place.name} already, as {described(names)}"
-    if len(names) > 1 or not archive.rows(archive.place.messages).isEmpty():
+    problem = f"{archive.store}: the messages of this log are in {archive.tables.name} already, as {described(names)}"
+    if len(names) > 1 or not archive.rows(archive.tables.messages).isEmpty():
         raise OptionError(
-            f"{where}, and a message must be there once: keep one of the names, DELETE the rows of the others from the "
-            "four tables, and archive under that name"
+            f"{problem}, and a message must be there once: keep one of the names, DELETE the rows of the others from "
+            "the four tables, and archive under that name"
         )
     (name,) = names
     if not rename:
-        count = archive.place.messages.read(archive.spark).where(name.condition()).count()
+        count = archive.tables.messages.read(archive.spark).where(name.condition()).count()
         raise OptionError(
-            f"{where}: archive it under this name, or give the {count:,} messages there the new name with --rename"
+            f"{problem}: archive it under this name, or give the {count:,} messages there the new name with --rename"
         )
     return _rename_all(archive, name)
 
 
 def _rename_all(archive: StoreArchive, old: StoreIdentity) -> int:
-    new, place = archive.identity, archive.place
+    new, tables = archive.identity, archive.tables
     for identity in (old, new):
         for stream in (MESSAGES, KEYS):
-            retire_checkpoint(place, identity, stream)
+            retire_checkpoint(tables, identity, stream)
     condition = (
         f"cluster = {sql_text(old.cluster)} AND broker = {sql_text(old.broker)} AND "
         f"(store = {sql_text(old.store)} OR startswith(store, {sql_text(old.store + LOST)}))"
     )
     store = f"concat({sql_text(new.store)}, substr(store, {len(old.store) + 1}))"
     changes = f"cluster = {sql_text(new.cluster)}, broker = {sql_text(new.broker)}, store = {store}"
-    for table in (place.snapshots, place.segments, place.keys):
+    for table in (tables.snapshots, tables.segments, tables.keys):
         _update(archive.spark, table, changes, condition)
-    return _update(archive.spark, place.messages, changes, condition)
+    return _update(archive.spark, tables.messages, changes, condition)
 
 
 def rename_lost(archive: StoreArchive, lost: LostEnd) -> None:
-    """Give the messages that the broker lost, and their keys, a name of their own; the stream begins at their start.
+    """Give the messages that the broker lost, and their keys, another name; the stream will start where they start.
 
-    All messages must have their keys. Segments of which a part was lost are kept again by the next run.
+    The keys of all messages must have been written before. The next run writes the segments of the lost part again.
     """
-    place, own = archive.place, archive.identity.sql_condition()
-    retire_checkpoint(place, archive.identity, MESSAGES)
+    tables, own = archive.tables, archive.identity.sql_condition()
+    retire_checkpoint(tables, archive.identity, MESSAGES)
     changes = f"store = {sql_text(lost.name(archive.identity).store)}"
-    delete = f"DELETE FROM {place.segments.sql_name} WHERE {own} AND end_offset > {lost.start}"
+    delete = f"DELETE FROM {tables.segments.sql_name} WHERE {own} AND end_offset > {lost.start}"
     retry_on_conflict(lambda: archive.spark.sql(delete).collect())
-    for table in (place.keys, place.messages):
+    for table in (tables.keys, tables.messages):
         _update(archive.spark, table, changes, f"{own} AND commit_log_offset >= {lost.start}")
 
 
 def _update(spark: SparkSession, table: ArchiveTable, changes: str, condition: str) -> int:
-    """Change rows, in one commit; returns their number."""
+    """The number of rows that were changed, in one commit."""
     statement = f"UPDATE {table.sql_name} SET {changes} WHERE {condition}"
     (row,) = retry_on_conflict(partial(_collected, spark, statement))
     return int(row.num_affected_rows)

@@ -1,4 +1,4 @@
-"""What a run of the archive did, for a person and for a program."""
+"""The report of an archive run, for a person and for a program."""
 
 from __future__ import annotations
 
@@ -13,7 +13,24 @@ from typing import Any
 
 @dataclass
 class ArchiveReport:
-    """Counts of one run. `archived_to` is the commit log offset behind the last message, -1 for none."""
+    """The counts of one run.
+
+    Attributes:
+        store: The path of the store.
+        table: The table of messages.
+        cluster, broker: The name of the broker in every row.
+        rows: Messages that were appended.
+        keys: Keys of messages that were appended.
+        archived_to: The commit log offset of the end of the last archived message; -1 if there is none.
+        lost_bytes: Bytes of the log that were gone before they were archived.
+        lost_messages: Archived messages that the broker lost; their rows have a store name of their own.
+        renamed_messages: Messages that were archived under another name, and got the present one.
+        segments: Rows of the segments table that were written.
+        snapshot_files: Files of `config/` and checkpoints that were written.
+        seconds: The duration of the run.
+        stages: The seconds of each part of a run that ends by itself.
+
+    """
 
     store: str
     table: str
@@ -24,33 +41,30 @@ class ArchiveReport:
     archived_to: int = -1
     lost_bytes: int = 0
     lost_messages: int = 0
-    """Archived messages that the broker lost; their rows have a name of their own."""
     renamed_messages: int = 0
-    """Messages that were archived under another name, and have this one now."""
     segments: int = 0
     snapshot_files: int = 0
     seconds: float = 0.0
     stages: dict[str, float] = field(default_factory=dict)
-    """Seconds of each part of a run that ends by itself."""
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Take the time of a part."""
+        """Measure the duration of a part of the run."""
         started = time.monotonic()
         yield
         self.stages[name] = round(time.monotonic() - started, 3)
 
     def add_progress(self, offset: Mapping[str, Any]) -> None:
-        """Take in the last offset of the stream over the store, as Spark's progress has it."""
+        """Copy the counts of the last offset of the stream over the store, as in Spark's progress."""
         self.archived_to = offset.get("commit_log_offset", self.archived_to)
         self.lost_bytes = offset.get("lost_bytes", self.lost_bytes)
 
     def to_json(self) -> str:
-        """One JSON object; field names as here."""
+        """The report as one JSON object, with the names of the fields."""
         return json.dumps(dataclasses.asdict(self))
 
     def to_text(self) -> str:
-        """Lines for a terminal."""
+        """The report as lines for a terminal."""
         rate = self.rows / self.seconds if self.seconds else 0.0
         lines = [
             f"{self.store} archived in {self.table} as {self.cluster}/{self.broker}",

@@ -1,4 +1,4 @@
-"""Writes that meet those of another run: of another broker's store into the same archive, at the same moment."""
+"""Repeating a write that conflicts with another run, such as that of another broker's store into the same archive."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ _WAIT_SECONDS = 1.0
 _CONFLICT = re.compile(
     "DELTA_(CONCURRENT_[A-Z]+|METADATA_CHANGED|PROTOCOL_CHANGED|CREATE_TABLE_WITH_NON_EMPTY_LOCATION)|FIELD_ALREADY_EXISTS"
 )
-"""Error conditions of Delta Lake 4.4 that mean no more than that another was quicker."""
+"""Error conditions of Delta Lake 4.4 that mean only that another run committed first."""
 
 
 def retry_on_conflict(write: Callable[[], _Answer]) -> _Answer:
-    """What `write` gives, which is done again where another run came in between; it must see what that one did."""
+    """The result of `write`, which is called again, at most `TRIES` times, if another run committed meanwhile.
+
+    `write` must read the state of the table in each call.
+    """
     for number in range(1, TRIES):
         try:
             return write()

@@ -1,10 +1,9 @@
-"""What the segments of a store are besides their messages: sizes, and the blanks at their ends."""
+"""The segments of a store without their messages: sizes, and the blanks at the ends of files."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Set
-from typing import Any
 
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -12,20 +11,20 @@ from spark_mq.archive.retry import retry_on_conflict
 from spark_mq.archive.store_archive import StoreArchive
 from spark_mq.archive.tables import SEGMENTS_SCHEMA
 from spark_mq.errors import StoreChangedError
+from spark_mq.format.message_row import Row
 from spark_mq.format.record import BLANK_SIZE, MAX_BLANK_SIZE, is_blank
 from spark_mq.store import metadata_tables
 from spark_mq.store.message_store import MessageStore
 
-Row = dict[str, Any]
-
 
 def write_segments(archive: StoreArchive, archived_to: int) -> int:
-    """Write what is new of the segments, and give their number.
+    """The number of rows of the segments table that were written.
 
-    Messages are archived up to commit log offset `archived_to`. Segments behind it are left out: a broker makes them in
-    advance, and removes them when it stops. Those that are known to be whole, with their blank, stay as they are.
+    Messages are archived up to commit log offset `archived_to`. Segments that start at this offset or later are left
+    out: a broker creates segments in advance, and removes them when it stops. Rows of full segments that have a blank
+    stay unchanged.
     """
-    spark, table = archive.spark, archive.place.segments
+    spark, table = archive.spark, archive.tables.segments
     whole = archive.rows(table).where("state = 'FULL' AND filler_offset IS NOT NULL")
     known_bases = {row.commit_log_offset for row in whole.select("commit_log_offset").collect()}
     with MessageStore(archive.store.uri) as store:
@@ -35,7 +34,7 @@ def write_segments(archive: StoreArchive, archived_to: int) -> int:
     if not rows:
         return 0
     view = f"spark_mq_segments_{uuid.uuid4().hex}"
-    archive.frame(rows, SEGMENTS_SCHEMA).createOrReplaceTempView(view)
+    archive.dataframe(rows, SEGMENTS_SCHEMA).createOrReplaceTempView(view)
     keys = ("cluster", "broker", "store", "commit_log_offset")
     condition = " AND ".join(f"new.{name} = old.{name}" for name in keys)
     merge = (
@@ -50,18 +49,18 @@ def write_segments(archive: StoreArchive, archived_to: int) -> int:
 
 
 def _data_ends(archive: StoreArchive, bases: Set[int]) -> dict[int, int]:
-    """By a segment's first offset, where its last archived record ends; of the segments at `bases`."""
+    """The end of the last archived record of each segment at `bases`, by the segment's first offset."""
     if not bases:
         return {}
-    rows = archive.rows(archive.place.messages).where(F.col("commit_log_offset") >= min(bases))
+    rows = archive.rows(archive.tables.messages).where(F.col("commit_log_offset") >= min(bases))
     listed = F.array(*map(F.lit, sorted(bases)))
-    base = F.array_max(F.filter(listed, lambda each: each <= F.col("commit_log_offset"))).alias("base")
+    base = F.array_max(F.filter(listed, lambda first: first <= F.col("commit_log_offset"))).alias("base")
     end = F.max(F.col("commit_log_offset") + F.col("store_size")).alias("end")
     return {row.base: row.end for row in rows.groupBy(base).agg(end).collect()}
 
 
 def segment_rows(store: MessageStore, data_ends: Mapping[int, int]) -> list[Row]:
-    """A row for each segment; `data_ends` says by first offset where the last message of it ends."""
+    """A row for each segment; `data_ends` has the end of a segment's last message, by the segment's first offset."""
     rows: list[Row] = (
         metadata_tables.segments(store).drop_columns(["file", "first_store_timestamp", "problem"]).to_pylist()
     )

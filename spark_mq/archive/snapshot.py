@@ -1,38 +1,36 @@
-"""The small files of a store that cannot be made from its log: `config/` and `checkpoint`."""
+"""The small files of a store that cannot be rebuilt from its log: `config/` and `checkpoint`."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
 
 from pyarrow import fs
 
 from spark_mq.archive.store_archive import StoreArchive
 from spark_mq.archive.tables import SNAPSHOTS_SCHEMA
+from spark_mq.format.message_row import Row
+from spark_mq.format.timestamp import NANOS_PER_MICRO
 from spark_mq.io.location import Location
 from spark_mq.store.config.checkpoint import CHECKPOINT
 from spark_mq.store.config.store_paths import CONFIG
 from spark_mq.store.message_store import MessageStore
 
 _MAX_FILE_SIZE = 64 << 20
-_NANOS_PER_MICRO = 1000
-
-Row = dict[str, Any]
 
 
 def write_snapshot(archive: StoreArchive) -> int:
-    """Append the files as they are now; gives their number."""
+    """The number of files whose present contents were appended to the snapshots table."""
     rows = snapshot(archive.store)
-    writer = archive.frame(rows, SNAPSHOTS_SCHEMA).write.format("delta").mode("append")
-    writer.saveAsTable(archive.place.snapshots.sql_name)
+    writer = archive.dataframe(rows, SNAPSHOTS_SCHEMA).write.format("delta").mode("append")
+    writer.saveAsTable(archive.tables.snapshots.sql_name)
     return len(rows)
 
 
 def snapshot(store: Location) -> list[Row]:
-    """A row for each file, as it is now; `content` is None for one above 64 MiB, or that went away.
+    """A row for each file, with its present content; `content` is None if the file has more than 64 MiB or is gone.
 
-    Folders below `config/` are those of RocksDB, whose files belong together: a running broker may change them
-    meanwhile.
+    Folders in `config/` are RocksDB databases, each of several files that belong together. A running broker can change
+    the database between two reads, so a snapshot of it can be inconsistent.
     """
     moment = datetime.now(UTC)
     with MessageStore(store.uri) as opened:
@@ -45,7 +43,7 @@ def snapshot(store: Location) -> list[Row]:
             **log_range,
             "file": info.path[len(store.path) + 1 :],
             "file_size": info.size,
-            "modification_timestamp": (info.mtime_ns or 0) // _NANOS_PER_MICRO,
+            "modification_timestamp": (info.mtime_ns or 0) // NANOS_PER_MICRO,
             "content": _content(store, info),
         }
         for info in sorted(infos, key=lambda info: info.path)

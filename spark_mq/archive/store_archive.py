@@ -1,4 +1,4 @@
-"""One store, and the archive that its messages go to."""
+"""One store and its archive."""
 
 from __future__ import annotations
 
@@ -16,18 +16,26 @@ from spark_mq.io.location import Location
 
 @dataclass(frozen=True)
 class StoreArchive:
-    """Where a store lies, where its archive does, and what the archive calls it."""
+    """A store, the tables of its archive, and the store's name there.
+
+    Attributes:
+        spark: A session with Delta tables and the `rocketmq` source.
+        store: The store directory.
+        tables: The tables of the archive.
+        identity: The name of the store in the rows of the archive.
+
+    """
 
     spark: SparkSession
     store: Location
-    place: ArchiveTables
+    tables: ArchiveTables
     identity: StoreIdentity
 
     def rows(self, table: ArchiveTable) -> DataFrame:
         """The rows of this store in a table of the archive."""
         return table.read(self.spark).where(self.identity.condition())
 
-    def frame(self, rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> DataFrame:
-        """Rows of this store for a table with this schema, which begins with the columns of the identity."""
-        named = dataclasses.asdict(self.identity)
-        return self.spark.createDataFrame(pa.Table.from_pylist([{**named, **row} for row in rows], schema))
+    def dataframe(self, rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> DataFrame:
+        """Rows of this store as a DataFrame with the schema, which starts with the columns of the identity."""
+        identity = dataclasses.asdict(self.identity)
+        return self.spark.createDataFrame(pa.Table.from_pylist([{**identity, **row} for row in rows], schema))

@@ -1,8 +1,8 @@
 """The two streams that fill an archive from one store: messages into one table, and from there keys into another.
 
-Each has a checkpoint for each store. Delta notes the stream and the number of each batch with the files it appends
-(`txn`), so a batch that is tried again is not appended again. Where a checkpoint was lost, the messages table itself
-says how far it has come, and the keys are made anew; those need only a few of its columns.
+Each stream has a checkpoint for each store. Delta writes the id of the stream and the number of the batch into each
+commit (`txn`), so a repeated batch is not appended again. If a checkpoint was lost, the messages table shows where the
+stream must continue, and the keys are written again from the messages table, of which they need only a few columns.
 """
 
 from __future__ import annotations
@@ -23,48 +23,50 @@ from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, MESSAGE_SCHEMA
 from spark_mq.store.message_store import MessageStore
 
 _TIMES = {"born_timestamp_millis": "born_timestamp", "store_timestamp_millis": "store_timestamp"}
-_READ_NAMES = (*MESSAGE_SCHEMA.names, "properties_bytes", "encoded_body", *_TIMES)
+_READ_COLUMNS = (*MESSAGE_SCHEMA.names, "properties_bytes", "encoded_body", *_TIMES)
 
 
 class ArchiveStreams:
-    """The streams of one store. Without `seconds` they end once they have what there was."""
+    """The streams of one store. A stream without `seconds` ends after the messages that existed at its start."""
 
     def __init__(self, archive: StoreArchive, options: dict[str, str]) -> None:
-        """`options` are further options of the stream over the store."""
+        """Create the streams; `options` are further options of the stream over the store."""
         self._archive = archive
         self._spark = archive.spark
         self._options = options
         self.query_ids: set[str] = set()
-        """Of all streams that were started."""
+        """The ids of all streaming queries that were started."""
 
     def start_messages(self, seconds: float | None = None) -> StreamingQuery:
-        """From the store into the messages table, every so many seconds."""
+        """The running stream from the store into the messages table; a batch starts every `seconds` seconds."""
         options = dict(self._options)
         if not session_has_read_limits(self._spark):
             options.pop("maxBytesPerTrigger", None)
         archive = self._archive
-        checkpoint = checkpoint_of(archive.place, archive.identity, MESSAGES)
+        checkpoint = checkpoint_of(archive.tables, archive.identity, MESSAGES)
         if not has_begun(checkpoint) and (end := self.archived_end()) >= 0:
             options["startingOffsets"] = str(end)
         reader = self._spark.readStream.format("rocketmq").schema(source_schema()).options(**options)
         rows = archive_rows(reader.load(archive.store.uri), archive.identity)
-        return self._start(rows, archive.place.messages, checkpoint, seconds)
+        return self._start(rows, archive.tables.messages, checkpoint, seconds)
 
     def start_keys(self, seconds: float | None = None, renamed_to: StoreIdentity | None = None) -> StreamingQuery:
-        """From the messages table into the keys table.
+        """The running stream from the messages table into the keys table.
 
-        `renamed_to`: a name that a run gave to keys before it was killed, and to no message. If the keys are made once
-        more, these go, too.
+        Args:
+            seconds: A batch starts every `seconds` seconds; None for one run over what is there.
+            renamed_to: The name that a killed run gave to keys, and to no message. If the keys are written again, the
+                rows with this name are deleted, too.
         """
-        place, identity = self._archive.place, self._archive.identity
-        checkpoint = checkpoint_of(place, identity, KEYS)
+        tables, identity = self._archive.tables, self._archive.identity
+        checkpoint = checkpoint_of(tables, identity, KEYS)
         if not has_begun(checkpoint):
-            # The stream begins with all messages.
+            # The stream starts with the first message of the table.
             for name in (identity,) if renamed_to is None else (identity, renamed_to):
-                self._spark.sql(f"DELETE FROM {place.keys.sql_name} WHERE {name.sql_condition()}")
+                self._spark.sql(f"DELETE FROM {tables.keys.sql_name} WHERE {name.sql_condition()}")
         reader = self._spark.readStream.format("delta").option("skipChangeCommits", "true")
-        stream = reader.load(place.name) if place.is_path else reader.table(place.name)
-        return self._start(_keys(stream.where(identity.condition())), place.keys, checkpoint, seconds)
+        stream = reader.load(tables.name) if tables.is_path else reader.table(tables.name)
+        return self._start(_keys(stream.where(identity.condition())), tables.keys, checkpoint, seconds)
 
     def _start(self, rows: DataFrame, table: ArchiveTable, checkpoint: str, seconds: float | None) -> StreamingQuery:
         writer = rows.writeStream.format("delta").outputMode("append").option("checkpointLocation", checkpoint)
@@ -77,16 +79,16 @@ class ArchiveStreams:
         return query
 
     def archived_end(self) -> int:
-        """The commit log offset behind the last archived byte of the store; -1 where there is none."""
+        """The commit log offset at which the last archived record of the store ends; -1 if there is none."""
         with MessageStore(self._archive.store.uri) as store:
             log_start = store.get_min_phy_offset()
-        # Of a long archive few files are behind the start of the log, and mostly the end is in one of them.
-        end = self._end_behind(log_start)
-        return end if end >= 0 else self._end_behind(0)
+        # A long archive has few files after the start of the log, and the end is usually in one of them.
+        end = self._end_after(log_start)
+        return end if end >= 0 else self._end_after(0)
 
-    def _end_behind(self, start: int) -> int:
-        """As `archived_end`, of the messages that begin at commit log offset `start` or behind it."""
-        rows = self._archive.rows(self._archive.place.messages)
+    def _end_after(self, start: int) -> int:
+        """The same as `archived_end`, of the messages that start at commit log offset `start` or later."""
+        rows = self._archive.rows(self._archive.tables.messages)
         end = F.max(F.col("commit_log_offset") + F.col("store_size")).alias("end")
         (row,) = rows.where(F.col("commit_log_offset") >= start).select(end).collect()
         return -1 if row.end is None else int(row.end)
@@ -94,11 +96,11 @@ class ArchiveStreams:
 
 def source_schema() -> StructType:
     """The columns that the archive reads from a store."""
-    return from_arrow_schema(pa.schema([ALL_MESSAGE_FIELDS[name] for name in _READ_NAMES]))
+    return from_arrow_schema(pa.schema([ALL_MESSAGE_FIELDS[name] for name in _READ_COLUMNS]))
 
 
 def archive_rows(messages: DataFrame, identity: StoreIdentity) -> DataFrame:
-    """Messages of `source_schema` with the columns of the archive."""
+    """Messages of `source_schema`, with the columns of the archive's messages table."""
     millis = [F.when(F.col(moment).isNull(), F.col(name)).alias(name) for name, moment in _TIMES.items()]
     stored_body = F.col("encoded_body").alias("stored_body")
     return messages.select(*identity.columns(), *MESSAGE_SCHEMA.names, "properties_bytes", stored_body, *millis)
@@ -106,9 +108,11 @@ def archive_rows(messages: DataFrame, identity: StoreIdentity) -> DataFrame:
 
 def _keys(messages: DataFrame) -> DataFrame:
     """A row for each distinct key of each message."""
-    # A lambda, as F.transform takes it, would take three times as long: Spark compiles none.
+    # F.transform with a lambda takes three times as long, because Spark does not compile lambdas.
     pieces = F.coalesce(F.array_distinct("keys"), F.array().cast("array<string>"))
-    every = F.concat(pieces, F.array("unique_key"))
-    exploded = messages.withColumn("piece_count", F.size(pieces)).select("*", F.posexplode(every).alias("place", "key"))
-    key_type = F.when(F.col("place") < F.col("piece_count"), "KEYS").otherwise("UNIQ_KEY")
+    all_keys = F.concat(pieces, F.array("unique_key"))
+    exploded = messages.withColumn("piece_count", F.size(pieces)).select(
+        "*", F.posexplode(all_keys).alias("position", "key")
+    )
+    key_type = F.when(F.col("position") < F.col("piece_count"), "KEYS").otherwise("UNIQ_KEY")
     return exploded.where("key IS NOT NULL").withColumn("key_type", key_type).select(*KEYS_SCHEMA.names)

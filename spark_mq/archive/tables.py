@@ -1,11 +1,11 @@
 """The archive's tables: their columns, and how their files are laid out.
 
-Files are clustered (Delta's liquid clustering, by OPTIMIZE) by what look-ups name: topic and time, topic and key.
-Statistics are kept of those columns, the broker and the place in the log, so that a new file, which holds a stretch of
-one log, is skipped by time and offset before it is clustered; more of them would make writing slower. Bloom filters are
-for columns of which every file holds about the whole range of values, so that minima and maxima skip nothing. They are
-kept for each row group, so row groups are small: a look-up of one value reads one of them. Filters and sizes are table
-properties: Delta hands those to the Parquet writer, whoever writes.
+Files are clustered (Delta's liquid clustering, by OPTIMIZE) by the columns that look-ups compare: topic and time, topic
+and key. Statistics are limited to the clustering columns, the broker and the commit log offset. That lets queries skip
+newly written files, which cover a contiguous part of one log, before OPTIMIZE has clustered them. More statistics would
+slow writes. Bloom filters are for columns whose values spread over their whole range in every file, so that minima and
+maxima skip nothing. Parquet has one filter for each row group, so row groups are small: a look-up of one value reads
+one of them. Filters and row group sizes are table properties, which Delta passes to the Parquet writer of any session.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ from pyspark.sql.types import StructType
 
 from spark_mq.archive.archive_tables import ArchiveTable, ArchiveTables
 from spark_mq.archive.retry import retry_on_conflict
-from spark_mq.format.message_schema import MESSAGE_SCHEMA
+from spark_mq.format.message_schema import MESSAGE_SCHEMA, TIMESTAMP
 
-_TIMESTAMP = pa.timestamp("us", "UTC")
 _IDENTITY = [("cluster", pa.string()), ("broker", pa.string()), ("store", pa.string())]
 
 MESSAGES_SCHEMA = pa.schema(
@@ -35,7 +34,7 @@ MESSAGES_SCHEMA = pa.schema(
         ("store_timestamp_millis", pa.int64()),
     ]
 )
-"""`stored_body` is NULL where it is `body`; a time in milliseconds is NULL where the TIMESTAMP says it."""
+"""`stored_body` is NULL if it equals `body`; a time in milliseconds is NULL if the TIMESTAMP column has the time."""
 
 KEYS_SCHEMA = pa.schema(
     [
@@ -43,13 +42,13 @@ KEYS_SCHEMA = pa.schema(
         ("topic", pa.string()),
         ("key", pa.string()),
         ("key_type", pa.string()),
-        ("store_timestamp", _TIMESTAMP),
+        ("store_timestamp", TIMESTAMP),
         ("commit_log_offset", pa.int64()),
         ("queue_id", pa.int32()),
         ("queue_offset", pa.int64()),
     ]
 )
-"""`key_type` is KEYS or UNIQ_KEY; each distinct key of a message once."""
+"""A row for each distinct key of a message; `key_type` is KEYS or UNIQ_KEY."""
 
 SEGMENTS_SCHEMA = pa.schema(
     [
@@ -60,49 +59,57 @@ SEGMENTS_SCHEMA = pa.schema(
         ("state", pa.string()),
         ("filler_offset", pa.int64()),
         ("filler_bytes", pa.binary()),
-        ("modification_timestamp", _TIMESTAMP),
+        ("modification_timestamp", TIMESTAMP),
     ]
 )
-"""As table `segments`, and the blank at a file's end: where it begins, and its bytes up to the last that is not 0."""
+"""The columns of table `segments`, and the offset and bytes of the blank at a file's end, without trailing zeros."""
 
 SNAPSHOTS_SCHEMA = pa.schema(
     [
         *_IDENTITY,
-        ("snapshot_timestamp", _TIMESTAMP),
+        ("snapshot_timestamp", TIMESTAMP),
         ("log_start", pa.int64()),
         ("log_end", pa.int64()),
         ("file", pa.string()),
         ("file_size", pa.int64()),
-        ("modification_timestamp", _TIMESTAMP),
+        ("modification_timestamp", TIMESTAMP),
         ("content", pa.binary()),
     ]
 )
-"""`config/` and `checkpoint` as they were when a run began, or an hour of it, and the log's range then."""
+"""The files of `config/`, and `checkpoint`, at the start of a run and after each hour of it, with the log's range."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How the files of one table are laid out."""
+    """The layout of the files of one table.
+
+    Attributes:
+        schema: The columns.
+        clustering: The columns by which OPTIMIZE clusters rows.
+        statistics: The columns of which a file has minima and maxima.
+        blooms: The columns of which a row group has a Bloom filter.
+        row_group_size: Bytes; None for the writer's default, 128 MiB.
+
+    """
 
     schema: pa.Schema
     clustering: tuple[str, ...]
     statistics: tuple[str, ...]
     blooms: tuple[str, ...] = ()
     row_group_size: int | None = None
-    """Bytes; None for the writer's default, 128 MiB."""
 
     def columns(self) -> StructType:
-        """The columns as Spark has them."""
+        """The columns as a Spark schema."""
         return from_arrow_schema(self.schema)
 
     def create_sql(self, table: ArchiveTable) -> str:
-        """The statement that makes the table where there is none."""
+        """The statement that creates the table if it does not exist."""
         columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in self.columns())
         properties = {"delta.dataSkippingStatsColumns": ",".join(self.statistics)}
         if self.row_group_size is not None:
             properties["parquet.block.size"] = str(self.row_group_size)
         if self.blooms:
-            # As large as the values of a file need, not the 1 MiB that is the writer's default.
+            # A filter is as large as the values of a file need, instead of the writer's default of 1 MiB.
             properties["parquet.bloom.filter.adaptive.enabled"] = "true"
         for column in self.blooms:
             properties[f"parquet.bloom.filter.enabled#{column}"] = "true"
@@ -132,9 +139,9 @@ SEGMENTS = Layout(SEGMENTS_SCHEMA, clustering=("broker",), statistics=("broker",
 SNAPSHOTS = Layout(SNAPSHOTS_SCHEMA, clustering=("snapshot_timestamp",), statistics=("broker", "snapshot_timestamp"))
 
 
-def create_tables(spark: SparkSession, place: ArchiveTables) -> None:
-    """Make the tables that are not there, and add the columns that older ones lack."""
-    layouts = {place.messages: MESSAGES, place.keys: KEYS, place.segments: SEGMENTS, place.snapshots: SNAPSHOTS}
+def create_tables(spark: SparkSession, tables: ArchiveTables) -> None:
+    """Create the tables that do not exist, and add the columns that older tables lack."""
+    layouts = {tables.messages: MESSAGES, tables.keys: KEYS, tables.segments: SEGMENTS, tables.snapshots: SNAPSHOTS}
     for table, layout in layouts.items():
         retry_on_conflict(partial(_create, spark, table, layout))
 

@@ -1,7 +1,7 @@
-"""Appending what is new in a store to an archive, each message exactly once.
+"""Appending the new messages of a store to an archive, each message exactly once.
 
-Messages and keys come by streams (`streams`). Segments and snapshots are kept once a run, and once an hour in one that
-goes on; a run that failed before is made good by the next.
+Streams append messages and keys (`streams`). Segments and snapshots are written once in a run, and once an hour in a
+run that continues. If a run fails, the next run completes its work.
 """
 
 from __future__ import annotations
@@ -33,32 +33,34 @@ from spark_mq.source.datasource import register
 from spark_mq.store.log.segment_files import segment_files
 
 DEFAULT_MAX_BYTES = 4 << 30
-"""Bytes of the log that one batch takes."""
+"""The bytes of the log that one batch reads."""
 
-KEEP_SECONDS = 3600.0
-"""How often a run that goes on keeps segments and snapshots: well within the hours that a broker keeps a segment."""
+SNAPSHOT_SECONDS = 3600.0
+"""The interval at which a run that continues writes segments and snapshots; a broker keeps a segment much longer."""
 _POLL_SECONDS = 0.5
 _TWO_RUNS = re.compile("CONCURRENT_STREAM_LOG_UPDATE|CONCURRENT_QUERY|DELTA_CONCURRENT_TRANSACTION")
-"""What Spark and Delta say of two queries with one checkpoint."""
+"""Error conditions of Spark and Delta for two queries with one checkpoint."""
 
 
 class Archiver:
-    """Archives one store, once, into tables that are there. Everything it does can be done again."""
+    """One run that archives one store into existing tables. Every step can be repeated."""
 
     def __init__(self, archive: StoreArchive, options: dict[str, str]) -> None:
-        """`options` are further options of the stream over the store."""
+        """Prepare the run; `options` are further options of the stream over the store."""
         self._archive = archive
         self._fails_on_data_loss = options["failOnDataLoss"] == "true"
-        # What to do about a log that was cut, the archive itself knows best: it has the messages.
+        # The archive has the messages, so it handles a log that lost its end better than the stream does.
         self._streams = ArchiveStreams(archive, {**options, "failOnLogCut": "true"})
-        self._messages = AppendedRows(archive.spark, archive.place.messages)
-        self._keys = AppendedRows(archive.spark, archive.place.keys)
+        self._messages = AppendedRows(archive.spark, archive.tables.messages)
+        self._keys = AppendedRows(archive.spark, archive.tables.keys)
 
     def run(self) -> ArchiveReport:
-        """Append what is new.
+        """Append the new messages, and return the report.
 
-        Raises `DataLossError` if segments expired before they were archived, and `LogCutError` if the broker lost the
-        end of its log, unless the options say to continue.
+        Raises:
+            DataLossError: Segments expired before they were archived, and the options do not say to continue.
+            LogCutError: The broker lost the end of its log, and the options do not say to continue.
+
         """
         with self._reported() as report:
             self._settle_lost_end(report)
@@ -71,7 +73,7 @@ class Archiver:
     def follow(
         self, seconds: float, stop: Callable[[], bool], on_batch: Callable[[BatchProgress], None]
     ) -> ArchiveReport:
-        """Append what is new, and look again every so many seconds, until `stop` answers true; raises as `run`."""
+        """Append the new messages every `seconds` seconds until `stop` returns true. Raises what `run` raises."""
         with self._reported() as report:
             self._settle_lost_end(report)
             while True:
@@ -89,12 +91,12 @@ class Archiver:
                     continue
                 _finish(keys)
                 break
-            # What was appended last has no keys yet.
+            # The keys of the last messages are not written yet.
             _finish(self._streams.start_keys())
         return report
 
     def _settle_lost_end(self, report: ArchiveReport) -> bool:
-        """See that what is archived is in the log, or under a name of its own; returns whether it was not."""
+        """Whether the broker lost archived messages; their rows then have a store name of their own."""
         lost = find_lost_end(self._archive)
         if lost is None:
             return False
@@ -118,44 +120,44 @@ class Archiver:
         on_batch: Callable[[BatchProgress], None],
         report: ArchiveReport,
     ) -> None:
-        """Stay until `stop` says so, or a stream fails."""
-        shown, kept = None, time.monotonic()
+        """Wait until `stop` returns true or a stream ends, and report and write snapshots meanwhile."""
+        shown, written = None, time.monotonic()
         while messages.isActive and keys.isActive and not stop():
             batch = BatchProgress.of(messages)
             if batch is not None and batch != shown:
                 on_batch(batch)
                 shown = batch
-            if time.monotonic() - kept >= KEEP_SECONDS:
-                kept = time.monotonic()
+            if time.monotonic() - written >= SNAPSHOT_SECONDS:
+                written = time.monotonic()
                 report.add_progress(stream_offset(messages))
-                self._keep(report)
-                self._keep_snapshot(report)
+                self._add_counts(report)
+                self._add_snapshot(report)
             time.sleep(_POLL_SECONDS)
 
     @contextmanager
     def _reported(self) -> Iterator[ArchiveReport]:
-        """What is done before the streams, and behind them."""
+        """The report of a run, with the steps before and after the streams."""
         started = time.monotonic()
-        store, place, identity = self._archive.store, self._archive.place, self._archive.identity
-        report = ArchiveReport(str(store), place.name, identity.cluster, identity.broker)
-        self._keep_snapshot(report)
+        store, tables, identity = self._archive.store, self._archive.tables, self._archive.identity
+        report = ArchiveReport(str(store), tables.name, identity.cluster, identity.broker)
+        self._add_snapshot(report)
         yield report
         if report.archived_to < 0:
             report.archived_to = self._streams.archived_end()
-        self._keep(report)
+        self._add_counts(report)
         report.seconds = time.monotonic() - started
 
-    def _keep(self, report: ArchiveReport) -> None:
+    def _add_counts(self, report: ArchiveReport) -> None:
         report.rows += self._messages.count_new(self._streams.query_ids)
         report.keys += self._keys.count_new(self._streams.query_ids)
         report.segments += write_segments(self._archive, report.archived_to)
 
-    def _keep_snapshot(self, report: ArchiveReport) -> None:
+    def _add_snapshot(self, report: ArchiveReport) -> None:
         report.snapshot_files += write_snapshot(self._archive)
 
 
 def _finish(query: StreamingQuery) -> dict[str, object]:
-    """Wait for a query's end; gives its last offset."""
+    """The last offset of a query, after its end."""
     with stream_errors():
         query.awaitTermination()
     return stream_offset(query)
@@ -177,33 +179,57 @@ def archive(
     stop: Callable[[], bool] = lambda: False,
     on_batch: Callable[[BatchProgress], None] = lambda batch: None,
 ) -> ArchiveReport:
-    """Append what is new in the store at `store` to the Delta table `table` (a path, or a name in the catalog).
+    """Append the new messages of a store to a Delta table, and return the report of the run.
 
-    `cluster`, `broker` and `store_name` (the path, by default) say in every row where it comes from, and must stay the
-    same from run to run: a log that is archived under another name is refused, for every message would be there twice.
-    `rename` gives the rows of that other name this one, in all four tables, and then appends. `checkpoint` is the
-    folder of the streams' checkpoints, beside a table with a path by default. `max_bytes` of the log go into one batch.
-    With `follow_seconds` it looks again every so many seconds, until `stop` answers true, and calls `on_batch` after a
-    batch.
+    `cluster`, `broker` and `store_name` name the log in every row, and must stay the same from run to run. A log that
+    is archived under another name is refused, because every message would be in the archive twice.
 
-    If the broker lost the end of its log after it was archived, and `fail_on_data_loss` is false, the rows of those
-    messages stay, with `store` followed by `#lost-OFFSET-TIME`, and what the broker wrote since is appended.
+    If the broker lost the end of its log after that end was archived, and `fail_on_data_loss` is false, the rows of
+    the lost messages stay, with `#lost-OFFSET-TIME` appended to `store`, and the messages that the broker wrote since
+    are appended.
 
-    Raises `OptionError` for a log that is there under another name, `DataLossError` if segments expired before they
-    were archived, `LogCutError` if the broker lost the end of its log, both unless `fail_on_data_loss` is false, and
-    `StoreNotFoundError` if the path is not a store.
+    Args:
+        spark: A session with Delta tables.
+        store: The broker's store directory (`storePathRootDir`): a path, or a URI that pyarrow opens.
+        table: The table of messages: a path or URI, or a name in Spark's catalog. The names of the other tables start
+            with this one. Tables that do not exist are created.
+        cluster: `brokerClusterName` of the broker.
+        broker: `brokerName` of the broker.
+        store_name: The name of the store in column `store`; by default its path.
+        rename: If the log is in the archive under another name, give the rows of that name the present one, in all
+            four tables, and then append.
+        checkpoint: The folder of the streams' checkpoints; by default `<table>_checkpoints`, if `table` is a path.
+        max_bytes: The bytes of the log that one batch reads (Spark 4.2 or later).
+        fail_on_data_loss: Stop if messages are lost; false continues and counts them.
+        follow_seconds: Append every `follow_seconds` seconds, until `stop` returns true. None: append once.
+        stop: Whether to stop.
+        on_batch: Called after each batch that contained messages.
+
+    Returns:
+        The counts of the run.
+
+    Raises:
+        OptionError: The log is in the archive under another name, or `table` is neither a path nor a name.
+        DataLossError: Segments expired before they were archived, and `fail_on_data_loss` is true.
+        LogCutError: The broker lost the end of its log, and `fail_on_data_loss` is true.
+        ArchiveInUseError: Another run archives this store into this table.
+        StoreNotFoundError: `store` is not a store.
+
+    Example:
+        >>> print(archive(spark, "/data/store", "/lake/messages", broker="broker-a").to_text())
+
     """
     options = {
         "maxBytesPerTrigger": str(max_bytes),
         "failOnDataLoss": str(fail_on_data_loss).lower(),
     }
     location = Location.resolve(store)
-    segment_files(location)  # what is no store gets no tables
+    segment_files(location)  # a path that is not a store must not create tables
     identity = StoreIdentity(cluster, broker, store_name or location.uri)
-    place = ArchiveTables.of(table, checkpoint)
+    tables = ArchiveTables.of(table, checkpoint)
     register(spark)
-    create_tables(spark, place)
-    store_archive = StoreArchive(spark, location, place, identity)
+    create_tables(spark, tables)
+    store_archive = StoreArchive(spark, location, tables, identity)
     renamed = settle_name(store_archive, rename)
     archiver = Archiver(store_archive, options)
     report = archiver.run() if follow_seconds is None else archiver.follow(follow_seconds, stop, on_batch)

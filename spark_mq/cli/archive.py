@@ -76,8 +76,9 @@ def _add_archive(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def _add_maintenance(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command = commands.add_parser(
         "maintain-archive",
-        help="cluster an archive's files, and let old ones go",
-        description="OPTIMIZE an archive's tables; with arguments also delete old rows, and VACUUM.",
+        help="join and cluster an archive's files, and delete old rows",
+        description="OPTIMIZE an archive's tables; with arguments also delete old rows, and VACUUM. Without --apply "
+        "this is a dry run: the command changes nothing, and prints what would be deleted and removed.",
         allow_abbrev=False,
     )
     command.add_argument("table", metavar="TABLE", help="the table of messages, as in archive")
@@ -85,7 +86,11 @@ def _add_maintenance(commands: argparse._SubParsersAction[argparse.ArgumentParse
     command.add_argument("--no-optimize", action="store_true", help="leave files as they are")
     command.add_argument("--file-size", metavar="SIZE", default="256m", help="join files to this size (256m)")
     command.add_argument("--vacuum-hours", metavar="HOURS", type=float, help="remove files unused for so long")
-    command.add_argument("--dry-run", action="store_true", help="change nothing, say what would be deleted and removed")
+    mode = command.add_mutually_exclusive_group()
+    mode.add_argument("--apply", action="store_true", help="make the changes")
+    mode.add_argument(
+        "--dry-run", action="store_true", help="change nothing, print what would be deleted and removed (the default)"
+    )
     command.add_argument("--json", action="store_true", help="print the report as one JSON object")
     command.set_defaults(run=run_maintenance)
 
@@ -133,7 +138,7 @@ def run_archive(arguments: argparse.Namespace) -> int:
 
 
 def run_maintenance(arguments: argparse.Namespace) -> int:
-    """Maintain, and print the report."""
+    """Maintain, or show what would change, and print the report."""
     from spark_mq.archive.delta import delta_settings
     from spark_mq.archive.maintenance import maintain
     from spark_mq.source.option_values import parse_size
@@ -152,7 +157,7 @@ def run_maintenance(arguments: argparse.Namespace) -> int:
             optimize=not arguments.no_optimize,
             file_size=file_size,
             vacuum_hours=arguments.vacuum_hours,
-            dry_run=arguments.dry_run,
+            dry_run=not arguments.apply,
         )
     print(report.to_json() if arguments.json else report.to_text())
     return 0

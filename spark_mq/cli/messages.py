@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 _DEFAULT_LIMIT = 100
 _MOST_DAMAGE = 10
 """Lines about damaged parts of the log; what is damaged in many places needs no list here."""
-_EARLIEST, _LATEST = -(1 << 63), (1 << 63) - 1
 _LINE = ("store_timestamp", "queue_id", "queue_offset", "tags", "keys", "offset_message_id", "body")
 
 
@@ -299,7 +298,9 @@ def _wanted(store: MessageStore, arguments: argparse.Namespace, say: Callable[[s
     from spark_mq.format.record import Record
 
     begin, end = _begin_and_end(arguments)
-    first, last = _EARLIEST if begin is None else begin, _LATEST if end is None else end
+    from spark_mq.format.timestamp import EARLIEST_MILLIS, LATEST_MILLIS
+
+    first, last = EARLIEST_MILLIS if begin is None else begin, LATEST_MILLIS if end is None else end
     tags = _tags(arguments.tag)
     for part in _parts(store, arguments.topic, arguments.queue_id, begin, end):
         if not isinstance(part, Record):

@@ -34,6 +34,19 @@ def is_offset_message_id(text: str) -> bool:
     return _ID.fullmatch(text) is not None
 
 
+def normalize_offset_message_id(offset_message_id: str) -> str:
+    """The id in the form that messages have, which is upper case.
+
+    Raises:
+        OptionError: `offset_message_id` does not have the form of an id.
+
+    Example:
+        >>> normalize_offset_message_id("7f00000100002a9f0000000000001000")
+        '7F00000100002A9F0000000000001000'
+    """
+    return encode_offset_message_id(*decode_offset_message_id(offset_message_id))
+
+
 def decode_offset_message_id(offset_message_id: str) -> tuple[bytes, int]:
     """The stored bytes of the store host, and the commit log offset, of an id.
 

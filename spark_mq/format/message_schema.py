@@ -14,7 +14,8 @@ MIN_TIMESTAMP_MILLIS = -62_135_596_800_000
 MAX_TIMESTAMP_MILLIS = 253_402_300_799_999
 """9999-12-31T23:59:59.999Z."""
 
-_TIMESTAMP = pa.timestamp("us", "UTC")
+TIMESTAMP = pa.timestamp("us", "UTC")
+"""The type of every column that has a time."""
 _STRINGS = pa.list_(pa.field("element", pa.string()))
 _PROPERTIES = pa.map_(pa.string(), pa.string())
 
@@ -32,9 +33,9 @@ MESSAGE_SCHEMA = pa.schema(
         ("flag", pa.int32()),
         ("sys_flag", pa.int32()),
         ("transaction_type", pa.string()),
-        ("born_timestamp", _TIMESTAMP),
+        ("born_timestamp", TIMESTAMP),
         ("born_host", pa.string()),
-        ("store_timestamp", _TIMESTAMP),
+        ("store_timestamp", TIMESTAMP),
         ("store_host", pa.string()),
         ("reconsume_times", pa.int32()),
         ("prepared_transaction_offset", pa.int64()),

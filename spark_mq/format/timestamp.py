@@ -13,6 +13,11 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LEAST_PLAUSIBLE_MILLIS = 10**11
 """March 1973. No message is older, and epoch seconds reach this number in the year 5138 only."""
 
+EARLIEST_MILLIS, LATEST_MILLIS = -(1 << 63), (1 << 63) - 1
+"""The first and the last time that 64 bits can hold: the bounds of a time range that is open."""
+
+NANOS_PER_MICRO, NANOS_PER_MILLI = 1000, 1_000_000
+
 _INT64 = range(-(1 << 63), 1 << 63)
 _INTEGER = re.compile(r"[+-]?[0-9]{1,20}")
 _SPACE_BEFORE_ZONE = re.compile(r"\s+(?=(?:[Zz]|[+-][0-9]{2}:?[0-9]{2}(?::?[0-9]{2})?)\Z)")

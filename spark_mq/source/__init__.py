@@ -1,1 +1,15 @@
-"""The `rocketmq` data source: tables over a store, for `spark.read`."""
+"""The `rocketmq` data source: the tables of a store, for `spark.read` and `spark.readStream`.
+
+Read in this order:
+
+1. `datasource` (the manual of tables, options and columns; which reader a read gets), `options`, `option_values`,
+   `schema`;
+2. `predicate` (what options, pushed filters and arguments of commands ask for), with `condition`, `integer_set` and
+   `pushed_filters`;
+3. `planner` (the access path), `explain`;
+4. the readers: `messages`, `messages_by_key` and `row_filter`; `consume_queue`, `index_entries`, `metadata_tables`;
+5. the stream: `message_stream`, `stream_offset`.
+
+`lookup_function` is the table function `rocketmq_lookup`. The modules of 1 to 3 run while Spark plans, and so import no
+kernels.
+"""

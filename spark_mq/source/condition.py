@@ -1,4 +1,4 @@
-"""A comparison of a column with values, and the JSON text in which options carry a list of them."""
+"""A comparison of a column with values, and the JSON text of a list of comparisons, for option `conditions`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Value = str | int | datetime
 
 
 class Operator(StrEnum):
-    """How a condition compares its column with its values."""
+    """The comparison of a column with values."""
 
     IN = "in"
     """Equal to one of the values."""
@@ -27,9 +27,13 @@ class Operator(StrEnum):
 
 @dataclass(frozen=True)
 class Condition:
-    """One comparison, as SQL has it: a row for which it is NULL does not pass.
+    """One comparison, with SQL's rule for NULL: a row for which the comparison is NULL does not match.
 
-    `values`: text, integers or, for a TIMESTAMP column, aware datetimes; one of them but for IN.
+    Attributes:
+        column: The name of the column.
+        operator: The comparison.
+        values: Texts, integers or, for a TIMESTAMP column, datetimes with a zone; one value, except for IN.
+
     """
 
     column: str
@@ -38,7 +42,7 @@ class Condition:
 
 
 def encode_conditions(conditions: Iterable[Condition]) -> str:
-    """Conditions as the JSON text that `decode_conditions` reads."""
+    """The JSON text of conditions, which `decode_conditions` reads."""
     return json.dumps(
         [
             [condition.column, condition.operator, [_as_json(value) for value in condition.values]]
@@ -48,14 +52,18 @@ def encode_conditions(conditions: Iterable[Condition]) -> str:
 
 
 def decode_conditions(text: str) -> list[Condition]:
-    """Conditions out of JSON: `[["topic", "in", ["orders"]], ...]`; a time is `{"micros": n}` since the epoch.
+    """The conditions of a JSON text: `[["topic", "in", ["orders"]], ...]`.
 
-    Raises `OptionError` for text that is not this.
+    A time is `{"micros": n}`, microseconds since the epoch.
+
+    Raises:
+        OptionError: `text` is not a JSON list of conditions.
+
     """
     try:
         return [_condition(*item) for item in json.loads(text)]
     except (ValueError, TypeError, KeyError, OverflowError) as error:
-        raise OptionError(f"option conditions={text!r} is no list of [column, operator, values]: {error}") from error
+        raise OptionError(f"option conditions={text!r} is not a list of [column, operator, values]: {error}") from error
 
 
 def _condition(column: str, operator: str, values: Sequence[object]) -> Condition:

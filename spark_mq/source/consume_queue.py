@@ -1,4 +1,4 @@
-"""The batch reader of table `consume_queue`: queues' files, in shares of about the same size."""
+"""The batch reader of table `consume_queue`: the files of queues, in splits of about the same size."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ from spark_mq.store.queue.batches import QueueSplit, plan_queue_splits, unit_bat
 
 @dataclass
 class QueueSplitPartition(InputPartition):
-    """A task's files, and where the live log ends."""
+    """The splits of a task, and the commit log offset of the live end."""
 
-    shares: list[QueueSplit]
+    splits: list[QueueSplit]
     log_end: int
 
 
 class ConsumeQueueReader(DataSourceReader):
-    """Reads the columns `names` of the units."""
+    """The reader of units; `columns` are the columns that the query reads."""
 
-    def __init__(self, options: ReadOptions, names: list[str]) -> None:
+    def __init__(self, options: ReadOptions, columns: list[str]) -> None:
         self._options = options
-        self._names = names
+        self._columns = columns
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One partition for each share. Raises `StoreNotFoundError` where the path is no store."""
+        """One partition for each split of the queues. Raises `StoreNotFoundError` if the path is not a store."""
         options = self._options
         with MessageStore(options.path) as store:
             queues = [queue for queue in store.queues.values() if options.topic in (None, queue.topic)]
-            wanted = [queue.folder for queue in queues if options.queue_id in (None, queue.queue_id)]
-            shares = plan_queue_splits(wanted)
-            log_end = store.get_max_phy_offset() if shares else -1
-        return [QueueSplitPartition(share, log_end) for share in shares]
+            folders = [queue.folder for queue in queues if options.queue_id in (None, queue.queue_id)]
+            splits = plan_queue_splits(folders)
+            log_end = store.get_max_phy_offset() if splits else -1
+        return [QueueSplitPartition(task_splits, log_end) for task_splits in splits]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """The rows of one partition. Spark calls this with None where there is no partition at all."""
+        """The rows of one partition. Spark calls this method with None if there is no partition."""
         if not isinstance(partition, QueueSplitPartition):
             return
         with closing(FileReaders()) as files:
             records = RecordLookup(Location.resolve(self._options.path), files)
-            for share in partition.shares:
-                yield from unit_batches(share, records, partition.log_end, self._names)
+            for split in partition.splits:
+                yield from unit_batches(split, records, partition.log_end, self._columns)

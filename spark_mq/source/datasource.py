@@ -1,4 +1,4 @@
-"""The data source itself, and how Spark comes to know it."""
+"""The data source `rocketmq`, and its registration in a session."""
 
 from __future__ import annotations
 
@@ -26,61 +26,65 @@ from spark_mq.source.schema import column_names, default_schema
 class RocketMQDataSource(DataSource):
     """An Apache RocketMQ store directory as tables, without a broker.
 
-    Name: `rocketmq`. Options of every table:
+    The name of the format is `rocketmq`. Options of every table:
 
-    path : the broker's store directory (`storePathRootDir`); a path, or a URI that pyarrow opens. Required.
+    path : the broker's store directory (`storePathRootDir`): a path, or a URI that pyarrow opens. Required.
     table : `messages` (default), `messages_by_key`, `consume_queue`, `segments`, `queues`, `topics`,
         `consumer_offsets`, `index_files` or `index_entries`.
 
-    An option that is unknown, or has no effect on the table, is an error. Spark hands no column list to a Python data
-    source: `.schema("topic STRING, queue_id INT")` is how a query reads only what it needs, which for `messages` is
-    several times as fast without bodies.
+    An option that is unknown, or has no effect on the table, is an error. Spark passes no column list to a Python data
+    source. To read only some columns, give them as a schema: `.schema("topic STRING, queue_id INT")`. Without bodies,
+    reading `messages` is several times as fast.
 
     messages
     --------
     One row is a message of the commit log.
 
-    topic, queueId : only messages of this topic; only of this queue.
-    key : only messages that have this key, as a piece of KEYS or as unique key. With `topic` too, the index files lead
-        to them, and the log is read only where no index file covers it. Messages of transaction type ROLLBACK are in no
-        index, and never found by key.
-    uniqueKey : only messages that have this unique key; in all else as `key`.
-    offsetMessageId : only the message that has this offset message id: its offset and its store host. An id of another
-        broker finds nothing; in a store that moved, `startOffset` and `endOffset` find a message by offset alone.
-    startOffset, endOffset : only what begins at these commit log offsets, both ends included.
-    startQueueOffset, endQueueOffset : only messages at these offsets of queues, both ends included. With `topic` and
-        `queueId` too, and not too many offsets, the queue's units lead to them. Messages of transaction types PREPARED
-        and ROLLBACK are in no queue.
-    startTimestamp, endTimestamp : only messages stored in this time, both ends included: epoch milliseconds, ISO 8601
-        with a zone, or a time as the commands print it. Epoch seconds are an error. Segments and splits outside are not
-        read.
-    pushdown : `true` lets Spark push a query's own filters to the options above: =, IN and ranges of the columns topic,
-        queue_id, unique_key, offset_message_id, commit_log_offset, queue_offset, store_timestamp and transaction_type.
-        `false` by default, for Spark 4.1 to 4.3 then answer some queries wrongly: use such a DataFrame or view for one
-        query with one filter only. `spark_mq.sql` has no such limit.
-    conditions : the same filters as JSON, as `spark_mq.sql` gives them: `[["topic", "in", ["orders"]]]`.
-    brokerConf : the broker's settings, for `maxHashSlotNum` and `maxIndexNum`; without them, index files of other sizes
-        than the default are not used.
-    splitSize : bytes of the log that a task reads, `128m` by default.
-    mode : what becomes of damage. PERMISSIVE (default): a row with commit_log_offset, store_size and
-        `_corrupt_record`; DROPMALFORMED: no row; FAILFAST: an error with file and offset. Bytes that no segment has are
-        one row, however many they are: store_size is NULL if an INT cannot hold it, and `_corrupt_record` has the
-        length. A file that is named as a segment, but is none (a copy under another name), is a row without
-        commit_log_offset and store_size: its number is not an offset of the log. A message whose body cannot
-        be given (it does not decompress, or has a wrong CRC) is a row in both of the first: body NULL, and the reason
-        in `_corrupt_record`. So the columns that a query asks for never change its rows.
-        The log ends before a last record that is not whole or has a wrong CRC, in every mode: it may be being written.
-    checkCrc : `true` checks messages' CRCs, `false` by default: of the body (reason `BODY_CRC`, body NULL) and, where
-        the broker added one (`enabledAppendPropCRC`), of the whole record (reason `PROPERTIES_CRC`). FAILFAST checks
-        every message that is read, the other modes only for queries that ask for body or `_corrupt_record`.
+    topic, queueId : only messages of this topic; only messages of queues with this id.
+    key : only messages that have this key, as one of KEYS or as unique key. If `topic` is given too, the reader finds
+        them in the index files, and reads only the parts of the log that no index file covers. The index does not
+        contain messages of transaction type ROLLBACK, so such messages are never found by key.
+    uniqueKey : only messages that have this unique key; read in the same way as `key`.
+    offsetMessageId : only the message that has this offset message id, which consists of a store host and a commit log
+        offset. An id of another broker finds nothing. In a store that moved, find the message by `startOffset` and
+        `endOffset`.
+    startOffset, endOffset : only rows at these commit log offsets, both ends included.
+    startQueueOffset, endQueueOffset : only messages at these queue offsets, both ends included. If `topic` and
+        `queueId` are given too, and the range has at most 65,536 offsets, the reader finds the messages by the units of
+        the queue. Queues do not contain messages of transaction types PREPARED and ROLLBACK.
+    startTimestamp, endTimestamp : only messages that were stored in this time range, both ends included: epoch
+        milliseconds, ISO 8601 with a zone, or a time as the commands print it. Epoch seconds are an error. Segments and
+        splits outside of the range are not read.
+    pushdown : `true` lets Spark push the filters of a query into the read, as if they were options: =, IN and ranges of
+        the columns topic, queue_id, unique_key, offset_message_id, commit_log_offset, queue_offset, store_timestamp and
+        transaction_type. `false` by default, because Spark 4.1 to 4.3 answer some queries wrongly with it: use such a
+        DataFrame or view for one query with one filter only. `spark_mq.sql` does not have this limit.
+    conditions : such filters as JSON, which `spark_mq.sql` writes: `[["topic", "in", ["orders"]]]`.
+    brokerConf : the file of the broker's settings, for `maxHashSlotNum` and `maxIndexNum`. Without it, index files that
+        do not have the default size are not used.
+    splitSize : bytes of the log that one task reads, `128m` by default.
+    mode : how damage is handled. PERMISSIVE (default): a corrupt range is a row with commit_log_offset, store_size and
+        `_corrupt_record`. DROPMALFORMED: it has no row. FAILFAST: it is an error with file and offset. Bytes between
+        two segments that no segment has are one row; if they are more than an INT can hold, store_size is NULL, and
+        `_corrupt_record` has the length. A file with the name of a segment that is not a valid segment (a copy under
+        another name) is a row without commit_log_offset and store_size, because its name is not an offset of the log.
+        A message whose body cannot be read (it does not decompress, or has a wrong CRC) is a row in modes PERMISSIVE
+        and DROPMALFORMED: body is NULL, and `_corrupt_record` has the reason. So the columns that a query reads never
+        change its rows.
+        If the last record of the log is not whole or has a wrong CRC, the log ends before it, in every mode: the broker
+        may still be writing it.
+    checkCrc : `true` checks the CRCs of messages, `false` by default: the CRC of the body (reason `BODY_CRC`, body
+        NULL) and, if the broker added one (`enabledAppendPropCRC`), of the whole record (reason `PROPERTIES_CRC`).
+        FAILFAST checks every message that is read. The other modes check only if the query reads body or
+        `_corrupt_record`.
 
     Columns: commit_log_offset BIGINT, store_size INT, offset_message_id STRING, topic STRING, queue_id INT,
     queue_offset BIGINT, tags STRING, keys ARRAY<STRING>, unique_key STRING, flag INT, sys_flag INT, transaction_type
     STRING, born_timestamp TIMESTAMP, born_host STRING, store_timestamp TIMESTAMP, store_host STRING, reconsume_times
     INT, prepared_transaction_offset BIGINT, body_crc INT, body BINARY, properties MAP<STRING, STRING>, _corrupt_record
     STRING. When a schema names them also: born_timestamp_millis BIGINT, store_timestamp_millis BIGINT,
-    properties_bytes BINARY, stored_body BINARY, encoded_body BINARY. encoded_body is the stored body where body is
-    another: it was compressed, or cannot be given.
+    properties_bytes BINARY, stored_body BINARY, encoded_body BINARY. encoded_body is the stored body if body differs
+    from it, because the stored body is compressed or cannot be read; else NULL.
 
     >>> spark.read.format("rocketmq").option("topic", "OrderEvents").load(store).show()
     +-----------------------+--------+------------+----+----------------------+
@@ -91,14 +95,15 @@ class RocketMQDataSource(DataSource):
 
     messages_by_key
     ---------------
-    One row is a key of a message: each distinct key once, with the message. key_type: UNIQ_KEY for its unique key, else
-    KEYS. Messages without keys, those of transaction type ROLLBACK and damage have no row.
+    One row is a key of a message, with the message; each distinct key of a message has one row. key_type: UNIQ_KEY for
+    the unique key, KEYS for the others. Messages without keys, messages of transaction type ROLLBACK, and damage have
+    no row.
 
-    key : only the rows of this key; see messages.
+    key : only rows of this key; see messages.
     topic, queueId, uniqueKey, offsetMessageId, startOffset, endOffset, startQueueOffset, endQueueOffset : as in
         messages.
     startTimestamp, endTimestamp, conditions, brokerConf, splitSize, mode, checkCrc : as in messages.
-    pushdown : as in messages; filters on the column key are pushed, too.
+    pushdown : as in messages; filters on column key are pushed too.
 
     Columns: key STRING, key_type STRING, commit_log_offset BIGINT, store_size INT, offset_message_id STRING, topic
     STRING, queue_id INT, queue_offset BIGINT, tags STRING, keys ARRAY<STRING>, unique_key STRING, flag INT, sys_flag
@@ -116,34 +121,38 @@ class RocketMQDataSource(DataSource):
 
     streaming
     ---------
-    Table `messages`, `spark.readStream`: what a broker appends, or what arrives segment by segment. Each message comes
-    once, when it is whole. An offset of the stream is a commit log offset; the messages before it were given.
+    Table `messages` with `spark.readStream`: the messages that a broker appends, or that arrive segment by segment.
+    Each message is read once, when its record is whole. An offset of the stream is a commit log offset; the messages
+    before it were read.
 
     topic, splitSize, mode, checkCrc : as in messages.
-    startingOffsets : where a new stream begins: `earliest` (default), `latest`, or a commit log offset (then with the
-        first message that starts there or behind it).
-    startingTimestamp : begin with the first message stored at this time or later; written as startTimestamp.
-    maxBytesPerTrigger : a batch takes the messages that start in the next so many bytes of the log.
-    maxMessagesPerTrigger : a batch takes at most so many messages, counted before options filter them. Both limits
+    startingOffsets : the start of a new stream: `earliest` (default), `latest`, or a commit log offset, then the first
+        message that starts at or after this offset.
+    startingTimestamp : start with the first message that was stored at this time or later; same format as
+        startTimestamp.
+    maxBytesPerTrigger : the bytes of the log for a batch; the batch has the messages that start in these bytes.
+    maxMessagesPerTrigger : the largest number of messages of a batch, counted before options filter them. Both limits
         need Spark 4.2.
-    failOnDataLoss : what to do if bytes are gone before they were read, because their segments expired or are
-        missing. `true` (default): stop, and name the range. `false`: continue, and count them: in the offset's
-        `lost_bytes`, and with mode PERMISSIVE as a row with `_corrupt_record`.
-    failOnLogCut : what to do if the broker lost the end of its log after it was read, in a crash, and perhaps wrote on
-        at the same offsets. `true`: stop. `false`: go back to the first message that the broker wrote since, so that
-        none is passed over. As failOnDataLoss by default.
+    failOnDataLoss : how bytes are handled that are gone before they were read, because their segments expired or are
+        missing. `true` (default): the stream stops, and names the range. `false`: the stream continues, and counts them
+        in the offset's `lost_bytes`; with mode PERMISSIVE they are also a row with `_corrupt_record`.
+    failOnLogCut : how a log is handled whose end was read, and then lost by the broker in a crash; the broker may have
+        written other messages at the same offsets. `true`: the stream stops. `false`: the stream goes back to the first
+        message that the broker wrote since, so no message is skipped. The default is the value of failOnDataLoss.
 
-    Columns are those of messages. `Trigger.AvailableNow` ends where the log ended when the query began.
+    The columns are those of messages. With `Trigger.AvailableNow`, the stream ends where the log ended when the query
+    started.
 
     >>> stream = spark.readStream.format("rocketmq").option("maxBytesPerTrigger", "1g").load(store)
     >>> stream.writeStream.format("delta").option("checkpointLocation", checkpoint).start(table)
 
     consume_queue
     -------------
-    One row is a 20-byte unit of a queue's files, all that were written. state: LIVE; EXPIRED, its message's segment is
-    gone; PRE_BLANK, before the queue's first message; STALE, behind the queue's end.
+    One row is a 20-byte unit in the files of a queue; all units that were written have a row. state: LIVE; EXPIRED, the
+    segment of the message is gone; PRE_BLANK, the unit is before the queue's first message; STALE, the unit is after
+    the queue's end.
 
-    topic, queueId : only this topic; only the queues with this id.
+    topic, queueId : only this topic; only queues with this id.
 
     Columns: topic STRING, queue_id INT, queue_offset BIGINT, commit_log_offset BIGINT, store_size INT, tags_code
     BIGINT, state STRING.
@@ -157,14 +166,14 @@ class RocketMQDataSource(DataSource):
 
     segments
     --------
-    One row is a file of the commit log. end_offset is where its live records end. state: FULL; APPENDING, it has the
-    live end; BEHIND, after the live end; EMPTY, without a byte; WRONG_SIZE, of another size than most (a broker does
-    not start with it); DAMAGED, its beginning or its end is damaged; STRAY, it is named as a segment, but is none, and
-    has no offsets.
+    One row is a file of the commit log. end_offset is the commit log offset at which its live records end. state: FULL;
+    APPENDING, the file contains the live end; BEHIND, the file is after the live end; EMPTY, the file has no byte;
+    WRONG_SIZE, most files have another size (a broker does not start with such a file); DAMAGED, the start or the end
+    of the file is damaged; STRAY, the file has the name of a segment, but is not a valid segment, and has no offsets.
 
-    problem says what is wrong with the file, also that files before it are missing, and is NULL if a quick look finds
-    nothing: the first record of each file, the blank at the end of each full one, sizes and gaps are looked at. Damage
-    in the middle of a segment only a read of `messages` finds, or `spark-mq rebuild`.
+    problem describes what is wrong with the file, or that files before it are missing, and is NULL if a quick check
+    finds nothing. The check covers the first record of each file, the blank at the end of each full file, sizes and
+    gaps. Only a read of `messages` or `spark-mq rebuild` finds damage in the middle of a segment.
 
     Columns: file STRING, commit_log_offset BIGINT, file_size BIGINT, end_offset BIGINT, state STRING,
     first_store_timestamp TIMESTAMP, modification_timestamp TIMESTAMP, problem STRING.
@@ -178,18 +187,19 @@ class RocketMQDataSource(DataSource):
 
     queues
     ------
-    One row is a consume queue; offsets are those that a broker offers. state: CAUGHT_UP; BEHIND, messages after its end
-    are missing; DAMAGED, its files, or its first or last unit; LOST, it has no files, but had messages.
+    One row is a consume queue; offsets are those that a broker offers. state: CAUGHT_UP; BEHIND, units of messages are
+    missing at the queue's end; DAMAGED, the queue's files, or its first or last unit, are damaged; LOST, the queue had
+    messages, but has no files.
 
-    problem says what is wrong with the queue, and is NULL if a quick look finds nothing. Looked at are the first and
-    the last unit, the names and sizes of the files, the units of the messages in the last 256 KiB of the log, and
-    whether a consumer group is past the queue's end. So a queue whose last message is older can have lost it unnoticed,
-    and so can the middle of a queue: `spark-mq rebuild` makes all queues from the log. A queue can be BEHIND for a
-    moment while its broker runs.
+    problem describes what is wrong with the queue, and is NULL if a quick check finds nothing. The check covers the
+    first and the last unit, the names and sizes of the files, the units of the messages in the last 256 KiB of the log,
+    and whether a consumer group is past the queue's end. So the check does not notice a missing last unit of an older
+    message, nor missing units in the middle of a queue. `spark-mq rebuild` writes all queues from the log. A queue can
+    be BEHIND for a moment while its broker runs.
 
     topic : only this topic.
-    brokerVersion : `4.9` or `5`, by default what the config files show; the two offer a different min_offset where a
-        queue begins with pre-blank units.
+    brokerVersion : `4.9` or `5`, by default the version that the config files show. The two offer a different
+        min_offset if a queue starts with pre-blank units.
 
     Columns: topic STRING, queue_id INT, min_offset BIGINT, max_offset BIGINT, first_commit_log_offset BIGINT,
     last_commit_log_offset BIGINT, first_store_timestamp TIMESTAMP, last_store_timestamp TIMESTAMP, file_count INT,
@@ -204,9 +214,9 @@ class RocketMQDataSource(DataSource):
 
     topics
     ------
-    One row is a topic that `config/topics.json` names (or its `.bak`), or that has a queue; what is not configured is
-    NULL. message_count is what the queues offer. problem names the queues of the topic that have one (table queues):
-    then message_count is not certain.
+    One row is a topic that `config/topics.json` (or its `.bak`) names, or that has a queue; settings of a topic that is
+    not configured are NULL. message_count is the number of messages that the queues offer. problem names the queues of
+    the topic that have a problem in table queues; then message_count is not certain.
 
     brokerVersion : as in queues.
 
@@ -223,13 +233,13 @@ class RocketMQDataSource(DataSource):
 
     consumer_offsets
     ----------------
-    One row is a group's offset in a queue, from `config/consumerOffset.json` (or its `.bak`). lag is max_offset less
-    consumer_offset. state: IN_RANGE; TOO_SMALL, below min_offset: messages expired before the group had them;
-    TOO_LARGE, above max_offset; NO_QUEUE, above 0 where there is no queue. last_consumed_timestamp is the store time of
-    the message before consumer_offset. problem says why lag cannot be known, and is NULL: there is no such queue, or it
-    ends before consumer_offset, or table queues has a problem of it.
+    One row is a consumer group's offset in a queue, from `config/consumerOffset.json` (or its `.bak`). lag is
+    max_offset minus consumer_offset. state: IN_RANGE; TOO_SMALL, below min_offset: messages expired before the group
+    consumed them; TOO_LARGE, above max_offset; NO_QUEUE, above 0, and the queue does not exist. last_consumed_timestamp
+    is the store time of the message before consumer_offset. problem gives the reason if lag is not known, and lag is
+    then NULL: the queue does not exist, or ends before consumer_offset, or has a problem in table queues.
 
-    topic, consumerGroup : only this topic; only this group.
+    topic, consumerGroup : only this topic; only this consumer group.
     brokerVersion : as in queues.
 
     Columns: consumer_group STRING, topic STRING, queue_id INT, consumer_offset BIGINT, min_offset BIGINT, max_offset
@@ -245,8 +255,8 @@ class RocketMQDataSource(DataSource):
     -----------
     One row is the header of an index file, oldest first.
 
-    brokerConf : the broker's settings, for `maxHashSlotNum` and `maxIndexNum`; needed where they are not the broker's
-        defaults, for a file does not tell them.
+    brokerConf : the file of the broker's settings, for `maxHashSlotNum` and `maxIndexNum`. Required if these are not
+        the broker's defaults, because an index file does not contain them.
 
     Columns: file STRING, file_size BIGINT, begin_timestamp TIMESTAMP, end_timestamp TIMESTAMP,
     begin_commit_log_offset BIGINT, end_commit_log_offset BIGINT, hash_slot_count INT, index_count INT.
@@ -260,8 +270,9 @@ class RocketMQDataSource(DataSource):
 
     index_entries
     -------------
-    One row is an entry of an index file; the file, its number, and what it says. `time_difference` is whole seconds
-    from the file's begin; `previous_entry` is the entry before it in its slot, 0 for none.
+    One row is an entry of an index file. `entry` is the number of the entry, `time_difference` is in whole seconds
+    after the file's begin_timestamp, and `previous_entry` is the number of the entry before it in the same slot, 0 if
+    there is none.
 
     brokerConf : as in index_files.
 
@@ -278,15 +289,15 @@ class RocketMQDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `spark.read.format` calls it."""
+        """The name for `spark.read.format`."""
         return "rocketmq"
 
     def schema(self) -> StructType:
-        """The default columns of the table. Raises `OptionError` for options that cannot be read."""
+        """The default columns of the table. Raises `OptionError` for invalid options."""
         return default_schema(parse_table(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """The batch reader of the table. Raises `OptionError` for options or columns that do not exist."""
+        """The batch reader of the table. Raises `OptionError` for invalid options or unknown columns."""
         options = parse_options(self.options)
         names = column_names(options.table, schema)
         if options.table in (Table.MESSAGES, Table.MESSAGES_BY_KEY):
@@ -298,7 +309,7 @@ class RocketMQDataSource(DataSource):
         return MetadataTableReader(options, names)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """The reader of table `messages` as a stream. Raises `OptionError` as `reader`."""
+        """The stream reader of table `messages`. Raises the same errors as `reader`."""
         options = parse_stream_options(self.options)
         return MessagesStreamReader(options, column_names(Table.MESSAGES, schema))
 
@@ -311,10 +322,18 @@ def _messages_reader(options: ReadOptions, names: list[str]) -> DataSourceReader
 
 
 def register(spark: SparkSession) -> None:
-    """Make `spark.read.format("rocketmq")` and the table function `rocketmq_lookup` known to this session.
+    """Register the format `rocketmq` and the table function `rocketmq_lookup` in a session.
 
-    The format is also found without it where the package is installed: Spark looks for `pyspark_rocketmq` by itself. It
-    is not where the package came with `--py-files`.
+    If the package is installed, Spark also finds the format by itself, in the package `pyspark_rocketmq`. If the
+    package came with `--py-files`, Spark does not, and this call is necessary.
+
+    Args:
+        spark: The session.
+
+    Example:
+        >>> register(spark)
+        >>> spark.read.format("rocketmq").load("/data/store")
+
     """
     register_source(spark, RocketMQDataSource)
     register_lookup(spark)

@@ -1,4 +1,4 @@
-"""What a read touches, for a person: the path that the planner chose; how many files, bytes and records it reads."""
+"""A description of a read, for a person: the access path, and the number of files, bytes and records to read."""
 
 from __future__ import annotations
 
@@ -16,8 +16,21 @@ from spark_mq.store.message_store import MessageStore
 def explain(store: str, **options: str) -> str:
     """How `spark.read.format("rocketmq").options(**options).load(store)` reads table `messages` or `messages_by_key`.
 
-    One line says the path, the others what is read: files, bytes and records. Index entries and units of queues are
-    looked at for it. Raises what the read would raise while it is planned.
+    Index entries and units of queues are read to count them; the log is not read.
+
+    Args:
+        store: The broker's store directory.
+        options: The options of the read, see `RocketMQDataSource`.
+
+    Returns:
+        A line with the access path, lines with the files, bytes and records to read, and lines with notes.
+
+    Raises:
+        SparkMqError: The errors that the read itself would raise while Spark plans it.
+
+    Example:
+        >>> print(explain("/data/store", topic="orders", key="order-42"))
+
     """
     parsed = parse_options({**options, "path": store})
     with MessageStore(store, broker_conf=parsed.broker_conf) as opened:
@@ -28,41 +41,41 @@ def explain(store: str, **options: str) -> str:
 
 
 def explain_plan(plan: ReadPlan) -> str:
-    """The path and what is read of the log, in one line; nothing is looked at."""
+    """The access path and the parts of the log to read, in one line; the function reads no file."""
     keys = sum(len(look_up.keys) for look_up in plan.look_ups)
     queues = [look_up.queue for look_up in plan.look_ups if look_up.queue is not None]
-    said = [plan.path.value]
-    said += [f"{keys:,} keys"] if keys else []
-    said += [f"{sum(part.stop - part.start for part in queues):,} queue offsets"] if queues else []
-    return "; ".join([*said, *_log_parts(plan), *plan.notes])
+    parts = [plan.path.value]
+    parts += [f"{keys:,} keys"] if keys else []
+    parts += [f"{sum(part.stop - part.start for part in queues):,} queue offsets"] if queues else []
+    return "; ".join([*parts, *_log_parts(plan), *plan.notes])
 
 
 def _look_ups(look_ups: Sequence[LookUp], store: MessageStore) -> list[str]:
-    said = []
+    lines = []
     keys = [key for look_up in look_ups for key in look_up.keys]
     if keys:
         files = sum(isinstance(part, IndexedRange) for part in store.index.parts)
         walked, hits = (sum(counts) for counts in zip(*(store.index.count_entries(*key) for key in keys), strict=True))
         size = len(keys) * files * (HEADER_SIZE + SLOT_SIZE) + walked * ENTRY_SIZE
-        said.append(f"{files:,} index files: {walked:,} entries, {size:,} bytes, for {len(keys):,} keys")
-        said.append(f"{hits:,} records of the log that have a key's hash")
+        lines.append(f"{files:,} index files: {walked:,} entries, {size:,} bytes, for {len(keys):,} keys")
+        lines.append(f"{hits:,} records of the log that have a key's hash")
     for look_up in look_ups:
-        wanted = look_up.queue
-        queue = None if wanted is None else store.find_queue(wanted.topic, wanted.queue_id)
-        if wanted is not None and queue is not None:
-            units = queue.units(wanted.start, wanted.stop)
-            name = f"{wanted.topic}/{wanted.queue_id}"
-            said.append(f"queue {name}: {units.size:,} units, {units.size * UNIT_SIZE:,} bytes")
-            said.append(f"{units.size:,} records of the log, {int(units['store_size'].sum()):,} bytes")
-    return said
+        requested = look_up.queue
+        queue = None if requested is None else store.find_queue(requested.topic, requested.queue_id)
+        if requested is not None and queue is not None:
+            units = queue.units(requested.start, requested.stop)
+            name = f"{requested.topic}/{requested.queue_id}"
+            lines.append(f"queue {name}: {units.size:,} units, {units.size * UNIT_SIZE:,} bytes")
+            lines.append(f"{units.size:,} records of the log, {int(units['store_size'].sum()):,} bytes")
+    return lines
 
 
 def _log_parts(plan: ReadPlan) -> list[str]:
-    said = []
+    lines = []
     if plan.splits:
         segments = {split.segment.base for split in plan.splits}
         size = sum(split.stop - split.start for split in plan.splits)
-        said.append(f"{len(segments):,} segments of the log: {len(plan.splits):,} splits, {size:,} bytes")
+        lines.append(f"{len(segments):,} segments of the log: {len(plan.splits):,} splits, {size:,} bytes")
         if plan.path == AccessPath.OFFSETS:
-            said.append(f"up to {MAX_RECORD_SIZE:,} bytes before each split, to find where its first record begins")
-    return said
+            lines.append(f"up to {MAX_RECORD_SIZE:,} bytes before each split, to find where its first record begins")
+    return lines

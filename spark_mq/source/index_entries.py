@@ -1,4 +1,4 @@
-"""The batch reader of table `index_entries`: a task for each index file."""
+"""The batch reader of table `index_entries`: one task reads one index file."""
 
 from __future__ import annotations
 
@@ -19,23 +19,26 @@ from spark_mq.store.log.segment_files import segment_files
 
 @dataclass
 class IndexFilePartition(InputPartition):
-    """A task's file."""
+    """The index file of a task."""
 
     file: IndexFileInfo
     layout: IndexLayout
 
 
 class IndexEntriesReader(DataSourceReader):
-    """Reads the columns `names` of the entries."""
+    """The reader of index entries; `columns` are the columns that the query reads."""
 
-    def __init__(self, options: ReadOptions, names: list[str]) -> None:
+    def __init__(self, options: ReadOptions, columns: list[str]) -> None:
         self._options = options
-        self._names = names
+        self._columns = columns
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One partition for each file.
+        """One partition for each index file.
 
-        Raises `StoreNotFoundError` where the path is no store, and `OptionError` where nothing tells the files' layout.
+        Raises:
+            StoreNotFoundError: The path is not a store.
+            OptionError: The layout of the files is not known without the broker's settings.
+
         """
         store = Location.resolve(self._options.path)
         segment_files(store)
@@ -43,6 +46,6 @@ class IndexEntriesReader(DataSourceReader):
         return [IndexFilePartition(file, layout) for file in index_files(store)]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """The rows of one file. Spark calls this with None where there is no partition at all."""
+        """The rows of one file. Spark calls this method with None if there is no partition."""
         if isinstance(partition, IndexFilePartition):
-            yield from entry_batches(partition.file, partition.layout, self._names)
+            yield from entry_batches(partition.file, partition.layout, self._columns)

@@ -1,4 +1,4 @@
-"""Sets of integers that a question asks for: offsets, times."""
+"""Sets of integers: offsets and times that a read asks for."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class IntegerSet:
-    """IntegerSet from `first` to `last`, both included (None is open), and only those of `among`, if that is a set."""
+    """The integers from `first` to `last`, both included, that are in `values`.
+
+    None as a bound is open, and None as `values` means every integer.
+    """
 
     first: int | None = None
     last: int | None = None
-    among: frozenset[int] | None = None
+    values: frozenset[int] | None = None
 
     def __contains__(self, value: int) -> bool:
         return (
             (self.first is None or value >= self.first)
             and (self.last is None or value <= self.last)
-            and (self.among is None or value in self.among)
+            and (self.values is None or value in self.values)
         )
 
     def __and__(self, other: Self) -> Self:
@@ -30,27 +33,27 @@ class IntegerSet:
             self,
             first=max(firsts, default=None),
             last=min(lasts, default=None),
-            among=intersection(self.among, other.among),
+            values=intersection(self.values, other.values),
         )
 
     @property
     def is_all(self) -> bool:
-        """Whether every integer is in it."""
+        """Whether every integer is in the set."""
         return self == ALL
 
     @property
     def is_empty(self) -> bool:
-        """Whether no integer is in it."""
-        if self.among is not None:
-            return not any(value in self for value in self.among)
+        """Whether no integer is in the set."""
+        if self.values is not None:
+            return not any(value in self for value in self.values)
         return self.first is not None and self.last is not None and self.first > self.last
 
     @property
     def bounds(self) -> tuple[int | None, int | None]:
-        """The least and the greatest integer in it, None where it is open; not of an empty set."""
-        if self.among is None:
+        """The smallest and the largest integer of the set, None for an open bound. The set must not be empty."""
+        if self.values is None:
             return self.first, self.last
-        values = [value for value in self.among if value in self]
+        values = [value for value in self.values if value in self]
         return min(values), max(values)
 
 
@@ -58,7 +61,7 @@ ALL = IntegerSet()
 
 
 def intersection(left: frozenset[_T] | None, right: frozenset[_T] | None) -> frozenset[_T] | None:
-    """What is in both; None is everything."""
+    """The elements of both sets; None is the set of everything."""
     if left is None or right is None:
         return right if left is None else left
     return left & right

@@ -1,4 +1,4 @@
-"""`rocketmq_lookup`, a table function for SQL: the messages of a key, by the index files, for each row that asks."""
+"""`rocketmq_lookup`, a table function for SQL: the messages of a key, by the index files, for each row of arguments."""
 
 from __future__ import annotations
 
@@ -22,16 +22,23 @@ LOOKUP_FUNCTION = "rocketmq_lookup"
 
 
 class RocketMQLookup:
-    """`rocketmq_lookup(store, topic, key[, broker_conf][, max_num])`: the messages of a topic that have the key.
+    """`rocketmq_lookup(store, topic, key[, broker_conf][, max_num])`: the messages of a topic that have a key.
 
     >>> spark.sql("SELECT * FROM rocketmq_lookup(store => '/data/store', topic => 'orders', key => 'order-42')")
     >>> spark.sql("SELECT o.id, m.body FROM orders o, LATERAL rocketmq_lookup('/data/store', 'orders', o.id) m")
 
-    Columns and rows are those of `MessageStore.query_message`, newest first: the columns of table `messages`. A key
-    that is a number is taken as its text; NULL finds nothing. Each task opens a store once, and sees it as it is then.
-    To keep rows without a message, write `LEFT JOIN LATERAL rocketmq_lookup(...) ON true`: without `ON true`, Spark 4.2
-    drops them, whatever the function.
-    Raises what `MessageStore` raises.
+    The rows are those of `MessageStore.query_message`, newest first, with the columns of table `messages`. A key that
+    is a number is converted to text. NULL as topic or key finds nothing. Each task opens a store once, and reads the
+    store as it was at that moment. To keep rows without a message, write `LEFT JOIN LATERAL rocketmq_lookup(...) ON
+    true`: without `ON true`, Spark 4.2 drops such rows with any table function. The errors are those of `MessageStore`.
+
+    Args:
+        store: The broker's store directory.
+        topic: The topic.
+        key: The key: one of KEYS, or the unique key.
+        broker_conf: The file of the broker's settings, for `maxHashSlotNum` and `maxIndexNum`.
+        max_num: The largest number of messages; by default all.
+
     """
 
     def __init__(self) -> None:
@@ -45,7 +52,7 @@ class RocketMQLookup:
         broker_conf: str | None = None,
         max_num: int | None = None,
     ) -> Iterator[tuple[Any, ...]]:
-        """The rows for one row of arguments."""
+        """The messages for one row of arguments."""
         if topic is None or key is None:
             return
         if not isinstance(key, str | int) or isinstance(key, bool):
@@ -54,7 +61,7 @@ class RocketMQLookup:
             yield _values(message_row(record))
 
     def terminate(self) -> None:
-        """Close what is open."""
+        """Close the stores."""
         for store in self._stores.values():
             store.close()
 
@@ -66,13 +73,13 @@ class RocketMQLookup:
 
 
 def register_lookup(spark: SparkSession) -> None:
-    """Make the table function known to a session."""
+    """Register the table function in a session."""
     function = udtf(RocketMQLookup, returnType=from_arrow_schema(MESSAGE_SCHEMA), useArrow=False)
     spark.udtf.register(LOOKUP_FUNCTION, cast("UserDefinedTableFunction", function))
 
 
 def _values(row: Row) -> tuple[Any, ...]:
-    """A message's columns as Spark takes them from Python."""
+    """The columns of a message as Python values for Spark."""
     moments = {name: of_micros(row[name]) for name in ("born_timestamp", "store_timestamp") if row[name] is not None}
     plain = row | {"properties": dict(row["properties"])} | moments
     return tuple(plain.get(name) for name in MESSAGE_SCHEMA.names)

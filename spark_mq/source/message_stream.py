@@ -1,14 +1,15 @@
-"""The stream reader of table `messages`: offsets and partitions in one process of the query, reading in tasks.
+"""The stream reader of table `messages`: one process of the query computes offsets and partitions, tasks read.
 
-Spark asks for the end of the next batch, writes it into its checkpoint, and reads from the last end to this one; after
-a failure it reads the same range again. So an end that was given out stays: it is after whole records, which no broker
-changes. See Spark's `DataSourceStreamReader`.
+Spark requests the end of the next batch, writes this end to the checkpoint, and reads from the last end to this one.
+After a failure Spark reads the same range again. So an end must stay valid: it is the end of a whole record, which no
+broker changes. See Spark's `DataSourceStreamReader`.
 
-A broker can lose the end of its log, though, in a crash, and write on at the same offsets. An offset therefore has
-marks of records that were given (`record_mark`). Each time that the end of a batch is asked for, the newest mark is
-compared with the log. If it is lost, the stream stops, or goes back to the first record that the broker wrote since:
-the first that was stored later than the newest mark, after the newest mark that is still there. Where store times do
-not tell (a clock was set back), it goes back to that mark: a message may come twice then, but none is passed over.
+But a broker can lose the end of its log in a crash, and then write other records at the same offsets. An offset
+therefore has marks of records that were read (`record_mark`). When Spark requests the end of a batch, the newest mark
+is compared with the log. If that record is lost, the stream stops, or goes back to the first record that the broker
+wrote since: the first record after the newest mark that is still in the log, with a store time later than the newest
+mark. If store times do not show that record (a clock was set back), the stream goes back to the mark: a message may
+then be read twice, but none is skipped.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from spark_mq.store.log.record_mark import RecordMark, is_lost, mark_of, thin_ou
 from spark_mq.store.log.segment_files import segment_files
 
 _TRIES = 5
-"""How often a look at the store is begun anew where a file goes away under it: each time another segment expired."""
+"""Attempts to read the store when segments expire meanwhile."""
 
 _Answer = TypeVar("_Answer")
 
@@ -44,31 +45,34 @@ _LOG = logging.getLogger(__name__)
 
 
 class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads the columns `names` of the messages, batch by batch."""
+    """The stream reader; `columns` are the columns that the query reads."""
 
-    def __init__(self, options: StreamOptions, names: list[str]) -> None:
-        """Raises `OptionError` where this Spark cannot do what the options ask for."""
+    def __init__(self, options: StreamOptions, columns: list[str]) -> None:
+        """Raise `OptionError` if this Spark does not support the options."""
         if not HAS_READ_LIMITS and (options.max_bytes is not None or options.max_messages is not None):
             raise OptionError(
-                "options maxBytesPerTrigger and maxMessagesPerTrigger need Spark 4.2 or later: older ones set no limit "
-                "to a Python source; leave them out, and a batch takes all that is there"
+                "options maxBytesPerTrigger and maxMessagesPerTrigger need Spark 4.2 or later: older versions set no "
+                "limit for a Python source; without these options, a batch reads everything that is there"
             )
         self._options = options
         self._store = Location.resolve(options.read.path)
-        self._rows = MessagesReader(options.read, names)
+        self._rows = MessagesReader(options.read, columns)
         self._live_end = LiveEndFinder(self._store)
         self._seen_end: LiveEnd | None = None
         self._frozen_end: LiveEnd | None = None
         self._last: StreamOffset | None = None
         self._reported: set[str] = set()
-        """Stray files of which a warning was given."""
+        """Stray files that were logged."""
         self._newly_lost = 0
-        """Bytes that were gone when a batch was planned, after its end had been given out."""
+        """Bytes that were found to be gone when a batch was planned, after its end had been returned."""
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Where a new stream begins.
+        """The start of a new stream.
 
-        Raises `StoreNotFoundError` where the path is no store, `OptionError` for an offset behind the log's end.
+        Raises:
+            StoreNotFoundError: The path is not a store.
+            OptionError: `startingOffsets` is after the end of the log.
+
         """
         self._last = _retry_on_expiry(self._first_offset)
         return self._last.to_json()
@@ -76,10 +80,14 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(  # noqa: N802
         self, start: Mapping[str, Any] | None = None, limit: object = None
     ) -> dict[str, Any]:
-        """The end of the batch that begins at `start`; `start` if nothing is new.
+        """The end of the batch that starts at `start`; `start` itself if there is no new message.
 
-        Spark before 4.2 gives no arguments. Raises `DataLossError` if a part of the batch is gone, and `LogCutError` if
-        a part of what was given is no longer in the log, unless the options say to continue.
+        Spark before 4.2 passes no arguments.
+
+        Raises:
+            DataLossError: A part of the batch is gone, and the options do not say to continue.
+            LogCutError: A record that was read is no longer in the log, and the options do not say to continue.
+
         """
         begin = self._last if start is None else StreamOffset.of_json(start)
         is_limited = limit is not None and not isinstance(limit, ReadAllAvailable)
@@ -87,30 +95,32 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._last.to_json()
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
-        """Whether batches are limited by options."""
+        """The limit of a batch, from the options."""
         if self._options.max_bytes is None and self._options.max_messages is None:
             return ReadAllAvailable()
         return limited_read(self._options.max_messages)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Freeze the end: what is appended from now on is for the next query."""
+        """Fix the end of the query: messages that are appended from now on are for the next query."""
         self._frozen_end = _retry_on_expiry(self._find_end)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """The live end as it was last seen, for the query's progress."""
+        """The live end when the reader last looked for it, for the query's progress."""
         return None if self._seen_end is None else StreamOffset(self._seen_end.offset).to_json()
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         """One partition for each split of the batch, and one for each range that is gone.
 
-        Raises `DataLossError` as `latestOffset`.
+        Raises:
+            DataLossError: As in `latestOffset`.
+
         """
         first, last = StreamOffset.of_json(start), StreamOffset.of_json(end)
         begin, stop = first.commit_log_offset, last.commit_log_offset
         if last.read_from is not None:
             begin = last.read_from
         if last.marks and last != self._last:
-            # An earlier run planned the batch. What the broker wrote since over a part of it is for the next batch.
+            # An earlier run planned the batch. Records that the broker wrote since there are for the next batch.
             stop = max(min(stop, _retry_on_expiry(lambda: self._kept_end(last, self._find_end().offset))), begin)
         self._last = last
         listed = _retry_on_expiry(lambda: self._range(begin, stop))
@@ -119,7 +129,7 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [*map(GapPartition, listed.missing), *(SplitPartition(split, "") for split in splits)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one partition. Raises `DataLossError` where its segment expired since the batch was planned."""
+        """The rows of one partition. Raises `DataLossError` if its segment expired since the batch was planned."""
         if isinstance(partition, GapPartition):
             yield from self._lost_rows(partition.gap)
         elif isinstance(partition, SplitPartition):
@@ -143,10 +153,10 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return StreamOffset(NOTHING_YET)
         if options.starting_offsets == EARLIEST:
             return StreamOffset(self._log_start())
-        place = live.offset if options.starting_offsets == LATEST else self._starting_place(live.offset)
-        return StreamOffset(place, marks=self._marks((), self._log_start(), place, live))
+        start = live.offset if options.starting_offsets == LATEST else self._find_start(live.offset)
+        return StreamOffset(start, marks=self._marks((), self._log_start(), start, live))
 
-    def _starting_place(self, end: int) -> int:
+    def _find_start(self, end: int) -> int:
         from spark_mq.store.log.boundaries import next_boundary, offset_for_time
 
         if self._options.starting_timestamp is not None:
@@ -157,7 +167,7 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return next_boundary(self._store, offset, end) if offset >= self._log_start() else offset
 
     def _log_start(self) -> int:
-        """The commit log offset at which the log begins; 0 where all of it is gone."""
+        """The commit log offset at which the log starts; 0 if there is no segment."""
         files = segment_files(self._store)
         return int(files[0].base_name) if files else 0
 
@@ -175,7 +185,7 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         listed = self._list(start, end)
         read_from = start if goes_back else None
         if listed.missing and self._options.fail_on_data_loss:
-            # What is before the missing range is given first.
+            # The messages before the missing range are read first.
             end = listed.missing[0].commit_log_offset
             if end <= start:
                 raise _data_loss(listed.missing[0])
@@ -185,10 +195,10 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return StreamOffset(end, lost, read_from, self._marks(begin.marks, start, end, live))
 
     def _kept_end(self, offset: StreamOffset, live_end: int) -> int:
-        """The offset up to which the log is still the one that was read up to `offset`.
+        """The commit log offset up to which the log still has the records that were read up to `offset`.
 
-        That is `offset` itself, if the broker did not lose the end of its log. Raises `LogCutError` if it did, unless
-        the options say to continue.
+        This is the offset itself if the broker did not lose the end of its log. Raises `LogCutError` if the broker did,
+        unless the options say to continue.
         """
         read_to = offset.commit_log_offset
         if not offset.marks:
@@ -198,7 +208,7 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with self._records() as records:
             newest, *_ = offset.marks
             if not is_lost(records, newest, live_end):
-                # After it there was a blank or damage, over which the broker may have written.
+                # After the newest record there was a blank or damage, which the broker may have overwritten.
                 segment = records.segment_of(newest.commit_log_offset)
                 is_in_segment = segment is not None and newest.end_offset < segment.base + segment.size
                 is_record = is_in_segment and mark_of(records, newest.end_offset) is not None
@@ -211,16 +221,16 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 else f"at commit log offset {newest.commit_log_offset} it has another record",
             )
             lost = [mark for mark in offset.marks if is_lost(records, mark, live_end)]
-        sound = [mark.end_offset for mark in offset.marks if mark not in lost]
-        return self._first_new(max([*sound, self._log_start()]), lost, live_end)
+        kept = [mark.end_offset for mark in offset.marks if mark not in lost]
+        return self._first_new(max([*kept, self._log_start()]), lost, live_end)
 
     def _first_new(self, kept_to: int, lost: Sequence[RecordMark], live_end: int) -> int:
-        """Where the first record is that the broker wrote since: after `kept_to`, at or before the lost marks."""
+        """The offset of the first record that the broker wrote since: after `kept_to`, at or before the lost marks."""
         from spark_mq.store.log.boundaries import place_of_newer
 
-        place = place_of_newer(self._store, kept_to, live_end, lost[0].store_timestamp + 1)
+        offset = place_of_newer(self._store, kept_to, live_end, lost[0].store_timestamp + 1)
         oldest_lost = min(mark.commit_log_offset for mark in lost)
-        return place if place <= oldest_lost else kept_to
+        return offset if offset <= oldest_lost else kept_to
 
     def _check_cut(self, read_to: int, reason: str) -> None:
         if self._options.fail_on_log_cut:
@@ -239,7 +249,7 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             files.close()
 
     def _marks(self, before: Sequence[RecordMark], start: int, end: int, live: LiveEnd) -> tuple[RecordMark, ...]:
-        """The marks of an offset at `end`: those of the log before `start`, and the last record before `end`."""
+        """The marks of an offset at `end`: the marks before `start`, and the last record before `end`."""
         kept = [mark for mark in before if mark.end_offset <= start]
         first = start if kept else self._log_start()
         if end == live.offset and live.last_record is not None:
@@ -267,7 +277,7 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end
 
     def _range(self, start: int, end: int) -> OffsetRange:
-        """The range, if it is whole or need not be."""
+        """The segments of a range. Raises `DataLossError` if a part is missing, unless the options say to continue."""
         listed = self._list(start, end)
         for missing in listed.missing[: 1 if self._options.fail_on_data_loss else 0]:
             raise _data_loss(missing)
@@ -280,7 +290,7 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return listed
 
     def _report_stray(self, stray: CorruptRange) -> None:
-        """A file that is not a segment is an error with mode FAILFAST, else a warning, once."""
+        """Raise an error for a file that is not a valid segment if the mode is FAILFAST; else log one warning."""
         if self._options.read.mode == Mode.FAILFAST:
             raise CorruptLogError(stray.describe())
         if stray.file not in self._reported:
@@ -296,7 +306,7 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def _data_loss(lost: CorruptRange) -> DataLossError:
     return DataLossError(
-        f"{lost.describe()}. With failOnDataLoss=false the stream goes on behind {lost.commit_log_offset + lost.length}"
+        f"{lost.describe()}. With failOnDataLoss=false the stream continues at {lost.commit_log_offset + lost.length}"
     )
 
 
@@ -306,13 +316,13 @@ def _lost(partition: SplitPartition) -> CorruptRange:
     return CorruptRange(str(split.segment.location), start, length, EXPIRED, "the segment expired before it was read")
 
 
-def _retry_on_expiry(look: Callable[[], _Answer]) -> _Answer:
-    """The answer of a look at a store from which a broker removes segments meanwhile."""
+def _retry_on_expiry(read: Callable[[], _Answer]) -> _Answer:
+    """The result of `read`, which is called again if a broker removes segments meanwhile."""
     for _ in range(_TRIES - 1):
         try:
-            return look()
+            return read()
         except DataLossError:
             raise
         except (StoreChangedError, FileNotFoundError):
             continue
-    return look()
+    return read()

@@ -1,7 +1,7 @@
-"""The batch reader of table `messages`: planning in one process, reading in tasks.
+"""The batch reader of table `messages`: one process plans, tasks read.
 
-While Spark plans, segments are listed and what the predicate asks for is looked up where it can be (`planner`). Modules
-with kernels are imported where a task reads splits, for their import costs more than the planning, or than a look-up.
+While Spark plans, the reader lists segments and chooses an access path (`planner`). Modules with kernels are imported
+only when a task reads splits, because their import takes longer than planning or a look-up.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ if TYPE_CHECKING:
 MAX_BATCH_ROWS = 8192
 _MAX_LOOK_UP_ROWS = 256
 _MAX_LOOK_UP_BYTES = 4 << 20
-"""Stored bytes of looked-up messages in a batch; their bodies may be compressed."""
+"""The largest number of body bytes of looked-up messages in a batch."""
 _MAX_STORE_SIZE = (1 << 31) - 1
-"""What a column of type INT can hold."""
+"""The largest value of a column of type INT."""
 
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass
 class SplitPartition(InputPartition):
-    """A task's share: one split. `plan` is the same for all partitions of one read."""
+    """A split that a task reads. `plan` is the same for all partitions of one read."""
 
     split: Split
     plan: str
@@ -54,14 +54,14 @@ class SplitPartition(InputPartition):
 
 @dataclass
 class GapPartition(InputPartition):
-    """A range that is missing between two segments, or a stray file: without messages, in PERMISSIVE mode a row."""
+    """A missing range between two segments, or a stray file: no messages, and in PERMISSIVE mode one row."""
 
     gap: CorruptRange
 
 
 @dataclass
 class LookUpPartition(InputPartition):
-    """A look-up, in the log as it was while Spark planned; what lies in `uncovered` belongs to other partitions."""
+    """A look-up in the log as it was when Spark planned; messages in `uncovered` belong to other partitions."""
 
     look_up: LookUp
     uncovered: tuple[LogRange, ...]
@@ -69,20 +69,22 @@ class LookUpPartition(InputPartition):
 
 
 class MessagesReader(DataSourceReader):
-    """Reads the columns `names` of the messages."""
+    """The reader of messages; `columns` are the columns that the query reads."""
 
-    def __init__(self, options: ReadOptions, names: list[str]) -> None:
+    def __init__(self, options: ReadOptions, columns: list[str]) -> None:
         self._options = options
-        self._names = names
+        self._columns = columns
 
     def narrow(self, predicate: Predicate) -> None:
-        """Read no more than messages that have all that the predicate says, too."""
+        """Read only messages that match `predicate` too."""
         self._options = replace(self._options, predicate=self._options.predicate & predicate)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One partition for each split that can hold a wanted message, and for each look-up.
+        """One partition for each split that can contain a matching message, for each look-up, and for each gap.
 
-        Raises `StoreNotFoundError` where the path is no store.
+        Raises:
+            StoreNotFoundError: The path is not a store.
+
         """
         options = self._options
         with MessageStore(options.path, broker_conf=options.broker_conf) as store:
@@ -96,7 +98,7 @@ class MessagesReader(DataSourceReader):
         ]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """The rows of one partition. Spark calls this with None where there is no partition at all."""
+        """The rows of one partition. Spark calls this method with None if there is no partition."""
         if isinstance(partition, SplitPartition):
             yield from self._read_split(partition.split, partition.plan)
         elif isinstance(partition, GapPartition):
@@ -105,21 +107,21 @@ class MessagesReader(DataSourceReader):
             yield from self._look_up(partition)
 
     def batch(self, messages: MessageColumns) -> pa.RecordBatch:
-        """The rows that wanted messages make."""
-        return messages.record_batch(self._names)
+        """The rows of matching messages."""
+        return messages.record_batch(self._columns)
 
     def rows(self, record: Record, row: Row, looked_up: str | None) -> list[Row]:
-        """The rows that a wanted message makes; `looked_up` is the key by which it was found, if it was by one.
+        """The rows of a matching message; `looked_up` is the key by which the message was found, else None.
 
-        A message that has several of the wanted keys is found by each of them: the first one gives it.
+        A message that has several requested keys is found by each of them. Only the smallest of these keys gives a row.
         """
-        wanted = self._options.predicate.keys or self._options.predicate.unique_keys or frozenset()
-        is_first = looked_up is None or looked_up == min(key for key in record_keys(record) if key in wanted)
+        requested = self._options.predicate.keys or self._options.predicate.unique_keys or frozenset()
+        is_first = looked_up is None or looked_up == min(key for key in record_keys(record) if key in requested)
         return [row] if is_first else []
 
     def fields(self) -> list[pa.Field]:
-        """The columns that are read."""
-        return [ALL_MESSAGE_FIELDS[name] for name in self._names]
+        """The columns that the query reads."""
+        return [ALL_MESSAGE_FIELDS[name] for name in self._columns]
 
     def _read_split(self, split: Split, plan: str) -> Iterator[pa.RecordBatch]:
         from spark_mq.format.kernels.batches import BODY_COLUMNS, message_batches
@@ -127,14 +129,14 @@ class MessagesReader(DataSourceReader):
         from spark_mq.store.log.split_reader import read_split
 
         fails = self._options.mode == Mode.FAILFAST
-        check_crc = self._options.check_crc and (fails or not BODY_COLUMNS.isdisjoint(self._names))
+        check_crc = self._options.check_crc and (fails or not BODY_COLUMNS.isdisjoint(self._columns))
         for part in read_split(split, plan):
             if isinstance(part, CorruptRange):
                 yield from self._corrupt_rows(part)
                 continue
-            wanted = filter_frames(self._options.predicate, MessageColumns(part.buffer, part.base, part.frames))
+            matching = filter_frames(self._options.predicate, MessageColumns(part.buffer, part.base, part.frames))
             for messages in message_batches(
-                part.buffer, part.base, wanted, self._names, MAX_BATCH_ROWS, check_crc=check_crc
+                part.buffer, part.base, matching, self._columns, MAX_BATCH_ROWS, check_crc=check_crc
             ):
                 if fails:
                     _fail_on_body(split, messages)
@@ -144,19 +146,21 @@ class MessagesReader(DataSourceReader):
         options, log = self._options, partition.log
         with MessageStore(options.path, broker_conf=options.broker_conf, log_end=log.stop) as store:
             if partition.look_up.queue is not None:
-                yield from self._record_batches(self._found_in_queue(store, partition.look_up.queue, partition))
+                yield from self._record_batches(self._find_in_queue(store, partition.look_up.queue, partition))
                 return
-            yield from self._record_batches(self._found_by_key(store, partition))
+            yield from self._record_batches(self._find_by_keys(store, partition))
             for problem in store.index.problems:
                 _LOG.warning("%s; that part of the log was read instead", problem)
 
-    def _found_in_queue(
-        self, store: MessageStore, wanted: QueueRange, partition: LookUpPartition
+    def _find_in_queue(
+        self, store: MessageStore, requested: QueueRange, partition: LookUpPartition
     ) -> Iterator[tuple[Record, str | None]]:
-        if store.find_queue(wanted.topic, wanted.queue_id) is None:
-            raise StoreChangedError(f"queue {wanted.topic}/{wanted.queue_id} was removed since the read was planned")
-        cover = store.queue_cover(wanted.topic, wanted.queue_id)
-        for part in cover.messages_and_damage(wanted.start, wanted.stop):
+        if store.find_queue(requested.topic, requested.queue_id) is None:
+            raise StoreChangedError(
+                f"queue {requested.topic}/{requested.queue_id} was removed since the read was planned: read again"
+            )
+        cover = store.queue_cover(requested.topic, requested.queue_id)
+        for part in cover.messages_and_damage(requested.start, requested.stop):
             if isinstance(part, CorruptRange):
                 self._fail_on_damage(part)
             elif not any(part.commit_log_offset in log_range for log_range in partition.uncovered):
@@ -166,14 +170,14 @@ class MessagesReader(DataSourceReader):
         if self._options.mode == Mode.FAILFAST:
             raise CorruptLogError(f"{corrupt.describe()}; read with mode PERMISSIVE to get it as a row")
 
-    def _found_by_key(self, store: MessageStore, partition: LookUpPartition) -> Iterator[tuple[Record, str | None]]:
+    def _find_by_keys(self, store: MessageStore, partition: LookUpPartition) -> Iterator[tuple[Record, str | None]]:
         begin, end = self._options.predicate.store_timestamp.bounds
         for topic, key in partition.look_up.keys:
             for record in store.index.find_messages(topic, key, begin, end, partition.uncovered):
                 yield record, key
 
     def _record_batches(self, found: Iterable[tuple[Record, str | None]]) -> Iterator[pa.RecordBatch]:
-        """Batches of looked-up messages: those that the predicate wants, few at a time."""
+        """Small batches of the looked-up messages that match the predicate."""
         rows: list[Row] = []
         size = 0
         for record, key in found:
@@ -194,7 +198,7 @@ class MessagesReader(DataSourceReader):
             yield from message_table(rows, pa.schema(self.fields())).to_batches()
 
     def _corrupt_rows(self, corrupt: CorruptRange) -> Iterator[pa.RecordBatch]:
-        """What the mode makes of a corrupt range: a row (a filter on a field leaves none), nothing, an error."""
+        """The row of a corrupt range, nothing, or an error, by the mode. Conditions on other columns remove the row."""
         self._fail_on_damage(corrupt)
         if self._options.mode == Mode.DROPMALFORMED:
             return
@@ -203,14 +207,14 @@ class MessagesReader(DataSourceReader):
             yield from message_table([row], pa.schema(self.fields())).to_batches()
 
     def shows_damage(self) -> bool:
-        """Whether damage has rows in the table."""
+        """Whether the table has rows for damage."""
         return True
 
 
 def _row_of_damage(corrupt: CorruptRange) -> Row:
-    """One row for a corrupt range, however long it is.
+    """The one row of a corrupt range of any length.
 
-    A length that `store_size` cannot hold is in the text only. The number in the name of a stray file is not an offset.
+    If `store_size` cannot hold the length, only the text contains it. The name of a stray file is not an offset.
     """
     if corrupt.code == STRAY:
         return corrupt_row(None, None, f"{STRAY}: {corrupt.describe()}")

@@ -1,4 +1,4 @@
-"""The batch reader of table `messages_by_key`: each message once for each of its distinct keys."""
+"""The batch reader of table `messages_by_key`: a row for each distinct key of each message."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ if TYPE_CHECKING:
 
 
 class MessagesByKeyReader(MessagesReader):
-    """Reads the columns `names` of keys and their messages."""
+    """The reader of keys and their messages; `columns` are the columns that the query reads."""
 
     def batch(self, messages: MessageColumns) -> pa.RecordBatch:
-        """A row for each wanted key of the messages."""
+        """A row for each requested key of the messages."""
         from spark_mq.format.kernels.keys import message_keys
 
         keys = message_keys(messages, self._options.predicate.keys)
-        of_message = [name for name in self._names if name not in KEY_FIELDS]
-        repeated = messages.record_batch(of_message).take(pa.array(keys.message))
-        columns = {KEY: keys.key, KEY_TYPE: keys.key_type} | dict(zip(of_message, repeated.columns, strict=True))
-        return pa.RecordBatch.from_arrays([columns[name] for name in self._names], schema=pa.schema(self.fields()))
+        message_columns = [name for name in self._columns if name not in KEY_FIELDS]
+        repeated = messages.record_batch(message_columns).take(pa.array(keys.message))
+        columns = {KEY: keys.key, KEY_TYPE: keys.key_type} | dict(zip(message_columns, repeated.columns, strict=True))
+        return pa.RecordBatch.from_arrays([columns[name] for name in self._columns], schema=pa.schema(self.fields()))
 
     def rows(self, record: Record, row: Row, looked_up: str | None) -> list[Row]:
-        """A row for each wanted key of the message, or for the one by which it was found."""
-        wanted = self._options.predicate.keys
-        found = record_keys(record)
-        keys = [key for key in found if (wanted is None or key in wanted) and looked_up in (None, key)]
-        if wanted is None and looked_up is not None:  # found by its unique key, which is one of its keys
-            keys = list(found) if super().rows(record, row, looked_up) else []
-        return [row | {KEY: key, KEY_TYPE: found[key].value} for key in keys]
+        """A row for each requested key of the message, or for the key by which the message was found."""
+        requested = self._options.predicate.keys
+        key_types = record_keys(record)
+        keys = [key for key in key_types if (requested is None or key in requested) and looked_up in (None, key)]
+        if requested is None and looked_up is not None:  # found by its unique key, which is one of its keys
+            keys = list(key_types) if super().rows(record, row, looked_up) else []
+        return [row | {KEY: key, KEY_TYPE: key_types[key].value} for key in keys]
 
     def fields(self) -> list[pa.Field]:
-        """The columns that are read."""
-        return [(KEY_FIELDS | ALL_MESSAGE_FIELDS)[name] for name in self._names]
+        """The columns that the query reads."""
+        return [(KEY_FIELDS | ALL_MESSAGE_FIELDS)[name] for name in self._columns]
 
     def shows_damage(self) -> bool:
-        """What is damaged has no key."""
+        """False: damage has no key, and so no row."""
         return False

@@ -1,6 +1,6 @@
-"""The batch reader of the small tables (segments, queues, topics, consumer offsets, index files).
+"""The batch reader of the metadata tables: segments, queues, topics, consumer offsets, index files.
 
-One task makes all rows.
+One task reads the whole table.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ _ROWS: dict[Table, Callable[[MessageStore, ReadOptions], pa.Table]] = {
 
 
 class MetadataTableReader(DataSourceReader):
-    """Reads the columns `names` of the table that the options name."""
+    """The reader of one metadata table; `columns` are the columns that the query reads."""
 
-    def __init__(self, options: ReadOptions, names: list[str]) -> None:
+    def __init__(self, options: ReadOptions, columns: list[str]) -> None:
         self._options = options
-        self._names = names
+        self._columns = columns
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One partition. Raises `StoreNotFoundError` where the path is no store."""
+        """One partition. Raises `StoreNotFoundError` if the path is not a store."""
         segment_files(Location.resolve(self._options.path))
         return [InputPartition(self._options.table.value)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """All rows. Raises `ConfigError` where a file of `config/` cannot be read."""
+        """All rows. Raises `ConfigError` if a file of `config/` cannot be read."""
         with MessageStore(self._options.path, self._options.broker_version) as store:
-            yield from _ROWS[self._options.table](store, self._options).select(self._names).to_batches()
+            yield from _ROWS[self._options.table](store, self._options).select(self._columns).to_batches()

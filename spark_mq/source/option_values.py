@@ -1,4 +1,4 @@
-"""The text of options as values: numbers, sizes, times, one of a few words. Commands have the same."""
+"""The values of options, from their text: numbers, sizes, times, choices. Arguments of commands have the same text."""
 
 from __future__ import annotations
 
@@ -13,35 +13,49 @@ _SIZE = re.compile(r"(\d+)\s*([bkmg]?)(?:i?b)?", re.IGNORECASE)
 
 
 def parse_choice(name: str, value: str, choices: tuple[str, ...]) -> str:
-    """An option that has one of a few values; raises `OptionError`."""
+    """The value itself, if `choices` contains it. Raises `OptionError` if not."""
     if value not in choices:
-        raise OptionError(f"option {name}={value!r} is none of {', '.join(choices)}")
+        raise OptionError(f"option {name}={value!r} is not one of {', '.join(choices)}")
     return value
 
 
 def parse_boolean(name: str, given: Mapping[str, str], default: bool = False) -> bool:
-    """An option that is true or false; raises `OptionError`."""
+    """The value of an option that is true or false. Raises `OptionError` for another text."""
     return parse_choice(name, given.get(name, str(default)).lower(), ("true", "false")) == "true"
 
 
 def parse_optional_integer(name: str, given: Mapping[str, str]) -> int | None:
-    """An option that is an integer, None where it is not given; raises `OptionError`."""
+    """The value of an option that is an integer; None if it is not given. Raises `OptionError` for another text."""
     if name not in given:
         return None
     if not re.fullmatch(r"-?\d{1,18}", given[name].strip()):
-        raise OptionError(f"option {name}={given[name]!r} is no number")
+        raise OptionError(f"option {name}={given[name]!r} is not an integer of at most 18 digits")
     return int(given[name])
 
 
 def parse_optional_timestamp(name: str, given: Mapping[str, str]) -> int | None:
-    """An option that is a time, None if it is not given; see `parse_time`."""
+    """The value of an option that is a time, epoch milliseconds; None if it is not given. See `parse_time`."""
     return parse_time(f"option {name}", given[name]) if name in given else None
 
 
 def parse_size(name: str, text: str, least: int = 1) -> int:
-    """Bytes: a number with an optional unit (k, m, g). Raises `OptionError`, which names the option `name`."""
+    """The bytes of a size: a number with an optional unit (k, m, g; powers of 1024).
+
+    Args:
+        name: The name of the option or argument, for errors.
+        text: The size.
+        least: The smallest valid size, bytes.
+
+    Raises:
+        OptionError: `text` is not a size, or is less than `least`.
+
+    Example:
+        >>> parse_size("--max-bytes", "64m")
+        67108864
+
+    """
     match = _SIZE.fullmatch(text.strip())
     size = int(match[1]) * _SIZE_UNITS[match[2].lower()] if match else 0
     if size < least:
-        raise OptionError(f"{name}={text!r} is no size of at least {least} bytes, such as 64m")
+        raise OptionError(f"{name}={text!r} is not a size of at least {least} bytes, such as 64m")
     return size

@@ -1,4 +1,4 @@
-"""The data source's options: one frozen dataclass, one pure parser."""
+"""The options of the data source, and their parser."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from spark_mq.errors import OptionError
-from spark_mq.format.message_id import decode_offset_message_id
+from spark_mq.format.message_id import normalize_offset_message_id
 from spark_mq.source.condition import decode_conditions
 from spark_mq.source.integer_set import IntegerSet
 from spark_mq.source.option_values import (
@@ -31,7 +31,7 @@ EARLIEST, LATEST = "earliest", "latest"
 
 
 class Mode(StrEnum):
-    """What becomes of damage, as in Spark's own readers."""
+    """How damage is handled, with the modes of Spark's own readers."""
 
     PERMISSIVE = "PERMISSIVE"
     DROPMALFORMED = "DROPMALFORMED"
@@ -54,7 +54,11 @@ class Table(StrEnum):
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What a read of a store was asked for. `predicate` is for the tables of messages, `topic` ... for the others."""
+    """The options of a batch read.
+
+    `predicate` contains the conditions of the tables of messages; `topic`, `queue_id` and `consumer_group` are for the
+    other tables.
+    """
 
     path: str
     table: Table = Table.MESSAGES
@@ -72,7 +76,7 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class StreamOptions:
-    """What a stream over a store was asked for; `read` is how it reads a range. Exactly one start is not None."""
+    """The options of a stream; `read` has those of its batches. Exactly one of the two starts is not None."""
 
     read: ReadOptions
     starting_offsets: int | str | None = EARLIEST
@@ -132,15 +136,24 @@ OPTION_NAMES = tuple(
 
 
 def names_of(table: Table) -> tuple[str, ...]:
-    """The options that a batch read of the table has."""
+    """The options of a batch read of the table."""
     return (*_EVERYWHERE, *_NAMES[table])
 
 
 def parse_options(options: Mapping[str, str]) -> ReadOptions:
-    """Read Spark's options of a batch; names are not case-sensitive.
+    """The options of a batch read.
 
-    Raises `OptionError` for an unknown name (naming the nearest known one), for one that has no effect on the table,
-    and for a value that cannot be read.
+    Args:
+        options: Names and values, as Spark passes them; names are not case-sensitive.
+
+    Raises:
+        OptionError: A name is unknown (the error names the nearest known name), an option has no effect on the table,
+            or a value is not valid.
+
+    Example:
+        >>> parse_options({"path": "/data/store", "topic": "orders"}).table
+        <Table.MESSAGES: 'messages'>
+
     """
     given = _given(options)
     table = _parse_table(given)
@@ -154,9 +167,11 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
 
 
 def parse_stream_options(options: Mapping[str, str]) -> StreamOptions:
-    """Read Spark's options of a stream, as `parse_options`.
+    """The options of a stream; see `parse_options`.
 
-    Raises `OptionError` also for a table that cannot be streamed, and for two starts.
+    Raises:
+        OptionError: As in `parse_options`; also for a table that cannot be streamed, and for two starts.
+
     """
     given = _given(options)
     table = _parse_table(given)
@@ -166,7 +181,7 @@ def parse_stream_options(options: Mapping[str, str]) -> StreamOptions:
         if name not in (*_EVERYWHERE, *STREAM_NAMES):
             raise OptionError(f"option {name} has no effect on a stream; it has {', '.join(STREAM_NAMES)}")
     if "startingTimestamp" in given and "startingOffsets" in given:
-        raise OptionError("options startingOffsets and startingTimestamp each say where the stream begins: give one")
+        raise OptionError("options startingOffsets and startingTimestamp both give a start of the stream: give one")
     starting_timestamp = parse_optional_timestamp("startingTimestamp", given)
     fail_on_data_loss = parse_boolean("failOnDataLoss", given, default=True)
     return StreamOptions(
@@ -181,15 +196,18 @@ def parse_stream_options(options: Mapping[str, str]) -> StreamOptions:
 
 
 def parse_table(options: Mapping[str, str]) -> Table:
-    """The table that is read, in a batch or as a stream. Raises `OptionError` as the parser of the one it must be."""
-    names = {name.lower() for name in STREAM_ONLY}
-    if any(key.lower() in names for key in options):
+    """The table of a batch read or a stream.
+
+    An option that only streams have shows which of the two it is. Raises the errors of that parser.
+    """
+    stream_names = {name.lower() for name in STREAM_ONLY}
+    if any(key.lower() in stream_names for key in options):
         return parse_stream_options(options).read.table
     return parse_options(options).table
 
 
 def _given(options: Mapping[str, str]) -> dict[str, str]:
-    """The options under their own names."""
+    """The options by their names as in `OPTION_NAMES`."""
     known = {name.lower(): name for name in OPTION_NAMES}
     given: dict[str, str] = {}
     for key, value in options.items():
@@ -257,9 +275,7 @@ def _parse_range(
 
 def _parse_optional_message_id(given: Mapping[str, str]) -> frozenset[str] | None:
     text = given.get("offsetMessageId")
-    if text is not None:
-        decode_offset_message_id(text)
-    return _as_set(None if text is None else text.upper())
+    return None if text is None else frozenset((normalize_offset_message_id(text),))
 
 
 def _parse_starting_offsets(given: Mapping[str, str]) -> int | str:
@@ -267,7 +283,7 @@ def _parse_starting_offsets(given: Mapping[str, str]) -> int | str:
     if text in (EARLIEST, LATEST):
         return text
     if not re.fullmatch(r"\d{1,19}", text) or int(text) >= 1 << 63:
-        raise OptionError(f"option startingOffsets={text!r} is none of {EARLIEST}, {LATEST}, or a commit log offset")
+        raise OptionError(f"option startingOffsets={text!r} is not {EARLIEST}, {LATEST} or a commit log offset")
     return int(text)
 
 
@@ -276,7 +292,7 @@ def _parse_max_messages(given: Mapping[str, str]) -> int | None:
     if text is None:
         return None
     if not re.fullmatch(r"\d{1,18}", text.strip()) or int(text) < 1:
-        raise OptionError(f"option maxMessagesPerTrigger={text!r} is no number of at least 1")
+        raise OptionError(f"option maxMessagesPerTrigger={text!r} is not a number of at least 1")
     return int(text)
 
 

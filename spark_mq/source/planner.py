@@ -1,8 +1,9 @@
-"""How the wanted messages are read: by the cheapest way that misses none.
+"""The plan of a read: the cheapest access path that misses no matching message.
 
-The whole log can always be read. A predicate can narrow it to a range of offsets or of times; it can name places in
-queues, whose units lead to the messages; or it can name keys, which the index knows. What queue or index do not cover
-is read from the log beside them. So a plan saves work, never rows. This module runs while Spark plans: no kernels.
+Reading the whole log is always possible. A predicate can limit the read to offsets or to a time range. If the predicate
+requests queue offsets, the units of the queue give the offsets of the messages; if it requests keys, the index does.
+The parts of the log that the queue or the index does not cover are read too. So a plan saves work, never rows. This
+module runs while Spark plans, and imports no kernels.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ _MAX_KEYS = 10_000
 _KEYS_OF_A_TASK = 500
 _MAX_QUEUE_OFFSETS = 1 << 16
 _QUEUE_OFFSETS_OF_A_TASK = 1 << 12
-_MAX_PLACES = 16
-"""More commit log offsets than this are one range, from the first to the last: each costs a look at 16 MiB."""
+_MAX_OFFSETS = 16
+"""More commit log offsets are read as one range, from the first to the last: each single offset costs 16 MiB."""
 
 _NO_LOG = LogRange(0, 0)
 
 
 class AccessPath(StrEnum):
-    """The ways to read."""
+    """The ways to read messages."""
 
     NOTHING = "nothing"
-    """No message can have all that is asked for."""
+    """No message can match the predicate."""
     WHOLE_LOG = "whole log"
     TIME_RANGE = "time range"
     OFFSETS = "list of offsets"
@@ -48,7 +49,7 @@ class AccessPath(StrEnum):
 
 @dataclass(frozen=True)
 class LookUp:
-    """What a task looks up: topics and keys in the index, or places in a queue."""
+    """The look-ups of one task: pairs of topic and key in the index, or queue offsets of one queue."""
 
     keys: tuple[tuple[str, str], ...] = ()
     queue: QueueRange | None = None
@@ -56,11 +57,18 @@ class LookUp:
 
 @dataclass(frozen=True)
 class ReadPlan:
-    """What is read. `log` is the live log as it was then; only look-ups need it.
+    """The parts of a read.
 
-    `look_ups` go to index or queues; `splits` are read by tasks as in a scan; `gaps` are parts that no segment holds,
-    and stray files, each a row. `uncovered` is what index or queue do not cover: its messages are given by splits, and
-    not by a look-up that finds them, too.
+    Attributes:
+        path: The access path.
+        splits: The parts of the log that tasks scan.
+        gaps: Missing ranges between segments, and stray files; each is a row.
+        look_ups: The look-ups in the index or in a queue.
+        uncovered: The ranges of the log that the index or the queue does not cover. The splits give their messages, so
+            a look-up leaves them out.
+        log: The live log when the read was planned; only look-ups need it.
+        notes: Remarks for `explain`.
+
     """
 
     path: AccessPath
@@ -73,11 +81,11 @@ class ReadPlan:
 
 
 def plan_messages(options: ReadOptions, store: MessageStore) -> ReadPlan:
-    """The plan for tables of messages. Raises `StoreNotFoundError` where the path is no store."""
+    """The plan for a table of messages. Raises `StoreNotFoundError` if the path is not a store."""
     predicate = options.predicate
-    if predicate.is_empty or predicate.places.is_empty:
+    if predicate.is_empty or predicate.offsets.is_empty:
         return ReadPlan(AccessPath.NOTHING)
-    if not options.check_crc:  # what index and queues lead to is read without a look at checksums
+    if not options.check_crc:  # look-ups do not check CRCs
         plan = _by_index(options, store) or _by_queue(options, store)
         if plan is not None:
             return plan
@@ -85,8 +93,8 @@ def plan_messages(options: ReadOptions, store: MessageStore) -> ReadPlan:
     splits = _splits(options, log)
     notes = tuple(stray.describe() for stray in log.stray)
     gaps = (*log.gaps, *log.stray) if predicate.only_constrains_offset else ()
-    if not predicate.places.is_all:
-        return ReadPlan(AccessPath.OFFSETS, tuple(_at_places(splits, predicate.places)), gaps, notes=notes)
+    if not predicate.offsets.is_all:
+        return ReadPlan(AccessPath.OFFSETS, tuple(_at_offsets(splits, predicate.offsets)), gaps, notes=notes)
     if not predicate.store_timestamp.is_all:
         return ReadPlan(AccessPath.TIME_RANGE, splits, gaps, notes=notes)
     return ReadPlan(AccessPath.WHOLE_LOG, splits, gaps, notes=notes)
@@ -96,32 +104,32 @@ def _splits(options: ReadOptions, log: CommitLog) -> tuple[Split, ...]:
     return tuple(within_time(plan_splits(log, options.split_size), *options.predicate.store_timestamp.bounds))
 
 
-def _at_places(splits: Sequence[Split], places: IntegerSet) -> list[Split]:
-    if places.among is not None and len(places.among) <= _MAX_PLACES:
-        wanted = sorted(place for place in places.among if place in places)
-        return [split for place in wanted for split in within_offsets(splits, place, place + 1)]
-    first, last = places.bounds
+def _at_offsets(splits: Sequence[Split], offsets: IntegerSet) -> list[Split]:
+    if offsets.values is not None and len(offsets.values) <= _MAX_OFFSETS:
+        single = sorted(offset for offset in offsets.values if offset in offsets)
+        return [split for offset in single for split in within_offsets(splits, offset, offset + 1)]
+    first, last = offsets.bounds
     return within_offsets(splits, 0 if first is None else first, 1 << 63 if last is None else last + 1)
 
 
 def _by_index(options: ReadOptions, store: MessageStore) -> ReadPlan | None:
-    """A plan that looks keys up; None where the predicate names none, or no index file covers any of the log."""
+    """A plan that looks keys up; None if the predicate requests no keys, or no index file can be used."""
     predicate = options.predicate
     keys = predicate.unique_keys if predicate.keys is None else predicate.keys
     if predicate.topics is None or keys is None or not predicate.is_indexed:
         return None
-    wanted = sorted(product(predicate.topics, keys))
-    if len(wanted) > _MAX_KEYS or not any(isinstance(part, IndexedRange) for part in store.index.parts):
+    pairs = sorted(product(predicate.topics, keys))
+    if len(pairs) > _MAX_KEYS or not any(isinstance(part, IndexedRange) for part in store.index.parts):
         return None
-    look_ups = [LookUp(tuple(wanted[at : at + _KEYS_OF_A_TASK])) for at in range(0, len(wanted), _KEYS_OF_A_TASK)]
+    look_ups = [LookUp(tuple(pairs[at : at + _KEYS_OF_A_TASK])) for at in range(0, len(pairs), _KEYS_OF_A_TASK)]
     uncovered = [part for part in store.index.parts if isinstance(part, LogRange)]
     return _with_uncovered(AccessPath.INDEX, options, store, look_ups, uncovered)
 
 
 def _by_queue(options: ReadOptions, store: MessageStore) -> ReadPlan | None:
-    """A plan by the units of one queue; None where the predicate names no place in a queue that has units.
+    """A plan by the units of one queue; None if the predicate requests no queue offsets of one queue that has units.
 
-    None also where so many units do not fit one another that the log is better read.
+    None also if so many units contradict each other that reading the log costs less.
     """
     predicate = options.predicate
     if predicate.topics is None or predicate.queue_ids is None or len(predicate.topics) * len(predicate.queue_ids) != 1:
@@ -151,7 +159,7 @@ def _with_uncovered(
     look_ups: Sequence[LookUp],
     uncovered: Sequence[LogRange],
 ) -> ReadPlan:
-    """The plan, with splits for what index or queues do not cover."""
+    """The plan of look-ups, with splits for the ranges that the index or the queue does not cover."""
     splits = [split for part in uncovered for split in splits_of(store.location, part, options.split_size)]
     splits = within_time(splits, *options.predicate.store_timestamp.bounds)
     notes = tuple(store.index.problems) if path == AccessPath.INDEX else ()

@@ -1,8 +1,9 @@
-"""What a read is asked for: a conjunction over columns of messages, whichever door it came through.
+"""The predicate of a read: a conjunction of conditions on the columns of messages.
 
-Options, filters that Spark pushes and arguments of commands become one `Predicate`, by which the planner chooses how to
-read, and readers choose rows. A condition that is no part of one is not lost: Spark keeps it. So a predicate may be
-wider than the question that it comes from, and never narrower. This module is plain Python: it runs while Spark plans.
+Options, filters that Spark pushes, and arguments of commands become one `Predicate`. The planner chooses the access
+path by the predicate, and readers select rows by it. Spark checks a condition that a predicate cannot contain. So a
+predicate may match more rows than the query that it comes from, never fewer. This module is plain Python: it runs while
+Spark plans.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Self, TypeVar
 
-from spark_mq.format.message_id import decode_offset_message_id, is_offset_message_id
+from spark_mq.format.message_id import decode_offset_message_id, is_offset_message_id, normalize_offset_message_id
 from spark_mq.format.message_schema import MAX_TIMESTAMP_MILLIS, MIN_TIMESTAMP_MILLIS
 from spark_mq.format.sys_flag import TRANSACTION_TYPE_NAMES
 from spark_mq.format.timestamp import epoch_micros
@@ -24,17 +25,24 @@ _T = TypeVar("_T")
 _REPLACEMENT = "\ufffd"
 _NONE, PREPARED, COMMIT, ROLLBACK = TRANSACTION_TYPE_NAMES
 IN_INDEX = frozenset((_NONE, PREPARED, COMMIT))
-"""Transaction types of messages that the index has (`IndexService.buildIndex`@5.3.3)."""
+"""Transaction types of messages that the index contains (`IndexService.buildIndex`@5.3.3)."""
 IN_QUEUES = frozenset((_NONE, COMMIT))
-"""Transaction types of messages that queues have; the others are stored with queue offset 0 (`CommitLog`@5.3.3)."""
+"""Transaction types of messages that queues contain; the others are stored with queue offset 0 (`CommitLog`@5.3.3)."""
 
 
 @dataclass(frozen=True)
 class Predicate:
-    """What all wanted messages have; None stands for anything.
+    """The conditions that every matching message meets; None means any value.
 
-    `keys`: one of these is a piece of its KEYS or its unique key, and it is not of transaction type ROLLBACK, which no
-    index has. `offset_message_ids` are upper-case. Store timestamps are milliseconds.
+    Attributes:
+        topics, queue_ids, unique_keys, transaction_types: The column has one of the values.
+        keys: One of the values is one of the message's KEYS or its unique key, and the message does not have
+        transaction
+            type ROLLBACK, because the index does not contain such messages.
+        offset_message_ids: The column has one of the values, which are normalized.
+        commit_log_offset, queue_offset: The column has one of the integers.
+        store_timestamp: The store time, in milliseconds since the epoch, is one of the integers.
+
     """
 
     topics: frozenset[str] | None = None
@@ -63,20 +71,20 @@ class Predicate:
 
     @classmethod
     def of(cls, conditions: Iterable[Condition]) -> Self:
-        """The conjunction of those conditions that a predicate can hold."""
+        """The conjunction of the conditions; conditions that a predicate cannot contain are left out."""
         result = cls()
         for condition in conditions:
-            if condition.column not in _MAKERS:
+            if condition.column not in _BUILDERS:
                 continue
-            name, make = _MAKERS[condition.column]
-            part = make(condition)
+            name, build = _BUILDERS[condition.column]
+            part = build(condition)
             if part is not None:
                 result &= replace(cls(), **{name: part})
         return result
 
     @property
     def is_empty(self) -> bool:
-        """Whether no message can have all this."""
+        """Whether no message can match."""
         sets = (
             self.topics,
             self.queue_ids,
@@ -90,36 +98,36 @@ class Predicate:
 
     @property
     def is_indexed(self) -> bool:
-        """Whether the index has the keys of all messages that can have all this."""
+        """Whether the index contains the keys of all messages that can match."""
         return self.keys is not None or not self.allows_transaction_type(ROLLBACK)
 
     @property
     def is_queued(self) -> bool:
-        """Whether a queue has all messages that can have all this: the others are stored with queue offset 0."""
+        """Whether queues contain all messages that can match: the others are stored with queue offset 0."""
         return 0 not in self.queue_offset or not (
             self.allows_transaction_type(PREPARED) or self.allows_transaction_type(ROLLBACK)
         )
 
     def allows_transaction_type(self, transaction_type: str) -> bool:
-        """Whether messages of this transaction type are wanted."""
+        """Whether messages of this transaction type can match."""
         return self.transaction_types is None or transaction_type in self.transaction_types
 
     @property
     def only_constrains_offset(self) -> bool:
-        """Whether it asks for commit log offsets and nothing else: what is damaged has an offset, but no fields."""
+        """Whether there is no condition except on the commit log offset: damage has an offset, but no other columns."""
         return self == Predicate(commit_log_offset=self.commit_log_offset)
 
     @property
-    def places(self) -> IntegerSet:
-        """The commit log offsets that can be wanted, by offset or by id."""
+    def offsets(self) -> IntegerSet:
+        """The commit log offsets that can match, by the conditions on offset and offset message id."""
         if self.offset_message_ids is None:
             return self.commit_log_offset
         offsets = frozenset(decode_offset_message_id(text)[1] for text in self.offset_message_ids)
-        return self.commit_log_offset & IntegerSet(among=offsets)
+        return self.commit_log_offset & IntegerSet(values=offsets)
 
 
 def _texts(condition: Condition) -> frozenset[str] | None:
-    """A set of texts. Text with U+FFFD is left to Spark: what is stored as no UTF-8 is shown so, too."""
+    """A set of texts; None if a text contains U+FFFD, which also stands for stored bytes that are not valid UTF-8."""
     texts = [value for value in condition.values if isinstance(value, str)]
     if not _is_set_of(condition, texts) or any(_REPLACEMENT in text for text in texts):
         return None
@@ -127,11 +135,11 @@ def _texts(condition: Condition) -> frozenset[str] | None:
 
 
 def _offset_message_ids(condition: Condition) -> frozenset[str] | None:
-    """Those that a message can have: ids are written in upper case."""
+    """The texts that can be the id of a message, which is normalized."""
     texts = _texts(condition)
     if texts is None:
         return None
-    return frozenset(text for text in texts if is_offset_message_id(text) and text == text.upper())
+    return frozenset(text for text in texts if is_offset_message_id(text) and text == normalize_offset_message_id(text))
 
 
 def _queue_ids(condition: Condition) -> frozenset[int] | None:
@@ -155,18 +163,21 @@ def _of_integers(condition: Condition) -> list[int]:
 
 
 def _timestamps(condition: Condition) -> IntegerSet | None:
-    """Milliseconds; a time between two of them is neither, and one that a TIMESTAMP cannot hold is NULL."""
+    """The store times, milliseconds, that a TIMESTAMP can hold; a time between two milliseconds equals neither."""
     micros = [epoch_micros(value) for value in condition.values if isinstance(value, datetime)]
     if len(micros) < len(condition.values):
         return None
-    found = _range(condition.operator, [(value // 1000, -(-value // 1000)) for value in micros])
-    return found & IntegerSet(MIN_TIMESTAMP_MILLIS, MAX_TIMESTAMP_MILLIS)
+    millis = _range(condition.operator, [(value // 1000, -(-value // 1000)) for value in micros])
+    return millis & IntegerSet(MIN_TIMESTAMP_MILLIS, MAX_TIMESTAMP_MILLIS)
 
 
 def _range(operator: Operator, values: list[tuple[int, int]]) -> IntegerSet:
-    """The integers that compare so with values, each of which lies between two integers, or is both."""
+    """The integers for which the comparison is true.
+
+    Each of the values is a pair: the integers below and above the value, or the value itself twice.
+    """
     if operator == Operator.IN:
-        return IntegerSet(among=frozenset(below for below, above in values if below == above))
+        return IntegerSet(values=frozenset(below for below, above in values if below == above))
     ((below, above),) = values
     if operator == Operator.LESS:
         return IntegerSet(last=above - 1)
@@ -177,7 +188,7 @@ def _range(operator: Operator, values: list[tuple[int, int]]) -> IntegerSet:
     return IntegerSet(first=above)
 
 
-_MAKERS: dict[str, tuple[str, Callable[[Condition], Any]]] = {
+_BUILDERS: dict[str, tuple[str, Callable[[Condition], Any]]] = {
     "topic": ("topics", _texts),
     "queue_id": ("queue_ids", _queue_ids),
     "key": ("keys", _texts),
@@ -189,7 +200,7 @@ _MAKERS: dict[str, tuple[str, Callable[[Condition], Any]]] = {
     "store_timestamp": ("store_timestamp", _timestamps),
     "store_timestamp_millis": ("store_timestamp", _integers),
 }
-"""By column: the part of a predicate, and what makes it of a condition; None where it cannot."""
+"""By column: the attribute of a predicate, and the function that builds its value from a condition, or returns None."""
 
-CONDITION_COLUMNS = frozenset(_MAKERS)
-"""The columns that a predicate can say something of."""
+CONDITION_COLUMNS = frozenset(_BUILDERS)
+"""The columns that a predicate can have conditions on."""

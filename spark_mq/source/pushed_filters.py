@@ -1,7 +1,7 @@
 """Filters that Spark pushes to a Python data source, as conditions.
 
-What no condition can say (IS NULL, NOT, LIKE ...) is left out: all filters stay with Spark, which looks at each row
-again. So pushing only narrows what is read.
+Filters that are not conditions (IS NULL, NOT, LIKE ...) are left out. Spark keeps all filters, and checks each row
+again. So pushing only reduces the rows that are read.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _OPERATORS = {
     "GreaterThan": Operator.GREATER,
     "GreaterThanOrEqual": Operator.GREATER_OR_EQUAL,
 }
-"""By the names of Spark's classes, which are new in Spark 4.1 (`pyspark.sql.datasource.Filter`)."""
+"""Operators by the names of Spark's classes (`pyspark.sql.datasource.Filter`), which are new in Spark 4.1."""
 
 
 def conditions_of(filters: Iterable[Filter]) -> list[Condition]:
-    """The filters on top-level columns that compare with values."""
-    return [condition for one in filters if (condition := _condition(one)) is not None]
+    """The conditions of the filters that compare a top-level column with values."""
+    return [condition for pushed in filters if (condition := _condition(pushed)) is not None]
 
 
 def _condition(one: Filter) -> Condition | None:
@@ -41,7 +41,7 @@ def _condition(one: Filter) -> Condition | None:
         return None
     value = one.value  # type: ignore[attr-defined]
     values: Sequence[object] = value if type(one).__name__ == "In" else (value,)
-    # NULL in a list makes a comparison NULL or true, and never false: for the rows that pass it is not there.
+    # NULL in a list makes a comparison NULL or true, never false: the same rows match without it.
     known = [_value(item) for item in values if item is not None]
     if any(item is None for item in known):
         return None
@@ -49,7 +49,7 @@ def _condition(one: Filter) -> Condition | None:
 
 
 def _value(value: object) -> Value | None:
-    """A value as a condition has it; None for one of a type that no column has."""
+    """The value for a condition; None if no column has its type."""
     if isinstance(value, datetime):
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value
     if isinstance(value, bool | date) or not isinstance(value, str | int):
@@ -58,23 +58,23 @@ def _value(value: object) -> Value | None:
 
 
 class PushdownMessagesReader(MessagesReader):
-    """Reads messages that pass the filters of a query."""
+    """The reader of messages that pass the filters of a query."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
-        """Narrow what is read; Spark looks at all filters again."""
+        """Add the filters to the predicate of the read; Spark checks all filters again."""
         self.narrow(Predicate.of(conditions_of(filters)))
         return filters
 
 
 class PushdownMessagesByKeyReader(PushdownMessagesReader, MessagesByKeyReader):
-    """Reads keys and messages that pass the filters of a query."""
+    """The reader of keys and messages that pass the filters of a query."""
 
 
 def is_pushdown_planner() -> bool:
-    """Whether it is Spark's planner of pushed filters that asks for a reader.
+    """Whether the caller is Spark's planner of pushed filters.
 
-    Where the session's `spark.sql.python.filterPushdown.enabled` is false, Spark refuses a reader that has
-    `pushFilters` (`plan_data_source_read`); only then another worker asks. It cannot see the session's settings.
+    If the session's `spark.sql.python.filterPushdown.enabled` is false, Spark refuses a reader that has `pushFilters`
+    (`plan_data_source_read`), and another worker requests the reader. That worker cannot see the session's settings.
     """
     frame = sys._getframe()
     while frame is not None:

@@ -1,6 +1,6 @@
-"""Which messages a predicate wants: of many at once, in Arrow and NumPy, and of a single row.
+"""The messages that match a predicate: of many at once, in Arrow and NumPy, and of a single row.
 
-The tests hold the two together.
+Tests compare the two.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _INT64 = np.iinfo(np.int64)
 
 
 def filter_frames(predicate: Predicate, messages: MessageColumns) -> Frames:
-    """The frames of the messages that have all that the predicate says; cheap comparisons come first."""
+    """The frames of the messages that match the predicate; cheap comparisons come first."""
     for name in ("commit_log_offset", "queue_offset", "queue_id", "store_timestamp_millis"):
-        wanted = _INTEGERS[name](predicate)
-        if not wanted.is_all and messages.frames.size:
-            messages = _kept(messages, _is_in(messages.column(name).to_numpy(), wanted))
+        matching = _INTEGERS[name](predicate)
+        if not matching.is_all and messages.frames.size:
+            messages = _kept(messages, _is_in(messages.column(name).to_numpy(), matching))
     if predicate.transaction_types is not None or predicate.keys is not None:
         types = [predicate.allows_transaction_type(name) for name in TRANSACTION_TYPE_NAMES]
         types[TRANSACTION_TYPE_NAMES.index(ROLLBACK)] &= predicate.keys is None
@@ -45,11 +45,11 @@ def filter_frames(predicate: Predicate, messages: MessageColumns) -> Frames:
 
 
 def matches_predicate(predicate: Predicate, row: Row) -> bool:
-    """Whether a message's row has all that the predicate says."""
-    if not all(row[name] in wanted(predicate) for name, wanted in _INTEGERS.items()):
+    """Whether a message's row matches the predicate."""
+    if not all(row[name] in integers(predicate) for name, integers in _INTEGERS.items()):
         return False
-    wanted_texts = ((row[name], texts(predicate)) for name, texts in _TEXTS.items())
-    if not all(texts is None or text in texts for text, texts in wanted_texts):
+    compared = ((row[name], texts(predicate)) for name, texts in _TEXTS.items())
+    if not all(texts is None or text in texts for text, texts in compared):
         return False
     if not predicate.allows_transaction_type(row["transaction_type"]):
         return False
@@ -61,9 +61,9 @@ def matches_predicate(predicate: Predicate, row: Row) -> bool:
 
 
 def keeps_corrupt_range(predicate: Predicate, commit_log_offset: int | None) -> bool:
-    """Whether a row for damage at the offset is wanted: it has no other fields.
+    """Whether a row for damage at the offset matches the predicate; such a row has no other columns.
 
-    None: damage without an offset passes only if nothing is asked for.
+    Damage without an offset (None) matches only a predicate without conditions.
     """
     if commit_log_offset is None:
         return predicate == Predicate()
@@ -73,7 +73,7 @@ def keeps_corrupt_range(predicate: Predicate, commit_log_offset: int | None) -> 
 _INTEGERS: dict[str, Callable[[Predicate], IntegerSet]] = {
     "commit_log_offset": lambda predicate: predicate.commit_log_offset,
     "queue_offset": lambda predicate: predicate.queue_offset,
-    "queue_id": lambda predicate: IntegerSet(among=predicate.queue_ids),
+    "queue_id": lambda predicate: IntegerSet(values=predicate.queue_ids),
     "store_timestamp_millis": lambda predicate: predicate.store_timestamp,
 }
 _TEXTS: dict[str, Callable[[Predicate], frozenset[str] | None]] = {
@@ -87,15 +87,15 @@ def _kept(messages: MessageColumns, mask: npt.NDArray[np.bool_]) -> MessageColum
     return messages if mask.all() else messages.with_frames(messages.frames[mask])
 
 
-def _is_in(values: npt.NDArray[np.integer], wanted: IntegerSet) -> npt.NDArray[np.bool_]:
+def _is_in(values: npt.NDArray[np.integer], integers: IntegerSet) -> npt.NDArray[np.bool_]:
     result = np.ones(values.size, np.bool_)
-    if wanted.first is not None:
-        result &= (values >= max(wanted.first, _INT64.min)) & (wanted.first <= _INT64.max)
-    if wanted.last is not None:
-        result &= (values <= min(wanted.last, _INT64.max)) & (wanted.last >= _INT64.min)
-    if wanted.among is not None:
-        among = [value for value in wanted.among if _INT64.min <= value <= _INT64.max]
-        result &= np.isin(values, np.array(among, np.int64))
+    if integers.first is not None:
+        result &= (values >= max(integers.first, _INT64.min)) & (integers.first <= _INT64.max)
+    if integers.last is not None:
+        result &= (values <= min(integers.last, _INT64.max)) & (integers.last >= _INT64.min)
+    if integers.values is not None:
+        matching = [value for value in integers.values if _INT64.min <= value <= _INT64.max]
+        result &= np.isin(values, np.array(matching, np.int64))
     return result
 
 
@@ -106,16 +106,16 @@ def _is_one_of(messages: MessageColumns, name: str, texts: frozenset[str]) -> np
 
 
 def _has_key(messages: MessageColumns, keys: frozenset[str]) -> npt.NDArray[np.bool_]:
-    """Whether a key is a piece of KEYS, or the unique key."""
-    wanted = _text_array(keys)
+    """Whether one of the keys is one of KEYS, or the unique key."""
+    key_array = _text_array(keys)
     pieces = messages.column("keys")
-    result = _to_numpy(pc.is_in(messages.column("unique_key"), value_set=wanted))
-    result[pc.list_parent_indices(pieces).filter(pc.is_in(pieces.flatten(), value_set=wanted)).to_numpy()] = True
+    result = _to_numpy(pc.is_in(messages.column("unique_key"), value_set=key_array))
+    result[pc.list_parent_indices(pieces).filter(pc.is_in(pieces.flatten(), value_set=key_array)).to_numpy()] = True
     return result
 
 
 def _text_array(texts: frozenset[str]) -> pa.Array:
-    """Texts that UTF-8 can hold: no other is in a store."""
+    """The texts that UTF-8 can represent: a store contains no others."""
     return pa.array([text for text in texts if text.encode("utf-8", "replace").decode("utf-8") == text], pa.string())
 
 

@@ -1,4 +1,4 @@
-"""The tables' columns as Spark's schema, and from a user's schema to a list of columns."""
+"""The columns of the tables as Spark schemas, and the columns that a user's schema names."""
 
 from __future__ import annotations
 
@@ -29,20 +29,22 @@ _SCHEMAS: dict[Table, pa.Schema] = {
 
 
 def default_schema(table: Table) -> StructType:
-    """The columns that a read has without a schema of the user's."""
+    """The columns of a read without a user's schema."""
     return from_arrow_schema(_SCHEMAS[table])
 
 
 def full_schema(table: Table) -> StructType:
-    """Every column of the table, those too that exist only for a schema that names them."""
+    """Every column of the table, including the columns that only a schema that names them can read."""
     extra = EXTRA_MESSAGE_SCHEMA if table in (Table.MESSAGES, Table.MESSAGES_BY_KEY) else pa.schema([])
     return StructType([*default_schema(table), *from_arrow_schema(extra)])
 
 
 def column_names(table: Table, schema: StructType) -> list[str]:
-    """The columns that `schema` asks for, in its order.
+    """The columns that `schema` names, in its order.
 
-    Raises `OptionError` for a column that the table has not, or that has another type.
+    Raises:
+        OptionError: The table does not have a column of this name, or the column has another type.
+
     """
     known = {field.name: field.dataType for field in full_schema(table)}
     for field in schema:
@@ -50,7 +52,7 @@ def column_names(table: Table, schema: StructType) -> list[str]:
             near = difflib.get_close_matches(field.name, known, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise OptionError(f"{table} has no column {field.name}{hint} Columns: {', '.join(known)}")
-        wanted, given = known[field.name].simpleString(), field.dataType.simpleString()
-        if wanted != given:
-            raise OptionError(f"column {field.name} is {wanted.upper()}, the schema says {given.upper()}")
+        actual, given = known[field.name].simpleString(), field.dataType.simpleString()
+        if actual != given:
+            raise OptionError(f"column {field.name} is {actual.upper()}, the schema says {given.upper()}")
     return list(schema.fieldNames())

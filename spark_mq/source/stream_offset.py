@@ -1,13 +1,14 @@
-"""How far a stream has come, as Spark keeps it in a checkpoint: JSON with a fixed order of keys.
+"""The offset of a stream, as Spark stores it in a checkpoint: JSON with a fixed order of keys.
 
-Spark compares offsets as text, so the same offset is always the same text.
+Spark compares offsets as text, so equal offsets have the same text.
 
 | version | keys, in this order |
 | --- | --- |
 | 1 | `version`, `commit_log_offset`, `lost_bytes` |
-| 2 | those, `read_from`, `marks`: a list of `[commit_log_offset, store_size, store_timestamp, crc]`, the newest first |
+| 2 | the keys of version 1, `read_from`, `marks`: a list of `[commit_log_offset, store_size, store_timestamp, crc]`,
+the newest first |
 
-An offset without a mark is written as version 1, as the spark-mq before wrote all of them.
+An offset without a mark is written as version 1, the version that earlier releases of spark-mq wrote.
 """
 
 from __future__ import annotations
@@ -23,15 +24,21 @@ _WITHOUT_MARKS = 1
 _WITH_MARKS = 2
 _VERSIONS = (_WITHOUT_MARKS, _WITH_MARKS)
 NOTHING_YET = -1
-"""The commit log offset of a stream over a log that holds nothing; it begins with whatever comes first."""
+"""The commit log offset of a stream over an empty log; the stream starts with the first message that is written."""
 
 
 @dataclass(frozen=True)
 class StreamOffset:
-    """All that starts before `commit_log_offset` was given; `lost_bytes` of it were gone before they were read.
+    """The end of a batch: every record that starts before `commit_log_offset` was read.
 
-    `read_from` is the commit log offset at which the batch that ends here begins, if the broker had lost the end of
-    its log, so that the batch before ended after it; else None. `marks` are records that were given, the newest first.
+    Attributes:
+        commit_log_offset: The commit log offset of the end.
+        lost_bytes: Bytes before the offset that were gone before they were read.
+        read_from: The commit log offset at which the batch that ends here starts, if the broker lost the end of its
+        log,
+            and the batch before ended after it; else None.
+        marks: Records that were read, the newest first.
+
     """
 
     commit_log_offset: int
@@ -40,7 +47,7 @@ class StreamOffset:
     marks: tuple[RecordMark, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The offset as Spark takes it."""
+        """The offset for Spark."""
         values = {"commit_log_offset": self.commit_log_offset, "lost_bytes": self.lost_bytes}
         if not self.marks and self.read_from is None:
             return {"version": _WITHOUT_MARKS, **values}
@@ -49,7 +56,7 @@ class StreamOffset:
 
     @classmethod
     def of_json(cls, values: Mapping[str, Any]) -> Self:
-        """The offset that stands in a checkpoint. Raises `OptionError` for what no version known here wrote."""
+        """The offset of a checkpoint. Raises `OptionError` for values that no known version wrote."""
         version = values.get("version")
         if version not in _VERSIONS:
             raise OptionError(

@@ -11,15 +11,14 @@ from typing import Any
 import pyarrow as pa
 
 from spark_mq.format.arrow_array import table_of
-from spark_mq.format.timestamp import micros
+from spark_mq.format.message_row import Row
+from spark_mq.format.message_schema import TIMESTAMP
+from spark_mq.format.timestamp import NANOS_PER_MICRO, micros
 from spark_mq.store.config.config_file import as_integer, load_config
 from spark_mq.store.config.consumer_offsets import load_consumer_offsets
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue_state import QueueState, QueueStateName, QueueStates, queue_states
 from spark_mq.store.segment_state import segment_states
-
-_TIMESTAMP = pa.timestamp("us", "UTC")
-_NANOS_PER_MICRO = 1000
 
 SEGMENTS_SCHEMA = pa.schema(
     [
@@ -28,8 +27,8 @@ SEGMENTS_SCHEMA = pa.schema(
         ("file_size", pa.int64()),
         ("end_offset", pa.int64()),
         ("state", pa.string()),
-        ("first_store_timestamp", _TIMESTAMP),
-        ("modification_timestamp", _TIMESTAMP),
+        ("first_store_timestamp", TIMESTAMP),
+        ("modification_timestamp", TIMESTAMP),
         ("problem", pa.string()),
     ]
 )
@@ -41,8 +40,8 @@ QUEUES_SCHEMA = pa.schema(
         ("max_offset", pa.int64()),
         ("first_commit_log_offset", pa.int64()),
         ("last_commit_log_offset", pa.int64()),
-        ("first_store_timestamp", _TIMESTAMP),
-        ("last_store_timestamp", _TIMESTAMP),
+        ("first_store_timestamp", TIMESTAMP),
+        ("last_store_timestamp", TIMESTAMP),
         ("file_count", pa.int32()),
         ("state", pa.string()),
         ("problem", pa.string()),
@@ -60,7 +59,7 @@ TOPICS_SCHEMA = pa.schema(
         ("attributes", pa.map_(pa.string(), pa.string())),
         ("queue_count", pa.int32()),
         ("message_count", pa.int64()),
-        ("last_store_timestamp", _TIMESTAMP),
+        ("last_store_timestamp", TIMESTAMP),
         ("problem", pa.string()),
     ]
 )
@@ -74,12 +73,11 @@ CONSUMER_OFFSETS_SCHEMA = pa.schema(
         ("max_offset", pa.int64()),
         ("lag", pa.int64()),
         ("state", pa.string()),
-        ("last_consumed_timestamp", _TIMESTAMP),
+        ("last_consumed_timestamp", TIMESTAMP),
         ("problem", pa.string()),
     ]
 )
 
-Row = dict[str, Any]
 
 _LAST = "last_store_timestamp"
 
@@ -122,7 +120,7 @@ def segments(store: MessageStore) -> pa.Table:
                 "end_offset": None if base is None else max(base, min(base + info.size, live_end)),
                 "state": segment.name,
                 "first_store_timestamp": None if first is None else micros(first.store_timestamp),
-                "modification_timestamp": (info.mtime_ns or 0) // _NANOS_PER_MICRO,
+                "modification_timestamp": (info.mtime_ns or 0) // NANOS_PER_MICRO,
                 "problem": segment.problem,
             }
         )

@@ -156,7 +156,7 @@ def test_nothing_is_lost_or_doubled_whatever_happens_between_runs(lake: Archive,
 def test_a_run_follows_the_store_until_it_is_stopped(
     lake: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "KEEP_SECONDS", 2.0)
+    monkeypatch.setattr(writer, "SNAPSHOT_SECONDS", 2.0)
     store, hidden = B.unpack(tmp_path), tmp_path / "hidden"
     hide(segment_files(store)[1:], hidden)
     shutil.move(store / "consumequeue", hidden)
@@ -321,7 +321,7 @@ def test_look_ups_skip_files_once_they_are_clustered(filled: Archive) -> None:
         for fact in store.facts("msg")
         if fact["topic"] == topic and key in [*(fact["keys"] or "").split(), fact["uniqKey"]]
     )
-    maintain(spark, table, file_size=16 << 10)
+    maintain(spark, table, file_size=16 << 10, dry_run=False)
     found = query_message(spark, table, topic, key)
     assert sorted((row.broker, row.commit_log_offset) for row in found.collect()) == expected
     for broker, store in READ_ONLY.items():
@@ -334,12 +334,12 @@ def test_look_ups_skip_files_once_they_are_clustered(filled: Archive) -> None:
     assert query_message(spark, table, topic, "no such key").count() == 0
 
 
-def test_a_dry_run_changes_nothing_and_says_what_would_go(lake: Archive, unpacked: Callable[[RealStore], Path]) -> None:
+def test_maintenance_is_a_dry_run_unless_told(lake: Archive, unpacked: Callable[[RealStore], Path]) -> None:
     lake.run(unpacked(B))
     before = {path: path.stat().st_size for path in lake.folder.rglob("*") if path.is_file()}
-    dry = maintain(lake.spark, lake.table, keep_days=-1, vacuum_hours=0, dry_run=True)
+    dry = maintain(lake.spark, lake.table, keep_days=-1, vacuum_hours=0)  # a dry run by default
     assert {path: path.stat().st_size for path in lake.folder.rglob("*") if path.is_file()} == before
-    real = maintain(lake.spark, lake.table, keep_days=-1, vacuum_hours=0)
+    real = maintain(lake.spark, lake.table, keep_days=-1, vacuum_hours=0, dry_run=False)
     expired = {table.table: table.expired_rows for table in dry.tables}
     assert expired == {table.table: table.expired_rows for table in real.tables}
     assert expired[lake.table] == len(B.facts("msg"))
@@ -513,7 +513,7 @@ def test_a_run_that_follows_continues_over_a_lost_end(lake: Archive, tmp_path: P
 
 @pytest.mark.parametrize("table", ["messages table", "", "a.b.c.d"])
 def test_what_is_no_table_is_refused(table: str) -> None:
-    with pytest.raises(OptionError, match="no table"):
+    with pytest.raises(OptionError, match="is not a table"):
         ArchiveTables.of(table)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
 
-from spark_mq.cli.exit_status import FAILED, INTERRUPTED, NOT_UNDERSTOOD
+from spark_mq.archive.maintenance import MaintenanceReport
+from spark_mq.cli.exit_status import FAILED, FOUND, INTERRUPTED, NOT_UNDERSTOOD
 from spark_mq.cli.main import main
 from spark_mq.errors import SparkMqError
 from tests.support.stores import OWN_STORES, RealStore, stores_in
@@ -21,7 +22,7 @@ STORE = stores_in(OWN_STORES)[0]
     ("words", "message"),
     [
         (["STORE", "lake.messages"], "--checkpoint"),
-        (["STORE", "no table"], "is no table"),
+        (["STORE", "no table"], "is not a table"),
         (["/no/such/store", "/lake/messages"], "/no/such/store"),
         (["STORE", "/lake/messages", "--max-bytes", "much"], "--max-bytes"),
         (["STORE", "/lake/messages", "--broker-conf", "/no/such/file"], "/no/such/file"),
@@ -86,8 +87,32 @@ def test_an_interrupted_command_says_so_in_one_line(
     assert capsys.readouterr().err == "spark-mq: interrupted\n"
 
 
+@pytest.mark.parametrize(("words", "is_dry_run"), [([], True), (["--dry-run"], True), (["--apply"], False)])
+def test_maintenance_is_a_dry_run_unless_apply_is_given(
+    words: list[str], is_dry_run: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def maintain(*_: object, dry_run: bool, **__: object) -> MaintenanceReport:
+        asked.append(dry_run)
+        return MaintenanceReport(dry_run)
+
+    monkeypatch.setattr("spark_mq.cli.archive.spark_session", lambda *_: nullcontext())
+    monkeypatch.setattr("spark_mq.archive.maintenance.maintain", maintain)
+    assert main(["maintain-archive", "/lake/messages", "--keep-days", "30", *words]) == FOUND
+    assert asked == [is_dry_run]
+    assert ("--apply" in capsys.readouterr().out) == is_dry_run
+
+
 @pytest.mark.parametrize(
-    "words", [["archive"], ["archive", "/s"], ["maintain-archive"], ["archive", "/s", "/t", "--x"]]
+    "words",
+    [
+        ["archive"],
+        ["archive", "/s"],
+        ["maintain-archive"],
+        ["maintain-archive", "/t", "--apply", "--dry-run"],
+        ["archive", "/s", "/t", "--x"],
+    ],
 )
 def test_missing_and_unknown_arguments_are_not_understood(words: list[str]) -> None:
     with pytest.raises(SystemExit) as error:

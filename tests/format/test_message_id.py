@@ -5,7 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_mq.errors import OptionError
-from spark_mq.format.message_id import decode_offset_message_id, encode_offset_message_id
+from spark_mq.format.message_id import (
+    decode_offset_message_id,
+    encode_offset_message_id,
+    normalize_offset_message_id,
+)
 from spark_mq.format.record import HOST_V4_SIZE, HOST_V6_SIZE
 from tests.support.stores import RealStore, all_stores
 
@@ -26,7 +30,9 @@ def test_an_id_is_decoded_to_what_it_was_made_of(host: bytes, offset: int) -> No
 
 @given(stored_hosts, st.integers(0, (1 << 63) - 1))
 def test_lower_case_is_read_too(host: bytes, offset: int) -> None:
-    assert decode_offset_message_id(encode_offset_message_id(host, offset).lower()) == (host, offset)
+    text = encode_offset_message_id(host, offset)
+    assert decode_offset_message_id(text.lower()) == (host, offset)
+    assert normalize_offset_message_id(text.lower()) == normalize_offset_message_id(text) == text
 
 
 @pytest.mark.parametrize("store", all_stores(), ids=str)

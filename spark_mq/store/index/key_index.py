@@ -22,6 +22,7 @@ from spark_mq.format.index_query import Entry, IndexFile, walk_slot
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_keys import record_keys
 from spark_mq.format.record import HEAD_SIZE, Record, read_store_timestamp
+from spark_mq.format.timestamp import EARLIEST_MILLIS, LATEST_MILLIS
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
@@ -30,10 +31,10 @@ from spark_mq.store.index.key_table import MAX_TABLE_RANGE, KeyTable
 from spark_mq.store.log.log_range import LogRange, between
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.log.scan import SHORT_RANGE, WithKey, scan
+from spark_mq.store.log.segment_files import MAX_OFFSET
 from spark_mq.store.log.time_pruning import CLOCK_TOLERANCE_MILLIS
 
 _MAX_SECONDS = 0x7FFFFFFF
-_EARLIEST, _LATEST = -(1 << 63), (1 << 63) - 1
 
 
 class KeyIndex:
@@ -95,7 +96,7 @@ class KeyIndex:
             beside: Ranges in the order of the log whose messages are left out; the caller reads them in another way.
 
         """
-        first, last = _EARLIEST if begin is None else begin, _LATEST if end is None else end
+        first, last = EARLIEST_MILLIS if begin is None else begin, LATEST_MILLIS if end is None else end
         for record in self._find(WithKey(topic, key), begin, end, beside):
             if first <= record.store_timestamp <= last:
                 yield record
@@ -243,7 +244,7 @@ def _check_place(file: IndexFile, header: IndexHeader, entry: Entry) -> None:
     """
     before = file.entry(entry.number - 1).commit_log_offset if entry.number > 1 else -1
     is_last = entry.number + 1 >= header.next_entry
-    after = _LATEST if is_last else file.entry(entry.number + 1).commit_log_offset
+    after = MAX_OFFSET if is_last else file.entry(entry.number + 1).commit_log_offset
     if not before <= entry.commit_log_offset <= after:
         raise CorruptIndexError(
             f"{file.name}: entry {entry.number} has offset {entry.commit_log_offset}, the entries beside it have "

@@ -9,19 +9,18 @@ import pyarrow as pa
 
 from spark_mq.format.arrow_array import table_of
 from spark_mq.format.index_file import ENTRY_DTYPE, ENTRY_SIZE, IndexLayout
+from spark_mq.format.message_schema import TIMESTAMP
 from spark_mq.format.timestamp import micros
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.store.index.folder import IndexFileInfo, index_files
 
-_TIMESTAMP = pa.timestamp("us", "UTC")
-
 INDEX_FILES_SCHEMA = pa.schema(
     [
         ("file", pa.string()),
         ("file_size", pa.int64()),
-        ("begin_timestamp", _TIMESTAMP),
-        ("end_timestamp", _TIMESTAMP),
+        ("begin_timestamp", TIMESTAMP),
+        ("end_timestamp", TIMESTAMP),
         ("begin_commit_log_offset", pa.int64()),
         ("end_commit_log_offset", pa.int64()),
         ("hash_slot_count", pa.int32()),

@@ -15,6 +15,7 @@ from spark_mq.format.kernels.big_endian import int64s_at
 from spark_mq.format.kernels.frames import ScanStatus
 from spark_mq.format.kernels.resync import ResyncCandidates
 from spark_mq.format.record import BLANK_SIZE, MAX_BLANK_SIZE, MAX_RECORD_SIZE
+from spark_mq.format.timestamp import EARLIEST_MILLIS, LATEST_MILLIS
 from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.live_reader import LiveReader
 from spark_mq.store.log.record_reader import CHUNK_SIZE, RecordChunk, RecordReader, more_to_read
@@ -25,7 +26,6 @@ LOOK_BACK = MAX_RECORD_SIZE + (128 << 10)
 """Bytes before a split that are read to find its start. `format.kernels.resync` needs `MAX_RECORD_SIZE`. The other
 bytes are room for records that no earlier record can cover, so a log without damage needs no further search."""
 
-_EARLIEST, _LATEST = -(1 << 63), (1 << 63) - 1
 
 _TAIL = 64 << 10
 """Bytes read after the split's start: most records that cross the start are then whole."""
@@ -49,7 +49,7 @@ def read_split(split: Split, plan: str) -> Iterator[RecordChunk | CorruptRange]:
         if split.skip_before is not None and _is_early(source, split, split.skip_before):
             return
         start = _known_start(source, split) if split.is_start_known else find_start(source, split)
-        if split.skip_after is None or not _are_stored(source, start, split.skip_after + 1, _LATEST):
+        if split.skip_after is None or not _are_stored(source, start, split.skip_after + 1, LATEST_MILLIS):
             reader = RecordReader(source, start)
             yield from reader.read(split.stop)
             if split.is_stop_known and reader.position != split.stop:
@@ -90,7 +90,7 @@ def _is_early(source: SegmentSource, split: Split, time: int) -> bool:
     after = Split(split.segment, split.stop, split.segment.size)
     if after.stop - after.start <= MAX_RECORD_SIZE:
         return False
-    return _are_stored(source, find_start(source, after), _EARLIEST, time - 1)
+    return _are_stored(source, find_start(source, after), EARLIEST_MILLIS, time - 1)
 
 
 def _are_stored(source: SegmentSource, position: int, first: int, last: int) -> bool:

@@ -21,13 +21,12 @@ from dataclasses import replace
 from itertools import takewhile
 
 from spark_mq.format.record import HEAD_SIZE, read_store_timestamp
+from spark_mq.format.timestamp import EARLIEST_MILLIS, LATEST_MILLIS
 from spark_mq.store.log.commit_log import Segment
 from spark_mq.store.log.splits import Split
 
 CLOCK_TOLERANCE_MILLIS = 60_000
 """Milliseconds by which a broker's clock may be set back without a record being missed."""
-
-_EARLIEST, _LATEST = -(1 << 63), (1 << 63) - 1
 
 
 def within_time(splits: Sequence[Split], start: int | None, end: int | None) -> list[Split]:
@@ -38,8 +37,8 @@ def within_time(splits: Sequence[Split], start: int | None, end: int | None) -> 
     """
     if start is None and end is None:
         return list(splits)
-    skip_before = _EARLIEST if start is None else start - CLOCK_TOLERANCE_MILLIS
-    skip_after = _LATEST if end is None else end + CLOCK_TOLERANCE_MILLIS
+    skip_before = EARLIEST_MILLIS if start is None else start - CLOCK_TOLERANCE_MILLIS
+    skip_after = LATEST_MILLIS if end is None else end + CLOCK_TOLERANCE_MILLIS
     segments = {split.segment.base: split.segment for split in splits}
     times = [(base, time) for base, segment in segments.items() if (time := _first_store_time(segment)) is not None]
     early = [base for base, _ in takewhile(lambda look: look[1] < skip_before, times)]

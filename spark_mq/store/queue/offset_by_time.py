@@ -15,11 +15,10 @@ from spark_mq.errors import CorruptQueueError
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE
 from spark_mq.format.dispatch import offset_in_queue
 from spark_mq.format.record import Record
+from spark_mq.format.timestamp import NANOS_PER_MILLI
 from spark_mq.store.log.scan import FIRST, FOREVER
 from spark_mq.store.queue.consume_queue import ConsumeQueue, QueueFile
 from spark_mq.store.queue.lookup import QueueCover
-
-_NANOS_PER_MILLI = 1_000_000
 
 
 class BoundaryType(StrEnum):
@@ -65,7 +64,7 @@ class QueueTimes:
         if not self._files:
             return 0
         files = self._files
-        file = next((f for f in files if f.modification_time // _NANOS_PER_MILLI >= timestamp), files[-1])
+        file = next((f for f in files if f.modification_time // NANOS_PER_MILLI >= timestamp), files[-1])
         found = self._halve(timestamp, file, max(self._min_offset, file.first), self._stop(file) - 1)
         if found is None:
             return 0
