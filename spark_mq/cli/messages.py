@@ -116,7 +116,7 @@ def _add_key(command: argparse.ArgumentParser, name: str, text: str) -> None:
 
 
 def _add_time(command: argparse.ArgumentParser) -> None:
-    time = "epoch milliseconds, ISO 8601 with a zone, or a time as printed by this command"
+    time = "epoch milliseconds, ISO 8601 with a zone, or a time as the commands print it"
     command.add_argument("--begin", metavar="TIME", help=f"only messages stored at TIME or later: {time}")
     command.add_argument("--end", metavar="TIME", help="only messages stored at TIME or earlier")
 

@@ -37,8 +37,8 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     command = commands.add_parser(
         "sql",
         help="Spark SQL over stores",
-        description="Run Spark SQL over the tables of stores: messages, consume_queue, segments, queues, topics, "
-        "consumer_offsets, ... Of each table, only what the query needs is read.",
+        description="Run Spark SQL over the tables of stores: messages, consume_queue, segments, queues, topics,\n"
+        "consumer_offsets, ... Only the rows and columns that the query needs are read of each table.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
