@@ -51,8 +51,10 @@ def _add_archive(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     add_store(command)
     add_archive_table(command)
-    command.add_argument("--cluster", metavar="NAME", help="brokerClusterName (default: that of --broker-conf, else DefaultCluster)")
-    command.add_argument("--broker", metavar="NAME", help="brokerName (default: that of --broker-conf, else DEFAULT_BROKER)")
+    command.add_argument(
+        "--cluster", metavar="NAME", help="default: brokerClusterName of --broker-conf, else DefaultCluster"
+    )
+    command.add_argument("--broker", metavar="NAME", help="default: brokerName of --broker-conf, else DEFAULT_BROKER")
     add_broker_conf(command, "brokerClusterName and brokerName")
     command.add_argument("--store-name", metavar="NAME", help="the value of column store (default: the path)")
     command.add_argument(
