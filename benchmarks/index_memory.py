@@ -112,12 +112,8 @@ def main() -> int:
     """Generate the store, measure, and print; returns 1 if a bound is exceeded, else 0."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--files", type=int, default=3, help="full index files (3)")
-    parser.add_argument(
-        "--key-size", type=int, default=4, help="bytes of a key (4); 1 gives the most entries per split"
-    )
-    parser.add_argument(
-        "--folder", type=Path, required=True, help="the folder for store and output; it is removed at the end"
-    )
+    parser.add_argument("--key-size", type=int, default=4, help="bytes of a key (4); 1 makes the most entries")
+    parser.add_argument("--folder", type=Path, required=True, help="for store and output; removed at the end")
     arguments = parser.parse_args()
     layout = IndexLayout()
     capacity = layout.index_num - 1

@@ -1,4 +1,4 @@
-"""Look-ups by key on a log of 1 GiB: warm; from a cold shell, compared with `mqadmin`; in Spark, compared with a scan."""
+"""Look-ups by key on a log of 1 GiB: warm, from a cold shell (with `mqadmin`), and in Spark (with a scan)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """`make bench`: each figure compared with a plain sequential read of the same files, in one run.
 
-Every measurement is repeated, and a plain read of the log precedes each repetition. The spread of the plain reads is the
-noise of the machine. Figures are medians; ratios are taken pair by pair. Only a generated store (kept for the next run)
-and scratch output are written, both into `--folder`.
+Every measurement is repeated, and a plain read of the log precedes each repetition. The spread of the plain reads is
+the noise of the machine. Figures are medians; ratios are taken pair by pair. Only a generated store (kept for the next
+run) and scratch output are written, both into `--folder`.
 """
 
 from __future__ import annotations

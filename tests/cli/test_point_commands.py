@@ -141,7 +141,7 @@ def test_a_message_by_queue_offset(store: str, capsys: pytest.CaptureFixture[str
     [
         (["OrderEvents", "0", "62"], "has offsets 0 to 61"),
         (["OrderEvents", "0", "-1"], "has offsets 0 to 61"),
-        (["OrderEvents", "9", "0"], "its queues: 0, 1, 2, 3"),
+        (["OrderEvents", "9", "0"], "queues of the topic: 0, 1, 2, 3"),
         (["Orders", "0", "0"], "lists the topics"),
         (["MovedQueue", "0", "440"], "no message at offset 440"),
     ],
