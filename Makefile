@@ -1,4 +1,4 @@
-# Everything a newcomer needs: `make demo` shows the main job on a real store, `make test` runs the tests.
+# The commands for users and developers: `make demo` runs the main job on a real store, `make test` runs the tests.
 
 PYTHON ?= python3
 VENV := .venv

@@ -266,7 +266,7 @@ def _check_arguments(log_size: int, message_size: int, segment_size: int, topics
 
 
 def _empty_commit_log_folder(path: Path) -> Path:
-    """The store's folder ``commitlog``, made if need be."""
+    """The store's folder ``commitlog``, created if it does not exist."""
     folder = path / "commitlog"
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):

@@ -94,7 +94,7 @@ def cold_line(name: str, arguments: list[str]) -> str:
     command = ["-m", "spark_mq.cli.main", *arguments]
     pairs = [(cold(command), cold(["-c", "import pyarrow.fs"])) for _ in range(_COLD_REPETITIONS + 1)][1:]
     seconds = [one for one, _ in pairs]
-    ratio = statistics.median(one / beside for one, beside in pairs)
+    ratio = statistics.median(command_seconds / import_seconds for command_seconds, import_seconds in pairs)
     spread = f"{min(seconds):.3f}-{max(seconds):.3f}"
     memory = peak_memory(arguments) >> 20
     return f"{name:28} {statistics.median(seconds):7.3f} s ({spread}), {ratio:.1f} x import pyarrow; {memory} MiB"
