@@ -29,7 +29,7 @@ _worker = daemon.worker
 
 
 def worker(sock: socket.socket, authenticated: bool) -> int:
-    """Run tasks as `pyspark.daemon.worker` does; returns the exit status, 1 if Spark has closed the socket."""
+    """Run one task as `pyspark.daemon.worker` does; returns the exit status, 1 if Spark has closed the socket."""
     try:
         return _worker(sock, authenticated)
     except (BrokenPipeError, ConnectionResetError):
