@@ -1,4 +1,4 @@
-# Everything a newcomer needs: `make demo` shows the main job on a real store, `make test` runs the tests.
+# The commands for users and developers: `make demo` runs the main job on a real store, `make test` runs the tests.
 
 PYTHON ?= python3
 VENV := .venv
@@ -13,46 +13,46 @@ COMPAT_FOLDER ?= /tmp/spark-mq-compat
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-install: $(VENV)/installed java ## make .venv with the package in it, and see that Java is there
+install: $(VENV)/installed java ## create .venv with the package in it, and install Java if it is missing
 
 $(VENV)/installed: setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade pip
-	# compat: Spark looks for pyspark_* modules on the path, where an import hook would not show them
+	# compat: Spark looks for pyspark_* modules on the path, and would not find them through an import hook
 	$(BIN)/pip install --quiet --editable '.[dev]' --config-settings editable_mode=compat
 	touch $@
 
 java: # Spark needs Java 17 or later
 	@conf/find-java
 
-demo: install ## rebuild a real store's queues, compare them with the broker's own, query its messages
+demo: install ## rebuild the files of a real broker's store, and compare them with the broker's
 	$(BIN)/python jobs/demo.py
 
 test: install ## run the tests
 	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder -m 'not broker and not cluster and not notebook'
 
-test-kernels: install ## run the format tests with the kernels as plain Python
+test-kernels: install ## run the tests of the formats with the kernels as plain Python
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile tests/format
 
-test-broker: install ## let real brokers serve what we built (needs Maven)
+test-broker: install ## let real brokers serve the files that were built here (needs Maven)
 	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile -m broker
 
 test-cluster: install ## run the package on a Spark cluster, through Spark Connect, and from the SQL shell
 	$(BIN)/python -m pytest -m cluster
 
-notebooks: install ## run the notebooks and check what they show; with KEEP=1 their files keep the outputs
+notebooks: install ## run the notebooks and check their results; KEEP=1 saves the results in the files
 	SPARK_MQ_KEEP_OUTPUTS=$(KEEP) $(BIN)/python -m pytest -m notebook
 
 compat: install ## try other versions of Spark and Python, and write the README's table of them
 	$(BIN)/python -m tests.compat.run --folder $(COMPAT_FOLDER)
 
-stores: install ## make tests/stores anew with real brokers (needs Maven)
+stores: install ## create tests/stores again with real brokers (needs Maven)
 	$(BIN)/python -m tests.broker.make_stores
 
-zip: ## make dist/spark_mq.zip, the package for spark-submit --py-files
+zip: ## write dist/spark_mq.zip, the package for spark-submit --py-files
 	$(PYTHON) jobs/make_zip.py
 
-lint: install ## ruff, mypy, and the layers of the package
+lint: install ## run ruff and mypy, and check the layers of the package
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -63,7 +63,7 @@ bench: install ## measure on a generated store of BENCH_SIZE (1GiB)
 	$(BIN)/python -m benchmarks.run --size $(BENCH_SIZE) --folder $(BENCH_FOLDER)
 	$(BIN)/python -m benchmarks.archive --size $(BENCH_SIZE) --folder $(BENCH_FOLDER)
 
-soak: install ## the long forms of tests that have a short form above, and the memory of full-size index files
+soak: install ## run the long forms of some tests, and measure the memory of full-size index files
 	SPARK_MQ_KILLS=5 $(BIN)/python -m pytest tests/cli/test_rebuild_command.py tests/indexer/test_resume.py -k killed
 	SPARK_MQ_LOOK_UP_CASES=2000 $(BIN)/python -m pytest -q -n $(TEST_PROCESSES) tests/source/test_broken_look_ups.py
 	$(BIN)/python -m benchmarks.index_memory --files 1 --folder $(BENCH_FOLDER)/memory
@@ -71,7 +71,7 @@ soak: install ## the long forms of tests that have a short form above, and the m
 	$(BIN)/python -m benchmarks.index_memory --files 3 --key-size 1 --folder $(BENCH_FOLDER)/memory
 	SPARK_MQ_FOLLOW_SECONDS=300 SPARK_MQ_LAG_SECONDS=15 $(BIN)/python -m pytest -s tests/broker/test_following.py
 
-clean: ## remove what the targets above made
+clean: ## remove .venv and the files that the commands above created
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
 
 .PHONY: help install java demo test test-kernels test-broker test-cluster notebooks compat stores zip lint bench soak clean

@@ -1,4 +1,4 @@
-"""`make bench`, the archive: its throughput beside a plain Parquet write, a look-up by key beside a full scan of it.
+"""`make bench`, archive: throughput compared with a plain Parquet write, a look-up by key compared with a full scan.
 
 Each repetition is a pair, one after the other: a plain write of the same DataFrame, and an archive of the same store
 into new tables. Ratios are taken pair by pair, figures are medians.
@@ -31,26 +31,26 @@ from spark_mq.source.option_values import parse_size
 
 
 def timed(run: Callable[[], object]) -> float:
-    """Seconds that something takes."""
+    """The seconds that `run` takes."""
     started = time.perf_counter()
     run()
     return time.perf_counter() - started
 
 
 def plain_write(spark: SparkSession, store: Path, output: Path) -> None:
-    """The rows of an archive as Parquet files, and nothing else."""
+    """Write the rows of an archive as plain Parquet files."""
     messages = spark.read.format("rocketmq").schema(source_schema()).load(str(store))
     archive_rows(messages, StoreIdentity("c", "b", "s")).write.mode("overwrite").parquet(str(output))
 
 
 def new_archive(spark: SparkSession, store: Path, folder: Path) -> ArchiveReport:
-    """Archive the store into new tables."""
+    """Archive the store into new tables; returns the report."""
     shutil.rmtree(folder, ignore_errors=True)
     return archive(spark, str(store), str(folder / "messages"))
 
 
 def full_scan(spark: SparkSession, table: str, key: str) -> None:
-    """The messages with a key, without the keys table."""
+    """Read the messages with a key by a scan, without the table of keys."""
     spark.read.format("delta").load(table).where(F.array_contains("keys", key)).collect()
 
 
@@ -58,7 +58,7 @@ def main() -> int:
     """Measure, and print the figures and one JSON line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", default="1GiB", help="bytes of records (1GiB)")
-    parser.add_argument("--folder", type=Path, required=True, help="where the store and the archive go")
+    parser.add_argument("--folder", type=Path, required=True, help="the folder for the store and the archive")
     parser.add_argument("--repetitions", type=int, default=3)
     arguments = parser.parse_args()
     size = parse_size("--size", arguments.size)
@@ -91,7 +91,7 @@ def main() -> int:
         f"plain Parquet write {write:.2f} s; archive: messages {messages:.2f} s, with keys and all else {whole:.2f} s"
     )
     ratios = [statistics.median(pair[0] / pair[part] for pair in pairs) for part in (1, 2)]
-    print(f"throughput beside the plain write: messages {ratios[0]:.2f} (aim 0.7), all {ratios[1]:.2f}")
+    print(f"throughput relative to the plain write: messages {ratios[0]:.2f} (aim 0.7), all {ratios[1]:.2f}")
     for layout, (look_up, scan) in found.items():
         print(f"{layout}: look-up by key {look_up:.2f} s, full scan {scan:.2f} s, {scan / look_up:.1f} times as long")
     print(json.dumps({"pairs": pairs, "look_ups": found}))

@@ -1,21 +1,20 @@
-"""Generate an Apache RocketMQ store directory, commit log only, to benchmark against.
+"""Generates an Apache RocketMQ store directory for benchmarks: the commit log only.
 
-The bytes are those that the store of a 5.3.3 broker with default settings writes when it is handed these
-messages, so it can rebuild consume queues and index from them:
+The bytes are those that the store of a 5.3.3 broker with default settings writes for the same messages, so that store
+can rebuild consume queues and index from them:
 
 * records are version 1 with IPv4 hosts, laid out by MessageExtEncoder.encode@5.3.3: an 88-byte header
-  (``RECORD_HEADER``), the body, the topic behind a one-byte length, the properties behind a two-byte length;
-* properties stand in the order in which SendMessageProcessor@5.3.3 writes them, which is that of the
+  (``RECORD_HEADER``), the body, the topic after a one-byte length, the properties after a two-byte length;
+* properties are in the order in which SendMessageProcessor@5.3.3 writes them, which is that of the
   ``HashMap(128)`` of MessageDecoder.string2messageProperties@5.3.3; MSG_REGION and TRACE_ON, which
   AbstractSendMessageProcessor.buildMsgContext@5.3.3 adds to what a producer sends, are left out;
 * a record goes into a segment only if it leaves 8 bytes free, otherwise a blank ends the segment
   (CommitLog.DefaultAppendMessageCallback.doAppend@5.3.3);
-* the last segment has its full size, zeros behind the live end (DefaultMappedFile.init@5.3.3 maps it whole).
+* the last segment has its full size, zeros after the live end (DefaultMappedFile.init@5.3.3 maps it whole).
 
-What a message says depends on the arguments and the message's number alone, so the size of the blocks in
-which the log is written does not matter. Records are copied from a small pool of templates; what differs
-from message to message (queue, offsets, times, digits of the keys) is then written over them for a whole
-block at once.
+The content of a message depends only on the arguments and the message's number, so the size of the blocks in which the
+log is written does not matter. Records are copied from a small pool of templates. Then the fields that differ from
+message to message (queue, offsets, times, digits of the keys) are overwritten, for a whole block at once.
 
     python -m benchmarks.generate_store /data/store --log-size 1GiB --message-size 450 --seed 0
 """
@@ -67,18 +66,18 @@ RECORD_HEADER = np.dtype(
 
 MESSAGE_MAGIC = 0xDAA320A7  # MessageDecoder.MESSAGE_MAGIC_CODE@5.3.3
 BLANK_MAGIC = 0xCBD43194  # CommitLog.BLANK_MAGIC_CODE@5.3.3
-FILLER = struct.Struct(">iI")  # free bytes, BLANK_MAGIC; CommitLog.END_FILE_MIN_BLANK_LENGTH@5.3.3 = 8
+BLANK = struct.Struct(">iI")  # free bytes, BLANK_MAGIC; CommitLog.END_FILE_MIN_BLANK_LENGTH@5.3.3 = 8
 MAXIMUM_BODY_SIZE = 4 << 20  # MessageStoreConfig.maxMessageSize@5.3.3
 MAXIMUM_SEGMENT_SIZE = (1 << 31) - 1  # MessageStoreConfig.mappedFileSizeCommitLog@5.3.3 is a Java int
 
 BLOCK_BYTES = 8 << 20
-"""Bytes of records composed in memory at a time, about; the result does not depend on it."""
+"""Approximate bytes of records that are composed in memory at a time; the result does not depend on it."""
 POOL_BYTES = 32 << 20
-"""Bytes of all record templates, about."""
+"""Approximate bytes of all record templates."""
 TEMPLATES_PER_TOPIC = (4, 128)
-"""Least and greatest number of record templates a topic has; POOL_BYTES decides in between."""
+"""Minimum and maximum number of record templates of a topic; POOL_BYTES decides in between."""
 SIZE_VARIATION = 0.25
-"""Record sizes lie within this fraction of the mean, uniformly."""
+"""Record sizes differ from the mean by at most this fraction, uniformly."""
 
 TOPIC_NAMES = ("orders", "payments", "shipments", "invoices", "refunds", "inventory", "customers", "prices")
 TAG_NAMES = ("created", "updated", "paid", "shipped", "cancelled")
@@ -99,37 +98,37 @@ HEX_DIGITS: Bytes = np.frombuffer(b"0123456789ABCDEF", dtype=np.uint8)
 
 @dataclass(frozen=True)
 class GeneratedStore:
-    """What was written."""
+    """A store that was written."""
 
     path: Path
     """The store's root; the segments are in its folder ``commitlog``."""
     messages: int
     keys: int
-    """What the index will hold an entry for: one UNIQ_KEY a message, and each piece of KEYS."""
+    """Entries that the index will have: one UNIQ_KEY for each message, and each piece of KEYS."""
     live_end: int
-    """Global offset behind the last record, blanks counted."""
+    """Commit log offset after the last record; blanks are counted."""
     log_bytes: int
     """Bytes of all records, blanks not counted."""
 
 
 @dataclass(frozen=True)
 class _TemplatePool:
-    """Records to copy from, with the variable fields still zero. Every array has the shape (templates,)."""
+    """Templates of records, with zeros in the variable fields. Every array has the shape (templates,)."""
 
     headers: NDArray[np.void]
     """Of type RECORD_HEADER."""
     tails: list[Bytes]
-    """What follows the header: body, topic and properties, of shape (record size - 88,)."""
+    """The bytes after the header: body, topic and properties, of shape (record size - 88,)."""
     record_sizes: Integers
     topics: Integers
     """Number of the template's topic."""
     key_counts: Integers
     """Pieces of KEYS, 1 or 2."""
     unique_key_positions: Integers
-    """Where the variable digits of UNIQ_KEY are, counted from the record's start, like the two below."""
+    """Positions of the variable digits of UNIQ_KEY, from the record's start, as in the next two arrays."""
     order_key_positions: Integers
     customer_key_positions: Integers
-    """Meaningful only where there are two keys."""
+    """Meaningful only if there are two keys."""
 
 
 @dataclass(frozen=True)
@@ -144,9 +143,9 @@ class _Batch:
 
 
 class _MessageDraws:
-    """Random numbers that depend on nothing but the seed, the message's number and what is drawn for.
+    """Random numbers that depend only on the seed, the message's number and the purpose.
 
-    The generator is SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): any of its numbers can be had by itself.
+    The generator is SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): each of its numbers can be computed by itself.
     """
 
     PURPOSES = ("template", "queue", "store_time", "born_delay", "order", "customer")
@@ -165,7 +164,7 @@ class _MessageDraws:
 
 
 class _CommitLogWriter:
-    """Writes runs of records to segment files, front to back, and the blanks between them."""
+    """Writes runs of records to segment files, in order, with the blanks between them."""
 
     def __init__(self, folder: Path, segment_size: int) -> None:
         self._folder = folder
@@ -183,17 +182,17 @@ class _CommitLogWriter:
             self._segment.close()
 
     def write(self, physical_offset: int, records: Bytes) -> None:
-        """Append whole records of one segment, shape (bytes,); a new segment ends the one before."""
+        """Append whole records of one segment, shape (bytes,); a new segment ends the segment before."""
         segment_offset = physical_offset - physical_offset % self._segment_size
         if self._segment is None or segment_offset != self._segment_offset:
             self._segment = self._next_segment(segment_offset)
         self._segment.write(records.data)
 
     def _next_segment(self, segment_offset: int) -> BinaryIO:
-        """Fill up the current segment and open the one that begins at this offset, pre-allocated (sparse)."""
+        """Write the blank of the current segment, and open the segment at `segment_offset`, pre-allocated (sparse)."""
         if self._segment is not None:
             with self._segment as full_segment:
-                full_segment.write(FILLER.pack(self._segment_size - full_segment.tell(), BLANK_MAGIC))
+                full_segment.write(BLANK.pack(self._segment_size - full_segment.tell(), BLANK_MAGIC))
         segment = (self._folder / f"{segment_offset:020d}").open("xb")
         segment.truncate(self._segment_size)
         self._segment_offset = segment_offset
@@ -210,7 +209,7 @@ def generate_store(
     queues: int = 8,
     seed: int = 0,
 ) -> GeneratedStore:
-    """Write a store's commit log; ``path`` may exist, its folder ``commitlog`` must be absent or empty.
+    """Write a store's commit log. ``path`` may exist; its folder ``commitlog`` must be absent or empty.
 
     :param path: the store's root directory.
     :param log_size: bytes of records to write; the log stops at the last whole record that fits.
@@ -248,7 +247,7 @@ def generate_store(
 
 
 def _check_arguments(log_size: int, message_size: int, segment_size: int, topics: int, queues: int, seed: int) -> None:
-    """Refuse what no broker would write or what leaves no room for a message."""
+    """Raise `ValueError` for arguments that no broker would write, or that leave no room for a message."""
     if min(topics, queues) < 1:
         raise ValueError(f"there must be a topic and a queue, not {topics} topics of {queues} queues")
     if seed < 0:
@@ -260,14 +259,14 @@ def _check_arguments(log_size: int, message_size: int, segment_size: int, topics
     if smallest < overhead:
         least = math.ceil(overhead / (1 - SIZE_VARIATION))
         raise ValueError(f"message size {message_size} leaves no room for a body: at least {least}")
-    if not largest + FILLER.size <= segment_size <= MAXIMUM_SEGMENT_SIZE:
-        raise ValueError(f"segment size {segment_size} must be {largest + FILLER.size} to {MAXIMUM_SEGMENT_SIZE} bytes")
+    if not largest + BLANK.size <= segment_size <= MAXIMUM_SEGMENT_SIZE:
+        raise ValueError(f"segment size {segment_size} must be {largest + BLANK.size} to {MAXIMUM_SEGMENT_SIZE} bytes")
     if log_size < largest:
         raise ValueError(f"log size {log_size} is below that of one record, up to {largest} bytes")
 
 
 def _empty_commit_log_folder(path: Path) -> Path:
-    """The store's folder ``commitlog``, made if need be."""
+    """The store's folder ``commitlog``, created if it does not exist."""
     folder = path / "commitlog"
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
@@ -276,14 +275,14 @@ def _empty_commit_log_folder(path: Path) -> Path:
 
 
 def _record_size_range(message_size: int) -> tuple[int, int]:
-    """The least and the greatest record size in bytes."""
+    """The minimum and the maximum record size in bytes."""
     return math.ceil(message_size * (1 - SIZE_VARIATION)), math.floor(message_size * (1 + SIZE_VARIATION))
 
 
 def _topic_name(topic: int) -> str:
-    """``orders`` for topic 0; names beyond the known ones carry a number."""
-    series, place = divmod(topic, len(TOPIC_NAMES))
-    return f"{TOPIC_NAMES[place]}-{series}" if series else TOPIC_NAMES[place]
+    """The name of a topic: ``orders`` for topic 0; after the known names, names with a number."""
+    series, index = divmod(topic, len(TOPIC_NAMES))
+    return f"{TOPIC_NAMES[index]}-{series}" if series else TOPIC_NAMES[index]
 
 
 def _topic_field(topic: int) -> bytes:
@@ -295,7 +294,7 @@ def _topic_field(topic: int) -> bytes:
 def _properties(unique_key_prefix: str, tag: str, key_count: int) -> bytes:
     """Field 17 (MessageExtEncoder@5.3.3): an i16 length and ``name 0x01 value 0x02`` for each property.
 
-    The digits that vary are zeros here. For the order see the module's text.
+    The variable digits are zeros here. The module's docstring explains the order.
     """
     keys = [f"ORD-{'0' * ORDER_KEY_DIGITS}", f"CUS-{'0' * CUSTOMER_KEY_DIGITS}"][:key_count]
     values = {
@@ -417,7 +416,7 @@ def _physical_offsets(sizes: Integers, position: int, segment_size: int) -> Inte
     while True:
         position = int(offsets[first]) + shift
         free_bytes = segment_size - position % segment_size
-        last = int(np.searchsorted(ends, offsets[first] + free_bytes - FILLER.size, side="right"))
+        last = int(np.searchsorted(ends, offsets[first] + free_bytes - BLANK.size, side="right"))
         offsets[first:last] += shift
         if last == sizes.size:
             return offsets
@@ -426,16 +425,16 @@ def _physical_offsets(sizes: Integers, position: int, segment_size: int) -> Inte
 
 
 def _queue_offsets(queues: Integers, next_queue_offsets: Integers) -> Integers:
-    """Count messages up in each queue, going on where the last batch stopped.
+    """Each message's queue offset, continuing from the last batch.
 
     :param queues: each message's queue, numbered through all topics, shape (messages,).
-    :param next_queue_offsets: each queue's next offset, shape (queues of all topics,); moved on here.
+    :param next_queue_offsets: each queue's next offset, shape (queues of all topics,); advanced here.
     """
     order = np.argsort(queues, kind="stable")
     counts = np.bincount(queues, minlength=next_queue_offsets.size)
-    first_places = np.cumsum(counts) - counts
+    first_indexes = np.cumsum(counts) - counts
     queue_offsets = np.empty_like(queues)
-    queue_offsets[order] = np.arange(queues.size) + np.repeat(next_queue_offsets - first_places, counts)
+    queue_offsets[order] = np.arange(queues.size) + np.repeat(next_queue_offsets - first_indexes, counts)
     next_queue_offsets += counts
     return queue_offsets
 
@@ -448,7 +447,7 @@ def _compose_records(
     queue_ids: Integers,
     queue_offsets: Integers,
 ) -> Bytes:
-    """The batch's records one behind the other, shape (sum of sizes,)."""
+    """The batch's records one after the other, shape (sum of sizes,)."""
     starts = np.cumsum(batch.sizes) - batch.sizes
     records = np.empty(int(batch.sizes.sum()), dtype=np.uint8)
     _copy_tails(records, starts + RECORD_HEADER.itemsize, pool.tails, batch.templates)
@@ -485,7 +484,7 @@ def _copy_tails(records: Bytes, positions: Integers, tails: list[Bytes], templat
 def _scatter(records: Bytes, positions: Integers, rows: Bytes) -> None:
     """Write rows, shape (positions, width), or one row for all, (width,), each at its byte position.
 
-    The places must not overlap.
+    The positions must not overlap.
     """
     if positions.size:
         windows = np.lib.stride_tricks.sliding_window_view(records, rows.shape[-1], writeable=True)
@@ -514,16 +513,16 @@ def _unique_key_digits(born_timestamps: Integers, numbers: Draws) -> Bytes:
 def _decimal_digits(numbers: Integers, width: int) -> Bytes:
     """The numbers in decimal with leading zeros, shape (messages, width), as ASCII."""
     digits = np.empty((numbers.size, width), dtype=np.uint8)
-    for place in range(width - 1, -1, -1):
+    for position in range(width - 1, -1, -1):
         numbers, digit = np.divmod(numbers, 10)
-        digits[:, place] = digit + ord("0")
+        digits[:, position] = digit + ord("0")
     return digits
 
 
 def _write_records(
     writer: _CommitLogWriter, records: Bytes, sizes: Integers, physical_offsets: Integers, segment_size: int
 ) -> None:
-    """Write the composed records, one run for each segment they go to."""
+    """Write the composed records, one run for each segment."""
     starts = np.cumsum(sizes) - sizes
     run_starts = np.flatnonzero(np.diff(physical_offsets // segment_size, prepend=-1))
     for first, run in zip(run_starts, np.split(records, starts[run_starts[1:]]), strict=True):
@@ -531,7 +530,7 @@ def _write_records(
 
 
 def _size(text: str) -> int:
-    """Bytes from text such as ``450``, ``64MiB`` or ``1.5GiB``."""
+    """The bytes of text such as ``450``, ``64MiB`` or ``1.5GiB``."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(?:([KMGT])iB|B)?", text.strip())
     if match is None:
         raise argparse.ArgumentTypeError(f"not a size: {text!r}; write 450, 64MiB or 1.5GiB")
@@ -540,7 +539,7 @@ def _size(text: str) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Generate a store as the command line says and print what was written as one line of JSON."""
+    """Generate a store as the arguments ask, and print its figures as one line of JSON."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.generate_store",
         description="Generate an Apache RocketMQ commit log.",

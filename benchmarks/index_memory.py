@@ -1,8 +1,9 @@
-"""How much memory a rebuild of full-size index files takes: 5 M slots, 20 M entries, 420,000,040 bytes each.
+"""The memory that a rebuild of full-size index files takes: 5 M slots, 20 M entries, 420,000,040 bytes each.
 
-A store is made whose messages have thousands of short keys each, so that little log fills whole index files, and one
-split holds the entries of more than one. The command rebuilds it in a process of its own, and the highest resident size
-of each process of it (the command, its JVM, the Python workers) is read from `/proc`. Fails where a bound is broken.
+The messages of the generated store have thousands of short keys each. So a small log fills whole index files, and one
+split contains the entries of several files. The command rebuilds the store in a process of its own. The highest
+resident size of each of its processes (the command, its JVM, the Python workers) is read from `/proc`. The exit status
+is 1 if a bound is exceeded.
 
     python -m benchmarks.index_memory --files 3 --folder /tmp/spark-mq-memory
 """
@@ -28,12 +29,12 @@ TASK_BOUND = 3_000_000_000
 DRIVER_BOUND = 1_000_000_000
 _SEGMENT_SIZE = 1 << 30
 _PROPERTIES_SIZE = 32_000
-"""A little less than properties can have."""
+"""Bytes, a little less than the maximum for properties."""
 _START = 1_795_000_000_000
 
 
 def make_store(store: Path, entries: int, key_size: int) -> int:
-    """Write a log of one queue whose keys, of `key_size` bytes, make so many index entries; returns its bytes."""
+    """Write a log of one queue with `entries` keys of `key_size` bytes; returns the bytes of the log."""
     random = np.random.default_rng(0)
     letters = np.frombuffer(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_", np.uint8)
     (store / "commitlog").mkdir(parents=True)
@@ -68,7 +69,7 @@ def make_store(store: Path, entries: int, key_size: int) -> int:
 
 
 def peaks(process: int) -> dict[str, tuple[str, int]]:
-    """Kind and highest resident size, in bytes, of a process and all below it, by process id."""
+    """Kind and highest resident size, in bytes, of a process and all its descendants, by process id."""
     parents, found = {}, {}
     for status in Path("/proc").glob("[0-9]*/status"):
         try:
@@ -108,11 +109,11 @@ def measure(command: list[str]) -> tuple[dict[str, int], float, dict[str, object
 
 
 def main() -> int:
-    """Make the store, measure, print, and say by the exit status whether the bounds hold."""
+    """Generate the store, measure, and print; returns 1 if a bound is exceeded, else 0."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--files", type=int, default=3, help="full index files (3)")
-    parser.add_argument("--key-size", type=int, default=4, help="bytes of a key (4); 1 is the most entries of a split")
-    parser.add_argument("--folder", type=Path, required=True, help="where store and output go; removed at the end")
+    parser.add_argument("--key-size", type=int, default=4, help="bytes of a key (4); 1 makes the most entries")
+    parser.add_argument("--folder", type=Path, required=True, help="for store and output; removed at the end")
     arguments = parser.parse_args()
     layout = IndexLayout()
     capacity = layout.index_num - 1
@@ -126,7 +127,7 @@ def main() -> int:
     finally:
         shutil.rmtree(arguments.folder, ignore_errors=True)
     if sizes != [layout.file_size] * arguments.files or report["index_entries"] != arguments.files * capacity:
-        sys.exit(f"not the files that were asked for: {sizes}, {report['index_entries']} entries")
+        sys.exit(f"the index files are not as requested: {sizes}, {report['index_entries']} entries")
     made = f"{arguments.files} index files of {layout.file_size:,} bytes"
     print(f"{made} from {log_bytes:,} bytes of log, {os.cpu_count()} cores")
     print(f"  {seconds:.1f} s; {report['stages']}")

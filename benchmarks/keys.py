@@ -1,4 +1,4 @@
-"""Look-ups by key on a log of 1 GiB: warm, from a cold shell beside `mqadmin`, and in Spark beside a scan."""
+"""Look-ups by key on a log of 1 GiB: warm, from a cold shell (with `mqadmin`), and in Spark (with a scan)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def print_keys(spark: SparkSession, folder: Path) -> None:
 
 
 def _plain_reads(store: Path) -> Callable[[], None]:
-    """Reads a header, a slot, an entry and a record of usual size, files open."""
+    """A function that reads a header, a slot, an entry and a record of usual size from open files."""
     index_file = os.open(next((store / "index").iterdir()), os.O_RDONLY)
     record_file = os.open(next((store / "commitlog").iterdir()), os.O_RDONLY)
 
@@ -59,7 +59,7 @@ def _plain_reads(store: Path) -> Callable[[], None]:
 
 
 def _print_mqadmin(store: Path, question: Question) -> None:
-    """The same question to a running broker: a process of mqadmin, which starts a JVM."""
+    """Print the time of the same question to a running broker: a process of mqadmin, which starts a JVM."""
     from tests.broker import harness
 
     if harness.missing() is not None:
@@ -88,7 +88,7 @@ def _print_mqadmin(store: Path, question: Question) -> None:
 
 
 def _print_spark(spark: SparkSession, store: Path, question: Question, log_bytes: int) -> None:
-    """A look-up through the index, beside a scan that Spark filters; pair by pair."""
+    """Print the times of a look-up through the index and of a scan that Spark filters, measured in pairs."""
 
     def look_up() -> int:
         reader = spark.read.format("rocketmq").schema(_SCHEMA)

@@ -1,7 +1,7 @@
-"""Point questions: from a cold shell, warm in Python, and what they read of logs of 1, 4 and 16 segments.
+"""Point questions on logs of 1, 4 and 16 segments: from a cold shell, warm in Python, and the bytes that they read.
 
-A cold figure is the time of a whole process, beside one that only imports pyarrow. A warm figure is one call, beside
-a read of the same unit and record with `os.pread`.
+A cold figure is the time of a whole process, compared with a process that only imports pyarrow. A warm figure is the
+time of one call, compared with a read of the same unit and record by `os.pread`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _WARM_CALLS = 2000
 
 @dataclass(frozen=True)
 class Question:
-    """A message: where its queue has it, and its id."""
+    """A message: its position in its queue, and its id."""
 
     topic: str
     queue_id: int
@@ -41,7 +41,7 @@ class Question:
 
 
 def make_store(spark: SparkSession, folder: Path, segments: int) -> Path:
-    """A generated store of so many segments, with consume queues and a checkpoint as after a clean stop."""
+    """A generated store of `segments` segments, with consume queues and a checkpoint as after a clean stop."""
     store = folder / f"points-{segments}"
     if (store / "checkpoint").exists():
         return store
@@ -61,7 +61,7 @@ def _last_message(store: MessageStore) -> int:
 
 
 def questions(store: Path, count: int) -> list[Question]:
-    """Messages all over the log."""
+    """`count` messages, spread over the log."""
     generator, found = random.Random(5), []
     with MessageStore(str(store)) as opened:
         for _ in range(count):
@@ -73,7 +73,7 @@ def questions(store: Path, count: int) -> list[Question]:
 
 
 def cold(arguments: list[str]) -> float:
-    """Seconds of one process of the interpreter."""
+    """The seconds that one process of the interpreter takes."""
     started = time.perf_counter()
     subprocess.run([sys.executable, *arguments], stdout=subprocess.DEVNULL, check=True)
     return time.perf_counter() - started
@@ -90,18 +90,18 @@ def peak_memory(arguments: list[str]) -> int:
 
 
 def cold_line(name: str, arguments: list[str]) -> str:
-    """Medians of a command and of the process beside it, pair by pair."""
+    """A line with the medians of a command and of the process it is compared with, measured in pairs."""
     command = ["-m", "spark_mq.cli.main", *arguments]
     pairs = [(cold(command), cold(["-c", "import pyarrow.fs"])) for _ in range(_COLD_REPETITIONS + 1)][1:]
     seconds = [one for one, _ in pairs]
-    ratio = statistics.median(one / beside for one, beside in pairs)
+    ratio = statistics.median(command_seconds / import_seconds for command_seconds, import_seconds in pairs)
     spread = f"{min(seconds):.3f}-{max(seconds):.3f}"
     memory = peak_memory(arguments) >> 20
     return f"{name:28} {statistics.median(seconds):7.3f} s ({spread}), {ratio:.1f} x import pyarrow; {memory} MiB"
 
 
 def warm_line(name: str, asked: list[Question], ask: Callable[[Question], object], plain: Callable[[], object]) -> str:
-    """Microseconds of one call, beside plain reads of as many places."""
+    """A line with the microseconds of one call, and of plain reads at as many positions."""
     for question in asked:
         ask(question)
     started = time.perf_counter()
@@ -132,16 +132,16 @@ def print_points(spark: SparkSession, folder: Path) -> None:
 
 
 def _kinds(first: Question) -> list[tuple[str, list[str], Callable[[MessageStore, Question], object]]]:
-    """Command, its arguments after the store, and the same question in Python."""
-    place = [first.topic, str(first.queue_id), str(first.queue_offset)]
+    """For each question: the command, its arguments after the store, and the same question in Python."""
+    position = [first.topic, str(first.queue_id), str(first.queue_offset)]
     return [
-        ("query-by-offset", place, lambda store, q: store.get_message(q.topic, q.queue_id, q.queue_offset, 1)),
+        ("query-by-offset", position, lambda store, q: store.get_message(q.topic, q.queue_id, q.queue_offset, 1)),
         ("query-by-id", [first.message_id], lambda store, q: store.look_message_by_id(q.message_id)),
     ]
 
 
 def _plain_read(store: Path, question: Question) -> Callable[[], None]:
-    """Reads a unit and a record of usual size, files open."""
+    """A function that reads a unit and a record of usual size from open files."""
     unit_file = os.open(next((store / "consumequeue" / question.topic / "0").iterdir()), os.O_RDONLY)
     record_file = os.open(next((store / "commitlog").iterdir()), os.O_RDONLY)
 

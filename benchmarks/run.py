@@ -1,8 +1,8 @@
-"""`make bench`: each figure beside a plain sequential read of the same files, in one run.
+"""`make bench`: each figure compared with a plain sequential read of the same files, in one run.
 
-Every measurement is repeated, and each repetition is preceded by a plain read of the log, so that a machine whose speed
-drifts shows: the spread of the plain reads is the noise. Figures are medians; ratios are taken pair by pair.
-Nothing is written but a generated store (kept for the next run) and scratch output, both below `--folder`.
+Every measurement is repeated, and a plain read of the log precedes each repetition. The spread of the plain reads is
+the noise of the machine. Figures are medians; ratios are taken pair by pair. Only a generated store (kept for the next
+run) and scratch output are written, both into `--folder`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from benchmarks.points import print_points
 from spark_mq import rebuild
 from spark_mq.cli.spark import spark_session
 from spark_mq.source.option_values import parse_size
+from spark_mq.store.config.store_paths import CONSUME_QUEUE
 
 WITHOUT_BODIES = (
     "commit_log_offset BIGINT, store_size INT, topic STRING, queue_id INT, queue_offset BIGINT, "
@@ -38,7 +39,7 @@ _BLOCK = 4 << 20
 
 @dataclass(frozen=True)
 class Figure:
-    """Seconds of one thing, repetition by repetition, each with the plain read before it."""
+    """The seconds of each repetition of one measurement, and of the plain read before each."""
 
     name: str
     seconds: list[float]
@@ -65,7 +66,7 @@ def plain_read(log: Path) -> float:
 
 
 def measure(name: str, log: Path, repetitions: int, run: Callable[[], object]) -> Figure:
-    """One warm-up, then `repetitions` pairs of a plain read and a run."""
+    """The seconds of `repetitions` pairs of a plain read and a run, after one warm-up."""
     run()
     seconds, plain = [], []
     for _ in range(repetitions):
@@ -77,14 +78,14 @@ def measure(name: str, log: Path, repetitions: int, run: Callable[[], object]) -
 
 
 def scan(spark: SparkSession, store: Path, schema: str | None) -> None:
-    """Read every row, and throw it away in the JVM."""
+    """Read every row, and discard it in the JVM."""
     reader = spark.read.format("rocketmq")
     reader = reader.schema(schema) if schema else reader
     reader.load(str(store)).write.format("noop").mode("overwrite").save()
 
 
 def decode(store: Path, columns: list[str]) -> None:
-    """What a scan's tasks do, in this process, one after the other, without Spark."""
+    """Do the work of a scan's tasks in this process, one after the other, without Spark."""
     from spark_mq.format.kernels.batches import message_batches
     from spark_mq.io.location import Location
     from spark_mq.store.log.commit_log import CommitLog
@@ -102,7 +103,7 @@ def decode(store: Path, columns: list[str]) -> None:
 
 @dataclass(frozen=True)
 class _SameBatch:
-    """For `mapInArrow`: as many batches of one shape as a scan has, all the same."""
+    """A function for `mapInArrow` that yields one batch as often as a scan yields batches."""
 
     batch: pa.RecordBatch
     batches: int
@@ -114,7 +115,7 @@ class _SameBatch:
 
 
 def hand_over(spark: SparkSession, batch: pa.RecordBatch, tasks: int, batches: int) -> None:
-    """Only the handing over of as many rows from Python to the JVM: what Spark itself allows."""
+    """Pass as many rows from Python to the JVM as a scan does, and do nothing else: the limit that Spark sets."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     task = _SameBatch(batch, batches)
@@ -138,7 +139,7 @@ def sample_batch(store: Path, columns: list[str]) -> pa.RecordBatch:
 
 
 def peak_worker_memory() -> int:
-    """The highest resident size, in bytes, that any of this process's Python workers has had so far."""
+    """The highest resident size so far, in bytes, of any Python worker of this process."""
     peak = 0
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -153,7 +154,7 @@ def peak_worker_memory() -> int:
 
 
 def java_rebuild(store: Path, scratch: Path, repetitions: int) -> list[tuple[float, float]]:
-    """Seconds that the Java store takes for its own rebuild (queues and index), and for the flush after it."""
+    """The seconds of the Java store's own rebuild (queues and index), and of the flush after it."""
     from tests.broker import harness
 
     if harness.missing() is not None:
@@ -172,11 +173,11 @@ def java_rebuild(store: Path, scratch: Path, repetitions: int) -> list[tuple[flo
 
 
 def main() -> int:
-    """Generate the store where it is not there yet, measure, and print a table and one JSON line."""
+    """Generate the store if it does not exist, measure, and print a table and one JSON line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", default="1GiB", help="bytes of records (1GiB)")
     parser.add_argument("--message-size", type=int, default=450, help="mean bytes of a record (450)")
-    parser.add_argument("--folder", type=Path, required=True, help="where the store and scratch output go")
+    parser.add_argument("--folder", type=Path, required=True, help="the folder for the store and scratch output")
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--skip-java", action="store_true", help="leave out the Java store's own rebuild")
     arguments = parser.parse_args()
@@ -214,7 +215,7 @@ def main() -> int:
             reports.append(rebuild(spark, str(store), str(output), replace=True))
 
         def rebuild_queues() -> None:
-            rebuild(spark, str(store), str(output), only="consumequeue", replace=True)
+            rebuild(spark, str(store), str(output), only=CONSUME_QUEUE, replace=True)
 
         figures.append(measure("rebuild of queues and index", log, repetitions, rebuild_all))
         figures.append(measure("rebuild of consume queues", log, repetitions, rebuild_queues))

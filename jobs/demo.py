@@ -1,4 +1,4 @@
-"""`make demo`: the main job on a store that a real broker wrote, and what it proves."""
+"""`make demo`: rebuilds queues and index of a real broker's store, and compares them with the broker's files."""
 
 from __future__ import annotations
 
@@ -11,22 +11,26 @@ from pathlib import Path
 from spark_mq import rebuild
 from spark_mq.cli.spark import spark_session
 from spark_mq.job.progress import print_progress
+from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
 
 SAMPLE = Path(__file__).resolve().parent.parent / "tests" / "stores" / "workload-533"
 
 
 def files_below(folder: Path) -> dict[str, bytes]:
-    """Every file, by its path below `folder`."""
+    """The content of every file, by the file's path relative to `folder`."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def contents(folder: Path) -> list[bytes]:
-    """What the files below `folder` hold, in the order of their names."""
+    """The contents of the files in `folder` and its subfolders, in the order of the file names."""
     return [content for _, content in sorted(files_below(folder).items())]
 
 
 def main() -> int:
-    """Query the sample's messages, lose its queues and index, rebuild both, and compare with the broker's."""
+    """Query the sample's messages, remove its queues and index, rebuild both, and compare them with the broker's.
+
+    Returns the exit status: 0 if all files are the same.
+    """
     with tempfile.TemporaryDirectory() as folder, spark_session("spark-mq demo") as spark:
         subprocess.run(["tar", "xzf", f"{SAMPLE}.tar.gz", "-C", folder], check=True)
         store = Path(folder) / SAMPLE.name
@@ -38,16 +42,18 @@ def main() -> int:
             "FROM messages GROUP BY topic ORDER BY messages DESC LIMIT 8"
         ).show(truncate=40)
 
-        brokers, brokers_index = files_below(store / "consumequeue"), contents(store / "index")
-        shutil.rmtree(store / "consumequeue")
-        shutil.rmtree(store / "index")
+        brokers, brokers_index = files_below(store / CONSUME_QUEUE), contents(store / INDEX)
+        shutil.rmtree(store / CONSUME_QUEUE)
+        shutil.rmtree(store / INDEX)
         report = rebuild(spark, str(store), broker_conf=f"{SAMPLE}.conf", progress=print_progress)
         print(report.to_text())
-        ours, our_index = files_below(store / "consumequeue"), contents(store / "index")
+        ours, our_index = files_below(store / CONSUME_QUEUE), contents(store / INDEX)
     equal = [name for name in brokers if ours.get(name) == brokers[name]]
-    print(f"\n{len(equal)} of the broker's {len(brokers)} queue files are the same, byte for byte; made: {len(ours)}.")
-    equal_index = sum(one == other for one, other in zip(our_index, brokers_index, strict=False))
-    print(f"{equal_index} of its {len(brokers_index)} index files are the same (names apart); made: {len(our_index)}.")
+    print(f"\n{len(equal)} of the broker's {len(brokers)} queue files are the same, byte for byte; built: {len(ours)}.")
+    equal_index = sum(our_file == file for our_file, file in zip(our_index, brokers_index, strict=False))
+    print(
+        f"{equal_index} of its {len(brokers_index)} index files are the same apart from names; built: {len(our_index)}."
+    )
     return 0 if (ours, our_index) == (brokers, brokers_index) else 1
 
 

@@ -1,6 +1,7 @@
-"""`make zip`: the package as one file for `spark-submit --py-files`.
+"""`make zip`: writes the package as one file for `spark-submit --py-files`.
 
-Only Python and its data: what it needs (pyarrow, pandas, numba) has machine code, which no zip file can carry.
+The file contains only this package. The packages that it needs (pyarrow, pandas, numba) contain machine code, which
+Python cannot load from a zip file.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ DEFAULT_FILE = PROJECT / "dist" / "spark_mq.zip"
 
 
 def make_zip(file: Path = DEFAULT_FILE) -> Path:
-    """Write the package to `file`, whose folder is made; returns it."""
+    """Write the package to `file`, and return `file`; its folder is created if it does not exist."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for package in PACKAGES:

@@ -1,7 +1,8 @@
-"""Lets Spark find the `rocketmq` format by itself.
+"""The module by which Spark finds the format `rocketmq` without `spark_mq.register`.
 
-Spark imports every top-level module named `pyspark_*` and looks for `DefaultSource`
-(`pyspark.sql.worker.lookup_data_sources`). One that fails hides all others, so this one only imports.
+Spark imports every top-level module named `pyspark_*` and looks for `DefaultSource` in it
+(`pyspark.sql.worker.lookup_data_sources`). If one of these modules fails, Spark finds no data source at all. So this
+module does nothing but import.
 """
 
 from spark_mq.source.datasource import RocketMQDataSource as DefaultSource

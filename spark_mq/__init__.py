@@ -1,6 +1,32 @@
-"""Apache RocketMQ message stores as tables in Spark; their derived files rebuilt without a broker.
+"""Apache RocketMQ message stores as tables in Spark, and their files rebuilt without a broker.
 
->>> from spark_mq import MessageStore, rebuild, register, sql
+A *store* is a broker's store directory (`storePathRootDir`): a path, or a URI that pyarrow opens. A store that is read
+is never changed, and no broker is needed.
+
+- `RocketMQDataSource`: the Spark data source `rocketmq`. Its docstring has all tables, options and columns.
+- `register`: makes the data source and the table function `rocketmq_lookup` known to a Spark session.
+- `sql`: the result of a Spark SQL query over stores, which reads only the rows and columns that the query needs.
+- `explain`: the access path of a read, and its cost.
+- `rebuild`: writes `consumequeue/` and `index/` from `commitlog/`, byte for byte as the broker does.
+- `MessageStore`: one store in Python, without Spark or a JVM: messages by id, key, queue offset or time.
+- `SparkMqError`: the base class of all errors of this package; its subclasses are in `spark_mq.errors`.
+
+In Spark:
+
+>>> import spark_mq
+>>> spark_mq.register(spark)
+>>> messages = spark.read.format("rocketmq").option("topic", "orders").load("/data/store")
+>>> messages.groupBy("tags").count().show()
+>>> query = "SELECT tags, count(*) FROM prod.messages WHERE topic = 'orders' GROUP BY tags"
+>>> spark_mq.sql(spark, query, stores={"prod": "/data/store"}).show()
+>>> report = spark_mq.rebuild(spark, "/data/store", "/data/rebuilt")
+
+Without Spark:
+
+>>> with spark_mq.MessageStore("/data/store") as store:
+...     table = store.query_message("orders", "order-42")  # a pyarrow.Table, newest message first
+
+The command `spark-mq` does the same from a shell; `spark-mq --help` lists what it can do.
 """
 
 from __future__ import annotations
@@ -30,7 +56,10 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name when it is asked for: a point look-up must not wait for Spark."""
+    """The public object `name`, imported on first use: a point look-up must not wait for Spark's import.
+
+    Raises `AttributeError` for any other name.
+    """
     import importlib
 
     if name not in _MODULES:

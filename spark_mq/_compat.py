@@ -1,4 +1,4 @@
-"""Every name that some Spark lacks, of 4.0 and later or a Spark Connect client, with what stands in for it there."""
+"""Fallbacks for names that are missing in Spark 4.0, Spark 4.1 or the Spark Connect client."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ try:
     from py4j.protocol import Py4JJavaError
 
     SPARK_ERRORS: tuple[type[Exception], ...] = (PySparkException, Py4JJavaError)
-    """What Spark raises; of errors of a library in its JVM, such as Delta Lake, PySpark makes none of its own."""
+    """The errors of Spark. Errors of libraries in its JVM (Delta Lake) are `Py4JJavaError`, not `PySparkException`."""
 except ImportError:  # pyspark-client
     SPARK_ERRORS = (PySparkException,)
 
@@ -24,10 +24,10 @@ except ImportError:  # before Spark 4.2
     HAS_READ_LIMITS = False
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """Older Spark asks a stream once for its end, and ends there, with `availableNow`."""
+        """Before Spark 4.2, `availableNow` asks a stream once for its end, and stops there."""
 
     class ReadAllAvailable:  # type: ignore[no-redef]
-        """Older Spark has no read limits: a batch takes all."""
+        """Before Spark 4.2 there are no read limits: a batch reads everything."""
 
 
 __all__ = [
@@ -43,7 +43,7 @@ __all__ = [
 
 
 def register_source(spark: SparkSession, source: type[DataSource]) -> None:
-    """Make a data source known, unless Spark found it by itself: 4.0 and 4.1 do not let that be done again."""
+    """Register a data source, unless Spark has found it by itself: 4.0 and 4.1 refuse to register it again."""
     try:
         spark.dataSource.register(source)
     except PySparkException as error:
@@ -52,23 +52,23 @@ def register_source(spark: SparkSession, source: type[DataSource]) -> None:
 
 
 def session_has_read_limits(spark: SparkSession) -> bool:
-    """Whether streams of this session can be limited; a Spark Connect client may be newer than its server."""
+    """Whether the Spark of the session has read limits: a Spark Connect client may be newer than its server."""
     return tuple(int(part) for part in spark.version.split(".")[:2]) >= (4, 2)
 
 
 def limited_read(max_messages: int | None) -> Any:
-    """What a limited stream answers to `getDefaultReadLimit`.
+    """The answer of a limited stream to `getDefaultReadLimit`.
 
-    Spark only hands it back; that it is not `ReadAllAvailable` tells that the limits of the options hold. Spark's
-    Python has no limit of two kinds at once.
+    Spark only passes the object back to the reader, which applies the limits of its options unless the object is a
+    `ReadAllAvailable`. The number in it has no effect: Spark has no class for limits of bytes and of messages at once.
     """
     return ReadMaxRows(max_messages or 1)
 
 
 def repartition_by_id(frame: DataFrame, partitions: int, partition_id: Column) -> DataFrame:
-    """Send each row to the partition that `partition_id` (0 ... `partitions` - 1) names.
+    """The DataFrame with each row in the partition that `partition_id` (0 ... `partitions` - 1) names.
 
-    `DataFrame.repartitionById` is new in Spark 4.1; before it, a hash of the id spreads less evenly.
+    `DataFrame.repartitionById` is new in Spark 4.1. Before, rows go to a partition by a hash of the id, less evenly.
     """
     direct = getattr(frame, "repartitionById", None)
     if direct is None:

@@ -1,95 +1,95 @@
-"""Every error that this package raises on purpose.
+"""The errors of this package: one base class, `SparkMqError`, and a subclass for each kind.
 
-One base class, so that a caller can catch them all, and each subclass is also the builtin that fits, so that
-a caller who knows nothing of this package catches it too. A message names the file, the offset or the option,
-and what to do.
+A caller can catch all of them as `SparkMqError`. Each subclass is also the matching builtin (`ValueError`,
+`FileNotFoundError`, ...), so a caller that does not know this package catches them, too. A message names the file, the
+offset or the option, and what to do.
 """
 
 from __future__ import annotations
 
 
 class SparkMqError(Exception):
-    """Base of every error of this package."""
+    """Base class of the errors of this package."""
 
 
 class OptionError(SparkMqError, ValueError):
-    """An option or argument that is unknown, unreadable, or without effect here."""
+    """An option or argument is unknown, has an invalid value, or has no effect on what was requested."""
 
 
 class StoreNotFoundError(SparkMqError, FileNotFoundError):
-    """The path is not a message store: nothing is there, or it has no `commitlog` folder."""
+    """The path is not a message store: it does not exist, or has no `commitlog` folder."""
 
 
 class StoreChangedError(SparkMqError, RuntimeError):
-    """A file of the store went away, or became shorter, while the store was read."""
+    """A file of the store was removed, or became shorter, while the store was read."""
 
 
 class DataLossError(StoreChangedError):
-    """A part of the log that a stream has still to read is gone: its segments expired, or the log was cut."""
+    """A part of the log is gone that a stream has not read yet: its segments expired, or the log lost its end."""
 
 
 class LogCutError(DataLossError):
-    """A part of the log that was read is no longer in it: the broker lost the end of its log."""
+    """A part of the log that was read before is no longer in the log: the broker lost the end of its log."""
 
 
 class ConfigError(SparkMqError, ValueError):
-    """A file below `config/` that cannot be read, nor its `.bak`."""
+    """A file in `config/` and its `.bak` cannot be read."""
 
 
 class UnsupportedStoreError(SparkMqError, NotImplementedError):
-    """A store of a kind that this package does not read, or not as it lies there."""
+    """The store is of a kind that this package cannot read, or is in a state in which it cannot be read."""
 
 
 class UnsupportedSparkError(SparkMqError, NotImplementedError):
-    """The session's Spark lacks what is asked for."""
+    """The Spark version of the session lacks a feature that was requested."""
 
 
 class EmptyStoreError(SparkMqError, ValueError):
-    """The store is one, but holds no commit log record to work on."""
+    """The store contains no commit log record."""
 
 
 class CorruptLogError(SparkMqError, ValueError):
-    """Bytes of the commit log (or of a queue made from it) that break a rule of the format."""
+    """Bytes of the commit log, or of a consume queue, break a rule of the format."""
 
 
 class CorruptQueueError(CorruptLogError):
-    """A unit of a consume queue that does not lead to its message, where the answer depends on it."""
+    """A unit of a consume queue does not lead to its message, and the answer depends on that unit."""
 
 
 class CorruptIndexError(SparkMqError, ValueError):
-    """Bytes of an index file that break a rule of the format; or the file has other sizes than was said."""
+    """Bytes of an index file break a rule of the format, or the file has other sizes than the broker's settings."""
 
 
 class BodyError(SparkMqError, ValueError):
-    """A message body that cannot be decompressed, or that grows beyond the limit."""
+    """A message body cannot be decompressed, or is larger than the limit when it is decompressed."""
 
 
 class UnsafeNameError(SparkMqError, ValueError):
-    """A name inside a store that would lead outside of it when used as a path."""
+    """A name in a store that, used as a path, would lead out of the store."""
 
 
 class OutputExistsError(SparkMqError, FileExistsError):
-    """The output already holds what the job would write, and the job was not told to replace it."""
+    """The output already has the files that the job would write, and the job was not told to replace them."""
 
 
 class ArchiveInUseError(SparkMqError, RuntimeError):
-    """Another run archives the same store into the same table at the moment."""
+    """Another run is archiving the same store into the same table."""
 
 
 class NotSharedError(SparkMqError, OSError):
-    """A task sees another store or output under a path than the driver does, or none."""
+    """A task sees a different store or output than the driver under the same path, or nothing."""
 
 
 class StorageError(SparkMqError, OSError):
-    """A file or folder that cannot be read or written: no permission, not a folder, or a filesystem without answer."""
+    """A file or folder cannot be read or written: no permission, not a folder, or a filesystem that does not answer."""
 
 
 class NoRoomError(StorageError):
-    """A disk is full. What the job has written stays, so that `--resume` can continue with it."""
+    """A disk is full. The work of the job stays, so that `--resume` can continue it."""
 
 
 class StoreLockedError(SparkMqError, RuntimeError):
-    """The store's `lock` is taken: a broker runs on the store, or another job writes into it."""
+    """The store's file `lock` is locked: a broker runs on the store, or another job writes into it."""
 
 
 class MissingPackageError(SparkMqError, ImportError):

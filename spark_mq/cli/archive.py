@@ -1,4 +1,4 @@
-"""`spark-mq archive STORE TABLE` and `spark-mq maintain-archive TABLE`: messages in Delta tables, and their upkeep."""
+"""`spark-mq archive STORE TABLE` and `spark-mq maintain-archive TABLE`: messages in Delta tables."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from spark_mq.cli.arguments import add_archive_table, add_broker_conf, add_json_report, add_store
 from spark_mq.cli.interrupt import ends_on_interrupt
 from spark_mq.cli.spark import spark_errors, spark_session
 from spark_mq.errors import OptionError, SparkMqError
@@ -24,12 +25,13 @@ if TYPE_CHECKING:
 _NO_FILESYSTEM = re.compile(r"No FileSystem for scheme|Class org\.apache\.hadoop\.fs\.\S+ not found")
 
 EPILOG = """\
-TABLE is a path, or a name in Spark's catalog (then with --checkpoint). Beside it lie TABLE_keys, TABLE_segments and
-TABLE_snapshots, and beside a path TABLE_checkpoints. --cluster, --broker and --store-name say in every row where it
-comes from: they must stay the same from run to run, and differ between the stores of one archive. The same log under
-another name (a mistyped one, another path, a slave of the broker) is refused, for its messages would be there twice;
-the line that refuses it says the name it has and how many rows. --rename changes those rows, in all four tables: after
-it the log has the new name only, each message once.
+TABLE is a path, or a name in Spark's catalog (then give --checkpoint, too). The other tables of the archive are next to
+it: TABLE_keys, TABLE_segments and TABLE_snapshots; if TABLE is a path, the checkpoints are in TABLE_checkpoints.
+Columns cluster, broker and store have the values of --cluster, --broker and --store-name in every row. These values
+must stay the same from run to run, and must differ between the stores of one archive.
+A log that is in TABLE under another name (a mistyped one, another path, a slave of the same broker) is refused, because
+each message would be there twice. The error names the other name and its number of messages. --rename gives these rows
+the new name in all four tables; then the log has only the new name, and each message is there once.
 """
 
 
@@ -43,60 +45,72 @@ def _add_archive(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     command = commands.add_parser(
         "archive",
         help="append new messages to a Delta table",
-        description="Append what is new in a store to a Delta table, each message exactly once.",
+        description="Append the new messages of a store to a Delta table, each message exactly once.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    command.add_argument("store", metavar="STORE", help="the broker's store directory (storePathRootDir)")
-    command.add_argument("table", metavar="TABLE", help="the table of messages")
-    command.add_argument("--cluster", metavar="NAME", help="brokerClusterName (DefaultCluster)")
-    command.add_argument("--broker", metavar="NAME", help="brokerName (DEFAULT_BROKER)")
-    command.add_argument("--broker-conf", metavar="FILE", help="the broker's settings, which have both names")
-    command.add_argument("--store-name", metavar="NAME", help="what column store says (the path)")
+    add_store(command)
+    add_archive_table(command)
+    command.add_argument(
+        "--cluster", metavar="NAME", help="default: brokerClusterName of --broker-conf, else DefaultCluster"
+    )
+    command.add_argument("--broker", metavar="NAME", help="default: brokerName of --broker-conf, else DEFAULT_BROKER")
+    add_broker_conf(command, "brokerClusterName and brokerName")
+    command.add_argument("--store-name", metavar="NAME", help="the value of column store (default: the path)")
     command.add_argument(
         "--rename",
         action="store_true",
-        help="the log is in TABLE under another name: give its rows the name said here (else it is refused)",
+        help="if the log is in TABLE under another name, give its rows the new name (default: refuse the log)",
     )
-    command.add_argument("--checkpoint", metavar="DIR", help="where the streams keep how far they are")
-    command.add_argument("--max-bytes", metavar="SIZE", default="4g", help="bytes of the log for a batch (4g)")
+    command.add_argument("--checkpoint", metavar="DIR", help="the folder of the streams' checkpoints")
+    command.add_argument("--max-bytes", metavar="SIZE", default="4g", help="bytes of the log per batch (4g)")
     command.add_argument(
         "--data-loss",
         choices=["fail", "continue"],
         default="fail",
         help="if segments expired before they were archived, or the broker lost the end of its log: stop (default), or "
-        "continue and count",
+        "continue and report how much was lost",
     )
-    command.add_argument("--follow", metavar="SECONDS", type=float, help="go on, and look every so many seconds")
-    command.add_argument("--json", action="store_true", help="print the report as one JSON object")
+    command.add_argument(
+        "--follow", metavar="SECONDS", type=float, help="keep running, and look for new messages every SECONDS"
+    )
+    add_json_report(command)
     command.set_defaults(run=run_archive)
 
 
 def _add_maintenance(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command = commands.add_parser(
         "maintain-archive",
-        help="join and cluster an archive's files, and delete old rows",
-        description="OPTIMIZE an archive's tables; with arguments also delete old rows, and VACUUM. Without --apply "
-        "this is a dry run: the command changes nothing, and prints what would be deleted and removed.",
+        help="join and cluster an archive's files, delete old rows",
+        description="Join and cluster the files of an archive's tables (OPTIMIZE). With --keep-days, also delete old "
+        "rows; with --vacuum-hours, also remove unused files (VACUUM). Without --apply this is a dry run: "
+        "the command changes nothing, and prints what would be deleted and removed.",
         allow_abbrev=False,
     )
-    command.add_argument("table", metavar="TABLE", help="the table of messages, as in archive")
-    command.add_argument("--keep-days", metavar="DAYS", type=float, help="delete what was stored longer ago")
-    command.add_argument("--no-optimize", action="store_true", help="leave files as they are")
-    command.add_argument("--file-size", metavar="SIZE", default="256m", help="join files to this size (256m)")
-    command.add_argument("--vacuum-hours", metavar="HOURS", type=float, help="remove files unused for so long")
+    add_archive_table(command)
+    command.add_argument(
+        "--keep-days", metavar="DAYS", type=float, help="delete messages and snapshots older than DAYS"
+    )
+    command.add_argument("--no-optimize", action="store_true", help="do not join or cluster files")
+    command.add_argument("--file-size", metavar="SIZE", default="256m", help="join files to about this size (256m)")
+    command.add_argument(
+        "--vacuum-hours",
+        metavar="HOURS",
+        type=float,
+        help="remove files that no version of the last HOURS uses; Delta refuses less than 168 by default",
+    )
     mode = command.add_mutually_exclusive_group()
     mode.add_argument("--apply", action="store_true", help="make the changes")
     mode.add_argument(
-        "--dry-run", action="store_true", help="change nothing, print what would be deleted and removed (the default)"
+        "--dry-run", action="store_true", help="change nothing; print what would be deleted and removed (the default)"
     )
-    command.add_argument("--json", action="store_true", help="print the report as one JSON object")
+    add_json_report(command)
     command.set_defaults(run=run_maintenance)
 
 
 def run_archive(arguments: argparse.Namespace) -> int:
-    """Archive, and print the report."""
+    """Archive, and print the report; returns the exit status."""
     from spark_mq.archive.archive_tables import DEFAULT_BROKER, DEFAULT_CLUSTER, ArchiveTables
     from spark_mq.archive.delta import delta_settings
     from spark_mq.archive.writer import archive
@@ -107,13 +121,13 @@ def run_archive(arguments: argparse.Namespace) -> int:
 
     max_bytes = parse_size("--max-bytes", arguments.max_bytes)
     conf = BrokerConf.of(arguments.broker_conf).settings
-    # What is wrong with the arguments is said before a JVM starts.
-    place = ArchiveTables.of(arguments.table, arguments.checkpoint)
+    # Errors in the arguments are found before a JVM starts.
+    tables = ArchiveTables.of(arguments.table, arguments.checkpoint)
     segment_files(Location.resolve(arguments.store))
-    for path in (place.name, place.checkpoints) if place.is_path else (place.checkpoints,):
+    for path in (tables.name, tables.checkpoints) if tables.is_path else (tables.checkpoints,):
         _check_folder(path)
     with (
-        _known_filesystem(place.name),
+        _known_filesystem(tables.name),
         spark_errors(),
         spark_session("spark-mq archive", delta_settings) as spark,
         ends_on_interrupt(spark),
@@ -164,9 +178,9 @@ def run_maintenance(arguments: argparse.Namespace) -> int:
 
 
 def _check_folder(path: str) -> None:
-    """Make a local folder, and see that files can be made in it.
+    """Create a local folder, and check that files can be created in it.
 
-    A URI, and any path of a Spark that is elsewhere, is not looked at. Raises `OptionError` if no file can be made.
+    A URI, and any path if Spark runs elsewhere, is not checked. Raises `OptionError` if no file can be created.
     """
     if "://" in path or not os.environ.get("SPARK_REMOTE", "local").startswith("local"):
         return
@@ -177,13 +191,13 @@ def _check_folder(path: str) -> None:
             pass
     except OSError as error:
         raise OptionError(
-            f"{path} cannot be written: {error.strerror or error}; give a TABLE (or --checkpoint) in a folder that can"
+            f"{path} cannot be written: {error.strerror or error}; give a TABLE (or --checkpoint) in a writable folder"
         ) from error
 
 
 @contextmanager
 def _known_filesystem(table: str) -> Iterator[None]:
-    """Say what to do if Spark lacks the filesystem of a table's URI."""
+    """A context in which an error about a missing filesystem of the table's URI names the remedy."""
     try:
         yield
     except SparkMqError as error:
@@ -191,9 +205,9 @@ def _known_filesystem(table: str) -> Iterator[None]:
             raise
         scheme = table.partition(":")[0]
         raise OptionError(
-            f"{table}: this Spark has no filesystem for {scheme}: ({error}). For S3 write s3a://, and give Spark the "
-            "library: PYSPARK_SUBMIT_ARGS='--packages org.apache.hadoop:hadoop-aws:VERSION pyspark-shell', with the "
-            "version of the Hadoop jars that Spark has"
+            f"{table}: this Spark has no filesystem for {scheme}: ({error}). For S3, write s3a:// and give Spark the "
+            "library: PYSPARK_SUBMIT_ARGS='--packages org.apache.hadoop:hadoop-aws:VERSION pyspark-shell', where "
+            "VERSION is that of Spark's Hadoop jars"
         ) from error
 
 
@@ -203,8 +217,8 @@ def _print_batch(batch: BatchProgress) -> None:
 
 
 def _stop_on_signals() -> threading.Event:
-    """An event that Ctrl-C or a plain `kill` sets; what was archived until then stays."""
-    asked = threading.Event()
+    """An event that is set by Ctrl-C or a plain `kill`. Messages archived until then stay archived."""
+    stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: asked.set())
-    return asked
+        signal.signal(number, lambda *_: stop.set())
+    return stop

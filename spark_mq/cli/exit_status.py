@@ -1,18 +1,16 @@
-"""What the exit status of a command says."""
+"""Exit statuses of the commands."""
 
 from __future__ import annotations
 
 FOUND = 0
-"""Done; for a question: there is an answer."""
+"""The command is done; a query has an answer."""
 FAILED = 1
-"""A line on stderr says why."""
+"""The command failed; a line on stderr gives the reason."""
 NOT_UNDERSTOOD = 2
-"""The arguments; `argparse` exits with it."""
-INTERRUPTED = 130
-"""By Ctrl-C: 128 and the number of the signal, as shells have it."""
+"""The arguments are wrong; `argparse` exits with this status."""
 NOT_FOUND = 3
-"""The question was answered: there is nothing."""
+"""The query ran, and nothing matches."""
 DAMAGED = 4
-"""Done, but damage was skipped: the report names what is missing."""
+"""The command is done, but damage was skipped: the report names what is missing."""
 INTERRUPTED = 130
-"""Ctrl-C: 128 and the number of SIGINT, as shells have it."""
+"""Ctrl-C: 128 plus the number of SIGINT, as in shells."""

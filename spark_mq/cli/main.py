@@ -1,7 +1,7 @@
-"""`spark-mq`: one entry point, a sub-command for each job.
+"""`spark-mq`: one entry point, with a sub-command for each job.
 
-Results go to stdout, progress and errors to stderr. Exit status: 0 done or found, 1 failed (one line says why), 2 the
-arguments cannot be understood, 3 nothing found, 4 done but damage was skipped, 130 interrupted (Ctrl-C).
+Results go to stdout, progress and errors to stderr. Exit status: 0 done or found, 1 failed (one line gives the reason),
+2 the arguments are wrong, 3 nothing found, 4 done but damage was skipped, 130 interrupted (Ctrl-C).
 """
 
 from __future__ import annotations
@@ -21,7 +21,18 @@ from spark_mq.errors import SparkMqError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; `arguments` are those of the process by default."""
+    """Run one command.
+
+    Args:
+        arguments: The command and its arguments; by default those of the process.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        SystemExit: The arguments are wrong, or ask for help (from `argparse`).
+
+    """
     parser = argparse.ArgumentParser(
         prog="spark-mq", description="Apache RocketMQ message stores, without a broker.", allow_abbrev=False
     )
@@ -32,17 +43,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tables.add_commands(commands)
     sql.add_command(commands)
     parsed = parser.parse_args(arguments)
-    logging.getLogger().addFilter(_is_no_interrupt)
+    logging.getLogger().addFilter(_is_loggable)
     try:
         status = int(parsed.run(parsed))
         sys.stdout.flush()
     except SparkMqError as error:
         print(f"spark-mq: {error}", file=sys.stderr)
         return FAILED
-    except BrokenPipeError:  # whoever read the output has enough of it
+    except BrokenPipeError:  # the reader of the output, such as `head`, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
-    except OSError as error:  # a file or a network that no part of the package expected to fail
+    except OSError as error:  # of a file or a network; no part of the package expects it
         print(f"spark-mq: {visible(str(error))}", file=sys.stderr)
         return FAILED
     except ImportError as error:
@@ -58,8 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
-def _is_no_interrupt(record: logging.LogRecord) -> bool:
-    """Whether to log it: of a Ctrl-C, Py4J logs a traceback, and the command says it in one line."""
+def _is_loggable(record: logging.LogRecord) -> bool:
+    """Whether to log the record: Py4J logs a traceback for Ctrl-C, for which the command prints one line."""
     return record.exc_info is None or not isinstance(record.exc_info[1], KeyboardInterrupt)
 
 

@@ -1,4 +1,4 @@
-"""`spark-mq query-by-...` and `print-message`: messages out of a store, without Spark or a JVM."""
+"""`spark-mq query-by-...` and `print-message`: messages of a store, without Spark or a JVM."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from spark_mq.cli.arguments import add_broker_conf, add_json_rows, add_store, add_topic
 from spark_mq.cli.exit_status import FAILED, FOUND, NOT_FOUND
 from spark_mq.errors import OptionError
 
@@ -19,21 +20,22 @@ if TYPE_CHECKING:
     from spark_mq.store.message_store import MessageStore
 
 _DEFAULT_LIMIT = 100
-_MOST_DAMAGE = 10
-"""Lines about damaged parts of the log; what is damaged in many places needs no list here."""
-_LINE = ("store_timestamp", "queue_id", "queue_offset", "tags", "keys", "offset_message_id", "body")
+_MAX_DAMAGE_LINES = 10
+"""Damaged parts of the log that get a line each; the others are counted in one more line."""
+_COLUMNS = ("store_timestamp", "queue_id", "queue_offset", "tags", "keys", "offset_message_id", "body")
+"""The columns of a table of messages."""
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the commands and their arguments."""
     by_id = commands.add_parser(
         "query-by-id",
-        help="one message by its offset message id",
+        help="messages by their offset message ids",
         description="Print messages by their offset message ids (mqadmin queryMsgById).",
         allow_abbrev=False,
     )
     _add_store(by_id)
-    by_id.add_argument("ids", metavar="ID", nargs="+", help="32 or 56 hexadecimal digits")
+    by_id.add_argument("ids", metavar="ID", nargs="+", help="an offset message id: 32 or 56 hexadecimal digits")
     _add_any_host(by_id)
     _add_body_file(by_id)
     by_id.set_defaults(run=run_by_id)
@@ -44,18 +46,18 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         description="Print the messages of a topic that have a key, newest first (mqadmin queryMsgByKey).",
         allow_abbrev=False,
     )
-    _add_key(by_key, "KEY", "a piece of the messages' KEYS, or their unique key")
+    _add_key(by_key, "KEY", "one of the keys in the messages' KEYS, or their unique key")
     _add_time(by_key)
-    by_key.add_argument("--max-num", metavar="N", type=int, help="at most so many; by default all")
+    by_key.add_argument("--max-num", metavar="N", type=int, help="print at most N messages (default: all)")
     by_key.set_defaults(run=run_by_key)
 
     by_unique_key = commands.add_parser(
         "query-by-unique-key",
-        help="a message by topic and unique key (the client's message id)",
-        description="Print messages by their unique key, or offset message id (mqadmin queryMsgByUniqueKey).",
+        help="a message by topic and unique key (the producer's message id)",
+        description="Print the messages with a unique key or an offset message id (mqadmin queryMsgByUniqueKey).",
         allow_abbrev=False,
     )
-    _add_key(by_unique_key, "UNIQUE_KEY", "the message id that the producer was given")
+    _add_key(by_unique_key, "UNIQUE_KEY", "the message id that the producer got, or an offset message id")
     _add_any_host(by_unique_key)
     _add_body_file(by_unique_key)
     by_unique_key.set_defaults(run=run_by_unique_key)
@@ -67,7 +69,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         allow_abbrev=False,
     )
     _add_store(by_offset)
-    by_offset.add_argument("topic", metavar="TOPIC")
+    add_topic(by_offset)
     by_offset.add_argument("queue_id", metavar="QUEUE", type=int, help="the queue's id")
     by_offset.add_argument("offset", metavar="OFFSET", type=int, help="the message's offset in the queue")
     _add_body_file(by_offset)
@@ -80,49 +82,55 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         allow_abbrev=False,
     )
     _add_store(print_message)
-    print_message.add_argument("topic", metavar="TOPIC")
+    add_topic(print_message)
     print_message.add_argument("--queue-id", metavar="N", type=int, help="only this queue")
     _add_time(print_message)
     print_message.add_argument("--tag", metavar="TAGS", help="only messages with one of these tags: 'a || b'")
     print_message.add_argument(
-        "--limit", metavar="N", type=int, default=_DEFAULT_LIMIT, help=f"at most so many ({_DEFAULT_LIMIT}); 0 is all"
+        "--limit",
+        metavar="N",
+        type=int,
+        default=_DEFAULT_LIMIT,
+        help=f"print at most N messages ({_DEFAULT_LIMIT}); 0 prints all",
     )
     print_message.set_defaults(run=run_print_message)
 
 
 def _add_store(command: argparse.ArgumentParser) -> None:
-    command.add_argument("store", metavar="STORE", help="the broker's store directory (storePathRootDir)")
-    command.add_argument("--json", action="store_true", help="one JSON object a line, bodies in Base64")
+    add_store(command)
+    add_json_rows(command)
 
 
 def _add_key(command: argparse.ArgumentParser, name: str, text: str) -> None:
     _add_store(command)
-    command.add_argument("topic", metavar="TOPIC")
+    add_topic(command)
     command.add_argument("key", metavar=name, help=text)
-    command.add_argument("--broker-conf", metavar="FILE", help="the broker's settings: maxHashSlotNum, maxIndexNum")
+    add_broker_conf(command, "maxHashSlotNum and maxIndexNum")
     command.add_argument(
-        "--check-index", action="store_true", help="read all index files first, to see if they are whole"
+        "--check-index", action="store_true", help="first read all index files, and check that they are whole"
     )
-    command.add_argument("--explain", action="store_true", help="say what is read, and read it not")
+    command.add_argument(
+        "--explain", action="store_true", help="print the access path and its cost; do not run the query"
+    )
 
 
 def _add_time(command: argparse.ArgumentParser) -> None:
-    time = "epoch milliseconds, ISO 8601 with a zone, or a time as it is printed here"
-    command.add_argument("--begin", metavar="TIME", help=f"stored then or later: {time}")
-    command.add_argument("--end", metavar="TIME", help="stored then or earlier")
+    time = "epoch milliseconds, ISO 8601 with a zone, or a time as the commands print it"
+    command.add_argument("--begin", metavar="TIME", help=f"only messages stored at TIME or later: {time}")
+    command.add_argument("--end", metavar="TIME", help="only messages stored at TIME or earlier")
 
 
 def _add_any_host(command: argparse.ArgumentParser) -> None:
-    text = "take an offset message id whose host is not the message's store host, for a store that moved"
+    text = "accept an offset message id that names another host than the message's store host: for a store that moved"
     command.add_argument("--any-host", action="store_true", help=text)
 
 
 def _add_body_file(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--body-file", metavar="FILE", help="write the message's body to FILE")
+    command.add_argument("--body-file", metavar="FILE", help="write the message's body, unchanged, to FILE")
 
 
 def run_by_id(arguments: argparse.Namespace) -> int:
-    """Print the messages of the ids; a line on stderr says why there is none for an id."""
+    """Print the messages of the ids; for an id without a message, a line on stderr gives the reason."""
     from spark_mq.cli.output import plain_rows
     from spark_mq.format.message_row import message_row, message_table
     from spark_mq.store.message_store import MessageStore
@@ -132,23 +140,23 @@ def run_by_id(arguments: argparse.Namespace) -> int:
     status = FOUND
     with MessageStore(arguments.store) as store:
         for number, message_id in enumerate(arguments.ids):
-            found = store.find_record_by_id(message_id, arguments.any_host)
-            if isinstance(found, str):
-                print(f"spark-mq: no message {message_id}: {found}", file=sys.stderr)
+            record = store.find_record_by_id(message_id, arguments.any_host)
+            if isinstance(record, str):
+                print(f"spark-mq: no message {message_id}: {record}", file=sys.stderr)
                 status = NOT_FOUND
                 continue
             if number and not arguments.json:
                 print()
-            _print_one(arguments, plain_rows(message_table([message_row(found)]))[0])
+            _print_one(arguments, plain_rows(message_table([message_row(record)]))[0])
     return status
 
 
 def run_by_key(arguments: argparse.Namespace) -> int:
-    """Print the messages that have the key; a line on stderr says why there is none, or what was damaged."""
+    """Print the messages that have the key; stderr gets the reason if there is none, and damage of the index."""
     from spark_mq.cli.output import plain_rows, print_json, print_table
 
     if arguments.max_num is not None and arguments.max_num < 1:
-        raise OptionError(f"--max-num {arguments.max_num}: that is no number of messages")
+        raise OptionError(f"--max-num {arguments.max_num}: give 1 or more")
     begin, end = _begin_and_end(arguments)
     if arguments.explain:
         times = {
@@ -157,24 +165,24 @@ def run_by_key(arguments: argparse.Namespace) -> int:
         return _explain(arguments, key=arguments.key, **times)
     with _open_index(arguments) as store:
         rows = plain_rows(store.query_message(arguments.topic, arguments.key, arguments.max_num, begin, end))
-        why = "" if rows else store.why_no_message(arguments.topic, arguments.key, begin, end)
+        reason = "" if rows else store.why_no_message(arguments.topic, arguments.key, begin, end)
         problems = store.index.problems
     if arguments.json:
         print_json(rows)
     elif rows:
-        print_table(rows, _LINE)
-    return _say_why(arguments, bool(rows), why, problems)
+        print_table(rows, _COLUMNS)
+    return _print_reasons(arguments, bool(rows), reason, problems)
 
 
 def run_by_unique_key(arguments: argparse.Namespace) -> int:
-    """Print the messages with the unique key, newest first, each with all it has."""
+    """Print all fields of the messages with the unique key, newest first."""
     from spark_mq.cli.output import plain_rows
 
     if arguments.explain:
         return _explain(arguments, uniqueKey=arguments.key)
     with _open_index(arguments) as store:
         rows = plain_rows(store.query_message_by_unique_key(arguments.topic, arguments.key, arguments.any_host))
-        why = "" if rows else store.why_no_unique_key(arguments.topic, arguments.key)
+        reason = "" if rows else store.why_no_unique_key(arguments.topic, arguments.key)
         problems = store.index.problems
     if arguments.body_file and len(rows) > 1:
         raise OptionError(f"--body-file takes the body of one message: {len(rows)} have this unique key")
@@ -182,7 +190,7 @@ def run_by_unique_key(arguments: argparse.Namespace) -> int:
         if number and not arguments.json:
             print()
         _print_one(arguments, row)
-    return _say_why(arguments, bool(rows), why, problems)
+    return _print_reasons(arguments, bool(rows), reason, problems)
 
 
 def _open_index(arguments: argparse.Namespace) -> MessageStore:
@@ -200,18 +208,19 @@ def _explain(arguments: argparse.Namespace, **options: str) -> int:
     return FOUND
 
 
-def _say_why(arguments: argparse.Namespace, is_found: bool, why: str, problems: Sequence[str]) -> int:
+def _print_reasons(arguments: argparse.Namespace, is_found: bool, reason: str, problems: Sequence[str]) -> int:
+    """Print damage of the index, and why there is no message; returns the exit status."""
     for problem in problems:
         print(f"spark-mq: {problem}; the log was read instead", file=sys.stderr)
     if not is_found:
-        print(f"spark-mq: no message {arguments.key} in topic {arguments.topic}: {why}", file=sys.stderr)
+        print(f"spark-mq: no message {arguments.key} in topic {arguments.topic}: {reason}", file=sys.stderr)
     return FOUND if is_found else NOT_FOUND
 
 
 def run_by_offset(arguments: argparse.Namespace) -> int:
-    """Print the message at the queue offset; a line on stderr says why there is none.
+    """Print the message at the queue offset; if there is none, a line on stderr gives the reason.
 
-    If the unit of the queue does not lead to the message, the log is read for it.
+    If the unit of the queue does not lead to the message, the log is searched.
     """
     from spark_mq.cli.output import plain_rows
     from spark_mq.format.message_row import message_row, message_table
@@ -219,34 +228,34 @@ def run_by_offset(arguments: argparse.Namespace) -> int:
 
     topic, queue_id, offset = arguments.topic, arguments.queue_id, arguments.offset
     with MessageStore(arguments.store) as store:
-        found = store.queue_cover(topic, queue_id).messages(offset, offset + 1)
-        rows = plain_rows(message_table([message_row(record) for record in found]))
+        records = store.queue_cover(topic, queue_id).messages(offset, offset + 1)
+        rows = plain_rows(message_table([message_row(record) for record in records]))
         if not rows:
-            return _say_no_offset(store, arguments)
-    for number, row in enumerate(rows):  # a log can have a queue offset twice: no broker gives it twice
+            return _print_no_offset(store, arguments)
+    for number, row in enumerate(rows):  # a damaged log can contain a queue offset twice
         if number and not arguments.json:
             print()
         _print_one(arguments, row)
     return FOUND
 
 
-def _say_no_offset(store: MessageStore, arguments: argparse.Namespace) -> int:
-    """Say why the log has no message at the queue offset."""
+def _print_no_offset(store: MessageStore, arguments: argparse.Namespace) -> int:
+    """Print why the log has no message at the queue offset; returns the exit status."""
     from spark_mq.cli.output import plain_rows
 
     topic, queue_id, offset = arguments.topic, arguments.queue_id, arguments.offset
     if store.find_queue(topic, queue_id) is None:
         ids = store.queue_ids(topic)
-        has = f"; its queues: {', '.join(map(str, ids))}" if ids else "; `spark-mq topics` lists the topics"
-        print(f"spark-mq: there is no queue {topic}/{queue_id}{has}", file=sys.stderr)
+        hint = f"queues of the topic: {', '.join(map(str, ids))}" if ids else "`spark-mq topics` lists the topics"
+        print(f"spark-mq: there is no queue {topic}/{queue_id}; {hint}", file=sys.stderr)
         return NOT_FOUND
     result = store.get_message_result(topic, queue_id, offset, max_num=1)
     rows = plain_rows(result.messages)
     if rows and result.next_begin_offset == offset + 1:
-        _print_one(arguments, rows[0])  # the unit is there, and the log has no such message: it is damaged
+        _print_one(arguments, rows[0])  # the unit is there, but the log does not have its message: damage
         return FAILED
-    ends = f"{topic}/{queue_id} has offsets {result.min_offset} to {result.max_offset - 1}"
-    print(f"spark-mq: no message at offset {offset}: {ends}", file=sys.stderr)
+    bounds = f"{topic}/{queue_id} has offsets {result.min_offset} to {result.max_offset - 1}"
+    print(f"spark-mq: no message at offset {offset}: {bounds}", file=sys.stderr)
     return NOT_FOUND
 
 
@@ -255,7 +264,7 @@ def _print_one(arguments: argparse.Namespace, row: dict[str, Any]) -> None:
 
     if arguments.body_file is not None:
         if row["body"] is None:
-            raise OptionError(f"--body-file {arguments.body_file}: there is no body: {row['_corrupt_record']}")
+            raise OptionError(f"--body-file {arguments.body_file}: the message has no body: {row['_corrupt_record']}")
         try:
             Path(arguments.body_file).write_bytes(row["body"])
         except OSError as error:
@@ -267,33 +276,35 @@ def _print_one(arguments: argparse.Namespace, row: dict[str, Any]) -> None:
 
 
 def run_print_message(arguments: argparse.Namespace) -> int:
-    """Print the messages that all arguments allow; a line on stderr says what of the log is damaged."""
+    """Print the matching messages; stderr gets a line for each damaged part of the log."""
     from spark_mq.cli.output import plain_rows, print_json, print_table
     from spark_mq.format.message_row import message_table
     from spark_mq.store.message_store import MessageStore
 
     damage: list[str] = []
     with MessageStore(arguments.store) as store:
-        found = _wanted(store, arguments, damage.append)
-        rows = plain_rows(message_table(list(islice(found, arguments.limit or None))))
-        has_more = bool(rows) and next(found, None) is not None
+        matching = _matching_rows(store, arguments, damage.append)
+        rows = plain_rows(message_table(list(islice(matching, arguments.limit or None))))
+        has_more = bool(rows) and next(matching, None) is not None
     if arguments.json:
         print_json(rows)
     elif rows:
-        print_table(rows, _LINE)
-    for reason in damage[:_MOST_DAMAGE]:
-        print(f"spark-mq: passed over: {reason}", file=sys.stderr)
-    if len(damage) > _MOST_DAMAGE:
-        print(f"spark-mq: passed over: {len(damage) - _MOST_DAMAGE} more damaged parts of the log", file=sys.stderr)
+        print_table(rows, _COLUMNS)
+    for reason in damage[:_MAX_DAMAGE_LINES]:
+        print(f"spark-mq: skipped: {reason}", file=sys.stderr)
+    if len(damage) > _MAX_DAMAGE_LINES:
+        print(f"spark-mq: skipped: {len(damage) - _MAX_DAMAGE_LINES} more damaged parts of the log", file=sys.stderr)
     if has_more:
         print(f"spark-mq: there are more than --limit {arguments.limit} messages", file=sys.stderr)
     if not rows:
-        print(f"spark-mq: no such message in topic {arguments.topic}", file=sys.stderr)
+        print(f"spark-mq: no matching message in topic {arguments.topic}", file=sys.stderr)
     return FOUND if rows else NOT_FOUND
 
 
-def _wanted(store: MessageStore, arguments: argparse.Namespace, say: Callable[[str], None]) -> Iterator[Row]:
-    """The wanted messages in the order of the log; `say` is told what of the log is damaged."""
+def _matching_rows(
+    store: MessageStore, arguments: argparse.Namespace, on_damage: Callable[[str], None]
+) -> Iterator[Row]:
+    """The matching messages in the order of the log; `on_damage` gets a line for each damaged part of the log."""
     from spark_mq.format.message_row import message_row
     from spark_mq.format.record import Record
 
@@ -304,7 +315,7 @@ def _wanted(store: MessageStore, arguments: argparse.Namespace, say: Callable[[s
     tags = _tags(arguments.tag)
     for part in _parts(store, arguments.topic, arguments.queue_id, begin, end):
         if not isinstance(part, Record):
-            say(part.describe())
+            on_damage(part.describe())
         elif first <= part.store_timestamp <= last:
             row = message_row(part)
             if tags is None or row["tags"] in tags:
@@ -314,7 +325,10 @@ def _wanted(store: MessageStore, arguments: argparse.Namespace, say: Callable[[s
 def _parts(
     store: MessageStore, topic: str, queue_id: int | None, begin: int | None, end: int | None
 ) -> Iterator[Record | CorruptRange]:
-    """The messages of a topic, or of one of its queues, among them those stored from `begin` to `end`; and damage."""
+    """The messages of a topic or of one of its queues, and damaged ranges, in the order of the log.
+
+    All messages stored from `begin` to `end` (milliseconds, both included) are in the result; others can be, too.
+    """
     from spark_mq.store.log.scan import FIRST, FOREVER
     from spark_mq.store.log.time_pruning import CLOCK_TOLERANCE_MILLIS
 

@@ -1,8 +1,8 @@
-"""Answers as text for a terminal, and as JSON lines for machines.
+"""Printing rows: text for a terminal, JSON lines for programs.
 
 JSON: one object a line, with the tables' column names; timestamps in ISO 8601, bodies in Base64, maps as objects.
-Text: names and values as `mqadmin` has them, times in the local zone. What a store holds is not trusted: characters
-that a terminal would obey are written as escapes.
+Text: names and values as `mqadmin` prints them, times in the local zone. The content of a store is not trusted: control
+characters are written as escapes, so that they cannot steer a terminal.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ import pyarrow as pa
 
 Row = Mapping[str, Any]
 
-_MOST_BODY_CHARACTERS = 2000
-_MOST_CELL_CHARACTERS = 60
+_MAX_BODY_CHARACTERS = 2000
+_MAX_CELL_CHARACTERS = 60
 _ALIGNED_LINES = 1000
+"""Lines that decide the widths of the columns; later lines can be wider."""
 
 
 def print_json(rows: Sequence[Row]) -> None:
-    """One line for each row."""
+    """Print each row as one line: a JSON object."""
     for row in rows:
         print(json.dumps(row, default=_as_json, ensure_ascii=False))
 
@@ -42,7 +43,7 @@ def _as_json(value: object) -> object:
 
 
 def csv_text(value: object) -> str:
-    """A value for a cell of a CSV file: text as it is, NULL as nothing, all else as in JSON."""
+    """A value as a cell of a CSV file: text unchanged, NULL as an empty cell, any other value as in JSON."""
     if value is None or isinstance(value, str):
         return value or ""
     text = json.dumps(value, default=_as_json, ensure_ascii=False)
@@ -59,26 +60,26 @@ def _plain_values(column: pa.Array) -> list[Any]:
     if pa.types.is_map(column.type):
         return [None if pairs is None else dict(pairs) for pairs in column.to_pylist()]
     if pa.types.is_timestamp(column.type):
-        # With a zone, to_pylist imports pandas: half of the time that a command takes.
+        # With a zone, to_pylist imports pandas, which is half of a command's time.
         moments = column.view(pa.timestamp(column.type.unit)).to_pylist()
         return [None if moment is None else moment.replace(tzinfo=UTC) for moment in moments]
     values: list[Any] = column.to_pylist()
     return values
 
 
-def print_table(rows: Sequence[Row], names: Sequence[str]) -> None:
-    """The columns `names` of the rows, aligned; numbers to the right."""
-    print_lines(([row[name] for name in names] for row in rows), names)
+def print_table(rows: Sequence[Row], columns: Sequence[str]) -> None:
+    """Print the columns `columns` of the rows, aligned, with numbers to the right."""
+    print_lines(([row[column] for column in columns] for row in rows), columns)
 
 
-def print_lines(lines: Iterable[Sequence[object]], names: Sequence[str]) -> None:
-    """Lines of values below the names of their columns, aligned as the first of them need it; numbers to the right.
+def print_lines(lines: Iterable[Sequence[object]], columns: Sequence[str]) -> None:
+    """Print lines of values under the names of their columns, aligned, with numbers to the right.
 
-    Lines are printed as they come, so there can be any number of them.
+    Lines are printed as they arrive, so there can be any number of them. The first 1,000 decide the widths.
     """
     remaining = iter(lines)
     first = list(islice(remaining, _ALIGNED_LINES))
-    texts = [[visible(name) for name in names], *([_cell(value) for value in line] for line in first)]
+    texts = [[visible(column) for column in columns], *([_cell(value) for value in line] for line in first)]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     numeric = [any(isinstance(value, int | float | Decimal) for value in column) for column in zip(*first, strict=True)]
     padded = [str.rjust if is_number else str.ljust for is_number in numeric] or [str.ljust] * len(widths)
@@ -90,14 +91,14 @@ def _cell(value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, bytes):
-        text = visible(_body_text(value)[: _MOST_CELL_CHARACTERS + 1], keep="")
+        text = visible(_body_text(value)[: _MAX_CELL_CHARACTERS + 1], keep="")
     else:
         text = value_text(value)
-    return text if len(text) <= _MOST_CELL_CHARACTERS or isinstance(value, int) else text[:_MOST_CELL_CHARACTERS] + "…"
+    return text if len(text) <= _MAX_CELL_CHARACTERS or isinstance(value, int) else text[:_MAX_CELL_CHARACTERS] + "…"
 
 
 def print_message(row: Row, body_file: str | None = None) -> None:
-    """One message of table `messages`, the fields of `mqadmin queryMsgById` one below the other."""
+    """Print one row of table `messages`: the fields of `mqadmin queryMsgById`, one a line."""
     if row["topic"] is None:
         print(f"{'CommitLog Offset:':<20} {row['commit_log_offset']}")
         print(f"{'Corrupt:':<20} {visible(str(row['_corrupt_record']))}")
@@ -136,8 +137,8 @@ def _shown_body(row: Row) -> str:
     if body is None:
         return visible(f"none: {row['_corrupt_record']}")
     text = _body_text(body)
-    shown = visible(text[:_MOST_BODY_CHARACTERS], keep="\n\t")
-    rest = "" if len(text) <= _MOST_BODY_CHARACTERS else f"… ({len(body)} bytes; --body-file writes them all)"
+    shown = visible(text[:_MAX_BODY_CHARACTERS], keep="\n\t")
+    rest = "" if len(text) <= _MAX_BODY_CHARACTERS else f"… ({len(body)} bytes; --body-file writes all of them)"
     return shown + rest
 
 
@@ -145,11 +146,11 @@ def _body_text(body: bytes) -> str:
     try:
         return body.decode("utf-8")
     except UnicodeDecodeError:
-        return f"{len(body)} bytes: {body[:_MOST_BODY_CHARACTERS].hex(' ')}"
+        return f"{len(body)} bytes: {body[:_MAX_BODY_CHARACTERS].hex(' ')}"
 
 
 def value_text(value: object) -> str:
-    """A value for a terminal; NULL is `-`."""
+    """A value as text for a terminal; NULL is `-`."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -164,16 +165,16 @@ def value_text(value: object) -> str:
 
 
 def local_time(moment: datetime) -> str:
-    """`2026-11-20 08:00:00,123 +0800`: as `mqadmin`, and with the zone. Options that are times take it."""
+    """A time such as `2026-11-20 08:00:00,123 +0800`: as `mqadmin`, plus the zone. Options for times accept it."""
     try:
         local = moment.astimezone()
-    except (OverflowError, ValueError, OSError):  # the first and last day of what a datetime can hold
+    except (OverflowError, ValueError, OSError):  # the first and the last day that a datetime can contain
         local = moment
     return f"{local.year:04}-{local:%m-%d %H:%M:%S},{local.microsecond // 1000:03} {local:%z}"
 
 
 def visible(text: str, keep: str = "") -> str:
-    """`text` with all that is not printable, but for the characters `keep`, as Python's escapes."""
+    """`text` with every character that is not printable as Python's escape, except the characters in `keep`."""
     if text.isprintable():
         return text
     return "".join(

@@ -1,4 +1,4 @@
-"""Which `pip install` gives a command the package that it lacks."""
+"""The error for a Python package that a command needs and that is not installed."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _EXTRAS = {
     "google": "connect",
     "zstandard": "connect",
 }
-"""The extra of `spark-mq` that brings a package."""
+"""The extra of `spark-mq` that installs a package, by the name of the package."""
 
 _PYSPARK_LACKS = re.compile(r"\[PACKAGE_NOT_INSTALLED\] (\S+)")
-"""How PySpark names a package that it needs: it does not give `ImportError.name`."""
+"""The text with which PySpark names a missing package: it does not set `ImportError.name`."""
 
 
 def missing_package(error: ImportError) -> MissingPackageError | None:
-    """The error of one line for an import that failed; None if a package is there, but broken or too old.
+    """The error to print, with the `pip install` that helps; None if the package is there, but broken or too old.
 
     Args:
-        error: What `import` raised, or PySpark for it.
+        error: The error of the `import`, or PySpark's error for it.
 
     """
     lacks = _PYSPARK_LACKS.search(str(error))

@@ -5,15 +5,17 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from spark_mq.cli.arguments import add_broker_conf, add_broker_version, add_json_report, add_store
 from spark_mq.cli.exit_status import DAMAGED, FOUND
 from spark_mq.cli.spark import spark_errors, spark_session
+from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
 
 EPILOG = """\
-Without --output the files are written into STORE itself, and only if it has none, or with --replace or --resume.
-The broker of the store must not be running: its lock is taken for as long as files are written.
+Without --output, the files are written into STORE: only if it has none, or with --replace or --resume.
+The broker of the store must not be running: the command has the store's lock while it writes files.
 
-exit status: 0 done; 1 failed; 2 arguments not understood; 4 done, but --mode permissive skipped damage: the report
-names it, and the queue offsets that have no message; 130 interrupted (Ctrl-C): --resume continues.
+exit status: 0 done; 1 failed; 2 the arguments are wrong; 4 done, but --mode permissive skipped damage: the report names
+it, and the queue offsets that have no message; 130 interrupted (Ctrl-C): --resume continues.
 """
 
 
@@ -27,32 +29,36 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    command.add_argument("store", metavar="STORE", help="the broker's store directory (storePathRootDir)")
-    command.add_argument("--output", metavar="DIR", help="where to write them (default: STORE)")
-    command.add_argument("--only", choices=["consumequeue", "index"], help="rebuild one of the two")
-    command.add_argument("--broker-conf", metavar="FILE", help="the broker's settings: file sizes, delay levels")
-    command.add_argument("--broker-version", metavar="V", help="4.9 or 5 (default: as config/ shows, else 5)")
+    add_store(command)
+    command.add_argument("--output", metavar="DIR", help="the folder to write the files into (default: STORE)")
+    command.add_argument("--only", choices=[CONSUME_QUEUE, INDEX], help="rebuild only one of the two")
+    add_broker_conf(command, "file sizes and delay levels")
+    add_broker_version(command)
     command.add_argument(
-        "--time-zone", metavar="ZONE", help="zone of index files' names (default: as existing names show, else UTC)"
+        "--time-zone",
+        metavar="ZONE",
+        help="the time zone of index files' names (default: as existing names show, else UTC)",
     )
     command.add_argument(
         "--mode",
         choices=["failfast", "permissive"],
         default="failfast",
-        help="stop at damage (default), or skip it, report it and exit with status 4",
+        help="stop at damage (default); or skip it, report it, and exit with status 4",
     )
-    command.add_argument("--replace", action="store_true", help="replace what is there when the new is whole")
     command.add_argument(
-        "--resume", action="store_true", help="continue a job that was killed, or else where the existing files end"
+        "--replace", action="store_true", help="replace existing files when the new files are complete"
     )
-    command.add_argument("--split-size", metavar="SIZE", default="128m", help="bytes of the log for a task (128m)")
-    command.add_argument("--json", action="store_true", help="print the report as one JSON object")
-    command.add_argument("--quiet", action="store_true", help="no progress")
+    command.add_argument(
+        "--resume", action="store_true", help="continue a job that was killed; else continue the existing files"
+    )
+    command.add_argument("--split-size", metavar="SIZE", default="128m", help="bytes of the log per task (128m)")
+    add_json_report(command)
+    command.add_argument("--quiet", action="store_true", help="print no progress")
     command.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Rebuild, and print the report."""
+    """Rebuild, and print the report; returns the exit status."""
     from spark_mq.indexer.rebuild import rebuild
     from spark_mq.job.output_committer import WORK_FOLDER
     from spark_mq.job.progress import print_progress
@@ -78,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
             )
     except KeyboardInterrupt as interrupt:
         work = Path(arguments.output or arguments.store) / WORK_FOLDER
-        left = f"; --resume continues with what is in {work}" if work.is_dir() else ""
-        raise KeyboardInterrupt(f"interrupted{left}") from interrupt
+        hint = f"; --resume continues with what is in {work}" if work.is_dir() else ""
+        raise KeyboardInterrupt(f"interrupted{hint}") from interrupt
     print(report.to_json() if arguments.json else report.to_text())
     return DAMAGED if report.has_damage else FOUND

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-"""Loggers of PySpark that print as JSON the errors that it raises."""
+"""Loggers with which PySpark prints every error that it raises, as JSON."""
 _JAVA_ERROR = re.compile(r"^: (.+)", re.MULTILINE)
-"""The line of Py4J's message that has the exception of the JVM."""
+"""The line of Py4J's message that names the exception of the JVM."""
 _SECONDS_TO_REACH_A_SERVER = 20.0
 _PY4J_MODULE = "java_gateway"
 _SECONDS_TO_CANCEL = 5.0
@@ -37,11 +37,23 @@ _SECONDS_TO_END_SPARK = 20.0
 def spark_session(
     name: str, settings: Callable[[], Mapping[str, str]] = dict, ends_on_interrupt: bool = False
 ) -> Iterator[SparkSession]:
-    """The session that spark-submit or `SPARK_REMOTE` set up, or else one in this process on all of its cores.
+    """A context with a Spark session: that of spark-submit or `SPARK_REMOTE`, else one in this process on all cores.
 
-    `settings` gives those of the latter; whoever sets up the session elsewhere gives it what the job needs.
-    `SPARK_REMOTE=local` is in this process too, behind a Spark Connect server. `ends_on_interrupt`: after Ctrl-C
-    nothing else is asked of the session, so that from then on its JVM prints nothing.
+    The session ends with the context. `SPARK_REMOTE=local` also runs in this process, through a Spark Connect server.
+
+    Args:
+        name: The name of the Spark application.
+        settings: Returns settings for a session in this process. A session elsewhere must have them already.
+        ends_on_interrupt: After Ctrl-C nothing else is asked of the session, so its JVM prints nothing more.
+
+    Yields:
+        The session.
+
+    Raises:
+        OptionError: `SPARK_REMOTE` is not a valid address.
+        SparkNotReachedError: No server answers at `SPARK_REMOTE`.
+        SparkMqError: Spark cannot start.
+
     """
     from pyspark.sql import SparkSession
 
@@ -51,7 +63,7 @@ def spark_session(
             # Workers, and the process in which Spark looks for data sources, need this interpreter's packages.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             own = {**_own_settings(), **settings()}
-            # As arguments, for a Spark Connect session refuses settings of the process that it is in.
+            # As arguments, because a Spark Connect session refuses settings of its own process.
             arguments = [f"--conf {shlex.quote(f'{key}={value}')}" for key, value in own.items()]
             given = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
             os.environ["PYSPARK_SUBMIT_ARGS"] = " ".join([*arguments, given])
@@ -71,14 +83,15 @@ def spark_session(
 
 
 def _reach_server(remote: str) -> None:
-    """Return when the Spark Connect server at the address `remote` answers; at once for any other `SPARK_REMOTE`.
+    """Wait until the Spark Connect server at the address `remote` answers; another `SPARK_REMOTE` is not waited for.
 
-    Raises `SparkNotReachedError`: Spark's own client would try again without an end, and without a word.
+    Raises `SparkNotReachedError` after 20 seconds: Spark's own client would retry silently for ever.
     """
     if not remote.startswith("sc://"):
         return
+    # If a package is missing, the command prints what to install.
     import grpc  # type: ignore[import-untyped]
-    from pyspark.sql.connect.client.core import DefaultChannelBuilder  # says what is missing, if grpc is
+    from pyspark.sql.connect.client.core import DefaultChannelBuilder
 
     try:
         builder = DefaultChannelBuilder(remote)
@@ -98,9 +111,9 @@ def _reach_server(remote: str) -> None:
 
 @contextmanager
 def _interrupts_later() -> Iterator[None]:
-    """A context in which Ctrl-C waits until its end, and whose child processes never see one.
+    """A context that delays Ctrl-C until its end, and whose child processes never get the signal.
 
-    So it never comes between the start of the JVM and the moment in which it can be told to exit.
+    So Ctrl-C cannot arrive after the JVM has started and before this process can stop it.
     """
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
@@ -115,8 +128,8 @@ def _interrupts_later() -> Iterator[None]:
 def _cancel_on_interrupt(is_end: bool) -> threading.Event:
     """Let Ctrl-C cancel all jobs of a Spark in this process, and then raise `KeyboardInterrupt`; the event says so.
 
-    PySpark's own handler calls the JVM on the connection on which the interrupted call may be waiting: Py4J prints a
-    traceback and nothing is cancelled. A thread has a connection of its own.
+    PySpark's own handler calls the JVM on the connection on which the interrupted call may be waiting. Then Py4J prints
+    a traceback, and nothing is cancelled. A thread has its own connection.
     """
     interrupted = threading.Event()
     if threading.current_thread() is not threading.main_thread():
@@ -151,10 +164,10 @@ def _cancel(context: SparkContext, is_end: bool) -> None:
 
 
 def _end_at_once(spark: SparkSession) -> None:
-    """End an interrupted session without a word.
+    """End an interrupted session without printing anything.
 
-    The interrupt can have come in the middle of a call to the JVM, after which no other call can be trusted: a JVM of
-    this process is told to exit by the end of its standard input. On a server the session's queries are cancelled.
+    The interrupt may have stopped a call to the JVM half-way, and later calls cannot be trusted. So a JVM of this
+    process is stopped by closing its standard input. On a server, the session's queries are cancelled.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with suppress(ImportError):
@@ -176,7 +189,7 @@ def _end_at_once(spark: SparkSession) -> None:
 
 @contextmanager
 def spark_errors() -> Iterator[None]:
-    """Make Spark's errors, and those that tasks raised within Spark, a `SparkMqError` of one line."""
+    """A context that turns errors of Spark, and of tasks within Spark, into a `SparkMqError` of one line."""
     from spark_mq._compat import SPARK_ERRORS
     from spark_mq.job.task_errors import parse_task_error
 
@@ -192,7 +205,7 @@ def spark_errors() -> Iterator[None]:
 
 
 def _own_settings() -> dict[str, str]:
-    """Spark in this process: all cores, nothing that others can reach, and only errors on the terminal."""
+    """Settings of a Spark in this process: all cores, no port that others can reach, only errors on the terminal."""
     logging = Path(__file__).with_name("log4j2.properties")
     return {
         "spark.master": "local[*]",
@@ -200,7 +213,7 @@ def _own_settings() -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={logging.as_uri()}",
         "spark.connect.grpc.binding.address": "127.0.0.1",
-        # Two things against tracebacks of workers that did nothing wrong: see `worker_daemon`.
+        # Both settings prevent tracebacks of workers that did nothing wrong: see `worker_daemon`.
         "spark.python.unix.domain.socket.enabled": "false",
         "spark.python.daemon.module": "spark_mq.worker_daemon",
         "spark.ui.enabled": "false",
@@ -209,6 +222,6 @@ def _own_settings() -> dict[str, str]:
 
 
 def _is_launched() -> bool:
-    """Whether somebody else decides about the session: spark-submit, or a Spark Connect server elsewhere."""
+    """Whether the session is set up elsewhere: by spark-submit, or on a Spark Connect server."""
     is_elsewhere = not os.environ.get("SPARK_REMOTE", "local").startswith("local")
     return is_elsewhere or "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ

@@ -38,14 +38,14 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     command = commands.add_parser(
         "sql",
         help="Spark SQL over stores",
-        description="Run Spark SQL over the tables of stores: messages, consume_queue, segments, queues, topics, "
-        "consumer_offsets, ... Of each only what the query needs is read.",
+        description="Run Spark SQL over the tables of stores: messages, consume_queue, segments, queues, topics,\n"
+        "consumer_offsets, ... Only the rows and columns that the query needs are read of each table.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     command.add_argument(
-        "query", metavar="QUERY", nargs="?", help="statements, with ; between them; without them a prompt, or stdin"
+        "query", metavar="QUERY", nargs="?", help="statements, separated by ; (default: read from a prompt or stdin)"
     )
     command.add_argument(
         "--store",
@@ -54,8 +54,8 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         action="append",
         type=_parse_pair,
         required=True,
-        help="a store's directory (storePathRootDir): its tables are NAME.messages, ...; with one store also messages; "
-        "a relative path is completed here, also if the query runs on a Spark Connect server",
+        help="a broker's store directory (storePathRootDir). Its tables are NAME.messages, ...; if there is one store, "
+        "also messages. A relative path is resolved here, even if the query runs on a Spark Connect server",
     )
     command.add_argument(
         "--option",
@@ -66,9 +66,11 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         default=[],
         help="an option of the data source, for all stores: brokerConf=FILE, mode=FAILFAST, ...",
     )
-    command.add_argument("--format", choices=["table", "csv", "json"], default="table", help="of the rows (table)")
     command.add_argument(
-        "--explain", action="store_true", help="print what would be read of each store, and run nothing"
+        "--format", choices=["table", "csv", "json"], default="table", help="the form of the rows (table)"
+    )
+    command.add_argument(
+        "--explain", action="store_true", help="print what would be read of each store; do not run the query"
     )
     command.set_defaults(run=run)
 
@@ -76,12 +78,12 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def _parse_pair(text: str) -> tuple[str, str]:
     name, sign, value = text.partition("=")
     if not name or not sign or not value:
-        raise argparse.ArgumentTypeError(f"{text!r} has no name and value, as prod=/data/store has")
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE, such as prod=/data/store")
     return name, value
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the statements, or those that come from the prompt or stdin."""
+    """Run the statements of the argument, or else of the prompt or stdin; returns the exit status."""
     with spark_session("spark-mq sql") as spark:
         from spark_mq.source.datasource import register
 
@@ -94,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class _Console:
-    """Runs statements, and prints what they give."""
+    """Runs statements, and prints their rows."""
 
     def __init__(self, spark: SparkSession, arguments: argparse.Namespace) -> None:
         options = {name: _absolute(value) if name.lower() in _PATHS else value for name, value in arguments.options}
@@ -104,7 +106,7 @@ class _Console:
         self._explain = arguments.explain
 
     def run_all(self, text: str) -> int:
-        """Run statements one after the other. Raises `SparkMqError` for the first that fails."""
+        """Run statements in order; returns the exit status. Raises the `SparkMqError` of the first that fails."""
         from spark_mq.query.statement import is_blank, split_statements
 
         statements, last = split_statements(text)
@@ -115,7 +117,7 @@ class _Console:
         return FOUND
 
     def prompt(self) -> int:
-        """Run what is typed; an error is a line on stderr, and the prompt comes again."""
+        """Run the statements that are typed; returns the exit status. Errors do not end the prompt."""
         from spark_mq.query.statement import is_blank, split_statements
 
         _use_history()
@@ -130,7 +132,7 @@ class _Console:
                     self._run(statement)
             except SparkMqError as error:
                 print(f"spark-mq: {error}", file=sys.stderr)
-            except KeyboardInterrupt:  # Spark has cancelled the query; or a line is not wanted any more
+            except KeyboardInterrupt:  # Spark has cancelled the query; or the user drops a line
                 print(file=sys.stderr)
                 text = ""
             except EOFError:
@@ -138,7 +140,7 @@ class _Console:
                 return FOUND
 
     def _run(self, statement: str) -> None:
-        from spark_mq.cli.frame_output import print_dataframe
+        from spark_mq.cli.dataframe_output import print_dataframe
         from spark_mq.query.sql import reads_of, sql
 
         with spark_errors():
@@ -150,11 +152,11 @@ class _Console:
 
 
 def _absolute(path: str) -> str:
-    """The path as other processes understand it: Spark looks for stores in processes with a folder of their own."""
+    """The path in a form that is right in any working folder: Spark looks for stores in processes of its own."""
     return path if _HAS_SCHEME.match(path) else os.path.abspath(path)
 
 
 def _use_history() -> None:
-    """Let arrow keys bring back what was typed, where Python has the library for it."""
+    """Let arrow keys recall typed lines, if Python has the library for it."""
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401

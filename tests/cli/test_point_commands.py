@@ -141,7 +141,7 @@ def test_a_message_by_queue_offset(store: str, capsys: pytest.CaptureFixture[str
     [
         (["OrderEvents", "0", "62"], "has offsets 0 to 61"),
         (["OrderEvents", "0", "-1"], "has offsets 0 to 61"),
-        (["OrderEvents", "9", "0"], "its queues: 0, 1, 2, 3"),
+        (["OrderEvents", "9", "0"], "queues of the topic: 0, 1, 2, 3"),
         (["Orders", "0", "0"], "lists the topics"),
         (["MovedQueue", "0", "440"], "no message at offset 440"),
     ],
@@ -242,7 +242,7 @@ def test_damage_in_the_log_is_named(queue: list[str], tmp_path: Path, capsys: py
     if queue:
         expected = [one["offset"] for one in messages("OrderEvents") if one is not fact and one["queueId"] == 2]
     assert [row["commit_log_offset"] for row in json_lines(shown.out)] == expected
-    assert f"passed over: {segment}: {fact['size']} bytes from commit log offset {fact['offset']}" in shown.err
+    assert f"skipped: {segment}: {fact['size']} bytes from commit log offset {fact['offset']}" in shown.err
     assert main(["query-by-offset", str(folder), "OrderEvents", "2", str(fact["queueOffset"])]) == 1
     assert "NO_RECORD" in capsys.readouterr().out
 

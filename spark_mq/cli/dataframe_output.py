@@ -1,4 +1,4 @@
-"""The rows of a DataFrame as a table, CSV or JSON lines, printed as they come."""
+"""Printing the rows of a DataFrame, as they arrive: a table, CSV, or JSON lines."""
 
 from __future__ import annotations
 
@@ -19,32 +19,38 @@ from spark_mq.format.timestamp import EPOCH
 
 
 def print_dataframe(frame: DataFrame, form: str) -> None:
-    """Print all rows in the form `table`, `csv` (with a line of names) or `json` (one object a line).
+    """Print all rows.
 
-    Raises `OptionError` where JSON would need two values of one name.
+    Args:
+        frame: The rows.
+        form: `table`, `csv` (the first line has the column names) or `json` (one object a line).
+
+    Raises:
+        OptionError: `form` is `json`, and two columns have the same name.
+
     """
-    names = frame.columns
-    if not names:  # of a statement that gives no rows, such as CREATE TABLE
+    columns = frame.columns
+    if not columns:  # of a statement that gives no rows, such as CREATE TABLE
         return
     lines = _lines(frame)
     if form == "table":
-        print_lines(lines, names)
+        print_lines(lines, columns)
     elif form == "csv":
-        _print_csv(lines, names)
+        _print_csv(lines, columns)
     else:
-        twice = [name for name, times in Counter(names).items() if times > 1]
-        if twice:
-            raise OptionError(f"--format json: more than one column is called {twice[0]}: name them with AS")
+        repeated = [column for column, count in Counter(columns).items() if count > 1]
+        if repeated:
+            raise OptionError(f"--format json: more than one column is called {repeated[0]}: name them with AS")
         for line in lines:
-            print_json([dict(zip(names, line, strict=True))])
+            print_json([dict(zip(columns, line, strict=True))])
 
 
 def _lines(frame: DataFrame) -> Iterator[list[Any]]:
-    """The rows' values, times with a zone as datetimes in UTC; partition by partition, so that any number will do."""
+    """The rows' values, with timestamps as datetimes in UTC. Only one or two partitions are in memory at a time."""
     fields = frame.schema.fields
     numbered = frame.toDF(*map(str, range(len(fields))))  # two columns can have one name
     are_moments = [isinstance(field.dataType, TimestampType) for field in fields]
-    # PySpark gives times in the zone of this process, which has no name for some of them.
+    # PySpark converts timestamps to the local zone, in which a clock change makes some of them ambiguous.
     columns = [
         unix_micros(name) if is_moment else col(name)
         for name, is_moment in zip(numbered.columns, are_moments, strict=True)
@@ -56,7 +62,7 @@ def _lines(frame: DataFrame) -> Iterator[list[Any]]:
 
 
 def _moment(micros: int | None) -> object:
-    """A datetime in UTC; beyond what Python has, microseconds since 1970."""
+    """The datetime in UTC, or the microseconds since 1970 themselves if Python's datetime cannot contain them."""
     try:
         return None if micros is None else EPOCH + timedelta(microseconds=micros)
     except OverflowError:
@@ -64,7 +70,7 @@ def _moment(micros: int | None) -> object:
 
 
 def _plain(value: Any) -> Any:
-    """Structs as mappings, at any depth."""
+    """The value with its structs as mappings, at any depth."""
     if isinstance(value, Row):
         return {name: _plain(item) for name, item in value.asDict().items()}
     if isinstance(value, list):
@@ -74,10 +80,10 @@ def _plain(value: Any) -> Any:
     return bytes(value) if isinstance(value, bytearray) else value
 
 
-def _print_csv(lines: Iterator[list[Any]], names: list[str]) -> None:
-    """As RFC 4180 has it; only for a terminal, what would steer it is written as escapes."""
-    shown: Callable[[str], str] = visible if sys.stdout.isatty() else str
+def _print_csv(lines: Iterator[list[Any]], columns: list[str]) -> None:
+    """Print CSV as in RFC 4180. On a terminal, control characters are written as escapes."""
+    escape: Callable[[str], str] = visible if sys.stdout.isatty() else str
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(map(shown, names))
+    writer.writerow(map(escape, columns))
     for line in lines:
-        writer.writerow(shown(csv_text(value)) for value in line)
+        writer.writerow(escape(csv_text(value)) for value in line)

@@ -1,0 +1,40 @@
+"""Arguments that several commands share, each with one help text."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def add_store(command: argparse.ArgumentParser) -> None:
+    """Add STORE."""
+    command.add_argument("store", metavar="STORE", help="the broker's store directory (storePathRootDir)")
+
+
+def add_topic(command: argparse.ArgumentParser) -> None:
+    """Add TOPIC."""
+    command.add_argument("topic", metavar="TOPIC", help="the topic's name")
+
+
+def add_archive_table(command: argparse.ArgumentParser) -> None:
+    """Add TABLE."""
+    command.add_argument("table", metavar="TABLE", help="the archive's table of messages: a path, or a catalog name")
+
+
+def add_broker_conf(command: argparse.ArgumentParser, settings: str) -> None:
+    """Add `--broker-conf`; `settings` names what the command takes from the file."""
+    command.add_argument("--broker-conf", metavar="FILE", help=f"the broker's settings file, for {settings}")
+
+
+def add_broker_version(command: argparse.ArgumentParser) -> None:
+    """Add `--broker-version`."""
+    command.add_argument("--broker-version", metavar="V", help="4.9 or 5 (default: as config/ shows, else 5)")
+
+
+def add_json_rows(command: argparse.ArgumentParser) -> None:
+    """Add `--json` for a command that prints rows."""
+    command.add_argument("--json", action="store_true", help="print one JSON object per row, bytes in Base64")
+
+
+def add_json_report(command: argparse.ArgumentParser) -> None:
+    """Add `--json` for a command that prints a report."""
+    command.add_argument("--json", action="store_true", help="print the report as one JSON object")
