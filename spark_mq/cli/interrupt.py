@@ -1,7 +1,8 @@
 """Ctrl-C while Spark works: one line, and the exit status that shells know.
 
 PySpark's own handler calls into its JVM in the middle of another call, and a Spark that stops with work left logs a
-stack trace for each job, stream and task. A command that uses this may be killed at any moment: there is nothing to save.
+stack trace for each job, stream and task. A command that uses this may be killed at any moment: nothing has to be
+saved.
 """
 
 from __future__ import annotations
