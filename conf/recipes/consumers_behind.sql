@@ -1,7 +1,7 @@
 -- Consumer groups of the store that have not read all of a queue, the largest lag first. `waiting_since` is the store
 -- time of the next message that the group will consume. It is known even if the message has expired from the store
--- (`TOO_SMALL`), because the archive keeps it. Groups whose lag cannot be known, because a queue was lost or is damaged, come
--- first; `problem` says why.
+-- (`TOO_SMALL`), because the archive keeps it. Groups whose lag cannot be known, because a queue was lost or is damaged,
+-- come first. `problem` says why.
 SELECT
     behind.consumer_group, behind.topic, behind.queue_id, behind.consumer_offset, behind.max_offset, behind.lag,
     behind.state, history.store_timestamp AS waiting_since, behind.problem

@@ -286,7 +286,7 @@ class TestHostileIndexes:
     @pytest.mark.parametrize("name", ["3", "999"])
     def test_a_name_behind_which_nothing_comes(self, store: Path, name: str) -> None:
         self.newest(store).rename(store / "index" / name)
-        with pytest.raises(CorruptIndexError, match=r"its name is no time.*--replace"):
+        with pytest.raises(CorruptIndexError, match=r"its name is not a time.*--replace"):
             self.resume(store, self.MESSAGES)
 
     def test_a_cut_file(self, store: Path) -> None:

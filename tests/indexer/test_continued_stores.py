@@ -65,6 +65,7 @@ def test_what_a_broker_left(
 ) -> None:
     """Behind a crash, with units that are missing or stale, and with files of messages that expired."""
     folder = Path(shutil.copytree(unpacked(store), tmp_path / "store"))
+    (folder / "lock").write_bytes(b"lock")  # every broker leaves this file; the packed stores do not have it
     before = tree_of(folder)
     report = rebuild(spark, str(folder), resume=True, **settings_of(store))
     after = tree_of(folder)
@@ -121,6 +122,7 @@ def test_a_queue_that_is_longer_than_its_log_is_no_queue_of_it(
     assert 0 < count < units.size
     units[count] = units[count - 1]
     last.write_bytes(units.tobytes())
+    (folder / "lock").write_bytes(b"lock")
     before = tree_of(folder)
     with pytest.raises(CorruptLogError, match=r"SequenceDemo/0: .*--replace"):
         rebuild(spark, str(folder), resume=True, **settings_of(store))
