@@ -101,7 +101,7 @@ def test_index_files_and_entries_are_those_of_the_broker(spark: SparkSession, un
         ("segments", {"topic": "T"}, "topic has no effect on table segments; it has none"),
         ("consume_queue", {"queueId": "first"}, "queueId"),
         ("queues", {"brokerVersion": "3"}, "broker version"),
-        ("queus", {}, "none of messages, messages_by_key, consume_queue"),
+        ("queus", {}, "not one of messages, messages_by_key, consume_queue"),
         ("index_entries", {"topic": "T"}, "topic has no effect on table index_entries; it has brokerConf"),
     ],
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -52,9 +51,12 @@ def log_of(count: int) -> LogWriter:
 
 
 def put(writer: LogWriter, store: Path) -> list[int]:
-    """Make the store's log that of `writer`, whose offsets are returned."""
-    shutil.rmtree(store, ignore_errors=True)
-    writer.write(store)
+    """Make the store's log that of `writer`, in one step for a stream that runs; returns its offsets."""
+    version = store.with_name(f"{store.name}-{sum(1 for _ in store.parent.glob(f'{store.name}-*'))}")
+    writer.write(version)
+    link = store.with_name("link")
+    link.symlink_to(version)
+    link.replace(store)
     return writer.offsets
 
 
@@ -177,6 +179,6 @@ def test_options_of_batches_and_streams_are_kept_apart(spark: SparkSession, stor
     put(log_of(5), store)
     with pytest.raises(PySparkException, match="startingOffsets is for streams only"):
         spark.read.format("rocketmq").option("startingOffsets", "latest").load(str(store)).collect()
-    stream = spark.readStream.format("rocketmq").option("startTimestamp", "5").load(str(store))
+    stream = spark.readStream.format("rocketmq").option("startTimestamp", "1700000000000").load(str(store))
     with pytest.raises(PySparkException, match="startTimestamp has no effect on a stream"):
         stream.writeStream.format("noop").trigger(availableNow=True).start().awaitTermination()
