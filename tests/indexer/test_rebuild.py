@@ -216,7 +216,7 @@ class TestPlaces:
         (tmp_path / "file").touch()
         with pytest.raises(StorageError, match="is a file"):
             rebuild(spark, str(store), str(tmp_path / "file"))
-        with pytest.raises(StorageError, match=r"cannot be made: .*; give a folder"):
+        with pytest.raises(StorageError, match=r"cannot be created: .*; give a folder"):
             rebuild(spark, str(store), "/proc/nothing")
 
     def test_a_tree_set_aside_by_a_killed_job_comes_back(self, spark: SparkSession, store: Path) -> None:
@@ -374,7 +374,7 @@ class TestHostileStores:
 
     def test_an_empty_commit_log(self, spark: SparkSession, tmp_path: Path) -> None:
         (tmp_path / "commitlog").mkdir()
-        with pytest.raises(EmptyStoreError, match="holds no record"):
+        with pytest.raises(EmptyStoreError, match="has no record"):
             rebuild(spark, str(tmp_path))
         assert [path.name for path in tmp_path.iterdir()] == ["commitlog"]
 
