@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from spark_mq.cli.arguments import add_archive_table, add_broker_conf, add_json_report, add_store
-from spark_mq.cli.interrupt import ends_on_interrupt
 from spark_mq.cli.spark import spark_errors, spark_session
 from spark_mq.errors import OptionError, SparkMqError
 
@@ -130,7 +129,6 @@ def run_archive(arguments: argparse.Namespace) -> int:
         _known_filesystem(tables.name),
         spark_errors(),
         spark_session("spark-mq archive", delta_settings) as spark,
-        ends_on_interrupt(spark),
     ):
         report = archive(
             spark,
@@ -162,7 +160,6 @@ def run_maintenance(arguments: argparse.Namespace) -> int:
         _known_filesystem(arguments.table),
         spark_errors(),
         spark_session("spark-mq maintain-archive", delta_settings) as spark,
-        ends_on_interrupt(spark),
     ):
         report = maintain(
             spark,

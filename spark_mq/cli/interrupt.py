@@ -1,57 +1,154 @@
-"""Ctrl-C while Spark works: one line, and the exit status that shells know.
+"""Ctrl-C while Spark works: one line on stderr, and the exit status that shells know.
 
-PySpark's own handler calls into its JVM in the middle of another call, and a Spark that stops with work left logs a
-stack trace for each job, stream and task. A command that uses this can be killed at any moment, with nothing to save.
+PySpark's own handler calls the JVM on the connection on which the interrupted call may be waiting: Py4J then prints a
+traceback, and nothing is cancelled. A thread has its own connection, so the handlers here use one.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from spark_mq.cli.exit_status import INTERRUPTED
+from spark_mq.cli.output import visible
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 INTERRUPTED_LINE = "spark-mq: interrupted"
-_MOST_SECONDS = 20.0
-"""How long Spark may take to stop; a second Ctrl-C does not wait."""
+_SECONDS_TO_END_SPARK = 20.0
+"""How long Spark may take to stop. A second Ctrl-C does not wait."""
+_SECONDS_TO_CANCEL = 5.0
+_PY4J_MODULE = "java_gateway"
+
+Handler = Callable[[int, FrameType | None], None]
 
 
 @contextmanager
-def ends_on_interrupt(spark: SparkSession) -> Iterator[None]:
-    """Within, Ctrl-C stops Spark quietly and ends the process, with a line on stderr and exit status 130."""
+def interrupts_later() -> Iterator[None]:
+    """A context that delays Ctrl-C until its end, and whose child processes never get the signal.
+
+    So Ctrl-C cannot arrive after the JVM has started and before this process can stop it.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def ends_on_interrupt(spark: SparkSession, hint: Callable[[], str] = str) -> Iterator[None]:
+    """A context in which Ctrl-C stops Spark quietly, and ends the process with one line and exit status 130.
+
+    Only a command that can be killed at any moment may use it, because no `finally` block runs.
+
+    Args:
+        spark: The session to stop.
+        hint: Returns the end of the line: what the user can do next.
+
+    """
+
+    def end(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
+        line = visible(INTERRUPTED_LINE + hint())
+        print(f"\n{line}" if sys.stderr.isatty() else line, file=sys.stderr, flush=True)
+        # A Spark that stops with work left logs a stack trace for each task.
+        _in_thread([_mute, _stop_streams, _cancel, _end], spark, _SECONDS_TO_END_SPARK)
+        os._exit(INTERRUPTED)
+
+    with _handles_interrupt(end):
+        yield
+
+
+@contextmanager
+def cancels_on_interrupt(spark: SparkSession) -> Iterator[None]:
+    """A context in which Ctrl-C cancels the session's jobs, and raises `KeyboardInterrupt`: for a prompt."""
+    # Py4J logs the interrupt with a traceback: on its own logger, and on the root logger.
+    py4j, root = logging.getLogger("py4j"), logging.getLogger()
+    level = py4j.level
+
+    def cancel(number: int, frame: FrameType | None) -> None:
+        _in_thread([_cancel], spark, _SECONDS_TO_CANCEL)
+        raise KeyboardInterrupt
+
+    py4j.setLevel(logging.CRITICAL)
+    root.addFilter(_is_not_of_py4j)
+    try:
+        with _handles_interrupt(cancel):
+            yield
+    finally:
+        py4j.setLevel(level)
+        root.removeFilter(_is_not_of_py4j)
+
+
+@contextmanager
+def _handles_interrupt(handler: Handler) -> Iterator[None]:
+    """A context with a handler of Ctrl-C. A thread cannot set one: there, nothing changes."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-
-    def end(*_: object) -> None:
-        signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
-        print(f"\n{INTERRUPTED_LINE}" if sys.stderr.isatty() else INTERRUPTED_LINE, file=sys.stderr, flush=True)
-        # A thread has its own connection to the JVM; that of this one may be in the middle of a call.
-        stopping = threading.Thread(target=_stop, args=(spark,), daemon=True)
-        stopping.start()
-        stopping.join(_MOST_SECONDS)
-        os._exit(INTERRUPTED)
-
-    before = signal.signal(signal.SIGINT, end)
+    before = signal.signal(signal.SIGINT, handler)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
 
 
-def _stop(spark: SparkSession) -> None:
-    """Stop what runs, and Spark, without a word."""
-    with suppress(Exception):  # Spark Connect has none of this; its server ends what the client began
-        spark.sparkContext.setLogLevel("OFF")
-        for query in spark.streams.active:
-            query.stop()
-        spark.sparkContext.cancelAllJobs()
-        spark.stop()
+def _in_thread(steps: list[Callable[[SparkSession], None]], spark: SparkSession, seconds: float) -> None:
+    """Take the steps, each even if an earlier one fails, and wait at most this time."""
+
+    def work() -> None:
+        for step in steps:
+            with suppress(Exception):  # the session may be ending
+                step(spark)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(seconds)
+
+
+def _mute(spark: SparkSession) -> None:
+    """Close the stderr of this process's JVM, which also prints the tracebacks of Python workers."""
+    context = _context(spark)
+    if context is not None:
+        context._jvm.java.lang.System.err.close()  # type: ignore[union-attr]
+
+
+def _stop_streams(spark: SparkSession) -> None:
+    for query in spark.streams.active:
+        query.stop()
+
+
+def _cancel(spark: SparkSession) -> None:
+    """Cancel all jobs of this process's Spark, or all queries of the session on a server."""
+    context = _context(spark)
+    if context is None:
+        spark.interruptAll()
+    else:
+        context.cancelAllJobs()
+
+
+def _end(spark: SparkSession) -> None:
+    spark.stop()
+
+
+def _context(spark: SparkSession) -> SparkContext | None:
+    """The session's Spark context; None for a Spark Connect session, which has none."""
+    context: SparkContext | None = getattr(spark, "sparkContext", None)
+    return context
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return record.module != _PY4J_MODULE

@@ -7,7 +7,6 @@ Results go to stdout, progress and errors to stderr. Exit status: 0 done or foun
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -43,7 +42,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tables.add_commands(commands)
     sql.add_command(commands)
     parsed = parser.parse_args(arguments)
-    logging.getLogger().addFilter(_is_loggable)
     try:
         status = int(parsed.run(parsed))
         sys.stdout.flush()
@@ -62,16 +60,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"spark-mq: {missing}", file=sys.stderr)
         return FAILED
-    except KeyboardInterrupt as interrupt:
-        reason = " ".join(map(str, interrupt.args))
-        print(f"spark-mq: {reason}" if reason else INTERRUPTED_LINE, file=sys.stderr)
+    except KeyboardInterrupt:  # of a command without Spark
+        print(INTERRUPTED_LINE, file=sys.stderr)
         return INTERRUPTED
     return status
-
-
-def _is_loggable(record: logging.LogRecord) -> bool:
-    """Whether to log the record: Py4J logs a traceback for Ctrl-C, for which the command prints one line."""
-    return record.exc_info is None or not isinstance(record.exc_info[1], KeyboardInterrupt)
 
 
 if __name__ == "__main__":

@@ -66,25 +66,25 @@ def run(arguments: argparse.Namespace) -> int:
     from spark_mq.source.options import MIN_SPLIT_SIZE
 
     split_size = parse_size("--split-size", arguments.split_size, MIN_SPLIT_SIZE)
-    try:
-        with spark_errors(), spark_session("spark-mq rebuild", ends_on_interrupt=True) as spark:
-            report = rebuild(
-                spark,
-                arguments.store,
-                arguments.output,
-                only=arguments.only,
-                broker_conf=arguments.broker_conf,
-                broker_version=arguments.broker_version,
-                time_zone=arguments.time_zone,
-                mode=arguments.mode,
-                replace=arguments.replace,
-                resume=arguments.resume,
-                split_size=split_size,
-                progress=None if arguments.quiet else print_progress,
-            )
-    except KeyboardInterrupt as interrupt:
-        work = Path(arguments.output or arguments.store) / WORK_FOLDER
-        hint = f"; --resume continues with what is in {work}" if work.is_dir() else ""
-        raise KeyboardInterrupt(f"interrupted{hint}") from interrupt
+    work = Path(arguments.output or arguments.store) / WORK_FOLDER
+
+    def hint() -> str:
+        return f"; --resume continues with what is in {work}" if work.is_dir() else ""
+
+    with spark_errors(), spark_session("spark-mq rebuild", hint=hint) as spark:
+        report = rebuild(
+            spark,
+            arguments.store,
+            arguments.output,
+            only=arguments.only,
+            broker_conf=arguments.broker_conf,
+            broker_version=arguments.broker_version,
+            time_zone=arguments.time_zone,
+            mode=arguments.mode,
+            replace=arguments.replace,
+            resume=arguments.resume,
+            split_size=split_size,
+            progress=None if arguments.quiet else print_progress,
+        )
     print(report.to_json() if arguments.json else report.to_text())
     return DAMAGED if report.has_damage else FOUND

@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from spark_mq.cli.exit_status import FOUND
-from spark_mq.cli.interrupt import ends_on_interrupt
+from spark_mq.cli.interrupt import cancels_on_interrupt
 from spark_mq.cli.output import visible
 from spark_mq.cli.spark import spark_errors, spark_session
 from spark_mq.errors import SparkMqError
@@ -90,9 +90,9 @@ def run(arguments: argparse.Namespace) -> int:
         register(spark)
         console = _Console(spark, arguments)
         if arguments.query is None and sys.stdin.isatty():
-            return console.prompt()
-        with ends_on_interrupt(spark):
-            return console.run_all(sys.stdin.read() if arguments.query is None else arguments.query)
+            with cancels_on_interrupt(spark):
+                return console.prompt()
+        return console.run_all(sys.stdin.read() if arguments.query is None else arguments.query)
 
 
 class _Console:

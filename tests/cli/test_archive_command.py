@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spark_mq.archive.maintenance import MaintenanceReport
-from spark_mq.cli.exit_status import FAILED, FOUND, INTERRUPTED, NOT_UNDERSTOOD
+from spark_mq.cli.exit_status import FAILED, FOUND, NOT_UNDERSTOOD
 from spark_mq.cli.main import main
 from spark_mq.errors import SparkMqError
 from tests.support.stores import OWN_STORES, RealStore, stores_in
@@ -62,29 +61,6 @@ def test_a_filesystem_that_spark_lacks_is_named(
         (line,) = capsys.readouterr().err.splitlines()
         assert "s3://lake/messages: this Spark has no filesystem for s3" in line
         assert "hadoop-aws" in line
-
-
-@pytest.mark.parametrize("words", [["archive", "STORE", "TABLE"], ["maintain-archive", "TABLE"]])
-def test_an_interrupted_command_says_so_in_one_line(
-    words: list[str],
-    tmp_path: Path,
-    unpacked: Callable[[RealStore], Path],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    @contextmanager
-    def session(*_: object) -> Iterator[None]:
-        try:
-            raise KeyboardInterrupt
-        except KeyboardInterrupt:
-            logging.exception("KeyboardInterrupt while sending command.")  # as Py4J does
-            raise
-        yield
-
-    monkeypatch.setattr("spark_mq.cli.archive.spark_session", session)
-    names = {"STORE": str(unpacked(STORE)), "TABLE": str(tmp_path / "lake")}
-    assert main([names.get(word, word) for word in words]) == INTERRUPTED
-    assert capsys.readouterr().err == "spark-mq: interrupted\n"
 
 
 @pytest.mark.parametrize(("words", "is_dry_run"), [([], True), (["--dry-run"], True), (["--apply"], False)])

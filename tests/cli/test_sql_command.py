@@ -8,13 +8,11 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from unittest import mock
 
 import pytest
 from pyspark.sql import SparkSession
 
 from spark_mq.cli import sql as command
-from spark_mq.cli.exit_status import INTERRUPTED
 from spark_mq.cli.main import main
 from tests.support.stores import OWN_STORES, RealStore, stores_in
 
@@ -121,14 +119,6 @@ def test_a_relative_path_is_that_of_the_command(
     monkeypatch.chdir(folder.parent)
     assert sql("SELECT count(*) FROM here.queues", "--store", f"here={folder.name}", "--format", "csv") == 0
     assert int(capsys.readouterr().out.splitlines()[1]) > 0
-
-
-def test_an_interrupted_query_says_so_in_one_line(
-    sql: Callable[..., int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("spark_mq.query.sql.sql", mock.Mock(side_effect=KeyboardInterrupt))
-    assert sql("SELECT 1") == INTERRUPTED
-    assert capsys.readouterr() == ("", "spark-mq: interrupted\n")
 
 
 def test_text_of_a_store_does_not_steer_a_terminal(sql: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,76 @@
+"""Ctrl-C: a command ends with one line, and a prompt stays. Real sessions: `test_quiet` and
+`test_rebuild_command`."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from typing import cast
+from unittest import mock
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_mq.cli.exit_status import INTERRUPTED
+from spark_mq.cli.interrupt import INTERRUPTED_LINE, cancels_on_interrupt, ends_on_interrupt, interrupts_later
+from spark_mq.cli.main import main
+
+ENDING = """
+import signal
+from unittest import mock
+from spark_mq.cli.interrupt import ends_on_interrupt
+
+session = mock.Mock()
+session.stop.side_effect = lambda: print("stopped", flush=True)
+with ends_on_interrupt(session, lambda: "; a hint"):
+    try:
+        signal.raise_signal(signal.SIGINT)
+    finally:
+        print("the command went on")
+"""
+
+
+def test_a_command_stops_spark_and_ends() -> None:
+    done = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (INTERRUPTED, "stopped\n", f"{INTERRUPTED_LINE}; a hint\n")
+
+
+@pytest.mark.parametrize("is_connect", [False, True])
+def test_a_prompt_cancels_and_stays(is_connect: bool) -> None:
+    session = mock.Mock(spec=["interruptAll"] if is_connect else ["sparkContext"])
+    before = signal.getsignal(signal.SIGINT)
+    with cancels_on_interrupt(cast(SparkSession, session)), pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    cancel = session.interruptAll if is_connect else session.sparkContext.cancelAllJobs
+    cancel.assert_called_once_with()
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_an_interrupt_while_spark_starts_waits_for_the_handler() -> None:
+    session = cast(SparkSession, mock.Mock(spec=["sparkContext"]))
+    steps = []
+
+    def start() -> None:
+        with interrupts_later():
+            signal.raise_signal(signal.SIGINT)
+            steps.append("Spark has started")
+
+    with cancels_on_interrupt(session), pytest.raises(KeyboardInterrupt):
+        start()
+    assert steps == ["Spark has started"]
+
+
+def test_the_handler_goes_with_the_session() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with ends_on_interrupt(cast(SparkSession, mock.Mock())):
+        assert signal.getsignal(signal.SIGINT) is not before
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_command_without_spark_ends_with_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("spark_mq.store.message_store.MessageStore", mock.Mock(side_effect=KeyboardInterrupt))
+    assert main(["query-by-offset", "/store", "orders", "0", "0"]) == INTERRUPTED
+    assert capsys.readouterr() == ("", f"{INTERRUPTED_LINE}\n")
