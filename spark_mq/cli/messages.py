@@ -133,6 +133,7 @@ def run_by_id(arguments: argparse.Namespace) -> int:
     """Print the messages of the ids; for an id without a message, a line on stderr gives the reason."""
     from spark_mq.cli.output import plain_rows
     from spark_mq.format.message_row import message_row, message_table
+    from spark_mq.store.log.record_lookup import NoRecord
     from spark_mq.store.message_store import MessageStore
 
     if arguments.body_file and len(arguments.ids) > 1:
@@ -141,7 +142,7 @@ def run_by_id(arguments: argparse.Namespace) -> int:
     with MessageStore(arguments.store) as store:
         for number, message_id in enumerate(arguments.ids):
             record = store.find_record_by_id(message_id, arguments.any_host)
-            if isinstance(record, str):
+            if isinstance(record, NoRecord):
                 print(f"spark-mq: no message {message_id}: {record}", file=sys.stderr)
                 status = NOT_FOUND
                 continue

@@ -15,7 +15,7 @@ from typing import Self
 
 import pyarrow as pa
 
-from spark_mq.errors import CorruptLogError, OptionError, UnsupportedStoreError
+from spark_mq.errors import CorruptLogError, OptionError
 from spark_mq.format.message_id import decode_offset_message_id, is_offset_message_id
 from spark_mq.format.message_row import host_text, message_row, message_table
 from spark_mq.format.record import Record
@@ -24,19 +24,17 @@ from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.broker_version import BrokerVersion, detect_broker_version, parse_broker_version
-from spark_mq.store.config.store_kind import is_rocksdb
-from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.store.index.key_index import KeyIndex
 from spark_mq.store.live_end import LiveEndFinder
 from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.log_range import LogRange
-from spark_mq.store.log.record_lookup import RecordLookup
+from spark_mq.store.log.record_lookup import NoRecord, RecordLookup
 from spark_mq.store.log.scan import InQueue, scan
 from spark_mq.store.queue.consume_queue import ConsumeQueue
-from spark_mq.store.queue.folders import queue_folders
-from spark_mq.store.queue.get_message import GetMessageResult, get_message, read_ends, read_messages
+from spark_mq.store.queue.consume_queue_store import ConsumeQueueStore
+from spark_mq.store.queue.get_message import GetMessageResult
 from spark_mq.store.queue.lookup import QueueCover
-from spark_mq.store.queue.offset_by_time import BoundaryType, QueueTimes, nearest_in_log, offset_in_log
+from spark_mq.store.queue.offset_by_time import BoundaryType
 
 DEFAULT_MAX_NUM = 32
 _FIRST_BYTES = 4 << 20
@@ -89,7 +87,9 @@ class MessageStore:
         self.files = FileReaders()
         self.records = RecordLookup(self.location, self.files)
         self._given_version = None if broker_version is None else parse_broker_version(broker_version)
-        self._ends: dict[tuple[str, int], tuple[int, int]] = {}
+        self._queues = ConsumeQueueStore(
+            self.location, self.files, self.records, self.get_max_phy_offset, lambda: self.broker_version
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -116,25 +116,15 @@ class MessageStore:
             UnsupportedStoreError: The broker keeps its queues in RocksDB.
 
         """
-        if is_rocksdb(self.location / CONSUME_QUEUE):
-            raise UnsupportedStoreError(
-                f"{self.location / CONSUME_QUEUE} is a RocksDB database (storeType=defaultRocksDB), which is not read "
-                "here; `spark-mq rebuild` builds queue files from the commit log, with another --output"
-            )
-        return self._queues
-
-    @cached_property
-    def _queues(self) -> dict[tuple[str, int], ConsumeQueue]:
-        folders = queue_folders(self.location / CONSUME_QUEUE)
-        return {(folder.topic, folder.queue_id): ConsumeQueue(folder, self.files) for folder in folders}
+        return self._queues.queues
 
     def find_queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """A queue that has files; None if there is no such queue, or if the queues are in RocksDB."""
-        return self._queues.get((topic, queue_id))
+        return self._queues.found.get((topic, queue_id))
 
     def queue_ids(self, topic: str) -> list[int]:
         """The ids of the topic's queues that have files, ascending; empty if the queues are in RocksDB."""
-        return sorted(queue_id for name, queue_id in self._queues if name == topic)
+        return sorted(queue_id for name, queue_id in self._queues.found if name == topic)
 
     def get_min_phy_offset(self) -> int:
         """The commit log offset at which the log begins; -1 if the log has no segment."""
@@ -148,29 +138,18 @@ class MessageStore:
     def _live_end(self) -> int:
         if self._given_log_end is not None:
             return self._given_log_end
-        return LiveEndFinder(self.location).find(self.records, self._queues.values())
+        return LiveEndFinder(self.location).find(self.records, self._queues.found.values())
 
     def get_min_offset_in_queue(self, topic: str, queue_id: int, read_log: bool = False) -> int:
         """The first queue offset that a broker would offer; 0 if there is no such queue.
 
-        Args:
-            topic: The topic.
-            queue_id: The queue id.
-            read_log: By default the queue's units give the answer. If True, the answer is the queue offset of the
-                queue's first message in the log. Parts of the log about which the units prove nothing are read
-                (`queue_cover`). If the log has no message of the queue, the units give the answer.
-
-        Returns:
-            A queue offset.
-
-        Raises:
-            UnsupportedStoreError: The queues are in RocksDB, and `read_log` is False.
+        `get_max_offset_in_queue` has the same arguments and errors.
 
         Example:
             >>> store.get_min_offset_in_queue("orders", 3)
             1200
         """
-        return self._ends_of(topic, queue_id, read_log)[0]
+        return self._queues.ends(topic, queue_id, read_log)[0]
 
     def get_max_offset_in_queue(self, topic: str, queue_id: int, read_log: bool = False) -> int:
         """The queue offset that the next message will get; 0 if there is no such queue.
@@ -179,9 +158,9 @@ class MessageStore:
             topic: The topic.
             queue_id: The queue id.
             read_log: By default the queue's units give the answer. The log can have more messages if a broker was
-                killed, or if files of the queue were lost. If True, the answer is the queue offset after the queue's
-                last message in the log. Parts of the log about which the units prove nothing are read
-                (`queue_cover`). If the log has no message of the queue, the units give the answer.
+                killed, or if files of the queue were lost. If True, the queue's first and last message in the log give
+                the answer, or the units if the log has no message of the queue. Parts of the log about which the units
+                prove nothing are read (`queue_cover`).
 
         Returns:
             A queue offset.
@@ -193,35 +172,14 @@ class MessageStore:
             >>> store.get_max_offset_in_queue("orders", 3)
             1532
         """
-        return self._ends_of(topic, queue_id, read_log)[1]
-
-    def _ends_of(self, topic: str, queue_id: int, read_log: bool) -> tuple[int, int]:
-        if not read_log:
-            return self._queue_ends(topic, queue_id)
-        return read_ends(self.queue_cover(topic, queue_id), self._known_ends(topic, queue_id))
-
-    def _queue_ends(self, topic: str, queue_id: int) -> tuple[int, int]:
-        ends = self._ends.get((topic, queue_id))
-        if ends is None:
-            queue = self.queues.get((topic, queue_id))
-            if queue is None:
-                return 0, 0
-            max_offset = queue.max_offset(self.records, self._live_end)
-            min_offset = queue.min_offset(max_offset, self.records.min_offset, self.broker_version)
-            ends = self._ends[topic, queue_id] = min_offset, max_offset
-        return ends
-
-    def _known_ends(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """`_queue_ends`; 0, 0 if the queue has no files that can be read: the log can have its messages."""
-        return (0, 0) if self.find_queue(topic, queue_id) is None else self._queue_ends(topic, queue_id)
+        return self._queues.ends(topic, queue_id, read_log)[1]
 
     def queue_cover(self, topic: str, queue_id: int) -> QueueCover:
         """What the units of a queue prove, and the parts of the log that must be read for its other messages.
 
         Nothing is proven about a queue without files.
         """
-        log = LogRange(self.get_min_phy_offset(), self.get_max_phy_offset())
-        return QueueCover((topic, queue_id), self.find_queue(topic, queue_id), self.location, self.records, log)
+        return self._queues.cover(topic, queue_id)
 
     def get_message(
         self, topic: str, queue_id: int, offset: int, max_num: int = DEFAULT_MAX_NUM, read_log: bool = False
@@ -264,11 +222,7 @@ class MessageStore:
             >>> store.get_message_result("orders", 3, offset=0).status
             <GetMessageStatus.OFFSET_TOO_SMALL: 'OFFSET_TOO_SMALL'>
         """
-        cover, max_rows = self.queue_cover(topic, queue_id), max(max_num, 1)
-        if read_log:
-            return read_messages(cover, self._known_ends(topic, queue_id), offset, max_rows)
-        queue = self.queues.get((topic, queue_id))
-        return get_message(queue, cover, self._queue_ends(topic, queue_id), offset, max_rows)
+        return self._queues.get_message(topic, queue_id, offset, max(max_num, 1), read_log)
 
     def look_message_by_offset(self, commit_log_offset: int) -> pa.Table:
         """The live message whose record starts at a commit log offset.
@@ -298,7 +252,7 @@ class MessageStore:
         record = self.find_record_by_id(offset_message_id, any_host)
         return message_table([message_row(record)] if isinstance(record, Record) else [])
 
-    def find_record_by_id(self, offset_message_id: str, any_host: bool = False) -> Record | str:
+    def find_record_by_id(self, offset_message_id: str, any_host: bool = False) -> Record | NoRecord:
         """The live record that has this offset message id, or why there is none.
 
         An id contains the address and port of the broker that stored the message, and a commit log offset
@@ -312,7 +266,7 @@ class MessageStore:
                 address.
 
         Returns:
-            The record, or the reason as text.
+            The record, or the reason.
 
         Raises:
             OptionError: The text is not an offset message id.
@@ -320,9 +274,9 @@ class MessageStore:
         """
         host, offset = decode_offset_message_id(offset_message_id)
         record = self.find_record(offset)
-        if isinstance(record, str) or any_host or record.store_host == host:
+        if isinstance(record, NoRecord) or any_host or record.store_host == host:
             return record
-        return (
+        return NoRecord(
             f"it is an id of broker {host_text(host)}, but the message at commit log offset {offset} was stored by "
             f"broker {host_text(record.store_host)}; if this store moved, --any-host (any_host=True) compares only the "
             "offset"
@@ -331,22 +285,22 @@ class MessageStore:
     def why_not(self, commit_log_offset: int) -> str | None:
         """Why no live message starts at a commit log offset; None if one does."""
         record = self.find_record(commit_log_offset)
-        return record if isinstance(record, str) else None
+        return record.reason if isinstance(record, NoRecord) else None
 
-    def find_record(self, commit_log_offset: int) -> Record | str:
-        """The live record that starts at a commit log offset, or the reason why there is none, as text."""
+    def find_record(self, commit_log_offset: int) -> Record | NoRecord:
+        """The live record that starts at a commit log offset, or the reason why there is none."""
         if self.records.segment_of(commit_log_offset) is None:
             start = self.get_min_phy_offset()
             if 0 <= commit_log_offset < start:
-                return f"its segment has expired: the log begins at {start}"
+                return NoRecord(f"its segment has expired: the log begins at {start}")
             stray_files = (f"; {stray.describe()}" for stray in self.records.stray if stray.holds(commit_log_offset))
-            return f"no segment contains commit log offset {commit_log_offset}{''.join(stray_files)}"
+            return NoRecord(f"no segment contains commit log offset {commit_log_offset}{''.join(stray_files)}")
         try:
             record = self.records.record(commit_log_offset)
         except CorruptLogError as error:
-            return str(error)
+            return NoRecord(str(error))
         if commit_log_offset >= self.records.last_written_base and commit_log_offset >= self._live_end:
-            return f"the record at {commit_log_offset} is stale: the log ends at {self._live_end}"
+            return NoRecord(f"the record at {commit_log_offset} is stale: the log ends at {self._live_end}")
         return record
 
     @cached_property
@@ -464,7 +418,7 @@ class MessageStore:
                 f"the index knows a message with this key, or with one of the same hash, stored about "
                 f"{iso_text(expired)}, but its segment has expired: the log begins at {self.get_min_phy_offset()}"
             )
-        if not any(name == topic for name, _ in self._queues):
+        if not any(name == topic for name, _ in self._queues.found):
             return f"there is no queue of topic {topic}"
         return f"no message of topic {topic} in the log has it"
 
@@ -505,38 +459,15 @@ class MessageStore:
             >>> store.get_offset_in_queue_by_time("orders", 3, 1_700_000_000_000)
             1377
         """
-        boundary = _boundary_type(boundary_type)
-        millis = _millis("timestamp", timestamp)
-        is_4_9 = self.broker_version == BrokerVersion.V4_9
-        if is_4_9 and boundary == BoundaryType.UPPER:
-            raise OptionError("a broker of 4.9 has no boundary type UPPER; open the store with broker_version='5'")
-        if read_log:
-            cover = self.queue_cover(topic, queue_id)
-            offset = nearest_in_log(cover, millis) if is_4_9 else offset_in_log(cover, millis, boundary)
-            if offset is None and is_4_9:
-                return 0
-            end = 1 if boundary == BoundaryType.LOWER else 0
-            return self._ends_of(topic, queue_id, read_log)[end] if offset is None else offset
-        queue = self.queues.get((topic, queue_id))
-        if queue is None:
-            return 0
-        times = self._queue_times(queue)
-        return times.search_as_4_9(millis) if is_4_9 else times.search(millis, boundary)
+        boundary, millis = _boundary_type(boundary_type), _millis("timestamp", timestamp)
+        return self._queues.offset_by_time(topic, queue_id, millis, boundary, read_log)
 
     def first_offset_since(self, topic: str, queue_id: int, timestamp: int, read_log: bool = False) -> int:
         """The queue offset of the first message stored at `timestamp` (milliseconds) or later, by the rule of 5.x.
 
         `get_offset_in_queue_by_time` explains `read_log` and `CorruptQueueError`.
         """
-        if read_log:
-            offset = offset_in_log(self.queue_cover(topic, queue_id), timestamp, BoundaryType.LOWER)
-            return self.get_max_offset_in_queue(topic, queue_id, read_log) if offset is None else offset
-        queue = self.queues.get((topic, queue_id))
-        return 0 if queue is None else self._queue_times(queue).search(timestamp, BoundaryType.LOWER)
-
-    def _queue_times(self, queue: ConsumeQueue) -> QueueTimes:
-        ends = self._queue_ends(queue.topic, queue.queue_id)
-        return QueueTimes(queue, self.queue_cover(queue.topic, queue.queue_id), ends)
+        return self._queues.offset_by_time_as_5(topic, queue_id, timestamp, BoundaryType.LOWER, read_log)
 
     def messages_of_topic(
         self, topic: str, begin: int | None = None, end: int | None = None

@@ -20,6 +20,7 @@ from pyarrow import fs
 from spark_mq.format.record import BLANK_SIZE, MAGIC_AT, MAGIC_BLANK, MAX_BLANK_SIZE, Record, is_blank
 from spark_mq.store.config.store_paths import COMMIT_LOG
 from spark_mq.store.log.corrupt_range import STRAY
+from spark_mq.store.log.record_lookup import NoRecord
 from spark_mq.store.log.segment_files import is_segment_name, usual_size
 from spark_mq.store.message_store import MessageStore
 
@@ -67,7 +68,7 @@ def segment_states(store: MessageStore) -> list[SegmentState]:
 
 def _state(store: MessageStore, info: fs.FileInfo, usual: int, end_before: int | None) -> SegmentState:
     base, live_end = int(info.base_name), store.get_max_phy_offset()
-    first = store.find_record(base) if info.size else ""
+    first = store.find_record(base) if info.size else None
     damage = list(_damage(store, info, first)) if info.size else []
     problems = list(_misfits(info, usual, end_before)) + damage
     name = _state_name(info.size, usual, base, live_end)
@@ -98,7 +99,7 @@ def _misfits(info: fs.FileInfo, usual: int, end_before: int | None) -> Iterator[
         yield f"no file has the {base - end_before} bytes before it, from commit log offset {end_before} on"
 
 
-def _damage(store: MessageStore, info: fs.FileInfo, first: Record | str) -> Iterator[str]:
+def _damage(store: MessageStore, info: fs.FileInfo, first: Record | NoRecord | None) -> Iterator[str]:
     """The damage at the edges of a file that is not empty."""
     base, live_end = int(info.base_name), store.get_max_phy_offset()
     head = store.records.read(base, BLANK_SIZE)
@@ -108,7 +109,7 @@ def _damage(store: MessageStore, info: fs.FileInfo, first: Record | str) -> Iter
         return
     segment = store.records.segment_of(base)
     size = info.size if segment is None else segment.size
-    if isinstance(first, str) and not is_blank(head, size):
+    if isinstance(first, NoRecord) and not is_blank(head, size):
         yield f"it does not begin with a record: {first}"
     if base + size < live_end and not _ends_with_blank(store, base, size):
         yield f"there is no blank at its end, in the last {min(size, MAX_BLANK_SIZE)} bytes"

@@ -44,6 +44,16 @@ class SegmentFile:
     size: int
 
 
+@dataclass(frozen=True)
+class NoRecord:
+    """The answer of a look-up that finds no live record; `str` gives the reason, as text for a person."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        return self.reason
+
+
 class RecordLookup:
     """Reads records of one store. `segments` are the files that existed when this object was created, by offset.
 

@@ -1,0 +1,126 @@
+"""The consume queues of one store, and their answers (`ConsumeQueueStore`@5.3.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+
+from spark_mq.errors import OptionError, UnsupportedStoreError
+from spark_mq.io.file_reader import FileReaders
+from spark_mq.io.location import Location
+from spark_mq.store.config.broker_version import BrokerVersion
+from spark_mq.store.config.store_kind import is_rocksdb
+from spark_mq.store.config.store_paths import CONSUME_QUEUE
+from spark_mq.store.log.log_range import LogRange
+from spark_mq.store.log.record_lookup import RecordLookup
+from spark_mq.store.queue.consume_queue import ConsumeQueue
+from spark_mq.store.queue.folders import queue_folders
+from spark_mq.store.queue.get_message import GetMessageResult, get_message, read_ends, read_messages
+from spark_mq.store.queue.lookup import QueueCover
+from spark_mq.store.queue.offset_by_time import BoundaryType, QueueTimes, nearest_in_log, offset_in_log
+
+
+class ConsumeQueueStore:
+    """The queues of a store that have files, by topic and queue id.
+
+    By default an answer is that of the queues' units, as a broker's. With `read_log`, messages about which the units
+    prove nothing are searched for in the log; see `QueueCover`.
+    """
+
+    def __init__(
+        self,
+        location: Location,
+        files: FileReaders,
+        records: RecordLookup,
+        live_end: Callable[[], int],
+        broker_version: Callable[[], BrokerVersion],
+    ) -> None:
+        """The queues of the store at `location`. `live_end` and `broker_version` are asked only when needed."""
+        self._location = location
+        self._files = files
+        self._records = records
+        self._live_end = live_end
+        self._broker_version = broker_version
+        self._ends: dict[tuple[str, int], tuple[int, int]] = {}
+
+    @cached_property
+    def found(self) -> dict[tuple[str, int], ConsumeQueue]:
+        """The queues that have files; none if they are in RocksDB."""
+        folders = queue_folders(self._location / CONSUME_QUEUE)
+        return {(folder.topic, folder.queue_id): ConsumeQueue(folder, self._files) for folder in folders}
+
+    @cached_property
+    def queues(self) -> dict[tuple[str, int], ConsumeQueue]:
+        """As `found`. Raises `UnsupportedStoreError` if the broker keeps its queues in RocksDB."""
+        if is_rocksdb(self._location / CONSUME_QUEUE):
+            raise UnsupportedStoreError(
+                f"{self._location / CONSUME_QUEUE} is a RocksDB database (storeType=defaultRocksDB), which is not read "
+                "here; `spark-mq rebuild` builds queue files from the commit log, with another --output"
+            )
+        return self.found
+
+    def cover(self, topic: str, queue_id: int) -> QueueCover:
+        """What the units of a queue prove. Nothing is proven about a queue without files."""
+        log = LogRange(self._records.min_offset, self._live_end())
+        return QueueCover((topic, queue_id), self.found.get((topic, queue_id)), self._location, self._records, log)
+
+    def ends(self, topic: str, queue_id: int, read_log: bool) -> tuple[int, int]:
+        """The queue offset of the first message, and the one that the next message will get; 0, 0 for no queue."""
+        if not read_log:
+            return self._ends_of_units(topic, queue_id)
+        return read_ends(self.cover(topic, queue_id), self._known_ends(topic, queue_id))
+
+    def get_message(self, topic: str, queue_id: int, offset: int, max_num: int, read_log: bool) -> GetMessageResult:
+        """At most `max_num` messages of a queue, from queue offset `offset` on."""
+        cover = self.cover(topic, queue_id)
+        if read_log:
+            return read_messages(cover, self._known_ends(topic, queue_id), offset, max_num)
+        queue = self.queues.get((topic, queue_id))
+        return get_message(queue, cover, self._ends_of_units(topic, queue_id), offset, max_num)
+
+    def offset_by_time(
+        self, topic: str, queue_id: int, timestamp: int, boundary_type: BoundaryType, read_log: bool
+    ) -> int:
+        """The queue offset that a broker of the store's version returns for a time in milliseconds."""
+        if self._broker_version() != BrokerVersion.V4_9:
+            return self.offset_by_time_as_5(topic, queue_id, timestamp, boundary_type, read_log)
+        if boundary_type == BoundaryType.UPPER:
+            raise OptionError("a broker of 4.9 has no boundary type UPPER; open the store with broker_version='5'")
+        if read_log:
+            return nearest_in_log(self.cover(topic, queue_id), timestamp) or 0
+        times = self._times(topic, queue_id)
+        return 0 if times is None else times.search_as_4_9(timestamp)
+
+    def offset_by_time_as_5(
+        self, topic: str, queue_id: int, timestamp: int, boundary_type: BoundaryType, read_log: bool
+    ) -> int:
+        """The queue offset that a broker of 5.x returns for a time in milliseconds."""
+        if read_log:
+            offset = offset_in_log(self.cover(topic, queue_id), timestamp, boundary_type)
+            if offset is not None:
+                return offset
+            min_offset, max_offset = self.ends(topic, queue_id, read_log)
+            return max_offset if boundary_type == BoundaryType.LOWER else min_offset
+        times = self._times(topic, queue_id)
+        return 0 if times is None else times.search(timestamp, boundary_type)
+
+    def _ends_of_units(self, topic: str, queue_id: int) -> tuple[int, int]:
+        ends = self._ends.get((topic, queue_id))
+        if ends is None:
+            queue = self.queues.get((topic, queue_id))
+            if queue is None:
+                return 0, 0
+            max_offset = queue.max_offset(self._records, self._live_end())
+            min_offset = queue.min_offset(max_offset, self._records.min_offset, self._broker_version())
+            ends = self._ends[topic, queue_id] = min_offset, max_offset
+        return ends
+
+    def _known_ends(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """`_ends_of_units`; 0, 0 if the queue has no files that can be read: the log can have its messages."""
+        return (0, 0) if (topic, queue_id) not in self.found else self._ends_of_units(topic, queue_id)
+
+    def _times(self, topic: str, queue_id: int) -> QueueTimes | None:
+        queue = self.queues.get((topic, queue_id))
+        if queue is None:
+            return None
+        return QueueTimes(queue, self.cover(topic, queue_id), self._ends_of_units(topic, queue_id))
