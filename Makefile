@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 BENCH_SIZE ?= 1GiB
 BENCH_FOLDER ?= /tmp/spark-mq-bench
 TEST_PROCESSES ?= 2
+LONG_TESTS := tests/cli/test_rebuild_command.py tests/indexer/test_resume.py tests/indexer/test_continued_stores.py \
+	tests/source/test_broken_look_ups.py
 COMPAT_FOLDER ?= /tmp/spark-mq-compat
 
 .DEFAULT_GOAL := help
@@ -64,8 +66,7 @@ bench: install ## measure on a generated store of BENCH_SIZE (1GiB)
 	$(BIN)/python -m benchmarks.archive --size $(BENCH_SIZE) --folder $(BENCH_FOLDER)
 
 soak: install ## run the long forms of some tests, and measure the memory of full-size index files
-	SPARK_MQ_KILLS=5 $(BIN)/python -m pytest tests/cli/test_rebuild_command.py tests/indexer/test_resume.py -k killed
-	SPARK_MQ_LOOK_UP_CASES=2000 $(BIN)/python -m pytest -q -n $(TEST_PROCESSES) tests/source/test_broken_look_ups.py
+	SPARK_MQ_SOAK=1 $(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile $(LONG_TESTS)
 	$(BIN)/python -m benchmarks.index_memory --files 1 --folder $(BENCH_FOLDER)/memory
 	$(BIN)/python -m benchmarks.index_memory --files 3 --folder $(BENCH_FOLDER)/memory
 	$(BIN)/python -m benchmarks.index_memory --files 3 --key-size 1 --folder $(BENCH_FOLDER)/memory

@@ -138,6 +138,10 @@ def _start(builder: SparkSession.Builder, tmp_path_factory: pytest.TempPathFacto
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "4")
         .config("spark.sql.session.timeZone", "UTC")
+        # Many small queries: to compile them well costs more than to run them.
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        .config("spark.sql.codegen.wholeStage", "false")
+        .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .config("spark.databricks.delta.retentionDurationCheck.enabled", "false")
         # Delta's own jobs, over its log and over files, take most of a small test's time.

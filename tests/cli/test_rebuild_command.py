@@ -15,12 +15,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from spark_mq.format.index_file import read_entries
+from spark_mq.indexer.rebuild import rebuild
 from tests.support.index_stores import layout_of
 from tests.support.log_writer import LogWriter
+from tests.support.soak import SOAKS
 from tests.support.store_history import cut_log, expire, grow_log, record_ends
 from tests.support.stores import OWN_STORES, PROJECT, RealStore, index_of, stores_in, tree_of
 
@@ -39,6 +43,10 @@ def run(command: list[str]) -> subprocess.CompletedProcess[str]:
 
 def spark_mq(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "spark_mq.cli.main", *arguments]
+
+
+AS_FINISHED = ["--split-size", "16k", "--broker-conf", "" if STORE is None else str(STORE.broker_conf)]
+"""Options of a command that `finish` runs again."""
 
 
 @pytest.fixture(scope="module")
@@ -72,9 +80,8 @@ def test_unknown_arguments_exit_with_status_2() -> None:
     assert run(spark_mq("rebuild", "store", "--frobnicate")).returncode == 2
 
 
-KILLS = int(os.environ.get("SPARK_MQ_KILLS", "1"))
+KILLS = 5 if SOAKS else 1
 """How often a job is killed at each kind of moment."""
-SOAKS = KILLS > 1
 
 
 @dataclass(frozen=True)
@@ -157,43 +164,44 @@ def killed(command: list[str], pause: str, folder: Path) -> None:
         assert process.poll() is None
 
 
-def test_killed_at_every_kind_of_moment_and_run_again(store: Path, tmp_path: Path) -> None:
+def finish(spark: SparkSession, store: Path, output: Path | None = None, **options: Any) -> None:
+    """What the same command does when nothing kills it. It runs here: a Spark that is there saves the start of one."""
+    assert STORE is not None
+    where = None if output is None else str(output)
+    rebuild(spark, str(store), where, split_size=16 << 10, broker_conf=str(STORE.broker_conf), **options)
+
+
+def test_killed_at_every_kind_of_moment_and_run_again(spark: SparkSession, store: Path, tmp_path: Path) -> None:
     """Under a final name there is a whole file or none, and the next run gives the same bytes."""
     assert STORE is not None
     queues, index = tree_of(store / "consumequeue"), index_of(store)
     output = tmp_path / "store"
     shutil.copytree(store, output)
-    command = spark_mq(
-        "rebuild", str(output), "--replace", "--split-size", "16k", "--broker-conf", str(STORE.broker_conf)
-    )
-    killed(command, MOMENTS["publishing"].pause(1), tmp_path)  # so that the next one has something to clear
-    for _, pause in kills("staging", "writing index", "publishing", "clearing"):
+    command = spark_mq("rebuild", str(output), "--replace", *AS_FINISHED)
+    # The first one leaves something to clear.
+    for _, pause in [("publishing", MOMENTS["publishing"].pause(1)), *kills("clearing")]:
         killed(command, pause, tmp_path)
         for name, expected in (("consumequeue", list(queues.values())), ("index", index)):
             kept = output / name
             aside = output / ".spark_mq" / f"replaced-{name}"
             found = sorted(tree_of(kept if kept.is_dir() else aside).items())
             assert [content for _, content in found] == expected
-    done = run(command)
-    assert done.returncode == 0, done.stderr
+    finish(spark, output, replace=True)
     assert tree_of(output / "consumequeue") == queues
     assert index_of(output) == index
     assert not (output / ".spark_mq").exists()
 
 
-def test_killed_at_every_kind_of_moment_and_resumed(store: Path, tmp_path: Path) -> None:
+def test_killed_at_every_kind_of_moment_and_resumed(spark: SparkSession, store: Path, tmp_path: Path) -> None:
     """While the log grows, and loses its first segment: what is there is always the beginning of what comes."""
     assert STORE is not None
     output, ends = tmp_path / "store", record_ends(STORE)
     cut_log(store, output, ends[len(ends) // 2])
     whole = {name: data for name, data in tree_of(store).items() if name.startswith("consumequeue/")}
-    command = spark_mq(
-        "rebuild", str(output), "--resume", "--split-size", "16k", "--broker-conf", str(STORE.broker_conf)
-    )
-    done = run(command)
-    assert done.returncode == 0, done.stderr
+    command = spark_mq("rebuild", str(output), "--resume", *AS_FINISHED)
+    finish(spark, output, resume=True)
     # A job that continues makes few of the calls that `MOMENTS` counts; the first it always makes.
-    chosen = [kind for kind, _ in kills("planning", "writing queues", "publishing") if kind != "clearing"]
+    chosen = [kind for kind, _ in kills("writing queues") if kind != "clearing"]
     for number, pause in enumerate(MOMENTS[kind].pause(1) for kind in chosen):
         grow_log(store, output, ends[len(ends) // 2 + len(ends) * (number + 1) // (len(chosen) + 1) // 2])
         expire(output, 1)
@@ -205,49 +213,37 @@ def test_killed_at_every_kind_of_moment_and_resumed(store: Path, tmp_path: Path)
             assert entries.tobytes() == read_entries(expected, layout_of(STORE), "")[: entries.size].tobytes()
     grow_log(store, output, ends[-1])
     expire(output, 1)
-    done = run(command)
-    assert done.returncode == 0, done.stderr
+    finish(spark, output, resume=True)
     assert {name: data for name, data in tree_of(output).items() if name.startswith("consumequeue/")} == whole
     assert index_of(output) == index_of(store)
     assert not (output / ".spark_mq").exists()
 
 
-def test_killed_while_the_work_folder_is_cleared_and_resumed(store: Path, tmp_path: Path) -> None:
+def test_killed_while_the_work_folder_is_cleared_and_resumed(spark: SparkSession, store: Path, tmp_path: Path) -> None:
     """The manifest goes first: what is left of a folder that was half cleared is never taken for complete."""
-    assert STORE is not None
-    command = spark_mq(
-        "rebuild",
-        str(store),
-        "--output",
-        str(tmp_path / "left"),
-        "--split-size",
-        "16k",
-        "--broker-conf",
-        str(STORE.broker_conf),
-        "--quiet",
-    )
-    killed(command, MOMENTS["publishing"].pause(1), tmp_path)
-    assert (tmp_path / "left" / ".spark_mq" / "manifest.json").exists()
-    removals = 50 if SOAKS else 1
-    for number in range(removals):
+
+    def command(output: Path) -> list[str]:
+        return spark_mq("rebuild", str(store), "--output", str(output), "--quiet", *AS_FINISHED)
+
+    left = tmp_path / "left"
+    killed(command(left), MOMENTS["publishing"].pause(1), tmp_path)
+    assert (left / ".spark_mq" / "manifest.json").exists()
+    for number in range(50 if SOAKS else 1):
         output = tmp_path / f"out{number}"
-        shutil.copytree(tmp_path / "left", output)
+        shutil.copytree(left, output)
         before = len(tree_of(output))
-        again = [str(output) if part == str(tmp_path / "left") else part for part in command]
-        killed(again, MOMENTS["clearing"].pause(2 + number if SOAKS else 9), tmp_path)
+        killed(command(output), MOMENTS["clearing"].pause(2 + number if SOAKS else 9), tmp_path)
         assert 0 < len(tree_of(output)) < before
-        done = run([*again, "--resume"])
-        assert done.returncode == 0, done.stderr
+        finish(spark, store, output, resume=True)
         assert tree_of(output / "consumequeue") == tree_of(store / "consumequeue")
         assert index_of(output) == index_of(store)
         shutil.rmtree(output)
 
 
-def test_an_interrupt_is_one_line_and_leaves_the_work(store: Path, tmp_path: Path) -> None:
+def test_an_interrupt_is_one_line_and_leaves_the_work(spark: SparkSession, store: Path, tmp_path: Path) -> None:
     """A terminal sends Ctrl-C to every process of the command."""
-    assert STORE is not None
     output = tmp_path / "out"
-    command = spark_mq("rebuild", str(store), "--output", str(output), "--broker-conf", str(STORE.broker_conf))
+    command = spark_mq("rebuild", str(store), "--output", str(output), *AS_FINISHED)
     with paused(command, MOMENTS["writing queues"].pause(2), tmp_path) as process:
         os.killpg(process.pid, signal.SIGINT)
         assert process.wait(60) == 130
@@ -255,10 +251,9 @@ def test_an_interrupt_is_one_line_and_leaves_the_work(store: Path, tmp_path: Pat
     assert said.splitlines()[-1] == f"spark-mq: interrupted; --resume continues with what is in {output}/.spark_mq"
     assert "Traceback" not in said
     assert "ERROR" not in said
-    done = run([*command, "--resume", "--json"])
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["segments_staged_before"] > 0
+    finish(spark, store, output, resume=True)
     assert tree_of(output / "consumequeue") == tree_of(store / "consumequeue")
+    assert not (output / ".spark_mq").exists()
 
 
 def test_skipped_damage_has_a_status_of_its_own_and_names_queue_offsets(tmp_path: Path) -> None:
@@ -288,13 +283,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", disk], check=True)
 
 
-def test_a_full_disk_is_one_line_that_says_how_to_continue(store: Path, small_disk: Path) -> None:
-    assert STORE is not None
+def test_a_full_disk_is_one_line_that_says_how_to_continue(spark: SparkSession, store: Path, small_disk: Path) -> None:
     output = small_disk / "out"
-    command = spark_mq(
-        "rebuild", str(store), "--output", str(output), "--split-size", "16k", "--broker-conf", str(STORE.broker_conf)
-    )
-    done = run([*command, "--quiet"])
+    done = run(spark_mq("rebuild", str(store), "--output", str(output), "--quiet", *AS_FINISHED))
     assert done.returncode == 1
     line = done.stderr.splitlines()[-1]
     assert line.startswith(f"spark-mq: the disk of {output} is full, ")
@@ -302,6 +293,5 @@ def test_a_full_disk_is_one_line_that_says_how_to_continue(store: Path, small_di
     assert "ERROR" not in done.stderr
     assert "Exception" not in done.stderr
     subprocess.run(["mount", "-o", "remount,size=50m", small_disk], check=True)
-    done = run([*command, "--resume"])
-    assert done.returncode == 0, done.stderr
+    finish(spark, store, output, resume=True)
     assert tree_of(output / "consumequeue") == tree_of(store / "consumequeue")

@@ -14,11 +14,14 @@ from pyspark.sql import SparkSession
 from spark_mq import rebuild
 from spark_mq.errors import CorruptLogError
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT_DTYPE, is_live
+from tests.support.soak import cases
 from tests.support.store_history import cut_log, grow_log, identities, record_ends, settings_of
 from tests.support.stores import OWN_STORES, RealStore, all_stores, index_of, stores_in, tree_of
 
 Unpack = Callable[[RealStore], Path]
 STORES = [*stores_in(OWN_STORES), *(s for s in all_stores() if str(s) in ("shared-edge-533", "shared-stale-533"))]
+
+GROWN = ("own-workload-49x", "own-workload-533", "own-stale-533", "own-killed-533")
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +44,7 @@ def queues_in(tree: dict[str, bytes]) -> dict[str, bytes]:
     return {name: data for name, data in tree.items() if name.startswith("consumequeue/")}
 
 
-@pytest.mark.parametrize("store", STORES, ids=str)
+@pytest.mark.parametrize("store", cases([s for s in STORES if str(s) in GROWN], STORES), ids=str)
 def test_a_log_that_grew(
     spark: SparkSession, unpacked: Unpack, tmp_path: Path, whole: Unpack, store: RealStore
 ) -> None:

@@ -29,7 +29,7 @@ from spark_mq.errors import (
 from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.format.record import Record, encode_blank
 from spark_mq.job.output_committer import OutputCommitter
-from tests.support.stores import Fact, RealStore, all_stores, tree_of
+from tests.support.stores import RealStore, all_stores, tree_of
 
 Unpack = Callable[[RealStore], Path]
 rebuild = partial(spark_mq.rebuild, only="consumequeue")
@@ -39,81 +39,6 @@ PRE_BLANK_UNIT = bytes(8) + (0x7FFFFFFF).to_bytes(4, "big") + bytes(8)
 
 def queues_of(store: Path) -> dict[str, bytes]:
     return tree_of(store / "consumequeue")
-
-
-def brokers_rebuild(store: RealStore, folder: Path, own: dict[str, bytes]) -> dict[str, bytes]:
-    """What a broker's rebuild of the store gives.
-
-    Its own files, where it stopped cleanly with a whole log. Else the tree that a real rebuild or recovery made.
-    """
-    for tree in ("rebuilt", "recovered"):
-        if store.has(tree):
-            return queues_of(store.unpack(folder, tree))
-    return own
-
-
-def live_units(queues: dict[str, bytes], fact: Fact) -> list[bytes]:
-    """The units of one queue, from its minimum to its maximum offset, as its files have them."""
-    prefix = f"{fact['topic']}/{fact['queueId']}/"
-    files = {int(name.removeprefix(prefix)): data for name, data in queues.items() if name.startswith(prefix)}
-    units = []
-    for offset in range(fact["min"], fact["max"]):
-        start = max(name for name in files if name <= offset * UNIT_SIZE)
-        unit = files[start][offset * UNIT_SIZE - start :][:UNIT_SIZE]
-        units.append(unit)
-    return units
-
-
-@pytest.mark.parametrize("store", all_stores(), ids=str)
-def test_queue_files_equal_the_brokers_rebuild(
-    spark: SparkSession, unpacked: Unpack, tmp_path: Path, store: RealStore
-) -> None:
-    source = unpacked(store)
-    before = tree_of(source)
-    report = rebuild(spark, str(source), str(tmp_path / "out"), broker_conf=str(store.broker_conf))
-    rebuilt = queues_of(tmp_path / "out")
-    expected = brokers_rebuild(store, tmp_path, queues_of(source))
-    carried = {name for name in rebuilt if name.rsplit("/", 1)[0] in report.carried_over}
-    assert {name: rebuilt[name] for name in carried} == {name: queues_of(source)[name] for name in carried}
-    assert sorted(rebuilt.keys() - carried) == sorted(expected.keys() - carried)
-    if store.name.startswith("stale"):
-        expected = with_zeros_behind_the_live_end(expected, store)
-    assert [name for name in rebuilt.keys() - carried if rebuilt[name] != expected[name]] == []
-    assert report.messages == len(store.facts("msg"))
-    assert tree_of(source) == before
-
-
-@pytest.mark.parametrize("store", [s for s in all_stores() if s.name.startswith("deleted")], ids=str)
-def test_live_units_equal_those_of_the_brokers_own_files(
-    spark: SparkSession, unpacked: Unpack, tmp_path: Path, store: RealStore
-) -> None:
-    rebuild(spark, str(unpacked(store)), str(tmp_path), broker_conf=str(store.broker_conf))
-    rebuilt, packed = queues_of(tmp_path), queues_of(unpacked(store))
-    live = [fact for fact in store.facts("queue") if fact["min"] < fact["max"]]
-    assert sum(fact["max"] - fact["min"] for fact in live) > 600
-    for fact in live:
-        assert live_units(rebuilt, fact) == live_units(packed, fact)
-
-
-def with_zeros_behind_the_live_end(queues: dict[str, bytes], store: RealStore) -> dict[str, bytes]:
-    """The packed files of a stale store, without the old units behind each queue's maximum offset."""
-    ends = {f"{fact['topic']}/{fact['queueId']}": fact["max"] * UNIT_SIZE for fact in store.facts("queue")}
-    result = {}
-    for name, data in queues.items():
-        queue, file = name.rsplit("/", 1)
-        live = max(min(ends[queue] - int(file), len(data)), 0)
-        result[name] = data[:live].ljust(len(data), b"\0")
-    return result
-
-
-@pytest.mark.parametrize("store", [s for s in all_stores() if s.name.startswith(("stale", "edge"))], ids=str)
-def test_small_splits_give_the_same_files(
-    spark: SparkSession, unpacked: Unpack, tmp_path: Path, store: RealStore
-) -> None:
-    source = str(unpacked(store))
-    rebuild(spark, source, str(tmp_path / "whole"))
-    rebuild(spark, source, str(tmp_path / "split"), split_size=4096)
-    assert queues_of(tmp_path / "split") == queues_of(tmp_path / "whole")
 
 
 def sound_store() -> RealStore:

@@ -18,9 +18,9 @@ from spark_mq.io.location import Location
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.index.names import parse_time_zone
 from tests.support.index_model import PlainIndexFile
-from tests.support.index_stores import build_index, layout_of, messages_of, untouched_index_count
+from tests.support.index_stores import layout_of
 from tests.support.log_writer import LogWriter
-from tests.support.stores import OWN_STORES, RealStore, all_stores, index_of, stores_in, tree_of
+from tests.support.stores import OWN_STORES, RealStore, index_of, stores_in, tree_of
 
 Unpack = Callable[[RealStore], Path]
 WORKLOAD = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")
@@ -30,34 +30,6 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def rebuilt(spark: SparkSession, store: RealStore, folder: Path, output: Path, **options: object) -> RebuildReport:
     settings = {"broker_conf": str(store.broker_conf), "broker_version": store.broker_version, "only": "index"}
     return rebuild(spark, str(folder), str(output), **{**settings, **options})  # type: ignore[arg-type]
-
-
-def expected(store: RealStore, folder: Path, scratch: Path) -> list[bytes]:
-    """The broker's own files, or those of its own rebuild.
-
-    After a recovery (killed, abort, shared stale) some keys are in the broker's index twice, and a rebuild has them
-    once. The expected files are then those of the live messages. `tests/format/kernels/test_index_put.py` compares them
-    with the broker's.
-    """
-    if store.has("rebuilt"):
-        return index_of(store.unpack(scratch, "rebuilt"))
-    if store.name.startswith(("abort", "killed")) or str(store) == "shared-stale-533":
-        made = build_index(messages_of(folder), layout_of(store), untouched_index_count=untouched_index_count(store))
-        return [data.tobytes() for data in made]
-    return index_of(folder)
-
-
-@pytest.mark.parametrize("store", all_stores(), ids=str)
-def test_index_files_are_the_brokers(spark: SparkSession, unpacked: Unpack, tmp_path: Path, store: RealStore) -> None:
-    folder = unpacked(store)
-    before = tree_of(folder)
-    report = rebuilt(spark, store, folder, tmp_path / "out", split_size=64 << 10)
-    got = index_of(tmp_path / "out")
-    assert got == expected(store, folder, tmp_path)
-    headers = [decode_header(data, layout_of(store), "") for data in got]
-    assert report.index_entries == sum(header.next_entry - 1 for header in headers)
-    assert report.index_files == len(got)
-    assert tree_of(folder) == before
 
 
 def test_both_kinds_are_made_of_one_read(spark: SparkSession, unpacked: Unpack, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -17,13 +18,15 @@ from spark_mq import rebuild
 from spark_mq.errors import CorruptIndexError, CorruptLogError, OptionError, OutputExistsError
 from spark_mq.indexer.report import RebuildReport
 from spark_mq.job.output_committer import OutputCommitter
+from tests.support.soak import cases
 from tests.support.store_history import cut_log, expire, grow_log, identities, record_ends, settings_of
 from tests.support.stores import OWN_STORES, RealStore, stores_in, tree_of
 
 Unpack = Callable[[RealStore], Path]
 Run = Callable[..., RebuildReport]
-CLEARED = range(1, 51) if int(os.environ.get("SPARK_MQ_KILLS", "1")) > 1 else (1, 2, 30)
+CLEARED = cases((1, 30), range(1, 51))
 """The removals at which a job is killed while it clears its folder."""
+MOMENTS = ["dispatched", "written", "half-way in place"]
 WORKLOAD = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")
 
 
@@ -74,7 +77,7 @@ def kill(run: Run, moment: str) -> None:
         run()
 
 
-@pytest.mark.parametrize("expired", [1, 2])
+@pytest.mark.parametrize("expired", cases([2], [1, 2]))
 def test_after_expiry_only_the_tail_is_built(
     run: Run,
     unpacked: Unpack,
@@ -104,8 +107,10 @@ def test_what_expired_before_it_was_built_is_missed(run: Run, unpacked: Unpack, 
     assert identities(tmp_path / "out") == before
 
 
-@pytest.mark.parametrize("expired", [0, 1])
-@pytest.mark.parametrize("moment", ["dispatched", "written", "half-way in place"])
+@pytest.mark.parametrize(
+    ("moment", "expired"),
+    cases([("dispatched", 1), ("written", 0), ("half-way in place", 1)], list(product(MOMENTS, [0, 1]))),
+)
 def test_killed_and_resumed_after_growth_and_expiry(
     run: Run,
     unpacked: Unpack,
@@ -131,7 +136,7 @@ def test_killed_and_resumed_after_growth_and_expiry(
     assert bool(written) == (moment == "written")
 
 
-@pytest.mark.parametrize("moment", ["dispatched", "written", "half-way in place"])
+@pytest.mark.parametrize("moment", cases(["written", "half-way in place"], MOMENTS))
 def test_killed_while_it_continues_files(
     run: Run, unpacked: Unpack, begun: Path, tmp_path: Path, whole: dict[str, bytes], moment: str
 ) -> None:
@@ -168,8 +173,13 @@ def test_a_segment_that_changed_is_read_again(
     assert tree_of(tmp_path / "out") == whole
 
 
-@pytest.mark.parametrize("change", ["gone", "shorter"])
-@pytest.mark.parametrize("kind", ["*.parquet", "index-entries/*"])
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    cases(
+        [("*.parquet", "gone"), ("index-entries/*", "shorter")],
+        list(product(["*.parquet", "index-entries/*"], ["gone", "shorter"])),
+    ),
+)
 def test_a_staged_file_that_is_not_as_it_was_begins_from_nothing(
     run: Run, unpacked: Unpack, begun: Path, tmp_path: Path, whole: dict[str, bytes], kind: str, change: str
 ) -> None:

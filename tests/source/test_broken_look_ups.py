@@ -2,7 +2,7 @@
 
 The judge is what the Java classes said of each message of the log, filtered here. Every way to a message is asked:
 options and conditions of the data source (SQL becomes conditions), `MessageStore`, and the commands. The log itself is
-sound. `SPARK_MQ_LOOK_UP_CASES` says how many cases are tried.
+sound.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,9 +28,10 @@ from spark_mq.store.log.time_pruning import CLOCK_TOLERANCE_MILLIS
 from tests.support.broken_trees import BrokenTrees
 from tests.support.in_process import read_rows
 from tests.support.index_stores import layout_of
+from tests.support.soak import SOAKS
 from tests.support.stores import Fact, RealStore, all_stores
 
-CASES = int(os.environ.get("SPARK_MQ_LOOK_UP_CASES", "60"))
+CASES = 2000 if SOAKS else 60
 SINGLE_BITS = 648 if CASES >= 2000 else 54
 QUESTIONS = 12
 ROLLBACK = 12
