@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from spark_mq import MessageStore
 
 
+# A JVM that runs for seconds is half the work without its second compiler and the threads of its collector.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 settings.register_profile("spark_mq", deadline=None, max_examples=30 if WITHOUT_JIT else 100)
 settings.load_profile("spark_mq")  # no deadline: the first call of a kernel compiles it
 
@@ -138,8 +141,7 @@ def _start(builder: SparkSession.Builder, tmp_path_factory: pytest.TempPathFacto
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "4")
         .config("spark.sql.session.timeZone", "UTC")
-        # Many small queries: to compile them well costs more than to run them.
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        # Small queries take longer to compile than to run.
         .config("spark.sql.codegen.wholeStage", "false")
         .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))

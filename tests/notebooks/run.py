@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import html
 import io
-import os
 import re
 from functools import cache
 from pathlib import Path
@@ -22,8 +21,6 @@ from tests.support.stores import PROJECT
 
 FOLDER = PROJECT / "notebooks"
 _SECONDS_FOR_A_CELL = 300
-_SHORT_JVM = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-"""A JVM that ends after some seconds is half the work without its second compiler and its threads of collectors."""
 
 
 def read(name: str) -> NotebookNode:
@@ -48,7 +45,7 @@ def executed(name: str) -> NotebookNode:
         record_timing=False,
         resources={"metadata": {"path": str(FOLDER)}},
     )
-    client.execute(env=_SHORT_JVM | os.environ)
+    client.execute()
     for cell in code_cells(notebook):
         cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
     notebook.metadata.language_info = {"name": "python"}
