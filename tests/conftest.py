@@ -17,7 +17,7 @@ from hypothesis import settings
 
 from spark_mq.archive.delta import delta_settings
 from spark_mq.errors import UnsupportedSparkError
-from tests.support.kernels import WITHOUT_JIT
+from tests.support.kernels import examples
 from tests.support.stores import RealStore
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # A JVM that runs for seconds is half the work without its second compiler and the threads of its collector.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
-settings.register_profile("spark_mq", deadline=None, max_examples=30 if WITHOUT_JIT else 100)
+settings.register_profile("spark_mq", deadline=None, max_examples=examples(150))
 settings.load_profile("spark_mq")  # no deadline: the first call of a kernel compiles it
 
 

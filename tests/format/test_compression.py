@@ -37,14 +37,14 @@ def compress(content: bytes, kind: str) -> bytes:
 
 @cache
 def bomb(kind: str) -> bytes:
-    """One GiB of zeros, compressed."""
+    """256 MiB of zeros, compressed."""
     block = bytes(1 << 20)
     if kind.startswith("zlib"):
         compressor = zlib.compressobj(9)
-        return b"".join([*(compressor.compress(block) for _ in range(1 << 10)), compressor.flush()])
+        return b"".join([*(compressor.compress(block) for _ in range(1 << 8)), compressor.flush()])
     sink = pa.BufferOutputStream()
     with pa.CompressedOutputStream(sink, kind) as stream:
-        for _ in range(1 << 10):
+        for _ in range(1 << 8):
             stream.write(block)
     return bytes(sink.getvalue())
 

@@ -26,6 +26,7 @@ from spark_mq.source.planner import AccessPath, ReadPlan, plan_messages
 from spark_mq.source.predicate import Predicate
 from spark_mq.store.message_store import MessageStore
 from tests.support.in_process import read_rows
+from tests.support.kernels import examples
 from tests.support.stores import OWN_STORES, RealStore, stores_in
 
 Row = dict[str, Any]
@@ -147,7 +148,7 @@ def identity(row: Row) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("table", ["messages", "messages_by_key"])
-@settings(max_examples=120, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(200), suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_conditions_leave_the_rows_that_pass(table: str, data: st.DataObject, stores: list[Store]) -> None:
     """What a read leaves out would not pass. What it leaves in, Spark looks at again."""
@@ -205,7 +206,7 @@ def allows(row: Row, options: Mapping[str, str]) -> bool:
     return all(checks[name](text) for name, text in options.items())
 
 
-@settings(max_examples=200, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(300), suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_options_leave_exactly_their_rows(data: st.DataObject, stores: list[Store]) -> None:
     store = data.draw(st.sampled_from(stores))

@@ -24,7 +24,7 @@ from spark_mq.store.live_end import LiveEndFinder
 from spark_mq.store.log.commit_log import CommitLog
 from tests.support.log_writer import LogWriter, segment_files, write_store
 from tests.support.readers import by_hopping, offsets_of
-from tests.support.stores import RealStore, all_stores
+from tests.support.stores import RealStore, usual_stores
 
 NOW = 1_700_000_000_000
 SEGMENT_SIZE = 16 << 10
@@ -93,7 +93,7 @@ def test_an_offset_of_another_source_or_version_is_refused(offset: Offset, tmp_p
         stream.latestOffset(offset, None)
 
 
-@pytest.mark.parametrize("store", all_stores(), ids=str)
+@pytest.mark.parametrize("store", usual_stores(), ids=str)
 def test_every_message_comes_once_whatever_the_limits(store: RealStore, unpacked: Unpack) -> None:
     facts = sorted(int(fact["offset"]) for fact in store.facts("msg"))
     limits: list[dict[str, object]] = [{}, {"splitSize": "1k"}]
@@ -104,7 +104,7 @@ def test_every_message_comes_once_whatever_the_limits(store: RealStore, unpacked
         assert given(reader(unpacked(store), **options)) == facts, options
 
 
-@pytest.mark.parametrize("store", all_stores(), ids=str)
+@pytest.mark.parametrize("store", usual_stores(), ids=str)
 def test_without_queues_the_end_is_the_same(store: RealStore, unpacked: Unpack, tmp_path: Path) -> None:
     (tmp_path / "commitlog").symlink_to(unpacked(store) / "commitlog")
     (fact,) = store.facts("store")

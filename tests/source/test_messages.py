@@ -13,7 +13,7 @@ from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_mq.format.record import Record, encode_blank
-from tests.support.stores import OWN_STORES, SAME, Fact, RealStore, all_stores, stores_in
+from tests.support.stores import OWN_STORES, SAME, Fact, RealStore, stores_in, usual_stores
 
 Unpack = Callable[[RealStore], Path]
 
@@ -46,7 +46,7 @@ def assert_equals_fact(row: dict[str, Any], fact: Fact) -> None:
     assert row["_corrupt_record"] is None
 
 
-@pytest.mark.parametrize("store", all_stores(), ids=str)
+@pytest.mark.parametrize("store", usual_stores(), ids=str)
 def test_every_row_equals_the_brokers_facts_and_there_is_no_row_more(
     spark: SparkSession, unpacked: Unpack, store: RealStore
 ) -> None:

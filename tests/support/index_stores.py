@@ -26,8 +26,7 @@ from spark_mq.store.log.live_reader import LiveReader
 from spark_mq.store.log.record_reader import RecordChunk, RecordReader
 from spark_mq.store.log.segment_source import SegmentSource
 from tests.support.java_strings import java_hash
-from tests.support.kernels import WITHOUT_JIT
-from tests.support.stores import OWN_STORES, Fact, RealStore, all_stores, stores_in
+from tests.support.stores import Fact, RealStore, usual_stores
 
 
 @dataclass(frozen=True)
@@ -138,7 +137,7 @@ def read_files(files: Sequence[Path]) -> list[bytes]:
     return [file.read_bytes() for file in files]
 
 
-STORES = stores_in(OWN_STORES) if WITHOUT_JIT else all_stores()
+STORES = usual_stores()
 
 
 WHOLE = [store for store in STORES if not store.name.startswith(("abort", "killed", "deleted", "stale"))]

@@ -14,14 +14,15 @@ from spark_mq.format.record import (
     MIN_RECORD_SIZE,
 )
 from tests.support.log_writer import segment_files
+from tests.support.soak import SOAKS
 from tests.support.stores import RealStore
 
 WITHOUT_JIT = os.environ.get("NUMBA_DISABLE_JIT") == "1"
 
 
 def examples(number: int) -> int:
-    """How many examples to try: a tenth where kernels run as Python."""
-    return max(number // 10, 3) if WITHOUT_JIT else number
+    """How many examples to try: in a soak `number`, else a third of it, and a tenth if kernels run as Python."""
+    return number if SOAKS else max(number // (10 if WITHOUT_JIT else 3), 3)
 
 
 def array(data: bytes) -> Bytes:

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.soak import SOAKS
+
 if TYPE_CHECKING:
     from _pytest.mark import ParameterSet
 
@@ -111,6 +113,11 @@ def stores_in(folder: Path) -> list[RealStore]:
 def all_stores() -> list[RealStore]:
     """The project's own stores, and the shared ones where they are."""
     return stores_in(OWN_STORES) + stores_in(SHARED_STORES)
+
+
+def usual_stores() -> list[RealStore]:
+    """The project's own stores, which cover every rule; in a soak all stores."""
+    return all_stores() if SOAKS else stores_in(OWN_STORES)
 
 
 def shared_store(name: str) -> list[RealStore | ParameterSet]:

@@ -27,13 +27,13 @@ from spark_mq.format.message_schema import (
 )
 from spark_mq.format.properties import encode_properties, parse_properties
 from spark_mq.format.record import MAGIC_V2, MIN_RECORD_SIZE, Record
-from tests.support.kernels import WITHOUT_JIT, array, examples, frames_of
+from tests.support.kernels import array, examples, frames_of
 from tests.support.log_writer import segment_files
-from tests.support.stores import OWN_STORES, Fact, RealStore, all_stores, stores_in
+from tests.support.stores import OWN_STORES, Fact, RealStore, stores_in, usual_stores
 from tests.support.strategies import records
 
 ALL_NAMES = list(ALL_MESSAGE_FIELDS)
-STORES = stores_in(OWN_STORES) if WITHOUT_JIT else all_stores()
+STORES = usual_stores()
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 TRANSACTION_TYPES = {0: "NONE", 4: "PREPARED", 8: "COMMIT", 12: "ROLLBACK"}
 COMPRESSED = replace(Record(b"T", sys_flag=0x301), body=zlib.compress(b"content"))

@@ -42,7 +42,7 @@ from spark_mq.format.record import (
 )
 from tests.support.kernels import WITHOUT_JIT, array, examples, frames_of
 from tests.support.log_writer import segment_files
-from tests.support.stores import PROJECT, RealStore, all_stores
+from tests.support.stores import PROJECT, RealStore, usual_stores
 from tests.support.strategies import records
 
 BASE = 1 << 30
@@ -101,7 +101,7 @@ def flipped(data: bytes, changes: list[tuple[int, int]]) -> bytes:
     return bytes(result)
 
 
-@pytest.mark.parametrize("store", all_stores(), ids=str)
+@pytest.mark.parametrize("store", usual_stores(), ids=str)
 def test_frames_of_real_segments_are_the_decoded_records(
     store: RealStore, unpacked: Callable[[RealStore], Path]
 ) -> None:
@@ -129,7 +129,7 @@ def test_frames_of_real_segments_are_the_decoded_records(
         assert count >= len(wanted)
 
 
-@pytest.mark.parametrize("store", all_stores(), ids=str)
+@pytest.mark.parametrize("store", usual_stores(), ids=str)
 def test_a_real_segment_ends_with_its_blank(store: RealStore, unpacked: Callable[[RealStore], Path]) -> None:
     files = {int(file.name): file.read_bytes() for file in segment_files(unpacked(store))}
     for fact in store.facts("blank"):

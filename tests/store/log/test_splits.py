@@ -33,10 +33,10 @@ from tests.support.readers import (
     small_windows,
     split_sizes,
 )
-from tests.support.stores import OWN_STORES, RealStore, all_stores, stores_in
+from tests.support.stores import RealStore, usual_stores
 from tests.support.strategies import hostile_segments, plausible_frames
 
-STORES = stores_in(OWN_STORES) if WITHOUT_JIT else all_stores()
+STORES = usual_stores()
 LARGEST_IN_STORES = 12 << 10
 """More than any record or blank in the stores here has."""
 

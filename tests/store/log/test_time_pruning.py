@@ -21,7 +21,7 @@ from spark_mq.store.log.time_pruning import CLOCK_TOLERANCE_MILLIS, within_time
 from tests.support.kernels import examples
 from tests.support.log_writer import LogWriter
 from tests.support.readers import by_hopping, offsets_of, small_windows, split_sizes
-from tests.support.stores import RealStore, all_stores
+from tests.support.stores import RealStore, usual_stores
 from tests.support.strategies import records
 
 NOW = 1_700_000_000_000
@@ -63,7 +63,7 @@ def windows(times: list[int], count: int, seed: int = 1) -> list[Window]:
     return [*((pair[0], pair[1]) for pair in pairs), *exact, (None, low), (high, None), (None, high), (low, None)]
 
 
-@pytest.mark.parametrize("store", all_stores(), ids=str)
+@pytest.mark.parametrize("store", usual_stores(), ids=str)
 def test_no_message_of_a_real_store_is_missed(store: RealStore, unpacked: Callable[[RealStore], Path]) -> None:
     log = CommitLog.open(Location.resolve(str(unpacked(store))))
     times = {fact["offset"]: fact["storeTimestamp"] for fact in store.facts("msg")}
