@@ -44,7 +44,7 @@ with spark_session("quiet") as spark:
         for factory in factories:
             while not factory.idleWorkers().isEmpty():
                 factory.idleWorkers().dequeue().stop()
-        time.sleep(3)
+        time.sleep(0.5)
 """
 
 
