@@ -33,6 +33,8 @@ from spark_mq.store.message_store import MessageStore
 from tests.support.log_writer import LogWriter, segment_files
 from tests.support.stores import OWN_STORES, RealStore, stores_in
 
+pytestmark = pytest.mark.archive
+
 STORES = {store.name: store for store in stores_in(OWN_STORES)}
 A, B = STORES["workload-533"], STORES["workload-49x"]
 

@@ -21,6 +21,8 @@ from tests.support.log_writer import segment_files
 from tests.support.store_history import cut_log, expire, grow_log, record_ends
 from tests.support.stores import OWN_STORES, PROJECT, Fact, RealStore
 
+pytestmark = pytest.mark.archive
+
 CONF = PROJECT / "conf"
 RECIPES = {file.stem for file in (CONF / "recipes").glob("*.sql")}
 STORE, OTHER = RealStore("workload-533", OWN_STORES), RealStore("deleted-533", OWN_STORES)
