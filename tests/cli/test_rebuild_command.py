@@ -16,12 +16,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from pyspark.sql import SparkSession
 
 from spark_mq.format.index_file import read_entries
 from spark_mq.indexer.rebuild import rebuild
+from spark_mq.job.output_committer import OutputCommitter
 from tests.support.index_stores import layout_of
 from tests.support.log_writer import LogWriter
 from tests.support.soak import SOAKS
@@ -179,7 +181,7 @@ def test_killed_at_every_kind_of_moment_and_run_again(spark: SparkSession, store
     shutil.copytree(store, output)
     command = spark_mq("rebuild", str(output), "--replace", *AS_FINISHED)
     # The first one leaves something to clear.
-    for _, pause in [("publishing", MOMENTS["publishing"].pause(1)), *kills("clearing")]:
+    for _, pause in [("publishing", MOMENTS["publishing"].pause(1)), *kills()]:
         killed(command, pause, tmp_path)
         for name, expected in (("consumequeue", list(queues.values())), ("index", index)):
             kept = output / name
@@ -226,7 +228,8 @@ def test_killed_while_the_work_folder_is_cleared_and_resumed(spark: SparkSession
         return spark_mq("rebuild", str(store), "--output", str(output), "--quiet", *AS_FINISHED)
 
     left = tmp_path / "left"
-    killed(command(left), MOMENTS["publishing"].pause(1), tmp_path)
+    with mock.patch.object(OutputCommitter, "commit", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+        finish(spark, store, left)
     assert (left / ".spark_mq" / "manifest.json").exists()
     for number in range(50 if SOAKS else 1):
         output = tmp_path / f"out{number}"
