@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from spark_mq.cli.arguments import add_broker_conf, add_broker_version, add_json_report, add_store
 from spark_mq.cli.exit_status import DAMAGED, FOUND
@@ -59,32 +58,33 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def run(arguments: argparse.Namespace) -> int:
     """Rebuild, and print the report; returns the exit status."""
-    from spark_mq.indexer.rebuild import rebuild
-    from spark_mq.job.output_committer import WORK_FOLDER
-    from spark_mq.job.progress import print_progress
+    from spark_mq.indexer.rebuild_request import RebuildRequest
     from spark_mq.source.option_values import parse_size
     from spark_mq.source.options import MIN_SPLIT_SIZE
 
-    split_size = parse_size("--split-size", arguments.split_size, MIN_SPLIT_SIZE)
-    work = Path(arguments.output or arguments.store) / WORK_FOLDER
+    # Wrong arguments, and an output that cannot be used, are found before a JVM starts.
+    request = RebuildRequest.of(
+        arguments.store,
+        arguments.output,
+        only=arguments.only,
+        broker_conf=arguments.broker_conf,
+        broker_version=arguments.broker_version,
+        time_zone=arguments.time_zone,
+        mode=arguments.mode,
+        replace=arguments.replace,
+        resume=arguments.resume,
+        split_size=parse_size("--split-size", arguments.split_size, MIN_SPLIT_SIZE),
+    )
+    request.check()
+    work = request.committer.folder
 
     def hint() -> str:
-        return f"; --resume continues with what is in {work}" if work.is_dir() else ""
+        return f"; --resume continues with what is in {work}" if work.is_directory else ""
 
     with spark_errors(), spark_session("spark-mq rebuild", hint=hint) as spark:
-        report = rebuild(
-            spark,
-            arguments.store,
-            arguments.output,
-            only=arguments.only,
-            broker_conf=arguments.broker_conf,
-            broker_version=arguments.broker_version,
-            time_zone=arguments.time_zone,
-            mode=arguments.mode,
-            replace=arguments.replace,
-            resume=arguments.resume,
-            split_size=split_size,
-            progress=None if arguments.quiet else print_progress,
-        )
+        from spark_mq.indexer.rebuild import run_rebuild
+        from spark_mq.job.progress import print_progress
+
+        report = run_rebuild(spark, request, None if arguments.quiet else print_progress)
     print(report.to_json() if arguments.json else report.to_text())
     return DAMAGED if report.has_damage else FOUND

@@ -15,25 +15,23 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
-from datetime import tzinfo
 
 from pyspark.sql import SparkSession
 
 from spark_mq import __version__
-from spark_mq.errors import EmptyStoreError, OptionError
 from spark_mq.format.index_file import IndexLayout
-from spark_mq.indexer.damage import raise_or_report
 from spark_mq.indexer.disk_space import no_room_error, room_needed
 from spark_mq.indexer.index.build import ExistingIndex, IndexResult, find_existing_index, write_index
-from spark_mq.indexer.manifest import MANIFEST, Manifest
-from spark_mq.indexer.output_folder import check_output, is_store_folder
+from spark_mq.indexer.manifest import Manifest
+from spark_mq.indexer.output_folder import is_store_folder
 from spark_mq.indexer.queue.build import QueueResult, write_queues
 from spark_mq.indexer.queue.existing import ExistingQueues, find_existing_queues, queue_file_size
 from spark_mq.indexer.rebuild_plan import RebuildPlan
+from spark_mq.indexer.rebuild_request import FAILFAST, RebuildRequest
 from spark_mq.indexer.recovery import next_boot, rebuilt_checkpoint
 from spark_mq.indexer.report import RebuildReport
 from spark_mq.indexer.settings import StagingSettings
@@ -48,20 +46,15 @@ from spark_mq.job.session import job_session, scratch_folders
 from spark_mq.job.shared_storage import SharedStorageCheck
 from spark_mq.job.storage_errors import is_full
 from spark_mq.job.task_errors import JOB_ERRORS, unwrap_task_error
-from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.config.broker_version import BrokerVersion, detect_broker_version, parse_broker_version
+from spark_mq.store.config.broker_version import detect_broker_version
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
-from spark_mq.store.config.store_kind import refuse_rocksdb, rocksdb_notes
+from spark_mq.store.config.store_kind import rocksdb_notes
 from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
 from spark_mq.store.index.folder import index_layout
-from spark_mq.store.index.names import parse_time_zone
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
 from spark_mq.store.store_lock import store_lock
-
-FAILFAST = "failfast"
-PERMISSIVE = "permissive"
 
 
 def rebuild(
@@ -127,40 +120,28 @@ def rebuild(
     >>> report = rebuild(spark, "/data/store", "/data/rebuilt")
     >>> print(report.to_text())
     """
-    trees: tuple[str, ...] = (CONSUME_QUEUE, INDEX) if only is None else (only,)
-    _check_choice("--only", trees[-1], (CONSUME_QUEUE, INDEX))
-    _check_choice("--mode", mode, (FAILFAST, PERMISSIVE))
-    if resume and replace:
-        raise OptionError("--resume continues with existing files, --replace rebuilds them: give one of them")
-    zone = None if time_zone is None else parse_time_zone(time_zone)
-    version = None if broker_version is None else parse_broker_version(broker_version)
-    conf = BrokerConf.of(broker_conf)
     with job_session(spark) as session:
-        location = Location.resolve(store)
-        if not conf.is_enabled("messageIndexEnable", default=True):
-            trees = tuple(tree for tree in trees if tree != INDEX)
-        if not trees:
-            raise OptionError(f"--only index: the broker keeps none ({conf.source}: messageIndexEnable=false)")
-        committer = OutputCommitter(location if output is None else Location.resolve(output), trees, MANIFEST)
-        job = _Rebuild(
-            spark=session,
-            store=location,
-            committer=committer,
-            broker_conf=conf,
-            broker_version=version,
-            time_zone=zone,
-            is_permissive=mode == PERMISSIVE,
+        request = RebuildRequest.of(
+            store,
+            output,
+            only=only,
+            broker_conf=broker_conf,
+            broker_version=broker_version,
+            time_zone=time_zone,
+            mode=mode,
             replace=replace,
             resume=resume,
             split_size=split_size,
-            on_progress=progress,
         )
-        return job.run()
+        return _Rebuild(session, request, progress).run()
 
 
-def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
-    if value not in choices:
-        raise OptionError(f"{name} {value!r} is none of {', '.join(choices)}")
+def run_rebuild(
+    spark: SparkSession, request: RebuildRequest, progress: Callable[[str], None] | None = None
+) -> RebuildReport:
+    """Rebuild what a request says; returns the report, and raises the errors, of `rebuild`."""
+    with job_session(spark) as session:
+        return _Rebuild(session, request, progress).run()
 
 
 @dataclass(frozen=True)
@@ -175,33 +156,27 @@ class _Outcome:
 
 @dataclass(frozen=True)
 class _Rebuild:
-    """One call of `rebuild`, with its arguments checked."""
+    """One run of a request."""
 
     spark: SparkSession
-    store: Location
-    committer: OutputCommitter
-    broker_conf: BrokerConf
-    broker_version: BrokerVersion | None
-    time_zone: tzinfo | None
-    is_permissive: bool
-    replace: bool
-    resume: bool
-    split_size: int
+    request: RebuildRequest
     on_progress: Callable[[str], None] | None
+
+    @property
+    def store(self) -> Location:
+        """The store whose log is read."""
+        return self.request.store
+
+    @property
+    def committer(self) -> OutputCommitter:
+        """The output, and the trees that are written into it."""
+        return self.request.committer
 
     def run(self) -> RebuildReport:
         """Check the output, rebuild, and report."""
         started = time.monotonic()
-        log = CommitLog.open(self.store)
-        if not log.segments:
-            raise EmptyStoreError(f"{log.location} has no record: there is nothing to rebuild from")
+        log, damage = self.request.check()
         output, trees = self.committer.output, self.committer.names
-        check_output(output, self.store, trees)
-        damage = raise_or_report([*log.gaps, *log.stray], self.is_permissive)
-        if CONSUME_QUEUE in trees:
-            refuse_rocksdb(self.committer.target(CONSUME_QUEUE))
-        if not self.resume:
-            self.committer.check_targets(self.replace)
         # The lock keeps a broker from starting on its own directory while files are written there.
         with store_lock(output) if is_store_folder(output) else nullcontext():
             try:
@@ -209,23 +184,23 @@ class _Rebuild:
             except JOB_ERRORS as error:
                 if not is_full(error):
                     raise
-                layout = index_layout(self.store, self.broker_conf) if INDEX in trees else IndexLayout()
-                needed = room_needed(log, self.split_size, trees, layout)
+                layout = index_layout(self.store, self.request.broker_conf) if INDEX in trees else IndexLayout()
+                needed = room_needed(log, self.request.split_size, trees, layout)
                 raise no_room_error(output, needed, scratch_folders(self.spark)) from error
         return self._report(log, damage, outcome, round(time.monotonic() - started, 3))
 
     def _rebuild(self, log: CommitLog) -> _Outcome:
         """Write the trees and the checkpoint, and put them in place."""
-        version = self.broker_version or detect_broker_version(self.store)
+        version = self.request.broker_version or detect_broker_version(self.store)
         manifest, continued = self._prepare()
         plan = RebuildPlan(
             store=self.store,
-            broker_conf=self.broker_conf,
+            broker_conf=self.request.broker_conf,
             broker_version=version,
-            time_zone=self.time_zone,
+            time_zone=self.request.time_zone,
             settings=manifest.settings,
-            split_size=self.split_size,
-            is_permissive=self.is_permissive,
+            split_size=self.request.split_size,
+            is_permissive=self.request.is_permissive,
             continued=continued,
             is_resumed=bool(manifest.rounds),
         )
@@ -252,24 +227,24 @@ class _Rebuild:
         committer, queue_trees = self.committer, [self.store / CONSUME_QUEUE]
         existing: tuple[str, ...] = ()
         left = None
-        if self.resume:
+        if self.request.resume:
             existing = committer.resume()
             queue_trees += [committer.target(name) for name in existing if name == CONSUME_QUEUE]
             left = Manifest.load(committer.folder)
         else:
-            committer.setup(self.replace)
+            committer.setup(self.request.replace)
         settings = StagingSettings(
             __version__,
             str(self.store),
             committer.names,
-            queue_file_size(self.broker_conf, queue_trees),
-            self.broker_conf.message_delay_level or _default_delay_levels(),
-            self.replace,
+            queue_file_size(self.request.broker_conf, queue_trees),
+            self.request.broker_conf.message_delay_level or _default_delay_levels(),
+            self.request.replace,
         )
         if left is not None and left.settings.stage_the_same_as(settings):
             committer.remove_staged(left.unlisted(committer.folder))
             return left, () if left.settings.replace else existing
-        if self.resume:
+        if self.request.resume:
             committer.clear()
         return Manifest(settings), existing
 
@@ -326,17 +301,17 @@ class _Rebuild:
 
     def _notes(self, inner_batches: int) -> list[str]:
         """What a rebuild leaves out, a sentence each."""
-        notes = []
-        if INDEX not in self.committer.names and not self.broker_conf.is_enabled("messageIndexEnable", default=True):
+        notes, conf = [], self.request.broker_conf
+        if INDEX not in self.committer.names and not conf.is_enabled("messageIndexEnable", default=True):
             notes.append("index is not rebuilt: the broker keeps none (messageIndexEnable=false)")
         if CONSUME_QUEUE not in self.committer.names:
             return notes
         notes += rocksdb_notes(self.store)
         if inner_batches:
             notes.append(f"{inner_batches} inner batches belong to batch consume queues, which are not rebuilt")
-        if (self.store / "consumequeue_ext").is_directory or self.broker_conf.is_enabled("enableConsumeQueueExt"):
+        if (self.store / "consumequeue_ext").is_directory or conf.is_enabled("enableConsumeQueueExt"):
             notes.append("consumequeue_ext is not rebuilt: units carry tags codes instead of addresses in it")
-        if self.broker_conf.is_enabled("enableMultiDispatch"):
+        if conf.is_enabled("enableMultiDispatch"):
             notes.append("queues of INNER_MULTI_DISPATCH (light message queues) are not rebuilt")
         return notes
 

@@ -21,6 +21,8 @@ from unittest import mock
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_mq.cli.exit_status import FAILED
+from spark_mq.cli.main import main
 from spark_mq.format.index_file import read_entries
 from spark_mq.indexer.rebuild import rebuild
 from spark_mq.job.output_committer import OutputCommitter
@@ -68,14 +70,41 @@ def test_the_command_rebuilds_and_reports(store: Path, tmp_path: Path) -> None:
     assert index_of(tmp_path) == index_of(store)
 
 
-def test_an_error_is_one_line_and_exit_status_1(tmp_path: Path) -> None:
-    done = run(spark_mq("rebuild", str(tmp_path / "nothing"), "--quiet"))
-    assert done.returncode == 1
-    assert done.stdout == ""
-    assert done.stderr.splitlines()[-1] == (
-        f"spark-mq: {tmp_path / 'nothing'} does not exist: give the broker's store directory (storePathRootDir)"
-    )
-    assert "Traceback" not in done.stderr
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["{tmp}/nothing"], "nothing does not exist: give the broker's store directory (storePathRootDir)"),
+        (["{tmp}"], "has no commitlog folder"),
+        (["{store}"], "--replace"),
+        (["{store}", "--output", "{store}/index/new"], "is inside"),
+        (["{store}", "--output", "{tmp}/file"], "is a file"),
+        (["{store}", "--output", "{tmp}/out", "--time-zone", "Nowhere/Land"], "--time-zone"),
+        (["{store}", "--output", "{tmp}/out", "--broker-conf", "{tmp}/no.conf"], "no.conf"),
+        (["{store}", "--output", "{tmp}/out", "--broker-version", "3"], "neither 4.9 nor 5"),
+        (["{store}", "--output", "{tmp}/out", "--split-size", "much"], "--split-size"),
+        (["{store}", "--resume", "--replace"], "give one of them"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_done_is_one_line_before_a_jvm_starts(
+    words: list[str],
+    message: str,
+    store: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "file").touch()
+    before = tree_of(tmp_path)
+    monkeypatch.setattr("spark_mq.cli.rebuild.spark_session", mock.Mock(side_effect=AssertionError("Spark starts")))
+    names = {"store": str(store), "tmp": str(tmp_path)}
+    assert main(["rebuild", *(word.format(**names) for word in words)]) == FAILED
+    out, errors = capsys.readouterr()
+    (line,) = errors.splitlines()
+    assert line.startswith("spark-mq: ")
+    assert message in line
+    assert out == ""
+    assert tree_of(tmp_path) == before
 
 
 def test_unknown_arguments_exit_with_status_2() -> None:

@@ -1,0 +1,121 @@
+"""A request for a rebuild. It is checked without Spark: a wrong argument must not wait until a JVM has started."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import tzinfo
+from typing import Self
+
+from spark_mq.errors import EmptyStoreError, OptionError
+from spark_mq.indexer.damage import raise_or_report
+from spark_mq.indexer.manifest import MANIFEST
+from spark_mq.indexer.output_folder import check_output
+from spark_mq.io.location import Location
+from spark_mq.job.output_committer import OutputCommitter
+from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.config.broker_version import BrokerVersion, parse_broker_version
+from spark_mq.store.config.store_kind import refuse_rocksdb
+from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
+from spark_mq.store.index.names import parse_time_zone
+from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.store.log.corrupt_range import CorruptRange
+from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
+
+FAILFAST = "failfast"
+PERMISSIVE = "permissive"
+
+
+@dataclass(frozen=True)
+class RebuildRequest:
+    """What to rebuild, from where, and how; see `spark_mq.rebuild` for the arguments.
+
+    Attributes:
+        store: The store whose log is read.
+        committer: The output, and the trees that are written into it.
+        broker_conf: The broker's settings.
+        broker_version: The broker whose rules apply; None if the store shows it.
+        time_zone: The zone of the names of index files; None if existing names decide.
+        is_permissive: Whether damage is skipped and reported.
+        replace: Whether existing trees may be replaced.
+        resume: Whether to continue a killed job, or existing trees.
+        split_size: Bytes of the log for a task.
+
+    """
+
+    store: Location
+    committer: OutputCommitter
+    broker_conf: BrokerConf
+    broker_version: BrokerVersion | None
+    time_zone: tzinfo | None
+    is_permissive: bool
+    replace: bool
+    resume: bool
+    split_size: int
+
+    @classmethod
+    def of(
+        cls,
+        store: str,
+        output: str | None = None,
+        *,
+        only: str | None = None,
+        broker_conf: str | None = None,
+        broker_version: str | None = None,
+        time_zone: str | None = None,
+        mode: str = FAILFAST,
+        replace: bool = False,
+        resume: bool = False,
+        split_size: int = DEFAULT_SPLIT_SIZE,
+    ) -> Self:
+        """The request with these arguments.
+
+        Raises:
+            OptionError: An argument is not valid, or contradicts another one.
+
+        """
+        trees: tuple[str, ...] = (CONSUME_QUEUE, INDEX) if only is None else (only,)
+        _check_choice("--only", trees[-1], (CONSUME_QUEUE, INDEX))
+        _check_choice("--mode", mode, (FAILFAST, PERMISSIVE))
+        if resume and replace:
+            raise OptionError("--resume continues with existing files, --replace rebuilds them: give one of them")
+        zone = None if time_zone is None else parse_time_zone(time_zone)
+        version = None if broker_version is None else parse_broker_version(broker_version)
+        conf = BrokerConf.of(broker_conf)
+        location = Location.resolve(store)
+        if not conf.is_enabled("messageIndexEnable", default=True):
+            trees = tuple(tree for tree in trees if tree != INDEX)
+        if not trees:
+            raise OptionError(f"--only index: the broker keeps none ({conf.source}: messageIndexEnable=false)")
+        committer = OutputCommitter(location if output is None else Location.resolve(output), trees, MANIFEST)
+        return cls(location, committer, conf, version, zone, mode == PERMISSIVE, replace, resume, split_size)
+
+    def check(self) -> tuple[CommitLog, tuple[CorruptRange, ...]]:
+        """The store's log, and the damage that the names and sizes of its files show. Nothing is created or changed.
+
+        Raises:
+            StoreNotFoundError: The store is not a message store.
+            EmptyStoreError: The log has no segment.
+            CorruptLogError: Segments are missing, or a file is not a segment, and the request is not permissive.
+            OptionError: The output is inside a store.
+            StorageError: The output is a file.
+            UnsupportedStoreError: The output has queues in RocksDB.
+            OutputExistsError: The output has such trees, and neither `replace` nor `resume` is given; or they cannot
+                be replaced.
+
+        """
+        log = CommitLog.open(self.store)
+        if not log.segments:
+            raise EmptyStoreError(f"{log.location} has no record: there is nothing to rebuild from")
+        check_output(self.committer.output, self.store, self.committer.names)
+        damage = raise_or_report([*log.gaps, *log.stray], self.is_permissive)
+        if CONSUME_QUEUE in self.committer.names:
+            refuse_rocksdb(self.committer.target(CONSUME_QUEUE))
+        if not self.resume:
+            self.committer.check_targets(self.replace)
+        return log, damage
+
+
+def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise OptionError(f"{name} {value!r} is none of {', '.join(choices)}")
