@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from spark_mq.cli.arguments import add_archive_table, add_broker_conf, add_json_report, add_store
-from spark_mq.cli.spark import spark_errors, spark_session
-from spark_mq.errors import OptionError, SparkMqError
+from spark_mq.cli.arguments import add_archive_table, add_broker_conf, add_json_report, add_spark_settings, add_store
+from spark_mq.cli.spark import given_settings, spark_errors, spark_session
+from spark_mq.errors import SparkMqError, StorageError, UnsupportedSparkError
 
 if TYPE_CHECKING:
     from spark_mq.archive.progress import BatchProgress
@@ -75,6 +75,7 @@ def _add_archive(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--follow", metavar="SECONDS", type=float, help="keep running, and look for new messages every SECONDS"
     )
     add_json_report(command)
+    add_spark_settings(command)
     command.set_defaults(run=run_archive)
 
 
@@ -105,6 +106,7 @@ def _add_maintenance(commands: argparse._SubParsersAction[argparse.ArgumentParse
         "--dry-run", action="store_true", help="change nothing; print what would be deleted and removed (the default)"
     )
     add_json_report(command)
+    add_spark_settings(command)
     command.set_defaults(run=run_maintenance)
 
 
@@ -128,7 +130,7 @@ def run_archive(arguments: argparse.Namespace) -> int:
     with (
         _known_filesystem(tables.name),
         spark_errors(),
-        spark_session("spark-mq archive", delta_settings) as spark,
+        spark_session("spark-mq archive", delta_settings, given_settings(arguments)) as spark,
     ):
         report = archive(
             spark,
@@ -159,7 +161,7 @@ def run_maintenance(arguments: argparse.Namespace) -> int:
     with (
         _known_filesystem(arguments.table),
         spark_errors(),
-        spark_session("spark-mq maintain-archive", delta_settings) as spark,
+        spark_session("spark-mq maintain-archive", delta_settings, given_settings(arguments)) as spark,
     ):
         report = maintain(
             spark,
@@ -177,7 +179,7 @@ def run_maintenance(arguments: argparse.Namespace) -> int:
 def _check_folder(path: str) -> None:
     """Create a local folder, and check that files can be created in it.
 
-    A URI, and any path if Spark runs elsewhere, is not checked. Raises `OptionError` if no file can be created.
+    A URI, and any path if Spark runs elsewhere, is not checked. Raises `StorageError` if no file can be created.
     """
     if "://" in path or not os.environ.get("SPARK_REMOTE", "local").startswith("local"):
         return
@@ -187,7 +189,7 @@ def _check_folder(path: str) -> None:
         with tempfile.TemporaryFile(dir=local):
             pass
     except OSError as error:
-        raise OptionError(
+        raise StorageError(
             f"{path} cannot be written: {error.strerror or error}; give a TABLE (or --checkpoint) in a writable folder"
         ) from error
 
@@ -201,10 +203,9 @@ def _known_filesystem(table: str) -> Iterator[None]:
         if not _NO_FILESYSTEM.search(str(error)):
             raise
         scheme = table.partition(":")[0]
-        raise OptionError(
+        raise UnsupportedSparkError(
             f"{table}: this Spark has no filesystem for {scheme}: ({error}). For S3, write s3a:// and give Spark the "
-            "library: PYSPARK_SUBMIT_ARGS='--packages org.apache.hadoop:hadoop-aws:VERSION pyspark-shell', where "
-            "VERSION is that of Spark's Hadoop jars"
+            "library: --packages org.apache.hadoop:hadoop-aws:VERSION, where VERSION is that of Spark's Hadoop jars"
         ) from error
 
 

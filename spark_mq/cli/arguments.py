@@ -3,6 +3,34 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+
+
+def pair(example: str) -> Callable[[str], tuple[str, str]]:
+    """A parser of NAME=VALUE for `argparse`; its error shows the example."""
+
+    def parse(text: str) -> tuple[str, str]:
+        name, sign, value = text.partition("=")
+        if not name or not sign or not value:
+            raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE, such as {example}")
+        return name, value
+
+    return parse
+
+
+def add_spark_settings(command: argparse.ArgumentParser) -> None:
+    """Add `--spark-conf` and `--packages` for a command that starts Spark."""
+    command.add_argument(
+        "--spark-conf",
+        metavar="KEY=VALUE",
+        action="append",
+        type=pair("spark.driver.memory=4g"),
+        default=[],
+        help="a setting of Spark, such as spark.driver.memory=4g; can be repeated",
+    )
+    command.add_argument(
+        "--packages", metavar="COORDINATES", help="Maven packages for Spark, such as org.apache.hadoop:hadoop-aws:3.4.2"
+    )
 
 
 def add_store(command: argparse.ArgumentParser) -> None:

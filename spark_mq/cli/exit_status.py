@@ -7,7 +7,7 @@ FOUND = 0
 FAILED = 1
 """The command failed; a line on stderr gives the reason."""
 NOT_UNDERSTOOD = 2
-"""The arguments are wrong; `argparse` exits with this status."""
+"""An argument is wrong (`argparse` exits with this status), or its value (`OptionError`)."""
 NOT_FOUND = 3
 """The query ran, and nothing matches."""
 DAMAGED = 4

@@ -1,7 +1,7 @@
 """`spark-mq`: one entry point, with a sub-command for each job.
 
 Results go to stdout, progress and errors to stderr. Exit status: 0 done or found, 1 failed (one line gives the reason),
-2 the arguments are wrong, 3 nothing found, 4 done but damage was skipped, 130 interrupted (Ctrl-C).
+2 an argument or its value is wrong, 3 nothing found, 4 done but damage was skipped, 130 interrupted (Ctrl-C).
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ import os
 import sys
 from collections.abc import Sequence
 
+from spark_mq import __version__
 from spark_mq.cli import archive, messages, rebuild, sql, tables
-from spark_mq.cli.exit_status import FAILED, INTERRUPTED
+from spark_mq.cli.exit_status import FAILED, INTERRUPTED, NOT_UNDERSTOOD
 from spark_mq.cli.interrupt import INTERRUPTED_LINE
 from spark_mq.cli.output import visible
 from spark_mq.cli.packages import missing_package
-from spark_mq.errors import SparkMqError
+from spark_mq.errors import OptionError, SparkMqError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="spark-mq", description="Apache RocketMQ message stores, without a broker.", allow_abbrev=False
     )
+    parser.add_argument("--version", action="version", version=f"spark-mq {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     rebuild.add_command(commands)
     archive.add_commands(commands)
@@ -47,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except SparkMqError as error:
         print(f"spark-mq: {error}", file=sys.stderr)
-        return FAILED
+        return NOT_UNDERSTOOD if isinstance(error, OptionError) else FAILED
     except BrokenPipeError:  # the reader of the output, such as `head`, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_mq.cli.arguments import add_broker_conf, add_json_rows, add_store, add_topic
 from spark_mq.cli.exit_status import FAILED, FOUND, NOT_FOUND
-from spark_mq.errors import OptionError
+from spark_mq.errors import BodyError, OptionError, StorageError
 
 if TYPE_CHECKING:
     from spark_mq.format.message_row import Row
@@ -265,11 +265,11 @@ def _print_one(arguments: argparse.Namespace, row: dict[str, Any]) -> None:
 
     if arguments.body_file is not None:
         if row["body"] is None:
-            raise OptionError(f"--body-file {arguments.body_file}: the message has no body: {row['_corrupt_record']}")
+            raise BodyError(f"--body-file {arguments.body_file}: the message has no body: {row['_corrupt_record']}")
         try:
             Path(arguments.body_file).write_bytes(row["body"])
         except OSError as error:
-            raise OptionError(f"--body-file {arguments.body_file}: {error.strerror}") from error
+            raise StorageError(f"--body-file {arguments.body_file}: {error.strerror}") from error
     if arguments.json:
         print_json([row])
     else:

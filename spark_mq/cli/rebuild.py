@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import argparse
 
-from spark_mq.cli.arguments import add_broker_conf, add_broker_version, add_json_report, add_store
+from spark_mq.cli.arguments import add_broker_conf, add_broker_version, add_json_report, add_spark_settings, add_store
 from spark_mq.cli.exit_status import DAMAGED, FOUND
-from spark_mq.cli.spark import spark_errors, spark_session
+from spark_mq.cli.spark import given_settings, spark_errors, spark_session
 from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
 
 EPILOG = """\
 Without --output, the files are written into STORE: only if it has none, or with --replace or --resume.
 The broker of the store must not be running: the command has the store's lock while it writes files.
 
-exit status: 0 done; 1 failed; 2 the arguments are wrong; 4 done, but --mode permissive skipped damage: the report names
-it, and the queue offsets that have no message; 130 interrupted (Ctrl-C): --resume continues.
+exit status: 0 done; 1 failed; 2 an argument or its value is wrong; 4 done, but --mode permissive skipped damage: the
+report names it, and the queue offsets that have no message; 130 interrupted (Ctrl-C): --resume continues.
 """
 
 
@@ -53,6 +53,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     command.add_argument("--split-size", metavar="SIZE", default="128m", help="bytes of the log per task (128m)")
     add_json_report(command)
     command.add_argument("--quiet", action="store_true", help="print no progress")
+    add_spark_settings(command)
     command.set_defaults(run=run)
 
 
@@ -81,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
     def hint() -> str:
         return f"; --resume continues with what is in {work}" if work.is_directory else ""
 
-    with spark_errors(), spark_session("spark-mq rebuild", hint=hint) as spark:
+    with spark_errors(), spark_session("spark-mq rebuild", given=given_settings(arguments), hint=hint) as spark:
         from spark_mq.indexer.rebuild import run_rebuild
         from spark_mq.job.progress import print_progress
 

@@ -17,6 +17,8 @@ from spark_mq.cli.output import visible
 from spark_mq.errors import OptionError, SparkMqError, SparkNotReachedError
 
 if TYPE_CHECKING:
+    import argparse
+
     from pyspark.sql import SparkSession
 
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
@@ -24,11 +26,15 @@ _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _JAVA_ERROR = re.compile(r"^: (.+)", re.MULTILINE)
 """The line of Py4J's message that names the exception of the JVM."""
 _SECONDS_TO_REACH_A_SERVER = 20.0
+_PACKAGES = "spark.jars.packages"
 
 
 @contextmanager
 def spark_session(
-    name: str, settings: Callable[[], Mapping[str, str]] = dict, hint: Callable[[], str] = str
+    name: str,
+    settings: Callable[[], Mapping[str, str]] = dict,
+    given: Mapping[str, str] | None = None,
+    hint: Callable[[], str] = str,
 ) -> Iterator[SparkSession]:
     """A context with a Spark session: that of spark-submit or `SPARK_REMOTE`, else one in this process on all cores.
 
@@ -38,13 +44,14 @@ def spark_session(
     Args:
         name: The name of the Spark application.
         settings: Returns settings for a session in this process. A session elsewhere must have them already.
+        given: The user's settings, for a session in this process; see `given_settings`.
         hint: Returns what the user can do after Ctrl-C.
 
     Yields:
         The session.
 
     Raises:
-        OptionError: `SPARK_REMOTE` is not a valid address.
+        OptionError: `SPARK_REMOTE` is not a valid address, or there are settings for a session that exists already.
         SparkNotReachedError: No server answers at `SPARK_REMOTE`.
         SparkMqError: Spark cannot start.
 
@@ -55,12 +62,29 @@ def spark_session(
         with spark_errors():
             _reach_server(os.environ.get("SPARK_REMOTE", ""))
             if not _is_launched():
-                _set_up(settings())
+                _set_up(_joined(settings(), given or {}))
+            elif given:
+                raise OptionError(
+                    "--spark-conf and --packages have no effect on a session that is set up elsewhere: give them to "
+                    "spark-submit (--conf, --packages), or to the Spark Connect server"
+                )
             with interrupts_later():
                 spark = SparkSession.builder.appName(name).getOrCreate()
                 stack.enter_context(ends_on_interrupt(spark, hint))
         stack.callback(spark.stop)
         yield spark
+
+
+def given_settings(arguments: argparse.Namespace) -> dict[str, str]:
+    """The settings of Spark that the user gave: those of `--spark-conf`, and `--packages`."""
+    settings = dict(arguments.spark_conf)
+    return _joined(settings, {} if arguments.packages is None else {_PACKAGES: arguments.packages})
+
+
+def _joined(settings: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
+    """Both settings; of a setting in both, the value of `more`, except that packages add up."""
+    packages = [part[_PACKAGES] for part in (settings, more) if _PACKAGES in part]
+    return {**settings, **more, **({_PACKAGES: ",".join(packages)} if packages else {})}
 
 
 def _set_up(settings: Mapping[str, str]) -> None:

@@ -9,10 +9,11 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
+from spark_mq.cli.arguments import add_spark_settings, pair
 from spark_mq.cli.exit_status import FOUND
 from spark_mq.cli.interrupt import cancels_on_interrupt
 from spark_mq.cli.output import visible
-from spark_mq.cli.spark import spark_errors, spark_session
+from spark_mq.cli.spark import given_settings, spark_errors, spark_session
 from spark_mq.errors import SparkMqError
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         metavar="NAME=PATH",
         dest="stores",
         action="append",
-        type=_parse_pair,
+        type=pair("prod=/data/store"),
         required=True,
         help="a broker's store directory (storePathRootDir). Its tables are NAME.messages, ...; if there is one store, "
         "also messages. A relative path is resolved here, even if the query runs on a Spark Connect server",
@@ -62,7 +63,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         metavar="KEY=VALUE",
         dest="options",
         action="append",
-        type=_parse_pair,
+        type=pair("mode=FAILFAST"),
         default=[],
         help="an option of the data source, for all stores: brokerConf=FILE, mode=FAILFAST, ...",
     )
@@ -72,19 +73,13 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     command.add_argument(
         "--explain", action="store_true", help="print what would be read of each store; do not run the query"
     )
+    add_spark_settings(command)
     command.set_defaults(run=run)
-
-
-def _parse_pair(text: str) -> tuple[str, str]:
-    name, sign, value = text.partition("=")
-    if not name or not sign or not value:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE, such as prod=/data/store")
-    return name, value
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the statements of the argument, or else of the prompt or stdin; returns the exit status."""
-    with spark_session("spark-mq sql") as spark:
+    with spark_session("spark-mq sql", given=given_settings(arguments)) as spark:
         from spark_mq.source.datasource import register
 
         register(spark)

@@ -18,20 +18,21 @@ STORE = stores_in(OWN_STORES)[0]
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("status", "words", "message"),
     [
-        (["STORE", "lake.messages"], "--checkpoint"),
-        (["STORE", "no table"], "is not a table"),
-        (["/no/such/store", "/lake/messages"], "/no/such/store"),
-        (["STORE", "/lake/messages", "--max-bytes", "much"], "--max-bytes"),
-        (["STORE", "/lake/messages", "--broker-conf", "/no/such/file"], "/no/such/file"),
-        (["STORE", "/dev/null/messages"], "/dev/null/messages cannot be written"),
-        (["STORE", "/proc/messages"], "/proc/messages cannot be written"),
-        (["STORE", __file__], f"{__file__} cannot be written"),
-        (["STORE", "lake.messages", "--checkpoint", __file__], f"{__file__} cannot be written"),
+        (NOT_UNDERSTOOD, ["STORE", "lake.messages"], "--checkpoint"),
+        (NOT_UNDERSTOOD, ["STORE", "no table"], "is not a table"),
+        (FAILED, ["/no/such/store", "/lake/messages"], "/no/such/store"),
+        (NOT_UNDERSTOOD, ["STORE", "/lake/messages", "--max-bytes", "much"], "--max-bytes"),
+        (NOT_UNDERSTOOD, ["STORE", "/lake/messages", "--broker-conf", "/no/such/file"], "/no/such/file"),
+        (FAILED, ["STORE", "/dev/null/messages"], "/dev/null/messages cannot be written"),
+        (FAILED, ["STORE", "/proc/messages"], "/proc/messages cannot be written"),
+        (FAILED, ["STORE", __file__], f"{__file__} cannot be written"),
+        (FAILED, ["STORE", "lake.messages", "--checkpoint", __file__], f"{__file__} cannot be written"),
     ],
 )
 def test_a_wrong_argument_is_named(
+    status: int,
     words: list[str],
     message: str,
     unpacked: Callable[[RealStore], Path],
@@ -40,7 +41,7 @@ def test_a_wrong_argument_is_named(
 ) -> None:
     monkeypatch.setattr("spark_mq.cli.archive.spark_session", lambda *_: pytest.fail("a JVM was started"))
     store = str(unpacked(STORE))
-    assert main(["archive", *(store if word == "STORE" else word for word in words)]) == FAILED
+    assert main(["archive", *(store if word == "STORE" else word for word in words)]) == status
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from spark_mq.cli import spark
+from spark_mq.cli.arguments import add_spark_settings
 from spark_mq.cli.packages import missing_package
 from spark_mq.errors import OptionError, SparkNotReachedError
+from tests.support.log_writer import LogWriter
 from tests.support.stores import PROJECT
 
 WITHOUT = """
@@ -37,14 +41,17 @@ def run_without(package: str, *arguments: str, **environment: str) -> subprocess
 @pytest.mark.parametrize(
     "command",
     [
-        ["rebuild", "store"],
+        ["rebuild", "STORE", "--output", "OUTPUT"],
         ["sql", "SELECT 1", "--store", "a=store"],
         ["maintain-archive", "table"],
     ],
     ids=lambda command: command[0],
 )
-def test_without_pyspark(command: list[str]) -> None:
-    done = run_without("pyspark", *command)
+def test_without_pyspark(command: list[str], tmp_path: Path) -> None:
+    log = LogWriter(4096)
+    log.append(1_795_000_000_000)
+    names = {"STORE": str(log.write(tmp_path / "store")), "OUTPUT": str(tmp_path / "out")}
+    done = run_without("pyspark", *(names.get(word, word) for word in command))
     assert done.returncode == 1
     assert done.stderr == (
         "spark-mq: this command needs the package pyspark, which is not installed: pip install 'spark-mq[spark]'\n"
@@ -52,7 +59,7 @@ def test_without_pyspark(command: list[str]) -> None:
 
 
 def test_without_the_client_of_spark_connect() -> None:
-    done = run_without("grpc", "rebuild", "store", SPARK_REMOTE="sc://127.0.0.1:1")
+    done = run_without("grpc", "sql", "SELECT 1", "--store", "a=store", SPARK_REMOTE="sc://127.0.0.1:1")
     assert done.returncode == 1
     assert done.stderr.endswith("which is not installed: pip install 'spark-mq[connect]'\n")
     assert len(done.stderr.splitlines()) == 1
@@ -90,3 +97,26 @@ def test_an_address_that_cannot_be_one(monkeypatch: pytest.MonkeyPatch) -> None:
         spark.spark_session("test"),
     ):
         pytest.fail("there is no server")
+
+
+def test_settings_of_the_user_add_up_with_those_of_the_command() -> None:
+    words = [
+        "--spark-conf",
+        "spark.driver.memory=2g",
+        "--spark-conf",
+        "spark.jars.packages=a:b:1",
+        "--packages",
+        "c:d:2",
+    ]
+    parser = argparse.ArgumentParser()
+    add_spark_settings(parser)
+    given = spark.given_settings(parser.parse_args(words))
+    assert given == {"spark.driver.memory": "2g", "spark.jars.packages": "a:b:1,c:d:2"}
+    own = {"spark.driver.memory": "1g", "spark.jars.packages": "delta", "spark.x": "y"}
+    assert spark._joined(own, given) == {**own, **given, "spark.jars.packages": "delta,a:b:1,c:d:2"}
+
+
+def test_settings_for_a_session_that_exists_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    with pytest.raises(OptionError, match="spark-submit"), spark.spark_session("x", given={"spark.x": "y"}):
+        pytest.fail("the session started")

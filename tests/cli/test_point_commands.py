@@ -109,20 +109,20 @@ def test_an_expired_message_says_so(unpacked: Callable[[RealStore], Path], capsy
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("status", "arguments", "message"),
     [
-        (["query-by-id", "STORE", "no id"], "32 or 56"),
-        (["query-by-id", "/no/such/store", "7F00000100002A9F0000000000000000"], "does not exist"),
-        (["query-by-id", "STORE", "A" * 32, "B" * 32, "--body-file", "x"], "one ID"),
-        (["query-by-offset", "STORE", "OrderEvents", "0", "3", "--body-file", "/no/folder/x"], "/no/folder/x"),
-        (["print-message", "STORE", "OrderEvents", "--begin", "yesterday"], "--begin"),
-        (["queues", "STORE", "--broker-version", "3"], "broker version"),
+        (2, ["query-by-id", "STORE", "no id"], "32 or 56"),
+        (1, ["query-by-id", "/no/such/store", "7F00000100002A9F0000000000000000"], "does not exist"),
+        (2, ["query-by-id", "STORE", "A" * 32, "B" * 32, "--body-file", "x"], "one ID"),
+        (1, ["query-by-offset", "STORE", "OrderEvents", "0", "3", "--body-file", "/no/folder/x"], "/no/folder/x"),
+        (2, ["print-message", "STORE", "OrderEvents", "--begin", "yesterday"], "--begin"),
+        (2, ["queues", "STORE", "--broker-version", "3"], "broker version"),
     ],
 )
 def test_a_failure_is_one_line(
-    arguments: list[str], message: str, store: str, capsys: pytest.CaptureFixture[str]
+    status: int, arguments: list[str], message: str, store: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([store if argument == "STORE" else argument for argument in arguments]) == 1
+    assert main([store if argument == "STORE" else argument for argument in arguments]) == status
     captured = capsys.readouterr()
     assert (captured.out, captured.err.count("\n")) == ("", 1)
     assert captured.err.startswith("spark-mq: ")
@@ -274,7 +274,7 @@ def test_epoch_seconds_are_an_error_that_gives_the_milliseconds(
     command: str, option: str, store: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     key = [] if command == "print-message" else ["k", *CONF]
-    assert main([command, store, "OrderEvents", *key, option, "1795248093"]) == 1
+    assert main([command, store, "OrderEvents", *key, option, "1795248093"]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert f"{option}=1795248093 is too small" in captured.err

@@ -21,7 +21,7 @@ from unittest import mock
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_mq.cli.exit_status import FAILED
+from spark_mq.cli.exit_status import FAILED, NOT_UNDERSTOOD
 from spark_mq.cli.main import main
 from spark_mq.format.index_file import read_entries
 from spark_mq.indexer.rebuild import rebuild
@@ -71,22 +71,23 @@ def test_the_command_rebuilds_and_reports(store: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("status", "words", "message"),
     [
-        (["{tmp}/nothing"], "nothing does not exist: give the broker's store directory (storePathRootDir)"),
-        (["{tmp}"], "has no commitlog folder"),
-        (["{store}"], "--replace"),
-        (["{store}", "--output", "{store}/index/new"], "is inside"),
-        (["{store}", "--output", "{tmp}/file"], "is a file"),
-        (["{store}", "--output", "{tmp}/out", "--time-zone", "Nowhere/Land"], "--time-zone"),
-        (["{store}", "--output", "{tmp}/out", "--broker-conf", "{tmp}/no.conf"], "no.conf"),
-        (["{store}", "--output", "{tmp}/out", "--broker-version", "3"], "neither 4.9 nor 5"),
-        (["{store}", "--output", "{tmp}/out", "--split-size", "much"], "--split-size"),
-        (["{store}", "--resume", "--replace"], "give one of them"),
+        (FAILED, ["{tmp}/nothing"], "nothing does not exist: give the broker's store directory (storePathRootDir)"),
+        (FAILED, ["{tmp}"], "has no commitlog folder"),
+        (FAILED, ["{store}"], "--replace"),
+        (NOT_UNDERSTOOD, ["{store}", "--output", "{store}/index/new"], "is inside"),
+        (FAILED, ["{store}", "--output", "{tmp}/file"], "is a file"),
+        (NOT_UNDERSTOOD, ["{store}", "--output", "{tmp}/out", "--time-zone", "Nowhere/Land"], "--time-zone"),
+        (NOT_UNDERSTOOD, ["{store}", "--output", "{tmp}/out", "--broker-conf", "{tmp}/no.conf"], "no.conf"),
+        (NOT_UNDERSTOOD, ["{store}", "--output", "{tmp}/out", "--broker-version", "3"], "neither 4.9 nor 5"),
+        (NOT_UNDERSTOOD, ["{store}", "--output", "{tmp}/out", "--split-size", "much"], "--split-size"),
+        (NOT_UNDERSTOOD, ["{store}", "--resume", "--replace"], "give one of them"),
     ],
     ids=str,
 )
 def test_what_cannot_be_done_is_one_line_before_a_jvm_starts(
+    status: int,
     words: list[str],
     message: str,
     store: Path,
@@ -98,7 +99,7 @@ def test_what_cannot_be_done_is_one_line_before_a_jvm_starts(
     before = tree_of(tmp_path)
     monkeypatch.setattr("spark_mq.cli.rebuild.spark_session", mock.Mock(side_effect=AssertionError("Spark starts")))
     names = {"store": str(store), "tmp": str(tmp_path)}
-    assert main(["rebuild", *(word.format(**names) for word in words)]) == FAILED
+    assert main(["rebuild", *(word.format(**names) for word in words)]) == status
     out, errors = capsys.readouterr()
     (line,) = errors.splitlines()
     assert line.startswith("spark-mq: ")

@@ -29,7 +29,7 @@ def sql(
     """Runs the command in the tests' own session."""
 
     @contextmanager
-    def session(name: str) -> Iterator[SparkSession]:
+    def session(name: str, given: dict[str, str] | None = None) -> Iterator[SparkSession]:
         yield spark
 
     monkeypatch.setattr(command, "spark_session", session)

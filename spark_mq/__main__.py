@@ -1,0 +1,8 @@
+"""`python -m spark_mq`: the same as the command `spark-mq`."""
+
+import sys
+
+from spark_mq.cli.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())
