@@ -15,6 +15,7 @@ from spark_mq import __version__
 from spark_mq.cli import archive, messages, rebuild, sql, tables
 from spark_mq.cli.exit_status import FAILED, INTERRUPTED, NOT_UNDERSTOOD
 from spark_mq.cli.interrupt import INTERRUPTED_LINE
+from spark_mq.cli.moments import join_relative_times
 from spark_mq.cli.output import visible
 from spark_mq.cli.packages import missing_package
 from spark_mq.errors import OptionError, SparkMqError
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     messages.add_commands(commands)
     tables.add_commands(commands)
     sql.add_command(commands)
-    parsed = parser.parse_args(arguments)
+    parsed = parser.parse_args(join_relative_times(sys.argv[1:] if arguments is None else arguments))
     try:
         status = int(parsed.run(parsed))
         sys.stdout.flush()

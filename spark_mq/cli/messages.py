@@ -115,7 +115,7 @@ def _add_key(command: argparse.ArgumentParser, name: str, text: str) -> None:
 
 
 def _add_time(command: argparse.ArgumentParser) -> None:
-    time = "epoch milliseconds, ISO 8601 with a zone, or a time as the commands print it"
+    time = "epoch milliseconds, ISO 8601 with a zone, a time as the commands print it, -90s, -15m, -1h, -2d, yesterday"
     command.add_argument("--begin", metavar="TIME", help=f"only messages stored at TIME or later: {time}")
     command.add_argument("--end", metavar="TIME", help="only messages stored at TIME or earlier")
 
@@ -287,6 +287,7 @@ def run_print_message(arguments: argparse.Namespace) -> int:
         matching = _matching_rows(store, arguments, damage.append)
         rows = plain_rows(message_table(list(islice(matching, arguments.limit or None))))
         has_more = bool(rows) and next(matching, None) is not None
+        no_topic = store.why_no_topic(arguments.topic)
     if arguments.json:
         print_json(rows)
     elif rows:
@@ -298,7 +299,8 @@ def run_print_message(arguments: argparse.Namespace) -> int:
     if has_more:
         print(f"spark-mq: there are more than --limit {arguments.limit} messages", file=sys.stderr)
     if not rows:
-        print(f"spark-mq: no matching message in topic {arguments.topic}", file=sys.stderr)
+        reason = f": {no_topic}" if no_topic else ""
+        print(f"spark-mq: no matching message in topic {arguments.topic}{reason}", file=sys.stderr)
     return FOUND if rows else NOT_FOUND
 
 
@@ -348,10 +350,13 @@ def _parts(
 
 
 def _begin_and_end(arguments: argparse.Namespace) -> tuple[int | None, int | None]:
-    from spark_mq.format.timestamp import parse_time
+    from datetime import datetime
 
-    begin = None if arguments.begin is None else parse_time("--begin", arguments.begin)
-    end = None if arguments.end is None else parse_time("--end", arguments.end)
+    from spark_mq.cli.moments import parse_moment
+
+    now = datetime.now().astimezone()
+    begin = None if arguments.begin is None else parse_moment("--begin", arguments.begin, now)
+    end = None if arguments.end is None else parse_moment("--end", arguments.end, now)
     return begin, end
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from difflib import get_close_matches
 from functools import cached_property
 from itertools import islice
 from types import TracebackType
@@ -418,9 +419,16 @@ class MessageStore:
                 f"the index knows a message with this key, or with one of the same hash, stored about "
                 f"{iso_text(expired)}, but its segment has expired: the log begins at {self.get_min_phy_offset()}"
             )
-        if not any(name == topic for name, _ in self._queues.found):
-            return f"there is no queue of topic {topic}"
-        return f"no message of topic {topic} in the log has it"
+        return self.why_no_topic(topic) or f"no message of topic {topic} in the log has it"
+
+    def why_no_topic(self, topic: str) -> str | None:
+        """A text for a person if no queue of the topic has files, with the most similar topics that have; else None."""
+        topics = {name for name, _ in self._queues.found}
+        if topic in topics:
+            return None
+        folded = {name.casefold(): name for name in sorted(topics)}
+        similar = [folded[name] for name in get_close_matches(topic.casefold(), folded)]
+        return f"there is no queue of topic {topic}{'; similar topics: ' + ', '.join(similar) if similar else ''}"
 
     def get_offset_in_queue_by_time(
         self,

@@ -115,7 +115,7 @@ def test_an_expired_message_says_so(unpacked: Callable[[RealStore], Path], capsy
         (1, ["query-by-id", "/no/such/store", "7F00000100002A9F0000000000000000"], "does not exist"),
         (2, ["query-by-id", "STORE", "A" * 32, "B" * 32, "--body-file", "x"], "one ID"),
         (1, ["query-by-offset", "STORE", "OrderEvents", "0", "3", "--body-file", "/no/folder/x"], "/no/folder/x"),
-        (2, ["print-message", "STORE", "OrderEvents", "--begin", "yesterday"], "--begin"),
+        (2, ["print-message", "STORE", "OrderEvents", "--begin", "tomorrow"], "--begin"),
         (2, ["queues", "STORE", "--broker-version", "3"], "broker version"),
     ],
 )
@@ -414,3 +414,19 @@ def test_what_a_look_up_reads(store: str, capsys: pytest.CaptureFixture[str]) ->
     assert [text for name, text in lines if text.startswith("1 records of the log")] != []
     assert main(["query-by-unique-key", store, "OrderEvents", key, "--explain"]) == 0
     assert capsys.readouterr().out.startswith("path   whole log")
+
+
+@pytest.mark.parametrize("command", [["print-message"], ["query-by-key", "k"], ["query-by-unique-key", "k"]], ids=str)
+def test_an_unknown_topic_gets_the_names_of_similar_ones(
+    command: list[str], store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, *key = command
+    conf = CONF if key else []
+    assert main([name, store, "orderevent", *key, *conf]) == 3
+    assert "there is no queue of topic orderevent; similar topics: OrderEvents" in capsys.readouterr().err
+
+
+def test_relative_times(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["print-message", store, "OrderEvents", "--begin", "-1s"]) == 3
+    assert main(["print-message", store, "OrderEvents", "--begin", "-5000w", "--end", "now", "--limit", "1"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
