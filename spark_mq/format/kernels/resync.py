@@ -67,7 +67,7 @@ class ResyncCandidates:
         )
         return int(reached), ScanStatus(status)
 
-    def behind(self, window_end: int) -> tuple[set[int], bool]:
+    def after(self, window_end: int) -> tuple[set[int], bool]:
         """The candidates at or after the offset `window_end`, and whether there are candidates before it.
 
         From a candidate before `window_end`, the scan is due at `window_end`.

@@ -123,7 +123,7 @@ def _possible_starts(source: SegmentSource, window_start: int, split: Split) -> 
             return set()
         position += reached
         min_size = max(min_size, more_to_read(buffer.size, reached))
-    offsets, is_searching = candidates.behind(segment.base + start)
+    offsets, is_searching = candidates.after(segment.base + start)
     positions = {min(offset - segment.base, split.stop) for offset in offsets}
     if is_searching and len(positions) <= 1:
         positions.add(min(RecordReader(source, 0).find_next(start, split.stop), split.stop))

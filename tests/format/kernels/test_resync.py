@@ -49,7 +49,7 @@ def due(data: bytes, window: range, chunk: int | None = None, base: int = BASE) 
         assert found == ScanStatus.STOP or (chunk is not None and found == ScanStatus.MORE)
         position += reached
         chunk = None if reached == 0 else chunk
-    offsets, is_searching = hops.behind(base + window.stop)
+    offsets, is_searching = hops.after(base + window.stop)
     return {offset - base for offset in offsets}, is_searching
 
 
@@ -134,7 +134,7 @@ def test_many_fakes_that_end_together_are_one_place() -> None:
     with mock.patch.object(resync, "MAX_RECORD_SIZE", MAX_RECORD_SIZE):
         hops = ResyncCandidates(BASE)
     assert hops.follow(array(data), 8800, BASE, len(data)) == (8800, ScanStatus.STOP)
-    assert hops.behind(BASE + 8800)[0] == {BASE + 20_000, BASE + MAX_RECORD_SIZE - 1}
+    assert hops.after(BASE + 8800)[0] == {BASE + 20_000, BASE + MAX_RECORD_SIZE - 1}
 
 
 @settings(max_examples=examples(300))
