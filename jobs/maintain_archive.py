@@ -5,7 +5,7 @@ Without `--apply` it changes nothing, and prints what would be deleted and remov
 
 import sys
 
-from spark_mq.cli.main import main
+from spark_mq.cli.entry import run
 
 if __name__ == "__main__":
-    sys.exit(main(["maintain-archive", *sys.argv[1:]]))
+    sys.exit(run(["maintain-archive", *sys.argv[1:]]))

@@ -2,7 +2,7 @@
 
 import sys
 
-from spark_mq.cli.main import main
+from spark_mq.cli.entry import run
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run())

@@ -18,6 +18,13 @@ def pair(example: str) -> Callable[[str], tuple[str, str]]:
     return parse
 
 
+def count(text: str) -> int:
+    """A number of rows: 0 or a positive integer of 63 bits."""
+    if not text.isascii() or not text.isdigit() or int(text) >= 1 << 63:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of rows: give 0 or more")
+    return int(text)
+
+
 def add_spark_settings(command: argparse.ArgumentParser) -> None:
     """Add `--spark-conf` and `--packages` for a command that starts Spark."""
     command.add_argument(

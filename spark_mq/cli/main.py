@@ -7,6 +7,7 @@ Results go to stdout, progress and errors to stderr. Exit status: 0 done or foun
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -34,6 +35,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         SystemExit: The arguments are wrong, or ask for help (from `argparse`).
 
     """
+    if sys.stdout is None:  # `spark-mq ... >&-`
+        print("spark-mq: stdout is closed", file=sys.stderr)
+        return FAILED
+    _accept_any_text()
     parser = argparse.ArgumentParser(
         prog="spark-mq", description="Apache RocketMQ message stores, without a broker.", allow_abbrev=False
     )
@@ -67,6 +72,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(INTERRUPTED_LINE, file=sys.stderr)
         return INTERRUPTED
     return status
+
+
+def _accept_any_text() -> None:
+    """Let text that a terminal's encoding lacks be printed as escapes."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 if __name__ == "__main__":

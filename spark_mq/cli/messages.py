@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spark_mq.cli.arguments import add_broker_conf, add_json_rows, add_store, add_topic
+from spark_mq.cli.arguments import add_broker_conf, add_json_rows, add_store, add_topic, count
 from spark_mq.cli.exit_status import FAILED, FOUND, NOT_FOUND
 from spark_mq.errors import BodyError, OptionError, StorageError
 
@@ -48,7 +48,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     _add_key(by_key, "KEY", "one of the keys in the messages' KEYS, or their unique key")
     _add_time(by_key)
-    by_key.add_argument("--max-num", metavar="N", type=int, help="print at most N messages (default: all)")
+    by_key.add_argument("--max-num", metavar="N", type=count, help="print at most N messages (default: all)")
     by_key.set_defaults(run=run_by_key)
 
     by_unique_key = commands.add_parser(
@@ -89,7 +89,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     print_message.add_argument(
         "--limit",
         metavar="N",
-        type=int,
+        type=count,
         default=_DEFAULT_LIMIT,
         help=f"print at most N messages ({_DEFAULT_LIMIT}); 0 prints all",
     )

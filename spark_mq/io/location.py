@@ -59,6 +59,8 @@ class Location:
             raise StorageError(
                 f"{uri}: its filesystem cannot be reached: {reason}; check the address, the region and the credentials"
             ) from error
+        if not path:
+            raise OptionError(f"{uri!r} names no bucket and no path")
         return cls(filesystem, path.rstrip("/"), uri.rstrip("/"))
 
     def __truediv__(self, name: str) -> Location:
@@ -66,6 +68,12 @@ class Location:
             return Location(self.filesystem, f"{self.path}/{name}", f"{self.uri}/{name}")
         path, mark, settings = self.uri.partition("?")
         return Location(self.filesystem, f"{self.path}/{name}", f"{path}/{name}{mark}{settings}")
+
+    @property
+    def parent(self) -> Location:
+        """The folder that contains the file or folder."""
+        path, mark, settings = self.uri.partition("?")
+        return Location(self.filesystem, self.path.rpartition("/")[0], f"{path.rpartition('/')[0]}{mark}{settings}")
 
     @property
     def is_local(self) -> bool:
@@ -92,7 +100,9 @@ class Location:
         return bool(self.info().type == fs.FileType.File)
 
     def entries(self) -> list[fs.FileInfo]:
-        """The entries of the folder, sorted by name; an empty list if the folder does not exist."""
+        """The entries of the folder, sorted by name; an empty list if the folder does not exist, or is a file."""
+        if self.is_local and not os.path.isdir(self.path):
+            return []
         entries = self.filesystem.get_file_info(fs.FileSelector(self.path, allow_not_found=True))
         return sorted(entries, key=lambda info: info.base_name)
 

@@ -1,14 +1,13 @@
 """The live end of a log, found quickly: from the newest message that a consume queue knows.
 
-`live_reader` finds the live end, but scans the whole last segment. Here the scan starts at the newest record of all
-queues, if that record is certainly live. Stale records are older than everything that the broker wrote after it
-truncated the log. So a record and all records before it are live in two cases:
+`live_reader` finds the live end, but scans the whole last segment. Here the scan starts at a record that is certainly
+live, and is read as long as times do not go back: stale records are older than everything that the broker wrote after
+it truncated the log. There are two such records:
 
-- The broker runs or has crashed, and the record is not older than the last start of the broker (the time of the file
-  `abort`).
-- The broker stopped cleanly, and the record is not older than the last message that was flushed before (`checkpoint`).
-  The checkpoint can be damaged or from another store. So its time counts only if a record of a queue was stored at
-  exactly that time.
+- If the broker runs or has crashed: the newest record of all queues, if it is not older than the last start of the
+  broker (the time of the file `abort`).
+- If the broker stopped cleanly: the last message that was flushed before (`checkpoint`). A checkpoint can lag. If it is
+  damaged, or older than the rest of the store, no record of a queue was stored at its time, or too many records follow.
 
 If this does not decide, or if anything unexpected follows, the last segment is read from its start. A caller that needs
 the live end repeatedly keeps a `LiveEndFinder`, which then reads only new bytes.
@@ -25,8 +24,8 @@ from spark_mq.format.consume_queue import PRE_BLANK_SIZE
 from spark_mq.format.record import FRAME, Record, is_blank
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
-from spark_mq.store.config.checkpoint import Checkpoint
-from spark_mq.store.config.store_paths import ABORT, CONSUME_QUEUE
+from spark_mq.store.config.last_run import LastRun
+from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.store.log.commit_log import CommitLog, Segment
 from spark_mq.store.log.last_record import is_finished
 from spark_mq.store.log.record_lookup import RecordLookup
@@ -46,14 +45,14 @@ class _Scan:
     base: int
     position: int
     newest: int
-    abort_time: float
+    started: float | None
     """When the broker was started: a start can truncate the log, and then the position is worthless."""
     tail_crc: int
     """The CRC of the bytes before the position: a replica can truncate its log without a start, and then continue."""
 
-    def is_of(self, last: Segment, abort_time: float) -> bool:
+    def is_of(self, last: Segment, started: float | None) -> bool:
         """Whether the scan was in this segment, and the broker was not started since."""
-        return (self.base, self.abort_time) == (last.base, abort_time) and self.position <= last.size
+        return (self.base, self.started) == (last.base, started) and self.position <= last.size
 
 
 @dataclass(frozen=True)
@@ -95,23 +94,9 @@ class LiveEndFinder:
         return self._find_end(records, list(queues)).offset
 
     def _find_end(self, records: RecordLookup, queues: Sequence[ConsumeQueue]) -> LiveEnd:
-        newest = _newest_message(records, queues)
-        if newest is not None:
-            offset, store_timestamp = newest
-            if self._is_certainly_live(records, queues, store_timestamp):
-                end = _scan_on(records, offset)
-                if end is not None:
-                    return end
-        return self._read_last_segment()
-
-    def _is_certainly_live(self, records: RecordLookup, queues: Iterable[ConsumeQueue], newest: int) -> bool:
-        """Whether a record stored at `newest` (milliseconds), the newest record of all queues, is certainly live."""
-        if (self._store / ABORT).is_file:
-            return newest >= _abort_time(self._store)
-        flushed = Checkpoint.load(self._store).physic_msg_timestamp
-        if not 0 < flushed <= newest:
-            return False
-        return flushed == newest or any(_has_message_of(records, queue, flushed) for queue in queues)
+        start = _certainly_live(LastRun.of(self._store), records, queues)
+        end = None if start is None else _scan_on(records, start)
+        return self._read_last_segment() if end is None else end
 
     def _read_last_segment(self) -> LiveEnd:
         from spark_mq.store.log.live_reader import NO_TIME, LiveReader
@@ -120,7 +105,7 @@ class LiveEndFinder:
         log = CommitLog.open(self._store)
         if not log.segments:
             return LiveEnd(-1)
-        last, abort_time, known = log.segments[-1], _abort_time(self._store), self._last_scan
+        last, started, known = log.segments[-1], LastRun.of(self._store).started, self._last_scan
         position, newest = 0, NO_TIME
         with SegmentSource(last) as source:
 
@@ -128,12 +113,28 @@ class LiveEndFinder:
                 start = max(position - _TAIL, 0)
                 return zlib.crc32(source.read(start, position - start).tobytes()) if start < position else 0
 
-            if known is not None and known.is_of(last, abort_time) and tail_crc(known.position) == known.tail_crc:
+            if known is not None and known.is_of(last, started) and tail_crc(known.position) == known.tail_crc:
                 position, newest = known.position, known.newest
             reader = LiveReader(source, position, newest)
             reader.skip(last.data_end)
-            self._last_scan = _Scan(last.base, reader.position, reader.newest, abort_time, tail_crc(reader.position))
+            self._last_scan = _Scan(last.base, reader.position, reader.newest, started, tail_crc(reader.position))
         return LiveEnd(last.base + reader.position)
+
+
+def _certainly_live(run: LastRun, records: RecordLookup, queues: Sequence[ConsumeQueue]) -> int | None:
+    """The commit log offset of a record near the log's end that is certainly live; None if none is known."""
+    newest = _newest_message(records, queues)
+    if newest is None:
+        return None
+    offset, store_timestamp = newest
+    if run.started is not None:
+        return offset if store_timestamp >= run.started else None
+    if store_timestamp == run.flushed:
+        return offset
+    if not 0 < run.flushed < store_timestamp:
+        return None
+    found = (_offset_of(records, queue, run.flushed) for queue in queues)
+    return next((offset for offset in found if offset is not None), None)
 
 
 def _newest_message(records: RecordLookup, queues: Iterable[ConsumeQueue]) -> tuple[int, int] | None:
@@ -149,8 +150,8 @@ def _newest_message(records: RecordLookup, queues: Iterable[ConsumeQueue]) -> tu
     return newest
 
 
-def _has_message_of(records: RecordLookup, queue: ConsumeQueue, store_timestamp: int) -> bool:
-    """Whether a unit on the way of a binary search leads to a record stored at exactly this time (milliseconds)."""
+def _offset_of(records: RecordLookup, queue: ConsumeQueue, store_timestamp: int) -> int | None:
+    """The commit log offset of a record stored at exactly this time, if a binary search in the queue finds one."""
     low, high = queue.files[0].first, queue.written_end
     while low < high:
         middle = (low + high) // 2
@@ -158,14 +159,9 @@ def _has_message_of(records: RecordLookup, queue: ConsumeQueue, store_timestamp:
         is_there = store_size != PRE_BLANK_SIZE and records.is_at(commit_log_offset, store_size)
         middle_timestamp = records.store_timestamp(commit_log_offset) if is_there else -1
         if middle_timestamp == store_timestamp:
-            return True
+            return int(commit_log_offset)
         low, high = (middle + 1, high) if middle_timestamp < store_timestamp else (low, middle)
-    return False
-
-
-def _abort_time(store: Location) -> float:
-    """When the broker that runs or crashed was started, in milliseconds; infinite if the file `abort` is missing."""
-    return ((store / ABORT).info().mtime_ns or 0) / 1e6 or float("inf")
+    return None
 
 
 def _scan_on(records: RecordLookup, offset: int) -> LiveEnd | None:

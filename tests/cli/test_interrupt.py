@@ -74,3 +74,18 @@ def test_a_command_without_spark_ends_with_one_line(
     monkeypatch.setattr("spark_mq.store.message_store.MessageStore", mock.Mock(side_effect=KeyboardInterrupt))
     assert main(["query-by-offset", "/store", "orders", "0", "0"]) == INTERRUPTED
     assert capsys.readouterr() == ("", f"{INTERRUPTED_LINE}\n")
+
+
+def test_an_interrupt_while_commands_are_imported_is_one_line() -> None:
+    code = """
+import sys
+class Interrupting:
+    def find_spec(self, name, path, target=None):
+        if name == "spark_mq.cli.archive":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupting())
+from spark_mq.cli.entry import run
+sys.exit(run(["topics", "/store"]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (INTERRUPTED, "", f"{INTERRUPTED_LINE}\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import pytest
 from spark_mq import MessageStore
 from spark_mq.cli.main import main
 from tests.support.log_writer import LogWriter
-from tests.support.stores import OWN_STORES, RealStore, stores_in
+from tests.support.stores import OWN_STORES, PROJECT, RealStore, stores_in
 
 STORES = {store.name: store for store in stores_in(OWN_STORES)}
 WORKLOAD, DELETED = STORES["workload-533"], STORES["deleted-533"]
@@ -430,3 +431,51 @@ def test_relative_times(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["print-message", store, "OrderEvents", "--begin", "-1s"]) == 3
     assert main(["print-message", store, "OrderEvents", "--begin", "-5000w", "--end", "now", "--limit", "1"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+@pytest.mark.parametrize("number", ["-5", "99999999999999999999", "many"])
+def test_a_limit_is_a_number_of_rows(number: str, store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["print-message", store, "OrderEvents", f"--limit={number}"])
+    assert ended.value.code == 2
+    assert "is not a number of rows" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("uri", "message"), [("s3://", "names no bucket"), ("", "the path is empty")])
+def test_an_address_without_a_path(uri: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["topics", uri]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_conf_that_is_not_a_file_is_not_read(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["query-by-key", store, "OrderEvents", "k", "--broker-conf", "/dev/zero"]) == 2
+    assert "/dev/zero: cannot be read" in capsys.readouterr().err
+
+
+def test_text_that_the_encoding_lacks_is_escaped(store: str) -> None:
+    command = [sys.executable, "-m", "spark_mq", "print-message", store, "OrderEvents"]
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT), "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert (done.returncode, done.stderr.count("Traceback")) == (0, 0)
+    assert r"\xe9" in done.stdout
+
+
+def test_a_closed_stdout_is_one_line(store: str) -> None:
+    command = f"exec {sys.executable} -m spark_mq topics {store} >&-"
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, env=environment, check=False)
+    assert (done.returncode, done.stderr) == (1, "spark-mq: stdout is closed\n")
+
+
+@pytest.mark.parametrize("tree", ["consumequeue", "index"])
+def test_a_file_instead_of_a_tree_is_no_tree(
+    tree: str, store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = Path(shutil.copytree(store, tmp_path / "store"))
+    shutil.rmtree(copy / tree)
+    (copy / tree).touch()
+    fact = next(fact for fact in WORKLOAD.facts("msg") if fact["topic"] == "OrderEvents" and fact["keys"])
+    queue, offset = str(fact["queueId"]), str(fact["queueOffset"])
+    assert main(["query-by-offset", str(copy), "OrderEvents", queue, offset]) == 0
+    assert main(["query-by-key", str(copy), "OrderEvents", fact["keys"].split()[0], *CONF]) == 0
+    assert fact["msgId"] in capsys.readouterr().out

@@ -13,6 +13,7 @@ import pytest
 from spark_mq.format.array_types import Bytes
 from spark_mq.format.record import FLAG_AT, Record
 from spark_mq.io.location import Location
+from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.live_end import LiveEndFinder
 from spark_mq.store.log import split_reader
 from spark_mq.store.log.commit_log import CommitLog
@@ -104,6 +105,58 @@ def test_a_wrong_checkpoint_makes_no_stale_record_live(store: RealStore, early: 
     with (folder / "checkpoint").open("r+b") as file:
         file.write(early.to_bytes(8, "big"))
     assert LiveEndFinder(Location.resolve(str(folder))).find_now() == store.facts("store")[0]["maxPhyOffset"]
+
+
+@pytest.mark.parametrize("store", [store for store in STORES if store.name.startswith("stale")], ids=str)
+def test_an_older_checkpoint_makes_no_stale_record_live(store: RealStore, tmp_path: Path) -> None:
+    """As one that is restored from a backup: its time is that of a live message, but not of the last one."""
+    folder = store.unpack(tmp_path)
+    times = sorted({fact["storeTimestamp"] for fact in store.facts("msg")})
+    for time in times[:: 1 + len(times) // 40]:
+        with (folder / "checkpoint").open("r+b") as file:
+            file.write(time.to_bytes(8, "big"))
+        assert LiveEndFinder(Location.resolve(str(folder))).find_now() == store.facts("store")[0]["maxPhyOffset"], time
+
+
+@pytest.mark.parametrize("queues", [1, 2])
+@pytest.mark.parametrize("written_since", [1, 3])
+@pytest.mark.parametrize("evidence", ["abort", "checkpoint"])
+def test_a_stale_tail_of_the_same_sizes_and_queues_is_not_live(
+    evidence: str, written_since: int, queues: int, tmp_path: Path
+) -> None:
+    """The old records have the next queue offsets, as if the clock was set back."""
+    lost, writer = LogWriter(SEGMENT_SIZE), LogWriter(SEGMENT_SIZE)
+    for number in range(20):
+        lost.append(NOW + 1000 * number, b"order %04d" % number, queue_id=number % queues)
+    for number in range(10 + written_since):
+        late = 3_600_000 if number >= 10 else 0
+        writer.append(NOW + 1000 * number + late, b"order %04d" % number, queue_id=number % queues)
+    written = len(writer.segments[0])
+    writer.segments[0] += lost.segments[0][written:]
+    location = writer.write(tmp_path)
+    if evidence == "abort":
+        (tmp_path / "abort").write_text("4711")
+        os.utime(tmp_path / "abort", (NOW / 1e3 + 1800,) * 2)
+    else:
+        newest = NOW + 1000 * (9 + written_since) + 3_600_000
+        (tmp_path / "checkpoint").write_bytes(Checkpoint(newest, newest).encode())
+    assert [part[1] for part in assert_exact(CommitLog.open(location))] == writer.offsets
+    assert LiveEndFinder(location).find_now() == written
+
+
+@pytest.mark.parametrize("evidence", ["abort", "checkpoint"])
+def test_a_clock_that_steps_back_during_a_run_loses_no_message(evidence: str, tmp_path: Path) -> None:
+    writer = live_log()
+    for number in range(40):
+        writer.append(NOW + number - 3_600_000, b"later", queue_id=number % 3)
+    location = writer.write(tmp_path)
+    if evidence == "abort":
+        (tmp_path / "abort").write_text("4711")
+        os.utime(tmp_path / "abort", (NOW / 1e3 - 7200,) * 2)
+    else:
+        (tmp_path / "checkpoint").write_bytes(Checkpoint(NOW - 3_600_000 + 39).encode())
+    assert [part[1] for part in assert_exact(CommitLog.open(location))] == writer.offsets
+    assert LiveEndFinder(location).find_now() == writer.next_offset
 
 
 def test_a_finder_that_is_asked_again_reads_only_what_is_new(tmp_path: Path) -> None:

@@ -34,6 +34,8 @@ class BrokerConf:
         Raises:
             OptionError: The file is missing or cannot be read.
         """
+        if not location.is_file:
+            raise OptionError(f"--broker-conf {location}: cannot be read: there is no such file")
         try:
             # Java reads a stream of properties as Latin-1 (java.util.Properties.load).
             return cls(parse_java_properties(location.read_bytes().decode("latin-1")), str(location))

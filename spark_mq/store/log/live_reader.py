@@ -7,6 +7,8 @@ follow the live ones, even without a gap. Their age shows that they are stale:
 - A record that follows the record before it without a gap is live, unless its store time is earlier and its queue
   offset is not the next of its queue. (An earlier time alone is a clock that was set back.) If its queue has no known
   record, the first record of a known queue in the next 64 KiB decides.
+- Stale records of the same sizes and in the same order of queues do have the next queue offsets. Then the files `abort`
+  and `checkpoint` decide (`LastRun.ends_between`). If they do not, the records count as live.
 - A record after bytes that are not a record is live only if its store time is not earlier than that of the records
   before, and its queue offset is above the earlier ones of its queue. Otherwise the log ended at those bytes.
 
@@ -20,6 +22,7 @@ after it a moment later. All bytes before a live record have been written, so th
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +32,7 @@ from spark_mq.format.kernels.big_endian import int64s_at
 from spark_mq.format.kernels.dispatch import QueueTable, has_unit
 from spark_mq.format.kernels.frames import Frames
 from spark_mq.format.record import QUEUE_OFFSET_AT
+from spark_mq.store.config.last_run import LastRun
 from spark_mq.store.log.commit_log import Segment
 from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.record_reader import RecordChunk, RecordReader
@@ -92,12 +96,17 @@ class LiveReader:
                     return
         self.position = self._reader.position
 
+    @cached_property
+    def _last_run(self) -> LastRun:
+        return LastRun.of(self._segment.location.parent.parent)
+
     def _count_live(self, chunk: RecordChunk) -> int:
         """How many records of the chunk come before the first stale one."""
         times = int64s_at(chunk.buffer, chunk.frames.store_timestamp_at)
         before = np.concatenate((np.array([self.newest], np.int64), times[:-1]))
         for index in np.flatnonzero(times < before).tolist():
-            if self._is_stale_from(chunk.base - self._segment.base + int(chunk.frames[index].position)):
+            position = chunk.base - self._segment.base + int(chunk.frames[index].position)
+            if self._last_run.ends_between(int(before[index]), int(times[index])) or self._is_stale_from(position):
                 self.newest = int(before[index])
                 return int(index)
         self.newest = int(times[-1])
