@@ -225,12 +225,18 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._first_new(max([*kept, self._log_start()]), lost, live_end)
 
     def _first_new(self, kept_to: int, lost: Sequence[RecordMark], live_end: int) -> int:
-        """The offset of the first record that the broker wrote since: after `kept_to`, at or before the lost marks."""
-        from spark_mq.store.log.boundaries import place_of_newer
+        """The offset of the first record that the broker wrote since; `kept_to` if store times do not show it.
+
+        The broker wrote it at or before the oldest lost mark, or, if it did not fit there, after a blank.
+        """
+        from spark_mq.store.log.boundaries import last_record, place_of_newer
 
         offset = place_of_newer(self._store, kept_to, live_end, lost[0].store_timestamp + 1)
         oldest_lost = min(mark.commit_log_offset for mark in lost)
-        return offset if offset <= oldest_lost else kept_to
+        if offset <= oldest_lost:
+            return offset
+        before = last_record(self._store, kept_to, offset)
+        return offset if before is None or before < oldest_lost else kept_to
 
     def _check_cut(self, read_to: int, reason: str) -> None:
         if self._options.fail_on_log_cut:

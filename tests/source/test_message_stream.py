@@ -406,6 +406,24 @@ class TestCutLog:
                 rows = [row for _, rows in follow(stream, end) for row in rows]
                 assert {row["commit_log_offset"] for row in rows} == set(log.offsets[self.KEPT :])
 
+    def test_a_first_new_message_that_did_not_fit_is_in_the_next_segment(self, tmp_path: Path) -> None:
+        """A blank is written over the lost one, and nothing that is still there is given again."""
+
+        def put(last: int, later: int) -> LogWriter:
+            log = LogWriter(SEGMENT_SIZE)
+            while len(log.segments[-1]) < SEGMENT_SIZE - 800:
+                log.append(NOW + len(log.offsets), b"x" * 200)
+            log.append(NOW + len(log.offsets) + later, b"x" * last)
+            shutil.rmtree(tmp_path / "commitlog", ignore_errors=True)
+            log.write(tmp_path)
+            return log
+
+        put(1, 0)
+        end, _ = self.read_on(tmp_path, None, True)
+        log = put(900, 10_000)
+        assert log.offsets[-1] == SEGMENT_SIZE
+        assert self.read_on(tmp_path, end, False)[1] == {(SEGMENT_SIZE, NOW + len(log.offsets) - 1 + 10_000)}
+
     def test_where_a_clock_was_set_back_none_is_passed_over(self, tmp_path: Path) -> None:
         end, _ = self.read_first(tmp_path)
         log = self.write(tmp_path, self.KEPT, 30, later=-5_000)
