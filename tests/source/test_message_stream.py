@@ -411,7 +411,7 @@ class TestCutLog:
 
         def put(last: int, later: int) -> LogWriter:
             log = LogWriter(SEGMENT_SIZE)
-            while len(log.segments[-1]) < SEGMENT_SIZE - 800:
+            while len(log.segments[0]) < SEGMENT_SIZE - 800:
                 log.append(NOW + len(log.offsets), b"x" * 200)
             log.append(NOW + len(log.offsets) + later, b"x" * last)
             shutil.rmtree(tmp_path / "commitlog", ignore_errors=True)
