@@ -88,12 +88,12 @@ def test_explain_says_what_would_be_read(sql: Callable[..., int], capsys: pytest
 
 
 def test_errors_are_one_line(sql: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
-    for query, why in (
-        ("SELECT nothing FROM messages", "[UNRESOLVED_COLUMN"),
-        ("SELECT * FROM messages WHERE", "the query cannot be parsed"),
-        ("SELECT 1 AS a, 2 AS a --", "more than one column is called a"),
+    for status, query, why in (
+        (1, "SELECT nothing FROM messages", "[UNRESOLVED_COLUMN"),
+        (2, "SELECT * FROM messages WHERE", "the query cannot be parsed"),
+        (2, "SELECT 1 AS a, 2 AS a --", "more than one column is called a"),
     ):
-        assert sql(query, "--format", "json") == 1
+        assert sql(query, "--format", "json") == status
         printed = capsys.readouterr()
         assert printed.out == ""
         assert printed.err.startswith(f"spark-mq: {'--format json: ' if 'AS a' in query else ''}{why}")
