@@ -88,7 +88,8 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> Callable[[RealStore],
 @pytest.fixture(scope="session")
 def delta_jars(request: pytest.FixtureRequest) -> dict[str, str]:
     """The settings of a session with Delta Lake; none if no test needs it, or if its jars cannot be fetched."""
-    if not any(item.get_closest_marker("archive") for item in request.session.items):
+    needing = ("archive", "notebook", "cluster", "broker")
+    if not any(item.get_closest_marker(name) for item in request.session.items for name in needing):
         return {}
     try:
         settings = delta_settings()
