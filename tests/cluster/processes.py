@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from importlib.metadata import distributions
 from pathlib import Path
 
-_START_SECONDS = 120.0
-_RUN_SECONDS = 240.0
+_START_SECONDS = 240.0
+_RUN_SECONDS = 480.0
 _END_SECONDS = 10.0
 
 
