@@ -1,8 +1,11 @@
-"""Where the command `spark-mq` begins. It imports nothing itself: Ctrl-C can come while the commands are imported."""
+"""Where the command `spark-mq` begins. It imports next to nothing: Ctrl-C can come while the commands are imported."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+
+from spark_mq.cli.exit_status import INTERRUPTED, INTERRUPTED_LINE
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -12,7 +15,5 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
         return main(arguments)
     except KeyboardInterrupt:
-        import sys
-
-        print("spark-mq: interrupted", file=sys.stderr)
-        return 130
+        print(INTERRUPTED_LINE, file=sys.stderr)
+        return INTERRUPTED

@@ -1,4 +1,4 @@
-"""Exit statuses of the commands."""
+"""Exit statuses of the commands, and the line that goes with one of them."""
 
 from __future__ import annotations
 
@@ -14,3 +14,6 @@ DAMAGED = 4
 """The command is done, but damage was skipped: the report names what is missing."""
 INTERRUPTED = 130
 """Ctrl-C: 128 plus the number of SIGINT, as in shells."""
+
+INTERRUPTED_LINE = "spark-mq: interrupted"
+"""What a command prints on stderr after Ctrl-C."""

@@ -16,14 +16,13 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from spark_mq.cli.exit_status import INTERRUPTED
+from spark_mq.cli.exit_status import INTERRUPTED, INTERRUPTED_LINE
 from spark_mq.cli.output import visible
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-INTERRUPTED_LINE = "spark-mq: interrupted"
 _SECONDS_TO_END_SPARK = 20.0
 """How long Spark may take to stop. A second Ctrl-C does not wait."""
 _SECONDS_TO_CANCEL = 5.0

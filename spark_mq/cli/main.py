@@ -14,8 +14,7 @@ from collections.abc import Sequence
 
 from spark_mq import __version__
 from spark_mq.cli import archive, messages, rebuild, sql, tables
-from spark_mq.cli.exit_status import FAILED, INTERRUPTED, NOT_UNDERSTOOD
-from spark_mq.cli.interrupt import INTERRUPTED_LINE
+from spark_mq.cli.exit_status import FAILED, INTERRUPTED, INTERRUPTED_LINE, NOT_UNDERSTOOD
 from spark_mq.cli.moments import join_relative_times
 from spark_mq.cli.output import visible
 from spark_mq.cli.packages import missing_package

@@ -94,18 +94,19 @@ class LiveEndFinder:
         return self._find_end(records, list(queues)).offset
 
     def _find_end(self, records: RecordLookup, queues: Sequence[ConsumeQueue]) -> LiveEnd:
-        start = _certainly_live(LastRun.of(self._store), records, queues)
+        run = LastRun.of(self._store)
+        start = _certainly_live(run, records, queues)
         end = None if start is None else _scan_on(records, start)
-        return self._read_last_segment() if end is None else end
+        return self._read_last_segment(run.started) if end is None else end
 
-    def _read_last_segment(self) -> LiveEnd:
+    def _read_last_segment(self, started: float | None) -> LiveEnd:
         from spark_mq.store.log.live_reader import NO_TIME, LiveReader
         from spark_mq.store.log.segment_source import SegmentSource
 
         log = CommitLog.open(self._store)
         if not log.segments:
             return LiveEnd(-1)
-        last, started, known = log.segments[-1], LastRun.of(self._store).started, self._last_scan
+        last, known = log.segments[-1], self._last_scan
         position, newest = 0, NO_TIME
         with SegmentSource(last) as source:
 

@@ -12,8 +12,8 @@ from unittest import mock
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_mq.cli.exit_status import INTERRUPTED
-from spark_mq.cli.interrupt import INTERRUPTED_LINE, cancels_on_interrupt, ends_on_interrupt, interrupts_later
+from spark_mq.cli.exit_status import INTERRUPTED, INTERRUPTED_LINE
+from spark_mq.cli.interrupt import cancels_on_interrupt, ends_on_interrupt, interrupts_later
 from spark_mq.cli.main import main
 
 ENDING = """

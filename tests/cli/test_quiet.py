@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from spark_mq import worker_daemon
-from spark_mq.cli.exit_status import INTERRUPTED
-from spark_mq.cli.interrupt import INTERRUPTED_LINE
+from spark_mq.cli.exit_status import INTERRUPTED, INTERRUPTED_LINE
 from tests.support.log_writer import LogWriter
 
 OF_THE_JVM = ("WARNING: Using incubator modules: jdk.incubator.vector", "NOTE: Picked up JDK_JAVA_OPTIONS: ")
