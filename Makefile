@@ -20,8 +20,7 @@ install: $(VENV)/installed java ## create .venv with the package in it, and inst
 $(VENV)/installed: setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade pip
-	# compat: Spark looks for pyspark_* modules on the path, and would not find them through an import hook
-	$(BIN)/pip install --quiet --editable '.[dev]' --config-settings editable_mode=compat
+	$(BIN)/pip install --quiet --editable '.[dev]'
 	touch $@
 
 java: # Spark needs Java 17 or later

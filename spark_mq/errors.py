@@ -96,5 +96,9 @@ class MissingPackageError(SparkMqError, ImportError):
     """A Python package that a command needs is not installed."""
 
 
+class SharedFilesNotFoundError(SparkMqError, FileNotFoundError):
+    """The SQL files, job scripts or notebooks of this package were not installed with it."""
+
+
 class SparkNotReachedError(SparkMqError, ConnectionError):
     """No Spark Connect server answers at the address that `SPARK_REMOTE` names."""

@@ -4,7 +4,8 @@ Read `entry` and `main` (the entry point and how errors end) first, then one mod
 `messages` (`query-by-...`, `print-message`), `tables` (`segments`, `queues`, `topics`, `lag`), `sql`, `rebuild` and
 `archive`. `arguments` has the arguments that several commands share, and `moments` reads times that a person types.
 `output` and `dataframe_output` print results, `spark` gives a command its Spark session, `interrupt` handles Ctrl-C,
-`packages` names what to install, and `exit_status` has the exit statuses.
+`packages` names what to install, `paths` finds the files that come with the package, `completion` prints a script for a
+shell, and `exit_status` has the exit statuses.
 
 A module here may import every other package. It imports Spark, pyarrow and the package's own layers inside functions,
 so that `spark-mq --help` and point commands load only what they use.

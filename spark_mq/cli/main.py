@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from spark_mq import __version__
-from spark_mq.cli import archive, messages, rebuild, sql, tables
+from spark_mq.cli import archive, completion, messages, paths, rebuild, sql, tables
 from spark_mq.cli.exit_status import FAILED, INTERRUPTED, INTERRUPTED_LINE, NOT_UNDERSTOOD
 from spark_mq.cli.moments import join_relative_times
 from spark_mq.cli.output import visible
@@ -38,17 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("spark-mq: stdout is closed", file=sys.stderr)
         return FAILED
     _accept_any_text()
-    parser = argparse.ArgumentParser(
-        prog="spark-mq", description="Apache RocketMQ message stores, without a broker.", allow_abbrev=False
-    )
-    parser.add_argument("--version", action="version", version=f"spark-mq {__version__}")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    rebuild.add_command(commands)
-    archive.add_commands(commands)
-    messages.add_commands(commands)
-    tables.add_commands(commands)
-    sql.add_command(commands)
-    parsed = parser.parse_args(join_relative_times(sys.argv[1:] if arguments is None else arguments))
+    parsed = _parser().parse_args(join_relative_times(sys.argv[1:] if arguments is None else arguments))
     try:
         status = int(parsed.run(parsed))
         sys.stdout.flush()
@@ -71,6 +61,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(INTERRUPTED_LINE, file=sys.stderr)
         return INTERRUPTED
     return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    """The parser of all commands. Each command sets `run`, a function of the parsed arguments."""
+    parser = argparse.ArgumentParser(
+        prog="spark-mq", description="Apache RocketMQ message stores, without a broker.", allow_abbrev=False
+    )
+    parser.add_argument("--version", action="version", version=f"spark-mq {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    rebuild.add_command(commands)
+    archive.add_commands(commands)
+    messages.add_commands(commands)
+    tables.add_commands(commands)
+    sql.add_command(commands)
+    paths.add_command(commands)
+    completion.add_command(commands, _parser)
+    return parser
 
 
 def _accept_any_text() -> None:

@@ -1,0 +1,48 @@
+"""`spark-mq paths` and `spark-mq completion`: what an installation gives besides the commands."""
+
+from __future__ import annotations
+
+import configparser
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import spark_mq
+from spark_mq.cli import paths
+from spark_mq.cli.exit_status import FAILED
+from spark_mq.cli.main import main
+
+PROJECT = Path(__file__).parent.parent.parent
+
+
+@pytest.mark.parametrize("name", ["conf", "jobs", "notebooks"])
+def test_a_folder_is_printed_alone_for_use_in_a_shell(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["paths", name]) == 0
+    assert capsys.readouterr().out == f"{PROJECT / name}\n"
+
+
+def test_an_installation_without_the_files_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(spark_mq, "__file__", str(tmp_path / "spark_mq" / "__init__.py"))
+    monkeypatch.setattr(paths, "files", lambda name: [])
+    assert main(["paths", "conf"]) == FAILED
+    assert "the folder conf did not come with this installation" in capsys.readouterr().err
+
+
+def test_the_wheel_has_every_sql_file_and_job_script() -> None:
+    """The demo needs a store of the tests, so it is the one script that stays in the source tree."""
+    setup = configparser.ConfigParser()
+    setup.read(PROJECT / "setup.cfg")
+    patterns = " ".join(setup["options.data_files"].values()).split()
+    packed = {file for pattern in patterns for file in PROJECT.glob(pattern)}
+    used = {*PROJECT.glob("conf/**/*.sql"), *PROJECT.glob("conf/*.conf"), *PROJECT.glob("jobs/*.py")}
+    assert used - packed == {PROJECT / "jobs" / "demo.py"}
+
+
+def test_bash_completes_commands_and_arguments(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", "bash"]) == 0
+    script = capsys.readouterr().out
+    ask = f"{script}\nCOMP_WORDS=(spark-mq query-by-key --chec); COMP_CWORD=2; _shtab_spark_mq; echo ${{COMPREPLY[@]}}"
+    assert subprocess.run(["bash", "-c", ask], capture_output=True, text=True, check=True).stdout == "--check-index\n"
