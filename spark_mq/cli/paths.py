@@ -21,13 +21,14 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     command = commands.add_parser(
         "paths",
         help="where the SQL files, job scripts and notebooks of spark-mq are",
-        description="Print the folders of the files that come with spark-mq: conf (SQL files, recipes, Spark settings),\n"
-        "jobs (scripts for spark-submit) and notebooks.",
+        description="Print the folders of the files that come with spark-mq: conf (SQL files, recipes, Spark\n"
+        "settings), jobs (scripts for spark-submit) and notebooks.",
         epilog='example:\n  spark-sql -i "$(spark-mq paths conf)/tables.sql" --hivevar store=/data/store\n',
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    command.add_argument("folder", metavar="NAME", nargs="?", choices=tuple(_FOLDERS), help=f"only {', '.join(_FOLDERS)}")
+    names = tuple(_FOLDERS)
+    command.add_argument("folder", metavar="NAME", nargs="?", choices=names, help=f"only {', '.join(names)}")
     command.set_defaults(run=run)
 
 
