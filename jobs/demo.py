@@ -8,9 +8,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from spark_mq import rebuild
+from spark_mq.cli.progress_printer import ProgressPrinter
 from spark_mq.cli.spark import spark_session
-from spark_mq.job.progress import print_progress
+from spark_mq.indexer.rebuild import run_rebuild
+from spark_mq.indexer.rebuild_request import RebuildRequest
 from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
 
 SAMPLE = Path(__file__).resolve().parent.parent / "tests" / "stores" / "workload-533"
@@ -45,7 +46,9 @@ def main() -> int:
         brokers, brokers_index = files_below(store / CONSUME_QUEUE), contents(store / INDEX)
         shutil.rmtree(store / CONSUME_QUEUE)
         shutil.rmtree(store / INDEX)
-        report = rebuild(spark, str(store), broker_conf=f"{SAMPLE}.conf", progress=print_progress)
+        with ProgressPrinter() as progress:
+            request = RebuildRequest.of(str(store), broker_conf=f"{SAMPLE}.conf")
+            report = run_rebuild(spark, request, progress)
         print(report.to_text())
         ours, our_index = files_below(store / CONSUME_QUEUE), contents(store / INDEX)
     equal = [name for name in brokers if ours.get(name) == brokers[name]]

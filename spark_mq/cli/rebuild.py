@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 
 from spark_mq.cli.arguments import add_broker_conf, add_broker_version, add_json_report, add_spark_settings, add_store
+from spark_mq.cli.broker_settings import broker_conf_path
 from spark_mq.cli.exit_status import DAMAGED, FOUND
 from spark_mq.cli.spark import given_settings, spark_errors, spark_session
+from spark_mq.errors import OptionError
 from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
 
 EPILOG = """\
@@ -31,6 +33,12 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     add_store(command)
     command.add_argument("--output", metavar="DIR", help="the folder to write the files into (default: STORE)")
     command.add_argument("--only", choices=[CONSUME_QUEUE, INDEX], help="rebuild only one of the two")
+    command.add_argument(
+        "--topic",
+        metavar="TOPIC",
+        help="rebuild only the queues of this topic, and no index: an index has all topics",
+    )
+    command.add_argument("--queue-id", metavar="N", type=int, help="with --topic: rebuild only this queue")
     add_broker_conf(command, "file sizes and delay levels")
     add_broker_version(command)
     command.add_argument(
@@ -45,12 +53,20 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="stop at damage (default); or skip it, report it, and exit with status 4",
     )
     command.add_argument(
-        "--replace", action="store_true", help="replace existing files when the new files are complete"
+        "--replace",
+        action="store_true",
+        help="replace existing files when the new files are complete; the old ones are kept in a folder backup-TIME",
     )
+    command.add_argument("--no-backup", action="store_true", help="with --replace: remove the old files")
     command.add_argument(
         "--resume", action="store_true", help="continue a job that was killed; else continue the existing files"
     )
     command.add_argument("--split-size", metavar="SIZE", default="128m", help="bytes of the log per task (128m)")
+    command.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="change nothing; print what would be read, written and replaced, with which settings, and the room needed",
+    )
     add_json_report(command)
     command.add_argument("--quiet", action="store_true", help="print no progress")
     add_spark_settings(command)
@@ -68,14 +84,25 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.store,
         arguments.output,
         only=arguments.only,
-        broker_conf=arguments.broker_conf,
+        topic=arguments.topic,
+        queue_id=arguments.queue_id,
+        broker_conf=broker_conf_path(arguments.broker_conf, arguments.store),
         broker_version=arguments.broker_version,
         time_zone=arguments.time_zone,
         mode=arguments.mode,
         replace=arguments.replace,
+        backup=not arguments.no_backup,
         resume=arguments.resume,
         split_size=parse_size("--split-size", arguments.split_size, MIN_SPLIT_SIZE),
     )
+    if arguments.no_backup and not arguments.replace:
+        raise OptionError("--no-backup has no effect without --replace: nothing is replaced")
+    if arguments.dry_run:
+        from spark_mq.indexer.forecast import forecast
+
+        plan = forecast(request)
+        print(plan.to_json() if arguments.json else plan.to_text())
+        return FOUND
     request.check()
     work = request.committer.folder
 
@@ -83,9 +110,10 @@ def run(arguments: argparse.Namespace) -> int:
         return f"; --resume continues with what is in {work}" if work.is_directory else ""
 
     with spark_errors(), spark_session("spark-mq rebuild", given=given_settings(arguments), hint=hint) as spark:
+        from spark_mq.cli.progress_printer import ProgressPrinter
         from spark_mq.indexer.rebuild import run_rebuild
-        from spark_mq.job.progress import print_progress
 
-        report = run_rebuild(spark, request, None if arguments.quiet else print_progress)
+        with ProgressPrinter() as progress:
+            report = run_rebuild(spark, request, None if arguments.quiet else progress)
     print(report.to_json() if arguments.json else report.to_text())
     return DAMAGED if report.has_damage else FOUND

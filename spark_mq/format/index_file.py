@@ -115,6 +115,29 @@ class IndexLayout:
         """
         return next((layout for layout in candidates if layout.file_size == file_size), None)
 
+    @classmethod
+    def of_full_file(cls, file_size: int, header: FileBytes) -> Self | None:
+        """The layout of a file without room for another entry; None if the header contradicts the size.
+
+        The index count of such a file is the number of entries (`IndexFile.isWriteFull`@5.3.3); the rest are slots.
+
+        Args:
+            file_size: Bytes of the file.
+            header: The beginning of the file, 40 bytes or more.
+
+        Example:
+            >>> IndexLayout.of_full_file(420000040, IndexHeader(index_count=20_000_000).encode())
+            IndexLayout(hash_slot_num=5000000, index_num=20000000)
+
+        """
+        if len(header) < HEADER_SIZE:
+            return None
+        index_num = IndexHeader(*HEADER.unpack(bytes(header[:HEADER_SIZE]))).index_count
+        slots, rest = divmod(file_size - HEADER_SIZE - ENTRY_SIZE * index_num, SLOT_SIZE)
+        if rest or slots < 1 or index_num < 2:
+            return None
+        return cls(slots, index_num)
+
     def check_file_size(self, file_size: int, file: str) -> None:
         """Check that `file_size` is the size of this layout, so that the positions of the entries are known.
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from spark_mq.errors import NoRoomError, SparkMqError
 from spark_mq.format.consume_queue import UNIT_SIZE
-from spark_mq.format.index_file import ENTRY_SIZE, SLOT_SIZE, IndexLayout
+from spark_mq.format.index_file import ENTRY_SIZE, SLOT_SIZE
+from spark_mq.indexer.rebuild_request import RebuildRequest
 from spark_mq.io.location import Location
-from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
+from spark_mq.io.size_text import size_text
+from spark_mq.store.index.folder import index_layout
 from spark_mq.store.log.commit_log import CommitLog, Segment
 from spark_mq.store.log.splits import plan_splits
 
@@ -20,16 +22,14 @@ _SAMPLES = 8
 _SAMPLE_SIZE = 4 << 20
 
 
-def room_needed(log: CommitLog, split_size: int, trees: Collection[str], layout: IndexLayout) -> int | None:
+def room_needed(request: RebuildRequest, log: CommitLog) -> int | None:
     """The approximate number of bytes that a rebuild needs, from a sample of the log; None if the log cannot be read.
 
     Each unit and each index entry is stored twice, staged and in its file. Files are sparse after their last entry.
 
     Args:
-        log: The log, with at least one segment.
-        split_size: Bytes of the log for a task.
-        trees: The names of the trees that are rebuilt.
-        layout: Slots and entries of an index file.
+        request: What to rebuild.
+        log: The store's log, with at least one segment.
 
     """
     step = max(1, len(log.segments) // _SAMPLES)
@@ -40,10 +40,11 @@ def room_needed(log: CommitLog, split_size: int, trees: Collection[str], layout:
     read = sum(size for size, _, _ in sampled)
     size = sum(segment.data_end for segment in log.segments)
     messages, entries = (sum(sample[part] for sample in sampled) * size // read for part in (1, 2))
-    needed = len(plan_splits(log, split_size)) * _BYTES_PER_SPLIT
-    if CONSUME_QUEUE in trees:
+    needed = len(plan_splits(log, request.split_size)) * _BYTES_PER_SPLIT
+    if request.selection.has_queues:
         needed += 2 * UNIT_SIZE * messages
-    if INDEX in trees:
+    if request.selection.has_index:
+        layout = index_layout(request.store, request.broker_conf)
         files = -(-entries // (layout.index_num - 1))
         needed += 2 * ENTRY_SIZE * entries + files * layout.hash_slot_num * SLOT_SIZE
     return needed
@@ -98,16 +99,3 @@ def free_bytes(path: str) -> int | None:
         except OSError:
             continue
     return None
-
-
-def size_text(size: int) -> str:
-    """A number of bytes as text for a person, rounded up.
-
-    >>> size_text(512 << 20)
-    '512 MiB'
-    """
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if size < 1 << 10:
-            return f"{size} {unit}"
-        size = -(-size // (1 << 10))
-    return f"{size} TiB"

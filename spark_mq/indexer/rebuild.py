@@ -18,18 +18,18 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
 
 from spark_mq import __version__
-from spark_mq.format.index_file import IndexLayout
 from spark_mq.indexer.disk_space import no_room_error, room_needed
+from spark_mq.indexer.file_settings import file_settings
 from spark_mq.indexer.index.build import ExistingIndex, IndexResult, find_existing_index, write_index
 from spark_mq.indexer.manifest import Manifest
 from spark_mq.indexer.output_folder import is_store_folder
 from spark_mq.indexer.queue.build import QueueResult, write_queues
-from spark_mq.indexer.queue.existing import ExistingQueues, find_existing_queues, queue_file_size
+from spark_mq.indexer.queue.existing import ExistingQueues, find_existing_queues, find_queue_file_size
 from spark_mq.indexer.rebuild_plan import RebuildPlan
 from spark_mq.indexer.rebuild_request import FAILFAST, RebuildRequest
 from spark_mq.indexer.recovery import next_boot, rebuilt_checkpoint
@@ -41,7 +41,7 @@ from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.job.context import JobContext
 from spark_mq.job.output_committer import OutputCommitter
-from spark_mq.job.progress import Progress
+from spark_mq.job.progress import Progress, StageProgress
 from spark_mq.job.session import job_session, scratch_folders
 from spark_mq.job.shared_storage import SharedStorageCheck
 from spark_mq.job.storage_errors import is_full
@@ -50,7 +50,6 @@ from spark_mq.store.config.broker_version import detect_broker_version
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
 from spark_mq.store.config.store_kind import rocksdb_notes
 from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
-from spark_mq.store.index.folder import index_layout
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
@@ -63,11 +62,14 @@ def rebuild(
     output: str | None = None,
     *,
     only: str | None = None,
+    topic: str | None = None,
+    queue_id: int | None = None,
     broker_conf: str | None = None,
     broker_version: str | None = None,
     time_zone: str | None = None,
     mode: str = FAILFAST,
     replace: bool = False,
+    backup: bool = True,
     resume: bool = False,
     split_size: int = DEFAULT_SPLIT_SIZE,
     progress: Callable[[str], None] | None = None,
@@ -85,6 +87,8 @@ def rebuild(
         store: The store directory, a path or a URI.
         output: The folder in which the trees are written; the store itself by default.
         only: `consumequeue` or `index`, to rebuild one of the two.
+        topic: The topic whose queues are rebuilt; the index, which has keys of all topics, is not rebuilt then.
+        queue_id: The one queue of the topic that is rebuilt.
         broker_conf: The broker's `broker.conf` (file sizes, slots and entries, delay levels). Without it the sizes of
             existing files decide if they can, or else the broker's defaults.
         broker_version: The broker's version (`4.9`, `5`, ...); by default as the store's own files show, or else 5.
@@ -92,6 +96,7 @@ def rebuild(
             UTC.
         mode: `failfast` stops at damage; `permissive` skips and reports it.
         replace: Whether existing trees may be replaced. They are replaced when the new trees are complete.
+        backup: Whether replaced trees are kept, in a folder `backup-TIME` of the output.
         resume: Whether to continue. If a job with the same settings was killed, this job continues with what it staged
             and wrote. Otherwise existing trees are continued from their own end: complete files stay unchanged, and the
             last file of each queue and of the index is completed. Without either, the trees are rebuilt from nothing.
@@ -125,21 +130,31 @@ def rebuild(
             store,
             output,
             only=only,
+            topic=topic,
+            queue_id=queue_id,
             broker_conf=broker_conf,
             broker_version=broker_version,
             time_zone=time_zone,
             mode=mode,
             replace=replace,
+            backup=backup,
             resume=resume,
             split_size=split_size,
         )
-        return _Rebuild(session, request, progress).run()
+        return _Rebuild(session, request, None if progress is None else lambda stage: progress(str(stage))).run()
 
 
 def run_rebuild(
-    spark: SparkSession, request: RebuildRequest, progress: Callable[[str], None] | None = None
+    spark: SparkSession, request: RebuildRequest, progress: Callable[[StageProgress], None] | None = None
 ) -> RebuildReport:
-    """Rebuild what a request says; returns the report, and raises the errors, of `rebuild`."""
+    """Rebuild what a request says; returns the report, and raises the errors, of `rebuild`.
+
+    Args:
+        spark: The session.
+        request: What to rebuild.
+        progress: Is called when a stage begins, when it ends, and about once a second between.
+
+    """
     with job_session(spark) as session:
         return _Rebuild(session, request, progress).run()
 
@@ -152,6 +167,7 @@ class _Outcome:
     queues: QueueResult
     index: IndexResult
     stages: dict[str, float]
+    backup: str | None = None
 
 
 @dataclass(frozen=True)
@@ -160,7 +176,7 @@ class _Rebuild:
 
     spark: SparkSession
     request: RebuildRequest
-    on_progress: Callable[[str], None] | None
+    on_progress: Callable[[StageProgress], None] | None
 
     @property
     def store(self) -> Location:
@@ -176,7 +192,7 @@ class _Rebuild:
         """Check the output, rebuild, and report."""
         started = time.monotonic()
         log, damage = self.request.check()
-        output, trees = self.committer.output, self.committer.names
+        output, settings = self.committer.output, file_settings(self.request)
         # The lock keeps a broker from starting on its own directory while files are written there.
         with store_lock(output) if is_store_folder(output) else nullcontext():
             try:
@@ -184,10 +200,9 @@ class _Rebuild:
             except JOB_ERRORS as error:
                 if not is_full(error):
                     raise
-                layout = index_layout(self.store, self.request.broker_conf) if INDEX in trees else IndexLayout()
-                needed = room_needed(log, self.request.split_size, trees, layout)
-                raise no_room_error(output, needed, scratch_folders(self.spark)) from error
-        return self._report(log, damage, outcome, round(time.monotonic() - started, 3))
+                raise no_room_error(output, room_needed(self.request, log), scratch_folders(self.spark)) from error
+        seconds = round(time.monotonic() - started, 3)
+        return self._report(log, [str(setting) for setting in settings], damage, outcome, seconds)
 
     def _rebuild(self, log: CommitLog) -> _Outcome:
         """Write the trees and the checkpoint, and put them in place."""
@@ -198,6 +213,7 @@ class _Rebuild:
             broker_conf=self.request.broker_conf,
             broker_version=version,
             time_zone=self.request.time_zone,
+            selection=self.request.selection,
             settings=manifest.settings,
             split_size=self.request.split_size,
             is_permissive=self.request.is_permissive,
@@ -206,21 +222,22 @@ class _Rebuild:
         )
         try:
             outcome = self._write(log, plan, manifest)
-            checkpoint = rebuilt_checkpoint(
-                Checkpoint.load(self.store),
-                self.committer.names,
-                outcome.staged.last_store_timestamp,
-                outcome.index.end_timestamp,
-            )
-            self.committer.commit(continued, outcome.queues.stale_files)
-            publish(self.committer.output / CHECKPOINT, checkpoint.encode(), CHECKPOINT_SIZE)
+            backup = self.committer.commit(continued, outcome.queues.stale_files)
+            if self.request.selection.topic is None:  # the other queues may be older than the checkpoint that is there
+                checkpoint = rebuilt_checkpoint(
+                    Checkpoint.load(self.store),
+                    self.committer.names,
+                    outcome.staged.last_store_timestamp,
+                    outcome.index.end_timestamp,
+                )
+                publish(self.committer.output / CHECKPOINT, checkpoint.encode(), CHECKPOINT_SIZE)
         except BaseException as error:
             # Any other end of a job (a full disk, a lost executor, an interrupt) leaves its work for `resume`.
             if unwrap_task_error(error) is not None and not manifest.rounds:
                 with suppress(OSError):
                     self.committer.abort()
             raise
-        return outcome
+        return replace(outcome, backup=backup)
 
     def _prepare(self) -> tuple[Manifest, tuple[str, ...]]:
         """Make the job's folder; returns what is staged in it, and the trees that are continued."""
@@ -229,7 +246,7 @@ class _Rebuild:
         left = None
         if self.request.resume:
             existing = committer.resume()
-            queue_trees += [committer.target(name) for name in existing if name == CONSUME_QUEUE]
+            queue_trees += [committer.output / CONSUME_QUEUE for name in existing if name != INDEX]
             left = Manifest.load(committer.folder)
         else:
             committer.setup(self.request.replace)
@@ -237,7 +254,7 @@ class _Rebuild:
             __version__,
             str(self.store),
             committer.names,
-            queue_file_size(self.request.broker_conf, queue_trees),
+            find_queue_file_size(self.request.broker_conf, queue_trees).value,
             self.request.broker_conf.message_delay_level or _default_delay_levels(),
             self.request.replace,
         )
@@ -257,7 +274,7 @@ class _Rebuild:
             Progress(committer.folder / "progress" / uuid.uuid4().hex, self.on_progress),
             committer,
         )
-        has_queues, has_index = CONSUME_QUEUE in committer.names, INDEX in committer.names
+        has_queues, has_index = plan.selection.has_queues, plan.selection.has_index
         # Existing files that cannot be continued end the job before the log is read.
         queues = find_existing_queues(plan, committer.output) if has_queues else None
         index = find_existing_index(plan, committer.output) if has_index else None
@@ -270,13 +287,15 @@ class _Rebuild:
         return _Outcome(staged, queue_result, index_result, context.progress.seconds)
 
     def _report(
-        self, log: CommitLog, damage: tuple[CorruptRange, ...], outcome: _Outcome, seconds: float
+        self, log: CommitLog, settings: list[str], damage: tuple[CorruptRange, ...], outcome: _Outcome, seconds: float
     ) -> RebuildReport:
         staged, queues, index = outcome.staged, outcome.queues, outcome.index
         return RebuildReport(
             store=str(self.store),
             output=str(self.committer.output),
             trees=list(self.committer.names),
+            settings=settings,
+            backup=outcome.backup,
             messages=staged.messages,
             log_bytes=sum(segment.data_end for segment in log.segments),
             bytes_read=staged.bytes_read,
@@ -302,9 +321,10 @@ class _Rebuild:
     def _notes(self, inner_batches: int) -> list[str]:
         """What a rebuild leaves out, a sentence each."""
         notes, conf = [], self.request.broker_conf
-        if INDEX not in self.committer.names and not conf.is_enabled("messageIndexEnable", default=True):
+        selection = self.request.selection
+        if not selection.has_index and not conf.is_enabled("messageIndexEnable", default=True):
             notes.append("index is not rebuilt: the broker keeps none (messageIndexEnable=false)")
-        if CONSUME_QUEUE not in self.committer.names:
+        if not selection.has_queues:
             return notes
         notes += rocksdb_notes(self.store)
         if inner_batches:

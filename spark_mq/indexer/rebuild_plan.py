@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import tzinfo
 
+from spark_mq.indexer.selection import Selection
 from spark_mq.indexer.settings import StagingSettings
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
@@ -20,10 +21,11 @@ class RebuildPlan:
         broker_conf: The broker's settings.
         broker_version: The broker whose rules apply.
         time_zone: The zone of the names of index files; None if existing names decide.
+        selection: The files that are rebuilt.
         settings: The settings on which staged rows depend.
         split_size: Bytes of the log for a task.
         is_permissive: Whether damage is skipped and reported.
-        continued: The trees that are continued: existing files stay in place.
+        continued: The trees (`Selection.trees`) that are continued: existing files stay in place.
         is_resumed: Whether a killed job can have written some of the files.
 
     """
@@ -32,6 +34,7 @@ class RebuildPlan:
     broker_conf: BrokerConf
     broker_version: BrokerVersion
     time_zone: tzinfo | None
+    selection: Selection
     settings: StagingSettings
     split_size: int
     is_permissive: bool

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
@@ -11,12 +12,13 @@ from spark_mq.errors import EmptyStoreError, OptionError
 from spark_mq.indexer.damage import raise_or_report
 from spark_mq.indexer.manifest import MANIFEST
 from spark_mq.indexer.output_folder import check_output
+from spark_mq.indexer.selection import Selection
 from spark_mq.io.location import Location
 from spark_mq.job.output_committer import OutputCommitter
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.broker_version import BrokerVersion, parse_broker_version
 from spark_mq.store.config.store_kind import refuse_rocksdb
-from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
+from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.store.index.names import parse_time_zone
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.corrupt_range import CorruptRange
@@ -32,6 +34,7 @@ class RebuildRequest:
 
     Attributes:
         store: The store whose log is read.
+        selection: The files to rebuild.
         committer: The output, and the trees that are written into it.
         broker_conf: The broker's settings.
         broker_version: The broker whose rules apply; None if the store shows it.
@@ -44,6 +47,7 @@ class RebuildRequest:
     """
 
     store: Location
+    selection: Selection
     committer: OutputCommitter
     broker_conf: BrokerConf
     broker_version: BrokerVersion | None
@@ -60,11 +64,14 @@ class RebuildRequest:
         output: str | None = None,
         *,
         only: str | None = None,
+        topic: str | None = None,
+        queue_id: int | None = None,
         broker_conf: str | None = None,
         broker_version: str | None = None,
         time_zone: str | None = None,
         mode: str = FAILFAST,
         replace: bool = False,
+        backup: bool = True,
         resume: bool = False,
         split_size: int = DEFAULT_SPLIT_SIZE,
     ) -> Self:
@@ -74,8 +81,7 @@ class RebuildRequest:
             OptionError: An argument is not valid, or contradicts another one.
 
         """
-        trees: tuple[str, ...] = (CONSUME_QUEUE, INDEX) if only is None else (only,)
-        _check_choice("--only", trees[-1], (CONSUME_QUEUE, INDEX))
+        selection = Selection.of(only, topic, queue_id)
         _check_choice("--mode", mode, (FAILFAST, PERMISSIVE))
         if resume and replace:
             raise OptionError("--resume continues with existing files, --replace rebuilds them: give one of them")
@@ -84,11 +90,12 @@ class RebuildRequest:
         conf = BrokerConf.of(broker_conf)
         location = Location.resolve(store)
         if not conf.is_enabled("messageIndexEnable", default=True):
-            trees = tuple(tree for tree in trees if tree != INDEX)
-        if not trees:
+            selection = dataclasses.replace(selection, has_index=False)
+        if not selection.trees:
             raise OptionError(f"--only index: the broker keeps none ({conf.source}: messageIndexEnable=false)")
-        committer = OutputCommitter(location if output is None else Location.resolve(output), trees, MANIFEST)
-        return cls(location, committer, conf, version, zone, mode == PERMISSIVE, replace, resume, split_size)
+        target = location if output is None else Location.resolve(output)
+        committer = OutputCommitter(target, selection.trees, MANIFEST, keeps_replaced=backup)
+        return cls(location, selection, committer, conf, version, zone, mode == PERMISSIVE, replace, resume, split_size)
 
     def check(self) -> tuple[CommitLog, tuple[CorruptRange, ...]]:
         """The store's log, and the damage that the names and sizes of its files show. Nothing is created or changed.
@@ -109,7 +116,7 @@ class RebuildRequest:
             raise EmptyStoreError(f"{log.location} has no record: there is nothing to rebuild from")
         check_output(self.committer.output, self.store, self.committer.names)
         damage = raise_or_report([*log.gaps, *log.stray], self.is_permissive)
-        if CONSUME_QUEUE in self.committer.names:
+        if self.selection.has_queues:
             refuse_rocksdb(self.committer.target(CONSUME_QUEUE))
         if not self.resume:
             self.committer.check_targets(self.replace)

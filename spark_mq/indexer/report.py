@@ -6,6 +6,8 @@ import dataclasses
 import json
 from dataclasses import dataclass, field
 
+from spark_mq.io.size_text import size_text
+from spark_mq.store.config.store_paths import INDEX
 from spark_mq.store.log.corrupt_range import CorruptRange
 
 
@@ -35,6 +37,8 @@ class RebuildReport:
         topics_left_out: Topics whose names are not safe as names of folders.
         carried_over: Queues without a live message, whose files were kept.
         lost_queues: Queues whose next offset falls back.
+        settings: The broker's settings that shape the files, with their sources, a text each.
+        backup: The folder with the trees that were replaced; None if nothing was replaced and kept.
         notes: Further notes, a sentence each.
         next_boot: What a broker does when it next starts on the store.
 
@@ -61,6 +65,8 @@ class RebuildReport:
     topics_left_out: list[str] = field(default_factory=list)
     carried_over: list[str] = field(default_factory=list)
     lost_queues: list[str] = field(default_factory=list)
+    settings: list[str] = field(default_factory=list)
+    backup: str | None = None
     notes: list[str] = field(default_factory=list)
     next_boot: str = ""
 
@@ -74,16 +80,21 @@ class RebuildReport:
         return json.dumps(dataclasses.asdict(self))
 
     def to_text(self) -> str:
-        """The report as lines for a terminal."""
+        """The report as lines for a terminal; a row that does not apply is left out."""
         rate = self.messages / self.seconds if self.seconds else 0.0
+        of_log = f" of {size_text(self.log_bytes)}" if self.bytes_read < self.log_bytes else ""
         lines = [
             f"{' and '.join(self.trees)} of {self.store} rebuilt in {self.output}",
             f"  messages        {self.messages:,}",
-            f"  queues          {self.queues:,} with {self.units:,} units in {self.files:,} files",
-            f"  index           {self.index_entries:,} entries in {self.index_files:,} files",
-            f"  bytes read      {self.bytes_read:,} (the log has {self.log_bytes:,})",
-            f"  bytes written   {self.bytes_written:,}",
-            f"  seconds         {self.seconds:.1f} ({rate:,.0f} messages a second)",
+        ]
+        if any(tree != INDEX for tree in self.trees):
+            lines.append(f"  queues          {self.queues:,} with {self.units:,} units in {self.files:,} files")
+        if INDEX in self.trees:
+            lines.append(f"  index           {self.index_entries:,} entries in {self.index_files:,} files")
+        lines += [
+            f"  read            {size_text(self.bytes_read)}{of_log}",
+            f"  written         {size_text(self.bytes_written)}",
+            f"  seconds         {self.seconds:.1f} without Spark's start ({rate:,.0f} messages a second)",
         ]
         if self.segments_staged_before or self.files_untouched or self.files_completed:
             lines.append(
@@ -93,6 +104,9 @@ class RebuildReport:
         lines += [f"  skipped         {corrupt.describe()}" for corrupt in self.corrupt]
         lines += [f"  carried over    {queue}: no live message, files kept as they were" for queue in self.carried_over]
         lines += [f"  next offset lost  {queue}" for queue in self.lost_queues]
+        lines += [f"  assumed         {setting}" for setting in self.settings]
         lines += [f"  note            {note}" for note in self.notes]
+        if self.backup is not None:
+            lines.append(f"  replaced files  are in {self.backup}: remove it when they are no longer needed")
         lines.append(f"  next boot       {self.next_boot}")
         return "\n".join(lines)

@@ -161,7 +161,8 @@ class _Dispatcher:
         """Stage a round; returns the manifest with the round, and the rows of the splits."""
         folder = self.context.committer.folder
         round_name = f"{ROUND}{uuid.uuid4().hex}"
-        with self.context.progress.stage(name, len(splits), "splits") as done:
+        size = sum(split.stop - split.start for split in splits)
+        with self.context.progress.stage(name, len(splits), "splits", size) as done:
             task = _DispatchTask(tuple(splits), self.targets, exact, done)
             rows = self.context.numbers(len(splits)).mapInArrow(
                 self.context.shared_storage.wrap(task), from_arrow_schema(STAGED_SCHEMA)

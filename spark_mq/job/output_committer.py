@@ -1,10 +1,10 @@
 """The output committer: it keeps unfinished trees in the job's folder, and puts them in place at the end.
 
 The job's folder is `<output>/.spark_mq/`. On a local filesystem a finished tree is renamed into place as a whole. The
-tree that it replaces is set aside first, and removed when the new tree is in place. If a job is killed between the two
-renames, the next job puts the old tree back. When a tree is continued, it stays in place: new files are renamed into it
-in name order, so an interrupted commit always leaves a valid prefix of the result. Other filesystems cannot rename a
-tree: there, files are written whole under their final names.
+tree that it replaces is set aside first. When the new tree is in place, the old one becomes a backup, or is removed. If
+a job is killed between the two renames, the next job puts the old tree back. When a tree is continued, it stays in
+place: new files are renamed into it in name order, so an interrupted commit always leaves a valid prefix of the result.
+Other filesystems cannot rename a tree: there, files are written whole under their final names.
 
 A job can name a file without which nothing in its folder counts, such as a manifest. This file is removed first when
 the folder is cleared, so a job that is killed while it clears leaves nothing that looks complete.
@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 
 from spark_mq.errors import OutputExistsError, StorageError
@@ -24,7 +26,10 @@ from spark_mq.io.publish import sync_folder
 from spark_mq.job.storage_errors import is_full, reason_of
 
 WORK_FOLDER = ".spark_mq"
-_REPLACED = "replaced-"
+_REMOVED, _KEPT = "replaced-", "kept-"
+"""Folders of trees that are set aside, to be removed or to be kept as a backup. The rest of the name is the number of
+parts of a tree's path: 1 for `consumequeue`, 2 for `consumequeue/TOPIC`."""
+BACKUP = "backup-"
 
 
 @dataclass(frozen=True)
@@ -33,15 +38,17 @@ class OutputCommitter:
 
     Attributes:
         output: The folder that gets the trees.
-        names: The names of the trees.
+        names: The trees, as paths relative to the output.
         removed_first: The name of the file in the job's folder without which nothing in the folder counts; None if
             there is no such file.
+        keeps_replaced: Whether replaced trees are kept, in a folder `backup-TIME` of the output.
 
     """
 
     output: Location
     names: tuple[str, ...]
     removed_first: str | None = None
+    keeps_replaced: bool = True
 
     @property
     def folder(self) -> Location:
@@ -58,7 +65,8 @@ class OutputCommitter:
 
     def replaced(self, name: str) -> Location:
         """The location to which a tree is set aside while it is replaced."""
-        return self.folder / f"{_REPLACED}{name}"
+        kind = _KEPT if self.keeps_replaced else _REMOVED
+        return self.folder / f"{kind}{name.count('/') + 1}" / name
 
     def setup(self, replace: bool) -> None:
         """Remove what a killed job left, and create the job's folder.
@@ -73,11 +81,12 @@ class OutputCommitter:
         """
         self._put_back()
         self.check_targets(replace)
+        self._retire()
         self.clear()
 
     def check_targets(self, replace: bool) -> None:
         """Raise `OutputExistsError` if a target exists and `replace` is false, or if it cannot be replaced."""
-        for name in self._existing():
+        for name in self.existing():
             self._check_replaceable(self.target(name), replace)
 
     def resume(self) -> tuple[str, ...]:
@@ -89,14 +98,12 @@ class OutputCommitter:
 
         """
         self._put_back()
-        existing = self._existing()
+        existing = self.existing()
         if existing and not self.output.is_local:
             raise OutputExistsError(
                 f"{self.target(existing[0])} exists, and no file can be replaced whole there: give another --output"
             )
-        for name in self.names if self.output.is_local else ():
-            if self.replaced(name).is_directory:
-                _remove_folder(self.replaced(name))
+        self._retire()
         self._make()
         return existing
 
@@ -140,18 +147,46 @@ class OutputCommitter:
         os.unlink(file.path)
         sync_folder(self.folder.path)
 
-    def _existing(self) -> tuple[str, ...]:
+    def existing(self) -> tuple[str, ...]:
         """The names of the existing trees; if trees cannot be renamed, those of a killed job do not count."""
         if not self.output.is_local and self.folder.is_directory:
             return ()
         return tuple(name for name in self.names if self.target(name).is_directory and self.target(name).entries())
 
+    def _set_aside(self) -> Iterator[tuple[Path, str]]:
+        """Each tree that is set aside, by this job or a killed one: its path now, and its path in the output."""
+        for entry in self.folder.entries() if self.output.is_local else ():
+            kind, _, depth = entry.base_name.rpartition("-")
+            if f"{kind}-" in (_REMOVED, _KEPT) and depth.isdecimal():
+                folder = Path(self.folder.path, entry.base_name)
+                for tree in sorted(folder.glob("/".join("*" * int(depth)))):
+                    yield tree, tree.relative_to(folder).as_posix()
+
     def _put_back(self) -> None:
         """Put trees back that were set aside and whose successor is missing."""
-        for entry in self.folder.entries() if self.output.is_local else ():
-            name = entry.base_name.removeprefix(_REPLACED)
-            if name != entry.base_name and not self.target(name).is_directory:
-                os.rename(self.replaced(name).path, self.target(name).path)
+        for tree, name in self._set_aside():
+            if not self.target(name).is_directory:
+                os.makedirs(os.path.dirname(self.target(name).path), exist_ok=True)
+                os.rename(tree, self.target(name).path)
+
+    def _retire(self) -> str | None:
+        """Make trees that were replaced a backup, or remove them; returns the folder of the backup."""
+        backup: Path | None = None
+        for tree, name in list(self._set_aside()):
+            if tree.relative_to(self.folder.path).parts[0].startswith(_REMOVED):
+                _remove_folder(self.folder / str(tree.relative_to(self.folder.path)))
+                continue
+            backup = backup or self._new_backup()
+            (backup / name).parent.mkdir(parents=True, exist_ok=True)
+            os.rename(tree, backup / name)
+            sync_folder(self.output.path)
+        return None if backup is None else str(backup)
+
+    def _new_backup(self) -> Path:
+        """A folder for a backup, which does not exist yet."""
+        name = f"{BACKUP}{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+        paths = (Path(self.output.path, name if number == 1 else f"{name}-{number}") for number in count(1))
+        return next(path for path in paths if not path.exists())
 
     def _check_replaceable(self, target: Location, replace: bool) -> None:
         if not replace:
@@ -175,26 +210,34 @@ class OutputCommitter:
             if file.is_file() and not is_planned(str(file.relative_to(growing))):
                 file.unlink()
 
-    def commit(self, continued: Collection[str] = (), stale: Iterable[Location] = ()) -> None:
+    def commit(self, continued: Collection[str] = (), stale: Iterable[Location] = ()) -> str | None:
         """Put the trees in place of the old ones, and remove the job's folder.
 
         Args:
             continued: The names of existing trees that only get the new files.
             stale: Files that are removed after that.
 
+        Returns:
+            The folder with the trees that were replaced; None if no tree was replaced and kept.
+
         """
         for name in self.names if self.output.is_local else ():
+            target = self.target(name).path
             os.makedirs(self.staging_path(name).path, exist_ok=True)
             if name in continued:
                 self._merge(name)
                 continue
-            if self.target(name).is_directory:
-                os.rename(self.target(name).path, self.replaced(name).path)
-            os.rename(self.staging_path(name).path, self.target(name).path)
-            sync_folder(self.output.path)
+            if os.path.isdir(target):
+                os.makedirs(os.path.dirname(self.replaced(name).path), exist_ok=True)
+                os.rename(target, self.replaced(name).path)
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            os.rename(self.staging_path(name).path, target)
+            sync_folder(os.path.dirname(target))
         for file in stale:
             os.unlink(file.path)
-        self.abort()
+        backup = self._retire()
+        self._remove()
+        return backup
 
     def _merge(self, name: str) -> None:
         growing, target = Path(self.staging_path(name).path), Path(self.target(name).path)
@@ -207,6 +250,7 @@ class OutputCommitter:
     def abort(self) -> None:
         """Remove the job's folder; a tree that was set aside and has no successor is put back."""
         self._put_back()
+        self._retire()
         self._remove()
 
 

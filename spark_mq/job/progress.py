@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 from spark_mq.io.location import Location
+from spark_mq.io.size_text import size_text
 
-_SECONDS_BETWEEN_LINES = 2.0
+_SECONDS_BETWEEN_LOOKS = 1.0
 
 
 def mark_done(folder: Location, name: str) -> None:
@@ -25,41 +26,81 @@ def mark_done(folder: Location, name: str) -> None:
         pass
 
 
-def print_progress(line: str) -> None:
-    """Write a line of progress to stderr, so that it does not mix with results."""
-    print(line, file=sys.stderr, flush=True)
+@dataclass(frozen=True)
+class StageProgress:
+    """How far a stage is.
+
+    Attributes:
+        name: The name of the stage.
+        done: The number of parts that are done.
+        total: The number of parts.
+        what: What a part is, in the plural: `splits`.
+        size: Bytes that the stage reads; None if the parts are no measure of bytes.
+        seconds: The time since the stage began.
+        is_done: Whether the stage has ended.
+
+    """
+
+    name: str
+    done: int
+    total: int
+    what: str
+    size: int | None
+    seconds: float
+    is_done: bool = False
+
+    def __str__(self) -> str:
+        """One line: the parts, and if the stage reads bytes, the rate and the time that is left."""
+        if self.is_done:
+            return f"{self.name}: {self.total} {self.what} in {self.seconds:.1f} s"
+        line = f"{self.name}: {self.done} of {self.total} {self.what}"
+        if self.size is None or not self.done or not self.seconds:
+            return line
+        read = self.size * self.done // self.total
+        left = self.seconds * (self.total - self.done) / self.done
+        rate = size_text(int(read / self.seconds))
+        return f"{line}, {size_text(read)} of {size_text(self.size)}, {rate}/s, {_duration(left)} left"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 class Progress:
     """Counts the parts that tasks mark as done.
 
-    While a stage runs, `on_progress` gets a line every two seconds if the count has changed.
+    `on_progress` is called when a stage begins, when it ends, and between once a second if the count has changed.
 
     Attributes:
         seconds: The duration of each stage that has ended.
 
     """
 
-    def __init__(self, folder: Location, on_progress: Callable[[str], None] | None) -> None:
+    def __init__(self, folder: Location, on_progress: Callable[[StageProgress], None] | None) -> None:
         self.seconds: dict[str, float] = {}
         self._folder = folder
-        self._on_progress = on_progress or (lambda line: None)
+        self._on_progress = on_progress or (lambda stage: None)
 
     @contextmanager
-    def stage(self, name: str, total: int, what: str) -> Iterator[Location]:
+    def stage(self, name: str, total: int, what: str, size: int | None = None) -> Iterator[Location]:
         """A context for a stage, which gives the folder in which tasks mark their parts.
 
         Args:
             name: The name of the stage.
             total: The number of parts.
             what: What a part is, in the plural: `splits`.
+            size: Bytes that the stage reads, about the same number for each part; None if that is not known.
 
         """
         folder = self._folder / name.replace(" ", "-")
         folder.filesystem.create_dir(folder.path, recursive=True)
         started = time.monotonic()
         finished = threading.Event()
-        watcher = threading.Thread(target=self._watch, args=(finished, folder, name, total, what), daemon=True)
+        begin = StageProgress(name, 0, total, what, size, 0.0)
+        self._on_progress(begin)
+        watcher = threading.Thread(target=self._watch, args=(finished, folder, begin, started), daemon=True)
         watcher.start()
         try:
             yield folder
@@ -67,12 +108,12 @@ class Progress:
             finished.set()
             watcher.join()
             self.seconds[name] = round(time.monotonic() - started, 3)
-        self._on_progress(f"{name}: {total} {what} in {self.seconds[name]:.1f} s")
+        self._on_progress(replace(begin, done=total, seconds=self.seconds[name], is_done=True))
 
-    def _watch(self, finished: threading.Event, folder: Location, name: str, total: int, what: str) -> None:
+    def _watch(self, finished: threading.Event, folder: Location, begin: StageProgress, started: float) -> None:
         reported = 0
-        while not finished.wait(_SECONDS_BETWEEN_LINES):
+        while not finished.wait(_SECONDS_BETWEEN_LOOKS):
             done = len(folder.entries())
             if done != reported:
-                self._on_progress(f"{name}: {done} of {total} {what}")
+                self._on_progress(replace(begin, done=done, seconds=time.monotonic() - started))
                 reported = done

@@ -33,6 +33,8 @@ _MAX_OFFSETS = 16
 """More commit log offsets are read as one range, from the first to the last: each single offset costs 16 MiB."""
 
 _NO_LOG = LogRange(0, 0)
+_NO_CONDITION = "nothing limits the read: give a key, a time, offsets, or a queue with its offsets"
+_NOT_BY_TOPIC = "messages of all topics share the log: give a key, a time, or a queue with its offsets, too"
 
 
 class AccessPath(StrEnum):
@@ -85,18 +87,24 @@ def plan_messages(options: ReadOptions, store: MessageStore) -> ReadPlan:
     predicate = options.predicate
     if predicate.is_empty or predicate.offsets.is_empty:
         return ReadPlan(AccessPath.NOTHING)
-    if not options.check_crc:  # look-ups do not check CRCs
-        plan = _by_index(options, store) or _by_queue(options, store)
-        if plan is not None:
+    reasons: list[str] = []
+    if options.check_crc:
+        reasons.append("checkCrc is on, and look-ups do not check CRCs")
+    for by in () if options.check_crc else (_by_index, _by_queue):
+        plan = by(options, store)
+        if isinstance(plan, ReadPlan):
             return plan
+        reasons.append(plan)
     log = CommitLog.open(store.location)
     splits = _splits(options, log)
-    notes = tuple(stray.describe() for stray in log.stray)
+    notes = (*(f"why: {reason}" for reason in filter(None, reasons)), *(stray.describe() for stray in log.stray))
     gaps = (*log.gaps, *log.stray) if predicate.only_constrains_offset else ()
     if not predicate.offsets.is_all:
         return ReadPlan(AccessPath.OFFSETS, tuple(_at_offsets(splits, predicate.offsets)), gaps, notes=notes)
     if not predicate.store_timestamp.is_all:
         return ReadPlan(AccessPath.TIME_RANGE, splits, gaps, notes=notes)
+    if not any(reasons):
+        notes = ("why: " + (_NOT_BY_TOPIC if predicate.topics is not None else _NO_CONDITION), *notes)
     return ReadPlan(AccessPath.WHOLE_LOG, splits, gaps, notes=notes)
 
 
@@ -112,42 +120,50 @@ def _at_offsets(splits: Sequence[Split], offsets: IntegerSet) -> list[Split]:
     return within_offsets(splits, 0 if first is None else first, 1 << 63 if last is None else last + 1)
 
 
-def _by_index(options: ReadOptions, store: MessageStore) -> ReadPlan | None:
-    """A plan that looks keys up; None if the predicate requests no keys, or no index file can be used."""
+def _by_index(options: ReadOptions, store: MessageStore) -> ReadPlan | str:
+    """A plan that looks keys up; or why the index is not used, an empty text if the predicate requests no keys."""
     predicate = options.predicate
     keys = predicate.unique_keys if predicate.keys is None else predicate.keys
-    if predicate.topics is None or keys is None or not predicate.is_indexed:
-        return None
+    if keys is None:
+        return ""
+    if predicate.topics is None:
+        return "the index finds a key only together with its topic: give the topic"
+    if not predicate.is_indexed:
+        return "messages of transaction type ROLLBACK can match, and are in no index"
     pairs = sorted(product(predicate.topics, keys))
-    if len(pairs) > _MAX_KEYS or not any(isinstance(part, IndexedRange) for part in store.index.parts):
-        return None
+    if len(pairs) > _MAX_KEYS:
+        return f"{len(pairs):,} keys are more than {_MAX_KEYS:,}: reading the log costs less"
+    if not any(isinstance(part, IndexedRange) for part in store.index.parts):
+        return "; ".join(store.index.problems) or "the store has no index file with entries"
     look_ups = [LookUp(tuple(pairs[at : at + _KEYS_OF_A_TASK])) for at in range(0, len(pairs), _KEYS_OF_A_TASK)]
     uncovered = [part for part in store.index.parts if isinstance(part, LogRange)]
     return _with_uncovered(AccessPath.INDEX, options, store, look_ups, uncovered)
 
 
-def _by_queue(options: ReadOptions, store: MessageStore) -> ReadPlan | None:
-    """A plan by the units of one queue; None if the predicate requests no queue offsets of one queue that has units.
+def _by_queue(options: ReadOptions, store: MessageStore) -> ReadPlan | str:
+    """A plan by the units of one queue; or why the queue is not used, an empty text if no queue offsets are requested.
 
-    None also if so many units contradict each other that reading the log costs less.
+    It is not used either if so many units contradict each other that reading the log costs less.
     """
     predicate = options.predicate
+    if predicate.queue_offset.is_all:
+        return ""
     if predicate.topics is None or predicate.queue_ids is None or len(predicate.topics) * len(predicate.queue_ids) != 1:
-        return None
-    if predicate.queue_offset.is_all or not predicate.is_queued:
-        return None
+        return "queue offsets belong to one queue: give one topic and one queue id"
+    if not predicate.is_queued:
+        return "messages that are in no queue can match"
     (topic,), (queue_id,) = predicate.topics, predicate.queue_ids
     queue = store.find_queue(topic, queue_id)
     first, last = predicate.queue_offset.bounds
     start = 0 if first is None else first
     if queue is None or start < 0:
-        return None
+        return f"the store has no files of queue {topic}/{queue_id}"
     stop = FOREVER if last is None else last + 1
     if min(stop, queue.written_end) - start > _MAX_QUEUE_OFFSETS:
-        return None
+        return f"more than {_MAX_QUEUE_OFFSETS:,} queue offsets: reading the log costs less"
     plan = store.queue_cover(topic, queue_id).plan(start, stop, _QUEUE_OFFSETS_OF_A_TASK)
     if plan is None:
-        return None
+        return f"too many units of queue {topic}/{queue_id} contradict the log"
     look_ups = [LookUp(queue=found) for found in plan.found]
     return _with_uncovered(AccessPath.CONSUME_QUEUE, options, store, look_ups, plan.uncovered)
 

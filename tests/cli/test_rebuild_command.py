@@ -21,7 +21,7 @@ from unittest import mock
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_mq.cli.exit_status import FAILED, NOT_UNDERSTOOD
+from spark_mq.cli.exit_status import DAMAGED, FAILED, NOT_UNDERSTOOD
 from spark_mq.cli.main import main
 from spark_mq.format.index_file import read_entries
 from spark_mq.indexer.rebuild import rebuild
@@ -59,15 +59,46 @@ def store(unpacked: Unpack) -> Path:
     return unpacked(STORE)
 
 
-def test_the_command_rebuilds_and_reports(store: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def rebuild_here(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """Runs the command in the tests' own session."""
+
+    @contextmanager
+    def session(name: str, **settings: Any) -> Iterator[SparkSession]:
+        yield spark
+
+    monkeypatch.setattr("spark_mq.cli.rebuild.spark_session", session)
+    return lambda *arguments: main(["rebuild", *map(str, arguments)])
+
+
+def test_the_command_rebuilds_and_reports(
+    rebuild_here: Callable[..., int], store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert STORE is not None
-    conf = ["--broker-conf", str(STORE.broker_conf)]
-    done = run(spark_mq("rebuild", str(store), "--output", str(tmp_path), "--json", "--quiet", *conf))
-    assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout)
+    assert rebuild_here(store, "--output", tmp_path, "--json", "--quiet", "--broker-conf", STORE.broker_conf) == 0
+    report = json.loads(capsys.readouterr().out)
     assert report["messages"] == len(STORE.facts("msg"))
+    assert f"index files: 100 slots and 500 entries each ({STORE.broker_conf})" in report["settings"]
     assert tree_of(tmp_path / "consumequeue") == tree_of(store / "consumequeue")
     assert index_of(tmp_path) == index_of(store)
+
+
+def test_a_dry_run_says_what_would_be_done_and_changes_nothing(
+    store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The full index files of the store show their slots and entries, so no settings file is needed."""
+    assert STORE is not None
+    before = tree_of(store)
+    monkeypatch.setattr("spark_mq.cli.rebuild.spark_session", mock.Mock(side_effect=AssertionError("Spark starts")))
+    assert main(["rebuild", str(store), "--replace", "--dry-run", "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert plan["replaced"] == plan["trees"] == ["consumequeue", "index"]
+    assert plan["segments"] == len(list((store / "commitlog").iterdir()))
+    assert [setting for setting in plan["settings"] if "100 slots and 500 entries" in setting]
+    assert 0 < plan["room_needed"] < plan["room_free"]
+    assert main(["rebuild", str(store), "--resume", "--topic", "OrderEvents", "--dry-run"]) == 0
+    assert f"continues  {store}/consumequeue/OrderEvents" in capsys.readouterr().out
+    assert tree_of(store) == before
 
 
 @pytest.mark.parametrize(
@@ -83,6 +114,11 @@ def test_the_command_rebuilds_and_reports(store: Path, tmp_path: Path) -> None:
         (NOT_UNDERSTOOD, ["{store}", "--output", "{tmp}/out", "--broker-version", "3"], "neither 4.9 nor 5"),
         (NOT_UNDERSTOOD, ["{store}", "--output", "{tmp}/out", "--split-size", "much"], "--split-size"),
         (NOT_UNDERSTOOD, ["{store}", "--resume", "--replace"], "give one of them"),
+        (NOT_UNDERSTOOD, ["{store}", "--resume", "--no-backup"], "--no-backup has no effect without --replace"),
+        (NOT_UNDERSTOOD, ["{store}", "--queue-id", "1"], "needs --topic"),
+        (NOT_UNDERSTOOD, ["{store}", "--topic", "a", "--only", "index"], "leave out one of them"),
+        (NOT_UNDERSTOOD, ["{store}", "--topic", "../commitlog"], "--topic: "),
+        (NOT_UNDERSTOOD, ["{store}", "--topic", "a", "--queue-id", "-1"], "--queue-id -1"),
     ],
     ids=str,
 )
@@ -109,7 +145,7 @@ def test_what_cannot_be_done_is_one_line_before_a_jvm_starts(
 
 
 def test_unknown_arguments_exit_with_status_2() -> None:
-    assert run(spark_mq("rebuild", "store", "--frobnicate")).returncode == 2
+    assert run(spark_mq("rebuild", "store", "--frobnicate")).returncode == NOT_UNDERSTOOD
 
 
 KILLS = 5 if SOAKS else 1
@@ -215,7 +251,7 @@ def test_killed_at_every_kind_of_moment_and_run_again(spark: SparkSession, store
         killed(command, pause, tmp_path)
         for name, expected in (("consumequeue", list(queues.values())), ("index", index)):
             kept = output / name
-            aside = output / ".spark_mq" / f"replaced-{name}"
+            aside = output / ".spark_mq" / "kept-1" / name
             found = sorted(tree_of(kept if kept.is_dir() else aside).items())
             assert [content for _, content in found] == expected
     finish(spark, output, replace=True)
@@ -289,17 +325,19 @@ def test_an_interrupt_is_one_line_and_leaves_the_work(spark: SparkSession, store
     assert not (output / ".spark_mq").exists()
 
 
-def test_skipped_damage_has_a_status_of_its_own_and_names_queue_offsets(tmp_path: Path) -> None:
+def test_skipped_damage_has_a_status_of_its_own_and_names_queue_offsets(
+    rebuild_here: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     log = LogWriter(segment_size=1 << 16)
     for number in range(6):
         log.append(1_795_000_000_000 + number, queue_offset=number)
     log.segments[0][log.offsets[2] + 4] ^= 0xFF
     log.write(tmp_path / "store")
-    command = spark_mq("rebuild", str(tmp_path / "store"), "--output", str(tmp_path / "out"), "--quiet")
-    assert run(command).returncode == 1
-    done = run([*command, "--mode", "permissive"])
-    assert done.returncode == 4, done.stderr
-    assert re.search(r"skipped +\S+/0: queue offset 2 has no message$", done.stdout, re.MULTILINE), done.stdout
+    words = [tmp_path / "store", "--output", tmp_path / "out", "--quiet"]
+    assert rebuild_here(*words) == FAILED
+    assert rebuild_here(*words, "--mode", "permissive") == DAMAGED
+    out = capsys.readouterr().out
+    assert re.search(r"skipped +\S+/0: queue offset 2 has no message$", out, re.MULTILINE), out
 
 
 @pytest.fixture

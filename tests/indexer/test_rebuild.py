@@ -86,8 +86,35 @@ class TestPlaces:
         expected = queues_of(store)
         (victim,) = [path for path in (store / "consumequeue").rglob("0*") if path.is_file()][:1]
         victim.write_bytes(bytes(victim.stat().st_size))
-        rebuild(spark, str(store), replace=True)
+        before = tree_of(store / "consumequeue")
+        report = rebuild(spark, str(store), replace=True)
         assert queues_of(store) == expected
+        assert report.backup is not None
+        assert tree_of(Path(report.backup) / "consumequeue") == before
+
+    def test_one_queue_is_rebuilt_and_nothing_else(self, spark: SparkSession, store: Path) -> None:
+        """It is lost; and then it is replaced. The checkpoint speaks of all queues, so it stays as it is."""
+        name = next(iter(queues_of(store)))
+        topic, queue_id, _ = name.split("/")
+        before = tree_of(store)
+        shutil.rmtree(store / "consumequeue" / topic / queue_id)
+        lost = tree_of(store)
+        report = spark_mq.rebuild(spark, str(store), topic=topic, queue_id=int(queue_id))
+        assert report.trees == [f"consumequeue/{topic}/{queue_id}"]
+        assert report.queues == 1
+        assert {**tree_of(store), "lock": b""} == {**before, "lock": b""}
+        assert lost != before
+        report = spark_mq.rebuild(spark, str(store), topic=topic, replace=True, backup=False)
+        assert report.backup is None
+        assert {**tree_of(store), "lock": b""} == {**before, "lock": b""}
+
+    def test_a_topic_that_is_not_there_is_named(self, spark: SparkSession, store: Path, tmp_path: Path) -> None:
+        topic = next(iter(queues_of(store))).split("/")[0]
+        with pytest.raises(OptionError, match=f"neither messages nor queue files; similar topics: .*{topic}"):
+            spark_mq.rebuild(spark, str(store), str(tmp_path / "out"), topic=f"{topic}s")
+        with pytest.raises(OptionError, match=f"topic {topic} has messages in queues 0"):
+            spark_mq.rebuild(spark, str(store), str(tmp_path / "out"), topic=topic, queue_id=4711)
+        assert tree_of(tmp_path / "out") == {}
 
     def test_a_failed_replace_leaves_the_old_tree(self, spark: SparkSession, store: Path) -> None:
         segment = sorted((store / "commitlog").iterdir())[0]
@@ -114,10 +141,10 @@ class TestPlaces:
             rebuild(spark, str(store), str(tmp_path / "out"), broker_conf=conf)
         publish = OutputCommitter.commit
 
-        def publish_and_try(*arguments: Any) -> None:
+        def publish_and_try(*arguments: Any) -> str | None:
             with pytest.raises(subprocess.CalledProcessError), locked_by_another_process(store / "lock"):
                 pytest.fail("a broker could have started")
-            publish(*arguments)
+            return publish(*arguments)
 
         with mock.patch.object(OutputCommitter, "commit", publish_and_try):
             rebuild(spark, str(store), broker_conf=conf, **settings)
@@ -146,8 +173,8 @@ class TestPlaces:
 
     def test_a_tree_set_aside_by_a_killed_job_comes_back(self, spark: SparkSession, store: Path) -> None:
         expected = queues_of(store)
-        (store / ".spark_mq").mkdir()
-        (store / "consumequeue").rename(store / ".spark_mq" / "replaced-consumequeue")
+        (store / ".spark_mq" / "kept-1").mkdir(parents=True)
+        (store / "consumequeue").rename(store / ".spark_mq" / "kept-1" / "consumequeue")
         with pytest.raises(OutputExistsError):
             rebuild(spark, str(store))
         assert queues_of(store) == expected

@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 
 from spark_mq.io.location import Location
-from spark_mq.job.output_committer import WORK_FOLDER, OutputCommitter
+from spark_mq.job.output_committer import BACKUP, WORK_FOLDER, OutputCommitter
 from tests.support.stores import tree_of
 
 NAMES = ("consumequeue", "index")
@@ -24,21 +24,64 @@ def write(folder: Path, files: dict[str, bytes]) -> None:
         (folder / name).write_bytes(content)
 
 
-def job(output: Path) -> OutputCommitter:
+def job(output: Path, keeps_replaced: bool = True) -> OutputCommitter:
     """A job that is about to publish new trees in the place of old ones."""
     write(output, OLD)
-    committer = OutputCommitter(Location.resolve(str(output)), NAMES)
+    committer = OutputCommitter(Location.resolve(str(output)), NAMES, keeps_replaced=keeps_replaced)
     committer.setup(replace=True)
     write(output / WORK_FOLDER, NEW)
     return committer
 
 
+def without_backup(tree: dict[str, bytes]) -> tuple[dict[str, bytes], dict[str, bytes]]:
+    """The files outside of the backups, and those in them, by their names there."""
+    kept = {name: data for name, data in tree.items() if not name.startswith(BACKUP)}
+    return kept, {name.partition("/")[2]: data for name, data in tree.items() if name.startswith(BACKUP)}
+
+
 def test_new_trees_take_the_old_ones_place(tmp_path: Path) -> None:
-    job(tmp_path).commit()
+    backup = job(tmp_path).commit()
+    assert without_backup(tree_of(tmp_path)) == (NEW, OLD)
+    assert backup is not None
+    assert tree_of(Path(backup)) == OLD
+
+
+def test_without_a_backup_the_old_trees_are_removed(tmp_path: Path) -> None:
+    assert job(tmp_path, keeps_replaced=False).commit() is None
     assert tree_of(tmp_path) == NEW
 
 
-@pytest.mark.parametrize("renames", range(4))
+def test_two_backups_in_one_second_have_two_names(tmp_path: Path) -> None:
+    first, second = (job(tmp_path).commit() for _ in range(2))
+    assert first != second
+    assert len(list(tmp_path.glob(f"{BACKUP}*"))) == 2
+
+
+def test_one_queue_is_replaced_and_the_others_stay(tmp_path: Path) -> None:
+    """Killed after the queue was set aside, the job puts it back, or goes on."""
+    old = {"consumequeue/orders/0/a": b"old", "consumequeue/orders/1/a": b"stays"}
+    write(tmp_path, old)
+    committer = OutputCommitter(Location.resolve(str(tmp_path)), ("consumequeue/orders/0",))
+    committer.setup(replace=True)
+    write(tmp_path / WORK_FOLDER, {"consumequeue/orders/0/a": b"new"})
+    with (
+        mock.patch("spark_mq.job.output_committer.sync_folder", side_effect=KeyboardInterrupt),
+        suppress(KeyboardInterrupt),
+    ):
+        committer.commit()
+    (tmp_path / "consumequeue/orders/0/a").unlink()
+    (tmp_path / "consumequeue/orders/0").rmdir()
+    committer.setup(replace=True)
+    assert tree_of(tmp_path) == old
+    write(tmp_path / WORK_FOLDER, {"consumequeue/orders/0/a": b"new"})
+    committer.commit()
+    assert without_backup(tree_of(tmp_path)) == (
+        {**old, "consumequeue/orders/0/a": b"new"},
+        {"consumequeue/orders/0/a": b"old"},
+    )
+
+
+@pytest.mark.parametrize("renames", range(6))
 @pytest.mark.parametrize("is_killed", [True, False])
 def test_wherever_it_ends_each_tree_is_whole(renames: int, is_killed: bool, tmp_path: Path) -> None:
     """A job that is killed cleans nothing up, and the next one does; one that fails cleans up itself."""
@@ -57,9 +100,10 @@ def test_wherever_it_ends_each_tree_is_whole(renames: int, is_killed: bool, tmp_
     if is_killed:
         committer.setup(replace=True)
     committer.abort()
-    done = {0: 0, 1: 0, 2: 1, 3: 1}[renames]  # two renames for each tree
+    done = min(renames // 2, len(NAMES))  # two renames for each tree, and one for each backup
     kept = {name: (NEW if NAMES.index(name.split("/")[0]) < done else OLD)[name] for name in OLD}
-    assert tree_of(tmp_path) == kept
+    backup = {name: data for name, data in OLD.items() if NAMES.index(name.split("/")[0]) < done}
+    assert without_backup(tree_of(tmp_path)) == (kept, backup)
 
 
 @pytest.mark.parametrize("renames", range(4))
@@ -97,7 +141,10 @@ def test_a_tree_that_is_continued_gets_its_files_in_order(renames: int, tmp_path
 
 def test_a_job_that_goes_on_keeps_what_is_there(tmp_path: Path) -> None:
     """But a tree that was set aside comes back, or goes, if it was replaced."""
-    write(tmp_path / WORK_FOLDER, {"replaced-consumequeue/a": b"old", "replaced-index/b": b"old", "index/c": b"staged"})
+    write(
+        tmp_path / WORK_FOLDER,
+        {"replaced-1/consumequeue/a": b"old", "replaced-1/index/b": b"old", "index/c": b"staged"},
+    )
     write(tmp_path, {"index/b": b"new"})
     committer = OutputCommitter(Location.resolve(str(tmp_path)), NAMES)
     assert committer.resume() == NAMES

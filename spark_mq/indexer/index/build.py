@@ -16,6 +16,7 @@ from spark_mq.indexer.split_rows import SplitRow
 from spark_mq.io.location import Location
 from spark_mq.job.context import JobContext
 from spark_mq.store.config.broker_version import BrokerVersion
+from spark_mq.store.config.sourced import NOTHING_TELLS, Sourced
 from spark_mq.store.config.store_paths import INDEX
 from spark_mq.store.index.end import IndexEnd, index_end
 from spark_mq.store.index.folder import IndexFileInfo, index_files, index_layout
@@ -75,7 +76,7 @@ def find_existing_index(plan: RebuildPlan, output: Location) -> ExistingIndex:
     layout = index_layout(plan.store, plan.broker_conf)
     existing = index_files(output) if INDEX in plan.continued else []
     end = index_end(existing, layout)
-    zone = plan.time_zone or _zone_of(existing or index_files(plan.store), layout) or UTC
+    zone = plan.time_zone or find_time_zone(existing or index_files(plan.store), layout).value
     return ExistingIndex(layout, len(existing), end, zone)
 
 
@@ -127,7 +128,8 @@ def write_index(
     )
 
 
-def _zone_of(existing: Sequence[IndexFileInfo], layout: IndexLayout) -> tzinfo | None:
-    """The time zone that the names of existing files show; None if they do not show one."""
+def find_time_zone(existing: Sequence[IndexFileInfo], layout: IndexLayout) -> Sourced[tzinfo]:
+    """The time zone that the names of existing files show; UTC if they do not show one."""
     valid = [file for file in existing if file.size == layout.file_size]
-    return zone_of_names([(file.name, file.header(layout).begin_timestamp) for file in valid])
+    zone = zone_of_names([(file.name, file.header(layout).begin_timestamp) for file in valid])
+    return Sourced(UTC, NOTHING_TELLS) if zone is None else Sourced(zone, "the names of the index files")

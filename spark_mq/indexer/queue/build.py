@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from pyspark.sql import Row
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from spark_mq._compat import repartition_by_id
+from spark_mq.errors import OptionError
 from spark_mq.indexer.damage import raise_or_report
-from spark_mq.indexer.queue.carry_over import carry_over, lost_offsets
+from spark_mq.indexer.queue.carry_over import Queue, carry_over, lost_offsets
 from spark_mq.indexer.queue.existing import ExistingQueues
 from spark_mq.indexer.queue.findings import unit_findings
 from spark_mq.indexer.queue.plan import QueuePlan, plan_queues
@@ -72,6 +74,7 @@ def write_queues(context: JobContext, plan: RebuildPlan, existing: ExistingQueue
 
     Raises:
         UnsafeNameError: The name of a topic would lead out of the output, and the mode is not permissive.
+        OptionError: The selected topic or queue has neither messages nor files.
         CorruptLogError: Queue offsets have no message or several, or the log contradicts existing files; and the mode
             is not permissive. Or a queue cannot be continued.
 
@@ -79,6 +82,8 @@ def write_queues(context: JobContext, plan: RebuildPlan, existing: ExistingQueue
     file_size = plan.settings.queue_file_size
     queue_plan = plan_queues(plan, existing, staged)
     next_offsets, file_ranges = queue_plan.next_offsets, queue_plan.file_ranges
+    if not next_offsets and not existing.of_store and not existing.continued:
+        _refuse_unknown_topic(plan, staged)
     written = _write_files(context, plan, existing, staged, queue_plan) if next_offsets else []
     findings = raise_or_report(unit_findings(queue_plan, written), plan.is_permissive)
     growing = context.committer.staging_path(CONSUME_QUEUE)
@@ -109,10 +114,31 @@ def write_queues(context: JobContext, plan: RebuildPlan, existing: ExistingQueue
         corrupt=(*queue_plan.corrupt, *findings),
         topics_left_out=queue_plan.topics_left_out,
         carried_over=tuple(carried_over),
-        lost_queues=(*lost, *lost_offsets(consumed_offsets(plan.store), next_offsets, carried_over)),
+        lost_queues=(*lost, *lost_offsets(_consumed_offsets(plan), next_offsets, carried_over)),
         notes=queue_plan.notes,
         stale_files=tuple(stale_files),
     )
+
+
+def _refuse_unknown_topic(plan: RebuildPlan, staged: StagedLog) -> None:
+    """Raise `OptionError` if a topic or queue is selected: the log has no message of it, and the store no file."""
+    topic, queue_id = plan.selection.topic, plan.selection.queue_id
+    if topic is None:
+        return
+    rows = staged.units.select("topic", "queue_id").distinct().collect()
+    ids = sorted(row.queue_id for row in rows if row.topic == topic)
+    if ids:
+        hint = f"topic {topic} has messages in queues {', '.join(map(str, ids))}"
+        raise OptionError(f"--queue-id {queue_id}: the queue has neither messages nor files; {hint}")
+    similar = get_close_matches(topic, {row.topic for row in rows})
+    hint = f"; similar topics: {', '.join(similar)}" if similar else "; `spark-mq topics` lists the topics"
+    raise OptionError(f"--topic {topic!r}: the topic has neither messages nor queue files{hint}")
+
+
+def _consumed_offsets(plan: RebuildPlan) -> dict[Queue, int]:
+    """The largest offset that consumers committed, for each selected queue."""
+    consumed = consumed_offsets(plan.store)
+    return {queue: offset for queue, offset in consumed.items() if plan.selection.has_queue(*queue)}
 
 
 def _write_files(

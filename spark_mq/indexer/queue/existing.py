@@ -9,8 +9,10 @@ from spark_mq.errors import OutputExistsError
 from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE
 from spark_mq.indexer.queue.carry_over import Queue
 from spark_mq.indexer.rebuild_plan import RebuildPlan
+from spark_mq.indexer.selection import Selection
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.config.sourced import NOTHING_TELLS, Sourced
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.store.queue.folders import QueueFolder, existing_file_size, queue_folders
 
@@ -20,8 +22,8 @@ class ExistingQueues:
     """The queues that exist.
 
     Attributes:
-        of_store: The queues of the store.
-        continued: The queues of the output whose files are continued.
+        of_store: The selected queues of the store.
+        continued: The selected queues of the output whose files are continued.
 
     """
 
@@ -48,10 +50,15 @@ class ExistingQueues:
         ]
 
 
-def queue_file_size(conf: BrokerConf, trees: Iterable[Location]) -> int:
+def find_queue_file_size(conf: BrokerConf, trees: Iterable[Location]) -> Sourced[int]:
     """Bytes of a queue file, from the broker's settings, or else from the first tree that has queue files."""
-    sizes = (existing_file_size(list(queue_folders(tree))) for tree in trees)
-    return conf.consume_queue_file_size or next(filter(None, sizes), DEFAULT_FILE_SIZE)
+    if conf.consume_queue_file_size is not None:
+        return Sourced(conf.consume_queue_file_size, conf.source)
+    for tree in trees:
+        size = existing_file_size(list(queue_folders(tree)))
+        if size is not None:
+            return Sourced(size, f"the files in {tree}")
+    return Sourced(DEFAULT_FILE_SIZE, NOTHING_TELLS)
 
 
 def find_existing_queues(plan: RebuildPlan, output: Location) -> ExistingQueues:
@@ -61,8 +68,9 @@ def find_existing_queues(plan: RebuildPlan, output: Location) -> ExistingQueues:
         OutputExistsError: Files that are to be continued have another size.
 
     """
-    is_continued = CONSUME_QUEUE in plan.continued
-    folders = list(queue_folders(output / CONSUME_QUEUE)) if is_continued else []
+    selection = plan.selection
+    is_continued = selection.queue_tree in plan.continued
+    folders = _selected(output, selection) if is_continued else []
     file_size = plan.settings.queue_file_size
     for folder in folders:
         for info in folder.files:
@@ -71,5 +79,11 @@ def find_existing_queues(plan: RebuildPlan, output: Location) -> ExistingQueues:
                     f"{folder.location / info.base_name} has {info.size} bytes, which cannot be continued with "
                     f"files of {file_size}: give the broker's settings (--broker-conf), or --replace"
                 )
-    of_store = tuple(queue_folders(plan.store / CONSUME_QUEUE))
+    of_store = tuple(_selected(plan.store, selection))
     return ExistingQueues(of_store, {(folder.topic, folder.queue_id): folder for folder in folders})
+
+
+def _selected(store: Location, selection: Selection) -> list[QueueFolder]:
+    """The selected queues of a store that have files."""
+    folders = queue_folders(store / CONSUME_QUEUE)
+    return [folder for folder in folders if selection.has_queue(folder.topic, folder.queue_id)]

@@ -121,7 +121,7 @@ class QueuePlan:
 
 
 def plan_queues(plan: RebuildPlan, existing: ExistingQueues, staged: StagedLog) -> QueuePlan:
-    """The plan of every queue that has messages in the log.
+    """The plan of every selected queue that has messages in the log.
 
     Args:
         plan: The plan of the rebuild.
@@ -137,6 +137,8 @@ def plan_queues(plan: RebuildPlan, existing: ExistingQueues, staged: StagedLog) 
     unsafe: list[tuple[str, str]] = []
     rows = []
     for row in _staged_queues(staged.units):
+        if not plan.selection.has_queue(row.topic, row.queue_id):
+            continue
         reason = _unsafe_name(row.topic, row.commit_log_offset, plan.is_permissive)
         if reason is None:
             rows.append(row)

@@ -7,6 +7,7 @@ from enum import StrEnum
 from spark_mq.errors import ConfigError, OptionError, UnsupportedStoreError
 from spark_mq.io.location import Location
 from spark_mq.store.config.config_file import load_config
+from spark_mq.store.config.sourced import NOTHING_TELLS, Sourced
 
 
 class BrokerVersion(StrEnum):
@@ -30,6 +31,11 @@ def parse_broker_version(text: str) -> BrokerVersion:
 
 
 def detect_broker_version(store: Location) -> BrokerVersion:
+    """The release line of the broker that wrote the store; see `find_broker_version`."""
+    return find_broker_version(store).value
+
+
+def find_broker_version(store: Location) -> Sourced[BrokerVersion]:
     """The release line that `config/topics.json` shows: since 5.0 its `dataVersion` contains a `stateVersion`.
 
     5 if the file is missing, unreadable or in RocksDB.
@@ -37,5 +43,7 @@ def detect_broker_version(store: Location) -> BrokerVersion:
     try:
         has_state_version = load_config(store, "topics.json", lambda content: "stateVersion" in content["dataVersion"])
     except (ConfigError, UnsupportedStoreError):
-        return BrokerVersion.V5
-    return BrokerVersion.V4_9 if has_state_version is False else BrokerVersion.V5
+        has_state_version = None
+    if has_state_version is None:
+        return Sourced(BrokerVersion.V5, NOTHING_TELLS)
+    return Sourced(BrokerVersion.V5 if has_state_version else BrokerVersion.V4_9, "config/topics.json shows it")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyarrow import fs
 
-from spark_mq.errors import OptionError
+from spark_mq.errors import OptionError, SparkMqError
 from spark_mq.format.index_file import HEADER_SIZE, IndexHeader, IndexLayout, decode_header
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.config.sourced import NOTHING_TELLS, Sourced
 from spark_mq.store.config.store_paths import INDEX
 
 
@@ -39,22 +41,45 @@ def index_files(store: Location) -> list[IndexFileInfo]:
 
 
 def index_layout(store: Location, conf: BrokerConf) -> IndexLayout:
-    """The numbers of slots and entries of the store's index files, from the broker's settings or the files' size.
+    """The numbers of slots and entries of the store's index files; see `find_index_layout`."""
+    return find_index_layout(store, conf).value
 
-    A size alone (4 bytes per slot and 20 per entry) shows only that a file has the broker's default numbers. Without
-    files the result is the default, too.
+
+def find_index_layout(store: Location, conf: BrokerConf) -> Sourced[IndexLayout]:
+    """The numbers of slots and entries of the store's index files, from the broker's settings or the files.
+
+    A size alone (4 bytes per slot and 20 per entry) shows only that a file has the broker's default numbers. A file
+    that is followed by another one is full (`IndexFile.isWriteFull`@5.3.3), so its index count is the number of
+    entries. Without files the result is the default.
 
     Raises:
-        OptionError: The settings are not given, and a file has another size.
+        OptionError: The settings are not given, and the files do not show them.
 
     """
     if conf.index_layout is not None:
-        return conf.index_layout
-    sizes = {file.size: file for file in index_files(store)}
-    for size, file in sizes.items():
-        if IndexLayout.of_file_size(size, [IndexLayout()]) is None:
-            raise OptionError(
-                f"{file.location} has {size} bytes, which does not show how many slots and entries it has: give the "
-                "broker's settings (--broker-conf, option brokerConf) with maxHashSlotNum and maxIndexNum"
-            )
-    return IndexLayout()
+        return Sourced(conf.index_layout, conf.source)
+    files = index_files(store)
+    if not files:
+        return Sourced(IndexLayout(), NOTHING_TELLS)
+    if all(file.size == IndexLayout().file_size for file in files):
+        return Sourced(IndexLayout(), "the default; the index files have its size")
+    layout = _layout_of_full_files(files)
+    if layout is None:
+        raise OptionError(
+            f"{files[0].location} has {files[0].size} bytes, which does not show how many slots and entries it has: "
+            "give the broker's settings (--broker-conf, option brokerConf) with maxHashSlotNum and maxIndexNum"
+        )
+    return Sourced(layout, f"the full index files, such as {files[0].name}")
+
+
+def _layout_of_full_files(files: Sequence[IndexFileInfo]) -> IndexLayout | None:
+    """The layout that all files except the last show; None if there is no such file, or if they differ."""
+    layouts = set()
+    for file in files[:-1]:
+        try:
+            with FileReader(file.location) as reader:
+                layouts.add(IndexLayout.of_full_file(file.size, reader.read(0, HEADER_SIZE)))
+        except (SparkMqError, OSError):
+            return None
+    (layout,) = layouts if len(layouts) == 1 else (None,)
+    return layout if layout is not None and files[-1].size == layout.file_size else None
