@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import errno
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from spark_mq.format.index_file import IndexLayout
-from spark_mq.indexer.disk_space import no_room_error, room_needed, size_text
+from spark_mq.indexer.disk_space import no_room_error, room_needed
+from spark_mq.indexer.rebuild_request import RebuildRequest
 from spark_mq.io.location import Location
+from spark_mq.io.size_text import size_text
 from spark_mq.job.storage_errors import is_full, storage_problem
 from spark_mq.store.log.commit_log import CommitLog
 from tests.support.log_writer import LogWriter
@@ -69,10 +71,12 @@ def test_the_room_grows_with_messages_and_keys(messages: int, tmp_path: Path) ->
     log = LogWriter(segment_size=64 << 10)
     for number in range(messages):
         log.append(1000 + number, body=bytes(50), properties=b"KEYS\1a b\2")
-    opened = CommitLog.open(log.write(tmp_path))
-    layout = IndexLayout(100, 1000)
-    queues = room_needed(opened, 1 << 30, ("consumequeue",), layout)
-    both = room_needed(opened, 1 << 30, ("consumequeue", "index"), layout)
+    store, conf = log.write(tmp_path / "store"), tmp_path / "broker.conf"
+    opened = CommitLog.open(store)
+    conf.write_text("maxHashSlotNum=100\nmaxIndexNum=1000\n")
+    request = partial(RebuildRequest.of, str(store), broker_conf=str(conf), split_size=1 << 30)
+    queues = room_needed(request(only="consumequeue"), opened)
+    both = room_needed(request(), opened)
     assert queues is not None
     assert both is not None
     splits = len(opened.segments) * (32 << 10)

@@ -1,0 +1,42 @@
+"""Why a read takes the whole log: what a person has to add."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spark_mq import explain
+from tests.support.stores import OWN_STORES, RealStore, stores_in
+
+STORE = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({}, "nothing limits the read"),
+        ({"topic": "OrderEvents"}, "messages of all topics share the log"),
+        ({"key": "k"}, "give the topic"),
+        ({"topic": "OrderEvents", "key": "k", "checkCrc": "true"}, "look-ups do not check CRCs"),
+        ({"topic": "OrderEvents", "startQueueOffset": "5"}, "give one topic and one queue id"),
+        ({"topic": "OrderEvents", "queueId": "77", "startQueueOffset": "5"}, "no files of queue OrderEvents/77"),
+    ],
+    ids=str,
+)
+def test_the_reason_is_a_note(unpacked: Callable[[RealStore], Path], options: dict[str, str], reason: str) -> None:
+    lines = explain(str(unpacked(STORE)), **options).splitlines()
+    assert lines[0] == "path   whole log"
+    assert [line for line in lines if line.startswith("note   why: ") and reason in line]
+
+
+def test_a_store_without_an_index_says_so(unpacked: Callable[[RealStore], Path], tmp_path: Path) -> None:
+    store = Path(shutil.copytree(unpacked(STORE), tmp_path / "store"))
+    shutil.rmtree(store / "index")
+    assert "why: the store has no index file with entries" in explain(str(store), topic="OrderEvents", key="k")
+
+
+def test_an_access_path_needs_no_reason(unpacked: Callable[[RealStore], Path]) -> None:
+    assert "why" not in explain(str(unpacked(STORE)), topic="OrderEvents", queueId="0", startQueueOffset="5")
