@@ -41,8 +41,8 @@ test-broker: install ## let real brokers serve the files that were built here (n
 test-archive: install ## test archives, which are Delta tables (needs Maven Central)
 	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile -m archive
 
-test-cluster: install ## run the package on a Spark cluster, through Spark Connect, and from the SQL shell
-	$(BIN)/python -m pytest -m cluster
+test-cluster: install ## run commands (also killed ones), a Spark cluster, Spark Connect, and the SQL shell
+	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile -m cluster
 
 notebooks: install ## run the notebooks and check their results; KEEP=1 saves the results in the files
 	SPARK_MQ_KEEP_OUTPUTS=$(KEEP) $(BIN)/python -m pytest -m notebook

@@ -47,6 +47,7 @@ with spark_session("quiet") as spark:
 """
 
 
+@pytest.mark.cluster
 def test_queries_that_leave_rows_unread_print_nothing_else(tmp_path: Path) -> None:
     log = LogWriter(segment_size=32 << 20)
     for number in range(24):
@@ -61,6 +62,7 @@ def test_queries_that_leave_rows_unread_print_nothing_else(tmp_path: Path) -> No
     assert int(factories) >= 4
 
 
+@pytest.mark.cluster
 def test_ctrl_c_ends_a_query_with_one_line(tmp_path: Path) -> None:
     store = LogWriter(segment_size=4096).write(tmp_path / "store")
     query = "SELECT 'begun' AS a; SELECT sum(a.id * b.id) AS s FROM range(1000000000) a, range(1000000000) b"

@@ -239,6 +239,7 @@ def finish(spark: SparkSession, store: Path, output: Path | None = None, **optio
     rebuild(spark, str(store), where, split_size=16 << 10, broker_conf=str(STORE.broker_conf), **options)
 
 
+@pytest.mark.cluster
 def test_killed_at_every_kind_of_moment_and_run_again(spark: SparkSession, store: Path, tmp_path: Path) -> None:
     """Under a final name there is a whole file or none, and the next run gives the same bytes."""
     assert STORE is not None
@@ -260,6 +261,7 @@ def test_killed_at_every_kind_of_moment_and_run_again(spark: SparkSession, store
     assert not (output / ".spark_mq").exists()
 
 
+@pytest.mark.cluster
 def test_killed_at_every_kind_of_moment_and_resumed(spark: SparkSession, store: Path, tmp_path: Path) -> None:
     """While the log grows, and loses its first segment: what is there is always the beginning of what comes."""
     assert STORE is not None
@@ -287,6 +289,7 @@ def test_killed_at_every_kind_of_moment_and_resumed(spark: SparkSession, store: 
     assert not (output / ".spark_mq").exists()
 
 
+@pytest.mark.cluster
 def test_killed_while_the_work_folder_is_cleared_and_resumed(spark: SparkSession, store: Path, tmp_path: Path) -> None:
     """The manifest goes first: what is left of a folder that was half cleared is never taken for complete."""
 
@@ -309,6 +312,7 @@ def test_killed_while_the_work_folder_is_cleared_and_resumed(spark: SparkSession
         shutil.rmtree(output)
 
 
+@pytest.mark.cluster
 def test_an_interrupt_is_one_line_and_leaves_the_work(spark: SparkSession, store: Path, tmp_path: Path) -> None:
     """A terminal sends Ctrl-C to every process of the command."""
     output = tmp_path / "out"
@@ -354,15 +358,18 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", disk], check=True)
 
 
-def test_a_full_disk_is_one_line_that_says_how_to_continue(spark: SparkSession, store: Path, small_disk: Path) -> None:
+def test_a_full_disk_is_one_line_that_says_how_to_continue(
+    rebuild_here: Callable[..., int],
+    spark: SparkSession,
+    store: Path,
+    small_disk: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     output = small_disk / "out"
-    done = run(spark_mq("rebuild", str(store), "--output", str(output), "--quiet", *AS_FINISHED))
-    assert done.returncode == 1
-    line = done.stderr.splitlines()[-1]
+    assert rebuild_here(store, "--output", output, "--quiet", *AS_FINISHED) == FAILED
+    (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"spark-mq: the disk of {output} is full, ")
     assert re.search(r"the job needs about \d+ [KM]iB there in all\. .*--resume", line)
-    assert "ERROR" not in done.stderr
-    assert "Exception" not in done.stderr
     subprocess.run(["mount", "-o", "remount,size=50m", small_disk], check=True)
     finish(spark, store, output, resume=True)
     assert tree_of(output / "consumequeue") == tree_of(store / "consumequeue")
