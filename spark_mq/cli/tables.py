@@ -145,8 +145,8 @@ def run(arguments: argparse.Namespace) -> int:
     _print_problems(arguments, rows)
     if len(shown) < len(rows):
         hidden = len(rows) - len(shown)
-        what = "" if arguments.table == "topics" else f" {_ROW[arguments.table]}s"
-        print(f"spark-mq: hidden{what} of the broker's own topics: {hidden}; --all shows them", file=sys.stderr)
+        what = str(hidden) if arguments.table == "topics" else f"{hidden} {_ROW[arguments.table]}s"
+        print(f"spark-mq: {what} of the broker's own topics are not shown; --all shows them", file=sys.stderr)
     if not shown:
         print(f"spark-mq: no matching {_ROW[arguments.table]} in {arguments.store}{reason}", file=sys.stderr)
     return FOUND if shown else NOT_FOUND
