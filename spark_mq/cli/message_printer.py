@@ -29,6 +29,7 @@ TABLE_COLUMNS = ("store_timestamp", "queue_id", "queue_offset", "tags", "keys", 
 _IMPORTANCE = ("store_timestamp", "queue_id", "queue_offset", "keys", "tags", "body", "offset_message_id")
 _WHOLE = ("offset_message_id", "unique_key", "transaction_type", "born_host", "store_host")
 _LEAST_WIDTH = {"body": 8}
+_PREFERRED_WIDTH = {"body": 40}
 _HINT = "--columns chooses columns, --full prints every field"
 _MAX_BODY_CHARACTERS = 2000
 """Characters of a body on a terminal, if nobody asked for all of them."""
@@ -63,7 +64,13 @@ class MessagePrinter:
         if as_table and not self._full and not self._json:
             shown = self._columns or [name for name in TABLE_COLUMNS if name in names]
             style = TableStyle(
-                _IMPORTANCE, _LEAST_WIDTH, _WHOLE, ("store_size",), shows_all=self._columns is not None, hint=_HINT
+                _IMPORTANCE,
+                _LEAST_WIDTH,
+                _PREFERRED_WIDTH,
+                _WHOLE,
+                sizes=("store_size",),
+                shows_all=self._columns is not None,
+                hint=_HINT,
             )
             self._table = TextTable(shown, style, terminal_width())
             self._shown = shown

@@ -62,8 +62,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     command.add_argument(
         "--follow",
         action="store_true",
-        help="print each new message, until Ctrl-C; of the messages that are there, only those of --last or --begin are "
-        "printed, first",
+        help="print each new message, until Ctrl-C; before them, only those that --last or --begin select",
     )
     command.set_defaults(run=run)
 

@@ -57,26 +57,29 @@ def run(arguments: argparse.Namespace) -> int:
             if not isinstance(record, NoRecord):
                 printer.print(rows_of([record]))
                 continue
-            found, hint = ([], "") if has_plausible_port(message_id) else _of_unique_key(store, arguments, message_id)
+            is_id = has_plausible_port(message_id)
+            found, said = ([], str(record)) if is_id else _of_unique_key(store, arguments, message_id)
             if found:
-                print(f"spark-mq: {message_id} is not an offset message id: it is a unique key{hint}", file=sys.stderr)
+                print(f"spark-mq: {message_id} is not an offset message id, but a unique key{said}", file=sys.stderr)
                 printer.print(rows_of(found))
             else:
-                print(f"spark-mq: no message {message_id}: {visible(str(record))}{hint}", file=sys.stderr)
+                print(f"spark-mq: no message {message_id}: {visible(said)}", file=sys.stderr)
                 status = NOT_FOUND
     printer.finish()
     return status
 
 
 def _of_unique_key(store: MessageStore, arguments: argparse.Namespace, text: str) -> tuple[list[Record], str]:
-    """The newest message that has the text as its unique key, and the end of a sentence for a person."""
+    """The newest message that has the text as its unique key, and what to say about it."""
+    from spark_mq.cli.reasons import why_no_unique_key
     from spark_mq.store.unique_key_search import find_unique_key, uncovered_parts
 
     command = f"spark-mq query-by-unique-key {arguments.store} {text}"
     if sum(part.size for part in uncovered_parts(store)) > _MAX_UNCOVERED:
-        return [], f"; it looks like a unique key: `{command}` finds it, and may read the whole log for it"
+        return [], f"it looks like a unique key: `{command}` finds it, and may read the whole log for it"
     found = find_unique_key(store, text)
     if not found:
-        return [], "; it looks like a unique key, but no message has that either"
-    others = "" if len(found) == 1 else f" of {len(found)} messages, and this is the newest; `{command}` prints all"
-    return found[:1], others
+        return [], f"it looks like a unique key, but {why_no_unique_key(store, None, text)}"
+    return found[:1], "" if len(
+        found
+    ) == 1 else f" of {len(found)} messages; this is the newest; `{command}` prints all"

@@ -172,17 +172,26 @@ def _print_rows(
     from spark_mq.cli.text_table import TableStyle, TextTable, print_notes
 
     names = schema if columns is None else columns
+    table = None
     if arguments.full:
         print_fields(rows, names)
     else:
-        style = TableStyle(_IMPORTANCE[arguments.table], _LEAST_WIDTH, _WHOLE, _SIZES, columns is not None, _HINT)
+        style = TableStyle(
+            _IMPORTANCE[arguments.table],
+            _LEAST_WIDTH,
+            whole=_WHOLE,
+            sizes=_SIZES,
+            shows_all=columns is not None,
+            hint=_HINT,
+        )
         table = TextTable(names, style, terminal_width())
         table.write([row[name] for name in names] for row in rows)
-        print_notes(table)
     if arguments.table == "lag" and columns is None:
         print()
         totals = TextTable(("consumer_group", "queues", "known_lag", "unknown_lags"), width=terminal_width())
         totals.write(lag_of_groups(rows))
+    if table is not None:
+        print_notes(table)
 
 
 def lag_of_groups(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, int, int, int]]:
@@ -223,7 +232,8 @@ def _why_no_row(arguments: argparse.Namespace, store: MessageStore) -> str:
         known = similar(group, groups) or f"; groups: {first_names(groups)}"
         return visible(f": there is no group {group}{known}")
     if topic is not None and topic not in topics:
-        return visible(f": no group has an offset in topic {topic}{similar(topic, topics)}")
+        known = similar(topic, topics) or f"; topics: {first_names(topics)}"
+        return visible(f": no group has an offset in topic {topic}{known}")
     consumed = {one.topic for one in offsets if one.consumer_group == group}
     return visible(f": group {group} has no offset in topic {topic}; its topics: {first_names(consumed)}")
 

@@ -32,6 +32,7 @@ class TableStyle:
     Attributes:
         importance: Columns by importance; other columns follow, from left to right.
         least: The least width of columns whose text can be cut, if it is not 6.
+        preferred: Widths of columns that get this room before a less important column is shown.
         whole: Columns whose text is never cut.
         sizes: Columns that are numbers of bytes. On a terminal, they have units.
         shows_all: Whether no column is hidden, even if the lines are then too long.
@@ -41,6 +42,7 @@ class TableStyle:
 
     importance: Sequence[str] = ()
     least: Mapping[str, int] = field(default_factory=dict)
+    preferred: Mapping[str, int] = field(default_factory=dict)
     whole: Collection[str] = ()
     sizes: Collection[str] = ()
     shows_all: bool = False
@@ -130,7 +132,7 @@ class TextTable:
             else needed[index]
             for index, name in enumerate(self._columns)
         ]
-        shown = list(everything) if self._style.shows_all else self._most_important(least, self._width)
+        shown = list(everything) if self._style.shows_all else self._most_important(needed, least, self._width)
         room = self._width - sum(least[index] for index in shown) - len(_SEPARATOR) * (len(shown) - 1)
         widths = {index: least[index] for index in shown}
         growing = [index for index in shown if widths[index] < needed[index]]
@@ -145,7 +147,7 @@ class TextTable:
             tuple(shown), tuple(widths[index] for index in shown), tuple(are_numbers[index] for index in shown)
         )
 
-    def _most_important(self, least: Sequence[int], width: int) -> list[int]:
+    def _most_important(self, needed: Sequence[int], least: Sequence[int], width: int) -> list[int]:
         """The positions of the columns that fit into the width, chosen by importance; at least one."""
         names = list(self._columns)
         ranks = {name: rank for rank, name in enumerate(self._style.importance)}
@@ -153,10 +155,10 @@ class TextTable:
         shown: list[int] = []
         taken = -len(_SEPARATOR)
         for index in order:
-            wider = taken + len(_SEPARATOR) + least[index]
-            if not shown or wider <= width:
+            before = taken + len(_SEPARATOR)
+            if not shown or before + least[index] <= width:
                 shown.append(index)
-                taken = wider
+                taken = before + max(least[index], min(needed[index], self._style.preferred.get(names[index], 0)))
         return sorted(shown)
 
     def _print(self, line: Sequence[str]) -> None:
