@@ -104,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _check(arguments: argparse.Namespace) -> None:
     """Raise `OptionError` if arguments contradict each other."""
     if arguments.last is not None and arguments.limit is not None:
-        raise OptionError("--last and --limit: both are a number of messages; give one of them")
+        raise OptionError("--last and --limit are both a number of messages: give one of them")
     if arguments.last == 0:
         raise OptionError("--last 0: give 1 or more")
     if arguments.last is not None and arguments.begin is not None and arguments.follow:
@@ -192,7 +192,8 @@ def _follow(
         printed += _print(printer, islice(selection.of(log.new_parts()), rest))
         printer.flush()
         _print_damage(damage)
-        time.sleep(_POLL_SECONDS)
+        if limit is None or printed < limit:
+            time.sleep(_POLL_SECONDS)
     printer.finish()
     return FOUND
 
