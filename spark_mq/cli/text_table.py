@@ -124,8 +124,8 @@ class TextTable:
     def _fit(self, needed: Sequence[int], are_numbers: Sequence[bool], are_cut: Sequence[bool]) -> _Layout:
         everything = range(len(self._columns))
         if self._width is None:
-            widths = tuple(min(width, _MOST_PADDING) for width in needed)
-            return _Layout(tuple(everything), widths, tuple(are_numbers))
+            padded = tuple(min(width, _MOST_PADDING) for width in needed)
+            return _Layout(tuple(everything), padded, tuple(are_numbers))
         least = [
             min(needed[index], max(display_width(visible(name)), self._style.least.get(name, _LEAST_WIDTH)))
             if are_cut[index]

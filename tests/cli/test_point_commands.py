@@ -354,7 +354,7 @@ def test_a_point_command_imports_neither_numba_nor_pandas_nor_spark(store: str) 
         ["lag", store, "--all"],
         ["topics", store, "--json"],
         ["print-message", store, "OrderEvents", "--last", "3"],
-        ["print-message", store, "OrderEvents", "--queue-id", "1", "--last", "3", "--full", "--body", "json"],
+        ["print-message", store, "OrderEvents", "--queue-id", "1", "--last", "3", "--full", "--body", "hex"],
     ):
         done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (0, "")
