@@ -13,8 +13,8 @@ from spark_mq.store.log.time_pruning import CLOCK_TOLERANCE_MILLIS
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.newest_first import messages_newest_first, tail_start
 
-_TAIL_SIZE = 4 << 20
-"""Bytes at the end of the log that are read without the kernels."""
+_TAIL_SIZES = (256 << 10, 4 << 20)
+"""Bytes at the end of the log that are read without the kernels, first and then."""
 _OTHER_QUEUES = 8
 """Queues of other topics that are asked for the offset of a record near the log's end."""
 
@@ -46,7 +46,8 @@ def select_messages(
     if not newest_first:
         return store.messages_of_topic(topic, begin, end)
     log = LogRange(store.get_min_phy_offset(), store.get_max_phy_offset())
-    return scan_backwards(store.location, store.records, log, InQueue(topic), begin, end, _tail_start(store, topic))
+    starts = [start for size in _TAIL_SIZES if (start := _tail_start(store, topic, size)) is not None]
+    return scan_backwards(store.location, store.records, log, InQueue(topic), begin, end, starts)
 
 
 def _of_queue(
@@ -64,9 +65,9 @@ def _of_queue(
     return messages_newest_first(cover, start, stop) if newest_first else cover.messages_and_damage(start, stop)
 
 
-def _tail_start(store: MessageStore, topic: str) -> int | None:
-    """The offset of a record in the last `_TAIL_SIZE` bytes of the log, as early as a few queues show."""
-    at_least = store.get_max_phy_offset() - _TAIL_SIZE
+def _tail_start(store: MessageStore, topic: str, size: int) -> int | None:
+    """The offset of a record in the last `size` bytes of the log, as early as a few queues show."""
+    at_least = store.get_max_phy_offset() - size
     if at_least <= store.get_min_phy_offset():
         return store.get_min_phy_offset()
     own = [(topic, queue_id) for queue_id in store.queue_ids(topic)]

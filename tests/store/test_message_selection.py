@@ -40,7 +40,7 @@ def expected(real: RealStore, topic: str, queue_id: int | None) -> list[int]:
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """A log that is read in plain Python, or nearly all of it with the kernels, in several splits."""
     if request.param == "kernels":
-        monkeypatch.setattr(message_selection, "_TAIL_SIZE", 3000)
+        monkeypatch.setattr(message_selection, "_TAIL_SIZES", (1000, 3000))
         monkeypatch.setattr(backward_scan, "_SPLIT_SIZE", 50_000)
     return str(request.param)
 
@@ -70,7 +70,7 @@ def test_lost_queues_lose_no_message(lost: str, way: str, tmp_path: Path) -> Non
 def test_the_last_messages_need_a_small_part_of_the_log(
     unpacked: Callable[[RealStore], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(message_selection, "_TAIL_SIZE", 60_000)
+    monkeypatch.setattr(message_selection, "_TAIL_SIZES", (60_000,))
     with MessageStore(str(unpacked(WORKLOAD))) as store:
         size = store.get_max_phy_offset() - store.get_min_phy_offset()
         monkeypatch.setattr(backward_scan, "list_offset_range", None)  # with which the rest of the log would be read

@@ -6,7 +6,7 @@ returned backwards. A caller that stops after some messages reads only the last 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from spark_mq.errors import CorruptLogError
 from spark_mq.format.record import Record
@@ -29,7 +29,7 @@ def scan_backwards(
     row_filter: RecordFilter,
     begin: int | None = None,
     end: int | None = None,
-    tail_start: int | None = None,
+    tail_starts: Sequence[int] = (),
 ) -> Iterator[Record | CorruptRange]:
     """The matching messages of a range of the live log, newest first, and its damaged or missing ranges.
 
@@ -41,21 +41,20 @@ def scan_backwards(
         begin: The earliest store time in milliseconds; None for any. Parts of the log that were stored outside `begin`
             to `end` can be left out; messages outside can be returned.
         end: The latest store time in milliseconds; None for any.
-        tail_start: The offset of a record near the end of the range. The records from there on are read in plain
-            Python. A caller that stops there never imports the kernels.
+        tail_starts: Offsets of records near the end of the range, descending. The records from each of them on are
+            read in plain Python. A caller that stops there never imports the kernels.
 
     """
     stop = log_range.stop
-    if tail_start is not None and tail_start in log_range:
+    for start in tail_starts:
+        if not log_range.start <= start < stop:
+            continue
         try:
-            tail = [
-                record for record in iterate_records(records, LogRange(tail_start, stop)) if row_filter.matches(record)
-            ]
+            tail = [record for record in iterate_records(records, LogRange(start, stop)) if row_filter.matches(record)]
         except CorruptLogError:
-            pass  # the reader of splits handles damage
-        else:
-            yield from reversed(tail)
-            stop = tail_start
+            break  # the reader of splits handles damage
+        yield from reversed(tail)
+        stop = start
     if stop <= log_range.start:
         return
     listed = list_offset_range(store, log_range.start, stop)
