@@ -76,13 +76,14 @@ def run(arguments: argparse.Namespace) -> int:
     from spark_mq.store.message_store import MessageStore
 
     _check(arguments)
-    message_filter = _filter(arguments)
+    begin, end = begin_and_end(arguments)
+    message_filter = _filter(arguments, begin, end)
     printer = MessagePrinter(arguments, as_table=True)
     damage: list[str] = []
     selection = Selection(message_filter, damage.append)
     with MessageStore(arguments.store) as store:
         log_end = store.get_max_phy_offset() if arguments.follow else -1
-        matching = _matching(store, arguments, selection)
+        matching = _matching(store, arguments, selection, begin, end)
         limit = _limit(arguments)
         printed = _print(printer, islice(matching, limit))
         if arguments.follow:
@@ -118,11 +119,10 @@ def _check(arguments: argparse.Namespace) -> None:
         )
 
 
-def _filter(arguments: argparse.Namespace) -> MessageFilter:
+def _filter(arguments: argparse.Namespace, begin: int | None, end: int | None) -> MessageFilter:
     from spark_mq.cli.message_filter import MessageFilter, parse_tags
     from spark_mq.format.timestamp import EARLIEST_MILLIS, LATEST_MILLIS
 
-    begin, end = begin_and_end(arguments)
     return MessageFilter(
         EARLIEST_MILLIS if begin is None else begin,
         LATEST_MILLIS if end is None else end,
@@ -140,13 +140,14 @@ def _limit(arguments: argparse.Namespace) -> int | None:
     return None if arguments.last is not None or arguments.follow else _DEFAULT_LIMIT
 
 
-def _matching(store: MessageStore, arguments: argparse.Namespace, selection: Selection) -> Iterator[Record]:
+def _matching(
+    store: MessageStore, arguments: argparse.Namespace, selection: Selection, begin: int | None, end: int | None
+) -> Iterator[Record]:
     """The matching messages that are in the log, in the order in which they are printed."""
     from spark_mq.store.message_selection import select_messages
 
     if arguments.follow and arguments.last is None and arguments.begin is None:
         return iter(())
-    begin, end = begin_and_end(arguments)
     is_backwards = arguments.newest_first or arguments.last is not None
     parts = select_messages(store, arguments.topic, arguments.queue_id, begin, end, newest_first=is_backwards)
     matching = selection.of(parts)
@@ -185,16 +186,18 @@ def _follow(
         print(f"spark-mq: waiting for new messages{f'; {unknown}' if unknown else ''}", file=sys.stderr)
     log = FollowedLog(store.location, InQueue(arguments.topic, arguments.queue_id), log_end)
     limit = arguments.limit or None
-    while limit is None or printed < limit:
-        damage: list[str] = []
-        selection = Selection(message_filter, damage.append)
-        rest = None if limit is None else limit - printed
-        printed += _print(printer, islice(selection.of(log.new_parts()), rest))
-        printer.flush()
-        _print_damage(damage)
-        if limit is None or printed < limit:
-            time.sleep(_POLL_SECONDS)
-    printer.finish()
+    try:
+        while limit is None or printed < limit:
+            damage: list[str] = []
+            selection = Selection(message_filter, damage.append)
+            rest = None if limit is None else limit - printed
+            printed += _print(printer, islice(selection.of(log.new_parts()), rest))
+            printer.flush()
+            _print_damage(damage)
+            if limit is None or printed < limit:
+                time.sleep(_POLL_SECONDS)
+    finally:
+        printer.finish()
     return FOUND
 
 
