@@ -13,6 +13,7 @@ _AGO = re.compile(r"-([0-9]{1,9})\s?([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _DAYS_AGO = {"today": 0, "yesterday": 1}
 _OPTIONS = ("--begin", "--end")
+_DESCENDING = re.compile(r"-[a-z]\w+")
 
 
 def parse_moment(name: str, text: str, now: datetime) -> int:
@@ -47,10 +48,15 @@ def parse_moment(name: str, text: str, now: datetime) -> int:
 
 
 def join_relative_times(arguments: Sequence[str]) -> list[str]:
-    """The arguments with `--begin -1h` as `--begin=-1h`: `argparse` takes a word with a hyphen for an option."""
+    """The arguments with `--begin -1h` as `--begin=-1h`: `argparse` takes a word with a hyphen for an option.
+
+    The same is done for `--sort -lag`.
+    """
     joined: list[str] = []
     for argument in arguments:
-        if joined and joined[-1] in _OPTIONS and _AGO.fullmatch(argument):
+        before = joined[-1] if joined else ""
+        is_time = before in _OPTIONS and _AGO.fullmatch(argument)
+        if is_time or (before == "--sort" and _DESCENDING.fullmatch(argument)):
             joined[-1] += f"={argument}"
         else:
             joined.append(argument)

@@ -29,50 +29,218 @@ _REMEDY = {
 }
 _ROW = {"segments": "segment", "queues": "queue", "topics": "topic", "lag": "consumer offset"}
 
+_IMPORTANCE = {
+    "segments": (
+        "file",
+        "state",
+        "file_size",
+        "first_store_timestamp",
+        "problem",
+        "end_offset",
+        "commit_log_offset",
+        "modification_timestamp",
+    ),
+    "queues": (
+        "topic",
+        "queue_id",
+        "min_offset",
+        "max_offset",
+        "state",
+        "problem",
+        "last_store_timestamp",
+        "first_store_timestamp",
+        "file_count",
+        "last_commit_log_offset",
+        "first_commit_log_offset",
+    ),
+    "topics": (
+        "topic",
+        "message_count",
+        "last_store_timestamp",
+        "queue_count",
+        "problem",
+        "perm",
+        "read_queue_nums",
+        "write_queue_nums",
+        "attributes",
+        "is_order",
+        "topic_filter_type",
+        "topic_sys_flag",
+    ),
+    "lag": (
+        "consumer_group",
+        "topic",
+        "queue_id",
+        "lag",
+        "state",
+        "consumer_offset",
+        "max_offset",
+        "problem",
+        "last_consumed_timestamp",
+        "min_offset",
+    ),
+}
+"""The columns of each table by importance: on a narrow terminal, the last ones are hidden."""
+_LEAST_WIDTH = {"topic": 20, "consumer_group": 16, "problem": 16}
+_WHOLE = ("file", "state")
+_SIZES = ("file_size",)
+_HINT = "--columns chooses columns, --full prints every field"
 
 _EPILOG = """\
 Column `problem` has the result of a quick check: both edges of each segment; the files, and the first and last unit, of
 each queue; the messages in the last 256 KiB of the log; the offsets of consumer groups. If rows have a problem, a line
 on stderr says how many. Damage elsewhere is found only by reading the whole log: `spark-mq rebuild`.
+
+On a terminal, the table is cut to its width, and sizes have units. Otherwise all columns, whole values and exact
+numbers are printed.
+"""
+_TOTALS_EPILOG = """\
+After the table, there is one line for each group: the sum of its lags that are known, and the number of its queues
+whose lag is unknown (NULL, printed as `-`), which are not in the sum. With --json or --columns there are no such lines.
 """
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the commands and their arguments."""
+    from spark_mq.cli.columns import add_columns, add_sort
+
     for name, what in _HELP.items():
-        command = commands.add_parser(name, help=what, description=f"Print {what}.", epilog=_EPILOG, allow_abbrev=False)
+        epilog = _EPILOG + ("\n" + _TOTALS_EPILOG if name == "lag" else "")
+        command = commands.add_parser(name, help=what, description=f"Print {what}.", epilog=epilog, allow_abbrev=False)
         add_store(command)
         add_json_rows(command)
+        add_columns(command)
+        add_sort(command)
         if name in ("queues", "lag"):
             command.add_argument("--topic", metavar="TOPIC", help="only this topic")
         if name == "lag":
             command.add_argument("--consumer-group", metavar="GROUP", help="only this group")
         if name != "segments":
+            command.add_argument(
+                "--all",
+                action="store_true",
+                help="also print the broker's own topics, such as SCHEDULE_TOPIC_XXXX; --json always does",
+            )
             add_broker_version(command)
         command.set_defaults(run=run, table=name)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the table; returns the exit status."""
-    from spark_mq.cli.output import plain_rows, print_json, print_table
+    from spark_mq.cli.columns import parse_columns, sorted_rows
+    from spark_mq.cli.json_lines import plain_rows, print_json
     from spark_mq.store.message_store import MessageStore
 
+    schema = _schema(arguments.table)
+    columns = parse_columns(arguments.columns, schema)
+    sorted_rows((), arguments.sort, schema)  # an unknown column is an error even if there is no row
     with MessageStore(arguments.store, getattr(arguments, "broker_version", None)) as store:
-        table = _table(arguments)(store)
-    rows = plain_rows(table)
+        rows = sorted_rows(plain_rows(_table(arguments)(store)), arguments.sort, schema)
+        reason = "" if rows else _why_no_row(arguments, store)
+    shown = rows if arguments.json else [row for row in rows if not _is_hidden(arguments, row)]
     if arguments.json:
-        print_json(rows)
-    elif rows:
-        print_table(rows, table.column_names)
+        print_json(rows if columns is None else [{name: row[name] for name in columns} for row in rows])
+    elif shown:
+        _print_rows(arguments, shown, columns, schema)
     _print_problems(arguments, rows)
-    if not rows:
-        print(f"spark-mq: no matching {_ROW[arguments.table]} in {arguments.store}", file=sys.stderr)
-    return FOUND if rows else NOT_FOUND
+    if len(shown) < len(rows):
+        hidden = len(rows) - len(shown)
+        what = str(hidden) if arguments.table == "topics" else f"{hidden} {_ROW[arguments.table]}s"
+        print(f"spark-mq: {what} of the broker's own topics are not shown; --all shows them", file=sys.stderr)
+    if not shown:
+        print(f"spark-mq: no matching {_ROW[arguments.table]} in {arguments.store}{reason}", file=sys.stderr)
+    return FOUND if shown else NOT_FOUND
+
+
+def _is_hidden(arguments: argparse.Namespace, row: Mapping[str, Any]) -> bool:
+    """Whether the row is one of the broker's own topics that nobody asked for."""
+    from spark_mq.format.system_topic import is_system_topic
+
+    if arguments.table == "segments" or arguments.all or getattr(arguments, "topic", None) is not None:
+        return False
+    return is_system_topic(row["topic"])
+
+
+def _print_rows(
+    arguments: argparse.Namespace,
+    rows: Sequence[Mapping[str, Any]],
+    columns: Sequence[str] | None,
+    schema: Sequence[str],
+) -> None:
+    from spark_mq.cli.fields import print_fields
+    from spark_mq.cli.terminal import terminal_width
+    from spark_mq.cli.text_table import TableStyle, TextTable, print_notes
+
+    names = schema if columns is None else columns
+    table = None
+    if arguments.full:
+        print_fields(rows, names)
+    else:
+        style = TableStyle(
+            _IMPORTANCE[arguments.table],
+            _LEAST_WIDTH,
+            whole=_WHOLE,
+            sizes=_SIZES,
+            shows_all=columns is not None,
+            hint=_HINT,
+        )
+        table = TextTable(names, style, terminal_width())
+        table.write([row[name] for name in names] for row in rows)
+    if arguments.table == "lag" and columns is None:
+        print()
+        totals = TextTable(("consumer_group", "queues", "known_lag", "unknown_lags"), width=terminal_width())
+        totals.write(lag_of_groups(rows))
+    if table is not None:
+        print_notes(table)
+
+
+def lag_of_groups(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, int, int, int]]:
+    """A line for each consumer group, by name.
+
+    Returns:
+        The group, the number of its queues, the sum of the lags that are known, and the number of queues whose lag is
+        unknown.
+
+    """
+    groups: dict[str, list[int | None]] = {}
+    for row in rows:
+        groups.setdefault(row["consumer_group"], []).append(row["lag"])
+    lines = []
+    for group, lags in sorted(groups.items()):
+        known = [lag for lag in lags if lag is not None]
+        lines.append((group, len(lags), sum(known), len(lags) - len(known)))
+    return lines
+
+
+def _why_no_row(arguments: argparse.Namespace, store: MessageStore) -> str:
+    """Why no row matches, as the end of a sentence: similar names, or the names that there are."""
+    from spark_mq.cli.similar_names import first_names, similar
+    from spark_mq.cli.value_text import visible
+    from spark_mq.store.config.consumer_offsets import load_consumer_offsets
+
+    topic, group = getattr(arguments, "topic", None), getattr(arguments, "consumer_group", None)
+    if arguments.table == "queues" and topic is not None:
+        topics = {name for name, _ in store.queues}
+        return visible(f": there is no queue of topic {topic}{similar(topic, topics)}") if topics else ""
+    if arguments.table != "lag":
+        return ""
+    offsets = load_consumer_offsets(store.location)
+    groups, topics = {one.consumer_group for one in offsets}, {one.topic for one in offsets}
+    if not offsets:
+        return ": config/consumerOffset.json has no offset of any group, or does not exist"
+    if group is not None and group not in groups:
+        known = similar(group, groups) or f"; groups: {first_names(groups)}"
+        return visible(f": there is no group {group}{known}")
+    if topic is not None and topic not in topics:
+        known = similar(topic, topics) or f"; topics: {first_names(topics)}"
+        return visible(f": no group has an offset in topic {topic}{known}")
+    consumed = {one.topic for one in offsets if one.consumer_group == group}
+    return visible(f": group {group} has no offset in topic {topic}; its topics: {first_names(consumed)}")
 
 
 def _print_problems(arguments: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> None:
     """Print one line on stderr, if rows have a problem."""
-    from spark_mq.cli.output import visible
+    from spark_mq.cli.value_text import visible
     from spark_mq.io.location import Location
     from spark_mq.store.config.store_paths import ABORT
 
@@ -97,3 +265,16 @@ def _table(arguments: argparse.Namespace) -> Callable[[MessageStore], pa.Table]:
     if arguments.table == "lag":
         return lambda store: metadata_tables.consumer_offsets(store, arguments.topic, arguments.consumer_group)
     return metadata_tables.topics if arguments.table == "topics" else metadata_tables.segments
+
+
+def _schema(table: str) -> list[str]:
+    """The names of the table's columns."""
+    from spark_mq.store import metadata_tables
+
+    schemas = {
+        "segments": metadata_tables.SEGMENTS_SCHEMA,
+        "queues": metadata_tables.QUEUES_SCHEMA,
+        "topics": metadata_tables.TOPICS_SCHEMA,
+        "lag": metadata_tables.CONSUMER_OFFSETS_SCHEMA,
+    }
+    return list(schemas[table].names)

@@ -2,8 +2,8 @@
 
 Read in this order:
 
-1. the commit log: `record` (the table of a record's bytes), `sys_flag`, `properties`, `message_id`, `compression`,
-   `java_text`;
+1. the commit log: `record` (the table of a record's bytes), `sys_flag`, `properties`, `message_id`, `system_topic`,
+   `compression`, `java_text`;
 2. a message as a row: `message_schema` (columns and types), `message_row`, `timestamp`, `arrow_array`;
 3. the consume queue: `consume_queue`;
 4. the index: `message_keys`, `index_file` (the table of a file's bytes), `index_placement` (which file gets an entry),

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 import struct
+from datetime import timedelta
 
 from spark_mq.errors import OptionError
 
 _OFFSET = struct.Struct(">q")
+_LONGEST_MONTH_MILLIS = 32 * 24 * 3600 * 1000
 _ID = re.compile("(?:[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56})")
 
 
@@ -61,3 +63,41 @@ def decode_offset_message_id(offset_message_id: str) -> tuple[bytes, int]:
         raise OptionError(f"{offset_message_id!r} is not an offset message id, which has 32 or 56 hexadecimal digits")
     data = bytes.fromhex(offset_message_id)
     return data[: -_OFFSET.size], _OFFSET.unpack_from(data, len(data) - _OFFSET.size)[0]
+
+
+def has_plausible_port(offset_message_id: str) -> bool:
+    """Whether the port of an id can be a port, and its offset an offset: else it is rather a unique key.
+
+    At the place of the port's four bytes, a unique key has two bytes of the client's process id and a part of a hash.
+    They are a possible port only if the process id is 0.
+
+    Raises:
+        OptionError: `offset_message_id` does not have the form of an id.
+
+    Example:
+        >>> has_plausible_port("7F00000100002A9F0000000000001000")
+        True
+        >>> has_plausible_port("7F0000010B5F18B4AAC28F1B3B6D0000")
+        False
+    """
+    host, offset = decode_offset_message_id(offset_message_id)
+    return 0 < int.from_bytes(host[-4:], "big") < 1 << 16 and offset >= 0
+
+
+def unique_key_time(unique_key: str) -> timedelta | None:
+    """The time from the beginning of a month, in the client's time zone, at which the client made a unique key.
+
+    A unique key consists of address, process id, hash, this time in milliseconds, and a counter. The key does not
+    contain the month (`MessageClientIDSetter.createUniqID`@5.3.3).
+
+    Returns:
+        The time; None if the text is not such a key.
+
+    Example:
+        >>> unique_key_time("7F0000010B5F18B4AAC24C1B3B6D0000")
+        datetime.timedelta(days=14, seconds=67210, microseconds=221000)
+    """
+    if not is_offset_message_id(unique_key) or has_plausible_port(unique_key):
+        return None
+    millis = int.from_bytes(bytes.fromhex(unique_key)[-6:-2], "big")
+    return timedelta(milliseconds=millis) if millis < _LONGEST_MONTH_MILLIS else None

@@ -7,8 +7,10 @@ Read in this order:
 3. `queue` and `index`: the consume queues and the index files, which save work and prove nothing by themselves;
 4. `live_end`: where the live records of the log end, found quickly;
 5. `message_store`: `MessageStore`, the look-ups that users call;
-6. `segment_state`, `queue_state` and `metadata_tables`: the state of segments, queues, topics and consumer offsets;
-7. `store_lock`: the lock that a broker, or a job that writes, has.
+6. `message_selection`, `unique_key_search`, `followed_log`: messages of a topic in either order, messages of an unknown
+   topic, and new messages;
+7. `segment_state`, `queue_state` and `metadata_tables`: the state of segments, queues, topics and consumer offsets;
+8. `store_lock`: the lock that a broker, or a job that writes, has.
 
 May import `spark_mq.io`, `spark_mq.format` and `spark_mq.errors`. Point look-ups must not import numba, so modules that
 need the kernels import them inside functions, or are themselves imported inside functions.

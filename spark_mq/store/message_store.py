@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from spark_mq.errors import CorruptLogError, OptionError
 from spark_mq.format.message_id import decode_offset_message_id, is_offset_message_id
+from spark_mq.format.message_keys import KeyType, record_keys
 from spark_mq.format.message_row import host_text, message_row, message_table
 from spark_mq.format.record import Record
 from spark_mq.format.timestamp import check_epoch_millis, epoch_millis, iso_text
@@ -126,6 +127,11 @@ class MessageStore:
     def queue_ids(self, topic: str) -> list[int]:
         """The ids of the topic's queues that have files, ascending; empty if the queues are in RocksDB."""
         return sorted(queue_id for name, queue_id in self._queues.found if name == topic)
+
+    @property
+    def queue_names(self) -> list[tuple[str, int]]:
+        """Topic and queue id of each queue that has files, sorted; empty if the queues are in RocksDB."""
+        return sorted(self._queues.found)
 
     def get_min_phy_offset(self) -> int:
         """The commit log offset at which the log begins; -1 if the log has no segment."""
@@ -384,21 +390,32 @@ class MessageStore:
             >>> store.query_message_by_unique_key("orders", "7F0000010A2C18B4AAC2567E12340000").num_rows
             1
         """
+        return message_table([message_row(one) for one in self.find_by_unique_key(topic, unique_key, any_host)])
+
+    def find_by_unique_key(self, topic: str, unique_key: str, any_host: bool = False) -> list[Record]:
+        """The records of `query_message_by_unique_key`, which has the same arguments."""
         is_id = is_offset_message_id(unique_key)
-        by_id = self.look_message_by_id(unique_key) if is_id else message_table([])
-        if by_id.num_rows:
-            return by_id
-        rows = (message_row(record) for record in self.index.find_messages(topic, unique_key))
-        by_key = message_table([row for row in rows if row["unique_key"] == unique_key])
-        return self.look_message_by_id(unique_key, any_host) if any_host and is_id and not by_key.num_rows else by_key
+        by_id = self.find_record_by_id(unique_key) if is_id else None
+        if isinstance(by_id, Record):
+            return [by_id]
+        found = self.index.find_messages(topic, unique_key)
+        by_key = [record for record in found if record_keys(record).get(unique_key) == KeyType.UNIQ_KEY]
+        if any_host and is_id and not by_key:
+            by_offset = self.find_record_by_id(unique_key, any_host)
+            return [by_offset] if isinstance(by_offset, Record) else []
+        return by_key
 
     def why_no_unique_key(self, topic: str, unique_key: str) -> str:
         """Why `query_message_by_unique_key` returns no message, as text for a person."""
-        reason = self.why_no_message(topic, unique_key)
-        if not is_offset_message_id(unique_key):
-            return reason
-        is_at_offset = isinstance(self.find_record_by_id(unique_key, any_host=True), Record)
-        return f"{reason}; {self.find_record_by_id(unique_key)}" if is_at_offset else reason
+        reason, by_id = self.why_no_message(topic, unique_key), self.why_no_offset_message_id(unique_key)
+        return reason if by_id is None else f"{reason}; {by_id}"
+
+    def why_no_offset_message_id(self, text: str) -> str | None:
+        """Why a text is not the id of a message, if another broker's message has its offset; else None."""
+        if not is_offset_message_id(text) or isinstance(self.find_record_by_id(text, any_host=True), NoRecord):
+            return None
+        record = self.find_record_by_id(text)
+        return str(record) if isinstance(record, NoRecord) else None
 
     def why_no_message(
         self,
@@ -422,13 +439,44 @@ class MessageStore:
         return self.why_no_topic(topic) or f"no message of topic {topic} in the log has it"
 
     def why_no_topic(self, topic: str) -> str | None:
-        """A text for a person if no queue of the topic has files, with the most similar topics that have; else None."""
+        """A text for a person if no queue of the topic has files, with similar topics that have some; else None."""
         topics = {name for name, _ in self._queues.found}
         if topic in topics:
             return None
         folded = {name.casefold(): name for name in sorted(topics)}
         similar = [folded[name] for name in get_close_matches(topic.casefold(), folded)]
-        return f"there is no queue of topic {topic}{'; similar topics: ' + ', '.join(similar) if similar else ''}"
+        hint = f"similar topics: {', '.join(similar)}" if similar else "`spark-mq topics` lists the topics"
+        return f"there is no queue of topic {topic}; {hint}"
+
+    def why_no_queue(self, topic: str, queue_id: int) -> str | None:
+        """A text for a person if the queue has no files, with the topic's queues that have some; else None."""
+        if (topic, queue_id) in self._queues.found:
+            return None
+        ids = ", ".join(map(str, self.queue_ids(topic)))
+        return self.why_no_topic(topic) or f"there is no queue {topic}/{queue_id}; queues of the topic: {ids}"
+
+    def stored_times(self, topic: str | None = None) -> tuple[int, int] | None:
+        """The store times (milliseconds) of the first and the last message to which queues lead.
+
+        Messages that no queue leads to can be older or newer.
+
+        Args:
+            topic: Only the queues of this topic; None for all queues.
+
+        Returns:
+            Both times; None if no queue leads to a message.
+
+        Example:
+            >>> store.stored_times("orders")
+            (1795248093336, 1795248151002)
+        """
+        times = []
+        for name in self._queues.found:
+            if topic in (None, name[0]):
+                cover, (first, stop) = self.queue_cover(*name), self._queues.ends(*name, read_log=False)
+                ends = (cover.proven(first), cover.proven(stop - 1)) if first < stop else ()
+                times += [proven.record.store_timestamp for proven in ends if proven is not None]
+        return (min(times), max(times)) if times else None
 
     def get_offset_in_queue_by_time(
         self,

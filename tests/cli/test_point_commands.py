@@ -143,7 +143,8 @@ def test_a_message_by_queue_offset(store: str, capsys: pytest.CaptureFixture[str
         (["OrderEvents", "0", "62"], "has offsets 0 to 61"),
         (["OrderEvents", "0", "-1"], "has offsets 0 to 61"),
         (["OrderEvents", "9", "0"], "queues of the topic: 0, 1, 2, 3"),
-        (["Orders", "0", "0"], "lists the topics"),
+        (["Orders", "0", "0"], "similar topics: OrderEvents"),
+        (["nope", "0", "0"], "lists the topics"),
         (["MovedQueue", "0", "440"], "no message at offset 440"),
     ],
 )
@@ -350,8 +351,10 @@ def test_a_point_command_imports_neither_numba_nor_pandas_nor_spark(store: str) 
     for arguments in (
         ["query-by-offset", store, "OrderEvents", "0", "3"],
         ["query-by-key", store, "OrderEvents", key, "--broker-conf", conf],
-        ["lag", store],
+        ["lag", store, "--all"],
         ["topics", store, "--json"],
+        ["print-message", store, "OrderEvents", "--last", "3"],
+        ["print-message", store, "OrderEvents", "--queue-id", "1", "--last", "3", "--full", "--body", "hex"],
     ):
         done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (0, "")

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,10 +10,13 @@ from spark_mq.errors import OptionError
 from spark_mq.format.message_id import (
     decode_offset_message_id,
     encode_offset_message_id,
+    has_plausible_port,
+    is_offset_message_id,
     normalize_offset_message_id,
+    unique_key_time,
 )
 from spark_mq.format.record import HOST_V4_SIZE, HOST_V6_SIZE
-from tests.support.stores import RealStore, all_stores
+from tests.support.stores import RealStore, all_stores, usual_stores
 
 stored_hosts = st.sampled_from((HOST_V4_SIZE, HOST_V6_SIZE)).flatmap(
     lambda size: st.binary(min_size=size, max_size=size)
@@ -55,3 +60,26 @@ def test_other_text_is_refused(text: str) -> None:
 def test_spaces_in_an_id_are_refused() -> None:
     with pytest.raises(OptionError, match="is not an offset message id"):
         decode_offset_message_id("7F000001 00002A9F 00000000 00000000")
+
+
+@pytest.mark.parametrize("store", usual_stores(), ids=str)
+def test_a_unique_key_is_told_from_an_id(store: RealStore) -> None:
+    for fact in store.facts("msg"):
+        assert has_plausible_port(fact["msgId"])
+        assert unique_key_time(fact["msgId"]) is None
+        key = fact["uniqKey"] or ""
+        if is_offset_message_id(key):
+            assert not has_plausible_port(key)
+
+
+def test_a_unique_key_contains_the_time_of_its_month() -> None:
+    facts = [fact for store in usual_stores() for fact in store.facts("msg") if fact["topic"] == "OrderEvents"]
+    keys = [fact for fact in facts if is_offset_message_id(fact["uniqKey"] or "")]
+    assert keys
+    for fact in keys:
+        time = unique_key_time(fact["uniqKey"])
+        assert time is not None
+        month = datetime.fromtimestamp(fact["bornTimestamp"] / 1000, UTC) - time
+        # the beginning of a month, in a time zone that the key does not contain
+        assert (month - month.replace(minute=month.minute // 15 * 15, second=0, microsecond=0)).seconds < 10
+        assert (month + timedelta(hours=14)).day in (1, 2) or (month - timedelta(hours=14)).day == 1

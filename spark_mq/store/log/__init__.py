@@ -7,7 +7,8 @@ Read in this order:
 3. many records, with kernels: `segment_source` (bytes of a segment), `record_reader` (records of a segment),
    `live_reader` (the last segment, up to the live end);
 4. work for tasks: `splits`, `time_pruning` (which splits a time range needs), `offset_range`, `split_reader` (reads one
-   split), `boundaries` (offsets at which a range can start or stop), `scan` (messages that match a filter).
+   split), `boundaries` (offsets at which a range can start or stop), `scan` (messages that match a filter),
+   `backward_scan` (the same, newest first).
 
 `record_reader`, `live_reader`, `split_reader` and `boundaries` import numba; the other modules do not. May import
 `spark_mq.store.config`, and not queues or indexes.

@@ -14,7 +14,7 @@ from spark_mq.errors import CorruptLogError
 from spark_mq.format.dispatch import offset_in_queue
 from spark_mq.format.index_file import index_key_hash
 from spark_mq.format.java_text import decode_utf8
-from spark_mq.format.message_keys import record_keys
+from spark_mq.format.message_keys import KeyType, record_keys
 from spark_mq.format.properties import INNER_MULTI_DISPATCH
 from spark_mq.format.record import Record, decode_record
 from spark_mq.io.location import Location
@@ -71,6 +71,31 @@ class WithKey:
         keys = index_keys(chunk.buffer, chunk.frames)
         owners = np.repeat(np.arange(chunk.frames.size), keys.entry_count)
         return np.unique(owners[keys.key_hash == self.key_hash])
+
+
+@dataclass(frozen=True)
+class WithUniqueKey:
+    """Messages of any topic that have a unique key."""
+
+    unique_key: str
+
+    def matches(self, record: Record) -> bool:
+        """Whether a message has the unique key."""
+        return record_keys(record).get(self.unique_key) == KeyType.UNIQ_KEY
+
+    def candidates(self, chunk: RecordChunk) -> Int64s:
+        """The messages that contain the bytes of the key."""
+        import numpy as np
+
+        if "\ufffd" in self.unique_key:  # stands for bytes that are not UTF-8
+            return np.arange(chunk.frames.size)
+        key, data = self.unique_key.encode("utf-8", "replace"), chunk.buffer.tobytes()
+        found, at = [], data.find(key)
+        while at >= 0:
+            found.append(at)
+            at = data.find(key, at + 1)
+        owners = np.searchsorted(chunk.frames.position, np.array(found, np.int64), side="right") - 1
+        return np.unique(owners[owners >= 0])
 
 
 @dataclass(frozen=True)
@@ -144,7 +169,7 @@ def scan(
     listed = list_offset_range(store, reached, log_range.stop)
     yield from listed.missing
     for split in within_time(listed.splits(DEFAULT_SPLIT_SIZE, is_end_known=False), begin, end):
-        yield from _scan_split(split, row_filter)
+        yield from scan_split(split, row_filter)
 
 
 def splits_of(store: Location, log_range: LogRange, split_size: int = DEFAULT_SPLIT_SIZE) -> list[Split]:
@@ -152,7 +177,8 @@ def splits_of(store: Location, log_range: LogRange, split_size: int = DEFAULT_SP
     return list_offset_range(store, log_range.start, log_range.stop).splits(split_size, is_end_known=False)
 
 
-def _scan_split(split: Split, row_filter: RecordFilter) -> Iterator[Record | CorruptRange]:
+def scan_split(split: Split, row_filter: RecordFilter) -> Iterator[Record | CorruptRange]:
+    """The matching messages of one split, in the order of the log, and its damaged ranges."""
     from spark_mq.store.log.split_reader import read_split
 
     for part in read_split(split, ""):

@@ -1,9 +1,9 @@
 """The consume queues of a store: their files, their units, and the messages to which the units lead.
 
 Read in this order: `folders` (which queues have files), `consume_queue` (the units of one queue, and its ends),
-`lookup` (what units prove, and which parts of the log must be read for other messages), `get_message` and
-`offset_by_time` (the broker's two look-ups), `consume_queue_store` (all queues, and their answers), `batches` (units in
-bulk, as rows of table `consume_queue`).
+`lookup` (what units prove, and which parts of the log must be read for other messages), `newest_first` (messages,
+newest first), `get_message` and `offset_by_time` (the broker's two look-ups), `consume_queue_store` (all queues, and
+their answers), `batches` (units in bulk, as rows of table `consume_queue`).
 
 May import `spark_mq.store.log` and `spark_mq.store.config`, and not `spark_mq.store.index`.
 """

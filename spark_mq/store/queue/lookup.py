@@ -190,8 +190,8 @@ class QueueCover:
         All units are read, but the records of only a few units: those at the ends of ranges, and next to units that
         contradict each other. None if so many units contradict each other that reading the log is better.
         """
-        runs = self._runs(start, min(stop, self._written_end), most)
-        if len(runs) > _MOST_RUNS + (self._written_end - start) // most:
+        runs = self._runs(start, min(stop, self.end_of_units), most)
+        if len(runs) > _MOST_RUNS + (self.end_of_units - start) // most:
             return None
         ranges, uncovered = [], []
         hole_start, reached = start, None
@@ -227,7 +227,7 @@ class QueueCover:
         """
         early: Proven | None = None
         later: Proven | None = None
-        low, high = self._first, self._written_end
+        low, high = self.first_unit, self.end_of_units
         while low < high:
             middle = (low + high) // 2
             found = self._first_from(middle, high)
@@ -240,11 +240,13 @@ class QueueCover:
         return early, later
 
     @property
-    def _first(self) -> int:
+    def first_unit(self) -> int:
+        """The queue offset of the first unit in the queue's files; 0 if there is none."""
         return self._queue.files[0].first if self._queue is not None and self._queue.files else 0
 
     @property
-    def _written_end(self) -> int:
+    def end_of_units(self) -> int:
+        """The queue offset after the last unit that was written; 0 if there is none."""
         return 0 if self._queue is None else self._queue.written_end
 
     def _proof(self, queue_offset: int, commit_log_offset: int, store_size: int) -> Proven | None:
@@ -270,7 +272,7 @@ class QueueCover:
         """Proven units from `start` to `stop` (not included), in order; some can be missed among many unproven ones."""
         if self._queue is None:
             return
-        start, stop, count = max(start, self._first), min(stop, self._written_end), _FIRST_UNITS
+        start, stop, count = max(start, self.first_unit), min(stop, self.end_of_units), _FIRST_UNITS
         while start < stop:
             units = self._queue.units(start, min(start + count, stop))
             is_any = False
@@ -292,7 +294,7 @@ class QueueCover:
 
     def _end_of(self, queue_offset: int) -> int:
         """A commit log offset at or after which no message before the queue offset is."""
-        following = self._first_from(queue_offset, self._written_end)
+        following = self._first_from(queue_offset, self.end_of_units)
         return self.log.stop if following is None else following.record.commit_log_offset
 
     def _between(self, begin: int, end: int) -> LogRange:
@@ -301,11 +303,11 @@ class QueueCover:
 
     def _first_from(self, start: int, stop: int) -> Proven | None:
         """A proven unit from `start` on, before `stop`: the first one if all units after it are proven, too."""
-        return self._nearest(range(max(start, self._first), stop))
+        return self._nearest(range(max(start, self.first_unit), stop))
 
     def _last_before(self, stop: int) -> Proven | None:
         """A proven unit before `stop`: the last one if all units before it are proven, too."""
-        return self._nearest(range(min(stop, self._written_end) - 1, self._first - 1, -1))
+        return self._nearest(range(min(stop, self.end_of_units) - 1, self.first_unit - 1, -1))
 
     def _nearest(self, offsets: range) -> Proven | None:
         """A proven unit near the start of `offsets`: steps that double, up to the last offset, then a binary search."""

@@ -1,0 +1,85 @@
+"""Arguments that several commands for messages share."""
+
+from __future__ import annotations
+
+import argparse
+
+from spark_mq.cli.arguments import add_broker_conf, add_json_rows, add_store
+from spark_mq.cli.columns import add_columns
+from spark_mq.errors import OptionError
+
+_FORMS = ("text", "json", "hex", "base64", "none")
+_MAX_QUEUE_ID = (1 << 31) - 1
+
+
+def add_store_and_form(command: argparse.ArgumentParser, with_full: bool = False) -> None:
+    """Add STORE, and how messages are printed: `--json`, `--columns`, `--body`, and `--full` for a table."""
+    add_store(command)
+    add_json_rows(command)
+    add_columns(command, with_full)
+    command.add_argument(
+        "--body",
+        choices=_FORMS,
+        help="the form of bodies: text (the default), json (indented, if the body is JSON), hex, base64, or none to "
+        "leave them out; with --json, base64 is the default, and a body that is not text is an object with its Base64",
+    )
+
+
+def add_index(command: argparse.ArgumentParser) -> None:
+    """Add the arguments of a look-up in the index."""
+    add_broker_conf(command, "maxHashSlotNum and maxIndexNum")
+    command.add_argument(
+        "--check-index", action="store_true", help="first read all index files, and check that they are whole"
+    )
+    command.add_argument(
+        "--explain", action="store_true", help="print the access path and its cost; do not run the query"
+    )
+
+
+def add_time(command: argparse.ArgumentParser) -> None:
+    """Add `--begin` and `--end`."""
+    time = "epoch milliseconds, ISO 8601 with a zone, a time as the commands print it, -90s, -15m, -1h, -2d, yesterday"
+    command.add_argument("--begin", metavar="TIME", help=f"only messages stored at TIME or later: {time}")
+    command.add_argument("--end", metavar="TIME", help="only messages stored at TIME or earlier")
+
+
+def add_any_host(command: argparse.ArgumentParser) -> None:
+    """Add `--any-host`."""
+    text = "accept an offset message id that names another host than the message's store host: for a store that moved"
+    command.add_argument("--any-host", action="store_true", help=text)
+
+
+def add_body_file(command: argparse.ArgumentParser) -> None:
+    """Add `--body-file`."""
+    command.add_argument(
+        "--body-file",
+        metavar="FILE",
+        help="write the message's body, unchanged, to FILE; - is stdout, which then gets nothing else",
+    )
+
+
+def queue_id(text: str) -> int:
+    """A queue id: 0 or a positive integer of 31 bits."""
+    if not text.isascii() or not text.isdigit() or int(text) > _MAX_QUEUE_ID:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a queue id: give 0 or more")
+    return int(text)
+
+
+def begin_and_end(arguments: argparse.Namespace) -> tuple[int | None, int | None]:
+    """The values of `--begin` and `--end` in milliseconds; None for an option that was not given.
+
+    Raises:
+        OptionError: A value is not a time, or the begin is after the end.
+
+    """
+    from datetime import datetime
+
+    from spark_mq.cli.moments import parse_moment
+    from spark_mq.cli.value_text import local_time_of
+
+    now = datetime.now().astimezone()
+    begin = None if arguments.begin is None else parse_moment("--begin", arguments.begin, now)
+    end = None if arguments.end is None else parse_moment("--end", arguments.end, now)
+    if begin is not None and end is not None and begin > end:
+        raise OptionError(f"--begin ({local_time_of(begin)}) is after --end ({local_time_of(end)})")
+    return begin, end

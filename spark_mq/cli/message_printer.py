@@ -1,0 +1,223 @@
+"""Messages on stdout: as a table, one field a line, as JSON lines, or only a body."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from spark_mq.cli import bodies
+from spark_mq.cli.columns import parse_columns
+from spark_mq.cli.display_width import ELLIPSIS
+from spark_mq.cli.fields import print_fields
+from spark_mq.cli.json_lines import print_json
+from spark_mq.cli.terminal import is_terminal, terminal_width
+from spark_mq.cli.text_table import TableStyle, TextTable, print_notes
+from spark_mq.cli.value_text import value_text, visible
+from spark_mq.errors import BodyError, OptionError, StorageError
+from spark_mq.format.message_schema import CORRUPT_RECORD, MESSAGE_SCHEMA
+
+Row = Mapping[str, Any]
+
+STDOUT = "-"
+"""The value of `--body-file` that stands for stdout."""
+
+TABLE_COLUMNS = ("store_timestamp", "queue_id", "queue_offset", "tags", "keys", "offset_message_id", "body")
+"""The columns of a table of messages, without `--columns`."""
+_IMPORTANCE = ("store_timestamp", "queue_id", "queue_offset", "keys", "tags", "body", "offset_message_id")
+_WHOLE = ("offset_message_id", "unique_key", "transaction_type", "born_host", "store_host")
+_LEAST_WIDTH = {"body": 8}
+_PREFERRED_WIDTH = {"body": 40}
+_HINT = "--columns chooses columns, --full prints every field"
+_MAX_BODY_CHARACTERS = 2000
+"""Characters of a body on a terminal, if nobody asked for all of them."""
+
+
+class MessagePrinter:
+    """Prints rows of table `messages` as the arguments of a command say. `print` can be called many times."""
+
+    def __init__(self, arguments: argparse.Namespace, as_table: bool) -> None:
+        """A printer for one command.
+
+        Args:
+            arguments: `json`, `columns` and `body`; `full` and `body_file`, if the command has them.
+            as_table: Whether the command prints a table, without `--full`.
+
+        Raises:
+            OptionError: The arguments contradict each other, or name a column that does not exist.
+
+        """
+        self._json = arguments.json
+        self._form = arguments.body
+        self._full = getattr(arguments, "full", False)
+        self._body_file = getattr(arguments, "body_file", None)
+        names = [name for name in MESSAGE_SCHEMA.names if (name, self._form) != ("body", bodies.NONE)]
+        self._columns = parse_columns(arguments.columns, MESSAGE_SCHEMA.names)
+        if self._columns is not None and self._form == bodies.NONE and "body" in self._columns:
+            raise OptionError("--columns names the body, and --body none leaves it out")
+        if self._body_file == STDOUT and (self._json or self._columns is not None):
+            raise OptionError("--body-file -: stdout gets the body alone; leave out --json and --columns")
+        self._shown = self._columns or names
+        self._table: TextTable | None = None
+        if as_table and not self._full and not self._json:
+            shown = self._columns or [name for name in TABLE_COLUMNS if name in names]
+            style = TableStyle(
+                _IMPORTANCE,
+                _LEAST_WIDTH,
+                _PREFERRED_WIDTH,
+                _WHOLE,
+                sizes=("store_size",),
+                shows_all=self._columns is not None,
+                hint=_HINT,
+            )
+            self._table = TextTable(shown, style, terminal_width())
+            self._shown = shown
+        self._count = 0
+        self._not_json = 0
+
+    def print(self, rows: Iterable[Row]) -> None:
+        """Print the rows as they arrive.
+
+        Raises:
+            BodyError: `--body-file` was given, and a message has no body.
+            StorageError: The file of `--body-file` cannot be written.
+            OptionError: `--body-file -` would write control characters to a terminal.
+
+        """
+        if self._table is not None:
+            self._table.write([row[name] for name in self._shown] for row in map(self._with_text, rows))
+            return
+        for row in rows:
+            if self._body_file is not None:
+                _write_body(row, self._body_file)
+                if self._body_file == STDOUT:
+                    continue
+            if self._json:
+                shown = self._with_value(row)
+                print_json([{name: shown[name] for name in self._shown}])
+            else:
+                if self._count:
+                    print()
+                self._print_fields(row)
+            self._count += 1
+
+    def flush(self) -> None:
+        """Let a reader of stdout see all rows that were printed."""
+        sys.stdout.flush()
+
+    def finish(self) -> None:
+        """Print on stderr what a person should know about the rows."""
+        sys.stdout.flush()
+        if self._table is not None:
+            print_notes(self._table)
+        if self._not_json:
+            bodies_are = "1 body is" if self._not_json == 1 else f"{self._not_json} bodies are"
+            print(f"spark-mq: --body json: {bodies_are} not JSON, and printed as text", file=sys.stderr)
+
+    def _print_fields(self, row: Row) -> None:
+        if self._columns is not None:
+            print_fields([self._with_text(row)], self._columns)
+        elif row["topic"] is None:
+            print(f"{'CommitLog Offset:':<20} {row['commit_log_offset']}")
+            print(f"{'Corrupt:':<20} {visible(str(row[CORRUPT_RECORD]))}")
+        else:
+            self._print_as_mqadmin(row)
+
+    def _print_as_mqadmin(self, row: Row) -> None:
+        """Print the fields of `mqadmin queryMsgById`, one a line."""
+        for name, value in _fields(row).items():
+            print(f"{name + ':':<20} {value_text(value)}")
+        if self._body_file is not None:
+            print(f"{'Message Body Path:':<20} {visible(self._body_file)}")
+        if self._form != bodies.NONE:
+            print(f"{'Message Body:':<20} {self._shown_body(row)}")
+
+    def _shown_body(self, row: Row) -> str:
+        body = row["body"]
+        if body is None:
+            return visible(f"none: {row[CORRUPT_RECORD]}")
+        self._note_json(body)
+        text = bodies.body_text(body, self._form or bodies.TEXT, one_line=False)
+        if self._form is None and not self._full and is_terminal() and len(text) > _MAX_BODY_CHARACTERS:
+            rest = f"{ELLIPSIS} ({len(body)} bytes; --body text prints all of them)"
+            return visible(text[:_MAX_BODY_CHARACTERS], keep="\n\t") + rest
+        return ("\n" if self._form == bodies.JSON and "\n" in text else "") + visible(text, keep="\n\t")
+
+    def _with_text(self, row: Row) -> Row:
+        """The row with its body as text, in one line."""
+        body = row["body"]
+        if body is None or "body" not in self._shown:
+            return row
+        self._note_json(body)
+        width = terminal_width()
+        if self._table is not None and width is not None and self._form in (None, bodies.TEXT):
+            return {**row, "body": bodies.beginning(body, max(4 * width, 64))}
+        return {**row, "body": bodies.body_text(body, self._form or bodies.TEXT, one_line=True)}
+
+    def _with_value(self, row: Row) -> Row:
+        """The row with its body as a value of a JSON line."""
+        body = row["body"]
+        if body is None or "body" not in self._shown:
+            return row
+        self._note_json(body)
+        return {**row, "body": bodies.body_value(body, self._form or bodies.BASE64)}
+
+    def _note_json(self, body: bytes) -> None:
+        self._not_json += self._form == bodies.JSON and not bodies.is_json(body)
+
+
+def _fields(row: Row) -> dict[str, object]:
+    return {
+        "OffsetID": row["offset_message_id"],
+        "UniqueKey": row["unique_key"],
+        "Topic": row["topic"],
+        "Tags": _bracketed(row["tags"]),
+        "Keys": _bracketed(None if row["keys"] is None else " ".join(row["keys"])),
+        "Queue ID": row["queue_id"],
+        "Queue Offset": row["queue_offset"],
+        "CommitLog Offset": row["commit_log_offset"],
+        "Reconsume Times": row["reconsume_times"],
+        "Born Timestamp": row["born_timestamp"],
+        "Store Timestamp": row["store_timestamp"],
+        "Born Host": row["born_host"],
+        "Store Host": row["store_host"],
+        "System Flag": row["sys_flag"],
+        "Transaction": row["transaction_type"],
+        "Properties": row["properties"],
+    }
+
+
+def _bracketed(text: str | None) -> str:
+    return f"[{'' if text is None else text}]"
+
+
+def _write_body(row: Row, path: str) -> None:
+    """Write the body to the file, or to stdout."""
+    body = row["body"]
+    if body is None:
+        raise BodyError(f"--body-file {path}: the message has no body: {row[CORRUPT_RECORD]}")
+    if path == STDOUT:
+        text = body.decode("utf-8", "replace")
+        if is_terminal() and ("\ufffd" in text or visible(text, keep="\n\t") != text):
+            raise OptionError(
+                "--body-file -: stdout is a terminal, and the body has control characters or is not text: "
+                "send it to a file or to a pipe"
+            )
+        sys.stdout.flush()
+        sys.stdout.buffer.write(body)
+        sys.stdout.buffer.flush()
+        return
+    try:
+        Path(path).write_bytes(body)
+    except OSError as error:
+        raise StorageError(f"--body-file {path}: {error.strerror}") from error
+
+
+def rows_of(records: Sequence[Any]) -> list[dict[str, Any]]:
+    """The rows of records, for `MessagePrinter.print`."""
+    from spark_mq.cli.json_lines import plain_rows
+    from spark_mq.format.message_row import message_row, message_table
+
+    return plain_rows(message_table([message_row(record) for record in records]))

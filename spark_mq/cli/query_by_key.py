@@ -1,0 +1,85 @@
+"""`spark-mq query-by-key`: messages by topic and key, through the index."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from spark_mq.cli.arguments import add_topic, count
+from spark_mq.cli.exit_status import FOUND, NOT_FOUND
+from spark_mq.cli.message_arguments import add_index, add_store_and_form, add_time, begin_and_end
+from spark_mq.errors import OptionError
+
+if TYPE_CHECKING:
+    from spark_mq.store.message_store import MessageStore
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command and its arguments."""
+    command = commands.add_parser(
+        "query-by-key",
+        help="messages by topic and key, through the index",
+        description="Print the messages of a topic that have a key, newest first (mqadmin queryMsgByKey).",
+        allow_abbrev=False,
+    )
+    add_store_and_form(command, with_full=True)
+    add_topic(command)
+    command.add_argument("key", metavar="KEY", help="one of the keys in the messages' KEYS, or their unique key")
+    add_index(command)
+    add_time(command)
+    command.add_argument("--max-num", metavar="N", type=count, help="print at most N messages (default: all)")
+    command.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the messages that have the key; stderr gets the reason if there is none, and damage of the index."""
+    from spark_mq.cli.message_printer import MessagePrinter, rows_of
+    from spark_mq.cli.reasons import why_no_key
+    from spark_mq.cli.value_text import visible
+
+    if arguments.max_num is not None and arguments.max_num < 1:
+        raise OptionError(f"--max-num {arguments.max_num}: give 1 or more")
+    begin, end = begin_and_end(arguments)
+    printer = MessagePrinter(arguments, as_table=True)
+    if arguments.explain:
+        times = {
+            name: str(time) for name, time in (("startTimestamp", begin), ("endTimestamp", end)) if time is not None
+        }
+        return print_access_path(arguments, key=arguments.key, **times)
+    with open_with_index(arguments) as store:
+        records = list(store.find_messages(arguments.topic, arguments.key, arguments.max_num, begin, end))
+        reason = "" if records else why_no_key(store, arguments.topic, arguments.key, begin, end)
+        problems = store.index.problems
+    if records:
+        printer.print(rows_of(records))
+        printer.finish()
+    print_index_problems(problems)
+    if not records:
+        line = f"no message {arguments.key} in topic {arguments.topic}: {reason}"
+        print(f"spark-mq: {visible(line)}", file=sys.stderr)
+    return FOUND if records else NOT_FOUND
+
+
+def open_with_index(arguments: argparse.Namespace) -> MessageStore:
+    """The store, opened for look-ups in the index."""
+    from spark_mq.store.message_store import MessageStore
+
+    return MessageStore(arguments.store, broker_conf=arguments.broker_conf, check_index=arguments.check_index)
+
+
+def print_access_path(arguments: argparse.Namespace, **options: str) -> int:
+    """Print how a look-up in a topic would be done; returns the exit status."""
+    from spark_mq.source.explain import explain
+
+    if arguments.broker_conf is not None:
+        options["brokerConf"] = arguments.broker_conf
+    print(explain(arguments.store, topic=arguments.topic, **options))
+    return FOUND
+
+
+def print_index_problems(problems: Sequence[str]) -> None:
+    """Print the damage of the index on stderr."""
+    for problem in problems:
+        print(f"spark-mq: {problem}; the log was read instead", file=sys.stderr)

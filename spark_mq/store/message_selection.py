@@ -1,0 +1,80 @@
+"""The messages of a topic or of one of its queues, in a time range, in the order of the log or backwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from spark_mq.format.record import Record
+from spark_mq.store.log.backward_scan import scan_backwards
+from spark_mq.store.log.corrupt_range import CorruptRange
+from spark_mq.store.log.log_range import LogRange
+from spark_mq.store.log.scan import FIRST, FOREVER, InQueue
+from spark_mq.store.log.time_pruning import CLOCK_TOLERANCE_MILLIS
+from spark_mq.store.message_store import MessageStore
+from spark_mq.store.queue.newest_first import messages_newest_first, tail_start
+
+_TAIL_SIZES = (256 << 10, 4 << 20)
+"""Bytes at the end of the log that are read without the kernels, first and then."""
+_OTHER_QUEUES = 8
+"""Queues of other topics that are asked for the offset of a record near the log's end."""
+
+
+def select_messages(
+    store: MessageStore,
+    topic: str,
+    queue_id: int | None = None,
+    begin: int | None = None,
+    end: int | None = None,
+    newest_first: bool = False,
+) -> Iterator[Record | CorruptRange]:
+    """The messages of a topic or of one of its queues, and damaged ranges of the log.
+
+    All messages stored from `begin` to `end` are in the result; others can be, too. Messages of one queue are found by
+    its units. Those of a whole topic are searched for in the log, because only the log shows that no queue was lost.
+
+    Args:
+        store: The store.
+        topic: The topic.
+        queue_id: The queue id; None for all queues.
+        begin: The earliest store time in milliseconds, included; None for any.
+        end: The latest store time in milliseconds, included; None for any.
+        newest_first: Whether the newest messages come first; else in the order of the log.
+
+    """
+    if queue_id is not None:
+        return _of_queue(store, topic, queue_id, begin, end, newest_first)
+    if not newest_first:
+        return store.messages_of_topic(topic, begin, end)
+    log = LogRange(store.get_min_phy_offset(), store.get_max_phy_offset())
+    starts = [start for size in _TAIL_SIZES if (start := _tail_start(store, topic, size)) is not None]
+    return scan_backwards(store.location, store.records, log, InQueue(topic), begin, end, starts)
+
+
+def _of_queue(
+    store: MessageStore, topic: str, queue_id: int, begin: int | None, end: int | None, newest_first: bool
+) -> Iterator[Record | CorruptRange]:
+    cover, start, stop = store.queue_cover(topic, queue_id), FIRST, FOREVER
+    if begin is not None:
+        earliest = begin - CLOCK_TOLERANCE_MILLIS
+        early, _ = cover.around(lambda record: record.store_timestamp >= earliest)
+        start = FIRST if early is None else early.queue_offset + 1
+    if end is not None:
+        latest = end + CLOCK_TOLERANCE_MILLIS
+        _, later = cover.around(lambda record: record.store_timestamp > latest)
+        stop = FOREVER if later is None else later.queue_offset
+    return messages_newest_first(cover, start, stop) if newest_first else cover.messages_and_damage(start, stop)
+
+
+def _tail_start(store: MessageStore, topic: str, size: int) -> int | None:
+    """The offset of a record in the last `size` bytes of the log, as early as a few queues show."""
+    at_least = store.get_max_phy_offset() - size
+    if at_least <= store.get_min_phy_offset():
+        return store.get_min_phy_offset()
+    own = [(topic, queue_id) for queue_id in store.queue_ids(topic)]
+    others = [name for name in store.queue_names if name[0] != topic][:_OTHER_QUEUES]
+    for names in (own, others):
+        queues = [queue for name in names if (queue := store.find_queue(*name)) is not None]
+        start = tail_start(queues, [store.queue_cover(*name) for name in names], at_least)
+        if start is not None:
+            return start
+    return None

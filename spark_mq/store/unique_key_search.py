@@ -1,0 +1,58 @@
+"""The messages that have a unique key, if the topic is not known.
+
+The index knows a key only together with its topic. So every topic that has a queue or a setting is looked up in the
+index, and the parts of the log that the index does not cover are read. A message of a deleted topic, in a part of the
+log that the index covers, is not found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from spark_mq.errors import ConfigError, UnsupportedStoreError
+from spark_mq.format.message_keys import KeyType, record_keys
+from spark_mq.format.record import Record
+from spark_mq.store.config.config_file import load_config
+from spark_mq.store.log.log_range import LogRange
+from spark_mq.store.log.scan import WithUniqueKey, scan
+from spark_mq.store.message_store import MessageStore
+
+
+def find_unique_key(store: MessageStore, unique_key: str) -> list[Record]:
+    """The live messages of all topics that have the unique key, newest first.
+
+    Example:
+        >>> len(find_unique_key(MessageStore("/data/store"), "7F0000010B5F18B4AAC28F1B3B6D0000"))
+        1
+    """
+    uncovered = uncovered_parts(store)
+    found: dict[int, Record] = {}
+    for topic in known_topics(store):
+        for record in store.index.find_messages(topic, unique_key, beside=uncovered):
+            if record_keys(record).get(unique_key) == KeyType.UNIQ_KEY:
+                found[record.commit_log_offset] = record
+    row_filter = WithUniqueKey(unique_key)
+    for log_range in uncovered:
+        for part in scan(store.location, store.records, log_range, row_filter):
+            if isinstance(part, Record):
+                found[part.commit_log_offset] = part
+    return [found[offset] for offset in sorted(found, reverse=True)]
+
+
+def uncovered_parts(store: MessageStore) -> list[LogRange]:
+    """The parts of the log that no valid index file covers, in its order."""
+    return [part for part in store.index.parts if isinstance(part, LogRange) and part.size]
+
+
+def known_topics(store: MessageStore) -> list[str]:
+    """The topics that have a queue, or are in `config/topics.json`, sorted."""
+    topics = {topic for topic, _ in store.queue_names}
+    with suppress(ConfigError, UnsupportedStoreError):  # table `topics` reports it
+        topics.update(load_config(store.location, "topics.json", _names) or ())
+    return sorted(topics)
+
+
+def _names(content: Mapping[str, Any]) -> list[str]:
+    return [str(name) for name in content.get("topicConfigTable") or ()]

@@ -1,0 +1,129 @@
+"""`segments`, `queues`, `topics` and `lag`: which rows and columns they print."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_mq.cli.display_width import display_width
+from spark_mq.cli.main import main
+from spark_mq.cli.tables import lag_of_groups
+from spark_mq.format.system_topic import is_system_topic
+from tests.support.stores import OWN_STORES, PROJECT, RealStore, stores_in
+
+WORKLOAD = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")
+
+
+@pytest.fixture(scope="module")
+def store(unpacked: Callable[[RealStore], Path]) -> str:
+    return str(unpacked(WORKLOAD))
+
+
+def rows(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, Any]]:
+    assert main([*arguments, "--json"]) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def column(capsys: pytest.CaptureFixture[str], name: str, *arguments: str) -> list[str]:
+    assert main([*arguments, "--columns", name]) == 0
+    return [line.strip() for line in capsys.readouterr().out.splitlines()][1:]
+
+
+def test_the_broker_s_own_topics_are_hidden_from_persons(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    everything = [row["topic"] for row in rows(capsys, "topics", store)]
+    own = [topic for topic in everything if is_system_topic(topic)]
+    assert {"SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "rmq_sys_wheel_timer", "BenchmarkTest"} <= set(own)
+    assert not {"%RETRY%GID_failing", "%DLQ%GID_failing", "OrderEvents"} & set(own)
+    assert main(["topics", store, "--columns", "topic"]) == 0
+    shown = capsys.readouterr()
+    assert [line.strip() for line in shown.out.splitlines()][1:] == [topic for topic in everything if topic not in own]
+    assert f"{len(own)} of the broker's own topics are not shown; --all shows them" in shown.err
+    assert column(capsys, "topic", "topics", store, "--all") == everything
+    assert set(column(capsys, "topic", "queues", store, "--topic", "SCHEDULE_TOPIC_XXXX")) == {"SCHEDULE_TOPIC_XXXX"}
+
+
+def test_columns_are_those_that_are_named(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (first, *_) = rows(capsys, "segments", store, "--columns", "state, file")
+    assert list(first) == ["state", "file"]
+    assert main(["segments", store, "--full"]) == 0
+    blocks = capsys.readouterr().out.split("\n\n")
+    assert len(blocks) == len(list(Path(store, "commitlog").iterdir()))
+    assert [line.split(":")[0] for line in blocks[0].splitlines()] == list(rows(capsys, "segments", store)[0])
+
+
+@pytest.mark.parametrize("option", ["--columns", "--sort"])
+def test_an_unknown_column_gets_similar_ones(option: str, store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["queues", store, option, "max_ofset"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "no column 'max_ofset'; similar: max_offset" in captured.err
+    assert "file_count" in captured.err
+
+
+def test_rows_are_sorted_with_null_last(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    numbers = [row["max_offset"] for row in rows(capsys, "queues", store, "--sort", "-max_offset")]
+    assert numbers == sorted(numbers, reverse=True)
+    times = [row["last_store_timestamp"] for row in rows(capsys, "topics", store, "--sort", "last_store_timestamp")]
+    known = [time for time in times if time is not None]
+    assert known == sorted(known)
+    assert 0 < len(known) < len(times)
+    assert times[len(known) :] == [None] * (len(times) - len(known))
+
+
+def test_the_lag_of_a_group(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    lags = [("b", 3), ("a", None), ("b", None), ("b", 4)]
+    totals = lag_of_groups([{"consumer_group": group, "lag": lag} for group, lag in lags])
+    assert totals == [("a", 1, 0, 1), ("b", 3, 7, 1)]
+    assert main(["lag", store]) == 0
+    assert capsys.readouterr().out.split("\n\n")[1].split() == [
+        *("consumer_group", "queues", "known_lag", "unknown_lags"),
+        *("GID_failing", "2", "0", "0"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["queues", "--topic", "orderevent"], "no queue of topic orderevent; similar: OrderEvents"),
+        (["lag", "--topic", "RetryDem"], "no group has an offset in topic RetryDem; similar: RetryDemo"),
+        (["lag", "--consumer-group", "GID_faling"], "no group GID_faling; similar: GID_failing"),
+        (["lag", "--consumer-group", "nobody"], "groups: CID_RMQ_SYS_TRANS, GID_failing"),
+        (["lag", "--consumer-group", "CID_RMQ_SYS_TRANS", "--topic", "RetryDemo"], "no offset in topic RetryDemo; its"),
+    ],
+)
+def test_an_unknown_name_gets_similar_ones(
+    arguments: list[str], reason: str, store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([arguments[0], store, *arguments[1:]]) == 3
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert reason in captured.err
+
+
+def test_a_table_fits_into_a_terminal(store: str) -> None:
+    main_end, terminal = pty.openpty()
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT), "COLUMNS": "60", "TZ": "UTC"}
+    command = [sys.executable, "-m", "spark_mq", "queues", store]
+    with subprocess.Popen(command, stdout=terminal, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        os.close(terminal)
+        shown = b""
+        try:
+            while data := os.read(main_end, 1 << 16):
+                shown += data
+        except OSError:  # EIO: the other end is closed
+            pass
+        errors = process.communicate()[1]
+    os.close(main_end)
+    lines = shown.decode().splitlines()
+    assert process.returncode == 0
+    assert lines[0].split()[:3] == ["topic", "queue_id", "min_offset"]
+    assert max(map(display_width, lines)) <= 60
+    assert "the terminal has 60 columns; hidden columns: first_commit_log_offset" in errors
