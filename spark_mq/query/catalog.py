@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 
 from spark_mq.errors import OptionError
+from spark_mq.query.conditions import ELEMENT_COLUMNS, KNOWN_VALUES
 from spark_mq.query.table_columns import TableColumns
 from spark_mq.source.condition import Condition, Operator, Value, encode_conditions
 from spark_mq.source.options import OPTION_NAMES, Table, names_of, parse_options
@@ -63,7 +64,10 @@ def table_columns(table: Table) -> TableColumns:
     default = tuple(default_schema(table).fieldNames())
     extra = tuple(full_schema(table).fieldNames()[len(default) :])
     if _CONDITIONS in names_of(table):
-        return TableColumns(default, extra, CONDITION_COLUMNS & {*default, *extra})
+        # A row of messages_by_key is one key of a message: the look-up of a key would drop the message's other rows.
+        searchable = ELEMENT_COLUMNS if table == Table.MESSAGES else ()
+        pushable = CONDITION_COLUMNS & {*default, *extra}
+        return TableColumns(default, extra, pushable, pushable.intersection(KNOWN_VALUES), frozenset(searchable))
     return TableColumns(
         default, extra, frozenset(column for column, name in _ONE_VALUE.items() if name in names_of(table))
     )

@@ -6,6 +6,7 @@ it. Spark runs what the user wrote, except that the names of stores' tables are 
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,20 @@ _EXPLAIN = re.compile(r"EXPLAIN\s+(?:(?:EXTENDED|FORMATTED|CODEGEN|COST|LOGICAL)
 _START = re.compile(r"\w+|\(")
 _READING_KEYWORDS = frozenset(("SELECT", "WITH", "FROM", "VALUES", "(", "INSERT", "CREATE"))
 """The first words of the statements that can read a table."""
+_FIRST_WORDS = (
+    "SELECT WITH FROM VALUES TABLE MAP REDUCE ( INSERT MERGE UPDATE DELETE CREATE DROP ALTER ANALYZE REPAIR TRUNCATE "
+    "CACHE UNCACHE CLEAR REFRESH LOAD MSCK USE SET RESET SHOW DESCRIBE DESC EXPLAIN ADD LIST COMMENT DECLARE EXECUTE "
+    "CALL BEGIN LOCK UNLOCK EXPORT IMPORT GRANT REVOKE REPLACE OPTIMIZE VACUUM RESTORE CONVERT"
+).split()
+"""The first words of statements of Spark, of Delta Lake and of similar extensions."""
+_RARE_FIRST_WORDS = (
+    "START COMMIT ROLLBACK DFS GENERATE COPY UNDROP SYNC REORG FSCK APPLY KILL OPEN FETCH CLOSE IF WHILE FOR LOOP "
+    "REPEAT CASE LEAVE ITERATE SIGNAL RESIGNAL GET LET DEFINE END"
+).split()
+_BRACKETED = ("SELECT", "WITH", "FROM", "VALUES", "(", "INSERT")
+"""The first words of statements in which brackets are in pairs."""
+_LIKENESS = 0.75
+_END_OF_CODE = re.compile(r"/\*(?!\+)|['\"`]")
 _NEVER_ALIASES = frozenset(
     word
     for words in ("anti cross except full inner intersect join lateral", "left minus natural on right semi union using")
@@ -110,6 +125,68 @@ def split_statements(text: str) -> tuple[list[str], str]:
 def is_blank(text: str) -> bool:
     """Whether a text contains only white space and comments."""
     return _skip_comments(text, 0) == len(text)
+
+
+def without_comments(text: str) -> str:
+    """The text with a space instead of each comment."""
+    pieces, position = [], 0
+    for start, stop, is_comment in _opaque_spans(text):
+        if is_comment:
+            pieces.append(text[position:start])
+            position = stop
+    return " ".join([*pieces, text[position:]])
+
+
+def first_word(text: str) -> str:
+    """The first word of a statement in upper case, or `(`; an empty text if it begins with another character."""
+    start = _START.match(text, _skip_comments(text, 0))
+    return "" if start is None else start[0].upper()
+
+
+def certain_syntax_error(text: str) -> str | None:
+    """The reason for which Spark certainly cannot parse a statement; None if it may be able to.
+
+    The parser of this package is not Spark's, so what it cannot parse may still be right. Certain are quotes, comments
+    and brackets that are not closed, and a first word that is a misspelt keyword.
+    """
+    start = _START.match(text, _skip_comments(text, 0))
+    if start is None:
+        return None
+    word = start[0].upper()
+    if word not in _FIRST_WORDS and word not in _RARE_FIRST_WORDS:
+        near = difflib.get_close_matches(word, _FIRST_WORDS, n=1, cutoff=_LIKENESS)
+        is_label = text[start.end() :].lstrip().startswith(":")
+        return f"{start[0]} begins no statement; did you mean {near[0]}?" if near and not is_label else None
+    if word not in _BRACKETED or "${" in text:
+        return None
+    end = _END_OF_CODE.search(_without_opaque(text))
+    if end is not None:
+        return "a comment is not closed" if end[0] == "/*" else f"the quote {end[0]} is not closed"
+    return _unbalanced(_without_opaque(text))
+
+
+def _without_opaque(text: str) -> str:
+    """The text with spaces instead of strings, quoted names and comments that are closed."""
+    characters = list(text)
+    for start, stop, _ in _opaque_spans(text):
+        if text.startswith("/*", start) and _is_open(text[start:stop]):
+            continue
+        characters[start:stop] = " " * (stop - start)
+    return "".join(characters)
+
+
+def _is_open(comment: str) -> bool:
+    return sum(1 if edge[0] == "/*" else -1 for edge in _COMMENT_EDGE.finditer(comment)) > 0
+
+
+def _unbalanced(code: str) -> str | None:
+    opened: list[str] = []
+    for bracket in re.findall(r"[()\[\]]", code):
+        if bracket in "([":
+            opened.append(bracket)
+        elif not opened or opened.pop() != {")": "(", "]": "["}[bracket]:
+            return f"a {bracket} closes nothing"
+    return f"a {opened[-1]} is not closed" if opened else None
 
 
 def _skip_comments(text: str, position: int) -> int:
