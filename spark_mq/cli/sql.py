@@ -27,7 +27,8 @@ examples:
   spark-mq sql --store prod=/data/store --store dev=/data/dev
   spark-mq> SELECT m.topic FROM prod.messages m LEFT ANTI JOIN dev.messages d ON m.unique_key = d.unique_key;
 """
-_PATHS = ("path", "brokerconf")
+_BROKER_CONF = "brokerconf"
+_PATHS = ("path", _BROKER_CONF)
 """Options that are paths, in lower case."""
 _HAS_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
@@ -101,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
         sees_stores=not is_on_server(),
     )
     if session.sees_stores:
-        _check_files(tables.stores)
+        _check_files(arguments)
     console = Console(session, tables, arguments.format, arguments.explain)
     if arguments.query is None and sys.stdin.isatty():
         return console.prompt()
@@ -123,7 +124,8 @@ def _tables(arguments: argparse.Namespace) -> Tables:
 
     _check_names(arguments)
     options = {name: _absolute(value) if name.lower() in _PATHS else value for name, value in arguments.options}
-    stores: dict[str, Store] = {name: {**options, "path": _absolute(path)} for name, path in arguments.stores}
+    paths = {name: _absolute(path) for name, path in arguments.stores}
+    stores: dict[str, Store] = {name: {**options, "path": path} for name, path in paths.items()}
     for store in stores.values():
         for table in Table:
             options_of(store, table)
@@ -132,7 +134,7 @@ def _tables(arguments: argparse.Namespace) -> Tables:
     from spark_mq.cli.sql_archive import archive_tables, history_of
 
     archives = {name: _absolute(table) if "/" in table else table for name, table in arguments.archives}
-    return Tables(stores, archive_tables(archives), history_of(stores, archives))
+    return Tables(stores, archive_tables(archives), history_of(paths, archives))
 
 
 def _check_names(arguments: argparse.Namespace) -> None:
@@ -151,19 +153,17 @@ def _check_names(arguments: argparse.Namespace) -> None:
             raise OptionError("--option path=... has no effect: --store NAME=PATH has the path")
 
 
-def _check_files(stores: Mapping[str, Store]) -> None:
+def _check_files(arguments: argparse.Namespace) -> None:
     """Check that the paths are stores, and that settings files can be read. Raises `SparkMqError` if not."""
     from spark_mq.io.location import Location
-    from spark_mq.source.options import Table, parse_options
     from spark_mq.store.config.broker_conf import BrokerConf
     from spark_mq.store.log.segment_files import segment_files
 
-    for store in stores.values():
-        segment_files(Location.resolve(dict(store)["path"]))
-    for store in stores.values():
-        from spark_mq.query.catalog import options_of
-
-        BrokerConf.of(parse_options(options_of(store, Table.MESSAGES)).broker_conf)
+    for _, path in arguments.stores:
+        segment_files(Location.resolve(_absolute(path)))
+    for name, value in arguments.options:
+        if name.lower() == _BROKER_CONF:
+            BrokerConf.of(_absolute(value))
 
 
 def _absolute(path: str) -> str:

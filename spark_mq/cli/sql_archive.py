@@ -7,13 +7,13 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from spark_mq.cli.sql_session import is_on_server
 from spark_mq.errors import OptionError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
-    from spark_mq.query.catalog import Store
     from spark_mq.query.table_names import NamedTables
 
 _MENTIONS_HISTORY = re.compile(r"\bhistory(?:_archive|_store)?\b", re.IGNORECASE)
@@ -31,11 +31,11 @@ def archive_tables(archives: Mapping[str, str]) -> NamedTables:
     named = {}
     for name, table in archives.items():
         tables = _tables(table)
-        if tables.is_path and "://" not in table and not os.path.isdir(f"{tables.name}/_delta_log"):
-            if os.environ.get("SPARK_REMOTE", "local").startswith("local"):
-                raise OptionError(
-                    f"--archive {name}={table} is not a Delta table: give the TABLE of `spark-mq archive STORE TABLE`"
-                )
+        is_local_path = tables.is_path and "://" not in table and not is_on_server()
+        if is_local_path and not os.path.isdir(f"{tables.name}/_delta_log"):
+            raise OptionError(
+                f"--archive {name}={table} is not a Delta table: give the TABLE of `spark-mq archive STORE TABLE`"
+            )
         named[name.lower()] = {
             "messages": tables.messages.sql_name,
             "keys": tables.keys.sql_name,
@@ -53,12 +53,16 @@ def archive_columns(table: str) -> list[str]:
     return list(layouts[table].schema.names)
 
 
-def history_of(stores: Mapping[str, Store], archives: Mapping[str, str]) -> History | None:
-    """The view of a store and its archive; None unless there is one of each."""
+def history_of(stores: Mapping[str, str], archives: Mapping[str, str]) -> History | None:
+    """The view of a store and its archive; None unless there is one of each.
+
+    Args:
+        stores: The paths of the stores, by name.
+        archives: The archives' tables of messages, by name.
+    """
     if len(stores) != 1 or len(archives) != 1:
         return None
-    (store,), (table,) = stores.values(), archives.values()
-    return History(dict(store)["path"], table)
+    return History(*stores.values(), *archives.values())
 
 
 class History:

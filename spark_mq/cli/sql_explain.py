@@ -24,6 +24,10 @@ from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
 
 _ZONE = "spark.sql.session.timeZone"
 _FOLDERS = {Table.CONSUME_QUEUE: CONSUME_QUEUE, Table.INDEX_ENTRIES: INDEX}
+_NO_ROLLBACK = (
+    "messages of transaction type ROLLBACK are in no index: with AND transaction_type <> 'ROLLBACK' in the query, the "
+    "index can find the key"
+)
 _MESSAGES = (Table.MESSAGES, Table.MESSAGES_BY_KEY)
 
 
@@ -68,7 +72,7 @@ def _details(read: StoreRead, sees_stores: bool) -> Iterator[tuple[str, str]]:
     if read.unused and not read.misses_rollback:
         yield "note", f"not evaluated without Spark: {'; '.join(map(str, read.unused))}"
     if _needs_type(read):
-        yield "note", "no index has messages of transaction type ROLLBACK: add transaction_type <> 'ROLLBACK' to use it"
+        yield "note", _NO_ROLLBACK
 
 
 def _needs_type(read: StoreRead) -> bool:
@@ -80,7 +84,9 @@ def _needs_type(read: StoreRead) -> bool:
 
 
 def _selection(read: StoreRead) -> list[tuple[str, str]]:
-    return [(name, read.options[key]) for name, key in (("topic", "topic"), ("queue", "queueId")) if key in read.options]
+    return [
+        (name, read.options[key]) for name, key in (("topic", "topic"), ("queue", "queueId")) if key in read.options
+    ]
 
 
 def _size(read: StoreRead) -> str:

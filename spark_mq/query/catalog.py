@@ -9,7 +9,7 @@ from spark_mq.errors import OptionError
 from spark_mq.query.conditions import ELEMENT_COLUMNS, KNOWN_VALUES
 from spark_mq.query.table_columns import TableColumns
 from spark_mq.source.condition import Condition, Operator, Value, encode_conditions
-from spark_mq.source.options import OPTION_NAMES, Table, names_of, parse_options
+from spark_mq.source.options import OPTION_NAMES, STREAM_ONLY, Table, names_of, parse_options
 from spark_mq.source.predicate import CONDITION_COLUMNS
 from spark_mq.source.schema import default_schema, full_schema
 
@@ -30,7 +30,7 @@ def options_of(store: Store, table: Table) -> dict[str, str]:
     given = {"path": store} if isinstance(store, str) else dict(store)
     known = {name.lower(): name for name in OPTION_NAMES}
     for name in given:
-        if name.lower() not in known or name.lower() == "table":
+        if name.lower() not in known or name.lower() == "table" or known[name.lower()] in STREAM_ONLY:
             parse_options({**given, "table": table, name: given[name]})
             raise OptionError(f"option {name} does not apply to a store: name the table in the query, such as messages")
     named = {known[name.lower()]: str(value) for name, value in given.items()}

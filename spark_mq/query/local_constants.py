@@ -19,9 +19,8 @@ from spark_mq.format.timestamp import epoch_micros
 from spark_mq.query.conditions import TIMESTAMP, Constant, Constants, TypedComparison, constants_of
 
 _INT_BITS, _BIGINT_BITS = 31, 63
-_TIME = re.compile(
-    r"\s*(\d{4})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,6}))?)?(Z|[+-]\d\d:\d\d)?)?)?)?\s*"
-)
+_CLOCK = r"(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,6}))?)?(Z|[+-]\d\d:\d\d)?)?"
+_TIME = re.compile(rf"\s*(\d{{4}})(?:-(\d{{1,2}})(?:-(\d{{1,2}}){_CLOCK})?)?\s*")
 _UNITS = {"DAY": "days", "HOUR": "hours", "MINUTE": "minutes", "SECOND": "seconds", "WEEK": "weeks"}
 _CALENDAR_UNITS = ("days", "weeks")
 _INSTANT_TYPES = frozenset((TIMESTAMP, "date", "string"))
@@ -132,10 +131,10 @@ def _parsed_time(text: str, zone: tzinfo | None) -> datetime | None:
     match = _TIME.fullmatch(text)
     if match is None:
         return None
-    fields = [int(field or default) for field, default in zip(match.groups()[:6], (0, 1, 1, 0, 0, 0), strict=True)]
-    micros = int((match[7] or "").ljust(6, "0"))
+    year, month, day = (int(field or 1) for field in match.groups()[:3])
+    hour, minute, second = (int(field or 0) for field in match.groups()[3:6])
     try:
-        moment = datetime(*fields, micros)
+        moment = datetime(year, month, day, hour, minute, second, int((match[7] or "").ljust(6, "0")))
         return _in_zone(moment, zone) if match[8] is None else _at_offset(moment, match[8])
     except (ValueError, OverflowError):
         return None

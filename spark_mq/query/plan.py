@@ -138,6 +138,8 @@ def _check_kind(statement: Statement, tables: ResolvedTables) -> None:
         written = tables.store_tables.pop(id(table), None)
         if written is not None and table.db:  # an unqualified name is a table that Spark has, or will have
             raise OptionError(f"{written.store}.{written.table} is a table of a store, and stores are read-only")
+    if not tables.store_tables:
+        return
     keeps_query = isinstance(root, exp.Create) and (root.kind or "").upper() != "TABLE"
     if keeps_query or not isinstance(root, exp.Query | exp.Insert | exp.Create):
         raise OptionError(

@@ -37,8 +37,9 @@ def sql(spark: SparkSession, query: str, args: Arguments | None = None, *, store
 
     Each table is read as far as the query needs it. Everything else is Spark's: functions, views, tables of other
     sources, settings. The name of a store takes precedence over a database of the same name. With one store, `messages`
-    alone is a table of that store, unless the query or the session has a table or view of this name. `SHOW TABLES` lists
-    the tables of the stores and those of the session's current database; `SHOW TABLES IN prod` and
+    alone is a table of that store, unless the query or the session has a table or view of this name.
+
+    `SHOW TABLES` lists the tables of the stores and those of the session's current database. `SHOW TABLES IN prod` and
     `DESCRIBE prod.messages` are answered without reading the store.
 
     A statement that names no store's table goes to Spark unchanged, whatever its kind. A statement that names one must

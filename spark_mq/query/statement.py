@@ -32,19 +32,23 @@ _EXPLAIN = re.compile(r"EXPLAIN\s+(?:(?:EXTENDED|FORMATTED|CODEGEN|COST|LOGICAL)
 _START = re.compile(r"\w+|\(")
 _READING_KEYWORDS = frozenset(("SELECT", "WITH", "FROM", "VALUES", "(", "INSERT", "CREATE"))
 """The first words of the statements that can read a table."""
-_FIRST_WORDS = (
+_FIRST_WORDS_TEXT = (
     "SELECT WITH FROM VALUES TABLE MAP REDUCE ( INSERT MERGE UPDATE DELETE CREATE DROP ALTER ANALYZE REPAIR TRUNCATE "
     "CACHE UNCACHE CLEAR REFRESH LOAD MSCK USE SET RESET SHOW DESCRIBE DESC EXPLAIN ADD LIST COMMENT DECLARE EXECUTE "
     "CALL BEGIN LOCK UNLOCK EXPORT IMPORT GRANT REVOKE REPLACE OPTIMIZE VACUUM RESTORE CONVERT"
-).split()
+)
+_FIRST_WORDS = _FIRST_WORDS_TEXT.split()
 """The first words of statements of Spark, of Delta Lake and of similar extensions."""
-_RARE_FIRST_WORDS = (
+_RARE_FIRST_WORDS_TEXT = (
     "START COMMIT ROLLBACK DFS GENERATE COPY UNDROP SYNC REORG FSCK APPLY KILL OPEN FETCH CLOSE IF WHILE FOR LOOP "
     "REPEAT CASE LEAVE ITERATE SIGNAL RESIGNAL GET LET DEFINE END"
-).split()
+)
+_RARE_FIRST_WORDS = _RARE_FIRST_WORDS_TEXT.split()
+"""More of them, which nobody means with another word."""
 _BRACKETED = ("SELECT", "WITH", "FROM", "VALUES", "(", "INSERT")
 """The first words of statements in which brackets are in pairs."""
 _LIKENESS = 0.75
+_TOKEN = re.compile(r" but got <Token.*", re.DOTALL)
 _END_OF_CODE = re.compile(r"/\*(?!\+)|['\"`]")
 _NEVER_ALIASES = frozenset(
     word
@@ -203,7 +207,8 @@ def _one_line(error: SqlglotError) -> str:
     first = error.errors[0] if isinstance(error, ParseError) and error.errors else None
     if first is None:
         return " ".join(str(error).split())
-    return f"{first['description'].rstrip('.')}, line {first['line']}, near {first['highlight']!r}"
+    description = _TOKEN.sub("", str(first["description"])).rstrip(".")
+    return f"{description}, line {first['line']}, near {first['highlight']!r}"
 
 
 def _has_same_strings(text: str, tokens: Sequence[Token]) -> bool:

@@ -1,5 +1,4 @@
-"""Resolves the table names of a statement: to tables of stores, to other named tables, and to common table expressions.
-"""
+"""Resolves the table names of a statement: to tables of stores, other named tables, common table expressions (CTEs)."""
 
 from __future__ import annotations
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from functools import reduce
+from functools import partial, reduce
 from operator import and_
 from pathlib import Path
 from random import Random
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given, note, reject, settings
@@ -20,9 +21,11 @@ from pyspark.sql.functions import col, lit
 
 from spark_mq import sql
 from spark_mq.errors import OptionError
+from spark_mq.query import local_constants
 from spark_mq.query.catalog import Store, table_columns
 from spark_mq.query.plan import plan_references
 from spark_mq.query.sql import reads_of
+from spark_mq.query.store_reads import plan_reads
 from spark_mq.source.condition import Condition, Operator, Value
 from tests.query.random_queries import COLUMNS, Vocabulary, random_query
 from tests.support.stores import OWN_STORES, RealStore, stores_in
@@ -223,6 +226,12 @@ def test_constants_mean_what_they_mean_to_spark(
     finally:
         spark.conf.set("spark.sql.session.timeZone", zone)
     assert [(one.operator.value, one.values) for one in read.conditions] == expected
+    (local,) = plan_reads(
+        plan_references(f"SELECT * FROM messages WHERE {condition}", STORES, table_columns),
+        STORES,
+        partial(local_constants.evaluate, zone=ZoneInfo("America/New_York")),
+    )
+    assert local.conditions in ((), read.conditions)
 
 
 def test_what_the_session_has_goes_before_a_store(spark: SparkSession) -> None:
