@@ -112,7 +112,7 @@ class Console:
                     if is_blank(text) and _LEAVE.fullmatch(line):
                         return FOUND
                     if is_blank(text) and _HELP.fullmatch(line):
-                        print(HELP.format(table=f"{next(iter(self._tables.stores))}.messages"))
+                        print(visible(HELP.format(stores=", ".join(self._tables.stores)), keep="\n"))
                         continue
                     statements, text = split_statements(f"{text}{line}\n")
                     for statement in statements:

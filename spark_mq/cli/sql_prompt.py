@@ -9,12 +9,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 HELP = """\
-SHOW TABLES;                 the tables of the stores
-DESCRIBE {table};  its columns
-SELECT topic, count(*) FROM {table} GROUP BY topic;
-A statement ends with ; and can have several lines. Ctrl-C cancels it.
-Tab completes keywords, tables, and columns of the tables that the statement names.
-quit, exit or Ctrl-D leaves."""
+SHOW TABLES;               lists the tables of the stores
+DESCRIBE STORE.messages;   lists the columns of a table (stores: {stores})
+SELECT ...;                runs a query, which can have several lines
+Tab                        completes keywords, tables, and columns
+Ctrl-C                     cancels the statement
+quit, exit, Ctrl-D         leave"""
 
 _KEYWORDS_TEXT = """
 SELECT FROM WHERE GROUP BY ORDER HAVING LIMIT JOIN LEFT RIGHT FULL INNER CROSS SEMI ANTI ON USING AS AND OR NOT IN
