@@ -79,13 +79,21 @@ class History:
         self._table = table
         self._identity: StoreIdentity | None = None
 
+    def is_in(self, statement: str) -> bool:
+        """Whether a statement may name the view."""
+        return _MENTIONS_HISTORY.search(statement) is not None
+
+    def __str__(self) -> str:
+        """One line of text: the parts of the view."""
+        return f"history: the archive {self._table}, and of the store {self._store} the log after the archive's end"
+
     def prepare(self, spark: SparkSession, statement: str) -> None:
         """Create the view if a statement may name it: each time, because a view keeps the plan of its first query.
 
         Raises:
             OptionError: The store has several names in the archive, or its path cannot be written in SQL.
         """
-        if not _MENTIONS_HISTORY.search(statement):
+        if not self.is_in(statement):
             return
         from spark_mq.archive.history import create_history, identity_in_archive
 

@@ -141,7 +141,7 @@ class Console:
         plan = check.plan(statement, needs_parser=True) if self._explain else None
         check.check(statement)
         if plan is not None:
-            self._print_explained(plan)
+            self._print_explained(statement, plan)
         elif answer is not None and (answer.with_session_tables is None or self._spark is None):
             from spark_mq.cli.dataframe_output import print_rows
 
@@ -149,9 +149,14 @@ class Console:
         else:
             self._run_in_spark(statement)
 
-    def _print_explained(self, plan: QueryPlan) -> None:
+    def _print_explained(self, statement: str, plan: QueryPlan) -> None:
         from spark_mq.cli.sql_explain import explained
 
+        history = self._tables.history
+        if history is not None and history.is_in(statement):
+            print(visible(str(history)))
+            if not plan.references and not plan.named:
+                return
         session = self._session
         for line in explained(plan, self._tables.stores, session.settings, session.sees_stores):
             print(visible(line))

@@ -136,5 +136,5 @@ def line_editing(completer: Completer) -> Iterator[None]:
 def history_file() -> Path:
     """The file with the lines that were typed in earlier sessions."""
     folder = os.environ.get("XDG_STATE_HOME", "")
-    base = Path(folder) if os.path.isabs(folder) else Path.home() / ".local" / "state"
+    base = Path(folder) if os.path.isabs(folder) else Path(os.path.expanduser("~/.local/state"))
     return base / "spark-mq" / "history"

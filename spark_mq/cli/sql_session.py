@@ -35,6 +35,8 @@ def _conf_folders() -> list[Path]:
     folders = [Path(os.environ[name]) for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR") if name in os.environ]
     try:
         from pyspark.find_spark_home import _find_spark_home
-    except ImportError:
+
+        home = _find_spark_home()
+    except (ImportError, SystemExit):  # it ends the process if it finds nothing
         return folders
-    return [*folders, Path(_find_spark_home()) / "conf"]
+    return [*folders, Path(home) / "conf"]

@@ -13,6 +13,12 @@ from spark_mq.query.table_names import NamedTables, resolve_tables
 from spark_mq.source.options import Table
 
 _LIKENESS = 0.7
+_PLAIN = re.compile(r"\w+")
+_FORMATS = (
+    *("parquet", "delta", "iceberg", "hudi", "orc", "csv", "json", "xml", "text", "avro", "binaryfile", "rocketmq"),
+    *("default", "global_temp", "information_schema"),
+)
+"""First parts of names that mean a format, or a database that Spark always has."""
 _PART = re.compile(r"`((?:[^`]|``)*)`|(\w+)")
 
 
@@ -53,6 +59,8 @@ def _problem(parts: list[str], stores: Collection[str], named: NamedTables) -> s
     if not qualifier:
         return _unqualified(table, stores, named)
     (store,) = qualifier
+    if store.lower() in _FORMATS or not _PLAIN.fullmatch(table):  # csv.`/data/messages` is a file
+        return None
     owners = _owners(stores, named)
     near_stores = [owner for owner in owners if owner.lower() == store.lower()] or _near(store, owners)
     candidates = [f"{owner}.{near}" for owner in near_stores for near in _near(table, owners[owner])]

@@ -54,6 +54,20 @@ def test_what_cannot_work_is_refused(
     assert len(printed.err.splitlines()) == 1
 
 
+def test_names_are_sparks_to_know_if_it_has_a_catalog_of_its_own(
+    sql: Callable[..., int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    query = "SELECT 1 FROM prodd.messages"
+    with pytest.raises(AssertionError, match="Spark was started"):
+        sql(query, "--spark-conf", "spark.sql.catalogImplementation=hive")
+    assert sql(query, "--spark-conf", "spark.driver.memory=1g") == 2
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    assert sql(query) == 2
+    (tmp_path / "spark-defaults.conf").touch()
+    with pytest.raises(AssertionError, match="Spark was started"):
+        sql(query)
+
+
 def test_a_server_has_its_own_paths(
     sql: Callable[..., int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -56,6 +56,7 @@ def test_with_several_stores_a_table_needs_the_name_of_one() -> None:
         ),
         *("SET x = it's (", "OPTIMIZE t", "FLURB t", "lable: BEGIN SELECT 1; END", "SELECT 1 WHERE ${x", "  ", "-- '"),
         *("SELECT * FROM default.messages", "SELECT * FROM parquet.messages", "SELECT * FROM csv.`/prod/messages`"),
+        *("SELECT * FROM prod.`/data/x.parquet`", "SELECT * FROM jsn.messages"),
         *("SELECT * FROM nothing", "SELECT * FROM other.table", "SELECT * FROM c.prodd.messages"),
         *(
             "WITH mesages AS (SELECT 1) SELECT * FROM mesages",
