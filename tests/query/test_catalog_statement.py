@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from spark_mq.errors import OptionError
+from spark_mq.query.catalog import Store
 from spark_mq.query.catalog_statement import CatalogAnswer, answer_statement
 from spark_mq.query.column_comments import comment_of
 from spark_mq.source.options import Table
 from spark_mq.source.schema import full_schema
 
-STORES = {"prod": {"path": "/data/store", "mode": "FAILFAST"}, "Dev": "/data/dev"}
+STORES: dict[str, Store] = {"prod": {"path": "/data/store", "mode": "FAILFAST"}, "Dev": "/data/dev"}
 ARCHIVES = {"old": {"messages": "delta.`/lake/messages`", "keys": "delta.`/lake/messages_keys`"}}
 
 
