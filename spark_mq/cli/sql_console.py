@@ -86,7 +86,7 @@ class Console:
 
         Raises the `SparkMqError` of the first statement that is wrong or fails.
         """
-        from spark_mq.query.statement import is_blank, split_statements
+        from spark_mq.query.lexer import is_blank, split_statements
 
         statements, last = split_statements(text)
         statements = statements if is_blank(last) else [*statements, last]
@@ -100,7 +100,7 @@ class Console:
 
     def prompt(self) -> int:
         """Run the statements that are typed; returns the exit status. Errors do not end the prompt."""
-        from spark_mq.query.statement import is_blank, split_statements
+        from spark_mq.query.lexer import is_blank, split_statements
 
         check, completer, self._is_prompt = self._new_check(), self._completer(), True
         text = ""

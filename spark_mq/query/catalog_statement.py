@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from spark_mq.errors import OptionError
 from spark_mq.query.catalog import Store, options_of
 from spark_mq.query.column_comments import ARCHIVE_TABLE_COMMENTS, TABLE_COMMENTS, comment_of
-from spark_mq.query.statement import without_comments
+from spark_mq.query.lexer import without_comments
 from spark_mq.query.table_names import NamedTables
 from spark_mq.source.options import Table
 from spark_mq.source.schema import default_schema, full_schema

@@ -68,10 +68,7 @@ def _problem(parts: list[str], stores: Collection[str], named: NamedTables) -> s
     if not candidates and not is_store:
         return None
     if any(candidate.lower() == f"{store}.{table}".lower() for candidate in candidates):  # of a DELETE, for example
-        return (
-            f"{store}.{table} can only be named in a query, in EXPLAIN of a query, in INSERT or CREATE TABLE ... AS, "
-            "and in DESCRIBE"
-        )
+        return _misplaced(f"{store}.{table}")
     return _message(f"{store}.{table}", candidates, owners)
 
 
@@ -80,9 +77,17 @@ def _unqualified(table: str, stores: Collection[str], named: NamedTables) -> str
     if len(stores) == 1:
         (store,) = stores
         near = _near(table, owners[store])
+        if table.lower() in near:
+            return _misplaced(table)
         return _message(table, near, owners) if near else None
     candidates = [f"{owner}.{near}" for owner in owners for near in _near(table, owners[owner])]
     return _message(table, candidates, owners) if candidates else None
+
+
+def _misplaced(name: str) -> str:
+    return (
+        f"{name} can only be named in a query, in EXPLAIN of a query, in INSERT or CREATE TABLE ... AS, and in DESCRIBE"
+    )
 
 
 def _owners(stores: Collection[str], named: NamedTables) -> dict[str, list[str]]:
