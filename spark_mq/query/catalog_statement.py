@@ -71,6 +71,22 @@ def answer_statement(
     return None if describe is None else _description(describe, stores, is_taken)
 
 
+def with_spark_names(text: str, named: NamedTables) -> str:
+    """The text of a `DESCRIBE` of a table that Spark knows under another name, with that name; else the text itself.
+
+    Args:
+        text: One statement.
+        named: Tables that Spark knows under another name.
+    """
+    plain = without_comments(text)
+    describe = _DESCRIBE.fullmatch(plain)
+    if describe is None or describe["store"] is None:
+        return text
+    tables = named.get(_unquoted(describe["store"]).lower(), {})
+    name = tables.get(_unquoted(describe["table"]).lower())
+    return text if name is None else f"{plain[: describe.start('store')]}{name}{plain[describe.end('table') :]}"
+
+
 def _tables(show: re.Match[str], stores: Mapping[str, Store], named: NamedTables) -> CatalogAnswer | None:
     comments: dict[str, dict[str, str]] = {
         store: {table.value: comment for table, comment in TABLE_COMMENTS.items()} for store in stores

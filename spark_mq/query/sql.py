@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_mq.errors import OptionError
 from spark_mq.query import spark_constants
 from spark_mq.query.catalog import Store, table_columns
-from spark_mq.query.catalog_statement import CatalogAnswer, answer_statement
+from spark_mq.query.catalog_statement import CatalogAnswer, answer_statement, with_spark_names
 from spark_mq.query.plan import QueryPlan, plan_references
 from spark_mq.query.store_reads import StoreRead, plan_reads, plan_whole_reads
 from spark_mq.query.table_names import NamedTables
@@ -81,7 +81,9 @@ def run_statement(
     answer = answer_statement(query, stores, named or {}, spark.catalog.tableExists)
     if answer is not None:
         return _frame(spark, answer)
-    plan = plan_references(query, stores, table_columns, spark.catalog.tableExists, named)
+    plan = plan_references(
+        with_spark_names(query, named or {}), stores, table_columns, spark.catalog.tableExists, named
+    )
     reads = plan_reads(plan, stores, partial(spark_constants.evaluate, spark, args=_named_arguments(args)))
     try:
         return _run(spark, plan, args, reads)

@@ -6,7 +6,7 @@ import pytest
 
 from spark_mq.errors import OptionError
 from spark_mq.query.catalog import Store
-from spark_mq.query.catalog_statement import CatalogAnswer, answer_statement
+from spark_mq.query.catalog_statement import CatalogAnswer, answer_statement, with_spark_names
 from spark_mq.query.column_comments import comment_of
 from spark_mq.source.options import Table
 from spark_mq.source.schema import full_schema
@@ -70,6 +70,14 @@ def test_every_column_has_a_comment() -> None:
 )
 def test_other_statements_are_sparks(text: str) -> None:
     assert answer_statement(text, STORES, ARCHIVES) is None
+
+
+def test_a_table_of_an_archive_is_described_by_spark() -> None:
+    assert with_spark_names("desc extended OLD.`keys` key -- of it", ARCHIVES).rstrip() == (
+        "desc extended delta.`/lake/messages_keys` key"
+    )
+    for text in ("DESCRIBE old.nothing", "DESCRIBE prod.messages", "SELECT 1 FROM old.keys"):
+        assert with_spark_names(text, ARCHIVES) == text
 
 
 def test_a_name_alone_is_a_table_of_the_only_store() -> None:
