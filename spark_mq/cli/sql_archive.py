@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
     from spark_mq.query.table_names import NamedTables
 
-_MENTIONS_HISTORY = re.compile(r"\bhistory(?:_archive|_store)?\b", re.IGNORECASE)
+_VIEWS = ("history", "history_archive", "history_store")
 
 
 def archive_tables(archives: Mapping[str, str]) -> NamedTables:
@@ -80,8 +79,10 @@ class History:
         self._identity: StoreIdentity | None = None
 
     def is_in(self, statement: str) -> bool:
-        """Whether a statement may name the view."""
-        return _MENTIONS_HISTORY.search(statement) is not None
+        """Whether a statement may read the view."""
+        from spark_mq.query.table_names import may_read
+
+        return may_read(statement, _VIEWS)
 
     def __str__(self) -> str:
         """One line of text: the parts of the view."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from sqlglot import exp
 
+from spark_mq.errors import OptionError
+from spark_mq.query.statement import parse_statement
 from spark_mq.source.options import Table
 
 _TABLES = {table.value: table for table in Table}
@@ -97,6 +100,27 @@ def resolve_tables(
                 tables.store_tables[id(node)] = StoreTable(node, only, _TABLES[name])
         remaining.extend((child, visible) for child in node.iter_expressions() if child is not with_)
     return tables
+
+
+def may_read(text: str, names: Collection[str]) -> bool:
+    """Whether a statement may read a table with one of the names, which are not qualified.
+
+    A statement that the parser cannot read may do so if it has the name anywhere.
+
+    Args:
+        text: One statement.
+        names: The names, in lower case.
+    """
+    words = frozenset(re.findall(r"\w+", text.lower()))
+    if words.isdisjoint(names):
+        return False
+    try:
+        statement = parse_statement(text)
+    except OptionError:
+        return True
+    if statement is None or not statement.is_understood:
+        return True
+    return any(table.name.lower() in names and not table.db for table in statement.root.find_all(exp.Table))
 
 
 def is_plain_cte(cte: exp.CTE) -> bool:

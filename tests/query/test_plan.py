@@ -10,6 +10,7 @@ import pytest
 from spark_mq.errors import OptionError
 from spark_mq.query.plan import QueryPlan, plan_references
 from spark_mq.query.table_columns import TableColumns
+from spark_mq.query.table_names import may_read
 from spark_mq.source.options import Table
 
 MESSAGES = TableColumns(
@@ -371,6 +372,13 @@ def test_a_table_with_another_name_gets_it() -> None:
     assert (found.references, found.text) == ((), "SELECT '{' FROM delta.`/lake/{x}` o, messages")
     with pytest.raises(OptionError, match="read-only"):
         plan_references("INSERT INTO old.messages SELECT 1", ["prod"], columns, named=named)
+
+
+def test_a_statement_may_read_a_view_that_it_names() -> None:
+    for query in ("SELECT 1 FROM History h", "DESCRIBE history", "SELECT FROM history WHERE", "FROM a JOIN history"):
+        assert may_read(query, ["history"])
+    for query in ("SELECT 1", "SELECT history FROM t WHERE topic = 'history' -- history", "SELECT 1 FROM old.history"):
+        assert not may_read(query, ["history"])
 
 
 def test_long_conditions_need_no_deep_stack() -> None:
