@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -19,20 +19,23 @@ from spark_mq.format.timestamp import EPOCH
 
 
 def print_dataframe(frame: DataFrame, form: str) -> None:
-    """Print all rows.
+    """Print all rows; see `print_rows`. A statement that gives no rows, such as CREATE TABLE, prints nothing."""
+    if frame.columns:
+        print_rows(_lines(frame), frame.columns, form)
+
+
+def print_rows(lines: Iterator[Sequence[Any]], columns: Sequence[str], form: str) -> None:
+    """Print rows.
 
     Args:
-        frame: The rows.
+        lines: The values of each row.
+        columns: The names of the columns.
         form: `table`, `csv` (the first line has the column names) or `json` (one object a line).
 
     Raises:
         OptionError: `form` is `json`, and two columns have the same name.
 
     """
-    columns = frame.columns
-    if not columns:  # of a statement that gives no rows, such as CREATE TABLE
-        return
-    lines = _lines(frame)
     if form == "table":
         print_lines(lines, columns)
     elif form == "csv":
@@ -80,7 +83,7 @@ def _plain(value: Any) -> Any:
     return bytes(value) if isinstance(value, bytearray) else value
 
 
-def _print_csv(lines: Iterator[list[Any]], columns: list[str]) -> None:
+def _print_csv(lines: Iterator[Sequence[Any]], columns: Sequence[str]) -> None:
     """Print CSV as in RFC 4180. On a terminal, control characters are written as escapes."""
     escape: Callable[[str], str] = visible if sys.stdout.isatty() else str
     writer = csv.writer(sys.stdout, lineterminator="\n")

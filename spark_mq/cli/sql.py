@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import re
 import sys
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from spark_mq.cli.arguments import add_spark_settings, pair
-from spark_mq.cli.exit_status import FOUND
-from spark_mq.cli.interrupt import cancels_on_interrupt
-from spark_mq.cli.output import visible
-from spark_mq.cli.spark import given_settings, spark_errors, spark_session
-from spark_mq.errors import SparkMqError
+from spark_mq.cli.spark import given_settings, spark_session
+from spark_mq.cli.sql_console import Console, Session, Tables
+from spark_mq.cli.sql_session import has_empty_catalog, is_on_server
+from spark_mq.errors import OptionError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,11 +27,10 @@ examples:
   spark-mq sql --store prod=/data/store --store dev=/data/dev
   spark-mq> SELECT m.topic FROM prod.messages m LEFT ANTI JOIN dev.messages d ON m.unique_key = d.unique_key;
 """
-_PROMPT, _MORE = "spark-mq> ", "       -> "
-_PATHS = ("path", "brokerconf")
+_BROKER_CONF = "brokerconf"
+_PATHS = ("path", _BROKER_CONF)
 """Options that are paths, in lower case."""
 _HAS_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
-_LEAVE = re.compile(r"\s*(?:quit|exit)\s*;?\s*", re.IGNORECASE)
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -40,7 +39,8 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "sql",
         help="Spark SQL over stores",
         description="Run Spark SQL over the tables of stores: messages, consume_queue, segments, queues, topics,\n"
-        "consumer_offsets, ... Only the rows and columns that the query needs are read of each table.",
+        "consumer_offsets, ... Only the rows and columns that the query needs are read of each table.\n"
+        "SHOW TABLES lists the tables, and DESCRIBE NAME.messages its columns.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -59,6 +59,17 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "also messages. A relative path is resolved here, even if the query runs on a Spark Connect server",
     )
     command.add_argument(
+        "--archive",
+        metavar="NAME=TABLE",
+        dest="archives",
+        action="append",
+        type=pair("old=/lake/messages"),
+        default=[],
+        help="an archive, the TABLE of `spark-mq archive`: a path, or a name in Spark's catalog. Its tables are "
+        "NAME.messages, NAME.keys, NAME.segments and NAME.snapshots. With one store and one archive there is also the "
+        "view history: each message once, from the archive, or else from the store",
+    )
+    command.add_argument(
         "--option",
         metavar="KEY=VALUE",
         dest="options",
@@ -71,7 +82,10 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "--format", choices=["table", "csv", "json"], default="table", help="the form of the rows (table)"
     )
     command.add_argument(
-        "--explain", action="store_true", help="print what would be read of each store; do not run the query"
+        "--explain",
+        action="store_true",
+        help="print what would be read of each store: columns, conditions, access path, bytes. The query does not run, "
+        "and Spark does not start",
     )
     add_spark_settings(command)
     command.set_defaults(run=run)
@@ -79,79 +93,79 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the statements of the argument, or else of the prompt or stdin; returns the exit status."""
-    with spark_session("spark-mq sql", given=given_settings(arguments)) as spark:
-        from spark_mq.source.datasource import register
+    settings = given_settings(arguments)
+    tables = _tables(arguments)
+    session = Session(
+        lambda: _session(settings, needs_delta=bool(tables.archives)),
+        settings,
+        has_empty_catalog(settings),
+        sees_stores=not is_on_server(),
+    )
+    if session.sees_stores:
+        _check_files(arguments)
+    console = Console(session, tables, arguments.format, arguments.explain)
+    if arguments.query is None and sys.stdin.isatty():
+        return console.prompt()
+    return console.run_all(sys.stdin.read() if arguments.query is None else arguments.query)
 
-        register(spark)
-        console = _Console(spark, arguments)
-        if arguments.query is None and sys.stdin.isatty():
-            with cancels_on_interrupt(spark):
-                return console.prompt()
-        return console.run_all(sys.stdin.read() if arguments.query is None else arguments.query)
+
+def _session(settings: Mapping[str, str], needs_delta: bool) -> AbstractContextManager[SparkSession]:
+    if not needs_delta:
+        return spark_session("spark-mq sql", given=settings)
+    from spark_mq.archive.delta import delta_settings
+
+    return spark_session("spark-mq sql", delta_settings, settings)
 
 
-class _Console:
-    """Runs statements, and prints their rows."""
+def _tables(arguments: argparse.Namespace) -> Tables:
+    """The tables that the arguments name. Raises `OptionError` for wrong names and options."""
+    from spark_mq.query.catalog import options_of
+    from spark_mq.source.options import Table
 
-    def __init__(self, spark: SparkSession, arguments: argparse.Namespace) -> None:
-        options = {name: _absolute(value) if name.lower() in _PATHS else value for name, value in arguments.options}
-        self._spark = spark
-        self._stores: dict[str, Store] = {name: {**options, "path": _absolute(path)} for name, path in arguments.stores}
-        self._form = arguments.format
-        self._explain = arguments.explain
+    _check_names(arguments)
+    options = {name: _absolute(value) if name.lower() in _PATHS else value for name, value in arguments.options}
+    paths = {name: _absolute(path) for name, path in arguments.stores}
+    stores: dict[str, Store] = {name: {**options, "path": path} for name, path in paths.items()}
+    for store in stores.values():
+        for table in Table:
+            options_of(store, table)
+    if not arguments.archives:
+        return Tables(stores)
+    from spark_mq.cli.sql_archive import archive_tables, history_of
 
-    def run_all(self, text: str) -> int:
-        """Run statements in order; returns the exit status. Raises the `SparkMqError` of the first that fails."""
-        from spark_mq.query.statement import is_blank, split_statements
+    archives = {name: _absolute(table) if "/" in table else table for name, table in arguments.archives}
+    return Tables(stores, archive_tables(archives), history_of(paths, archives))
 
-        statements, last = split_statements(text)
-        for statement in statements if is_blank(last) else [*statements, last]:
-            if _LEAVE.fullmatch(statement):
-                break
-            self._run(statement)
-        return FOUND
 
-    def prompt(self) -> int:
-        """Run the statements that are typed; returns the exit status. Errors do not end the prompt."""
-        from spark_mq.query.statement import is_blank, split_statements
+def _check_names(arguments: argparse.Namespace) -> None:
+    given: dict[str, str] = {}
+    for option, pairs in (("--store", arguments.stores), ("--archive", arguments.archives)):
+        for name, _ in pairs:
+            other = given.setdefault(name.lower(), option)
+            if other != option:
+                raise OptionError(f"--store and --archive both have the name {name}: give one of them another name")
+        names = [name.lower() for name, _ in pairs]
+        repeated = next((name for name in names if names.count(name) > 1), None)
+        if repeated is not None:
+            raise OptionError(f"{option} {repeated}=... is given twice: each needs a name of its own")
+    for name, _ in arguments.options:
+        if name.lower() == "path":
+            raise OptionError("--option path=... has no effect: --store NAME=PATH has the path")
 
-        _use_history()
-        text = ""
-        while True:
-            try:
-                line = input(_PROMPT if is_blank(text) else _MORE)
-                if is_blank(text) and _LEAVE.fullmatch(line):
-                    return FOUND
-                statements, text = split_statements(f"{text}{line}\n")
-                for statement in statements:
-                    self._run(statement)
-            except SparkMqError as error:
-                print(f"spark-mq: {error}", file=sys.stderr)
-            except KeyboardInterrupt:  # Spark has cancelled the query; or the user drops a line
-                print(file=sys.stderr)
-                text = ""
-            except EOFError:
-                print()
-                return FOUND
 
-    def _run(self, statement: str) -> None:
-        from spark_mq.cli.dataframe_output import print_dataframe
-        from spark_mq.query.sql import reads_of, sql
+def _check_files(arguments: argparse.Namespace) -> None:
+    """Check that the paths are stores, and that settings files can be read. Raises `SparkMqError` if not."""
+    from spark_mq.io.location import Location
+    from spark_mq.store.config.broker_conf import BrokerConf
+    from spark_mq.store.log.segment_files import segment_files
 
-        with spark_errors():
-            if self._explain:
-                for read in reads_of(self._spark, statement, stores=self._stores):
-                    print(visible(str(read)))
-            else:
-                print_dataframe(sql(self._spark, statement, stores=self._stores), self._form)
+    for _, path in arguments.stores:
+        segment_files(Location.resolve(_absolute(path)))
+    for name, value in arguments.options:
+        if name.lower() == _BROKER_CONF:
+            BrokerConf.of(_absolute(value))
 
 
 def _absolute(path: str) -> str:
     """The path in a form that is right in any working folder: Spark looks for stores in processes of its own."""
     return path if _HAS_SCHEME.match(path) else os.path.abspath(path)
-
-
-def _use_history() -> None:
-    """Let arrow keys recall typed lines, if Python has the library for it."""
-    with contextlib.suppress(ImportError):
-        import readline  # noqa: F401

@@ -1,11 +1,15 @@
 """SQL over stores: finds which tables of a store a query reads, and pushes its filters and columns into those reads.
 
 Read in this order: `sql` (the entry, with Spark), `plan` (a query as a template and references to stores' tables),
-`statement` (the text and sqlglot's tree of it), `table_names` (which tables are a store's), `scope` (relations, joins,
-and which relation a column belongs to), `comparisons` and `constants` (what a condition says about a column),
-`predicate_pushdown` and `projection_pushdown` (which rows and columns a reference needs), `conditions` (constants
-evaluated by Spark), `table_columns` and `catalog` (columns of tables, conditions as options of a read).
+`lexer` and `statement` (the text and sqlglot's tree of it), `table_names` (which tables are a store's), `scope`
+(relations, joins, and which relation a column belongs to), `comparisons` and `constants` (what a condition says about a
+column), `predicate_pushdown` and `projection_pushdown` (which rows and columns a reference needs), `spark_constants`
+and `local_constants` (the values of constants), `conditions` (comparisons with values), `table_columns` and `catalog`
+(columns of tables, conditions as options of a read), `store_reads` (a plan as reads of stores).
 
-May import sqlglot, `spark_mq.source`, `spark_mq.format` (not its kernels) and `spark_mq.errors`. Only `sql`,
-`conditions` and `catalog` import Spark.
+Beside them: `catalog_statement` and `column_comments` (SHOW TABLES and DESCRIBE), `statement_check`, `syntax_error`
+and `unknown_table` (what is certainly wrong with a statement, before Spark starts).
+
+May import sqlglot, `spark_mq.source`, `spark_mq.format` (not its kernels) and `spark_mq.errors`. Only `sql` and
+`spark_constants` need a session. `catalog`, `store_reads` and `catalog_statement` import Spark's types.
 """

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 
 from spark_mq.errors import OptionError
+from spark_mq.query.conditions import ELEMENT_COLUMNS, KNOWN_VALUES
 from spark_mq.query.table_columns import TableColumns
 from spark_mq.source.condition import Condition, Operator, Value, encode_conditions
-from spark_mq.source.options import OPTION_NAMES, Table, names_of, parse_options
+from spark_mq.source.options import OPTION_NAMES, STREAM_ONLY, Table, names_of, parse_options
 from spark_mq.source.predicate import CONDITION_COLUMNS
 from spark_mq.source.schema import default_schema, full_schema
 
@@ -29,7 +30,7 @@ def options_of(store: Store, table: Table) -> dict[str, str]:
     given = {"path": store} if isinstance(store, str) else dict(store)
     known = {name.lower(): name for name in OPTION_NAMES}
     for name in given:
-        if name.lower() not in known or name.lower() == "table":
+        if name.lower() not in known or name.lower() == "table" or known[name.lower()] in STREAM_ONLY:
             parse_options({**given, "table": table, name: given[name]})
             raise OptionError(f"option {name} does not apply to a store: name the table in the query, such as messages")
     named = {known[name.lower()]: str(value) for name, value in given.items()}
@@ -63,7 +64,10 @@ def table_columns(table: Table) -> TableColumns:
     default = tuple(default_schema(table).fieldNames())
     extra = tuple(full_schema(table).fieldNames()[len(default) :])
     if _CONDITIONS in names_of(table):
-        return TableColumns(default, extra, CONDITION_COLUMNS & {*default, *extra})
+        # A row of messages_by_key is one key of a message: the look-up of a key would drop the message's other rows.
+        searchable = ELEMENT_COLUMNS if table == Table.MESSAGES else ()
+        pushable = CONDITION_COLUMNS & {*default, *extra}
+        return TableColumns(default, extra, pushable, pushable.intersection(KNOWN_VALUES), frozenset(searchable))
     return TableColumns(
         default, extra, frozenset(column for column, name in _ONE_VALUE.items() if name in names_of(table))
     )

@@ -4,27 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 from sqlglot import exp
 
 from spark_mq.query.constants import constant
 from spark_mq.query.statement import Statement
-from spark_mq.source.condition import Operator
 
-_OPERATORS: dict[type[exp.Expr], Operator] = {
-    exp.EQ: Operator.IN,
-    exp.LT: Operator.LESS,
-    exp.LTE: Operator.LESS_OR_EQUAL,
-    exp.GT: Operator.GREATER,
-    exp.GTE: Operator.GREATER_OR_EQUAL,
+
+class Comparator(StrEnum):
+    """The comparison of a column with constants."""
+
+    IN = "IN"
+    """Equal to one of the constants."""
+    NOT_IN = "NOT IN"
+    """Equal to none of the constants."""
+    CONTAINS = "CONTAINS"
+    """The column is an array, and one of its elements is equal to one of the constants."""
+    LESS = "<"
+    LESS_OR_EQUAL = "<="
+    GREATER = ">"
+    GREATER_OR_EQUAL = ">="
+
+
+_COMPARATORS: dict[type[exp.Expr], Comparator] = {
+    exp.EQ: Comparator.IN,
+    exp.NEQ: Comparator.NOT_IN,
+    exp.LT: Comparator.LESS,
+    exp.LTE: Comparator.LESS_OR_EQUAL,
+    exp.GT: Comparator.GREATER,
+    exp.GTE: Comparator.GREATER_OR_EQUAL,
 }
 _MIRRORED = {
-    Operator.IN: Operator.IN,
-    Operator.LESS: Operator.GREATER,
-    Operator.LESS_OR_EQUAL: Operator.GREATER_OR_EQUAL,
-    Operator.GREATER: Operator.LESS,
-    Operator.GREATER_OR_EQUAL: Operator.LESS_OR_EQUAL,
+    Comparator.IN: Comparator.IN,
+    Comparator.NOT_IN: Comparator.NOT_IN,
+    Comparator.LESS: Comparator.GREATER,
+    Comparator.LESS_OR_EQUAL: Comparator.GREATER_OR_EQUAL,
+    Comparator.GREATER: Comparator.LESS,
+    Comparator.GREATER_OR_EQUAL: Comparator.LESS_OR_EQUAL,
 }
+_LISTS = (Comparator.IN, Comparator.NOT_IN, Comparator.CONTAINS)
+"""The comparators that can have several constants."""
 
 
 @dataclass(frozen=True)
@@ -33,19 +53,19 @@ class Comparison:
 
     Attributes:
         column: The column's name, in lower case.
-        operator: How the column is compared.
-        values: The constants, as SQL text; several only for IN.
+        comparator: How the column is compared.
+        values: The constants, as SQL text; several only for IN, NOT IN and CONTAINS.
     """
 
     column: str
-    operator: Operator
+    comparator: Comparator
     values: tuple[str, ...]
 
     def __str__(self) -> str:
-        """The comparison as SQL."""
-        if self.operator != Operator.IN:
-            return f"{self.column} {self.operator} {self.values[0]}"
-        return f"{self.column} IN ({', '.join(self.values)})"
+        """The comparison as SQL; `CONTAINS`, which SQL does not have, is written in the same way."""
+        if self.comparator not in _LISTS:
+            return f"{self.column} {self.comparator} {self.values[0]}"
+        return f"{self.column} {self.comparator} ({', '.join(self.values)})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,13 +104,19 @@ def _operands(condition: exp.Expr, connector: type[exp.Connector]) -> Iterator[e
 
 
 def _alternatives(statement: Statement, condition: exp.Or) -> ColumnComparison | None:
-    """`a = 1 OR a IN (2, 3)` as `a IN (1, 2, 3)`; None if an operand is not such a comparison of the same column."""
-    alternatives = [_comparison(statement, operand) for operand in _operands(condition, exp.Or)]
-    equalities = [item for item in alternatives if item is not None and item.comparison.operator == Operator.IN]
-    if len(equalities) < len(alternatives) or any(not _is_same(item.node, equalities[0].node) for item in equalities):
+    """`a = 1 OR a IN (2, 3)` as `a IN (1, 2, 3)`, and the same for CONTAINS; None if the operands differ in more."""
+    found = [_comparison(statement, operand) for operand in _operands(condition, exp.Or)]
+    alternatives = [item for item in found if item is not None]
+    if len(alternatives) < len(found):
         return None
-    values = tuple(value for item in equalities for value in item.comparison.values)
-    return replace(equalities[0], comparison=replace(equalities[0].comparison, values=values))
+    first = alternatives[0]
+    if first.comparison.comparator not in (Comparator.IN, Comparator.CONTAINS) or any(
+        item.comparison.comparator != first.comparison.comparator or not _is_same(item.node, first.node)
+        for item in alternatives
+    ):
+        return None
+    values = tuple(value for item in alternatives for value in item.comparison.values)
+    return replace(first, comparison=replace(first.comparison, values=values))
 
 
 def _is_same(left: exp.Column, right: exp.Column) -> bool:
@@ -100,28 +126,36 @@ def _is_same(left: exp.Column, right: exp.Column) -> bool:
 def _between(statement: Statement, condition: exp.Between) -> Iterator[ColumnComparison]:
     if condition.args.get("symmetric"):
         return
-    for operator, bound in ((Operator.GREATER_OR_EQUAL, "low"), (Operator.LESS_OR_EQUAL, "high")):
-        comparison = _column_comparison(statement, condition.this, operator, [condition.args[bound]])
+    for comparator, bound in ((Comparator.GREATER_OR_EQUAL, "low"), (Comparator.LESS_OR_EQUAL, "high")):
+        comparison = _column_comparison(statement, condition.this, comparator, [condition.args[bound]])
         if comparison is not None:
             yield comparison
 
 
 def _comparison(statement: Statement, condition: exp.Expr) -> ColumnComparison | None:
+    if isinstance(condition, exp.Not) and isinstance(condition.this, exp.In):
+        return _membership(statement, condition.this, Comparator.NOT_IN)
     if isinstance(condition, exp.In):
-        if any(value for name, value in condition.args.items() if name not in ("this", "expressions")):
-            return None
-        return _column_comparison(statement, condition.this, Operator.IN, condition.expressions)
-    operator = _OPERATORS.get(type(condition))
-    if operator is None:
+        return _membership(statement, condition, Comparator.IN)
+    if isinstance(condition, exp.ArrayContains):
+        return _column_comparison(statement, condition.this, Comparator.CONTAINS, [condition.expression])
+    comparator = _COMPARATORS.get(type(condition))
+    if comparator is None:
         return None
     left, right = condition.this, condition.expression
     if isinstance(_without_parentheses(left), exp.Column):
-        return _column_comparison(statement, left, operator, [right])
-    return _column_comparison(statement, right, _MIRRORED[operator], [left])
+        return _column_comparison(statement, left, comparator, [right])
+    return _column_comparison(statement, right, _MIRRORED[comparator], [left])
+
+
+def _membership(statement: Statement, condition: exp.In, comparator: Comparator) -> ColumnComparison | None:
+    if any(value for name, value in condition.args.items() if name not in ("this", "expressions")):
+        return None
+    return _column_comparison(statement, condition.this, comparator, condition.expressions)
 
 
 def _column_comparison(
-    statement: Statement, node: exp.Expr, operator: Operator, constants: list[exp.Expr]
+    statement: Statement, node: exp.Expr, comparator: Comparator, constants: list[exp.Expr]
 ) -> ColumnComparison | None:
     column = _without_parentheses(node)
     if not isinstance(column, exp.Column) or not isinstance(column.this, exp.Identifier):
@@ -130,7 +164,7 @@ def _column_comparison(
     values = tuple(text for text in texts if text is not None)
     if not values or len(values) < len(texts):
         return None
-    return ColumnComparison(column, Comparison(column.name.lower(), operator, values))
+    return ColumnComparison(column, Comparison(column.name.lower(), comparator, values))
 
 
 def _without_parentheses(node: exp.Expr) -> exp.Expr:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
@@ -25,7 +26,7 @@ from spark_mq.query.scope import (
 )
 from spark_mq.query.statement import Statement, parse_statement
 from spark_mq.query.table_columns import TableColumns
-from spark_mq.query.table_names import ResolvedTables, StoreTable, resolve_tables
+from spark_mq.query.table_names import NamedTables, ResolvedTables, StoreTable, resolve_tables
 from spark_mq.source.options import Table
 
 _ARGS_AFTER_ALIAS = frozenset(("this", "db", "joins", "laterals", "pivots"))
@@ -58,10 +59,17 @@ class QueryPlan:
     Attributes:
         template: The query with `{name}` for each reference and all other braces doubled, as `spark.sql` formats it.
         references: The references in the order of the text.
+        named: The other tables that have another name in the template, by that name.
     """
 
     template: str
     references: tuple[Reference, ...]
+    named: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The query that Spark runs if there is no reference: `spark.sql` then formats nothing."""
+        return self.template.replace("{{", "{").replace("}}", "}")
 
 
 @dataclass(frozen=True)
@@ -76,6 +84,7 @@ def plan_references(
     stores: Collection[str],
     columns: Callable[[Table], TableColumns],
     is_taken: Callable[[str], bool] = lambda name: False,
+    named: NamedTables | None = None,
 ) -> QueryPlan:
     """The references of a query to tables of `stores`, with the rows and columns that each has to read.
 
@@ -88,6 +97,7 @@ def plan_references(
         stores: The names of the stores.
         columns: Returns the columns of a table.
         is_taken: Whether the session has a table or view of this name.
+        named: Tables that Spark knows under another name.
 
     Raises:
         OptionError: A statement that names a store's table cannot be parsed, is not a query, `INSERT` or
@@ -97,22 +107,27 @@ def plan_references(
     try:
         statement = parse_statement(query)
     except OptionError:
-        if _may_name(query, stores):
+        if may_name(query, stores, named):
             raise
         return unchanged
     if statement is None:
         return unchanged
-    tables = resolve_tables(statement.root, stores, is_taken)
-    if not tables.store_tables:
+    tables = resolve_tables(statement.root, stores, is_taken, named)
+    if tables.store_tables:
+        _check_kind(statement, tables)
+    _check_target(statement, tables)
+    if not tables.store_tables and not tables.named_tables:
         return unchanged
-    _check_kind(statement, tables)
     return _Planner(statement, tables, columns).plan()
 
 
-def _may_name(query: str, stores: Collection[str]) -> bool:
-    """Whether a text contains the name of a store or, with one store, the name of a table."""
-    text = query.lower()
-    return any(name.lower() in text for name in (*stores, *(Table if len(stores) == 1 else ())))
+def may_name(query: str, stores: Collection[str], named: NamedTables | None = None) -> bool:
+    """Whether a text that cannot be parsed seems to name a table of a store, or a table with another name."""
+    before, after = r"(?<![\w.`])`?", r"`?\s*\.\s*`?\w"
+    patterns = [f"{before}{re.escape(name)}{after}" for name in (*stores, *(named or ()))]
+    if len(stores) == 1:
+        patterns.append(f"{before}(?:{'|'.join(Table)})`?(?!\\w)")
+    return any(re.search(pattern, query, re.IGNORECASE) for pattern in patterns)
 
 
 def _check_kind(statement: Statement, tables: ResolvedTables) -> None:
@@ -123,12 +138,22 @@ def _check_kind(statement: Statement, tables: ResolvedTables) -> None:
         written = tables.store_tables.pop(id(table), None)
         if written is not None and table.db:  # an unqualified name is a table that Spark has, or will have
             raise OptionError(f"{written.store}.{written.table} is a table of a store, and stores are read-only")
+    if not tables.store_tables:
+        return
     keeps_query = isinstance(root, exp.Create) and (root.kind or "").upper() != "TABLE"
     if keeps_query or not isinstance(root, exp.Query | exp.Insert | exp.Create):
         raise OptionError(
             "a store's table can be read by queries, INSERT and CREATE TABLE ... AS; for a view of a query call "
             "createOrReplaceTempView on its DataFrame"
         )
+
+
+def _check_target(statement: Statement, tables: ResolvedTables) -> None:
+    """Check that a statement does not write a table with another name: an archive is written by its own command."""
+    target = statement.root.this if isinstance(statement.root, exp.Insert | exp.Create) else None
+    for table in [] if target is None else target.find_all(exp.Table):
+        if id(table) in tables.named_tables:
+            raise OptionError(f"{table.db}.{table.name} is a table of an archive, and is read-only here")
 
 
 class _Planner:
@@ -144,14 +169,17 @@ class _Planner:
         store_tables = sorted(self._tables.store_tables.values(), key=lambda table: self._span(table.node))
         references, edits = [], list(self._stripped_qualifiers())
         for number, table in enumerate(store_tables):
-            pushable = self._columns(table.table).pushable
-            comparisons = [item for item in pushed.get(id(table.node), ()) if item.column in pushable]
+            columns = self._columns(table.table)
+            comparisons = [item for item in pushed.get(id(table.node), ()) if columns.can_push(item)]
             name = f"{table.table}_{number}"
             references.append(
                 Reference(name, table.store, table.table, self._columns_of(table), tuple(dict.fromkeys(comparisons)))
             )
             edits.append(_Edit(*self._span(table.node), f"{{{name}}}{self._alias(table.node)}"))
-        return QueryPlan(_edited(self._statement.text, edits), tuple(references))
+        for named in self._tables.named_tables.values():
+            edits.append(_Edit(*self._span(named.node), f"{_escaped(named.sql_name)}{self._alias(named.node)}"))
+        names = tuple(named.sql_name for named in self._tables.named_tables.values())
+        return QueryPlan(_edited(self._statement.text, edits), tuple(references), names)
 
     def _column_names(self, table: exp.Table) -> frozenset[str] | None:
         store_table = self._tables.store_tables.get(id(table))
@@ -223,7 +251,7 @@ class _Planner:
         while select is not None:
             tree = self._join_tree(select)
             in_scope += [] if tree is None else relations_of(tree)
-            if any(item.has_name(qualifier) and id(item.node) in self._tables.store_tables for item in in_scope):
+            if any(item.has_name(qualifier) and self._tables.is_replaced(item.node) for item in in_scope):
                 if sum(item.has_name(qualifier[-1:]) for item in in_scope) > 1:
                     raise OptionError(f"more than one table has the name {qualifier[-1]}: give them aliases")
                 return True

@@ -12,48 +12,24 @@ the query needs.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from functools import partial
 from typing import Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
 
 from spark_mq.errors import OptionError
-from spark_mq.query.catalog import Store, options_of, pushed_down_options, table_columns
-from spark_mq.query.conditions import evaluate
-from spark_mq.query.plan import QueryPlan, Reference, plan_references
-from spark_mq.source.condition import Condition
-from spark_mq.source.schema import full_schema
+from spark_mq.query import spark_constants
+from spark_mq.query.catalog import Store, table_columns
+from spark_mq.query.catalog_statement import CatalogAnswer, answer_statement, with_spark_names
+from spark_mq.query.plan import QueryPlan, plan_references
+from spark_mq.query.store_reads import StoreRead, plan_reads, plan_whole_reads
+from spark_mq.query.table_names import NamedTables
+from spark_mq.query.unknown_table import unknown_table
 
 Arguments = dict[str, Any] | list[Any]
 
-
-@dataclass(frozen=True)
-class StoreRead:
-    """How one reference of a query is read.
-
-    Attributes:
-        reference: The reference.
-        options: The options of the read.
-        schema: The columns that are read.
-        conditions: The conditions that the query puts on the rows; `options` express them as far as the table can.
-    """
-
-    reference: Reference
-    options: Mapping[str, str]
-    schema: StructType
-    conditions: tuple[Condition, ...]
-
-    def __str__(self) -> str:
-        """One line of text: the table, its columns and its conditions."""
-        columns = ", ".join(self.schema.fieldNames())
-        conditions = " and ".join(map(_format_condition, self.conditions))
-        return f"{self.reference.store}.{self.reference.table} ({columns}){conditions and ' where ' + conditions}"
-
-    def load(self, spark: SparkSession) -> DataFrame:
-        """The relation as a DataFrame."""
-        return spark.read.format("rocketmq").options(**self.options).schema(self.schema).load()
+_NO_TABLE, _NO_COLUMN = "TABLE_OR_VIEW_NOT_FOUND", "UNRESOLVED_COLUMN"
 
 
 def sql(spark: SparkSession, query: str, args: Arguments | None = None, *, stores: Mapping[str, Store]) -> DataFrame:
@@ -62,6 +38,9 @@ def sql(spark: SparkSession, query: str, args: Arguments | None = None, *, store
     Each table is read as far as the query needs it. Everything else is Spark's: functions, views, tables of other
     sources, settings. The name of a store takes precedence over a database of the same name. With one store, `messages`
     alone is a table of that store, unless the query or the session has a table or view of this name.
+
+    `SHOW TABLES` lists the tables of the stores and those of the session's current database. `SHOW TABLES IN prod` and
+    `DESCRIBE prod.messages` are answered without reading the store.
 
     A statement that names no store's table goes to Spark unchanged, whatever its kind. A statement that names one must
     be a query, `EXPLAIN` of a query, `INSERT`, or `CREATE TABLE ... AS`. Columns that `messages` has only if a schema
@@ -78,19 +57,46 @@ def sql(spark: SparkSession, query: str, args: Arguments | None = None, *, store
         The DataFrame that `spark.sql` returns for the query.
 
     Raises:
-        OptionError: The parser does not know the statement (Spark may know more statements), or a store has no path or
-            an unknown option. Errors that Spark raises are passed on.
+        OptionError: The parser does not know the statement (Spark may know more statements), a store has no path or an
+            unknown option, or neither the stores nor Spark have a table whose name resembles that of a store's table.
+            Other errors that Spark raises are passed on.
 
     Example:
         >>> stores = {"prod": "/data/prod", "dev": {"path": "/data/dev", "mode": "FAILFAST"}}
         >>> query = "SELECT count(*) FROM dev.messages WHERE topic = :topic"
         >>> spark_mq.sql(spark, query, {"topic": "orders"}, stores=stores).show()
     """
-    plan = _plan(spark, query, stores)
-    if not plan.references:
-        return spark.sql(query, args)
-    relations = {read.reference.name: read.load(spark) for read in _reads(spark, plan, args, stores)}
-    return spark.sql(plan.template, args, **relations)
+    return run_statement(spark, query, args, stores)
+
+
+def run_statement(
+    spark: SparkSession,
+    query: str,
+    args: Arguments | None,
+    stores: Mapping[str, Store],
+    named: NamedTables | None = None,
+) -> DataFrame:
+    """As `sql`; `named` are more tables, which Spark knows under another name."""
+    _check_store_names(stores)
+    answer = answer_statement(query, stores, named or {}, spark.catalog.tableExists)
+    if answer is not None:
+        return _frame(spark, answer)
+    plan = plan_references(
+        with_spark_names(query, named or {}), stores, table_columns, spark.catalog.tableExists, named
+    )
+    reads = plan_reads(plan, stores, partial(spark_constants.evaluate, spark, args=_named_arguments(args)))
+    try:
+        return _run(spark, plan, args, reads)
+    except AnalysisException as error:
+        condition = error.getCondition() or ""
+        if condition.startswith(_NO_TABLE):
+            problem = unknown_table(_relation_name(error), stores, named or {})
+            if problem is not None:
+                raise OptionError(problem) from error
+        if not condition.startswith(_NO_COLUMN) or not plan.references:
+            raise
+    # Spark suggests columns of the relations. With all columns of the tables, it suggests the right ones.
+    return _run(spark, plan, args, plan_whole_reads(plan, stores))
 
 
 def reads_of(
@@ -100,34 +106,36 @@ def reads_of(
 
     The arguments and errors are those of `sql`; the query is not run.
     """
-    return _reads(spark, _plan(spark, query, stores), args, stores)
+    _check_store_names(stores)
+    plan = plan_references(query, stores, table_columns, spark.catalog.tableExists)
+    return plan_reads(plan, stores, partial(spark_constants.evaluate, spark, args=_named_arguments(args)))
 
 
-def _plan(spark: SparkSession, query: str, stores: Mapping[str, Store]) -> QueryPlan:
+def _run(spark: SparkSession, plan: QueryPlan, args: Arguments | None, reads: list[StoreRead]) -> DataFrame:
+    if not reads:
+        return spark.sql(plan.text, args)
+    return spark.sql(plan.template, args, **{read.reference.name: read.load(spark) for read in reads})
+
+
+def _frame(spark: SparkSession, answer: CatalogAnswer) -> DataFrame:
+    """The answer as a DataFrame, with Spark's own tables if it lists tables of all databases."""
+    schema = ", ".join(f"`{name}` STRING" for name in answer.columns)
+    frame = spark.createDataFrame(list(answer.rows), schema)
+    if answer.with_session_tables is None:
+        return frame
+    own = spark.sql(answer.with_session_tables).drop("isTemporary")
+    return frame.unionByName(own, allowMissingColumns=True)
+
+
+def _check_store_names(stores: Mapping[str, Store]) -> None:
     if len({name.lower() for name in stores}) < len(stores):
         raise OptionError(f"two stores have the same name: {', '.join(stores)}")
-    return plan_references(query, stores, table_columns, spark.catalog.tableExists)
 
 
-def _reads(
-    spark: SparkSession, plan: QueryPlan, args: Arguments | None, stores: Mapping[str, Store]
-) -> list[StoreRead]:
-    typed = [
-        (comparison, full_schema(reference.table)[comparison.column].dataType)
-        for reference in plan.references
-        for comparison in reference.comparisons
-    ]
-    conditions = evaluate(spark, typed, args if isinstance(args, dict) else None)
-    reads = []
-    for reference in plan.references:
-        schema = full_schema(reference.table)
-        columns = reference.columns or table_columns(reference.table).default
-        known = tuple(conditions[comparison] for comparison in reference.comparisons if comparison in conditions)
-        options = pushed_down_options(options_of(stores[reference.store], reference.table), reference.table, known)
-        reads.append(StoreRead(reference, options, StructType([schema[column] for column in columns]), known))
-    return reads
+def _named_arguments(args: Arguments | None) -> dict[str, Any] | None:
+    return args if isinstance(args, dict) else None
 
 
-def _format_condition(condition: Condition) -> str:
-    values = ", ".join(value.isoformat() if isinstance(value, datetime) else repr(value) for value in condition.values)
-    return f"{condition.column} {condition.operator} ({values})"
+def _relation_name(error: AnalysisException) -> str:
+    """The name of the table that Spark did not find, as Spark writes it: "`prodd`.`messages`"."""
+    return str((error.getMessageParameters() or {}).get("relationName", ""))

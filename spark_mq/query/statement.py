@@ -7,7 +7,7 @@ it. Spark runs what the user wrote, except that the names of stores' tables are 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,21 +16,12 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, SqlglotError
 
 from spark_mq.errors import OptionError
+from spark_mq.query.lexer import first_word, opaque_spans, skip_comments
 
-_OPAQUE_PATTERN = r"""
-    (?<!\w)[rR](?:'[^']*'|"[^"]*")                            # no escapes in a raw string
-    | '(?:[^'\\]|\\.|'')*' | "(?:[^"\\]|\\.|"")*" | `(?:[^`]|``)*`
-    | --(?:\\\n|[^\r\n])*                                     # a backslash continues the comment on the next line
-    | /\*(?!\+)
-    """
-_OPAQUE = re.compile(_OPAQUE_PATTERN, re.VERBOSE | re.DOTALL)
-_END = re.compile(rf"{_OPAQUE_PATTERN} | (?P<end>;) | (?P<open>['\"`])", re.VERBOSE | re.DOTALL)
-_COMMENT_EDGE = re.compile(r"/\*|\*/")
-_SPACE = re.compile(r"\s*")
 _EXPLAIN = re.compile(r"EXPLAIN\s+(?:(?:EXTENDED|FORMATTED|CODEGEN|COST|LOGICAL)\s+)?", re.IGNORECASE)
-_START = re.compile(r"\w+|\(")
 _READING_KEYWORDS = frozenset(("SELECT", "WITH", "FROM", "VALUES", "(", "INSERT", "CREATE"))
 """The first words of the statements that can read a table."""
+_TOKEN = re.compile(r" but got <Token.*", re.DOTALL)
 _NEVER_ALIASES = frozenset(
     word
     for words in ("anti cross except full inner intersect join lateral", "left minus natural on right semi union using")
@@ -80,10 +71,9 @@ def parse_statement(text: str) -> Statement | None:
     Raises:
         OptionError: The parser fails, or the text contains several statements.
     """
-    explain = _EXPLAIN.match(text, _skip_comments(text, 0))
+    explain = _EXPLAIN.match(text, skip_comments(text, 0))
     prefix = explain.end() if explain else 0
-    start = _START.match(text, _skip_comments(text, prefix))
-    if start is None or start[0].upper() not in _READING_KEYWORDS:
+    if first_word(text[prefix:]) not in _READING_KEYWORDS:
         return None
     dialect = Spark()
     try:
@@ -96,43 +86,18 @@ def parse_statement(text: str) -> Statement | None:
     return Statement(text, tuple(tokens), roots[0])
 
 
-def split_statements(text: str) -> tuple[list[str], str]:
-    """The statements that end with `;`, without the `;` and without blank ones, and the text after the last `;`."""
-    statements, start, position = [], 0, 0
-    while (match := _END.search(text, position)) and not match["open"]:
-        position = _end_of_comment(text, match.end()) if match[0] == "/*" else match.end()
-        if match["end"]:
-            statements.append(text[start : match.start()])
-            start = position
-    return [statement for statement in statements if not is_blank(statement)], text[start:]
-
-
-def is_blank(text: str) -> bool:
-    """Whether a text contains only white space and comments."""
-    return _skip_comments(text, 0) == len(text)
-
-
-def _skip_comments(text: str, position: int) -> int:
-    """The position of the first word at or after `position`; the text's length if there is none."""
-    spaces = _SPACE.match(text, position)
-    start = position if spaces is None else spaces.end()
-    comment = next(_opaque_spans(text, start), None)
-    if comment is None or comment[0] > start or not comment[2]:
-        return start
-    return _skip_comments(text, comment[1])
-
-
 def _one_line(error: SqlglotError) -> str:
     first = error.errors[0] if isinstance(error, ParseError) and error.errors else None
     if first is None:
         return " ".join(str(error).split())
-    return f"{first['description'].rstrip('.')}, line {first['line']}, near {first['highlight']!r}"
+    description = _TOKEN.sub("", str(first["description"])).rstrip(".")
+    return f"{description}, line {first['line']}, near {first['highlight']!r}"
 
 
 def _has_same_strings(text: str, tokens: Sequence[Token]) -> bool:
     """Whether strings, quoted names and comments start and end at the same positions as in Spark's lexer."""
     first = 0
-    for start, stop, is_comment in _opaque_spans(text):
+    for start, stop, is_comment in opaque_spans(text):
         while first < len(tokens) and tokens[first].end < start:
             first += 1
         index = first
@@ -141,23 +106,6 @@ def _has_same_strings(text: str, tokens: Sequence[Token]) -> bool:
                 return False
             index += 1
     return True
-
-
-def _opaque_spans(text: str, position: int = 0) -> Iterator[tuple[int, int, bool]]:
-    """(start, stop, whether it is a comment) of strings, quoted names and comments, as SqlBaseLexer.g4 defines them."""
-    while match := _OPAQUE.search(text, position):
-        position = _end_of_comment(text, match.end()) if match[0] == "/*" else match.end()
-        yield match.start(), position, match[0].startswith(("--", "/*"))
-
-
-def _end_of_comment(text: str, position: int) -> int:
-    """The end of a bracketed comment that is open at `position`; comments nest."""
-    depth = 1
-    for edge in _COMMENT_EDGE.finditer(text, position):
-        depth += 1 if edge[0] == "/*" else -1
-        if not depth:
-            return edge.end()
-    return len(text)
 
 
 def _is_odd_alias(alias: exp.TableAlias) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spark_mq.query.comparisons import Comparator, Comparison
+
 
 @dataclass(frozen=True)
 class TableColumns:
@@ -12,14 +14,27 @@ class TableColumns:
     Attributes:
         default: The columns of a read without a schema, in order.
         extra: The columns that are read only if a schema names them.
-        pushable: The columns on which a comparison can be pushed down into a read.
+        pushable: The columns on which a comparison can be pushed down into a read; of NOT IN and CONTAINS only those
+            that the next two attributes name.
+        enumerated: The columns that have few values, all of which are known, so that NOT IN is an IN.
+        searchable: The columns that are arrays, and whose elements a read can look up.
     """
 
     default: tuple[str, ...]
     extra: tuple[str, ...] = ()
     pushable: frozenset[str] = frozenset()
+    enumerated: frozenset[str] = frozenset()
+    searchable: frozenset[str] = frozenset()
 
     @property
     def all(self) -> frozenset[str]:
         """The names of all columns."""
         return frozenset((*self.default, *self.extra))
+
+    def can_push(self, comparison: Comparison) -> bool:
+        """Whether a read of the table can apply the comparison."""
+        if comparison.comparator == Comparator.NOT_IN:
+            return comparison.column in self.enumerated
+        if comparison.comparator == Comparator.CONTAINS:
+            return comparison.column in self.searchable
+        return comparison.column in self.pushable

@@ -1,12 +1,15 @@
-"""Resolves the table names of a statement: to tables of stores, and to common table expressions (CTEs)."""
+"""Resolves the table names of a statement: to tables of stores, other named tables, common table expressions (CTEs)."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from sqlglot import exp
 
+from spark_mq.errors import OptionError
+from spark_mq.query.statement import parse_statement
 from spark_mq.source.options import Table
 
 _TABLES = {table.value: table for table in Table}
@@ -19,6 +22,14 @@ class StoreTable:
     node: exp.Table
     store: str
     table: Table
+
+
+@dataclass(frozen=True)
+class NamedTable:
+    """One mention of a table that Spark knows under another name, such as a table of an archive."""
+
+    node: exp.Table
+    sql_name: str
 
 
 @dataclass(frozen=True)
@@ -35,14 +46,29 @@ class ResolvedTables:
 
     store_tables: dict[int, StoreTable] = field(default_factory=dict)
     cte_tables: dict[int, CteTable] = field(default_factory=dict)
+    named_tables: dict[int, NamedTable] = field(default_factory=dict)
+
+    def is_known(self, node: exp.Expr) -> bool:
+        """Whether the table is that of a store, has another name in Spark, or is a common table expression."""
+        return any(id(node) in tables for tables in (self.store_tables, self.named_tables, self.cte_tables))
+
+    def is_replaced(self, node: exp.Expr) -> bool:
+        """Whether the table gets another name, so that a qualifier with two parts no longer means it."""
+        return id(node) in self.store_tables or id(node) in self.named_tables
 
     def references_to(self, cte: exp.CTE) -> list[exp.Table]:
         """The nodes that read a common table expression."""
         return [table.node for table in self.cte_tables.values() if table.cte is cte]
 
 
-def resolve_tables(root: exp.Expr, stores: Collection[str], is_taken: Callable[[str], bool]) -> ResolvedTables:
-    """The tables of stores and the common table expressions that the tree names.
+NamedTables = Mapping[str, Mapping[str, str]]
+"""By the first and the second part of a table's name, in lower case: the table's name for Spark, as SQL text."""
+
+
+def resolve_tables(
+    root: exp.Expr, stores: Collection[str], is_taken: Callable[[str], bool], named: NamedTables | None = None
+) -> ResolvedTables:
+    """The tables of stores, the tables with another name, and the common table expressions that the tree names.
 
     `prod.messages` is a table of the store `prod`. With one store, `messages` alone is a table of that store, unless a
     common table expression in scope has that name, or the session has a view or table of that name (`is_taken`). Case
@@ -66,12 +92,35 @@ def resolve_tables(root: exp.Expr, stores: Collection[str], is_taken: Callable[[
             name, store = node.name.lower(), node.db.lower()
             if store in by_name and name in _TABLES:
                 tables.store_tables[id(node)] = StoreTable(node, by_name[store], _TABLES[name])
+            elif named is not None and name in named.get(store, {}):
+                tables.named_tables[id(node)] = NamedTable(node, named[store][name])
             elif not store and name in visible:
                 tables.cte_tables[id(node)] = CteTable(node, visible[name])
             elif not store and only is not None and name in _TABLES and not is_taken(name):
                 tables.store_tables[id(node)] = StoreTable(node, only, _TABLES[name])
         remaining.extend((child, visible) for child in node.iter_expressions() if child is not with_)
     return tables
+
+
+def may_read(text: str, names: Collection[str]) -> bool:
+    """Whether a statement may read a table with one of the names, which are not qualified.
+
+    A statement that the parser cannot read may do so if it has the name anywhere.
+
+    Args:
+        text: One statement.
+        names: The names, in lower case.
+    """
+    words = frozenset(re.findall(r"\w+", text.lower()))
+    if words.isdisjoint(names):
+        return False
+    try:
+        statement = parse_statement(text)
+    except OptionError:
+        return True
+    if statement is None or not statement.is_understood:
+        return True
+    return any(table.name.lower() in names and not table.db for table in statement.root.find_all(exp.Table))
 
 
 def is_plain_cte(cte: exp.CTE) -> bool:

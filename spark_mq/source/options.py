@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -89,6 +90,15 @@ class StreamOptions:
 
 
 _EVERYWHERE = ("path", "table")
+_PATHS = "paths"
+"""The option that Spark makes of `load` with several paths."""
+_URI_GLOB = re.compile(r"\*|\{[^{}]+,[^{}]+\}")
+_GLOB = re.compile(rf"{_URI_GLOB.pattern}|\[[^\]]+\]")
+_ONE_STORE = (
+    "load each store, and join the DataFrames with unionByName; or give them names in spark_mq.sql(stores=...) or "
+    "`spark-mq sql --store a=... --store b=...`, and write SELECT ... FROM a.messages UNION ALL BY NAME "
+    "SELECT ... FROM b.messages"
+)
 _BROKER_VERSION = "brokerVersion"
 _MESSAGES = (
     "topic",
@@ -212,12 +222,23 @@ def _given(options: Mapping[str, str]) -> dict[str, str]:
     given: dict[str, str] = {}
     for key, value in options.items():
         name = known.get(key.lower())
+        if key.lower() == _PATHS:
+            raise OptionError(f"load({value}) names several stores, and a read has one: {_ONE_STORE}")
         if name is None:
             raise OptionError(_unknown_option(key))
         given[name] = value
     if not given.get("path"):
         raise OptionError("option path is missing: give the broker's store directory, .load('/data/store')")
+    if _is_glob(given["path"]):
+        raise OptionError(f"option path={given['path']!r} is a pattern, and a read has one store: {_ONE_STORE}")
     return given
+
+
+def _is_glob(path: str) -> bool:
+    """Whether a path is a pattern of several paths, and not the name of a folder that exists."""
+    if "://" in path:
+        return _URI_GLOB.search(path) is not None
+    return _GLOB.search(path) is not None and not os.path.exists(path.removeprefix("file:"))
 
 
 def _parse_table(given: Mapping[str, str]) -> Table:

@@ -24,7 +24,7 @@ COUNT = """
 
 @pytest.fixture
 def sql(
-    spark: SparkSession, unpacked: Callable[[RealStore], Path], monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, unpacked: Callable[[RealStore], Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Callable[..., int]:
     """Runs the command in the tests' own session."""
 
@@ -32,6 +32,7 @@ def sql(
     def session(name: str, given: dict[str, str] | None = None) -> Iterator[SparkSession]:
         yield spark
 
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setattr(command, "spark_session", session)
     return lambda *arguments: main(["sql", *arguments, "--store", f"prod={unpacked(WORKLOAD)}"])
 
@@ -82,14 +83,9 @@ def test_statements_one_after_the_other(sql: Callable[..., int], capsys: pytest.
     assert capsys.readouterr().out.splitlines()[1:] == [";';"]
 
 
-def test_explain_says_what_would_be_read(sql: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
-    assert sql("SELECT count(*) FROM prod.messages WHERE topic = 'OrderEvents' AND body = 'x'", "--explain") == 0
-    assert capsys.readouterr().out == "prod.messages (topic, body) where topic in ('OrderEvents')\n"
-
-
 def test_errors_are_one_line(sql: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
     for status, query, why in (
-        (1, "SELECT nothing FROM messages", "[UNRESOLVED_COLUMN"),
+        (1, "SELECT topik FROM messages", "[UNRESOLVED_COLUMN"),
         (2, "SELECT * FROM messages WHERE", "the query cannot be parsed"),
         (2, "SELECT 1 AS a, 2 AS a --", "more than one column is called a"),
     ):
@@ -98,6 +94,7 @@ def test_errors_are_one_line(sql: Callable[..., int], capsys: pytest.CaptureFixt
         assert printed.out == ""
         assert printed.err.startswith(f"spark-mq: {'--format json: ' if 'AS a' in query else ''}{why}")
         assert len(printed.err.splitlines()) == 1
+        assert "topik" not in query or "of the following? [`topic`" in printed.err
 
 
 def test_a_store_that_is_not_there_is_named(
@@ -132,7 +129,7 @@ def test_text_of_a_store_does_not_steer_a_terminal(sql: Callable[..., int], caps
 def test_at_the_prompt_an_error_is_not_the_end(
     sql: Callable[..., int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lines = iter(["SELECT", "  nothing;", "SELECT 'it;", "s' AS a;", "quit"])
+    lines = iter(["SELECT", "  nothing;", "SELECT 'it;", "s' AS a;", "selekt 1;", "help", "quit"])
     prompts = []
 
     def typed(prompt: str) -> str:
@@ -143,6 +140,8 @@ def test_at_the_prompt_an_error_is_not_the_end(
     monkeypatch.setattr("builtins.input", typed)
     assert sql() == 0
     printed = capsys.readouterr()
-    assert prompts == ["spark-mq>", "->", "spark-mq>", "->", "spark-mq>"]
+    assert prompts == ["spark-mq>", "->", "spark-mq>", "->", "spark-mq>", "spark-mq>", "spark-mq>"]
     assert "[UNRESOLVED_COLUMN" in printed.err
-    assert printed.out.splitlines() == ["a", r"it;\ns"]
+    assert "did you mean SELECT?" in printed.err
+    assert printed.out.splitlines()[:2] == ["a", r"it;\ns"]
+    assert "SHOW TABLES" in printed.out

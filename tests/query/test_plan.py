@@ -10,12 +10,18 @@ import pytest
 from spark_mq.errors import OptionError
 from spark_mq.query.plan import QueryPlan, plan_references
 from spark_mq.query.table_columns import TableColumns
+from spark_mq.query.table_names import may_read
 from spark_mq.source.options import Table
 
 MESSAGES = TableColumns(
-    default=("commit_log_offset", "topic", "queue_id", "queue_offset", "tags", "store_timestamp", "body"),
+    default=(
+        *("commit_log_offset", "topic", "queue_id", "queue_offset", "tags", "keys"),
+        *("transaction_type", "store_timestamp", "body"),
+    ),
     extra=("store_timestamp_millis",),
     pushable=frozenset(("topic", "queue_id", "queue_offset", "store_timestamp", "store_timestamp_millis")),
+    enumerated=frozenset(("transaction_type",)),
+    searchable=frozenset(("keys",)),
 )
 QUEUES = TableColumns(
     default=("topic", "queue_id", "min_offset", "max_offset"), extra=(), pushable=frozenset(("topic",))
@@ -65,7 +71,23 @@ PUSHED_DOWN = {
     "FROM messages SELECT topic WHERE topic = 'a'": [{"topic IN ('a')"}],
     "EXPLAIN FORMATTED SELECT * FROM messages WHERE topic = 'a'": [{"topic IN ('a')"}],
     "/* all /* of */ it */ SELECT * FROM messages -- all of 'it\n WHERE topic = 'a'": [{"topic IN ('a')"}],
+    "SELECT * FROM messages WHERE array_contains(keys, 'a') AND 'b' <> transaction_type": [
+        {"keys CONTAINS ('a')", "transaction_type NOT IN ('b')"}
+    ],
+    "SELECT * FROM (SELECT keys AS k FROM messages) WHERE array_contains(k, 'a') OR array_contains(k, :b)": [
+        {"keys CONTAINS ('a', :b)"}
+    ],
+    "SELECT * FROM messages m JOIN messages n ON array_contains(n.keys, 'a') WHERE m.transaction_type NOT IN ('b')": [
+        {"transaction_type NOT IN ('b')"},
+        {"keys CONTAINS ('a')"},
+    ],
     # not certain for any row
+    "SELECT * FROM messages WHERE array_contains(keys, 'a') OR topic = 'a'": [NOTHING],
+    "SELECT * FROM messages WHERE NOT array_contains(keys, 'a') AND array_contains(keys, tags)": [NOTHING],
+    "SELECT * FROM messages WHERE array_contains(array('a'), topic) AND array_contains(split(tags, ' '), 'a')": [
+        NOTHING
+    ],
+    "SELECT * FROM messages WHERE transaction_type <> 'a' OR transaction_type <> 'b'": [NOTHING],
     "SELECT * FROM messages WHERE topic = 'a' OR queue_id = 1": [NOTHING],
     "SELECT * FROM messages WHERE topic = 'a' OR topic > 'b'": [NOTHING],
     "SELECT * FROM messages WHERE topic = 'a' OR topic = tags": [NOTHING],
@@ -332,8 +354,31 @@ def test_what_cannot_be_done_is_said(query: str, why: str) -> None:
 
 
 def test_what_names_no_store_is_left_to_spark() -> None:
-    for query in ("", "SELECT FROM WHERE", "SELECT 'a", "MERGE INTO x USING y", "CREATE VIEW v AS SELECT * FROM t"):
+    for query in (
+        *("", "SELECT FROM WHERE", "SELECT 'a", "MERGE INTO x USING y", "CREATE VIEW v AS SELECT * FROM t"),
+        *("SELECT 'prod' SOME NEW SYNTAX FROM production", "CREATE TEMP VIEW messages AS SELECT 1"),
+    ):
         assert plan(query) == QueryPlan(query, ())
+
+
+def test_a_table_with_another_name_gets_it() -> None:
+    named = {"old": {"messages": "delta.`/lake/{x}`"}}
+    query = "SELECT old.messages.topic, '{' FROM old.messages JOIN prod.queues q ON q.topic = old.messages.topic"
+    found = plan_references(query, ["prod"], columns, named=named)
+    assert found.template == (
+        "SELECT messages.topic, '{{' FROM delta.`/lake/{{x}}` AS messages JOIN {queues_0} q ON q.topic = messages.topic"
+    )
+    found = plan_references("SELECT '{' FROM old.Messages o, messages", ["prod", "dev"], columns, named=named)
+    assert (found.references, found.text) == ((), "SELECT '{' FROM delta.`/lake/{x}` o, messages")
+    with pytest.raises(OptionError, match="read-only"):
+        plan_references("INSERT INTO old.messages SELECT 1", ["prod"], columns, named=named)
+
+
+def test_a_statement_may_read_a_view_that_it_names() -> None:
+    for query in ("SELECT 1 FROM History h", "DESCRIBE history", "SELECT FROM history WHERE", "FROM a JOIN history"):
+        assert may_read(query, ["history"])
+    for query in ("SELECT 1", "SELECT history FROM t WHERE topic = 'history' -- history", "SELECT 1 FROM old.history"):
+        assert not may_read(query, ["history"])
 
 
 def test_long_conditions_need_no_deep_stack() -> None:

@@ -23,7 +23,7 @@ WORDS = Vocabulary(
     operators=(*Vocabulary.operators, "IS"),
 )
 VALUES = (("a", "b", "A", None), *[(0, 1, 2, None)] * 3)
-KNOWN = TableColumns(default=(*COLUMNS, "body"), pushable=frozenset(COLUMNS))
+KNOWN = TableColumns((*COLUMNS, "body"), pushable=frozenset(COLUMNS), enumerated=frozenset(COLUMNS))
 
 pytestmark = pytest.mark.skipif(sqlite3.sqlite_version_info < (3, 39), reason="SQLite has no FULL JOIN before 3.39")
 

@@ -5,24 +5,27 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from functools import reduce
+from functools import partial, reduce
 from operator import and_
 from pathlib import Path
 from random import Random
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given, note, reject, settings
 from hypothesis import strategies as st
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.functions import col, lit
 
 from spark_mq import sql
 from spark_mq.errors import OptionError
+from spark_mq.query import local_constants
 from spark_mq.query.catalog import Store, table_columns
 from spark_mq.query.plan import plan_references
 from spark_mq.query.sql import reads_of
+from spark_mq.query.store_reads import plan_reads
 from spark_mq.source.condition import Condition, Operator, Value
 from tests.query.random_queries import COLUMNS, Vocabulary, random_query
 from tests.support.stores import OWN_STORES, RealStore, stores_in
@@ -155,6 +158,8 @@ REAL = [
     "AND m.topic = 'OrderEvents' WHERE c.topic = 'OrderEvents'",
     "WITH o AS (SELECT * FROM {m} WHERE topic = 'OrderEvents') SELECT x.tags, count(*) FROM o x JOIN o y "
     "ON x.queue_id = y.queue_id WHERE x.queue_offset = 3 GROUP BY 1",
+    "SELECT commit_log_offset, keys FROM {m} WHERE topic = 'OrderEvents' AND array_contains(keys, 'ORD-20') "
+    "AND transaction_type <> 'ROLLBACK'",
     "SELECT topic, queue_id FROM {u} WHERE commit_log_offset IN (SELECT commit_log_offset FROM {m} WHERE "
     "commit_log_offset BETWEEN 212000 AND 220000) AND topic <> 'SequenceDemo'",
 ]
@@ -163,7 +168,8 @@ REAL = [
 def test_a_real_store_gives_the_rows_of_a_whole_read(spark: SparkSession, store: str) -> None:
     views = rows(spark.sql("SHOW VIEWS"))
     for query in REAL:
-        found = rows(sql(spark, query.format(m="prod.messages", u="prod.consume_queue"), stores={"prod": store}))
+        stores = {"prod": {"path": store, "brokerConf": str(STORE.broker_conf)}}
+        found = rows(sql(spark, query.format(m="prod.messages", u="prod.consume_queue"), stores=stores))
         assert found == rows(spark.sql(query.format(m="all_messages", u="all_units")))
         assert found
     assert rows(spark.sql("SHOW VIEWS")) == views
@@ -223,6 +229,12 @@ def test_constants_mean_what_they_mean_to_spark(
     finally:
         spark.conf.set("spark.sql.session.timeZone", zone)
     assert [(one.operator.value, one.values) for one in read.conditions] == expected
+    (local,) = plan_reads(
+        plan_references(f"SELECT * FROM messages WHERE {condition}", STORES, table_columns),
+        STORES,
+        partial(local_constants.evaluate, zone=ZoneInfo("America/New_York")),
+    )
+    assert local.conditions in ((), read.conditions)
 
 
 def test_what_the_session_has_goes_before_a_store(spark: SparkSession) -> None:
@@ -233,6 +245,31 @@ def test_what_the_session_has_goes_before_a_store(spark: SparkSession) -> None:
         assert len(reads_of(spark, "SELECT * FROM prod.topics", stores=STORES)) == 1
     finally:
         spark.catalog.dropTempView("topics")
+
+
+def test_statements_about_tables(spark: SparkSession) -> None:
+    spark.sql("SELECT 1 AS a").createOrReplaceTempView("mine")
+    try:
+        listed = sql(spark, "SHOW TABLES LIKE 'm*'", stores=STORES).collect()
+        assert [(row.namespace, row.tableName) for row in listed if row.tableName in ("messages", "mine")] == [
+            ("prod", "messages"),
+            ("", "mine"),
+        ]
+    finally:
+        spark.catalog.dropTempView("mine")
+    described = sql(spark, "DESCRIBE topics", stores=STORES)
+    assert described.columns == ["col_name", "data_type", "comment"]
+    assert tuple(described.collect()[0]) == ("topic", "string", "the topic")
+
+
+def test_a_name_that_is_wrong_is_shown_with_those_that_are_right(spark: SparkSession) -> None:
+    for query in ("SELECT * FROM prodd.messages", "SELECT topic FROM prod.mesages"):
+        with pytest.raises(OptionError, match=r"did you mean prod\.messages\? Tables of prod: messages, "):
+            sql(spark, query, stores=STORES)
+    with pytest.raises(AnalysisException, match="following\\? \\[`topic`"):
+        sql(spark, "SELECT topik FROM messages WHERE queue_id = 1", stores=STORES)
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+        sql(spark, "SELECT * FROM other.things", stores=STORES)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -28,6 +29,16 @@ def test_only_a_path_is_needed() -> None:
 def test_names_are_not_case_sensitive() -> None:
     options = parse_options({"PATH": "/s", "STARTTIMESTAMP": "1795248093336", "splitsize": "1m"})
     assert (options.predicate.store_timestamp.first, options.split_size) == (1795248093336, 1 << 20)
+
+
+def test_several_paths_are_refused_with_what_to_do(tmp_path: Path) -> None:
+    for options in ({"paths": '["/a","/b"]'}, {"path": "/data/*"}, {"path": "s3://bucket/{a,b}"}, {"path": "/s[ab]"}):
+        with pytest.raises(OptionError, match=r"one.*unionByName.*UNION ALL BY NAME"):
+            parse_options(options)
+    folder = tmp_path / "s[ab]"
+    folder.mkdir()
+    for path in (str(folder), "s3://bucket/store?region=eu", "hdfs://[::1]:8020/store"):
+        assert parse_options({"path": path}).path == path
 
 
 @pytest.mark.parametrize("table", list(Table))

@@ -1,0 +1,110 @@
+"""Archives in `spark-mq sql`: their tables under a name, and the view `history` of an archive and its store."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from spark_mq.cli.sql_session import is_on_server
+from spark_mq.errors import OptionError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
+    from spark_mq.query.table_names import NamedTables
+
+_VIEWS = ("history", "history_archive", "history_store")
+
+
+def archive_tables(archives: Mapping[str, str]) -> NamedTables:
+    """By name of an archive, and name of its table: the table's name for Spark.
+
+    Args:
+        archives: By name: the archive's table of messages, a path or a name in Spark's catalog.
+
+    Raises:
+        OptionError: A table is neither, or is a local folder without a Delta table.
+    """
+    named = {}
+    for name, table in archives.items():
+        tables = _tables(table)
+        is_local_path = tables.is_path and "://" not in table and not is_on_server()
+        if is_local_path and not os.path.isdir(f"{tables.name}/_delta_log"):
+            raise OptionError(
+                f"--archive {name}={table} is not a Delta table: give the TABLE of `spark-mq archive STORE TABLE`"
+            )
+        named[name.lower()] = {
+            "messages": tables.messages.sql_name,
+            "keys": tables.keys.sql_name,
+            "segments": tables.segments.sql_name,
+            "snapshots": tables.snapshots.sql_name,
+        }
+    return named
+
+
+def archive_columns(table: str) -> list[str]:
+    """The columns of a table of an archive."""
+    from spark_mq.archive.tables import KEYS, MESSAGES, SEGMENTS, SNAPSHOTS
+
+    layouts = {"messages": MESSAGES, "keys": KEYS, "segments": SEGMENTS, "snapshots": SNAPSHOTS}
+    return list(layouts[table].schema.names)
+
+
+def history_of(stores: Mapping[str, str], archives: Mapping[str, str]) -> History | None:
+    """The view of a store and its archive; None unless there is one of each.
+
+    Args:
+        stores: The paths of the stores, by name.
+        archives: The archives' tables of messages, by name.
+    """
+    if len(stores) != 1 or len(archives) != 1:
+        return None
+    return History(*stores.values(), *archives.values())
+
+
+class History:
+    """The view `history` of an archive and its store, which is created when a statement names it."""
+
+    def __init__(self, store: str, table: str) -> None:
+        """Prepare the view.
+
+        Args:
+            store: The store's path.
+            table: The archive's table of messages.
+        """
+        self._store = store
+        self._table = table
+        self._identity: StoreIdentity | None = None
+
+    def is_in(self, statement: str) -> bool:
+        """Whether a statement may read the view."""
+        from spark_mq.query.table_names import may_read
+
+        return may_read(statement, _VIEWS)
+
+    def __str__(self) -> str:
+        """One line of text: the parts of the view."""
+        return f"history: the archive {self._table}, and of the store {self._store} the log after the archive's end"
+
+    def prepare(self, spark: SparkSession, statement: str) -> None:
+        """Create the view if a statement may name it: each time, because a view keeps the plan of its first query.
+
+        Raises:
+            OptionError: The store has several names in the archive, or its path cannot be written in SQL.
+        """
+        if not self.is_in(statement):
+            return
+        from spark_mq.archive.history import create_history, identity_in_archive
+
+        tables = _tables(self._table)
+        if self._identity is None:
+            self._identity = identity_in_archive(spark, self._store, tables)
+        create_history(spark, self._store, tables.messages, self._identity)
+
+
+def _tables(table: str) -> ArchiveTables:
+    from spark_mq.archive.archive_tables import ArchiveTables
+
+    return ArchiveTables.of(table, checkpoint="")

@@ -1,0 +1,110 @@
+"""`spark-mq sql --explain`: what a query would read of each store, found without Spark."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from datetime import tzinfo
+from functools import partial
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pyarrow import fs
+
+from spark_mq.errors import SparkMqError
+from spark_mq.format.message_schema import KEY
+from spark_mq.io.location import Location
+from spark_mq.query import local_constants
+from spark_mq.query.catalog import Store
+from spark_mq.query.conditions import UNIQUE_KEY, may_be_rolled_back
+from spark_mq.query.plan import QueryPlan
+from spark_mq.query.store_reads import StoreRead, plan_reads
+from spark_mq.source.explain import explain
+from spark_mq.source.options import Table
+from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
+
+_ZONE = "spark.sql.session.timeZone"
+_FOLDERS = {Table.CONSUME_QUEUE: CONSUME_QUEUE, Table.INDEX_ENTRIES: INDEX}
+_NO_ROLLBACK = (
+    "messages of transaction type ROLLBACK are in no index: with AND transaction_type <> 'ROLLBACK' in the query, the "
+    "index can find the key"
+)
+_MESSAGES = (Table.MESSAGES, Table.MESSAGES_BY_KEY)
+
+
+def explained(
+    plan: QueryPlan, stores: Mapping[str, Store], settings: Mapping[str, str], sees_stores: bool
+) -> Iterator[str]:
+    """The lines that describe the reads of a plan.
+
+    Args:
+        plan: The plan of a query.
+        stores: The stores, by name.
+        settings: The settings of the session.
+        sees_stores: Whether this process sees the stores under the paths that the session uses.
+
+    Raises:
+        SparkMqError: The errors that a read would raise while Spark plans it.
+    """
+    if not plan.references and not plan.named:
+        yield "the statement reads no table of a store"
+    yield from (f"{name}, which Spark reads as a Delta table" for name in plan.named)
+    for read in plan_reads(plan, stores, partial(local_constants.evaluate, zone=_zone(settings))):
+        yield str(read)
+        for name, text in _details(read, sees_stores):
+            yield f"  {name:<6} {text}"
+
+
+def _details(read: StoreRead, sees_stores: bool) -> Iterator[tuple[str, str]]:
+    """The lines after the first one: access path, files and bytes, and notes."""
+    table = read.reference.table
+    if not sees_stores:
+        yield "note", "the access path is not known here: SPARK_REMOTE names a server, which has the store"
+    elif table in _MESSAGES:
+        options = dict(read.options)
+        for line in explain(options.pop("path"), **options).splitlines():
+            name, _, text = line.partition(" ")
+            yield name, text.strip()
+    elif table in _FOLDERS:
+        yield "path", f"all of {_FOLDERS[table]}/" + "".join(f", {name} {value}" for name, value in _selection(read))
+        yield "reads", _size(read)
+    else:
+        yield "path", "one task reads the table"
+    if read.unused and not read.misses_rollback:
+        yield "note", f"not evaluated without Spark: {'; '.join(map(str, read.unused))}"
+    if _needs_type(read):
+        yield "note", _NO_ROLLBACK
+
+
+def _needs_type(read: StoreRead) -> bool:
+    """Whether a condition on the transaction type would let the index find the keys of the query."""
+    columns = {condition.column for condition in read.conditions}
+    requests_key = read.misses_rollback or (UNIQUE_KEY in columns and KEY not in columns)
+    is_messages = read.reference.table in _MESSAGES
+    return is_messages and requests_key and "topic" in columns and may_be_rolled_back(read.conditions)
+
+
+def _selection(read: StoreRead) -> list[tuple[str, str]]:
+    return [
+        (name, read.options[key]) for name, key in (("topic", "topic"), ("queue", "queueId")) if key in read.options
+    ]
+
+
+def _size(read: StoreRead) -> str:
+    """The number of files that a read of queues or of the index opens, and their bytes."""
+    folder = Location.resolve(read.options["path"]) / _FOLDERS[read.reference.table]
+    parts = [value for _, value in _selection(read)] if "topic" in read.options else []
+    selector = fs.FileSelector("/".join([folder.path, *parts]), allow_not_found=True, recursive=True)
+    try:
+        files = [info for info in folder.filesystem.get_file_info(selector) if info.type == fs.FileType.File]
+    except OSError as error:
+        raise SparkMqError(f"{folder} cannot be read: {error}") from error
+    return f"{len(files):,} files: {sum(info.size for info in files):,} bytes"
+
+
+def _zone(settings: Mapping[str, str]) -> tzinfo | None:
+    """The time zone of the session; None for that of this process."""
+    name = settings.get(_ZONE) or os.environ.get("TZ", "")
+    try:
+        return ZoneInfo(name) if name else None
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None

@@ -1,0 +1,187 @@
+"""`SHOW TABLES` and `DESCRIBE` of stores' tables, answered from the data source's schemas."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from spark_mq.errors import OptionError
+from spark_mq.query.catalog import Store, options_of
+from spark_mq.query.column_comments import ARCHIVE_TABLE_COMMENTS, TABLE_COMMENTS, comment_of
+from spark_mq.query.lexer import without_comments
+from spark_mq.query.table_names import NamedTables
+from spark_mq.source.options import Table
+from spark_mq.source.schema import default_schema, full_schema
+
+_NAME = r"(?:`(?:[^`]|``)+`|\w+)"
+_TEXT = r"""(?:'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")"""
+_SHOW = re.compile(
+    rf"\s*SHOW\s+TABLES(?:\s+(?:IN|FROM)\s+(?P<store>{_NAME}))?(?:\s+(?:LIKE\s+)?(?P<pattern>{_TEXT}))?\s*",
+    re.IGNORECASE | re.DOTALL,
+)
+_DESCRIBE = re.compile(
+    rf"\s*DESC(?:RIBE)?\s+(?:TABLE\s+)?(?P<extended>(?:EXTENDED|FORMATTED)\s+)?"
+    rf"(?:(?P<store>{_NAME})\s*\.\s*)?(?P<table>{_NAME})(?:\s+(?P<column>{_NAME}))?\s*",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class CatalogAnswer:
+    """The rows of an answer.
+
+    Attributes:
+        columns: The names of the columns, which are all of type STRING.
+        rows: The rows.
+        with_session_tables: If not None, the rows of this statement of Spark belong to the answer, too.
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | None, ...], ...]
+    with_session_tables: str | None = None
+
+
+def answer_statement(
+    text: str,
+    stores: Mapping[str, Store],
+    named: NamedTables,
+    is_taken: Callable[[str], bool] = lambda name: False,
+) -> CatalogAnswer | None:
+    """The answer to a statement about stores; None if the statement is Spark's.
+
+    `SHOW TABLES [IN store] [LIKE 'pattern']` has Spark's patterns: `*` is any text, `|` means or. Without `IN`, the
+    answer also has the tables of the session. `DESCRIBE [TABLE] [EXTENDED] store.table [column]` has Spark's columns.
+
+    Args:
+        text: One statement.
+        stores: The stores, by name.
+        named: Tables that Spark knows under another name.
+        is_taken: Whether the session has a table or view of this name.
+
+    Raises:
+        OptionError: A store has no path, or an unknown option; or a table does not have the column to describe.
+    """
+    plain = without_comments(text)
+    show = _SHOW.fullmatch(plain)
+    if show is not None:
+        return _tables(show, stores, named)
+    describe = _DESCRIBE.fullmatch(plain)
+    return None if describe is None else _description(describe, stores, is_taken)
+
+
+def with_spark_names(text: str, named: NamedTables) -> str:
+    """The text of a `DESCRIBE` of a table that Spark knows under another name, with that name; else the text itself.
+
+    Args:
+        text: One statement.
+        named: Tables that Spark knows under another name.
+    """
+    plain = without_comments(text)
+    describe = _DESCRIBE.fullmatch(plain)
+    if describe is None or describe["store"] is None:
+        return text
+    tables = named.get(_unquoted(describe["store"]).lower(), {})
+    name = tables.get(_unquoted(describe["table"]).lower())
+    return text if name is None else f"{plain[: describe.start('store')]}{name}{plain[describe.end('table') :]}"
+
+
+def _tables(show: re.Match[str], stores: Mapping[str, Store], named: NamedTables) -> CatalogAnswer | None:
+    comments: dict[str, dict[str, str]] = {
+        store: {table.value: comment for table, comment in TABLE_COMMENTS.items()} for store in stores
+    }
+    comments |= {owner: {table: ARCHIVE_TABLE_COMMENTS.get(table, "") for table in named[owner]} for owner in named}
+    columns = ("namespace", "tableName", "description")
+    session_tables = None
+    if show["store"] is None:
+        pattern = "" if show["pattern"] is None else f" LIKE {show['pattern']}"
+        session_tables = f"SHOW TABLES{pattern}"
+    else:
+        owner = _find(_unquoted(show["store"]), comments)
+        if owner is None:
+            return None
+        comments = {owner: comments[owner]}
+    matches = _matcher(show["pattern"])
+    rows = [
+        (owner, table, comment)
+        for owner, tables in comments.items()
+        for table, comment in tables.items()
+        if matches(table)
+    ]
+    return CatalogAnswer(columns, tuple(rows), session_tables)
+
+
+def _matcher(literal: str | None) -> Callable[[str], bool]:
+    """Whether a name matches one of the alternatives of a pattern (`StringUtils.filterPattern`@Spark 4.2)."""
+    if literal is None:
+        return lambda name: True
+    alternatives = []
+    for part in literal[1:-1].strip().split("|"):
+        try:
+            alternatives.append(re.compile(part.replace("*", ".*"), re.IGNORECASE))
+        except re.error:  # as in Spark, such an alternative matches nothing
+            continue
+    return lambda name: any(alternative.fullmatch(name) for alternative in alternatives)
+
+
+def _description(
+    describe: re.Match[str], stores: Mapping[str, Store], is_taken: Callable[[str], bool]
+) -> CatalogAnswer | None:
+    name = _unquoted(describe["table"]).lower()
+    if name not in tuple(Table):
+        return None
+    table = Table(name)
+    if describe["store"] is not None:
+        store = _find(_unquoted(describe["store"]), stores)
+    else:
+        is_only = len(stores) == 1 and not is_taken(name)
+        store = next(iter(stores)) if is_only else None
+    if store is None:
+        return None
+    rows = [
+        (field.name, field.dataType.simpleString(), _column_comment(table, field.name)) for field in full_schema(table)
+    ]
+    if describe["column"] is not None:
+        column = _unquoted(describe["column"]).lower()
+        found = [row for row in rows if row[0].lower() == column]
+        if not found:
+            near = difflib.get_close_matches(column, [row[0] for row in rows], n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise OptionError(f"{store}.{table} has no column {column}{hint} Columns: {', '.join(r[0] for r in rows)}")
+        return CatalogAnswer(
+            ("info_name", "info_value"), tuple(zip(("col_name", "data_type", "comment"), found[0], strict=True))
+        )
+    details = _details(store, stores[store], table) if describe["extended"] else []
+    return CatalogAnswer(("col_name", "data_type", "comment"), (*rows, *details))
+
+
+def _details(name: str, store: Store, table: Table) -> list[tuple[str, str, str]]:
+    """The rows that EXTENDED adds, in Spark's form."""
+    options = options_of(store, table)
+    others = ", ".join(f"{key}={value}" for key, value in options.items() if key not in ("path", "table"))
+    return [
+        ("", "", ""),
+        ("# Detailed Table Information", "", ""),
+        ("Database", name, ""),
+        ("Table", table.value, ""),
+        ("Comment", TABLE_COMMENTS[table], ""),
+        ("Provider", "rocketmq", ""),
+        ("Location", options["path"], ""),
+        *([("Options", others, "")] if others else []),
+    ]
+
+
+def _column_comment(table: Table, column: str) -> str:
+    comment = comment_of(table, column)
+    if column in default_schema(table).fieldNames():
+        return comment
+    return f"{comment}; not in *, only if the query names it"
+
+
+def _find(name: str, names: Collection[str]) -> str | None:
+    return next((other for other in names if other.lower() == name.lower()), None)
+
+
+def _unquoted(name: str) -> str:
+    return name[1:-1].replace("``", "`") if name.startswith("`") else name

@@ -1,0 +1,114 @@
+"""The reads of a query: for each reference, the options and the schema of a relation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import ArrayType, StructType
+
+from spark_mq.query.catalog import Store, options_of, pushed_down_options, table_columns
+from spark_mq.query.comparisons import Comparison
+from spark_mq.query.conditions import KEY, Constants, TypedComparison, conditions_of, usable_conditions
+from spark_mq.query.plan import QueryPlan, Reference
+from spark_mq.source.condition import Condition
+from spark_mq.source.options import Table
+from spark_mq.source.schema import full_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class StoreRead:
+    """How one reference of a query is read.
+
+    Attributes:
+        reference: The reference.
+        options: The options of the read.
+        schema: The columns that are read.
+        conditions: The conditions that the query puts on the rows; `options` express them as far as the table can.
+        unused: The comparisons of the query that the read does not apply; Spark filters the rows by them.
+        misses_rollback: Whether a condition on `keys` is unused because messages of type ROLLBACK are in no index.
+    """
+
+    reference: Reference
+    options: Mapping[str, str]
+    schema: StructType
+    conditions: tuple[Condition, ...]
+    unused: tuple[Comparison, ...] = ()
+    misses_rollback: bool = False
+
+    def __str__(self) -> str:
+        """One line of text: the table, its columns and its conditions."""
+        columns = ", ".join(self.schema.fieldNames())
+        conditions = " and ".join(map(_format_condition, self.conditions))
+        return f"{self.reference.store}.{self.reference.table} ({columns}){conditions and ' where ' + conditions}"
+
+    def load(self, spark: SparkSession) -> DataFrame:
+        """The relation as a DataFrame."""
+        return spark.read.format("rocketmq").options(**self.options).schema(self.schema).load()
+
+
+def plan_reads(
+    plan: QueryPlan, stores: Mapping[str, Store], evaluate: Callable[[Sequence[TypedComparison]], Constants]
+) -> list[StoreRead]:
+    """The reads of a plan's references, in the order of the text.
+
+    Args:
+        plan: The plan.
+        stores: The stores, by name.
+        evaluate: Returns the values of the constants of comparisons.
+
+    Raises:
+        OptionError: A store has no path, or an unknown option.
+    """
+    typed = [
+        (comparison, _type_of(reference.table, comparison.column))
+        for reference in plan.references
+        for comparison in reference.comparisons
+    ]
+    conditions = conditions_of(typed, evaluate(typed)) if typed else {}
+    return [_read(reference, stores[reference.store], conditions) for reference in plan.references]
+
+
+def plan_whole_reads(plan: QueryPlan, stores: Mapping[str, Store]) -> list[StoreRead]:
+    """The reads of a plan's references without pushdown: with all default columns, and all rows."""
+    return [
+        StoreRead(
+            reference,
+            options_of(stores[reference.store], reference.table),
+            _schema(reference.table, table_columns(reference.table).default),
+            (),
+            reference.comparisons,
+        )
+        for reference in plan.references
+    ]
+
+
+def _read(reference: Reference, store: Store, conditions: Mapping[Comparison, Condition]) -> StoreRead:
+    found = [conditions[comparison] for comparison in reference.comparisons if comparison in conditions]
+    known = usable_conditions(found) if reference.table == Table.MESSAGES else tuple(found)
+    unused = [item for item in reference.comparisons if conditions.get(item) not in known]
+    options = pushed_down_options(options_of(store, reference.table), reference.table, known)
+    schema = _schema(reference.table, reference.columns or table_columns(reference.table).default)
+    misses_rollback = any(condition.column == KEY for condition in found if condition not in known)
+    return StoreRead(reference, options, schema, known, tuple(unused), misses_rollback)
+
+
+def _schema(table: Table, columns: Sequence[str]) -> StructType:
+    schema = full_schema(table)
+    return StructType([schema[column] for column in columns])
+
+
+def _type_of(table: Table, column: str) -> str:
+    """Spark's name of the type of a column, or of its elements if it is an array."""
+    data_type = full_schema(table)[column].dataType
+    return (data_type.elementType if isinstance(data_type, ArrayType) else data_type).simpleString()
+
+
+def _format_condition(condition: Condition) -> str:
+    values = ", ".join(value.isoformat() if isinstance(value, datetime) else repr(value) for value in condition.values)
+    return f"{condition.column} {condition.operator} ({values})"

@@ -1,0 +1,62 @@
+"""`spark-mq sql` over an archive, and over the history of an archive and its store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_mq.archive.writer import archive
+from spark_mq.cli import sql as command
+from spark_mq.cli.main import main
+from tests.support.store_history import cut_log, expire, grow_log, record_ends
+from tests.support.stores import OWN_STORES, RealStore
+
+pytestmark = pytest.mark.archive
+
+STORE = RealStore("workload-533", OWN_STORES)
+QUERY = """
+    SELECT count(*) AS archived, (SELECT count(*) FROM prod.messages) AS stored,
+        (SELECT count(DISTINCT old.keys.key) FROM old.keys WHERE topic = 'OrderEvents') AS keys,
+        (SELECT count(*) FROM history) AS all, (SELECT count(DISTINCT commit_log_offset) FROM history) AS different
+    FROM old.messages;
+    SHOW TABLES IN old;
+    DESCRIBE old.keys
+"""
+
+
+def test_each_message_is_in_the_history_once(
+    delta: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @contextmanager
+    def session(*_: object) -> Iterator[SparkSession]:
+        yield delta
+
+    monkeypatch.setattr(command, "spark_session", session)
+    whole, ends = STORE.unpack(tmp_path), record_ends(STORE)
+    end = ends[len(ends) // 2]
+    store = cut_log(whole, tmp_path / "store", end)
+    table = tmp_path / "lake" / "messages"
+    archive(delta, str(store), str(table), broker="broker-a", store_name="a name of its own")
+    grow_log(whole, store)
+    expire(store, 1)
+    assert main(["sql", QUERY, "--store", f"prod={store}", "--archive", f"old={table}", "--format", "json"]) == 0
+    first, *tables = map(json.loads, capsys.readouterr().out.splitlines())
+    facts = STORE.facts("msg")
+    segment = STORE.facts("store")[0]["mappedFileSizeCommitLog"]
+    archived = [fact for fact in facts if fact["offset"] < end]
+    keys = {key for fact in archived if fact["topic"] == "OrderEvents" for key in (fact["keys"] or "").split()}
+    keys |= {fact["uniqKey"] for fact in archived if fact["topic"] == "OrderEvents" and fact["uniqKey"]}
+    assert first == {
+        "archived": len(archived),
+        "stored": sum(fact["offset"] >= segment for fact in facts),
+        "keys": len(keys),
+        "all": len(facts),
+        "different": len(facts),
+    }
+    assert [one["tableName"] for one in tables[:4]] == ["messages", "keys", "segments", "snapshots"]
+    assert [one["col_name"] for one in tables[4:8]] == ["cluster", "broker", "store", "topic"]

@@ -1,0 +1,109 @@
+"""What `spark-mq sql` answers or refuses without Spark: in these tests, a session that starts is an error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spark_mq.cli import sql as command
+from spark_mq.cli.main import main
+from tests.support.stores import OWN_STORES, RealStore
+
+WORKLOAD = RealStore("workload-533", OWN_STORES)
+CONF = f"brokerConf={WORKLOAD.broker_conf}"
+
+
+@pytest.fixture
+def sql(unpacked: Callable[[RealStore], Path], monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    def session(*_: object, **__: object) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr(command, "spark_session", session)
+    for name in ("SPARK_REMOTE", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "SPARK_ENV_LOADED"):
+        monkeypatch.delenv(name, raising=False)
+    return lambda *arguments: main(["sql", *arguments, "--store", f"prod={unpacked(WORKLOAD)}"])
+
+
+@pytest.mark.parametrize(
+    ("status", "why", "arguments"),
+    [
+        (2, "the query cannot be parsed: Expected table name, line 1", ("SELECT FROM WHERE", "--explain")),
+        (2, "SELEKT begins no statement; did you mean SELECT?", ("SELEKT 1",)),
+        (2, "no table prodd.messages; did you mean prod.messages?", ("SELECT 1 FROM prodd.messages", "--explain")),
+        (2, "no table prod.mesages; did you mean prod.messages?", ("SELECT 1; SELECT 1 FROM prod.mesages",)),
+        (2, "--store prod=... is given twice", ("SELECT 1", "--store", "PROD=/data/store")),
+        (2, "both have the name prod", ("SELECT 1", "--archive", "prod=/lake/messages")),
+        (2, "old=/lake/nothing is not a Delta table", ("SELECT 1", "--archive", "old=/lake/nothing")),
+        (2, "unknown option moed; did you mean mode?", ("SELECT 1", "--option", "moed=FAILFAST")),
+        (2, "mode='FAST' is not one of PERMISSIVE, DROPMALFORMED, FAILFAST", ("SELECT 1", "--option", "mode=FAST")),
+        (2, "startingOffsets is for streams only", ("SELECT 1", "--option", "startingOffsets=latest")),
+        (2, "/nothing: cannot be read: there is no such file", ("SELECT 1", "--option", "brokerConf=/nothing")),
+        (2, "is a pattern, and a read has one store", ("SELECT 1", "--store", "all=/data/*")),
+        (1, "/data/nothing does not exist", ("SELECT 1", "--store", "dev=/data/nothing")),
+    ],
+)
+def test_what_cannot_work_is_refused(
+    sql: Callable[..., int], capsys: pytest.CaptureFixture[str], status: int, why: str, arguments: tuple[str, ...]
+) -> None:
+    assert sql(*arguments) == status
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert why in printed.err
+    assert len(printed.err.splitlines()) == 1
+
+
+def test_names_are_sparks_to_know_if_it_has_a_catalog_of_its_own(
+    sql: Callable[..., int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    query = "SELECT 1 FROM prodd.messages"
+    with pytest.raises(AssertionError, match="Spark was started"):
+        sql(query, "--spark-conf", "spark.sql.catalogImplementation=hive")
+    assert sql(query, "--spark-conf", "spark.driver.memory=1g") == 2
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    assert sql(query) == 2
+    (tmp_path / "spark-defaults.conf").touch()
+    with pytest.raises(AssertionError, match="Spark was started"):
+        sql(query)
+
+
+def test_a_server_has_its_own_paths(
+    sql: Callable[..., int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SPARK_REMOTE", "sc://server:15002")
+    query = "SELECT topic FROM dev.messages WHERE topic = 'a'"
+    assert sql(query, "--explain", "--store", "dev=/data/nothing", "--archive", "old=/lake/nothing") == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == "dev.messages (topic) where topic in ('a')"
+    assert second.startswith("  note   the access path is not known here")
+
+
+def test_tables_and_columns(sql: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    assert sql("SHOW TABLES; DESCRIBE queues max_offset", "--format", "csv") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "namespace,tableName,description"
+    assert [line.split(",")[:2] for line in lines[1:3]] == [["prod", "messages"], ["prod", "messages_by_key"]]
+    assert lines[-3:] == ["col_name,max_offset", "data_type,bigint", "comment,the queue offset after the last message"]
+
+
+def test_explain_shows_how_each_table_is_read(sql: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    query = "SELECT tags FROM prod.messages WHERE topic = 'OrderEvents' AND array_contains(keys, 'ORD-20')"
+    assert sql(query, "--explain", "--option", CONF) == 0
+    size = sum(fact["size"] for fact in WORKLOAD.facts("msg"))
+    first, path, reads, note = capsys.readouterr().out.splitlines()
+    assert (first, path) == ("prod.messages (topic, tags, keys) where topic in ('OrderEvents')", "  path   whole log")
+    assert size <= int(reads.split()[-2].replace(",", "")) < 2 * size
+    assert "transaction_type <> 'ROLLBACK'" in note
+
+    assert sql(f"{query} AND transaction_type <> 'ROLLBACK'", "--explain", "--option", CONF) == 0
+    first, path, *rest = capsys.readouterr().out.splitlines()
+    assert "key in ('ORD-20')" in first
+    assert path == "  path   index"
+    assert rest[-1] == "  reads  1 records of the log that have a key's hash"
+
+    assert sql("SELECT 1; SELECT * FROM segments, consume_queue c WHERE c.topic = 'OrderEvents'", "--explain") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "the statement reads no table of a store"
+    assert lines[2] == "  path   one task reads the table"
+    assert lines[4:] == ["  path   all of consumequeue/, topic OrderEvents", "  reads  4 files: 8,000 bytes"]
