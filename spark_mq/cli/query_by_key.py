@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from spark_mq.cli.arguments import add_topic, count
+from spark_mq.cli.broker_settings import broker_conf_path
 from spark_mq.cli.exit_status import FOUND, NOT_FOUND
 from spark_mq.cli.message_arguments import add_index, add_store_and_form, add_time, begin_and_end
 from spark_mq.errors import OptionError
@@ -66,15 +67,17 @@ def open_with_index(arguments: argparse.Namespace) -> MessageStore:
     """The store, opened for look-ups in the index."""
     from spark_mq.store.message_store import MessageStore
 
-    return MessageStore(arguments.store, broker_conf=arguments.broker_conf, check_index=arguments.check_index)
+    broker_conf = broker_conf_path(arguments.broker_conf, arguments.store)
+    return MessageStore(arguments.store, broker_conf=broker_conf, check_index=arguments.check_index)
 
 
 def print_access_path(arguments: argparse.Namespace, **options: str) -> int:
     """Print how a look-up in a topic would be done; returns the exit status."""
     from spark_mq.source.explain import explain
 
-    if arguments.broker_conf is not None:
-        options["brokerConf"] = arguments.broker_conf
+    broker_conf = broker_conf_path(arguments.broker_conf, arguments.store)
+    if broker_conf is not None:
+        options["brokerConf"] = broker_conf
     print(explain(arguments.store, topic=arguments.topic, **options))
     return FOUND
 

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from spark_mq.cli.arguments import add_spark_settings, pair
+from spark_mq.cli.broker_settings import broker_conf_path
 from spark_mq.cli.spark import given_settings, spark_session
 from spark_mq.cli.sql_console import Console, Session, Tables
 from spark_mq.cli.sql_session import has_empty_catalog, is_on_server
@@ -125,7 +126,7 @@ def _tables(arguments: argparse.Namespace) -> Tables:
     _check_names(arguments)
     options = {name: _absolute(value) if name.lower() in _PATHS else value for name, value in arguments.options}
     paths = {name: _absolute(path) for name, path in arguments.stores}
-    stores: dict[str, Store] = {name: {**options, "path": path} for name, path in paths.items()}
+    stores: dict[str, Store] = {name: {**_settings_file(options, path), "path": path} for name, path in paths.items()}
     for store in stores.values():
         for table in Table:
             options_of(store, table)
@@ -135,6 +136,14 @@ def _tables(arguments: argparse.Namespace) -> Tables:
 
     archives = {name: _absolute(table) if "/" in table else table for name, table in arguments.archives}
     return Tables(stores, archive_tables(archives), history_of(paths, archives))
+
+
+def _settings_file(options: Mapping[str, str], store: str) -> dict[str, str]:
+    """The options, with the broker's settings file of a store; a server is not told of files that are here."""
+    if is_on_server() or _BROKER_CONF in map(str.lower, options):
+        return dict(options)
+    broker_conf = broker_conf_path(None, store)
+    return dict(options) if broker_conf is None else {**options, "brokerConf": os.path.abspath(broker_conf)}
 
 
 def _check_names(arguments: argparse.Namespace) -> None:
