@@ -47,7 +47,8 @@ def broker_conf_path(given: str | None, store: str) -> str | None:
 
 
 def _used(path: str, why: str) -> str:
-    print(f"spark-mq: the broker's settings are {visible(path)} ({why}); --broker-conf '' uses none", file=sys.stderr)
+    line = f"the broker's settings are {path} ({why}); {VARIABLE}='' uses none"
+    print(f"spark-mq: {visible(line)}", file=sys.stderr)
     return path
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from spark_mq import rebuild
 from spark_mq.errors import OptionError, OutputExistsError
-from spark_mq.format.index_file import IndexLayout, decode_header
+from spark_mq.format.index_file import INDEX_COUNT_AT, IndexLayout, decode_header
 from spark_mq.indexer.report import RebuildReport
 from spark_mq.io.location import Location
 from spark_mq.store.config.checkpoint import Checkpoint
@@ -99,12 +99,27 @@ def test_messages_without_keys_make_a_file_too(spark: SparkSession, tmp_path: Pa
     assert decode_header(empty, IndexLayout(7, 9), "").index_count == 0
 
 
-def test_sizes_that_nothing_tells_are_asked_for(spark: SparkSession, unpacked: Unpack, tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="maxHashSlotNum and maxIndexNum"):
-        rebuild(spark, str(unpacked(WORKLOAD)), str(tmp_path), only="index")
+def test_full_files_show_slots_and_entries(spark: SparkSession, unpacked: Unpack, tmp_path: Path) -> None:
+    """The last file can have room left, so it alone does not show them; nor do files that contradict each other."""
+    store = Path(shutil.copytree(unpacked(WORKLOAD), tmp_path / "store"))
+    rebuild(spark, str(store), str(tmp_path / "out"), only="index")
+    assert index_of(tmp_path / "out") == index_of(store)
+    first, *_, last = sorted((store / "index").iterdir())
+    with first.open("r+b") as file:
+        file.seek(INDEX_COUNT_AT)
+        file.write((499).to_bytes(4, "big"))
+    asked = []
+    for _ in range(2):
+        with pytest.raises(OptionError, match="maxHashSlotNum and maxIndexNum") as error:
+            rebuild(spark, str(store), str(tmp_path / "no"), only="index")
+        asked.append(str(error.value))
+        for file in (store / "index").iterdir():
+            if file != last:
+                file.unlink()
+    assert [last.name in text for text in asked] == [False, True]
     with pytest.raises(OptionError, match="--time-zone"):
-        rebuild(spark, str(unpacked(WORKLOAD)), str(tmp_path), time_zone="Nowhere/Land")
-    assert list(tmp_path.iterdir()) == []
+        rebuild(spark, str(unpacked(WORKLOAD)), str(tmp_path / "no"), time_zone="Nowhere/Land")
+    assert not (tmp_path / "no").exists()
 
 
 def test_a_broker_that_keeps_no_index_gets_none(spark: SparkSession, unpacked: Unpack, tmp_path: Path) -> None:
