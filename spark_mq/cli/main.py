@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("spark-mq: stdout is closed", file=sys.stderr)
         return FAILED
     _accept_any_text()
-    parsed = _parser().parse_args(join_relative_times(sys.argv[1:] if arguments is None else arguments))
+    parsed = parser().parse_args(join_relative_times(sys.argv[1:] if arguments is None else arguments))
     try:
         status = int(parsed.run(parsed))
         sys.stdout.flush()
@@ -63,21 +63,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
     """The parser of all commands. Each command sets `run`, a function of the parsed arguments."""
-    parser = argparse.ArgumentParser(
+    every_command = argparse.ArgumentParser(
         prog="spark-mq", description="Apache RocketMQ message stores, without a broker.", allow_abbrev=False
     )
-    parser.add_argument("--version", action="version", version=f"spark-mq {__version__}")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    every_command.add_argument("--version", action="version", version=f"spark-mq {__version__}")
+    commands = every_command.add_subparsers(metavar="COMMAND", required=True)
     rebuild.add_command(commands)
     archive.add_commands(commands)
     messages.add_commands(commands)
     tables.add_commands(commands)
     sql.add_command(commands)
     paths.add_command(commands)
-    completion.add_command(commands, _parser)
-    return parser
+    completion.add_command(commands, parser)
+    return every_command
 
 
 def _accept_any_text() -> None:

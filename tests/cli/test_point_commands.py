@@ -391,7 +391,7 @@ def test_a_key_that_is_not_there_says_why(store: str, capsys: pytest.CaptureFixt
 
 
 def test_an_index_that_cannot_be_used_is_said(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Its files have other sizes than a broker's default; no settings were given, and no file is followed by another."""
+    """Its files have other sizes than a broker's default, no settings were given, and no file is full."""
     store = shutil.copytree(store, str(tmp_path / "store"))
     for file in sorted((tmp_path / "store" / "index").iterdir())[:-1]:
         file.unlink()
