@@ -114,7 +114,8 @@ class Console:
                     if is_blank(text) and _HELP.fullmatch(line):
                         print(visible(HELP.format(stores=", ".join(self._tables.stores)), keep="\n"))
                         continue
-                    statements, text = split_statements(f"{text}{line}\n")
+                    statements, rest = split_statements(f"{text}{line}\n")
+                    text = rest.lstrip()  # so that an error's line number is that of the statement
                     for statement in statements:
                         self._run(statement, check)
                 except SparkMqError as error:
