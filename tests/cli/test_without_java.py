@@ -1,4 +1,4 @@
-"""Wrong values are found before a JVM starts: each command is a process of its own, in which a start of Java is seen."""
+"""Wrong values are found before a JVM starts: each command is a process of its own, in which Java would be seen."""
 
 from __future__ import annotations
 
