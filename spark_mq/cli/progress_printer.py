@@ -21,17 +21,22 @@ class ProgressPrinter:
     """Prints the progress of stages, which can run at the same time. Its context ends with a clear line.
 
     Args:
+        is_quiet: Whether to print nothing.
         stream: Where to print; stderr by default.
         clock: Seconds, of a clock that never goes back.
 
     """
 
-    def __init__(self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, is_quiet: bool = False, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._stream = stream or sys.stderr
-        self._is_terminal = self._stream.isatty()
+        self._is_quiet = is_quiet
+        self._is_terminal = self._stream.isatty() and not is_quiet
         self._clock = clock
         self._running: dict[str, StageProgress] = {}
         self._printed_at: dict[str, float] = {}
+        self._is_announced = False
         self._lock = threading.Lock()
 
     def __call__(self, stage: StageProgress) -> None:
@@ -39,8 +44,15 @@ class ProgressPrinter:
         with self._lock:
             if self._is_terminal:
                 self._rewrite(stage)
-            elif stage.is_done or self._is_due(stage):
+            elif not self._is_quiet and (stage.is_done or self._is_due(stage)):
                 print(stage, file=self._stream, flush=True)
+
+    def announce(self, text: str) -> None:
+        """Show what happens before the first stage; only on a terminal, where the first stage takes the line."""
+        if self._is_terminal:
+            self._stream.write(f"{_CLEAR_LINE}{text}")
+            self._stream.flush()
+            self._is_announced = True
 
     def _is_due(self, stage: StageProgress) -> bool:
         now = self._clock()
@@ -68,6 +80,6 @@ class ProgressPrinter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Clear the line of stages that did not end."""
-        if self._is_terminal and self._running:
+        if self._is_terminal and (self._running or self._is_announced):
             self._stream.write(_CLEAR_LINE)
             self._stream.flush()

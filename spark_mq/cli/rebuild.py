@@ -7,6 +7,7 @@ import argparse
 from spark_mq.cli.arguments import add_broker_conf, add_broker_version, add_json_report, add_spark_settings, add_store
 from spark_mq.cli.broker_settings import broker_conf_path
 from spark_mq.cli.exit_status import DAMAGED, FOUND
+from spark_mq.cli.progress_printer import ProgressPrinter
 from spark_mq.cli.spark import given_settings, spark_errors, spark_session
 from spark_mq.errors import OptionError
 from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
@@ -109,11 +110,11 @@ def run(arguments: argparse.Namespace) -> int:
     def hint() -> str:
         return f"; --resume continues with what is in {work}" if work.is_directory else ""
 
-    with spark_errors(), spark_session("spark-mq rebuild", given=given_settings(arguments), hint=hint) as spark:
-        from spark_mq.cli.progress_printer import ProgressPrinter
-        from spark_mq.indexer.rebuild import run_rebuild
+    with spark_errors(), ProgressPrinter(is_quiet=arguments.quiet) as progress:
+        progress.announce("starting Spark")
+        with spark_session("spark-mq rebuild", given=given_settings(arguments), hint=hint) as spark:
+            from spark_mq.indexer.rebuild import run_rebuild
 
-        with ProgressPrinter() as progress:
-            report = run_rebuild(spark, request, None if arguments.quiet else progress)
+            report = run_rebuild(spark, request, progress)
     print(report.to_json() if arguments.json else report.to_text())
     return DAMAGED if report.has_damage else FOUND
