@@ -105,9 +105,9 @@ def test_full_files_show_slots_and_entries(spark: SparkSession, unpacked: Unpack
     rebuild(spark, str(store), str(tmp_path / "out"), only="index")
     assert index_of(tmp_path / "out") == index_of(store)
     first, *_, last = sorted((store / "index").iterdir())
-    with first.open("r+b") as file:
-        file.seek(INDEX_COUNT_AT)
-        file.write((499).to_bytes(4, "big"))
+    with first.open("r+b") as full:
+        full.seek(INDEX_COUNT_AT)
+        full.write((499).to_bytes(4, "big"))
     asked = []
     for _ in range(2):
         with pytest.raises(OptionError, match="maxHashSlotNum and maxIndexNum") as error:
