@@ -98,3 +98,7 @@ class MissingPackageError(SparkMqError, ImportError):
 
 class SparkNotReachedError(SparkMqError, ConnectionError):
     """No Spark Connect server answers at the address that `SPARK_REMOTE` names."""
+
+
+class PackagesNotFetchedError(SparkMqError, ConnectionError):
+    """Spark cannot get a Maven package that its session needs."""
