@@ -1,4 +1,7 @@
-"""`spark-submit jobs/archive.py STORE TABLE ...`: the same as `spark-mq archive STORE TABLE ...`."""
+"""`spark-submit SETTINGS jobs/archive.py STORE TABLE ...`: the same as `spark-mq archive STORE TABLE ...`.
+
+SETTINGS give the session Delta Lake: `--properties-file conf/delta-defaults.conf --load-spark-defaults`.
+"""
 
 import sys
 

@@ -1,6 +1,7 @@
-"""`spark-submit jobs/maintain_archive.py TABLE ...`: the same as `spark-mq maintain-archive TABLE ...`.
+"""`spark-submit SETTINGS jobs/maintain_archive.py TABLE ...`: the same as `spark-mq maintain-archive TABLE ...`.
 
-Without `--apply` it changes nothing, and prints what would be deleted and removed.
+SETTINGS give the session Delta Lake: `--properties-file conf/delta-defaults.conf --load-spark-defaults`. Without
+`--apply` the job changes nothing, and prints what would be deleted and removed.
 """
 
 import sys

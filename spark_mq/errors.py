@@ -102,3 +102,7 @@ class SharedFilesNotFoundError(SparkMqError, FileNotFoundError):
 
 class SparkNotReachedError(SparkMqError, ConnectionError):
     """No Spark Connect server answers at the address that `SPARK_REMOTE` names."""
+
+
+class PackagesNotFetchedError(SparkMqError, ConnectionError):
+    """Spark cannot get a Maven package that its session needs."""

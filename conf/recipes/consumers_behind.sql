@@ -2,6 +2,10 @@
 -- time of the next message that the group will consume. It is known even if the message has expired from the store
 -- (`TOO_SMALL`), because the archive keeps it. Groups whose lag cannot be known, because a queue was lost or is damaged,
 -- come first. `problem` says why.
+--
+--     spark-sql ... -i conf/history.sql -f conf/recipes/consumers_behind.sql
+--
+-- The comment of conf/history.sql has the rest of the line, in place of the dots.
 SELECT
     behind.consumer_group, behind.topic, behind.queue_id, behind.consumer_offset, behind.max_offset, behind.lag,
     behind.state, history.store_timestamp AS waiting_since, behind.problem

@@ -6,7 +6,8 @@ Read in this order:
    `store_archive` (one store and its archive);
 2. `writer` (one run: `archive`), which uses `streams` (messages and keys), `segments`, `snapshot`, and `report`;
 3. the name of a log: `archived_log` (whether archived messages are those of this log), `renaming`, `checkpoints`;
-4. `maintenance` (deletes and compacts), `lookup` (queries by key).
+4. `last_run` (whether a run would find nothing new), which uses `delta_log`;
+5. `maintenance` (deletes and compacts), `lookup` (queries by key).
 
 `retry` is for conflicts between runs, `commit_metrics` and `progress` are for counts, `delta` has a session's settings.
 """

@@ -61,12 +61,22 @@ def sql_text(value: str) -> str:
     return f"'{escaped}'"
 
 
+def is_local_path(path: str) -> bool:
+    """Whether a path or URI is on the local filesystem."""
+    return path.startswith("file:") or "://" not in path
+
+
 @dataclass(frozen=True)
 class ArchiveTable:
     """One Delta table: `name` is a path, or a name in Spark's catalog."""
 
     name: str
     is_path: bool
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the table is a local folder, which this process can read without Spark."""
+        return self.is_path and is_local_path(self.name)
 
     @property
     def sql_name(self) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from pyspark.sql import Row, SparkSession
 
 from spark_mq.archive.archive_tables import ArchiveTable
+from spark_mq.archive.delta_log import version_of
 
 _FIRST_LIMIT = 10
 
@@ -17,11 +18,15 @@ class AppendedRows:
     def __init__(self, spark: SparkSession, table: ArchiveTable) -> None:
         self._spark = spark
         self._table = table
-        (newest,) = self._history(1)
-        self._counted = int(newest.version)
+        self._counted = version_of(table)
+        if self._counted < 0:
+            (newest,) = self._history(1)
+            self._counted = int(newest.version)
 
     def count_new(self, query_ids: Collection[str]) -> int:
         """The number of rows that these streaming queries appended since the last call."""
+        if version_of(self._table) == self._counted:
+            return 0
         new = self._new_commits()
         self._counted = max((commit.version for commit in new), default=self._counted)
         own = [commit for commit in new if (commit.operationParameters or {}).get("queryId") in query_ids]

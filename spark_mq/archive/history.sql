@@ -1,12 +1,17 @@
 -- The view `history` of an archive and the store that is archived in it, for the spark-sql shell.
 --
---     spark-sql --hivevar 'archive=delta.`/lake/messages`' --hivevar store=/data/store \
+--     spark-sql --properties-file conf/delta-defaults.conf --load-spark-defaults \
+--         --hivevar 'archive=delta.`/lake/messages`' --hivevar store=/data/store \
 --         --hivevar cluster=DefaultCluster --hivevar broker=DEFAULT_BROKER --hivevar store_name=/data/store \
 --         -i conf/history.sql --hivevar topic=orders --hivevar key=order-42 -f conf/recipes/messages_of_a_key.sql
 --
+-- With -e "SELECT ..." in place of -f, the shell runs a query of yours. With neither, it opens a prompt.
+--
 -- `archive` is the TABLE of `spark-mq archive`, as SQL names it: a path is written delta.`...`. `cluster`, `broker` and
 -- `store_name` are the values in the archive's rows of this store. The values above are those that `spark-mq archive`
--- writes unless other values are given. The shell needs Delta Lake.
+-- writes unless other values are given. conf/delta-defaults.conf gives the shell Delta Lake, and makes it print the names
+-- of the columns before the rows. For a statement without columns, as all in this file, the shell then prints a line
+-- "Response code"; add | grep -vx 'Response code' to leave these lines out.
 --
 -- Messages up to the last archived message of the store are read from the archive, later messages from the store. No
 -- message is returned twice and no message is missing, even while the broker appends, the archive grows, and archived

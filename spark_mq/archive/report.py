@@ -27,7 +27,7 @@ class ArchiveReport:
         renamed_messages: Messages that were archived under another name, and got the present one.
         segments: Rows of the segments table that were written.
         snapshot_files: Files of `config/` and checkpoints that were written.
-        seconds: The duration of the run.
+        seconds: The duration of the run, without the start of Spark.
         stages: The seconds of each part of a run that ends by itself.
 
     """
@@ -64,14 +64,21 @@ class ArchiveReport:
         return json.dumps(dataclasses.asdict(self))
 
     def to_text(self) -> str:
-        """The report as lines for a terminal."""
-        rate = self.rows / self.seconds if self.seconds else 0.0
+        """The report as lines for a terminal, without counts of what did not happen."""
+        archived = f"{self.rows:,} with {self.keys:,} keys" if self.rows or self.keys else "0: nothing new"
+        end = f"up to commit log offset {self.archived_to:,}" if self.archived_to >= 0 else "no message yet"
+        rate = f" ({self.rows / self.seconds:,.0f} rows a second)" if self.rows and self.seconds else ""
         lines = [
             f"{self.store} archived in {self.table} as {self.cluster}/{self.broker}",
-            f"  rows appended   {self.rows:,} with {self.keys:,} keys",
-            f"  log             up to commit log offset {self.archived_to:,}",
-            f"  segments        {self.segments:,}; {self.snapshot_files:,} files of config/ and checkpoint",
-            f"  seconds         {self.seconds:.1f} ({rate:,.0f} rows a second)",
+            f"  rows appended   {archived}",
+            f"  log             {end}",
+            *([f"  segments        {self.segments:,}"] if self.segments else []),
+            *(
+                [f"  snapshot        {self.snapshot_files:,} files of config/ and checkpoint"]
+                if self.snapshot_files
+                else []
+            ),
+            f"  seconds         {self.seconds:.1f}{rate}",
         ]
         if self.lost_bytes:
             lines.append(f"  lost            {self.lost_bytes:,} bytes of the log were gone before they were archived")

@@ -22,15 +22,16 @@ def write_segments(archive: StoreArchive, archived_to: int) -> int:
 
     Messages are archived up to commit log offset `archived_to`. Segments that start at this offset or later are left
     out: a broker creates segments in advance, and removes them when it stops. Rows of full segments that have a blank
-    stay unchanged.
+    stay unchanged. Rows that are in the table already are not written again.
     """
     spark, table = archive.spark, archive.tables.segments
-    whole = archive.rows(table).where("state = 'FULL' AND filler_offset IS NOT NULL")
-    known_bases = {row.commit_log_offset for row in whole.select("commit_log_offset").collect()}
     with MessageStore(archive.store.uri) as store:
-        bases = {segment.base for segment in store.records.segments if segment.base < archived_to} - known_bases
+        bases = {segment.base for segment in store.records.segments if segment.base < archived_to}
+        known = _known_rows(archive, bases)
+        bases -= {base for base, row in known.items() if row["state"] == "FULL" and row["filler_offset"] is not None}
         ends = _data_ends(archive, bases)
         rows = [row for row in segment_rows(store, ends) if row["commit_log_offset"] in bases]
+        rows = [row for row in rows if row != known.get(row["commit_log_offset"])]
     if not rows:
         return 0
     view = f"spark_mq_segments_{uuid.uuid4().hex}"
@@ -46,6 +47,15 @@ def write_segments(archive: StoreArchive, archived_to: int) -> int:
     finally:
         spark.catalog.dropTempView(view)
     return len(rows)
+
+
+def _known_rows(archive: StoreArchive, bases: Set[int]) -> dict[int, Row]:
+    """The rows of segments that are in the table, by the segment's first offset."""
+    if not bases:
+        return {}
+    names = [name for name in SEGMENTS_SCHEMA.names if name not in ("cluster", "broker", "store")]
+    rows = archive.rows(archive.tables.segments).where(F.col("commit_log_offset") >= min(bases)).select(*names)
+    return {row["commit_log_offset"]: row for row in rows.toArrow().to_pylist()}
 
 
 def _data_ends(archive: StoreArchive, bases: Set[int]) -> dict[int, int]:

@@ -139,10 +139,14 @@ SEGMENTS = Layout(SEGMENTS_SCHEMA, clustering=("broker",), statistics=("broker",
 SNAPSHOTS = Layout(SNAPSHOTS_SCHEMA, clustering=("snapshot_timestamp",), statistics=("broker", "snapshot_timestamp"))
 
 
+def layouts(tables: ArchiveTables) -> dict[ArchiveTable, Layout]:
+    """The tables of an archive, and their layouts."""
+    return {tables.messages: MESSAGES, tables.keys: KEYS, tables.segments: SEGMENTS, tables.snapshots: SNAPSHOTS}
+
+
 def create_tables(spark: SparkSession, tables: ArchiveTables) -> None:
     """Create the tables that do not exist, and add the columns that older tables lack."""
-    layouts = {tables.messages: MESSAGES, tables.keys: KEYS, tables.segments: SEGMENTS, tables.snapshots: SNAPSHOTS}
-    for table, layout in layouts.items():
+    for table, layout in layouts(tables).items():
         retry_on_conflict(partial(_create, spark, table, layout))
 
 

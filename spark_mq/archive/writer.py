@@ -18,6 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from spark_mq.archive.archive_tables import DEFAULT_BROKER, DEFAULT_CLUSTER, ArchiveTables, StoreIdentity
 from spark_mq.archive.archived_log import find_lost_end
 from spark_mq.archive.commit_metrics import AppendedRows
+from spark_mq.archive.last_run import ArchiveState, StoreState, Versions, is_local, write_note
 from spark_mq.archive.progress import BatchProgress, stream_offset
 from spark_mq.archive.renaming import rename_lost, settle_name
 from spark_mq.archive.report import ArchiveReport
@@ -70,8 +71,17 @@ class Archiver:
                 _finish(self._streams.start_keys())
         return report
 
+    @property
+    def query_ids(self) -> set[str]:
+        """The ids of the streaming queries that the run started."""
+        return self._streams.query_ids
+
     def follow(
-        self, seconds: float, stop: Callable[[], bool], on_batch: Callable[[BatchProgress], None]
+        self,
+        seconds: float,
+        stop: Callable[[], bool],
+        on_batch: Callable[[BatchProgress], None],
+        on_wait: Callable[[int], None],
     ) -> ArchiveReport:
         """Append the new messages every `seconds` seconds until `stop` returns true. Raises what `run` raises."""
         with self._reported() as report:
@@ -79,7 +89,7 @@ class Archiver:
             while True:
                 messages, keys = self._streams.start_messages(seconds), self._streams.start_keys(seconds)
                 try:
-                    self._watch(messages, keys, stop, on_batch, report)
+                    self._watch(messages, keys, stop, on_batch, on_wait, report)
                 finally:
                     messages.stop()
                     keys.stop()
@@ -118,6 +128,7 @@ class Archiver:
         keys: StreamingQuery,
         stop: Callable[[], bool],
         on_batch: Callable[[BatchProgress], None],
+        on_wait: Callable[[int], None],
         report: ArchiveReport,
     ) -> None:
         """Wait until `stop` returns true or a stream ends, and report and write snapshots meanwhile."""
@@ -127,6 +138,8 @@ class Archiver:
             if batch is not None and batch != shown:
                 on_batch(batch)
                 shown = batch
+            elif messages.lastProgress is not None and not messages.status["isDataAvailable"]:
+                on_wait(stream_offset(messages).get("commit_log_offset", report.archived_to))
             if time.monotonic() - written >= SNAPSHOT_SECONDS:
                 written = time.monotonic()
                 report.add_progress(stream_offset(messages))
@@ -137,7 +150,6 @@ class Archiver:
     @contextmanager
     def _reported(self) -> Iterator[ArchiveReport]:
         """The report of a run, with the steps before and after the streams."""
-        started = time.monotonic()
         store, tables, identity = self._archive.store, self._archive.tables, self._archive.identity
         report = ArchiveReport(str(store), tables.name, identity.cluster, identity.broker)
         self._add_snapshot(report)
@@ -145,7 +157,6 @@ class Archiver:
         if report.archived_to < 0:
             report.archived_to = self._streams.archived_end()
         self._add_counts(report)
-        report.seconds = time.monotonic() - started
 
     def _add_counts(self, report: ArchiveReport) -> None:
         report.rows += self._messages.count_new(self._streams.query_ids)
@@ -178,6 +189,7 @@ def archive(
     follow_seconds: float | None = None,
     stop: Callable[[], bool] = lambda: False,
     on_batch: Callable[[BatchProgress], None] = lambda batch: None,
+    on_wait: Callable[[int], None] = lambda archived_to: None,
 ) -> ArchiveReport:
     """Append the new messages of a store to a Delta table, and return the report of the run.
 
@@ -204,6 +216,8 @@ def archive(
         follow_seconds: Append every `follow_seconds` seconds, until `stop` returns true. None: append once.
         stop: Whether to stop.
         on_batch: Called after each batch that contained messages.
+        on_wait: Called about twice a second while no message is new, with the commit log offset up to which all
+            messages are archived; -1 if that is not known yet.
 
     Returns:
         The counts of the run.
@@ -223,6 +237,7 @@ def archive(
         "maxBytesPerTrigger": str(max_bytes),
         "failOnDataLoss": str(fail_on_data_loss).lower(),
     }
+    started = time.monotonic()
     location = Location.resolve(store)
     segment_files(location)  # a path that is not a store must not create tables
     identity = StoreIdentity(cluster, broker, store_name or location.uri)
@@ -230,10 +245,21 @@ def archive(
     register(spark)
     create_tables(spark, tables)
     store_archive = StoreArchive(spark, location, tables, identity)
+    store_before = StoreState.of(location) if is_local(tables) else None
+    versions_before = Versions.of(tables)
     renamed = settle_name(store_archive, rename)
     archiver = Archiver(store_archive, options)
-    report = archiver.run() if follow_seconds is None else archiver.follow(follow_seconds, stop, on_batch)
+    if follow_seconds is not None:
+        report = archiver.follow(follow_seconds, stop, on_batch, on_wait)
+    else:
+        report = archiver.run()
+        after = ArchiveState.of(tables, identity)
+        has_segments = int(report.segments > 0)
+        is_alone = versions_before.has_only_own_commits(tables, archiver.query_ids, has_segments)
+        if store_before is not None and after is not None and is_alone:
+            write_note(tables, identity, store_before, after, report.archived_to)
     report.renamed_messages = renamed
+    report.seconds = time.monotonic() - started
     return report
 
 

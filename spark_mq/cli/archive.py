@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import signal
 import sys
-import tempfile
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
+from spark_mq.cli.archive_arguments import check_archive_folders, check_is_archive, check_name, number
 from spark_mq.cli.arguments import add_archive_table, add_broker_conf, add_json_report, add_spark_settings, add_store
-from spark_mq.cli.spark import given_settings, spark_errors, spark_session
-from spark_mq.errors import SparkMqError, StorageError, UnsupportedSparkError
+from spark_mq.cli.follow_output import FollowOutput
+from spark_mq.cli.spark import given_settings, is_launched, spark_errors, spark_session
+from spark_mq.errors import SparkMqError, UnsupportedSparkError
 
 if TYPE_CHECKING:
-    from spark_mq.archive.progress import BatchProgress
+    from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
+    from spark_mq.archive.report import ArchiveReport
+    from spark_mq.io.location import Location
 
 _NO_FILESYSTEM = re.compile(r"No FileSystem for scheme|Class org\.apache\.hadoop\.fs\.\S+ not found")
 
@@ -72,7 +75,10 @@ def _add_archive(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "continue and report how much was lost",
     )
     command.add_argument(
-        "--follow", metavar="SECONDS", type=float, help="keep running, and look for new messages every SECONDS"
+        "--follow",
+        metavar="SECONDS",
+        type=number("an interval in seconds", 0.1, 86_400),
+        help="keep running, and look for new messages every SECONDS",
     )
     add_json_report(command)
     add_spark_settings(command)
@@ -90,14 +96,17 @@ def _add_maintenance(commands: argparse._SubParsersAction[argparse.ArgumentParse
     )
     add_archive_table(command)
     command.add_argument(
-        "--keep-days", metavar="DAYS", type=float, help="delete messages and snapshots older than DAYS"
+        "--keep-days",
+        metavar="DAYS",
+        type=number("a number of days", 0, 365_000),
+        help="delete messages and snapshots older than DAYS",
     )
     command.add_argument("--no-optimize", action="store_true", help="do not join or cluster files")
     command.add_argument("--file-size", metavar="SIZE", default="256m", help="join files to about this size (256m)")
     command.add_argument(
         "--vacuum-hours",
         metavar="HOURS",
-        type=float,
+        type=number("a number of hours", 0, 8_760_000),
         help="remove files that no version of the last HOURS uses; Delta refuses less than 168 by default",
     )
     mode = command.add_mutually_exclusive_group()
@@ -112,56 +121,117 @@ def _add_maintenance(commands: argparse._SubParsersAction[argparse.ArgumentParse
 
 def run_archive(arguments: argparse.Namespace) -> int:
     """Archive, and print the report; returns the exit status."""
-    from spark_mq.archive.archive_tables import DEFAULT_BROKER, DEFAULT_CLUSTER, ArchiveTables
-    from spark_mq.archive.delta import delta_settings
-    from spark_mq.archive.writer import archive
+    from spark_mq.archive.archive_tables import DEFAULT_BROKER, DEFAULT_CLUSTER, ArchiveTables, StoreIdentity
     from spark_mq.io.location import Location
     from spark_mq.source.option_values import parse_size
     from spark_mq.store.config.broker_conf import BrokerConf
     from spark_mq.store.log.segment_files import segment_files
 
+    # Errors in the arguments are found before a JVM starts, and before anything is created.
     max_bytes = parse_size("--max-bytes", arguments.max_bytes)
     conf = BrokerConf.of(arguments.broker_conf).settings
-    # Errors in the arguments are found before a JVM starts.
     tables = ArchiveTables.of(arguments.table, arguments.checkpoint)
-    segment_files(Location.resolve(arguments.store))
-    for path in (tables.name, tables.checkpoints) if tables.is_path else (tables.checkpoints,):
-        _check_folder(path)
-    with (
-        _known_filesystem(tables.name),
-        spark_errors(),
-        spark_session("spark-mq archive", delta_settings, given_settings(arguments)) as spark,
-    ):
-        report = archive(
-            spark,
-            arguments.store,
-            arguments.table,
-            cluster=arguments.cluster or conf.get("brokerClusterName", DEFAULT_CLUSTER),
-            broker=arguments.broker or conf.get("brokerName", DEFAULT_BROKER),
-            store_name=arguments.store_name,
-            rename=arguments.rename,
-            checkpoint=arguments.checkpoint,
-            max_bytes=max_bytes,
-            fail_on_data_loss=arguments.data_loss == "fail",
-            follow_seconds=arguments.follow,
-            stop=_stop_on_signals().is_set if arguments.follow is not None else lambda: False,
-            on_batch=_print_batch,
-        )
+    store = Location.resolve(arguments.store)
+    segment_files(store)
+    in_conf = f"{{}} in {arguments.broker_conf}".format
+    identity = StoreIdentity(
+        _name(
+            "--cluster", arguments.cluster, in_conf("brokerClusterName"), conf.get("brokerClusterName", DEFAULT_CLUSTER)
+        ),
+        _name("--broker", arguments.broker, in_conf("brokerName"), conf.get("brokerName", DEFAULT_BROKER)),
+        store.uri if arguments.store_name is None else check_name("--store-name", arguments.store_name),
+    )
+    check_archive_folders(tables, store)
+    given = given_settings(arguments)
+    report = None if arguments.rename or arguments.follow is not None else _nothing_new(store, tables, identity, given)
+    if report is None:
+        report = _archive(arguments, tables, identity, given, max_bytes)
     print(report.to_json() if arguments.json else report.to_text())
     return 0
 
 
+def _name(argument: str, value: str | None, source: str, default: str) -> str:
+    """The name in an argument, or else the default, which is from `source`."""
+    return check_name(source, default) if value is None else check_name(argument, value)
+
+
+def _nothing_new(
+    store: Location, tables: ArchiveTables, identity: StoreIdentity, given: Mapping[str, str]
+) -> ArchiveReport | None:
+    """The report of a run that would find nothing new; None if Spark must run, or if paths are not this machine's."""
+    from spark_mq.archive.last_run import end_if_nothing_is_new
+    from spark_mq.archive.report import ArchiveReport
+
+    started = time.monotonic()
+    if is_launched() or any(name.startswith("spark.hadoop.") for name in given):
+        return None
+    end = end_if_nothing_is_new(store, tables, identity)
+    if end is None:
+        return None
+    seconds = time.monotonic() - started
+    return ArchiveReport(str(store), tables.name, identity.cluster, identity.broker, archived_to=end, seconds=seconds)
+
+
+def _archive(
+    arguments: argparse.Namespace,
+    tables: ArchiveTables,
+    identity: StoreIdentity,
+    given: Mapping[str, str],
+    max_bytes: int,
+) -> ArchiveReport:
+    from spark_mq.archive.writer import archive
+
+    output = FollowOutput(sys.stderr)
+    with (
+        _known_filesystem(tables.name),
+        spark_errors(),
+        spark_session("spark-mq archive", partial(_settings, given), given) as spark,
+    ):
+        try:
+            return archive(
+                spark,
+                arguments.store,
+                arguments.table,
+                cluster=identity.cluster,
+                broker=identity.broker,
+                store_name=identity.store,
+                rename=arguments.rename,
+                checkpoint=arguments.checkpoint,
+                max_bytes=max_bytes,
+                fail_on_data_loss=arguments.data_loss == "fail",
+                follow_seconds=arguments.follow,
+                stop=_stop_on_signals().is_set if arguments.follow is not None else lambda: False,
+                on_batch=output.print_batch,
+                on_wait=output.print_waiting,
+            )
+        finally:
+            output.end()
+
+
+def _settings(given: Mapping[str, str]) -> dict[str, str]:
+    """The settings of a session with Delta Lake, without its package if the user gives the jars."""
+    from spark_mq.archive.delta import delta_settings
+
+    settings = delta_settings()
+    if "delta-spark" in given.get("spark.jars", ""):
+        del settings["spark.jars.packages"]
+    return settings
+
+
 def run_maintenance(arguments: argparse.Namespace) -> int:
     """Maintain, or show what would change, and print the report."""
-    from spark_mq.archive.delta import delta_settings
+    from spark_mq.archive.archive_tables import ArchiveTables
     from spark_mq.archive.maintenance import maintain
     from spark_mq.source.option_values import parse_size
 
     file_size = parse_size("--file-size", arguments.file_size)
+    ArchiveTables.of(arguments.table, checkpoint="")
+    check_is_archive(arguments.table)
+    given = given_settings(arguments)
     with (
         _known_filesystem(arguments.table),
         spark_errors(),
-        spark_session("spark-mq maintain-archive", delta_settings, given_settings(arguments)) as spark,
+        spark_session("spark-mq maintain-archive", partial(_settings, given), given) as spark,
     ):
         report = maintain(
             spark,
@@ -174,24 +244,6 @@ def run_maintenance(arguments: argparse.Namespace) -> int:
         )
     print(report.to_json() if arguments.json else report.to_text())
     return 0
-
-
-def _check_folder(path: str) -> None:
-    """Create a local folder, and check that files can be created in it.
-
-    A URI, and any path if Spark runs elsewhere, is not checked. Raises `StorageError` if no file can be created.
-    """
-    if "://" in path or not os.environ.get("SPARK_REMOTE", "local").startswith("local"):
-        return
-    local = path.removeprefix("file:")
-    try:
-        os.makedirs(local, exist_ok=True)
-        with tempfile.TemporaryFile(dir=local):
-            pass
-    except OSError as error:
-        raise StorageError(
-            f"{path} cannot be written: {error.strerror or error}; give a TABLE (or --checkpoint) in a writable folder"
-        ) from error
 
 
 @contextmanager
@@ -209,14 +261,9 @@ def _known_filesystem(table: str) -> Iterator[None]:
         ) from error
 
 
-def _print_batch(batch: BatchProgress) -> None:
-    moment = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    print(f"{moment} {batch}", file=sys.stderr, flush=True)
-
-
 def _stop_on_signals() -> threading.Event:
     """An event that is set by Ctrl-C or a plain `kill`. Messages archived until then stay archived."""
     stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    for signal_number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signal_number, lambda *_: stop.set())
     return stop

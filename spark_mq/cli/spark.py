@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spark_mq.cli.interrupt import ends_on_interrupt, interrupts_later
+from spark_mq.cli.launch import start_jvm
 from spark_mq.cli.output import visible
 from spark_mq.errors import OptionError, SparkMqError, SparkNotReachedError
 
@@ -53,22 +54,27 @@ def spark_session(
     Raises:
         OptionError: `SPARK_REMOTE` is not a valid address, or there are settings for a session that exists already.
         SparkNotReachedError: No server answers at `SPARK_REMOTE`.
+        PackagesNotFetchedError: Spark cannot get a Maven package.
         SparkMqError: Spark cannot start.
 
     """
     from pyspark.sql import SparkSession
+    from pyspark.util import is_remote_only
 
     with ExitStack() as stack:
         with spark_errors():
             _reach_server(os.environ.get("SPARK_REMOTE", ""))
-            if not _is_launched():
-                _set_up(_joined(settings(), given or {}))
+            joined = _joined(settings(), given or {}) if not is_launched() else {}
+            if not is_launched():
+                _set_up(joined)
             elif given:
                 raise OptionError(
                     "--spark-conf and --packages have no effect on a session that is set up elsewhere: give them to "
                     "spark-submit (--conf, --packages), or to the Spark Connect server"
                 )
             with interrupts_later():
+                if not is_launched() and "SPARK_REMOTE" not in os.environ and not is_remote_only():
+                    start_jvm(joined.get(_PACKAGES, ""))
                 spark = SparkSession.builder.appName(name).getOrCreate()
                 stack.enter_context(ends_on_interrupt(spark, hint))
         stack.callback(spark.stop)
@@ -159,7 +165,7 @@ def _own_settings() -> dict[str, str]:
     }
 
 
-def _is_launched() -> bool:
+def is_launched() -> bool:
     """Whether the session is set up elsewhere: by spark-submit, or on a Spark Connect server."""
     is_elsewhere = not os.environ.get("SPARK_REMOTE", "local").startswith("local")
     return is_elsewhere or "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ

@@ -16,15 +16,16 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_mq.archive import checkpoints, renaming, writer
+from spark_mq.archive import renaming, writer
 from spark_mq.archive.archive_tables import DEFAULT_CLUSTER, ArchiveTables, StoreIdentity
+from spark_mq.archive.last_run import end_if_nothing_is_new
 from spark_mq.archive.lookup import query_message
 from spark_mq.archive.maintenance import maintain
 from spark_mq.archive.progress import BatchProgress
 from spark_mq.archive.renaming import settle_name
 from spark_mq.archive.report import ArchiveReport
 from spark_mq.archive.store_archive import StoreArchive
-from spark_mq.archive.tables import MESSAGES, create_tables
+from spark_mq.archive.tables import MESSAGES, _create
 from spark_mq.archive.writer import archive
 from spark_mq.errors import DataLossError, LogCutError, OptionError
 from spark_mq.format.record import FRAME, HOST_V4_SIZE, MAGIC_V1, MAGIC_V2, Record, encode_blank
@@ -49,6 +50,11 @@ class Archive:
 
     def run(self, store: Path, broker: str = "a", **options: Any) -> ArchiveReport:
         return archive(self.spark, str(store), self.table, broker=broker, store_name="s", **options)
+
+    def end_if_nothing_is_new(self, store: Path, broker: str = "a") -> int | None:
+        """What the command asks before it starts Spark."""
+        identity = StoreIdentity(DEFAULT_CLUSTER, broker, "s")
+        return end_if_nothing_is_new(Location.resolve(str(store)), ArchiveTables.of(self.table), identity)
 
     def rows(self, suffix: str = "", broker: str = "a") -> list[dict[str, Any]]:
         frame = self.spark.read.format("delta").load(f"{self.table}{suffix}").where(f"broker = '{broker}'")
@@ -98,7 +104,8 @@ def filled(
     with ThreadPoolExecutor(len(READ_ONLY)) as threads:
         runs = [threads.submit(lake.run, unpacked(store), broker) for broker, store in READ_ONLY.items()]
     assert [run.result().rows for run in runs] == [len(store.facts("msg")) for store in READ_ONLY.values()]
-    lake.run(unpacked(A), "x")
+    again = lake.run(unpacked(A), "x")
+    assert (again.rows, again.keys, again.segments) == (0, 0, 0)
     return lake
 
 
@@ -121,15 +128,18 @@ def test_nothing_is_lost_or_doubled_whatever_happens_between_runs(lake: Archive,
     with pytest.raises(DataLossError, match=f"from commit log offset {int(segments[3].name)}"):
         lake.run(store, max_bytes=segments[0].stat().st_size)
     assert lake.messages() == facts_of(A, int(segments[3].name))
+    assert lake.end_if_nothing_is_new(store) is None
 
     # All segments are there.
     for file in hidden.iterdir():
         if file.is_file():
             shutil.copy(file, log)
     shutil.move(hidden / "consumequeue", store / "consumequeue")
-    lake.run(store)
+    assert lake.end_if_nothing_is_new(store) is None
+    report = lake.run(store)
     assert lake.messages() == facts_of(A)
     assert lake.keys() == keys_of(A)
+    assert lake.end_if_nothing_is_new(store) == report.archived_to
 
     # Spark died between the commit of a batch and its own note of it; the batch is tried again.
     checkpoints = list((tmp_path / "lake" / "messages_checkpoints").glob("*-a-*/*/commits"))
@@ -138,13 +148,16 @@ def test_nothing_is_lost_or_doubled_whatever_happens_between_runs(lake: Archive,
         last = max((file for file in commits.iterdir() if file.name.isdigit()), key=lambda file: int(file.name))
         last.unlink()
         (commits / f".{last.name}.crc").unlink(missing_ok=True)
+    assert lake.end_if_nothing_is_new(store) is None
     # Meanwhile segments that were archived expire.
     for file in segments[:3]:
         file.unlink()
     lake.run(store)
 
     # The checkpoints are lost.
+    assert lake.end_if_nothing_is_new(store) == report.archived_to
     shutil.rmtree(tmp_path / "lake" / "messages_checkpoints")
+    assert lake.end_if_nothing_is_new(store) is None
     assert lake.run(store).rows == 0
     assert lake.messages() == facts_of(A)
     assert lake.keys() == keys_of(A)
@@ -273,7 +286,7 @@ def test_a_table_of_an_older_version_gets_the_new_columns(lake: Archive) -> None
     older = "cluster STRING, broker STRING, store STRING, commit_log_offset BIGINT, store_size INT, topic STRING, x INT"
     lake.spark.sql(f"CREATE TABLE delta.`{lake.table}` ({older}) USING DELTA")
     lake.spark.sql(f"INSERT INTO delta.`{lake.table}` VALUES ('DefaultCluster', 'z', 's', 0, 100, 'T', 5)")
-    create_tables(lake.spark, ArchiveTables.of(lake.table))
+    _create(lake.spark, ArchiveTables.of(lake.table).messages, MESSAGES)
     ((old),) = lake.rows(broker="z")
     assert (old["x"], old["body"], old["topic"]) == (5, None, "T")
     assert {*old} == {*MESSAGES.columns().names, "x"}
@@ -336,7 +349,9 @@ def test_maintenance_is_a_dry_run_unless_told(lake: Archive, unpacked: Callable[
     before = {path: path.stat().st_size for path in lake.folder.rglob("*") if path.is_file()}
     dry = maintain(lake.spark, lake.table, keep_days=-1, vacuum_hours=0)  # a dry run by default
     assert {path: path.stat().st_size for path in lake.folder.rglob("*") if path.is_file()} == before
+    assert lake.end_if_nothing_is_new(unpacked(B)) is not None
     real = maintain(lake.spark, lake.table, keep_days=-1, vacuum_hours=0, dry_run=False)
+    assert lake.end_if_nothing_is_new(unpacked(B)) is None
     expired = {table.table: table.expired_rows for table in dry.tables}
     assert expired == {table.table: table.expired_rows for table in real.tables}
     assert expired[lake.table] == len(B.facts("msg"))
@@ -378,8 +393,9 @@ def test_a_log_that_is_archived_under_another_name_is_refused(lake: Archive, tmp
     assert counts(lake) == before
     # Another broker's log, whatever its name is.
     assert lake.run(other, "broker-A").rows == len(facts_of(B))
+    identity = StoreIdentity(DEFAULT_CLUSTER, "broker-A", "s")
     with pytest.raises(OptionError, match="keep one of the names"):
-        lake.run(store, "broker-A", rename=True)
+        settle_name(StoreArchive(lake.spark, Location.resolve(str(store)), tables, identity), rename=True)
     lake.run(replica, "broker-a")
     assert lake.messages("broker-a") == facts_of(A)
 
@@ -502,41 +518,3 @@ def test_a_run_that_follows_continues_over_a_lost_end(lake: Archive, tmp_path: P
     assert report.lost_messages == 30
     assert (times(lake), key_offsets(lake)) == (second, [offset for offset, _ in second])
     assert times(lake, f"s#lost-{first[70][0]}-{first[99][1]}") == first[70:]
-
-
-@pytest.mark.parametrize("table", ["messages table", "", "a.b.c.d"])
-def test_what_is_no_table_is_refused(table: str) -> None:
-    with pytest.raises(OptionError, match="is not a table"):
-        ArchiveTables.of(table)
-
-
-def test_a_table_of_the_catalog_needs_a_checkpoint() -> None:
-    with pytest.raises(OptionError, match="--checkpoint"):
-        ArchiveTables.of("lake.messages")
-    place = ArchiveTables.of("lake.messages", "/lake/checkpoints")
-    assert place.keys.sql_name == "`lake`.`messages_keys`"
-
-
-def test_a_retired_checkpoint_is_not_used_again(tmp_path: Path) -> None:
-    place, identity = ArchiveTables.of(str(tmp_path / "messages")), StoreIdentity("c", "b", "s")
-    folders = []
-    for _ in range(3):
-        folder = checkpoints.checkpoint_of(place, identity, checkpoints.MESSAGES)
-        checkpoints.retire_checkpoint(place, identity, checkpoints.MESSAGES)
-        # A stream that never noted an offset has none to be retired.
-        assert checkpoints.checkpoint_of(place, identity, checkpoints.MESSAGES) == folder
-        (Path(folder) / "offsets").mkdir(parents=True)
-        (Path(folder) / "metadata").touch()
-        assert not checkpoints.has_begun(folder)
-        (Path(folder) / "offsets" / "0").touch()
-        assert checkpoints.has_begun(folder)
-        folders.append(folder)
-        checkpoints.retire_checkpoint(place, identity, checkpoints.MESSAGES)
-    assert len(set(folders)) == 3
-    assert checkpoints.checkpoint_of(place, identity, checkpoints.KEYS) == place.checkpoint(identity, "keys")
-
-
-def test_stores_do_not_share_checkpoints() -> None:
-    place = ArchiveTables.of("/lake/messages")
-    identities = [StoreIdentity("c", "a-b", "s"), StoreIdentity("c-a", "b", "s"), StoreIdentity("c", "a-b", "t")]
-    assert len({place.checkpoint(identity, "messages") for identity in identities}) == 3

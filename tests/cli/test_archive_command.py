@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -9,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from spark_mq.archive.maintenance import MaintenanceReport
+from spark_mq.archive.progress import BatchProgress
 from spark_mq.cli.exit_status import FAILED, FOUND, NOT_UNDERSTOOD
+from spark_mq.cli.follow_output import FollowOutput
 from spark_mq.cli.main import main
 from spark_mq.errors import SparkMqError
 from tests.support.stores import OWN_STORES, RealStore, stores_in
@@ -29,21 +33,46 @@ STORE = stores_in(OWN_STORES)[0]
         (FAILED, ["STORE", "/proc/messages"], "/proc/messages cannot be written"),
         (FAILED, ["STORE", __file__], f"{__file__} cannot be written"),
         (FAILED, ["STORE", "lake.messages", "--checkpoint", __file__], f"{__file__} cannot be written"),
+        (NOT_UNDERSTOOD, ["STORE", "STORE"], "in the folder of the store"),
+        (NOT_UNDERSTOOD, ["STORE", "STORE/lake/messages"], "in the folder of the store"),
+        (NOT_UNDERSTOOD, ["STORE", "STORE/.."], "or contains it"),
+        (NOT_UNDERSTOOD, ["STORE", "NEW", "--checkpoint", "STORE/config"], "STORE/config is in the folder"),
+        (NOT_UNDERSTOOD, ["STORE", "NEW", "--checkpoint", "NEW/c"], "NEW/c is in the folder of the table NEW"),
+        (NOT_UNDERSTOOD, ["STORE", "OTHER"], "OTHER has files, but is not a Delta table"),
+        (NOT_UNDERSTOOD, ["STORE", "OTHER/keys"], "OTHER/keys_keys has files, but is not a Delta table"),
+        (NOT_UNDERSTOOD, ["STORE", "NEW", "--cluster", ""], "--cluster: '' is empty"),
+        (NOT_UNDERSTOOD, ["STORE", "NEW", "--broker", "a\x1b[2J"], "--broker: 'a\\x1b[2J' contains a character"),
+        (NOT_UNDERSTOOD, ["STORE", "NEW", "--broker", "${spark.master}"], "--broker: '${spark.master}' contains"),
+        (NOT_UNDERSTOOD, ["STORE", "NEW", "--store-name", "s#lost-1-2"], "--store-name: 's#lost-1-2' contains"),
+        (NOT_UNDERSTOOD, ["STORE", "NEW", "--broker-conf", "BAD_CONF"], "brokerName in BAD_CONF: ' ' is empty"),
+        (FAILED, ["OTHER", "NEW"], "OTHER"),
     ],
 )
 def test_a_wrong_argument_is_named(
     status: int,
     words: list[str],
     message: str,
+    tmp_path: Path,
     unpacked: Callable[[RealStore], Path],
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("spark_mq.cli.archive.spark_session", lambda *_: pytest.fail("a JVM was started"))
-    store = str(unpacked(STORE))
-    assert main(["archive", *(store if word == "STORE" else word for word in words)]) == status
+    names = {"STORE": str(unpacked(STORE)), "NEW": str(tmp_path / "new"), "OTHER": str(tmp_path / "other")}
+    names["BAD_CONF"] = str(tmp_path / "bad.conf")
+    Path(names["BAD_CONF"]).write_text("brokerName=\\ \n")
+    (tmp_path / "other" / "keys_keys").mkdir(parents=True)
+    (tmp_path / "other" / "keys_keys" / "notes.txt").touch()
+    before = sorted(tmp_path.rglob("*"))
+
+    def named(text: str) -> str:
+        return re.sub("|".join(names), lambda match: names[match[0]], text)
+
+    assert main(["archive", *map(named, words)]) == status
     (line,) = capsys.readouterr().err.splitlines()
-    assert message in line
+    assert named(message) in line
+    # Nothing was created for it.
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_a_filesystem_that_spark_lacks_is_named(
@@ -66,8 +95,13 @@ def test_a_filesystem_that_spark_lacks_is_named(
 
 @pytest.mark.parametrize(("words", "is_dry_run"), [([], True), (["--dry-run"], True), (["--apply"], False)])
 def test_maintenance_is_a_dry_run_unless_apply_is_given(
-    words: list[str], is_dry_run: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    words: list[str],
+    is_dry_run: bool,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    (tmp_path / "_delta_log").mkdir()
     asked = []
 
     def maintain(*_: object, dry_run: bool, **__: object) -> MaintenanceReport:
@@ -76,9 +110,80 @@ def test_maintenance_is_a_dry_run_unless_apply_is_given(
 
     monkeypatch.setattr("spark_mq.cli.archive.spark_session", lambda *_: nullcontext())
     monkeypatch.setattr("spark_mq.archive.maintenance.maintain", maintain)
-    assert main(["maintain-archive", "/lake/messages", "--keep-days", "30", *words]) == FOUND
+    assert main(["maintain-archive", str(tmp_path), "--keep-days", "30", *words]) == FOUND
     assert asked == [is_dry_run]
     assert ("--apply" in capsys.readouterr().out) == is_dry_run
+
+
+@pytest.mark.parametrize(("folder", "problem"), [("none", "does not exist"), (".", "is not a Delta table")])
+def test_only_an_archive_is_maintained(
+    folder: str, problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_mq.cli.archive.spark_session", lambda *_: pytest.fail("a JVM was started"))
+    assert main(["maintain-archive", f"{tmp_path}/{folder}"]) == NOT_UNDERSTOOD
+    (line,) = capsys.readouterr().err.splitlines()
+    assert problem in line
+
+
+@pytest.mark.parametrize("value", ["0", "-5", "nan", "inf", "1e300", "soon"])
+def test_an_interval_that_cannot_be_one(value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as error:
+        main(["archive", "/s", "/t", "--follow", value])
+    assert error.value.code == NOT_UNDERSTOOD
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert f"--follow: '{value}' is not an interval in seconds: give a number from 0.1 to 86,400" in last
+
+
+@pytest.mark.parametrize("argument", ["--keep-days", "--vacuum-hours"])
+@pytest.mark.parametrize("value", ["-1", "nan", "1e300"])
+def test_a_time_to_keep_that_cannot_be_one(argument: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as error:
+        main(["maintain-archive", "/t", argument, value])
+    assert error.value.code == NOT_UNDERSTOOD
+    assert f"{argument}: '{value}' is not a number of" in capsys.readouterr().err.splitlines()[-1]
+
+
+class Terminal(io.StringIO):
+    """A terminal that keeps what was written on it."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+BATCH = BatchProgress(number=1, rows=5, archived_to=900, log_end=900, seconds=1.0)
+
+
+def test_a_terminal_has_one_line_that_says_since_when_nothing_is_new() -> None:
+    moments = iter([1000.0, 1000.5, 1001.0, 1065.0, 1066.0, 1070.0])
+    terminal = Terminal()
+    output = FollowOutput(terminal, lambda: next(moments))
+    for _ in range(4):
+        output.print_waiting(800)
+    output.print_batch(BATCH)
+    output.print_waiting(900)
+    output.end()
+    lines = re.split("[\r\n]", terminal.getvalue().replace("\x1b[K", ""))
+    since = "waiting: nothing new since 00:16:40Z"
+    assert lines == [
+        *("", f"{since} (0 s), log offset 800", f"{since} (1 s), log offset 800"),
+        *(f"{since} (1 min 5 s), log offset 800", f"1970-01-01T00:17:46Z {BATCH}"),
+        *("", "waiting: nothing new since 00:17:50Z (0 s), log offset 900", ""),
+    ]
+
+
+def test_a_log_has_a_line_every_few_minutes() -> None:
+    now = 0.0
+    log = io.StringIO()
+    output = FollowOutput(log, lambda: now)
+    for seconds in range(1000):
+        now = float(seconds)
+        output.print_waiting(800)
+    output.end()
+    assert [line.partition(" (")[2] for line in log.getvalue().splitlines()] == [
+        "5 min 0 s), log offset 800",
+        "10 min 0 s), log offset 800",
+        "15 min 0 s), log offset 800",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -46,36 +48,41 @@ def test_the_views_of_tables_sql(bare_python: Python, package: Path, store: Path
 def test_the_history_of_an_archive_and_a_store(
     bare_python: Python, package: Path, store: Path, tmp_path: Path, delta_jars: dict[str, str]
 ) -> None:
+    """The lines of conf/delta-defaults.conf and conf/history.sql, for half of a log in an archive."""
     if not delta_jars:
         pytest.skip("Delta Lake's jars cannot be fetched from Maven Central")
     facts, topic = STORE.facts("msg"), "OrderEvents"
     key = next(fact["uniqKey"] for fact in facts if fact["topic"] == topic and fact["uniqKey"])
-    statements = tmp_path / "statements.sql"
-    statements.write_text(
-        f"""
-        SOURCE {PROJECT}/conf/tables.sql;
-        CREATE TABLE ${{archive}} USING DELTA AS
-        SELECT 'c' AS cluster, 'b' AS broker, 's' AS store, * FROM messages
-        WHERE commit_log_offset < {facts[len(facts) // 2]["offset"]};
-        SOURCE {PROJECT}/conf/history.sql;
-        SELECT 'messages', count(*), count(DISTINCT commit_log_offset) FROM history;
-        SOURCE {PROJECT}/conf/recipes/messages_of_a_key.sql;
-        """
-    )
+    half, table = tmp_path / "half", tmp_path / "lake" / "messages"
+    (half / "commitlog").mkdir(parents=True)
+    for segment in sorted((store / "commitlog").iterdir())[:2]:
+        shutil.copy(segment, half / "commitlog")
+    environment = bare_python.environment(PYTHONPATH=str(package))
+    settings = {"spark.sql.catalogImplementation": "in-memory", "spark.ui.enabled": "false"}
+    common = [
+        *("--master", "local[2]", "--properties-file", str(PROJECT / "conf" / "delta-defaults.conf")),
+        *(word for name, value in settings.items() for word in ("--conf", f"{name}={value}")),
+        "--load-spark-defaults",
+    ]
+    names = ["--cluster", "c", "--broker", "b", "--store-name", "s"]
+    job = [str(PROJECT / "jobs" / "archive.py"), str(half), str(table), *names, "--json"]
+    archived = run([bare_python.spark("spark-submit"), *common, *job], environment, tmp_path)
+    assert archived.status == 0, archived.errors[-3000:]
+    count = json.loads(archived.output.splitlines()[-1])["rows"]
+    assert 0 < count < len(facts)
+
     variables = {
-        "archive": f"delta.`{tmp_path}/lake`",
+        "archive": f"delta.`{table}`",
         **{"store": str(store), "cluster": "c", "broker": "b", "store_name": "s", "topic": topic, "key": key},
     }
-    settings = {**delta_jars, "spark.sql.catalogImplementation": "in-memory", "spark.ui.enabled": "false"}
-    command = [
-        *(bare_python.spark("spark-sql"), "--master", "local[2]"),
-        *("--properties-file", str(PROJECT / "conf" / "spark-defaults.conf")),
-        *(word for name, value in settings.items() for word in ("--conf", f"{name}={value}")),
+    shell = [
         *(word for name, value in variables.items() for word in ("--hivevar", f"{name}={value}")),
-        *("-f", str(statements)),
+        *("-i", str(PROJECT / "conf" / "history.sql")),
     ]
-    done = run(command, bare_python.environment(PYTHONPATH=str(package)), tmp_path)
+    recipe = ["-f", str(PROJECT / "conf" / "recipes" / "messages_of_a_key.sql")]
+    done = run([bare_python.spark("spark-sql"), *common, *shell, *recipe], environment, tmp_path)
     assert done.status == 0, done.errors[-3000:]
-    rows = [line.split("\t") for line in done.output.splitlines()]
-    assert ["messages", str(len(facts)), str(len(facts))] in rows
+    lines = [line for line in done.output.splitlines() if line != "Response code"]
+    header, *rows = [line.split("\t") for line in lines]
+    assert header[:3] == ["cluster", "broker", "topic"]
     assert [row[2] for row in rows if key in row] == [fact["topic"] for fact in facts if fact["uniqKey"] == key]

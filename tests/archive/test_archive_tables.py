@@ -1,0 +1,49 @@
+"""Names of an archive's tables, and of a store's checkpoints. Without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spark_mq.archive import checkpoints
+from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
+from spark_mq.errors import OptionError
+
+
+@pytest.mark.parametrize("table", ["messages table", "", "a.b.c.d"])
+def test_what_is_no_table_is_refused(table: str) -> None:
+    with pytest.raises(OptionError, match="is not a table"):
+        ArchiveTables.of(table)
+
+
+def test_a_table_of_the_catalog_needs_a_checkpoint() -> None:
+    with pytest.raises(OptionError, match="--checkpoint"):
+        ArchiveTables.of("lake.messages")
+    place = ArchiveTables.of("lake.messages", "/lake/checkpoints")
+    assert place.keys.sql_name == "`lake`.`messages_keys`"
+
+
+def test_a_retired_checkpoint_is_not_used_again(tmp_path: Path) -> None:
+    place, identity = ArchiveTables.of(str(tmp_path / "messages")), StoreIdentity("c", "b", "s")
+    folders = []
+    for _ in range(3):
+        folder = checkpoints.checkpoint_of(place, identity, checkpoints.MESSAGES)
+        checkpoints.retire_checkpoint(place, identity, checkpoints.MESSAGES)
+        # A stream that never noted an offset has none to be retired.
+        assert checkpoints.checkpoint_of(place, identity, checkpoints.MESSAGES) == folder
+        (Path(folder) / "offsets").mkdir(parents=True)
+        (Path(folder) / "metadata").touch()
+        assert not checkpoints.has_begun(folder)
+        (Path(folder) / "offsets" / "0").touch()
+        assert checkpoints.has_begun(folder)
+        folders.append(folder)
+        checkpoints.retire_checkpoint(place, identity, checkpoints.MESSAGES)
+    assert len(set(folders)) == 3
+    assert checkpoints.checkpoint_of(place, identity, checkpoints.KEYS) == place.checkpoint(identity, "keys")
+
+
+def test_stores_do_not_share_checkpoints() -> None:
+    place = ArchiveTables.of("/lake/messages")
+    identities = [StoreIdentity("c", "a-b", "s"), StoreIdentity("c-a", "b", "s"), StoreIdentity("c", "a-b", "t")]
+    assert len({place.checkpoint(identity, "messages") for identity in identities}) == 3
