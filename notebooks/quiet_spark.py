@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 _SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
+    "spark.sql.warehouse.dir": f"{tempfile.gettempdir()}/spark-warehouse",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
