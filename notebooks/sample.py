@@ -7,13 +7,14 @@ from pathlib import Path
 
 from spark_mq import MessageStore
 
+_NAME = "workload-533"
 _STORES = Path(__file__).parent.parent / "tests" / "stores"
 
 
 def unpack(folder: str) -> tuple[str, str]:
     """The path of the sample, which is unpacked in `folder`, and of its broker's settings."""
-    shutil.unpack_archive(_STORES / "workload-533.tar.gz", folder, filter="data")
-    return f"{folder}/workload-533", str(_STORES / "workload-533.conf")
+    shutil.unpack_archive(_STORES / f"{_NAME}.tar.gz", folder, filter="data")
+    return f"{folder}/{_NAME}", str(_STORES / f"{_NAME}.conf")
 
 
 def topic_and_key(path: str) -> tuple[str, str]:
@@ -23,9 +24,9 @@ def topic_and_key(path: str) -> tuple[str, str]:
         LookupError: No last message of a queue has a key.
 
     """
+    if Path(path).name == _NAME:
+        return "OrderEvents", "user342"
     with MessageStore(path) as store:
-        if store.queue_ids("OrderEvents"):
-            return "OrderEvents", "user342"
         for topic, queue_id in store.queues:
             offset = store.get_max_offset_in_queue(topic, queue_id) - 1
             for message in store.get_message(topic, queue_id, offset, max_num=1).to_pylist():
