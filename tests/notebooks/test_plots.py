@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 
+import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
@@ -15,7 +16,7 @@ def bars(plot: plots.Plot) -> list[tuple[str, float, str]]:
     """Name, length and colour of the bars, from the top."""
     (axes,) = plot.figure.axes
     names = [label.get_text() for label in axes.get_yticklabels()]
-    shapes = [(bar.get_width(), to_hex(bar.get_facecolor())) for bar in axes.containers[0]]  # type: ignore[attr-defined]
+    shapes = [(bar.get_width(), to_hex(bar.get_facecolor())) for bar in axes.containers[0]]
     return [(name, *shape) for name, shape in zip(names, shapes, strict=True)]
 
 
@@ -68,7 +69,7 @@ def test_a_heat_map_has_a_cell_for_every_step_and_one_row_for_all_other_topics()
     assert [label.get_text() for label in axes.get_yticklabels()] == ["t0", "t3", "2 others"]
     cells = axes.collections[0].get_array()
     assert cells is not None
-    assert cells.filled(0).tolist() == [[1, 0, 0, 11], [4, 0, 0, 4], [5, 0, 0, 5]]
+    assert np.ma.filled(cells, 0).tolist() == [[1, 0, 0, 11], [4, 0, 0, 4], [5, 0, 0, 5]]
 
 
 def test_consumers_without_lag_are_good_news() -> None:
