@@ -8,7 +8,9 @@ import io
 import os
 import re
 from functools import cache
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import matplotlib.image
 import nbformat
@@ -57,6 +59,11 @@ def keep(name: str, folder: Path) -> None:
     """Write the executed notebook, with its outputs, into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     nbformat.write(executed(name), folder / f"{name}.ipynb")
+
+
+def plots_module() -> Any:
+    """The module `notebooks/plots.py`. Notebooks and their modules are not type-checked."""
+    return import_module("notebooks.plots")
 
 
 def code_cells(notebook: NotebookNode) -> list[NotebookNode]:

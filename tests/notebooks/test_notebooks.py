@@ -14,7 +14,6 @@ import pandas as pd
 import pytest
 from nbformat import NotebookNode
 
-from notebooks.plots import lag as draw_lag
 from tests.notebooks.run import (
     FOLDER,
     VARIABLES,
@@ -23,6 +22,7 @@ from tests.notebooks.run import (
     executed,
     keep,
     plots,
+    plots_module,
     printed_errors,
     read,
     rows,
@@ -114,7 +114,7 @@ def test_all_notebooks_choose_the_store_in_the_same_way(monkeypatch: pytest.Monk
 
 def test_a_plot_without_data_counts_as_empty() -> None:
     groups = pd.DataFrame({"consumer_group": ["a", "b"], "lag": [0, 0], "seconds": [0.0, 0.0]})
-    assert drawn_part(draw_lag(groups).png()) < SMALLEST_DRAWN_PART
+    assert drawn_part(plots_module().lag(groups).png()) < SMALLEST_DRAWN_PART
 
 
 @pytest.mark.parametrize("name", NAMES)

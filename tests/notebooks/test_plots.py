@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
 
-from notebooks import plots
+from tests.notebooks.run import plots_module
+
+plots = plots_module()
 
 
-def bars(plot: plots.Plot) -> list[tuple[str, float, str]]:
+def bars(plot: Any) -> list[tuple[str, float, str]]:
     """Name, length and colour of the bars, from the top."""
     (axes,) = plot.figure.axes
     names = [label.get_text() for label in axes.get_yticklabels()]
