@@ -8,6 +8,13 @@ BENCH_FOLDER ?= /tmp/spark-mq-bench
 TEST_PROCESSES ?= 2
 LONG_TESTS := tests/cli/test_rebuild_command.py tests/indexer/test_resume.py tests/indexer/test_continued_stores.py \
 	tests/source/test_broken_look_ups.py
+STORE ?= $(SPARK_MQ_STORE)
+BROKER_CONF ?= $(SPARK_MQ_BROKER_CONF)
+PAGES := dist/notebooks
+EXECUTED := $(if $(KEEP),notebooks,$(PAGES))
+TO_PAGES := $(BIN)/python -m nbconvert --log-level ERROR --to html --output-dir $(PAGES)
+SHOW_PAGES := printf 'To open in a browser:\n'; ls -1 $(CURDIR)/$(PAGES)/*.html
+absolute = $(if $(or $(findstring ://,$1),$(filter /%,$1)),$1,$(if $1,$(CURDIR)/$1))
 COMPAT_FOLDER ?= /tmp/spark-mq-compat
 
 .DEFAULT_GOAL := help
@@ -44,8 +51,17 @@ test-archive: install ## test archives, which are Delta tables (needs Maven Cent
 test-cluster: install ## run commands (also killed ones), a Spark cluster, Spark Connect, and the SQL shell
 	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile -m cluster
 
-notebooks: install ## run the notebooks and check their results; KEEP=1 saves the results in the files
-	SPARK_MQ_KEEP_OUTPUTS=$(KEEP) $(BIN)/python -m pytest -m notebook
+notebooks: install ## run the notebooks and write dist/notebooks/*.html; STORE=/data/store: of your store; KEEP=1: save results
+	rm -rf $(PAGES)
+ifeq ($(STORE),)
+	SPARK_MQ_KEEP_OUTPUTS=$(EXECUTED) $(BIN)/python -m pytest -m notebook
+	$(TO_PAGES) $(EXECUTED)/*.ipynb
+	@$(SHOW_PAGES)
+else
+	export SPARK_MQ_STORE='$(call absolute,$(STORE))' SPARK_MQ_BROKER_CONF='$(call absolute,$(BROKER_CONF))'; \
+	for notebook in notebooks/*.ipynb; do $(TO_PAGES) --execute $$notebook || failed=1; done; \
+	$(SHOW_PAGES); test -z "$$failed"
+endif
 
 compat: install ## try other versions of Spark and Python, and write the README's table of them
 	$(BIN)/python -m tests.compat.run --folder $(COMPAT_FOLDER)

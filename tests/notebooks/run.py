@@ -5,9 +5,12 @@ from __future__ import annotations
 import base64
 import html
 import io
+import os
 import re
 from functools import cache
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import matplotlib.image
 import nbformat
@@ -20,6 +23,8 @@ from nbformat import NotebookNode
 from tests.support.stores import PROJECT
 
 FOLDER = PROJECT / "notebooks"
+VARIABLES = ("SPARK_MQ_STORE", "SPARK_MQ_BROKER_CONF")
+"""The environment variables that name another store than the sample."""
 _SECONDS_FOR_A_CELL = 300
 
 
@@ -31,9 +36,9 @@ def read(name: str) -> NotebookNode:
 
 @cache
 def executed(name: str) -> NotebookNode:
-    """The notebook after all its cells ran, without what they wrote to stderr: Spark's log, with times and hosts.
+    """The notebook after all its cells ran over the sample. Raises `CellExecutionError`.
 
-    The kernel is this interpreter, whatever kernels Jupyter knows on this machine. Raises `CellExecutionError`.
+    The kernel is this interpreter, whatever kernels Jupyter knows on this machine.
     """
     notebook = read(name)
     # Without folders to look for kernels in, there is only the one of this process.
@@ -45,18 +50,20 @@ def executed(name: str) -> NotebookNode:
         record_timing=False,
         resources={"metadata": {"path": str(FOLDER)}},
     )
-    client.execute()
-    for cell in code_cells(notebook):
-        cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
+    client.execute(env={name: value for name, value in os.environ.items() if name not in VARIABLES})
     notebook.metadata.language_info = {"name": "python"}
     return notebook
 
 
-def keep(name: str) -> Path:
-    """Write the executed notebook, with its outputs, to its file."""
-    file = FOLDER / f"{name}.ipynb"
-    nbformat.write(executed(name), file)
-    return file
+def keep(name: str, folder: Path) -> None:
+    """Write the executed notebook, with its outputs, into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    nbformat.write(executed(name), folder / f"{name}.ipynb")
+
+
+def plots_module() -> Any:
+    """The module `notebooks/plots.py`. Notebooks and their modules are not type-checked."""
+    return import_module("notebooks.plots")
 
 
 def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
@@ -74,6 +81,11 @@ def rows(cell: NotebookNode) -> list[tuple[str, ...]]:
     page = "".join(output.get("data", {}).get("text/html", "") for output in cell.outputs)
     cells = (re.findall(r"<td>(.*?)</td>", row, re.DOTALL) for row in re.findall(r"<tr.*?</tr>", page, re.DOTALL))
     return [tuple(html.unescape(one) for one in row) for row in cells if row]
+
+
+def printed_errors(cell: NotebookNode) -> str:
+    """What the cell, or a process that it started, printed as errors and warnings."""
+    return "".join(output.text for output in cell.outputs if output.get("name") == "stderr")
 
 
 def plots(cell: NotebookNode) -> list[bytes]:
