@@ -12,7 +12,14 @@ _STORES = Path(__file__).parent.parent / "tests" / "stores"
 
 
 def unpack(folder: str) -> tuple[str, str]:
-    """The path of the sample, which is unpacked in `folder`, and of its broker's settings."""
+    """The path of the sample, which is unpacked in `folder`, and of its broker's settings.
+
+    Raises:
+        FileNotFoundError: The notebook is not in the source tree, which has the sample.
+
+    """
+    if not _STORES.is_dir():
+        raise FileNotFoundError("the sample is in the source tree only: write the path of your store into STORE")
     shutil.unpack_archive(_STORES / f"{_NAME}.tar.gz", folder, filter="data")
     return f"{folder}/{_NAME}", str(_STORES / f"{_NAME}.conf")
 

@@ -63,7 +63,9 @@ def _details(read: StoreRead, sees_stores: bool) -> Iterator[tuple[str, str]]:
         options = dict(read.options)
         for line in explain(options.pop("path"), **options).splitlines():
             name, _, text = line.partition(" ")
-            yield name, text.strip()
+            # The reason is another one if the query requests a key that the index cannot give.
+            if not (_needs_type(read) and text.strip().startswith("why: ")):
+                yield name, text.strip()
     elif table in _FOLDERS:
         yield "path", f"all of {_FOLDERS[table]}/" + "".join(f", {name} {value}" for name, value in _selection(read))
         yield "reads", _size(read)
