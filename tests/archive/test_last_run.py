@@ -142,6 +142,27 @@ def merge(matched: str = "update", key: str = "store") -> dict[str, Any]:
     return {"operation": "MERGE", "operationParameters": parameters}
 
 
+def table_removed(suffix: str) -> Callable[[Archived], object]:
+    return lambda archived: shutil.rmtree(archived.table(suffix))
+
+
+def committed(suffix: str, version: int, query: str, *more: dict[str, Any]) -> Callable[[Archived], object]:
+    def change(archived: Archived) -> None:
+        archived.commit(suffix, version, query, *more)
+
+    return change
+
+
+def commit_missing(archived: Archived) -> None:
+    archived.commit("_keys", 2)
+    archived.commit("_keys", 4)
+
+
+def noted_commit_missing(archived: Archived) -> None:
+    archived.commit("_keys", 2)
+    (archived.table("_keys") / "_delta_log" / f"{1:020}.json").unlink()
+
+
 CHANGES: dict[str, Callable[[Archived], object]] = {
     "a new message": lambda a: put_log(a.store, COUNT + 1),
     "a lost end": lambda a: put_log(a.store, COUNT - 1),
@@ -169,23 +190,17 @@ CHANGES: dict[str, Callable[[Archived], object]] = {
     "a note without an end": lambda a: change_note(a, lambda note: note.pop("archived_to")),
     "a note of another version": lambda a: change_note(a, lambda note: note.update(version=2)),
     "other columns": lambda a: change_note(a, lambda note: note["archive"].update(layout="")),
-    **{f"no table messages{suffix}": lambda a, s=suffix: shutil.rmtree(a.table(s)) for suffix in SUFFIXES},
+    **{f"no table messages{suffix}": table_removed(suffix) for suffix in SUFFIXES},
     "a new commit of messages": lambda a: a.commit("", 2),
-    **{
-        f"a column of messages{suffix}": lambda a, s=suffix: a.commit(s, 2, "q", {"metaData": {}})
-        for suffix in SUFFIXES
-    },
+    **{f"a column of messages{suffix}": committed(suffix, 2, "q", {"metaData": {}}) for suffix in SUFFIXES},
     "rows of segments deleted": lambda a: a.commit("_segments", 2, "q", REMOVE, operation="DELETE"),
     "rows of segments deleted by a merge": lambda a: a.commit("_segments", 2, "q", REMOVE, **merge(matched="delete")),
     "rows of segments merged by another key": lambda a: a.commit("_segments", 2, "q", REMOVE, **merge(key="x")),
     "rows of snapshots deleted": lambda a: a.commit("_snapshots", 2, "q", REMOVE, operation="DELETE"),
     "snapshots merged": lambda a: a.commit("_snapshots", 2, "q", REMOVE, **merge()),
-    "a commit is missing": lambda a: (a.commit("_keys", 2), a.commit("_keys", 4)),
-    "the noted commit is missing": lambda a: (
-        a.commit("_keys", 2),
-        (a.table("_keys") / "_delta_log" / f"{1:020}.json").unlink(),
-    ),
-    **{f"messages{suffix} made again": lambda a, s=suffix: a.commit(s, 1, "other") for suffix in SUFFIXES},
+    "a commit is missing": commit_missing,
+    "the noted commit is missing": noted_commit_missing,
+    **{f"messages{suffix} made again": committed(suffix, 1, "other") for suffix in SUFFIXES},
     "a version without a commit file": lambda a: (a.table("") / "_delta_log" / f"{2:020}.checkpoint.parquet").touch(),
 }
 
