@@ -13,11 +13,14 @@ import sys
 from collections.abc import Sequence
 
 from spark_mq import __version__
-from spark_mq.cli import archive, completion, messages, paths, rebuild, sql, tables
+from spark_mq.cli import completion, paths, rebuild, tables
+from spark_mq.cli.archive import command as archive
 from spark_mq.cli.exit_status import FAILED, INTERRUPTED, INTERRUPTED_LINE, NOT_UNDERSTOOD
+from spark_mq.cli.messages import commands as messages
 from spark_mq.cli.moments import join_relative_times
 from spark_mq.cli.output import visible
 from spark_mq.cli.packages import missing_package
+from spark_mq.cli.sql import command as sql
 from spark_mq.errors import OptionError, SparkMqError
 
 

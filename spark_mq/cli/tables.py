@@ -102,7 +102,7 @@ whose lag is unknown (NULL, printed as `-`), which are not in the sum. With --js
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the commands and their arguments."""
-    from spark_mq.cli.columns import add_columns, add_sort
+    from spark_mq.cli.output.columns import add_columns, add_sort
 
     for name, what in _HELP.items():
         epilog = _EPILOG + ("\n" + _TOTALS_EPILOG if name == "lag" else "")
@@ -127,8 +127,8 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the table; returns the exit status."""
-    from spark_mq.cli.columns import parse_columns, sorted_rows
-    from spark_mq.cli.json_lines import plain_rows, print_json
+    from spark_mq.cli.output.columns import parse_columns, sorted_rows
+    from spark_mq.cli.output.json_lines import plain_rows, print_json
     from spark_mq.store.message_store import MessageStore
 
     schema = _schema(arguments.table)
@@ -167,9 +167,9 @@ def _print_rows(
     columns: Sequence[str] | None,
     schema: Sequence[str],
 ) -> None:
-    from spark_mq.cli.fields import print_fields
-    from spark_mq.cli.terminal import terminal_width
-    from spark_mq.cli.text_table import TableStyle, TextTable, print_notes
+    from spark_mq.cli.output.fields import print_fields
+    from spark_mq.cli.output.terminal import terminal_width
+    from spark_mq.cli.output.text_table import TableStyle, TextTable, print_notes
 
     names = schema if columns is None else columns
     table = None
@@ -214,8 +214,8 @@ def lag_of_groups(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, int, int
 
 def _why_no_row(arguments: argparse.Namespace, store: MessageStore) -> str:
     """Why no row matches, as the end of a sentence: similar names, or the names that there are."""
+    from spark_mq.cli.output.value_text import visible
     from spark_mq.cli.similar_names import first_names, similar
-    from spark_mq.cli.value_text import visible
     from spark_mq.store.config.consumer_offsets import load_consumer_offsets
 
     topic, group = getattr(arguments, "topic", None), getattr(arguments, "consumer_group", None)
@@ -240,7 +240,7 @@ def _why_no_row(arguments: argparse.Namespace, store: MessageStore) -> str:
 
 def _print_problems(arguments: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> None:
     """Print one line on stderr, if rows have a problem."""
-    from spark_mq.cli.value_text import visible
+    from spark_mq.cli.output.value_text import visible
     from spark_mq.io.location import Location
     from spark_mq.store.config.store_paths import ABORT
 

@@ -248,7 +248,7 @@ def test_the_command_starts_spark_only_if_it_must(
     def session(*_: object) -> None:
         raise SparkMqError("a JVM would start")
 
-    monkeypatch.setattr("spark_mq.cli.archive.spark_session", session)
+    monkeypatch.setattr("spark_mq.cli.archive.command.spark_session", session)
     names = ["--cluster", "c", "--broker", "b", "--store-name", "s"]
     words = ["archive", str(archived.store), archived.tables.name, *names]
     assert main([*words, "--json"]) == FOUND

@@ -12,8 +12,8 @@ import pytest
 
 from spark_mq.archive.maintenance import MaintenanceReport
 from spark_mq.archive.progress import BatchProgress
+from spark_mq.cli.archive.follow_output import FollowOutput
 from spark_mq.cli.exit_status import FAILED, FOUND, NOT_UNDERSTOOD
-from spark_mq.cli.follow_output import FollowOutput
 from spark_mq.cli.main import main
 from spark_mq.errors import SparkMqError
 from tests.support.stores import OWN_STORES, RealStore, stores_in
@@ -57,7 +57,7 @@ def test_a_wrong_argument_is_named(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("spark_mq.cli.archive.spark_session", lambda *_: pytest.fail("a JVM was started"))
+    monkeypatch.setattr("spark_mq.cli.archive.command.spark_session", lambda *_: pytest.fail("a JVM was started"))
     names = {"STORE": str(unpacked(STORE)), "NEW": str(tmp_path / "new"), "OTHER": str(tmp_path / "other")}
     names["BAD_CONF"] = str(tmp_path / "bad.conf")
     Path(names["BAD_CONF"]).write_text("brokerName=\\ \n")
@@ -85,7 +85,7 @@ def test_a_filesystem_that_spark_lacks_is_named(
         raise SparkMqError(error)
         yield
 
-    monkeypatch.setattr("spark_mq.cli.archive.spark_session", session)
+    monkeypatch.setattr("spark_mq.cli.archive.command.spark_session", session)
     for words in (["archive", str(unpacked(STORE)), "s3://lake/messages"], ["maintain-archive", "s3://lake/messages"]):
         assert main(words) == FAILED
         (line,) = capsys.readouterr().err.splitlines()
@@ -108,7 +108,7 @@ def test_maintenance_is_a_dry_run_unless_apply_is_given(
         asked.append(dry_run)
         return MaintenanceReport(dry_run)
 
-    monkeypatch.setattr("spark_mq.cli.archive.spark_session", lambda *_: nullcontext())
+    monkeypatch.setattr("spark_mq.cli.archive.command.spark_session", lambda *_: nullcontext())
     monkeypatch.setattr("spark_mq.archive.maintenance.maintain", maintain)
     assert main(["maintain-archive", str(tmp_path), "--keep-days", "30", *words]) == FOUND
     assert asked == [is_dry_run]
@@ -119,7 +119,7 @@ def test_maintenance_is_a_dry_run_unless_apply_is_given(
 def test_only_an_archive_is_maintained(
     folder: str, problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_mq.cli.archive.spark_session", lambda *_: pytest.fail("a JVM was started"))
+    monkeypatch.setattr("spark_mq.cli.archive.command.spark_session", lambda *_: pytest.fail("a JVM was started"))
     assert main(["maintain-archive", f"{tmp_path}/{folder}"]) == NOT_UNDERSTOOD
     (line,) = capsys.readouterr().err.splitlines()
     assert problem in line

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from spark_mq.cli.main import main
-from spark_mq.cli.value_text import local_time_of
+from spark_mq.cli.output.value_text import local_time_of
 from tests.support.log_writer import LogWriter
 from tests.support.stores import OWN_STORES, PROJECT, Fact, RealStore, stores_in
 

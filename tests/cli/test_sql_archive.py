@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_mq.archive.writer import archive
-from spark_mq.cli import sql as command
 from spark_mq.cli.main import main
+from spark_mq.cli.sql import command
 from tests.support.store_history import cut_log, expire, grow_log, record_ends
 from tests.support.stores import OWN_STORES, RealStore
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_mq.cli import sql as command
 from spark_mq.cli.main import main
+from spark_mq.cli.sql import command
 from tests.support.stores import OWN_STORES, RealStore, stores_in
 
 WORKLOAD = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_mq.cli.sql_prompt import Completer, history_file, line_editing
+from spark_mq.cli.sql.prompt import Completer, history_file, line_editing
 
 TABLES = {"prod": ["messages", "messages_by_key", "queues"]}
 COLUMNS = {"messages": ["topic", "tags"], "messages_by_key": ["key"], "queues": ["topic", "min_offset"]}

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_mq.cli import sql as command
 from spark_mq.cli.main import main
+from spark_mq.cli.sql import command
 from tests.support.stores import OWN_STORES, RealStore
 
 WORKLOAD = RealStore("workload-533", OWN_STORES)

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from spark_mq.cli.display_width import display_width
 from spark_mq.cli.main import main
+from spark_mq.cli.output.display_width import display_width
 from spark_mq.cli.tables import lag_of_groups
 from spark_mq.format.system_topic import is_system_topic
 from tests.support.stores import OWN_STORES, PROJECT, RealStore, stores_in

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from spark_mq.cli.arguments import add_spark_settings, pair
 from spark_mq.cli.broker_settings import broker_conf_path
 from spark_mq.cli.spark import given_settings, spark_session
-from spark_mq.cli.sql_console import Console, Session, Tables
-from spark_mq.cli.sql_session import has_empty_catalog, is_on_server
+from spark_mq.cli.sql.console import Console, Session, Tables
+from spark_mq.cli.sql.session import has_empty_catalog, is_on_server
 from spark_mq.errors import OptionError
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def _tables(arguments: argparse.Namespace) -> Tables:
             options_of(store, table)
     if not arguments.archives:
         return Tables(stores)
-    from spark_mq.cli.sql_archive import archive_tables, history_of
+    from spark_mq.cli.sql.archive import archive_tables, history_of
 
     archives = {name: _absolute(table) if "/" in table else table for name, table in arguments.archives}
     return Tables(stores, archive_tables(archives), history_of(paths, archives))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from spark_mq.cli.arguments import add_topic, count
 from spark_mq.cli.broker_settings import broker_conf_path
 from spark_mq.cli.exit_status import FOUND, NOT_FOUND
-from spark_mq.cli.message_arguments import add_index, add_store_and_form, add_time, begin_and_end
+from spark_mq.cli.messages.arguments import add_index, add_store_and_form, add_time, begin_and_end
 from spark_mq.errors import OptionError
 
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the messages that have the key; stderr gets the reason if there is none, and damage of the index."""
-    from spark_mq.cli.message_printer import MessagePrinter, rows_of
-    from spark_mq.cli.reasons import why_no_key
-    from spark_mq.cli.value_text import visible
+    from spark_mq.cli.messages.reasons import why_no_key
+    from spark_mq.cli.output.message_printer import MessagePrinter, rows_of
+    from spark_mq.cli.output.value_text import visible
 
     if arguments.max_num is not None and arguments.max_num < 1:
         raise OptionError(f"--max-num {arguments.max_num}: give 1 or more")

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from spark_mq.cli.exit_status import FOUND
 from spark_mq.cli.interrupt import cancels_on_interrupt
 from spark_mq.cli.output import visible
-from spark_mq.cli.sql_prompt import HELP, Completer, line_editing
+from spark_mq.cli.sql.prompt import HELP, Completer, line_editing
 from spark_mq.errors import SparkMqError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from spark_mq.cli.sql_archive import History
+    from spark_mq.cli.sql.archive import History
     from spark_mq.query.catalog import Store
     from spark_mq.query.plan import QueryPlan
     from spark_mq.query.statement_check import StatementCheck
@@ -144,14 +144,14 @@ class Console:
         if plan is not None:
             self._print_explained(statement, plan)
         elif answer is not None and (answer.with_session_tables is None or self._spark is None):
-            from spark_mq.cli.dataframe_output import print_rows
+            from spark_mq.cli.output.dataframe_output import print_rows
 
             print_rows(iter(answer.rows), answer.columns, self._form)
         else:
             self._run_in_spark(statement)
 
     def _print_explained(self, statement: str, plan: QueryPlan) -> None:
-        from spark_mq.cli.sql_explain import explained
+        from spark_mq.cli.sql.explain import explained
 
         history = self._tables.history
         if history is not None and history.is_in(statement):
@@ -163,7 +163,7 @@ class Console:
             print(visible(line))
 
     def _run_in_spark(self, statement: str) -> None:
-        from spark_mq.cli.dataframe_output import print_dataframe
+        from spark_mq.cli.output.dataframe_output import print_dataframe
         from spark_mq.cli.spark import spark_errors
         from spark_mq.query.sql import run_statement
 
@@ -194,7 +194,7 @@ class Console:
         return Completer({**tables, **{name: list(of) for name, of in self._tables.archives.items()}}, self._columns)
 
     def _columns(self, owner: str, table: str) -> list[str]:
-        from spark_mq.cli.sql_archive import archive_columns
+        from spark_mq.cli.sql.archive import archive_columns
         from spark_mq.query.catalog import table_columns
         from spark_mq.source.options import Table
 

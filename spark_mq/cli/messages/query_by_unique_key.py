@@ -7,8 +7,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from spark_mq.cli.exit_status import FOUND, NOT_FOUND
-from spark_mq.cli.message_arguments import add_any_host, add_body_file, add_index, add_store_and_form
-from spark_mq.cli.query_by_key import open_with_index, print_access_path, print_index_problems
+from spark_mq.cli.messages.arguments import add_any_host, add_body_file, add_index, add_store_and_form
+from spark_mq.cli.messages.query_by_key import open_with_index, print_access_path, print_index_problems
 from spark_mq.errors import OptionError
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def run(arguments: argparse.Namespace) -> int:
     """Print all fields of the messages with the unique key, newest first."""
-    from spark_mq.cli.message_printer import MessagePrinter, rows_of
-    from spark_mq.cli.reasons import why_no_unique_key
-    from spark_mq.cli.value_text import visible
+    from spark_mq.cli.messages.reasons import why_no_unique_key
+    from spark_mq.cli.output.message_printer import MessagePrinter, rows_of
+    from spark_mq.cli.output.value_text import visible
 
     if arguments.key is None:
         arguments.topic, arguments.key = None, arguments.topic

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from spark_mq.cli.arguments import add_broker_conf, add_json_rows, add_store
-from spark_mq.cli.columns import add_columns
+from spark_mq.cli.output.columns import add_columns
 from spark_mq.errors import OptionError
 
 _FORMS = ("text", "json", "hex", "base64", "none")
@@ -75,7 +75,7 @@ def begin_and_end(arguments: argparse.Namespace) -> tuple[int | None, int | None
     from datetime import datetime
 
     from spark_mq.cli.moments import parse_moment
-    from spark_mq.cli.value_text import local_time_of
+    from spark_mq.cli.output.value_text import local_time_of
 
     now = datetime.now().astimezone()
     begin = None if arguments.begin is None else parse_moment("--begin", arguments.begin, now)

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from spark_mq.cli.archive_arguments import check_archive_folders, check_is_archive, check_name, number
+from spark_mq.cli.archive.arguments import check_archive_folders, check_is_archive, check_name, number
+from spark_mq.cli.archive.follow_output import FollowOutput
 from spark_mq.cli.arguments import add_archive_table, add_broker_conf, add_json_report, add_spark_settings, add_store
-from spark_mq.cli.follow_output import FollowOutput
 from spark_mq.cli.spark import given_settings, is_launched, spark_errors, spark_session
 from spark_mq.errors import SparkMqError, UnsupportedSparkError
 

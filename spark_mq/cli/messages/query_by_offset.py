@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from spark_mq.cli.arguments import add_topic
 from spark_mq.cli.exit_status import FAILED, FOUND, NOT_FOUND
-from spark_mq.cli.message_arguments import add_body_file, add_store_and_form, queue_id
+from spark_mq.cli.messages.arguments import add_body_file, add_store_and_form, queue_id
 
 if TYPE_CHECKING:
-    from spark_mq.cli.message_printer import MessagePrinter
+    from spark_mq.cli.output.message_printer import MessagePrinter
     from spark_mq.store.message_store import MessageStore
 
 
@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     If the unit of the queue does not lead to the message, the log is searched.
     """
-    from spark_mq.cli.message_printer import MessagePrinter, rows_of
+    from spark_mq.cli.output.message_printer import MessagePrinter, rows_of
     from spark_mq.store.message_store import MessageStore
 
     topic, offset = arguments.topic, arguments.offset
@@ -52,8 +52,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _print_no_offset(store: MessageStore, arguments: argparse.Namespace, printer: MessagePrinter) -> int:
     """Print why the log has no message at the queue offset; returns the exit status."""
-    from spark_mq.cli.json_lines import plain_rows
-    from spark_mq.cli.value_text import visible
+    from spark_mq.cli.output.json_lines import plain_rows
+    from spark_mq.cli.output.value_text import visible
 
     topic, offset = arguments.topic, arguments.offset
     no_queue = store.why_no_queue(topic, arguments.queue_id)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from spark_mq.cli.sql_session import is_on_server
+from spark_mq.cli.sql.session import is_on_server
 from spark_mq.errors import OptionError
 
 if TYPE_CHECKING:

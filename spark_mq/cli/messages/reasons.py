@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from spark_mq.cli.output.value_text import local_time_of
 from spark_mq.cli.similar_names import first_names, similar
-from spark_mq.cli.value_text import local_time_of
 
 if TYPE_CHECKING:
-    from spark_mq.cli.message_filter import MessageFilter, Selection
+    from spark_mq.cli.messages.message_filter import MessageFilter, Selection
     from spark_mq.store.message_store import MessageStore
 
 

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from spark_mq.cli import bodies
-from spark_mq.cli.columns import parse_columns
-from spark_mq.cli.display_width import ELLIPSIS
-from spark_mq.cli.fields import print_fields
-from spark_mq.cli.json_lines import print_json
-from spark_mq.cli.terminal import is_terminal, terminal_width
-from spark_mq.cli.text_table import TableStyle, TextTable, print_notes
-from spark_mq.cli.value_text import value_text, visible
+from spark_mq.cli.output import bodies
+from spark_mq.cli.output.columns import parse_columns
+from spark_mq.cli.output.display_width import ELLIPSIS
+from spark_mq.cli.output.fields import print_fields
+from spark_mq.cli.output.json_lines import print_json
+from spark_mq.cli.output.terminal import is_terminal, terminal_width
+from spark_mq.cli.output.text_table import TableStyle, TextTable, print_notes
+from spark_mq.cli.output.value_text import value_text, visible
 from spark_mq.errors import BodyError, OptionError, StorageError
 from spark_mq.format.message_schema import CORRUPT_RECORD, MESSAGE_SCHEMA
 
@@ -217,7 +217,7 @@ def _write_body(row: Row, path: str) -> None:
 
 def rows_of(records: Sequence[Any]) -> list[dict[str, Any]]:
     """The rows of records, for `MessagePrinter.print`."""
-    from spark_mq.cli.json_lines import plain_rows
+    from spark_mq.cli.output.json_lines import plain_rows
     from spark_mq.format.message_row import message_row, message_table
 
     return plain_rows(message_table([message_row(record) for record in records]))

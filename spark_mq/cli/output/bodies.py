@@ -7,8 +7,8 @@ import codecs
 import json
 import re
 
-from spark_mq.cli.display_width import ELLIPSIS
-from spark_mq.cli.value_text import bytes_text
+from spark_mq.cli.output.display_width import ELLIPSIS
+from spark_mq.cli.output.value_text import bytes_text
 
 TEXT, JSON, HEX, BASE64, NONE = "text", "json", "hex", "base64", "none"
 FORMS = (TEXT, JSON, HEX, BASE64, NONE)

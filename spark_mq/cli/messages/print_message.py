@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from spark_mq.cli.arguments import add_topic, count, pair
 from spark_mq.cli.exit_status import FOUND, NOT_FOUND
-from spark_mq.cli.message_arguments import add_store_and_form, add_time, begin_and_end, queue_id
+from spark_mq.cli.messages.arguments import add_store_and_form, add_time, begin_and_end, queue_id
 from spark_mq.errors import OptionError
 
 if TYPE_CHECKING:
-    from spark_mq.cli.message_filter import MessageFilter, Selection
-    from spark_mq.cli.message_printer import MessagePrinter
+    from spark_mq.cli.messages.message_filter import MessageFilter, Selection
+    from spark_mq.cli.output.message_printer import MessagePrinter
     from spark_mq.format.record import Record
     from spark_mq.store.message_store import MessageStore
 
@@ -69,10 +69,10 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the matching messages; stderr gets a line for each damaged part of the log."""
-    from spark_mq.cli.message_filter import Selection
-    from spark_mq.cli.message_printer import MessagePrinter
-    from spark_mq.cli.reasons import why_no_match
-    from spark_mq.cli.value_text import visible
+    from spark_mq.cli.messages.message_filter import Selection
+    from spark_mq.cli.messages.reasons import why_no_match
+    from spark_mq.cli.output.message_printer import MessagePrinter
+    from spark_mq.cli.output.value_text import visible
     from spark_mq.store.message_store import MessageStore
 
     _check(arguments)
@@ -120,7 +120,7 @@ def _check(arguments: argparse.Namespace) -> None:
 
 
 def _filter(arguments: argparse.Namespace, begin: int | None, end: int | None) -> MessageFilter:
-    from spark_mq.cli.message_filter import MessageFilter, parse_tags
+    from spark_mq.cli.messages.message_filter import MessageFilter, parse_tags
     from spark_mq.format.timestamp import EARLIEST_MILLIS, LATEST_MILLIS
 
     return MessageFilter(
@@ -159,7 +159,7 @@ def _matching(
 
 def _print(printer: MessagePrinter, records: Iterable[Record]) -> int:
     """Print the messages as they are found; returns their number."""
-    from spark_mq.cli.message_printer import rows_of
+    from spark_mq.cli.output.message_printer import rows_of
 
     printed, remaining = 0, iter(records)
     while batch := list(islice(remaining, _ROWS_AT_ONCE)):
@@ -177,7 +177,7 @@ def _follow(
     printed: int,
 ) -> int:
     """Print new messages until `--limit` is reached or Ctrl-C; returns the exit status."""
-    from spark_mq.cli.message_filter import Selection
+    from spark_mq.cli.messages.message_filter import Selection
     from spark_mq.store.followed_log import FollowedLog
     from spark_mq.store.log.scan import InQueue
 
@@ -202,7 +202,7 @@ def _follow(
 
 
 def _print_damage(damage: list[str]) -> None:
-    from spark_mq.cli.value_text import visible
+    from spark_mq.cli.output.value_text import visible
 
     for reason in damage[:_MAX_DAMAGE_LINES]:
         print(f"spark-mq: skipped: {visible(reason)}", file=sys.stderr)

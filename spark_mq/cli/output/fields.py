@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from spark_mq.cli.value_text import value_text
+from spark_mq.cli.output.value_text import value_text
 
 
 def print_fields(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> None:

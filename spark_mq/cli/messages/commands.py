@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from spark_mq.cli import print_message, query_by_id, query_by_key, query_by_offset, query_by_unique_key
+from spark_mq.cli.messages import print_message, query_by_id, query_by_key, query_by_offset, query_by_unique_key
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

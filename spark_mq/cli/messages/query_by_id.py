@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from spark_mq.cli.exit_status import FOUND, NOT_FOUND
-from spark_mq.cli.message_arguments import add_any_host, add_body_file, add_store_and_form
+from spark_mq.cli.messages.arguments import add_any_host, add_body_file, add_store_and_form
 from spark_mq.errors import OptionError
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the messages of the ids; for an id without a message, a line on stderr gives the reason."""
-    from spark_mq.cli.message_printer import MessagePrinter, rows_of
-    from spark_mq.cli.value_text import visible
+    from spark_mq.cli.output.message_printer import MessagePrinter, rows_of
+    from spark_mq.cli.output.value_text import visible
     from spark_mq.format.message_id import has_plausible_port
     from spark_mq.store.log.record_lookup import NoRecord
     from spark_mq.store.message_store import MessageStore
@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _of_unique_key(store: MessageStore, arguments: argparse.Namespace, text: str) -> tuple[list[Record], str]:
     """The newest message that has the text as its unique key, and what to say about it."""
-    from spark_mq.cli.reasons import why_no_unique_key
+    from spark_mq.cli.messages.reasons import why_no_unique_key
     from spark_mq.store.unique_key_search import find_unique_key, uncovered_parts
 
     command = f"spark-mq query-by-unique-key {arguments.store} {text}"
