@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
 import re
 from dataclasses import dataclass
 from typing import Self
@@ -14,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_mq.errors import OptionError
 
+_URI = re.compile(r"[A-Za-z][\w+.-]*:/")
 _CATALOG_NAME = re.compile(r"\w+(\.\w+){0,2}")
 
 DEFAULT_CLUSTER = "DefaultCluster"
@@ -110,7 +112,7 @@ class ArchiveTables:
         """The archive whose messages are in `table`.
 
         Args:
-            table: A path or URI, which contains a `/`, or a name in Spark's catalog.
+            table: A path (absolute or relative) or URI, which contains a `/`, or a name in Spark's catalog.
             checkpoint: The folder of the checkpoints; by default `<table>_checkpoints`, if `table` is a path.
 
         Raises:
@@ -122,7 +124,8 @@ class ArchiveTables:
 
         """
         if "/" in table:
-            name = table.rstrip("/")
+            # Delta Lake's SQL takes a path for a name in the catalog unless it is absolute.
+            name = table.rstrip("/") if _URI.match(table) else os.path.abspath(table)
             return cls(name, True, (checkpoint or f"{name}_checkpoints").rstrip("/"))
         if not _CATALOG_NAME.fullmatch(table):
             raise OptionError(f"{table!r} is not a table: give a path (./{table}) or a name, database.table")

@@ -17,6 +17,13 @@ def test_what_is_no_table_is_refused(table: str) -> None:
         ArchiveTables.of(table)
 
 
+def test_a_relative_path_becomes_absolute() -> None:
+    assert ArchiveTables.of("./lake/messages/").name == str(Path.cwd() / "lake" / "messages")
+    assert ArchiveTables.of("/lake/messages").messages.sql_name == "delta.`/lake/messages`"
+    for uri in ("s3a://lake/messages", "file:/lake/messages", "dbfs:/lake/messages"):
+        assert ArchiveTables.of(uri).name == uri
+
+
 def test_a_table_of_the_catalog_needs_a_checkpoint() -> None:
     with pytest.raises(OptionError, match="--checkpoint"):
         ArchiveTables.of("lake.messages")
