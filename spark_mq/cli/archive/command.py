@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from spark_mq.cli.archive.arguments import check_archive_folders, check_is_archive, check_name, number
 from spark_mq.cli.archive.follow_output import FollowOutput
 from spark_mq.cli.arguments import add_archive_table, add_broker_conf, add_json_report, add_spark_settings, add_store
+from spark_mq.cli.broker_settings import broker_conf_path
 from spark_mq.cli.spark import given_settings, is_launched, spark_errors, spark_session
 from spark_mq.errors import SparkMqError, UnsupportedSparkError
 
@@ -129,11 +130,12 @@ def run_archive(arguments: argparse.Namespace) -> int:
 
     # Errors in the arguments are found before a JVM starts, and before anything is created.
     max_bytes = parse_size("--max-bytes", arguments.max_bytes)
-    conf = BrokerConf.of(arguments.broker_conf).settings
+    broker_conf = broker_conf_path(arguments.broker_conf, arguments.store)
+    conf = BrokerConf.of(broker_conf).settings
     tables = ArchiveTables.of(arguments.table, arguments.checkpoint)
     store = Location.resolve(arguments.store)
     segment_files(store)
-    in_conf = f"{{}} in {arguments.broker_conf}".format
+    in_conf = f"{{}} in {broker_conf}".format
     identity = StoreIdentity(
         _name(
             "--cluster", arguments.cluster, in_conf("brokerClusterName"), conf.get("brokerClusterName", DEFAULT_CLUSTER)
