@@ -7,6 +7,7 @@ import argparse
 from spark_mq.cli.arguments import add_broker_conf, add_broker_version, add_json_report, add_spark_settings, add_store
 from spark_mq.cli.broker_settings import broker_conf_path
 from spark_mq.cli.exit_status import DAMAGED, FOUND
+from spark_mq.cli.output.report import print_report
 from spark_mq.cli.progress_printer import ProgressPrinter
 from spark_mq.cli.spark import given_settings, spark_errors, spark_session
 from spark_mq.errors import OptionError
@@ -102,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
         from spark_mq.indexer.forecast import forecast
 
         plan = forecast(request)
-        print(plan.to_json() if arguments.json else plan.to_text())
+        print_report(plan.to_json() if arguments.json else plan.to_text())
         return FOUND
     request.check()
     work = request.committer.folder
@@ -116,5 +117,5 @@ def run(arguments: argparse.Namespace) -> int:
             from spark_mq.indexer.rebuild import run_rebuild
 
             report = run_rebuild(spark, request, progress)
-    print(report.to_json() if arguments.json else report.to_text())
+    print_report(report.to_json() if arguments.json else report.to_text())
     return DAMAGED if report.has_damage else FOUND

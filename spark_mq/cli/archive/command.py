@@ -17,6 +17,7 @@ from spark_mq.cli.archive.arguments import check_archive_folders, check_is_archi
 from spark_mq.cli.archive.follow_output import FollowOutput
 from spark_mq.cli.arguments import add_archive_table, add_broker_conf, add_json_report, add_spark_settings, add_store
 from spark_mq.cli.broker_settings import broker_conf_path
+from spark_mq.cli.output.report import print_report
 from spark_mq.cli.spark import given_settings, is_launched, spark_errors, spark_session
 from spark_mq.errors import SparkMqError, UnsupportedSparkError
 
@@ -148,7 +149,7 @@ def run_archive(arguments: argparse.Namespace) -> int:
     report = None if arguments.rename or arguments.follow is not None else _nothing_new(store, tables, identity, given)
     if report is None:
         report = _archive(arguments, tables, identity, given, max_bytes)
-    print(report.to_json() if arguments.json else report.to_text())
+    print_report(report.to_json() if arguments.json else report.to_text())
     return 0
 
 
@@ -244,7 +245,7 @@ def run_maintenance(arguments: argparse.Namespace) -> int:
             vacuum_hours=arguments.vacuum_hours,
             dry_run=not arguments.apply,
         )
-    print(report.to_json() if arguments.json else report.to_text())
+    print_report(report.to_json() if arguments.json else report.to_text())
     return 0
 
 
