@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from spark_mq.cli.arguments import add_broker_conf, add_broker_version, add_json_report, add_spark_settings, add_store
 from spark_mq.cli.broker_settings import broker_conf_path
@@ -77,6 +78,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def run(arguments: argparse.Namespace) -> int:
     """Rebuild, and print the report; returns the exit status."""
+    from spark_mq.indexer.forecast import forecast
     from spark_mq.indexer.rebuild_request import RebuildRequest
     from spark_mq.source.option_values import parse_size
     from spark_mq.source.options import MIN_SPLIT_SIZE
@@ -99,13 +101,12 @@ def run(arguments: argparse.Namespace) -> int:
     )
     if arguments.no_backup and not arguments.replace:
         raise OptionError("--no-backup has no effect without --replace: nothing is replaced")
+    plan = forecast(request)
     if arguments.dry_run:
-        from spark_mq.indexer.forecast import forecast
-
-        plan = forecast(request)
         print_report(plan.to_json() if arguments.json else plan.to_text())
         return FOUND
-    request.check()
+    if not arguments.quiet:
+        print(f"{plan.log_text()}; needs {plan.room_text()}", file=sys.stderr, flush=True)
     work = request.committer.folder
 
     def hint() -> str:

@@ -6,10 +6,13 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from spark_mq.errors import NoRoomError, SparkMqError
+from spark_mq.errors import CorruptLogError, NoRoomError, SparkMqError
 from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.format.index_file import ENTRY_SIZE, SLOT_SIZE
+from spark_mq.format.message_keys import record_keys
+from spark_mq.format.record import decode_record
 from spark_mq.indexer.rebuild_request import RebuildRequest
+from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.io.size_text import size_text
 from spark_mq.store.index.folder import index_layout
@@ -19,7 +22,7 @@ from spark_mq.store.log.splits import plan_splits
 _BYTES_PER_SPLIT = 32 << 10
 """Bytes that each split stages besides its rows: the frame of a Parquet file, its checksum, marks of progress."""
 _SAMPLES = 8
-_SAMPLE_SIZE = 4 << 20
+_SAMPLE_SIZE = 256 << 10
 
 
 def room_needed(request: RebuildRequest, log: CommitLog) -> int | None:
@@ -38,6 +41,8 @@ def room_needed(request: RebuildRequest, log: CommitLog) -> int | None:
     except (OSError, SparkMqError):
         return None
     read = sum(size for size, _, _ in sampled)
+    if not read:
+        return None
     size = sum(segment.data_end for segment in log.segments)
     messages, entries = (sum(sample[part] for sample in sampled) * size // read for part in (1, 2))
     needed = len(plan_splits(log, request.split_size)) * _BYTES_PER_SPLIT
@@ -51,20 +56,22 @@ def room_needed(request: RebuildRequest, log: CommitLog) -> int | None:
 
 
 def _sample(segment: Segment) -> tuple[int, int, int]:
-    """The number of bytes read at the start of a segment, and of the messages and index entries in them."""
-    from spark_mq.format.kernels.index_keys import index_keys
-    from spark_mq.store.log.corrupt_range import CorruptRange
-    from spark_mq.store.log.record_reader import RecordReader
-    from spark_mq.store.log.segment_source import SegmentSource
+    """The number of bytes read at the start of a segment, and of the messages and index entries in them.
 
-    size = min(segment.data_end, _SAMPLE_SIZE)
-    messages = entries = 0
-    with SegmentSource(segment) as source:
-        for part in RecordReader(source, 0).read(size):
-            if not isinstance(part, CorruptRange):
-                messages += part.frames.size
-                entries += int(index_keys(part.buffer, part.frames).entry_count.sum())
-    return size, messages, entries
+    One record at a time: a command waits for this before Spark starts, and must not wait for kernels.
+    """
+    with FileReader(segment.location) as file:
+        data = file.read(0, min(segment.data_end, _SAMPLE_SIZE))
+    position = messages = entries = 0
+    while position < len(data):
+        try:
+            record = decode_record(data, position)
+        except CorruptLogError:  # a blank, damage, or the record that the sample cuts
+            break
+        position += record.size
+        messages += 1
+        entries += len(record_keys(record))
+    return position, messages, entries
 
 
 def no_room_error(output: Location, needed: int | None, scratch: Sequence[str]) -> NoRoomError:

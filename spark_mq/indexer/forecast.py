@@ -59,7 +59,7 @@ class Forecast:
     def to_text(self) -> str:
         """Lines for a terminal; a row that does not apply is left out."""
         rows = [
-            ("reads", f"{self.segments:,} segments, {size_text(self.log_bytes)}"),
+            ("reads", self.log_text()),
             ("writes", ", ".join(f"{self.output}/{tree}" for tree in self.trees)),
             *(("replaces", f"{self.output}/{tree}") for tree in self.replaced),
             *(("continues", f"{self.output}/{tree}") for tree in self.continued),
@@ -69,6 +69,10 @@ class Forecast:
             ("needs", self.room_text()),
         ]
         return "\n".join([f"rebuild of {self.store}: a dry run, nothing is changed", *map(_line, rows)])
+
+    def log_text(self) -> str:
+        """The part of the log that is read."""
+        return f"{self.segments:,} segment{'s' * (self.segments != 1)}, {size_text(self.log_bytes)}"
 
     def room_text(self) -> str:
         """The room that the job needs, and the room that there is."""
