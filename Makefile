@@ -37,13 +37,16 @@ demo: install ## rebuild the files of a real broker's store, and compare them wi
 	$(BIN)/python jobs/demo.py
 
 test: install ## run the tests
-	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder -m 'not broker and not archive and not cluster and not notebook'
+	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder -m 'not broker and not archive and not cluster and not notebook and not shared'
 
 test-kernels: install ## run the tests of the formats with the kernels as plain Python
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile tests/format
 
 test-broker: install ## let real brokers serve the files that were built here (needs Maven)
 	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile -m broker
+
+test-stores: install ## compare the rebuilt files of the larger real stores with the brokers' (needs ../shared/stores)
+	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) -m shared
 
 test-archive: install ## test archives, which are Delta tables (needs Maven Central)
 	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile -m archive
@@ -93,4 +96,4 @@ soak: install ## run the long forms of some tests, and measure the memory of ful
 clean: ## remove .venv and the files that the commands above created
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
 
-.PHONY: help install java demo test test-kernels test-archive test-broker test-cluster notebooks compat stores zip lint bench soak clean
+.PHONY: help install java demo test test-kernels test-stores test-archive test-broker test-cluster notebooks compat stores zip lint bench soak clean

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -31,6 +32,11 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSeria
 
 settings.register_profile("spark_mq", deadline=None, max_examples=examples(150))
 settings.load_profile("spark_mq")  # no deadline: the first call of a kernel compiles it
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell lets background jobs ignore Ctrl-C, and so do the processes that tests start and interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class SilentFiles(pytest.Item):

@@ -219,5 +219,5 @@ def test_new_messages_are_followed(tmp_path: Path) -> None:
             (tmp_path / "commitlog" / f"{0:020d}").write_bytes(bytes(writer.segments[0]).ljust(1 << 16, b"\0"))
             assert json.loads(process.stdout.readline()) == {"body": f"new {number}"}
         process.send_signal(signal.SIGINT)
-        assert process.wait() == 130
+        assert process.wait(60) == 130
         assert (process.stdout.read(), process.stderr.read()) == ("", "spark-mq: interrupted\n")

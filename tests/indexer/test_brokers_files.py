@@ -17,7 +17,7 @@ from spark_mq.format.index_file import decode_header
 from spark_mq.indexer.report import RebuildReport
 from tests.support.index_stores import build_index, layout_of, messages_of, untouched_index_count
 from tests.support.store_history import settings_of
-from tests.support.stores import Fact, RealStore, all_stores, index_of, tree_of
+from tests.support.stores import Fact, RealStore, index_of, marked_stores, tree_of
 
 Unpack = Callable[[RealStore], Path]
 Rebuilt = Callable[[RealStore], tuple[Path, RebuildReport]]
@@ -55,7 +55,7 @@ def brokers_rebuild(store: RealStore, folder: Path, own: dict[str, bytes]) -> di
     return own
 
 
-@pytest.mark.parametrize("store", all_stores(), ids=str)
+@pytest.mark.parametrize("store", marked_stores())
 def test_queue_files_are_the_brokers(rebuilt: Rebuilt, unpacked: Unpack, tmp_path: Path, store: RealStore) -> None:
     source = unpacked(store)
     output, report = rebuilt(store)
@@ -82,7 +82,7 @@ def live_units(queues: dict[str, bytes], fact: Fact) -> list[bytes]:
     return units
 
 
-@pytest.mark.parametrize("store", [s for s in all_stores() if s.name.startswith("deleted")], ids=str)
+@pytest.mark.parametrize("store", marked_stores("deleted"))
 def test_live_units_are_those_of_the_brokers_own_files(rebuilt: Rebuilt, unpacked: Unpack, store: RealStore) -> None:
     made, packed = queues_of(rebuilt(store)[0]), queues_of(unpacked(store))
     live = [fact for fact in store.facts("queue") if fact["min"] < fact["max"]]
@@ -102,7 +102,7 @@ def with_zeros_behind_the_live_end(queues: dict[str, bytes], store: RealStore) -
     return result
 
 
-@pytest.mark.parametrize("store", [s for s in all_stores() if s.name.startswith(("stale", "edge"))], ids=str)
+@pytest.mark.parametrize("store", marked_stores("stale", "edge"))
 def test_splits_of_one_page_give_the_same_files(
     spark: SparkSession, rebuilt: Rebuilt, unpacked: Unpack, tmp_path: Path, store: RealStore
 ) -> None:
@@ -125,7 +125,7 @@ def brokers_index(store: RealStore, folder: Path, scratch: Path) -> list[bytes]:
     return index_of(folder)
 
 
-@pytest.mark.parametrize("store", all_stores(), ids=str)
+@pytest.mark.parametrize("store", marked_stores())
 def test_index_files_are_the_brokers(rebuilt: Rebuilt, unpacked: Unpack, tmp_path: Path, store: RealStore) -> None:
     """Names apart: a broker names a file after the time at which it made it."""
     output, report = rebuilt(store)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
@@ -159,6 +160,8 @@ def test_a_replacement_that_was_killed_goes_on(
         file.write_bytes(bytes(file.stat().st_size))
     kill(partial(run, replace=True), "written")
     run(resume=True)
+    (backup,) = (tmp_path / "out").glob("backup-*")
+    shutil.rmtree(backup)
     assert tree_of(tmp_path / "out") == whole
 
 

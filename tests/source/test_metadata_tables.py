@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_mq import MessageStore
 from spark_mq.store import metadata_tables
 from tests.support.index_stores import index_files, layout_of
-from tests.support.stores import OWN_STORES, RealStore, stores_in
+from tests.support.stores import OWN_STORES, RealStore, stores_in, without_full_index_files
 
 Unpack = Callable[[RealStore], Path]
 WORKLOAD = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")
@@ -113,9 +113,12 @@ def test_options_that_do_nothing_are_errors(
 
 
 @pytest.mark.parametrize("table", ["index_files", "index_entries"])
-def test_index_files_whose_layout_nothing_tells_are_an_error(spark: SparkSession, unpacked: Unpack, table: str) -> None:
+def test_index_files_whose_layout_nothing_tells_are_an_error(
+    spark: SparkSession, unpacked: Unpack, table: str, tmp_path: Path
+) -> None:
+    store = without_full_index_files(unpacked(WORKLOAD), tmp_path)
     with pytest.raises(PySparkException, match="brokerConf"):
-        read(spark, unpacked(WORKLOAD), table).count()
+        read(spark, store, table).count()
 
 
 def test_a_column_of_another_table_is_an_error(spark: SparkSession, unpacked: Unpack) -> None:

@@ -220,11 +220,12 @@ def test_a_command_says_it_on_stderr_and_names_what_to_do(
     command: str, unpacked: Unpack, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = copy_of(WORKLOAD, unpacked, tmp_path)
-    assert main([command, str(folder)]) == 0
+    everything = [command, str(folder), *(["--all"] if command != "segments" else [])]
+    assert main(everything) == 0
     assert capsys.readouterr().err == ""
     damage_segment("first bytes", segment_files(folder)[1])
     shutil.rmtree(folder / "consumequeue" / "%RETRY%GID_failing")
-    for arguments in ([command, str(folder)], [command, str(folder), "--json"]):
+    for arguments in (everything, [command, str(folder), "--json"]):
         assert main(arguments) == 0
         captured = capsys.readouterr()
         assert captured.err.count("\n") == 1

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spark_mq import MessageStore
-from spark_mq.format.index_file import ENTRY_SIZE, HEADER_SIZE, index_key_hash
+from spark_mq.format.index_file import ENTRY_SIZE, HEADER_SIZE, INDEX_COUNT_AT, index_key_hash
 from spark_mq.format.timestamp import iso_text
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
@@ -23,7 +23,7 @@ from spark_mq.store.index import key_index
 from spark_mq.store.index.coverage import IndexedRange
 from spark_mq.store.log.scan import SHORT_RANGE
 from tests.support.index_stores import index_files, layout_of
-from tests.support.stores import OWN_STORES, Fact, RealStore, all_stores, stores_in
+from tests.support.stores import OWN_STORES, Fact, RealStore, all_stores, stores_in, without_full_index_files
 
 Unpack = Callable[[RealStore], Path]
 each_store = pytest.mark.parametrize("store", all_stores(), ids=str)
@@ -227,10 +227,24 @@ def test_why_there_is_none(unpacked: Unpack, tmp_path: Path) -> None:
         assert "has it" in found.why_no_message("OrderEvents", "never was")
 
 
-def test_other_sizes_than_the_files_tell(unpacked: Unpack) -> None:
-    """Without the broker's settings nobody knows where slots end: the log answers."""
+def test_full_files_tell_where_slots_end(unpacked: Unpack) -> None:
     key, facts = next(iter(by_key(WORKLOAD).items()))
     with MessageStore(str(unpacked(WORKLOAD))) as found:
+        assert offsets(found.query_message(*key)) == expected(facts)
+        assert found.index.problems == []
+
+
+@pytest.mark.parametrize("full", ["none", "with another index count"])
+def test_other_sizes_than_the_files_tell(full: str, unpacked: Unpack, tmp_path: Path) -> None:
+    """Without the broker's settings nobody knows where slots end: the log answers. Many layouts have one size."""
+    key, facts = next(iter(by_key(WORKLOAD).items()))
+    store = without_full_index_files(unpacked(WORKLOAD), tmp_path)
+    if full != "none":
+        first = min((unpacked(WORKLOAD) / "index").iterdir())
+        data = bytearray(first.read_bytes())
+        data[INDEX_COUNT_AT : INDEX_COUNT_AT + 4] = (layout_of(WORKLOAD).index_num - 8).to_bytes(4, "big")
+        (store / "index" / first.name).write_bytes(data)
+    with MessageStore(str(store)) as found:
         assert offsets(found.query_message(*key)) == expected(facts)
         (problem,) = found.index.problems
         assert "maxHashSlotNum" in problem

@@ -120,12 +120,27 @@ def usual_stores() -> list[RealStore]:
     return all_stores() if SOAKS else stores_in(OWN_STORES)
 
 
+def marked_stores(*beginnings: str) -> list[ParameterSet]:
+    """The stores whose names begin so, for a test with Spark; `make test` leaves out the shared ones."""
+    named = [store for store in all_stores() if not beginnings or store.name.startswith(beginnings)]
+    is_own = stores_in(OWN_STORES).__contains__
+    return [pytest.param(store, id=str(store), marks=() if is_own(store) else pytest.mark.shared) for store in named]
+
+
 def shared_store(name: str) -> list[RealStore | ParameterSet]:
     """One shared store to parametrise a test over; a skipped parameter if it is absent, so the test is never empty."""
     store = RealStore(name, SHARED_STORES)
     if store in stores_in(SHARED_STORES):
         return [store]
     return [pytest.param(store, marks=pytest.mark.skip(reason=f"{SHARED_STORES} has no {name}"))]
+
+
+def without_full_index_files(store: Path, folder: Path) -> Path:
+    """A copy of a store in `folder`, with only its last index file, which does not show its slots and entries."""
+    copy = Path(shutil.copytree(store, folder / store.name))
+    for file in sorted((copy / "index").iterdir())[:-1]:
+        file.unlink()
+    return copy
 
 
 def tree_of(folder: Path) -> dict[str, bytes]:

@@ -8,7 +8,16 @@ from dataclasses import dataclass
 from pyarrow import fs
 
 from spark_mq.errors import OptionError, SparkMqError
-from spark_mq.format.index_file import HEADER_SIZE, IndexHeader, IndexLayout, decode_header
+from spark_mq.format.index_file import (
+    ENTRY,
+    ENTRY_SIZE,
+    HEADER_SIZE,
+    SLOT,
+    SLOT_SIZE,
+    IndexHeader,
+    IndexLayout,
+    decode_header,
+)
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
@@ -74,12 +83,25 @@ def find_index_layout(store: Location, conf: BrokerConf) -> Sourced[IndexLayout]
 
 def _layout_of_full_files(files: Sequence[IndexFileInfo]) -> IndexLayout | None:
     """The layout that all files except the last show; None if there is no such file, or if they differ."""
-    layouts = set()
-    for file in files[:-1]:
-        try:
-            with FileReader(file.location) as reader:
-                layouts.add(IndexLayout.of_full_file(file.size, reader.read(0, HEADER_SIZE)))
-        except (SparkMqError, OSError):
-            return None
+    try:
+        layouts = {_layout_of_full_file(file) for file in files[:-1]}
+    except (SparkMqError, OSError):
+        return None
     (layout,) = layouts if len(layouts) == 1 else (None,)
     return layout if layout is not None and files[-1].size == layout.file_size else None
+
+
+def _layout_of_full_file(file: IndexFileInfo) -> IndexLayout | None:
+    """The layout of a full file; None if its header is damaged.
+
+    A layout with other numbers can have the same size. So the slot of the newest entry must have its number: an entry
+    becomes the newest of its slot when it is put (`IndexFile.putKey`@5.3.3).
+    """
+    with FileReader(file.location) as reader:
+        layout = IndexLayout.of_full_file(file.size, reader.read(0, HEADER_SIZE))
+        if layout is None:
+            return None
+        newest = layout.index_num - 1
+        key_hash, *_ = ENTRY.unpack(reader.read(layout.entries_at + ENTRY_SIZE * newest, ENTRY_SIZE))
+        (number,) = SLOT.unpack(reader.read(HEADER_SIZE + SLOT_SIZE * (key_hash % layout.hash_slot_num), SLOT_SIZE))
+    return layout if number == newest else None
