@@ -11,7 +11,7 @@
 -- `store_name` are the values in the archive's rows of this store. The values above are those that `spark-mq archive`
 -- writes unless other values are given. conf/delta-defaults.conf gives the shell Delta Lake, and makes it print the names
 -- of the columns before the rows. For a statement without columns, as all in this file, the shell then prints a line
--- "Response code"; add | grep -vx 'Response code' to leave these lines out.
+-- "Response code". Add | grep -vx 'Response code' to leave these lines out.
 --
 -- Messages up to the last archived message of the store are read from the archive, later messages from the store. No
 -- message is returned twice and no message is missing, even while the broker appends, the archive grows, and archived
