@@ -13,8 +13,8 @@ _OPTION = re.compile(r"--[a-z][a-z-]*")
 
 
 def shell_lines() -> list[str]:
-    """Every line of a shell block, without its comment."""
-    lines = [line for block in _FENCE.findall(TEXT) for line in block.splitlines()]
+    """Every command of a shell block in one line, without its comment."""
+    lines = [line for block in _FENCE.findall(TEXT) for line in block.replace("\\\n", "").splitlines()]
     return [re.sub(r"\s+#\s.*", "", line) for line in lines if line.strip()]
 
 
