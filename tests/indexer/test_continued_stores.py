@@ -21,7 +21,7 @@ from tests.support.stores import OWN_STORES, RealStore, all_stores, index_of, st
 Unpack = Callable[[RealStore], Path]
 STORES = [*stores_in(OWN_STORES), *(s for s in all_stores() if str(s) in ("shared-edge-533", "shared-stale-533"))]
 
-GROWN = ("own-workload-49x", "own-workload-533", "own-stale-533", "own-killed-533")
+GROWN = ("own-workload-49x", "own-killed-533")
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def test_a_log_that_grew(
     assert not (tmp_path / "out" / ".spark_mq").exists()
 
 
-@pytest.mark.parametrize("store", STORES, ids=str)
+@pytest.mark.parametrize("store", cases(stores_in(OWN_STORES), STORES), ids=str)
 def test_what_a_broker_left(
     spark: SparkSession, unpacked: Unpack, tmp_path: Path, whole: Unpack, store: RealStore
 ) -> None:
