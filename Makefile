@@ -53,7 +53,7 @@ test-archive: install ## test archives, which are Delta tables (needs Maven Cent
 	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile -m archive
 
 test-cluster: install ## run commands (also killed ones), a Spark cluster, Spark Connect, and the SQL shell
-	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile -m cluster
+	$(BIN)/python -m pytest -q -m cluster
 
 notebooks: install ## run the notebooks and write dist/notebooks/*.html; STORE=/data/store: of your store; KEEP=1: save results
 	rm -rf $(PAGES)
