@@ -5,7 +5,7 @@ Read `entry` and `main` (the entry point and how errors end) first, then the com
 
 - What a person types: `arguments` (those of several commands), `moments` (times), `broker_settings` (the broker's
   settings file).
-- What a person sees: `output` (rows and messages), `progress_printer`, `similar_names` (for names that do not exist).
+- What a person sees: `output` (rows and messages), `progress_printer`.
 - `spark` gives a command its Spark session, which `launch` starts. `interrupt` handles Ctrl-C, `packages` names what to
   install, and `exit_status` has the exit statuses.
 

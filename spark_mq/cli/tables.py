@@ -215,7 +215,7 @@ def lag_of_groups(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, int, int
 def _why_no_row(arguments: argparse.Namespace, store: MessageStore) -> str:
     """Why no row matches, as the end of a sentence: similar names, or the names that there are."""
     from spark_mq.cli.output.value_text import visible
-    from spark_mq.cli.similar_names import first_names, similar
+    from spark_mq.similar_names import first_names, similar
     from spark_mq.store.config.consumer_offsets import load_consumer_offsets
 
     topic, group = getattr(arguments, "topic", None), getattr(arguments, "consumer_group", None)

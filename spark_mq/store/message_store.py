@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from difflib import get_close_matches
 from functools import cached_property
 from itertools import islice
 from types import TracebackType
@@ -24,6 +23,7 @@ from spark_mq.format.record import Record
 from spark_mq.format.timestamp import check_epoch_millis, epoch_millis, iso_text
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
+from spark_mq.similar_names import similar_names
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.broker_version import BrokerVersion, detect_broker_version, parse_broker_version
 from spark_mq.store.index.key_index import KeyIndex
@@ -443,8 +443,7 @@ class MessageStore:
         topics = {name for name, _ in self._queues.found}
         if topic in topics:
             return None
-        folded = {name.casefold(): name for name in sorted(topics)}
-        similar = [folded[name] for name in get_close_matches(topic.casefold(), folded)]
+        similar = similar_names(topic, topics)
         hint = f"similar topics: {', '.join(similar)}" if similar else "`spark-mq topics` lists the topics"
         return f"there is no queue of topic {topic}; {hint}"
 

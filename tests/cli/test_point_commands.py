@@ -19,7 +19,7 @@ import pytest
 from spark_mq import MessageStore
 from spark_mq.cli.main import main
 from tests.support.log_writer import LogWriter
-from tests.support.stores import OWN_STORES, PROJECT, RealStore, stores_in
+from tests.support.stores import OWN_STORES, PROJECT, RealStore, stores_in, without_full_index_files
 
 STORES = {store.name: store for store in stores_in(OWN_STORES)}
 WORKLOAD, DELETED = STORES["workload-533"], STORES["deleted-533"]
@@ -392,9 +392,7 @@ def test_a_key_that_is_not_there_says_why(store: str, capsys: pytest.CaptureFixt
 
 def test_an_index_that_cannot_be_used_is_said(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its files have other sizes than a broker's default, no settings were given, and no file is full."""
-    store = shutil.copytree(store, str(tmp_path / "store"))
-    for file in sorted((tmp_path / "store" / "index").iterdir())[:-1]:
-        file.unlink()
+    store = str(without_full_index_files(Path(store), tmp_path))
     key = next(fact["uniqKey"] for fact in messages("OrderEvents") if fact["uniqKey"])
     assert main(["query-by-key", store, "OrderEvents", key, "--json"]) == 0
     shown = capsys.readouterr()

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from spark_mq.cli.output.value_text import local_time_of
-from spark_mq.cli.similar_names import first_names, similar
+from spark_mq.similar_names import first_names, similar
 
 if TYPE_CHECKING:
     from spark_mq.cli.messages.message_filter import MessageFilter, Selection

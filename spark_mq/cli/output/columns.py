@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from spark_mq.cli.similar_names import similar
 from spark_mq.errors import OptionError
+from spark_mq.similar_names import similar
 
 
 def add_columns(command: argparse.ArgumentParser, with_full: bool = True) -> None:

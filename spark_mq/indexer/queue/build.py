@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from pyspark.sql import Row
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
@@ -22,6 +21,7 @@ from spark_mq.indexer.rebuild_plan import RebuildPlan
 from spark_mq.indexer.stage import StagedLog
 from spark_mq.io.location import Location
 from spark_mq.job.context import JobContext
+from spark_mq.similar_names import similar_names
 from spark_mq.store.config.consumer_offsets import consumed_offsets
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.store.log.corrupt_range import CorruptRange
@@ -130,7 +130,7 @@ def _refuse_unknown_topic(plan: RebuildPlan, staged: StagedLog) -> None:
     if ids:
         hint = f"topic {topic} has messages in queues {', '.join(map(str, ids))}"
         raise OptionError(f"--queue-id {queue_id}: the queue has neither messages nor files; {hint}")
-    similar = get_close_matches(topic, {row.topic for row in rows})
+    similar = similar_names(topic, {row.topic for row in rows})
     hint = f"; similar topics: {', '.join(similar)}" if similar else "; `spark-mq topics` lists the topics"
     raise OptionError(f"--topic {topic!r}: the topic has neither messages nor queue files{hint}")
 
