@@ -2,8 +2,8 @@
 
 Each stage returns a value, and the report is built of these values at the end:
 
-1. stage (`stage`, `split_dispatch`): each split is read once. The result is runs of units and index entries. A manifest
-   (`manifest`) names all staged files, so that a killed job can be resumed.
+1. stage (`stage`, `split_dispatch`): each split is read once. The result is files of units and of index entries. A
+   manifest (`manifest`) names all staged files, so that a killed job can be resumed.
 2. judge (`alignment`): segments whose splits do not fit together are read again. Damage ends the job, or is reported.
 3. queues (`queue/`): the plan gives each run its file; a task assembles and writes a few files.
 4. index (`index/`): the plan gives each entry its file; a task assembles and writes one file.
@@ -36,7 +36,7 @@ from spark_mq.indexer.recovery import next_boot, rebuilt_checkpoint
 from spark_mq.indexer.report import RebuildReport
 from spark_mq.indexer.settings import StagingSettings
 from spark_mq.indexer.stage import StagedLog, stage_log
-from spark_mq.indexer.staged_files import INDEX_ENTRIES
+from spark_mq.indexer.staged_files import STAGED
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.job.context import JobContext
@@ -218,7 +218,7 @@ class _Rebuild:
             split_size=self.request.split_size,
             is_permissive=self.request.is_permissive,
             continued=continued,
-            is_resumed=bool(manifest.rounds),
+            is_resumed=bool(manifest.splits),
         )
         try:
             outcome = self._write(log, plan, manifest)
@@ -233,7 +233,7 @@ class _Rebuild:
                 publish(self.committer.output / CHECKPOINT, checkpoint.encode(), CHECKPOINT_SIZE)
         except BaseException as error:
             # Any other end of a job (a full disk, a lost executor, an interrupt) leaves its work for `resume`.
-            if unwrap_task_error(error) is not None and not manifest.rounds:
+            if unwrap_task_error(error) is not None and not manifest.splits:
                 with suppress(OSError):
                     self.committer.abort()
             raise
@@ -278,10 +278,9 @@ class _Rebuild:
         # Existing files that cannot be continued end the job before the log is read.
         queues = find_existing_queues(plan, committer.output) if has_queues else None
         index = find_existing_index(plan, committer.output) if has_index else None
-        entries_folder = committer.folder / INDEX_ENTRIES
-        if has_index:
-            entries_folder.filesystem.create_dir(entries_folder.path, recursive=True)
-        targets = plan.settings.targets(entries_folder if has_index else None)
+        folder = committer.folder / STAGED
+        folder.filesystem.create_dir(folder.path, recursive=True)
+        targets = plan.settings.targets(folder, has_queues, has_index)
         staged = stage_log(context, plan, log, manifest, targets)
         queue_result, index_result = _write_trees(context, plan, staged, queues, index)
         return _Outcome(staged, queue_result, index_result, context.progress.seconds)
@@ -344,14 +343,12 @@ def _write_trees(
     index: ExistingIndex | None,
 ) -> tuple[QueueResult, IndexResult]:
     """Write queues and index at the same time, because neither alone keeps all cores busy; None leaves a tree out."""
-    entries_folder = context.committer.folder / INDEX_ENTRIES
     stopped = threading.Event()
 
     def write_index_files() -> IndexResult:
         if index is None:
             return IndexResult()
-        first = staged.first_store_timestamp
-        return write_index(context, plan, index, entries_folder, staged.splits, first, stopped.is_set)
+        return write_index(context, plan, index, staged, stopped.is_set)
 
     with ThreadPoolExecutor(1) as executor:
         try:

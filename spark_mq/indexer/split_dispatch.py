@@ -1,4 +1,4 @@
-"""Dispatch: one split of the commit log becomes staged rows, reading each record once.
+"""Dispatch: one split of the commit log becomes staged files and a row about them, reading each record once.
 
 Splits are first read optimistically: each starts at the first whole record that the reader finds. `alignment` then
 names the segments that have to be read again, exactly, from their start, as one split. An undamaged log has no such
@@ -7,7 +7,7 @@ segment.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
@@ -27,8 +27,9 @@ from spark_mq.format.kernels.dispatch import (
 )
 from spark_mq.indexer.index.collector import IndexEntryCollector
 from spark_mq.indexer.index.staged_entries import StagedEntries, StagedEntriesWriter
+from spark_mq.indexer.queue.staged_units import MAX_RUN_UNITS, RUN_SCHEMA, StagedUnits
 from spark_mq.indexer.settings import DispatchTargets
-from spark_mq.indexer.staged_rows import CORRUPT_TYPE, MAX_RUN_UNITS, SPLIT, STAGED_SCHEMA, UNITS
+from spark_mq.indexer.split_rows import SPLIT_SCHEMA
 from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.live_reader import LiveReader
 from spark_mq.store.log.record_reader import RecordChunk, RecordReader
@@ -56,8 +57,8 @@ class _SplitResult:
     index: IndexEntryCollector | None = None
 
 
-def dispatch_split(split: Split, targets: DispatchTargets, exact: bool) -> Iterator[pa.RecordBatch]:
-    """The staged rows (`STAGED_SCHEMA`) of one split: its runs of units, then its own row.
+def dispatch_split(split: Split, targets: DispatchTargets, exact: bool) -> pa.RecordBatch:
+    """The row (`SPLIT_SCHEMA`) of one split, whose units and index entries are staged.
 
     Args:
         split: The split.
@@ -65,8 +66,7 @@ def dispatch_split(split: Split, targets: DispatchTargets, exact: bool) -> Itera
         exact: Whether the split is a whole segment, which is read up to its live end.
 
     """
-    folder = targets.entries_folder
-    writer = None if folder is None else StagedEntriesWriter(folder)
+    writer = StagedEntriesWriter(targets.folder) if targets.has_index else None
     result = _SplitResult(index=None if writer is None else IndexEntryCollector(writer))
     with SegmentSource(split.segment) as source, writer or nullcontext():
         if exact and split.segment.is_last:
@@ -83,9 +83,8 @@ def dispatch_split(split: Split, targets: DispatchTargets, exact: bool) -> Itera
             if first >= split.stop:
                 first = end = NOTHING_FOUND
         bytes_read = source.bytes_read
-    if result.units:
-        yield _unit_rows(split, result, targets.queue_file_size)
-    yield _split_row(split, result, (first, end), bytes_read, None if writer is None else writer.staged)
+    units = _stage_units(result, targets) if result.units else None
+    return _split_row(split, result, (first, end), bytes_read, units, None if writer is None else writer.staged)
 
 
 def _dispatch(
@@ -130,38 +129,33 @@ def _possible_units(units: DispatchedUnits, result: _SplitResult, split: Split) 
     return units.take(np.flatnonzero(possible))
 
 
-def _unit_rows(split: Split, result: _SplitResult, file_size: int) -> pa.RecordBatch:
-    """The rows of a split's units, grouped into runs; no Python loop is per message or per queue."""
+def _stage_units(result: _SplitResult, targets: DispatchTargets) -> StagedUnits | None:
+    """The staged units, grouped into runs; no Python loop is per message or per queue. None without a unit."""
     units = DispatchedUnits.concatenate(result.units)
+    if not units.queue_number.size:
+        return None
     # NumPy sorts 16-bit integers by radix, which is several times as fast.
     short = units.queue_number.astype(np.uint16) if result.queues.count <= 1 << 16 else units.queue_number
     units = units.take(np.argsort(short, kind="stable"))
-    file_number = units.queue_offset // (file_size // UNIT_SIZE)
+    file_number = units.queue_offset // (targets.queue_file_size // UNIT_SIZE)
     starts = _run_starts(units, file_number)
     stops = np.append(starts[1:], units.queue_number.size)
     packed = np.empty(units.queue_number.size, UNIT_DTYPE)
     packed["commit_log_offset"] = units.commit_log_offset
     packed["store_size"] = units.store_size
     packed["tags_code"] = units.tags_code
-    offsets = np.append(starts, packed.size).astype(np.int64) * UNIT_SIZE
-    cells = pa.Array.from_buffers(
-        pa.large_binary(), starts.size, [None, pa.py_buffer(offsets), pa.py_buffer(packed.view(np.uint8))]
-    ).cast(pa.binary())
     queue_number = units.queue_number[starts]
     topics, topic_ends = result.queues.topics()
-    return _staged(
-        starts.size,
-        kind=pa.repeat(UNITS, starts.size),
-        segment=pa.repeat(split.segment.base, starts.size),
-        topic=text_array(topics, topic_ends.astype(np.int32)).take(pa.array(queue_number)),
-        queue_id=pa.array(result.queues.queue_ids()[queue_number]),
-        file_number=pa.array(file_number[starts]),
-        first_queue_offset=pa.array(units.queue_offset[starts]),
-        unit_count=pa.array(stops - starts),
-        units=cells,
-        commit_log_offset=pa.array(units.commit_log_offset[starts]),
-        last_store_timestamp=pa.array(units.store_timestamp[stops - 1]),
-    )
+    runs = {
+        "topic": text_array(topics, topic_ends.astype(np.int32)).take(pa.array(queue_number)),
+        "queue_id": pa.array(result.queues.queue_ids()[queue_number]),
+        "file_number": pa.array(file_number[starts]),
+        "first_queue_offset": pa.array(units.queue_offset[starts]),
+        "unit_count": pa.array(stops - starts),
+        "commit_log_offset": pa.array(units.commit_log_offset[starts]),
+        "last_store_timestamp": pa.array(units.store_timestamp[stops - 1]),
+    }
+    return StagedUnits.write(targets.folder, packed, pa.RecordBatch.from_pydict(runs, schema=RUN_SCHEMA))
 
 
 def _run_starts(units: DispatchedUnits, file_number: Int64s) -> Int64s:
@@ -178,30 +172,32 @@ def _run_starts(units: DispatchedUnits, file_number: Int64s) -> Int64s:
 
 
 def _split_row(
-    split: Split, result: _SplitResult, positions: tuple[int, int], bytes_read: int, entries: StagedEntries | None
+    split: Split,
+    result: _SplitResult,
+    positions: tuple[int, int],
+    bytes_read: int,
+    units: StagedUnits | None,
+    entries: StagedEntries | None,
 ) -> pa.RecordBatch:
-    corrupt = [vars(corrupt) for corrupt in result.corrupt]
-    return _staged(
-        1,
-        kind=pa.array([SPLIT]),
-        segment=pa.array([split.segment.base]),
-        split_start=pa.array([split.start]),
-        split_stop=pa.array([split.stop]),
-        first_position=pa.array([positions[0]]),
-        end_position=pa.array([positions[1]]),
-        messages=pa.array([result.messages]),
-        inner_batches=pa.array([result.inner_batches]),
-        bytes_read=pa.array([bytes_read]),
-        first_store_timestamp=pa.array([result.first_store_timestamp], pa.int64()),
-        last_store_timestamp=pa.array([result.last_store_timestamp], pa.int64()),
-        time_steps_back=pa.array([result.time_steps_back]),
-        corrupt=pa.array([corrupt], CORRUPT_TYPE),
-        entries_file=pa.array([None if entries is None else entries.location.name], pa.string()),
-        index_entries=pa.array([0 if entries is None else entries.count]),
-        trailing_messages=pa.array([0 if result.index is None else result.index.trailing_messages]),
-    )
-
-
-def _staged(count: int, **columns: pa.Array) -> pa.RecordBatch:
-    arrays = [columns.get(field.name, pa.nulls(count, field.type)) for field in STAGED_SCHEMA]
-    return pa.RecordBatch.from_arrays(arrays, schema=STAGED_SCHEMA)
+    row = {
+        "segment": split.segment.base,
+        "split_start": split.start,
+        "split_stop": split.stop,
+        "first_position": positions[0],
+        "end_position": positions[1],
+        "messages": result.messages,
+        "inner_batches": result.inner_batches,
+        "bytes_read": bytes_read,
+        "first_store_timestamp": result.first_store_timestamp,
+        "last_store_timestamp": result.last_store_timestamp,
+        "time_steps_back": result.time_steps_back,
+        "corrupt": [vars(corrupt) for corrupt in result.corrupt],
+        "units_file": None if units is None else units.location.name,
+        "units": 0 if units is None else units.units,
+        "runs": 0 if units is None else units.runs,
+        "units_size": 0 if units is None else units.size,
+        "entries_file": None if entries is None else entries.location.name,
+        "index_entries": 0 if entries is None else entries.count,
+        "trailing_messages": 0 if result.index is None else result.index.trailing_messages,
+    }
+    return pa.RecordBatch.from_pylist([row], schema=SPLIT_SCHEMA)

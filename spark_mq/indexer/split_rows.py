@@ -1,18 +1,84 @@
-"""The rows of splits that dispatch stages, as the driver reads them."""
+"""The results of splits, one row each, as tasks return them and the driver keeps them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
-from pyspark.sql import Row
+import pyarrow as pa
 
+from spark_mq.indexer.index.staged_entries import StagedEntries
+from spark_mq.indexer.queue.staged_units import StagedUnits
+from spark_mq.io.location import Location
 from spark_mq.store.log.corrupt_range import CorruptRange
+
+CORRUPT_TYPE = pa.list_(
+    pa.field(
+        "element",
+        pa.struct(
+            [
+                ("file", pa.string()),
+                ("commit_log_offset", pa.int64()),
+                ("length", pa.int64()),
+                ("code", pa.string()),
+                ("reason", pa.string()),
+            ]
+        ),
+    )
+)
+
+SPLIT_SCHEMA = pa.schema(
+    [
+        ("segment", pa.int64()),
+        ("split_start", pa.int64()),
+        ("split_stop", pa.int64()),
+        ("first_position", pa.int64()),
+        ("end_position", pa.int64()),
+        ("messages", pa.int64()),
+        ("inner_batches", pa.int64()),
+        ("bytes_read", pa.int64()),
+        ("first_store_timestamp", pa.int64()),
+        ("last_store_timestamp", pa.int64()),
+        ("time_steps_back", pa.bool_()),
+        ("corrupt", CORRUPT_TYPE),
+        ("units_file", pa.string()),
+        ("units", pa.int64()),
+        ("runs", pa.int64()),
+        ("units_size", pa.int64()),
+        ("entries_file", pa.string()),
+        ("index_entries", pa.int64()),
+        ("trailing_messages", pa.int64()),
+    ]
+)
 
 
 @dataclass(frozen=True)
 class SplitRow:
-    """The result of one split; the fields are columns of `staged_rows.STAGED_SCHEMA`."""
+    """The result of one split; the fields are the columns of `SPLIT_SCHEMA`.
+
+    Attributes:
+        segment: The base offset of the segment.
+        split_start: The position in the segment at which the split starts.
+        split_stop: The position at which it ends.
+        first_position: The position of the split's first record or damage; -1 if there is none.
+        end_position: The position at which its last record or damage ends; -1 if there is none.
+        messages: The number of messages.
+        inner_batches: The number of messages that are inner batches.
+        bytes_read: Bytes of the log that were read.
+        first_store_timestamp: The store time of the first message, in milliseconds; None without a message.
+        last_store_timestamp: The store time of the last message.
+        time_steps_back: Whether a message has an earlier store time than the message before it.
+        corrupt: Damage.
+        units_file: The name of the staged file of units, in the folder of staged files; None without a unit.
+        units: The number of units in it.
+        runs: The number of runs in it.
+        units_size: Its bytes.
+        entries_file: The name of the staged file of index entries; None if entries are not staged.
+        index_entries: The number of entries in it; without an entry the file does not exist.
+        trailing_messages: The number of messages after the message with the last entry.
+
+    """
 
     segment: int
     split_start: int
@@ -26,13 +92,26 @@ class SplitRow:
     last_store_timestamp: int | None
     time_steps_back: bool
     corrupt: tuple[CorruptRange, ...]
+    units_file: str | None
+    units: int
+    runs: int
+    units_size: int
     entries_file: str | None
     index_entries: int
     trailing_messages: int
 
     @classmethod
-    def of(cls, row: Row) -> Self:
-        """The result in a staged row of kind `split`."""
-        values = row.asDict(recursive=True)
-        values["corrupt"] = tuple(CorruptRange(**corrupt) for corrupt in values["corrupt"])
-        return cls(**values)
+    def of(cls, values: Mapping[str, Any]) -> Self:
+        """The result of these values, with a mapping for each damage. Raises `TypeError` for other fields."""
+        corrupt = tuple(CorruptRange(**damage) for damage in values["corrupt"])
+        return cls(**{**values, "corrupt": corrupt})
+
+    def staged_units(self, folder: Location) -> StagedUnits | None:
+        """The staged units in the folder of staged files; None without a unit."""
+        if self.units_file is None:
+            return None
+        return StagedUnits(folder / self.units_file, self.units, self.runs, self.units_size)
+
+    def staged_entries(self, folder: Location) -> StagedEntries:
+        """The staged index entries in the folder of staged files."""
+        return StagedEntries(folder / (self.entries_file or ""), self.index_entries)

@@ -1,32 +1,26 @@
-"""Stage and judge: the log as staged rows. Each segment is dispatched once, by this job or by a killed one before it.
+"""Stage and judge: the log as staged files. Each segment is dispatched once, by this job or by a killed one before it.
 
 Segments whose splits do not fit together (`alignment`) are dispatched again, each as one split.
 """
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_mq.indexer.alignment import misaligned_segments
 from spark_mq.indexer.damage import raise_or_report
-from spark_mq.indexer.manifest import ROUND, Manifest, Round, StagedSegment, segments_now
+from spark_mq.indexer.manifest import Manifest, StagedSegment, segments_now
+from spark_mq.indexer.queue.staged_units import StagedUnits
 from spark_mq.indexer.rebuild_plan import RebuildPlan
 from spark_mq.indexer.settings import DispatchTargets
-from spark_mq.indexer.split_rows import SplitRow
-from spark_mq.indexer.staged_files import entry_files, parquet_files
-from spark_mq.indexer.staged_rows import SPLIT, STAGED_SCHEMA, UNITS
+from spark_mq.indexer.split_rows import SPLIT_SCHEMA, SplitRow
 from spark_mq.io.location import Location
 from spark_mq.job.context import JobContext
 from spark_mq.job.progress import mark_done
-from spark_mq.job.session import spark_path
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.splits import Split, plan_splits
@@ -37,7 +31,7 @@ class StagedLog:
     """The whole log, staged.
 
     Attributes:
-        rows: The staged rows (`STAGED_SCHEMA`).
+        folder: The folder of staged files.
         splits: The rows of the splits, in the order of the log. There is at least one.
         segments_staged_before: The number of segments that a killed job had staged.
         bytes_read: Bytes of the log that this job read.
@@ -45,16 +39,16 @@ class StagedLog:
 
     """
 
-    rows: DataFrame
+    folder: Location
     splits: tuple[SplitRow, ...]
     segments_staged_before: int
     bytes_read: int
     corrupt: tuple[CorruptRange, ...]
 
     @property
-    def units(self) -> DataFrame:
-        """The staged runs of units."""
-        return self.rows.where(F.col("kind") == UNITS)
+    def units(self) -> list[StagedUnits]:
+        """The staged units of each split that has units."""
+        return [units for split in self.splits if (units := split.staged_units(self.folder)) is not None]
 
     @property
     def messages(self) -> int:
@@ -92,7 +86,7 @@ class StagedLog:
 def stage_log(
     context: JobContext, plan: RebuildPlan, log: CommitLog, manifest: Manifest, targets: DispatchTargets
 ) -> StagedLog:
-    """The whole log as staged rows.
+    """The whole log, staged.
 
     Args:
         context: The job's context.
@@ -108,20 +102,18 @@ def stage_log(
     now = segments_now(plan.store, log)
     manifest = manifest.fitting(now)
     staged_before = manifest.bases
-    before = _split_rows(context, manifest.rounds)
     dispatcher = _Dispatcher(context, targets, {segment.base: segment for segment in now})
     missing = tuple(segment for segment in log.segments if segment.base not in staged_before)
     splits = plan_splits(replace(log, segments=missing), plan.split_size)
     manifest, read = dispatcher.stage("dispatch", splits, manifest, exact=False)
-    rows = _in_order([*before, *read])
-    misaligned = misaligned_segments(rows, log.segments[-1].base)
+    misaligned = misaligned_segments(_in_order(manifest.splits), log.segments[-1].base)
     read_again: list[SplitRow] = []
     if misaligned:
         whole = [Split(segment, 0, segment.data_end) for segment in log.segments if segment.base in misaligned]
         manifest, read_again = dispatcher.stage("dispatch again", whole, manifest, exact=True)
-        rows = _in_order([*(row for row in rows if row.segment not in misaligned), *read_again])
+    rows = _in_order(manifest.splits)
     return StagedLog(
-        rows=_staged_rows(context, manifest.rounds),
+        folder=targets.folder,
         splits=tuple(rows),
         segments_staged_before=len(staged_before),
         bytes_read=sum(row.bytes_read for row in [*read, *read_again]),
@@ -131,7 +123,7 @@ def stage_log(
 
 @dataclass(frozen=True)
 class _DispatchTask:
-    """For `mapInArrow`: numbers of splits in, staged rows out."""
+    """For `mapInArrow`: numbers of splits in, their rows (`SPLIT_SCHEMA`) out."""
 
     splits: tuple[Split, ...]
     targets: DispatchTargets
@@ -143,7 +135,7 @@ class _DispatchTask:
 
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from dispatch_split(self.splits[number], self.targets, self.exact)
+                yield dispatch_split(self.splits[number], self.targets, self.exact)
                 mark_done(self.done, str(number))
 
 
@@ -158,42 +150,16 @@ class _Dispatcher:
     def stage(
         self, name: str, splits: Sequence[Split], manifest: Manifest, exact: bool
     ) -> tuple[Manifest, list[SplitRow]]:
-        """Stage a round; returns the manifest with the round, and the rows of the splits."""
-        folder = self.context.committer.folder
-        round_name = f"{ROUND}{uuid.uuid4().hex}"
+        """Stage splits; returns the manifest with their segments, and the rows of the splits."""
         size = sum(split.stop - split.start for split in splits)
         with self.context.progress.stage(name, len(splits), "splits", size) as done:
-            task = _DispatchTask(tuple(splits), self.targets, exact, done)
-            rows = self.context.numbers(len(splits)).mapInArrow(
-                self.context.shared_storage.wrap(task), from_arrow_schema(STAGED_SCHEMA)
-            )
-            writer = rows.write.option("compression", "none").option("parquet.enable.dictionary", "false")
-            writer.parquet(spark_path(folder / round_name))
+            task = self.context.shared_storage.wrap(_DispatchTask(tuple(splits), self.targets, exact, done))
+            rows = self.context.numbers(len(splits)).mapInArrow(task, from_arrow_schema(SPLIT_SCHEMA)).toArrow()
+        read = [SplitRow.of(row) for row in rows.to_pylist()]
         segments = [self.segments[base] for base in sorted({split.segment.base for split in splits})]
-        read = _split_rows(self.context, [Round(round_name, tuple(segments))])
-        files = [*parquet_files(folder, round_name), *entry_files(read)]
-        manifest = manifest.with_round(round_name, segments, files)
-        manifest.save(folder)
+        manifest = manifest.with_staged(segments, read)
+        manifest.save(self.context.committer.folder)
         return manifest, read
-
-
-def _staged_rows(context: JobContext, rounds: Iterable[Round]) -> DataFrame:
-    """The staged rows of the segments that count."""
-    frames = []
-    for staged_round in rounds:
-        path = spark_path(context.committer.folder / staged_round.name)
-        frame = context.spark.read.schema(from_arrow_schema(STAGED_SCHEMA)).parquet(path)
-        left_out = list(staged_round.left_out)
-        frames.append(frame.where(~F.col("segment").isin(left_out)) if left_out else frame)
-    return reduce(lambda before, frame: before.unionByName(frame), frames)
-
-
-def _split_rows(context: JobContext, rounds: Sequence[Round]) -> list[SplitRow]:
-    if not rounds:
-        return []
-    columns = list(SplitRow.__dataclass_fields__)
-    rows = _staged_rows(context, rounds).where(F.col("kind") == SPLIT).select(columns).collect()
-    return [SplitRow.of(row) for row in rows]
 
 
 def _in_order(rows: Iterable[SplitRow]) -> list[SplitRow]:

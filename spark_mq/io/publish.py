@@ -9,12 +9,23 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
 
 from spark_mq.errors import SparkMqError
 from spark_mq.io.location import Location
 
 _LATEST_FILE_TIME = (1 << 32) * 1000
 """Milliseconds; about the year 2106. A store time may be any number, a file's modification time may not."""
+
+
+class FileInParts(Protocol):
+    """A file that is being written."""
+
+    def write(self, position: int, data: bytes | memoryview) -> None:
+        """Write bytes at a position; positions without bytes become zeros."""
 
 
 def publish(location: Location, content: bytes | memoryview, size: int, modified_millis: int | None = None) -> None:
@@ -32,32 +43,72 @@ def publish(location: Location, content: bytes | memoryview, size: int, modified
     Raises:
         SparkMqError: The filesystem reports another length after the write.
     """
+    with published(location, size, modified_millis) as file:
+        file.write(0, content)
+
+
+@contextmanager
+def published(location: Location, size: int, modified_millis: int | None = None) -> Iterator[FileInParts]:
+    """A context for a file of `size` bytes that is written in parts, whole or not at all: it appears at the end.
+
+    An error in the context leaves the file as it was. Arguments and errors are those of `publish`.
+
+    Yields:
+        The file, which takes bytes at any position.
+
+    """
     if location.is_local:
-        _publish_local(location.path, content, size, modified_millis)
+        with _published_locally(location.path, size, modified_millis) as file:
+            yield file
         return
+    content = _Buffer(size)
+    yield content
     filesystem = location.filesystem
     folder = location.path.rpartition("/")[0]
     if folder:
         filesystem.create_dir(folder, recursive=True)
     if location.is_file:
         filesystem.delete_file(location.path)
-    whole = bytes(content).ljust(size, b"\0")
     with filesystem.open_output_stream(location.path) as stream:
-        stream.write(whole)
+        stream.write(content.data)
     stored = location.info().size
     if stored != size:
         raise SparkMqError(f"{location}: wrote {size} bytes, but the filesystem has {stored}; write the file again")
 
 
-def _publish_local(path: str, content: bytes | memoryview, size: int, modified_millis: int | None) -> None:
+class _Buffer:
+    """A file in memory."""
+
+    def __init__(self, size: int) -> None:
+        self.data = bytearray(size)
+
+    def write(self, position: int, data: bytes | memoryview) -> None:
+        self.data[position : position + len(data)] = data
+
+
+@dataclass(frozen=True)
+class _OpenFile:
+    """A local file."""
+
+    descriptor: int
+
+    def write(self, position: int, data: bytes | memoryview) -> None:
+        rest = memoryview(data)
+        while rest:
+            written = os.pwrite(self.descriptor, rest, position)
+            position += written
+            rest = rest[written:]
+
+
+@contextmanager
+def _published_locally(path: str, size: int, modified_millis: int | None) -> Iterator[FileInParts]:
     folder = os.path.dirname(path)
     os.makedirs(folder, exist_ok=True)
     temporary = os.path.join(folder, f".{os.path.basename(path)}.{uuid.uuid4().hex}.tmp")
     try:
-        with open(temporary, "xb") as file:
-            file.write(content)
+        with open(temporary, "xb", buffering=0) as file:
+            yield _OpenFile(file.fileno())
             file.truncate(size)
-            file.flush()
             if modified_millis is not None:
                 modified = min(max(modified_millis, 0), _LATEST_FILE_TIME) * 1_000_000
                 os.utime(file.fileno(), ns=(modified, modified))

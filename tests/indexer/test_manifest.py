@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_mq.indexer.manifest import MANIFEST, Manifest, Round, StagedSegment, segments_now
+from spark_mq.indexer.manifest import MANIFEST, Manifest, StagedSegment, segments_now
 from spark_mq.indexer.settings import StagingSettings
+from spark_mq.indexer.split_rows import SplitRow
 from spark_mq.io.location import Location
 from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.store.log.corrupt_range import CorruptRange
 from tests.support.log_writer import LogWriter
 
 SIZE = 100
@@ -26,6 +29,13 @@ def segments(versions: list[Version], first: int = 0) -> list[StagedSegment]:
     """A log of these segments; the last one is still appended to."""
     made = [StagedSegment(number * SIZE, SIZE, 1000 + changes) for number, changes in versions if number >= first]
     return [*made[:-1], replace(made[-1], mtime_ns=None)]
+
+
+def split_row(segment: StagedSegment, messages: int) -> SplitRow:
+    """A row of a segment that is one split and staged nothing; the number of messages tells rows apart."""
+    numbers = dict.fromkeys(SplitRow.__dataclass_fields__, 0)
+    nothing: dict[str, Any] = {"corrupt": (), "units_file": None, "entries_file": None, "time_steps_back": False}
+    return SplitRow(**{**numbers, **nothing, "segment": segment.base, "messages": messages})
 
 
 @st.composite
@@ -60,28 +70,29 @@ def test_each_job_reads_what_may_have_changed_and_nothing_else(
         assert expired == [log[0].base - SIZE * back for back in range(len(expired), 0, -1)]
         assert all(read_as[base].mtime_ns is not None for base in expired)
         missing = [segment for segment in log if segment.base not in fitting.bases]
-        manifest = fitting.with_round(f"round {number}", missing)
+        manifest = fitting.with_staged(missing, [split_row(segment, number) for segment in missing])
         if is_read_again:
-            manifest = manifest.with_round(f"round {number} again", [log[0]])
+            manifest = manifest.with_staged([log[0]], [split_row(log[0], -number)])
         read_as = {base: one for base, one in read_as.items() if base in fitting.bases} | {s.base: s for s in missing}
-        counted = [segment.base for one in manifest.rounds for segment in one.segments]
-        assert sorted(counted) == sorted(set(counted)) == sorted(read_as)
-        for one in manifest.rounds:
-            assert not {segment.base for segment in one.segments} & set(one.left_out)
+        assert sorted(segment.base for segment in manifest.segments) == sorted(read_as)
+        assert sorted(split.segment for split in manifest.splits) == sorted(read_as)
+        if is_read_again:
+            assert [split.messages for split in manifest.splits if split.segment == log[0].base] == [-number]
 
 
 def test_it_can_be_read_again(tmp_path: Path) -> None:
     folder = Location.resolve(str(tmp_path))
-    manifest = Manifest(SETTINGS).with_round("one", segments([(0, 0), (1, 0)])).with_round("two", segments([(1, 3)]))
+    staged = segments([(0, 0), (1, 0)])
+    damage = CorruptRange("/store/commitlog/0", 3, 4, "BAD_CRC", "\udc80 a reason")
+    rows = [split_row(staged[0], 7), replace(split_row(staged[1], 8), corrupt=(damage,))]
+    manifest = Manifest(SETTINGS).with_staged(staged, rows)
     manifest.save(folder)
-    assert Manifest.load(folder) is None
-    for one in manifest.rounds:
-        (tmp_path / one.name).mkdir()
     assert Manifest.load(folder) == manifest
-    assert manifest.rounds[0].left_out == (SIZE,)
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b'{"settings": 1}', b"\xff\xfe", b'{"settings": {}, "rounds": []}'])
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b'{"settings": 1}', b"\xff\xfe", b'{"settings": {}, "segments": [], "splits": []}']
+)
 def test_what_is_no_manifest_is_none(content: bytes, tmp_path: Path) -> None:
     (tmp_path / MANIFEST).write_bytes(content)
     assert Manifest.load(Location.resolve(str(tmp_path))) is None
@@ -108,4 +119,3 @@ def test_the_segments_of_a_log(tmp_path: Path) -> None:
     assert (first.base, first.size) == (0, 4096)
     assert first.mtime_ns == (tmp_path / "commitlog" / f"{0:020d}").stat().st_mtime_ns
     assert last.mtime_ns is None
-    assert Round("one", (first, last)).without([0]) == Round("one", (last,), (0,))

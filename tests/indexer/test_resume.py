@@ -179,8 +179,8 @@ def test_a_segment_that_changed_is_read_again(
 @pytest.mark.parametrize(
     ("kind", "change"),
     cases(
-        [("*.parquet", "gone"), ("index-entries/*", "shorter")],
-        list(product(["*.parquet", "index-entries/*"], ["gone", "shorter"])),
+        [("*.units", "gone"), ("*.entries", "shorter")],
+        list(product(["*.units", "*.entries"], ["gone", "shorter"])),
     ),
 )
 def test_a_staged_file_that_is_not_as_it_was_begins_from_nothing(

@@ -4,45 +4,46 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from spark_mq.errors import StorageError
+from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE
 from spark_mq.indexer.index.staged_entries import EntryBatch, StagedEntriesWriter
 from spark_mq.indexer.manifest import MANIFEST, Manifest, StagedSegment
+from spark_mq.indexer.queue.staged_units import RUN_SCHEMA, StagedUnits
 from spark_mq.indexer.settings import StagingSettings
-from spark_mq.indexer.staged_files import INDEX_ENTRIES, StagedFile, parquet_files
+from spark_mq.indexer.split_rows import SplitRow
+from spark_mq.indexer.staged_files import STAGED
 from spark_mq.io.location import Location
 from spark_mq.job.output_committer import WORK_FOLDER, OutputCommitter
 from tests.support.stores import tree_of
 
 SETTINGS = StagingSettings("1", "/store", ("consumequeue", "index"), 6_000_000, "1s 5s", replace=False)
-ROUNDS = ("dispatch-a", "dispatch-b")
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The folder of a job that staged two rounds of three files and two blobs each."""
+    """The folder of a job that staged two segments of two splits each; one split has no units, and one no entry."""
     folder = tmp_path / WORK_FOLDER
+    (folder / STAGED).mkdir(parents=True)
     manifest = Manifest(SETTINGS)
-    (folder / INDEX_ENTRIES).mkdir(parents=True)
-    for number, name in enumerate(ROUNDS):
-        (folder / name).mkdir()
-        for part in range(3):
-            pq.write_table(pa.table({"a": list(range(part + 1))}), folder / name / f"part-{part}.parquet")
-        (folder / name / "_SUCCESS").touch()
-        files = [*parquet_files(location(folder), name), write_blob(folder, 5), write_blob(folder, 7)]
-        manifest = manifest.with_round(name, [StagedSegment(100 * number, 100, 1)], files)
+    for number, staged in enumerate([[((3, 2), 5), ((), 7)], [((1,), 0), ((4,), 2)]]):
+        rows = [split_row(folder, 100 * number, runs, entries) for runs, entries in staged]
+        manifest = manifest.with_staged([StagedSegment(100 * number, 100, 1)], rows)
     (folder / "consumequeue" / "T" / "0").mkdir(parents=True)
     (folder / "consumequeue" / "T" / "0" / ("0" * 20)).write_bytes(b"units")
     manifest.save(location(folder))
     assert Manifest.load(location(folder)) == manifest
-    assert [file.rows for file in manifest.rounds[0].files] == [1, 2, 3, 5, 7]
+    assert len(staged_files(folder)) == 6
     return folder
 
 
@@ -50,15 +51,47 @@ def location(folder: Path) -> Location:
     return Location.resolve(str(folder))
 
 
-def write_blob(folder: Path, count: int) -> StagedFile:
-    with StagedEntriesWriter(location(folder) / INDEX_ENTRIES) as writer:
-        writer.add(EntryBatch(np.zeros(count, np.int32), np.zeros(count, np.int64), np.zeros(count, np.int64)))
-    file = Path(writer.staged.location.path)
-    return StagedFile(f"{INDEX_ENTRIES}/{file.name}", file.stat().st_size, writer.staged.count)
+def units_of(folder: Path, counts: tuple[int, ...]) -> StagedUnits:
+    """Staged runs of as many units; the offset of each unit is its number."""
+    units = np.zeros(sum(counts), UNIT_DTYPE)
+    units["commit_log_offset"] = np.arange(units.size)
+    columns: dict[str, Any] = {name: list(range(len(counts))) for name in RUN_SCHEMA.names}
+    columns |= {"topic": [f"T{number}" for number in range(len(counts))], "unit_count": list(counts)}
+    return StagedUnits.write(location(folder), units, pa.RecordBatch.from_pydict(columns, schema=RUN_SCHEMA))
 
 
-def staged(folder: Path) -> list[Path]:
-    return sorted([*folder.rglob("*.parquet"), *(folder / INDEX_ENTRIES).iterdir()])
+def split_row(folder: Path, segment: int, counts: tuple[int, ...], entries: int) -> SplitRow:
+    units = units_of(folder / STAGED, counts) if counts else None
+    with StagedEntriesWriter(location(folder) / STAGED) as writer:
+        writer.add(EntryBatch(np.zeros(entries, np.int32), np.zeros(entries, np.int64), np.zeros(entries, np.int64)))
+    numbers = dict.fromkeys(SplitRow.__dataclass_fields__, 0)
+    names = {"units_file": units and units.location.name, "entries_file": writer.staged.location.name}
+    sizes = {} if units is None else {"units": units.units, "runs": units.runs, "units_size": units.size}
+    counted = {"segment": segment, "corrupt": (), "index_entries": entries}
+    return SplitRow(**{**numbers, **names, **sizes, **counted})
+
+
+def staged_files(folder: Path) -> list[Path]:
+    return sorted((folder / STAGED).iterdir())
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=6))
+def test_the_directory_finds_the_units_of_each_run(tmp_path_factory: pytest.TempPathFactory, counts: list[int]) -> None:
+    staged = units_of(tmp_path_factory.mktemp("units"), tuple(counts))
+    runs = staged.read_runs()
+    assert runs["unit_count"].to_pylist() == counts
+    assert runs["first_unit"].to_pylist() == [sum(counts[:number]) for number in range(len(counts))]
+    content = Path(staged.location.path).read_bytes()
+    units = np.frombuffer(content, UNIT_DTYPE, sum(counts))
+    assert units["commit_log_offset"].tolist() == list(range(sum(counts)))
+    assert (staged.size, staged.units * UNIT_SIZE < staged.size) == (len(content), True)
+
+
+def test_a_directory_of_other_runs_is_refused(tmp_path: Path) -> None:
+    staged = units_of(tmp_path, (3, 2))
+    for other in (replace(staged, runs=1), replace(staged, units=4), replace(staged, size=staged.size - 30)):
+        with pytest.raises(StorageError, match="without --resume"):
+            other.read_runs()
 
 
 def remove(file: Path) -> None:
@@ -75,7 +108,7 @@ def empty(file: Path) -> None:
 
 @pytest.mark.parametrize("change", [remove, shorten, empty])
 def test_a_file_that_is_not_as_it_was(folder: Path, change: Callable[[Path], None]) -> None:
-    for file in staged(folder):
+    for file in staged_files(folder):
         content = file.read_bytes()
         change(file)
         assert Manifest.load(location(folder)) is None, file
@@ -83,31 +116,16 @@ def test_a_file_that_is_not_as_it_was(folder: Path, change: Callable[[Path], Non
     assert Manifest.load(location(folder)) is not None
 
 
-def test_a_parquet_file_of_the_same_size_with_other_rows(folder: Path) -> None:
-    file = folder / ROUNDS[0] / "part-1.parquet"
-    size = file.stat().st_size
-    pq.write_table(pa.table({"a": [1]}), file)
-    file.write_bytes(b"PAR1" + bytes(size - file.stat().st_size) + file.read_bytes()[4:])
-    assert file.stat().st_size == size
-    assert Manifest.load(location(folder)) is None
-
-
-def test_a_parquet_file_that_is_zeros(folder: Path) -> None:
+def test_a_file_that_is_zeros(folder: Path) -> None:
     """What a machine that lost its power can leave."""
-    file = folder / ROUNDS[1] / "part-2.parquet"
+    file = next(file for file in staged_files(folder) if file.suffix == ".units")
     file.write_bytes(bytes(file.stat().st_size))
-    assert Manifest.load(location(folder)) is None
-
-
-def test_a_parquet_file_too_many(folder: Path) -> None:
-    """Spark reads a folder whole."""
-    (folder / ROUNDS[0] / "part-9.parquet").write_bytes((folder / ROUNDS[0] / "part-0.parquet").read_bytes())
     assert Manifest.load(location(folder)) is None
 
 
 def test_a_manifest_of_an_older_form(folder: Path) -> None:
     text = (folder / MANIFEST).read_text()
-    (folder / MANIFEST).write_text(text.replace('"files"', '"none"'))
+    (folder / MANIFEST).write_text(text.replace('"splits"', '"rounds"'))
     assert Manifest.load(location(folder)) is None
 
 
@@ -123,7 +141,7 @@ def test_wherever_the_clearing_ends_nothing_is_believed(folder: Path) -> None:
         remaining -= 1
         assert len(list(folder.rglob("*"))) == remaining
         if removals == 1:
-            assert len(staged(folder)) == 10
+            assert len(staged_files(folder)) == 6
     OutputCommitter(location(folder.parent), SETTINGS.trees, MANIFEST).clear()
     assert list(folder.iterdir()) == []
 
@@ -157,8 +175,7 @@ def test_what_no_manifest_names_goes_when_a_job_continues(folder: Path) -> None:
     manifest = Manifest.load(location(folder))
     assert manifest is not None
     before = tree_of(folder)
-    (folder / "dispatch-c").mkdir()
-    (folder / "dispatch-c" / "part-0.parquet").write_bytes(b"half")
-    (folder / INDEX_ENTRIES / "stray").write_bytes(b"half")
+    (folder / STAGED / "stray.units").write_bytes(b"half")
+    (folder / STAGED / "stray.entries").write_bytes(b"half")
     OutputCommitter(location(folder.parent), SETTINGS.trees).remove_staged(manifest.unlisted(location(folder)))
     assert tree_of(folder) == before

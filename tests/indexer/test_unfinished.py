@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pyspark.sql import Row
 
 from spark_mq.indexer.alignment import misaligned_segments
 from spark_mq.indexer.settings import DispatchTargets
 from spark_mq.indexer.split_dispatch import dispatch_split
 from spark_mq.indexer.split_rows import SplitRow
-from spark_mq.indexer.staged_rows import SPLIT
+from spark_mq.io.location import Location
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.splits import Split, plan_splits
 from tests.support.log_writer import LogWriter
@@ -19,12 +18,9 @@ from tests.support.log_writer import LogWriter
 SEGMENT_SIZE = 64 << 10
 
 
-def split_rows(splits: list[Split], exact: bool) -> list[SplitRow]:
-    rows = []
-    for split in splits:
-        for batch in dispatch_split(split, DispatchTargets(6_000_000, None, "1s"), exact):
-            rows += [row for row in batch.to_pylist() if row["kind"] == SPLIT]
-    return [SplitRow.of(Row(**{name: row[name] for name in SplitRow.__dataclass_fields__})) for row in rows]
+def split_rows(splits: list[Split], exact: bool, folder: Path) -> list[SplitRow]:
+    targets = DispatchTargets(Location.resolve(str(folder)), 6_000_000, False, "1s")
+    return [SplitRow.of(dispatch_split(split, targets, exact).to_pylist()[0]) for split in splits]
 
 
 @pytest.mark.parametrize("split_size", [1 << 10, 16 << 10, SEGMENT_SIZE])
@@ -37,8 +33,8 @@ def test_the_last_record_is_dispatched_when_it_is_whole(is_whole: bool, split_si
         writer.segments[0][-1] = 0
     log = CommitLog.open(writer.write(tmp_path))
     (segment,) = log.segments
-    again = misaligned_segments(split_rows(plan_splits(log, split_size), exact=False), segment.base)
+    again = misaligned_segments(split_rows(plan_splits(log, split_size), exact=False, folder=tmp_path), segment.base)
     assert again == ([] if is_whole else [0])
-    (row,) = split_rows([Split(segment, 0, segment.data_end)], exact=True)
+    (row,) = split_rows([Split(segment, 0, segment.data_end)], exact=True, folder=tmp_path)
     assert (row.messages, row.end_position) == ((40, writer.next_offset) if is_whole else (39, writer.offsets[-1]))
     assert row.corrupt == ()

@@ -12,7 +12,7 @@ from spark_mq.indexer.index.pending import pending_entries
 from spark_mq.indexer.index.plan import plan_index_files
 from spark_mq.indexer.index.writer import WRITTEN_SCHEMA, IndexWriter
 from spark_mq.indexer.rebuild_plan import RebuildPlan
-from spark_mq.indexer.split_rows import SplitRow
+from spark_mq.indexer.stage import StagedLog
 from spark_mq.io.location import Location
 from spark_mq.job.context import JobContext
 from spark_mq.store.config.broker_version import BrokerVersion
@@ -84,9 +84,7 @@ def write_index(
     context: JobContext,
     plan: RebuildPlan,
     existing: ExistingIndex,
-    entries_folder: Location,
-    splits: Sequence[SplitRow],
-    first_timestamp: int,
+    staged: StagedLog,
     is_stopped: Callable[[], bool] = lambda: False,
 ) -> IndexResult:
     """Write every index file.
@@ -95,18 +93,16 @@ def write_index(
         context: The job's context.
         plan: The plan of the rebuild.
         existing: What exists of the index.
-        entries_folder: The folder of the staged entries.
-        splits: The splits of the log, in its order.
-        first_timestamp: The store time of the log's first message, in milliseconds.
+        staged: The staged log.
         is_stopped: Whether the job has ended; no file is written then.
 
     Raises:
         CorruptLogError: The log contradicts the existing index, and the mode is not permissive.
 
     """
-    pending = pending_entries(splits, entries_folder, existing.end)
+    pending = pending_entries(staged.splits, staged.folder, existing.end)
     corrupt = raise_or_report(pending.contradictions, plan.is_permissive)
-    plans = plan_index_files(pending, existing.layout, existing.end, existing.zone, first_timestamp)
+    plans = plan_index_files(pending, existing.layout, existing.end, existing.zone, staged.first_store_timestamp)
     context.committer.keep_only(INDEX, {file.name for file in plans}.__contains__)
     if not plans or is_stopped():
         return IndexResult(files_untouched=existing.file_count, end_timestamp=existing.end_timestamp, corrupt=corrupt)

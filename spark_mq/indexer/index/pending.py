@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from spark_mq.format.array_types import Int64s
-from spark_mq.indexer.index.staged_entries import EntryRange, StagedEntries
+from spark_mq.indexer.index.staged_entries import EntryRange
 from spark_mq.indexer.split_rows import SplitRow
 from spark_mq.io.location import Location
 from spark_mq.store.index.end import IndexEnd
@@ -36,7 +36,7 @@ class PendingEntries:
         return np.array([entry_range.count for entry_range in self.ranges], np.int64)
 
 
-def pending_entries(splits: Sequence[SplitRow], entries_folder: Location, end: IndexEnd | None) -> PendingEntries:
+def pending_entries(splits: Sequence[SplitRow], folder: Location, end: IndexEnd | None) -> PendingEntries:
     """The staged entries that come after the end of an index.
 
     A message before the end is in the index. A kill can have cut the keys of the message at the end: the missing keys
@@ -44,13 +44,13 @@ def pending_entries(splits: Sequence[SplitRow], entries_folder: Location, end: I
 
     Args:
         splits: The splits of the log, in its order.
-        entries_folder: The folder of the staged entries.
+        folder: The folder of staged files.
         end: The end of the existing index; None if there is none.
 
     """
     ranges = []
     for split in splits:
-        staged = StagedEntries(entries_folder / (split.entries_file or ""), split.index_entries)
+        staged = split.staged_entries(folder)
         ranges.append(EntryRange(staged, 0, staged.count))
     if end is None or end.commit_log_offset < splits[0].segment:
         return _pending(ranges, splits)

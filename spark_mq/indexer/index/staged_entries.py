@@ -110,7 +110,7 @@ class StagedEntriesWriter:
 
     def __init__(self, folder: Location) -> None:
         # Names are unique, so the file of a task that Spark ran again is never read.
-        self.staged = StagedEntries(folder / uuid.uuid4().hex, 0)
+        self.staged = StagedEntries(folder / f"{uuid.uuid4().hex}.entries", 0)
         self._stream: NativeFile | None = None
         self._parts: list[EntryBatch] = []
         self._waiting = 0
@@ -144,7 +144,7 @@ class StagedEntriesWriter:
         )
         location = self.staged.location
         if self._stream is None:
-            # The manifest names the file only after the whole round is staged, so neither rename nor flush is needed.
+            # The manifest names the file only after all splits are staged, so neither rename nor flush is needed.
             self._stream = location.filesystem.open_output_stream(location.path)
         for start in range(0, count, CHUNK_ENTRIES):
             chunk = waiting.part(start, min(start + CHUNK_ENTRIES, count))

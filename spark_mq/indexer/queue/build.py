@@ -7,16 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Row
-from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
-from spark_mq._compat import repartition_by_id
 from spark_mq.errors import OptionError
 from spark_mq.indexer.damage import raise_or_report
 from spark_mq.indexer.queue.carry_over import Queue, carry_over, lost_offsets
 from spark_mq.indexer.queue.existing import ExistingQueues
 from spark_mq.indexer.queue.findings import unit_findings
 from spark_mq.indexer.queue.plan import QueuePlan, plan_queues
-from spark_mq.indexer.queue.writer import COMPLETED, STAGED, WRITTEN_SCHEMA, QueueWriter
+from spark_mq.indexer.queue.runs import Runs, StagedQueue, staged_runs
+from spark_mq.indexer.queue.writer import COMPLETED, STAGED, QueueWriter
 from spark_mq.indexer.rebuild_plan import RebuildPlan
 from spark_mq.indexer.stage import StagedLog
 from spark_mq.io.location import Location
@@ -25,19 +24,6 @@ from spark_mq.similar_names import similar_names
 from spark_mq.store.config.consumer_offsets import consumed_offsets
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.store.log.corrupt_range import CorruptRange
-
-_RUN_COLUMNS = (
-    "topic",
-    "queue_id",
-    "file_number",
-    "first_queue_offset",
-    "units",
-    "commit_log_offset",
-    "last_store_timestamp",
-    "queue_min",
-    "queue_max",
-    "existing_end",
-)
 
 
 @dataclass(frozen=True)
@@ -80,11 +66,13 @@ def write_queues(context: JobContext, plan: RebuildPlan, existing: ExistingQueue
 
     """
     file_size = plan.settings.queue_file_size
-    queue_plan = plan_queues(plan, existing, staged)
+    runs = staged_runs(context, staged.units)
+    queues = runs.queues()
+    queue_plan = plan_queues(plan, existing, queues, staged.end)
     next_offsets, file_ranges = queue_plan.next_offsets, queue_plan.file_ranges
     if not next_offsets and not existing.of_store and not existing.continued:
-        _refuse_unknown_topic(plan, staged)
-    written = _write_files(context, plan, existing, staged, queue_plan) if next_offsets else []
+        _refuse_unknown_topic(plan, queues)
+    written = _write_files(context, plan, existing, staged.start, queue_plan, runs) if next_offsets else []
     findings = raise_or_report(unit_findings(queue_plan, written), plan.is_permissive)
     growing = context.committer.staging_path(CONSUME_QUEUE)
     copied, lost = carry_over(existing.not_continued(), next_offsets, growing, file_size)
@@ -120,17 +108,16 @@ def write_queues(context: JobContext, plan: RebuildPlan, existing: ExistingQueue
     )
 
 
-def _refuse_unknown_topic(plan: RebuildPlan, staged: StagedLog) -> None:
+def _refuse_unknown_topic(plan: RebuildPlan, queues: Sequence[StagedQueue]) -> None:
     """Raise `OptionError` if a topic or queue is selected: the log has no message of it, and the store no file."""
     topic, queue_id = plan.selection.topic, plan.selection.queue_id
     if topic is None:
         return
-    rows = staged.units.select("topic", "queue_id").distinct().collect()
-    ids = sorted(row.queue_id for row in rows if row.topic == topic)
+    ids = sorted(queue.queue_id for queue in queues if queue.topic == topic)
     if ids:
         hint = f"topic {topic} has messages in queues {', '.join(map(str, ids))}"
         raise OptionError(f"--queue-id {queue_id}: the queue has neither messages nor files; {hint}")
-    similar = similar_names(topic, {row.topic for row in rows})
+    similar = similar_names(topic, {queue.topic for queue in queues})
     hint = f"; similar topics: {', '.join(similar)}" if similar else "; `spark-mq topics` lists the topics"
     raise OptionError(f"--topic {topic!r}: the topic has neither messages nor queue files{hint}")
 
@@ -142,23 +129,22 @@ def _consumed_offsets(plan: RebuildPlan) -> dict[Queue, int]:
 
 
 def _write_files(
-    context: JobContext, plan: RebuildPlan, existing: ExistingQueues, staged: StagedLog, queue_plan: QueuePlan
+    context: JobContext,
+    plan: RebuildPlan,
+    existing: ExistingQueues,
+    log_start: int,
+    queue_plan: QueuePlan,
+    runs: Runs,
 ) -> Sequence[Row]:
     """Write the planned files; returns their rows (`WRITTEN_SCHEMA`)."""
-    committer, tasks = context.committer, queue_plan.tasks
-    with context.progress.stage("write queues", tasks, "tasks") as done:
+    committer, assignment = context.committer, queue_plan.assignment()
+    with context.progress.stage("write queues", assignment.tasks, "tasks") as done:
         writer = QueueWriter(
             str(committer.staging_path(CONSUME_QUEUE)),
             str(committer.target(CONSUME_QUEUE)) if existing.continued else None,
             plan.settings.queue_file_size,
-            staged.start,
+            log_start,
             plan.is_resumed,
             done,
         )
-        return (
-            repartition_by_id(queue_plan.assign(staged.units), tasks, F.col("task"))
-            .sortWithinPartitions("topic", "queue_id", "file_number", "commit_log_offset")
-            .select(*_RUN_COLUMNS)
-            .mapInPandas(context.shared_storage.wrap(writer), WRITTEN_SCHEMA)
-            .collect()
-        )
+        return runs.write(assignment, writer)

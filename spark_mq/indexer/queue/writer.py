@@ -12,7 +12,9 @@ they do not, that is reported, and the log's units are written. A file that is a
 from __future__ import annotations
 
 import uuid
+from collections import deque
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -45,6 +47,9 @@ WRITTEN_SCHEMA = (
 MAX_MISSING_RANGES = 32
 """The limit of ranges without a message that are named for a file; a hostile log can have any number of them."""
 
+_FILES_AT_ONCE = 4
+"""The number of files that a task flushes to the disk at the same time."""
+
 NEW = "NEW"
 STAGED = "STAGED"
 UNTOUCHED = "UNTOUCHED"
@@ -74,36 +79,51 @@ class QueueWriter:
 
     def __call__(self, batches: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         """For `mapInPandas`: runs sorted by file and then by commit log offset in, rows of `WRITTEN_SCHEMA` out."""
-        runs = (run for batch in batches for run in batch.itertuples(index=False))
-        has_written = False
-        for (topic, queue_id, file_number), group in groupby(runs, lambda r: (r.topic, r.queue_id, r.file_number)):
-            file = _QueueFile(int(file_number), self.file_size // UNIT_SIZE)
-            for run in group:
-                file.put(run)
-            path = (topic, str(queue_id), queue_file_name(file_number, self.file_size))
-            state = self._finish(file, path)
-            yield pd.DataFrame(
-                {
-                    "topic": [topic],
-                    "queue_id": [queue_id],
-                    "file_number": [file_number],
-                    "bytes": [0 if state == UNTOUCHED else self.file_size],
-                    "units": [file.units],
-                    "missing_starts": [file.missing[0]],
-                    "missing_stops": [file.missing[1]],
-                    "doubled": [file.doubled],
-                    "first_doubled": [file.first_doubled],
-                    "contradicted": [file.contradicted],
-                    "first_contradicted": [file.first_contradicted],
-                    "state": [state],
-                }
-            )
-            has_written = True
+        # A disk flushes several files at once in little more time than one.
+        with ThreadPoolExecutor(_FILES_AT_ONCE) as publishers:
+            finishing: deque[tuple[_QueueFile, Future[str]]] = deque()
+            for file in self._files(batches):
+                finishing.append((file, publishers.submit(self._finish, file)))
+                if len(finishing) == _FILES_AT_ONCE:
+                    yield self._row(*finishing.popleft())
+            has_written = bool(finishing)
+            for file, finished in finishing:
+                yield self._row(file, finished)
         if has_written:
             mark_done(self.done, uuid.uuid4().hex)
 
-    def _finish(self, file: _QueueFile, path: tuple[str, str, str]) -> str:
+    def _files(self, batches: Iterable[pd.DataFrame]) -> Iterator[_QueueFile]:
+        """The files of the runs, with all their units."""
+        runs = (run for batch in batches for run in batch.itertuples(index=False))
+        for (topic, queue_id, number), group in groupby(runs, lambda r: (r.topic, r.queue_id, r.file_number)):
+            file = _QueueFile(topic, int(queue_id), int(number), self.file_size // UNIT_SIZE)
+            for run in group:
+                file.put(run)
+            yield file
+
+    def _row(self, file: _QueueFile, finished: Future[str]) -> pd.DataFrame:
+        """The row of a file, as soon as it is finished."""
+        state = finished.result()
+        return pd.DataFrame(
+            {
+                "topic": [file.topic],
+                "queue_id": [file.queue_id],
+                "file_number": [file.number],
+                "bytes": [0 if state == UNTOUCHED else self.file_size],
+                "units": [file.units],
+                "missing_starts": [file.missing[0]],
+                "missing_stops": [file.missing[1]],
+                "doubled": [file.doubled],
+                "first_doubled": [file.first_doubled],
+                "contradicted": [file.contradicted],
+                "first_contradicted": [file.first_contradicted],
+                "state": [state],
+            }
+        )
+
+    def _finish(self, file: _QueueFile) -> str:
         """Write a file unless it is already correct; returns its state."""
+        path = (file.topic, str(file.queue_id), queue_file_name(file.number, self.file_size))
         existing = None if self.continued is None else self._read(self.continued, path)
         if existing is not None:
             file.keep(np.frombuffer(existing, UNIT_DTYPE), self.log_start)
@@ -131,13 +151,16 @@ def _below(folder: str, path: tuple[str, str, str]) -> Location:
 class _QueueFile:
     """One file in memory, with room for `capacity` units."""
 
-    def __init__(self, file_number: int, capacity: int) -> None:
+    def __init__(self, topic: str, queue_id: int, number: int, capacity: int) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.number = number
         self.doubled = 0
         self.first_doubled = -1
         self.contradicted = 0
         self.first_contradicted = -1
         self.last_store_timestamp = 0
-        self._start = file_number * capacity
+        self._start = number * capacity
         self._units = pre_blank(capacity)
         self._taken = np.zeros(capacity, np.bool_)
         self._last_stop = -1

@@ -1,0 +1,267 @@
+"""The runs of all splits: which queues they belong to, and which task writes them.
+
+A log of some gigabytes has few runs: the driver reads the directories of all splits, plans in Arrow, and each task
+reads the units of its own runs. With more runs than the driver should have in memory, Spark does the same: tasks read
+the directories, and Spark sorts the runs, with their units, by queue file. Both ways use the same functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields
+from typing import Protocol, Self
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql import Row
+from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from spark_mq._compat import repartition_by_id
+from spark_mq.format.consume_queue import UNIT_SIZE
+from spark_mq.indexer.queue.staged_units import RUN_SCHEMA, StagedUnits
+from spark_mq.indexer.queue.writer import WRITTEN_SCHEMA, QueueWriter
+from spark_mq.io.file_reader import FileReaders
+from spark_mq.job.context import JobContext
+
+_MAX_RUNS_IN_DRIVER = 100_000
+_MAX_REMOTE_RUNS_IN_DRIVER = 2_000
+"""On an object store each run costs a request: many short ones are better read by split, in one piece."""
+_READERS = 8
+"""The number of threads that read directories: on a remote filesystem each takes a while."""
+_BATCH_RUNS = 64
+_SPLITS_PER_TASK = 16
+
+_ORDER = ("topic", "queue_id", "file_number", "commit_log_offset")
+_WRITER_SCHEMA = pa.schema(
+    [
+        ("task", pa.int32()),
+        *((name, RUN_SCHEMA.field(name).type) for name in (*_ORDER, "first_queue_offset", "last_store_timestamp")),
+        ("units", pa.binary()),
+        ("queue_min", pa.int64()),
+        ("queue_max", pa.int64()),
+        ("existing_end", pa.int64()),
+    ]
+)
+"""What `QueueWriter` gets, and the number of the task."""
+
+
+@dataclass(frozen=True)
+class StagedQueue:
+    """A queue that has units in the log.
+
+    Attributes:
+        topic: The topic.
+        queue_id: The number of the queue in its topic.
+        queue_min: The first queue offset in the log.
+        queue_max: The queue offset after the last one in the log.
+        staged_units: The number of staged units.
+        commit_log_offset: The offset of the queue's first message.
+
+    """
+
+    topic: str
+    queue_id: int
+    queue_min: int
+    queue_max: int
+    staged_units: int
+    commit_log_offset: int
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Which task writes the runs of a queue.
+
+    Attributes:
+        queues: A row for each queue: `topic`, `queue_id`, `queue_min`, `queue_max`, `existing_end`, and `file_base`,
+            which makes a number of the job out of a file's number in its queue.
+        tasks: The number of tasks.
+
+    """
+
+    queues: pa.Table
+    tasks: int
+
+    def of(self, runs: pa.Table) -> pa.Table:
+        """The runs of the assigned queues, with the columns of their queue and the number of their `task`."""
+        assigned = runs.join(self.queues, ["topic", "queue_id"], join_type="inner")
+        task = (assigned["file_base"].to_numpy() + assigned["file_number"].to_numpy()) % self.tasks
+        return assigned.append_column("task", pa.array(task.astype(np.int32)))
+
+
+class Runs(Protocol):
+    """The runs of all splits."""
+
+    def queues(self) -> list[StagedQueue]:
+        """All queues, by topic and queue id."""
+
+    def write(self, assignment: Assignment, writer: QueueWriter) -> list[Row]:
+        """Let tasks write the files of the assigned queues; returns the rows of the files (`WRITTEN_SCHEMA`)."""
+
+
+def staged_runs(context: JobContext, splits: Sequence[StagedUnits]) -> Runs:
+    """The runs of all splits.
+
+    Args:
+        context: The job's context.
+        splits: The staged units of each split that has units.
+
+    """
+    is_remote = any(not split.location.is_local for split in splits[:1])
+    limit = _MAX_REMOTE_RUNS_IN_DRIVER if is_remote else _MAX_RUNS_IN_DRIVER
+    if sum(split.runs for split in splits) > limit:
+        return _RunsInSpark(context, tuple(splits))
+    return _RunsInDriver.read(context, tuple(splits))
+
+
+def find_queues(runs: pa.Table) -> pa.Table:
+    """A row for each queue of `runs`: the fields of `StagedQueue`.
+
+    Args:
+        runs: Runs (`RUN_SCHEMA`), or rows of earlier calls, which are merged.
+
+    """
+    if "queue_max" not in runs.column_names:
+        first, count = runs["first_queue_offset"], runs["unit_count"]
+        stop = pa.array(first.to_numpy() + count.to_numpy())
+        columns = [runs["topic"], runs["queue_id"], first, stop, count, runs["commit_log_offset"]]
+        runs = pa.table(columns, names=[field.name for field in fields(StagedQueue)])
+    wanted = [("queue_min", "min"), ("queue_max", "max"), ("staged_units", "sum"), ("commit_log_offset", "min")]
+    found = runs.group_by(["topic", "queue_id"]).aggregate(wanted)
+    return found.select(["topic", "queue_id", *("_".join(pair) for pair in wanted)]).rename_columns(runs.column_names)
+
+
+def _in_order(queues: pa.Table) -> list[StagedQueue]:
+    rows = queues.sort_by([("topic", "ascending"), ("queue_id", "ascending")]).to_pylist()
+    return [StagedQueue(**row) for row in rows]
+
+
+def _with_units(runs: pa.Table, units: Iterable[bytes]) -> pa.Table:
+    columns = [pa.array(units, pa.binary()) if name == "units" else runs[name] for name in _WRITER_SCHEMA.names]
+    return pa.table(columns, schema=_WRITER_SCHEMA)
+
+
+@dataclass(frozen=True)
+class _RunsInDriver:
+    """Few runs: `runs` has the columns of `StagedUnits.read_runs`, and `split`, a number in `splits`."""
+
+    context: JobContext
+    splits: tuple[StagedUnits, ...]
+    runs: pa.Table
+
+    @classmethod
+    def read(cls, context: JobContext, splits: tuple[StagedUnits, ...]) -> Self:
+        with ThreadPoolExecutor(_READERS) as readers:
+            tables = [
+                table.append_column("split", pa.repeat(number, table.num_rows))
+                for number, table in enumerate(readers.map(StagedUnits.read_runs, splits))
+            ]
+        return cls(context, splits, pa.concat_tables(tables) if tables else RUN_SCHEMA.empty_table())
+
+    def queues(self) -> list[StagedQueue]:
+        return _in_order(find_queues(self.runs))
+
+    def write(self, assignment: Assignment, writer: QueueWriter) -> list[Row]:
+        order = [(name, "ascending") for name in ("task", *_ORDER)]
+        runs = assignment.of(self.runs).sort_by(order)
+        bounds = np.searchsorted(runs["task"].to_numpy(), np.arange(assignment.tasks + 1)).tolist()
+        task = _WriteOwnRuns(self.splits, runs, bounds, writer)
+        numbers = self.context.numbers(assignment.tasks)
+        return numbers.mapInPandas(self.context.shared_storage.wrap(task), WRITTEN_SCHEMA).collect()
+
+
+@dataclass(frozen=True)
+class _WriteOwnRuns:
+    """For `mapInPandas`: numbers of tasks in, rows of written files out; the task reads the units of its runs."""
+
+    splits: tuple[StagedUnits, ...]
+    runs: pa.Table
+    bounds: list[int]
+    writer: QueueWriter
+
+    def __call__(self, batches: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        for batch in batches:
+            for number in batch["id"]:
+                start, stop = self.bounds[number : number + 2]
+                yield from self.writer(self._frames(self.runs.slice(start, stop - start)))
+
+    def _frames(self, runs: pa.Table) -> Iterator[pd.DataFrame]:
+        files = FileReaders()
+        try:
+            for start in range(0, runs.num_rows, _BATCH_RUNS):
+                batch = runs.slice(start, _BATCH_RUNS)
+                columns = (batch[name].to_pylist() for name in ("split", "first_unit", "unit_count"))
+                units = [
+                    files.read(self.splits[split].location, first * UNIT_SIZE, count * UNIT_SIZE)
+                    for split, first, count in zip(*columns, strict=True)
+                ]
+                yield _with_units(batch, units).to_pandas()
+        finally:
+            files.close()
+
+
+@dataclass(frozen=True)
+class _RunsInSpark:
+    """More runs than the driver should have in memory."""
+
+    context: JobContext
+    splits: tuple[StagedUnits, ...]
+
+    def queues(self) -> list[StagedQueue]:
+        tasks = -(-len(self.splits) // _SPLITS_PER_TASK)
+        find = self.context.shared_storage.wrap(_FindQueues(self.splits))
+        schema = from_arrow_schema(find_queues(RUN_SCHEMA.empty_table()).schema)
+        return _in_order(find_queues(self.context.numbers(tasks).mapInArrow(find, schema).toArrow()))
+
+    def write(self, assignment: Assignment, writer: QueueWriter) -> list[Row]:
+        read = self.context.shared_storage.wrap(_ReadRuns(self.splits, assignment))
+        runs = self.context.numbers(len(self.splits)).mapInArrow(read, from_arrow_schema(_WRITER_SCHEMA))
+        return (
+            repartition_by_id(runs, assignment.tasks, F.col("task"))
+            .sortWithinPartitions(*_ORDER)
+            .drop("task")
+            .mapInPandas(self.context.shared_storage.wrap(writer), WRITTEN_SCHEMA)
+            .collect()
+        )
+
+
+@dataclass(frozen=True)
+class _FindQueues:
+    """For `mapInArrow`: numbers of groups of splits in, their queues out."""
+
+    splits: tuple[StagedUnits, ...]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                group = self.splits[number * _SPLITS_PER_TASK : (number + 1) * _SPLITS_PER_TASK]
+                yield from find_queues(pa.concat_tables([split.read_runs() for split in group])).to_batches()
+
+
+@dataclass(frozen=True)
+class _ReadRuns:
+    """For `mapInArrow`: numbers of splits in, their runs with units out (`_WRITER_SCHEMA`)."""
+
+    splits: tuple[StagedUnits, ...]
+    assignment: Assignment
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        files = FileReaders()
+        try:
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    split = self.splits[number]
+                    units = files.read(split.location, 0, split.units * UNIT_SIZE)
+                    runs = self.assignment.of(split.read_runs())
+                    for start in range(0, runs.num_rows, _BATCH_RUNS):
+                        yield from self._rows(units, runs.slice(start, _BATCH_RUNS)).to_batches()
+        finally:
+            files.close()
+
+    @staticmethod
+    def _rows(units: bytes, runs: pa.Table) -> pa.Table:
+        first = runs["first_unit"].to_numpy() * UNIT_SIZE
+        stop = first + runs["unit_count"].to_numpy() * UNIT_SIZE
+        return _with_units(runs, (units[start:end] for start, end in zip(first.tolist(), stop.tolist(), strict=True)))
