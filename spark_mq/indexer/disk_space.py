@@ -20,7 +20,7 @@ from spark_mq.store.log.commit_log import CommitLog, Segment
 from spark_mq.store.log.splits import plan_splits
 
 _BYTES_PER_SPLIT = 32 << 10
-"""Bytes that each split stages besides its rows: the frame of a Parquet file, its checksum, marks of progress."""
+"""Bytes that each split stages besides units and entries: the directory of its runs, marks of progress."""
 _SAMPLES = 8
 _SAMPLE_SIZE = 256 << 10
 

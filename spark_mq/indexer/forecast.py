@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from spark_mq.indexer.disk_space import free_bytes, room_needed
 from spark_mq.indexer.file_settings import file_settings
-from spark_mq.indexer.manifest import Manifest, segments_now
 from spark_mq.indexer.rebuild_request import RebuildRequest
+from spark_mq.indexer.staging.manifest import Manifest, segments_now
 from spark_mq.io.size_text import size_text
 from spark_mq.store.log.commit_log import CommitLog
 

@@ -2,9 +2,10 @@
 
 Each stage returns a value, and the report is built of these values at the end:
 
-1. stage (`stage`, `split_dispatch`): each split is read once. The result is files of units and of index entries. A
-   manifest (`manifest`) names all staged files, so that a killed job can be resumed.
-2. judge (`alignment`): segments whose splits do not fit together are read again. Damage ends the job, or is reported.
+1. stage (`staging/`): each split is read once. The result is files of units and of index entries. A manifest names all
+   staged files, so that a killed job can be resumed.
+2. judge (`staging/alignment`): segments whose splits do not fit together are read again. Damage ends the job, or is
+   reported.
 3. queues (`queue/`): the plan gives each run its file; a task assembles and writes a few files.
 4. index (`index/`): the plan gives each entry its file; a task assembles and writes one file.
 5. commit (`job/output_committer`): the trees are put in place, and a checkpoint that a broker accepts (`recovery`).
@@ -26,7 +27,6 @@ from spark_mq import __version__
 from spark_mq.indexer.disk_space import no_room_error, room_needed
 from spark_mq.indexer.file_settings import file_settings
 from spark_mq.indexer.index.build import ExistingIndex, IndexResult, find_existing_index, write_index
-from spark_mq.indexer.manifest import Manifest
 from spark_mq.indexer.output_folder import is_store_folder
 from spark_mq.indexer.queue.build import QueueResult, write_queues
 from spark_mq.indexer.queue.existing import ExistingQueues, find_existing_queues, find_queue_file_size
@@ -35,8 +35,9 @@ from spark_mq.indexer.rebuild_request import FAILFAST, RebuildRequest
 from spark_mq.indexer.recovery import next_boot, rebuilt_checkpoint
 from spark_mq.indexer.report import RebuildReport
 from spark_mq.indexer.settings import StagingSettings
-from spark_mq.indexer.stage import StagedLog, stage_log
-from spark_mq.indexer.staged_files import STAGED
+from spark_mq.indexer.staging.manifest import Manifest
+from spark_mq.indexer.staging.stage import StagedLog, stage_log
+from spark_mq.indexer.staging.staged_files import STAGED
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.job.context import JobContext

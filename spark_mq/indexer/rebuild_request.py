@@ -10,9 +10,9 @@ from typing import Self
 
 from spark_mq.errors import EmptyStoreError, OptionError
 from spark_mq.indexer.damage import raise_or_report
-from spark_mq.indexer.manifest import MANIFEST
 from spark_mq.indexer.output_folder import check_output
 from spark_mq.indexer.selection import Selection
+from spark_mq.indexer.staging.manifest import MANIFEST
 from spark_mq.io.location import Location
 from spark_mq.job.output_committer import OutputCommitter
 from spark_mq.store.config.broker_conf import BrokerConf

@@ -28,6 +28,7 @@ from spark_mq.errors import (
 )
 from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.format.record import Record, encode_blank
+from spark_mq.indexer.queue import runs
 from spark_mq.job.output_committer import OutputCommitter
 from tests.support.stores import RealStore, all_stores, tree_of
 
@@ -54,6 +55,16 @@ def test_the_log_is_read_once(spark: SparkSession, unpacked: Unpack, tmp_path: P
     segments = len(list((unpacked(sound_store()) / "commitlog").iterdir()))
     assert whole.bytes_read <= whole.log_bytes + segments * 4096
     assert report.bytes_read <= report.log_bytes + splits * (68 << 10)
+
+
+def test_more_runs_than_the_driver_takes_give_the_same_files(
+    spark: SparkSession, unpacked: Unpack, tmp_path: Path
+) -> None:
+    store, limits = unpacked(sound_store()), {"_MAX_RUNS_IN_DRIVER": 0, "_SPLITS_PER_TASK": 2}
+    with mock.patch.multiple(runs, **limits), mock.patch.object(runs._RunsInDriver, "read") as read_in_driver:
+        rebuild(spark, str(store), str(tmp_path), split_size=64 << 10)
+    read_in_driver.assert_not_called()
+    assert queues_of(tmp_path) == queues_of(store)
 
 
 def test_progress_is_said(spark: SparkSession, unpacked: Unpack, tmp_path: Path) -> None:

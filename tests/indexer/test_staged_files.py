@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 
 from spark_mq.errors import StorageError
 from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE
-from spark_mq.indexer.index.staged_entries import EntryBatch, StagedEntriesWriter
-from spark_mq.indexer.manifest import MANIFEST, Manifest, StagedSegment
-from spark_mq.indexer.queue.staged_units import RUN_SCHEMA, StagedUnits
 from spark_mq.indexer.settings import StagingSettings
-from spark_mq.indexer.split_rows import SplitRow
-from spark_mq.indexer.staged_files import STAGED
+from spark_mq.indexer.staging.manifest import MANIFEST, Manifest, StagedSegment
+from spark_mq.indexer.staging.split_rows import SplitRow
+from spark_mq.indexer.staging.staged_entries import EntryBatch, StagedEntriesWriter
+from spark_mq.indexer.staging.staged_files import STAGED
+from spark_mq.indexer.staging.staged_units import RUN_SCHEMA, StagedUnits
 from spark_mq.io.location import Location
 from spark_mq.job.output_committer import WORK_FOLDER, OutputCommitter
 from tests.support.stores import tree_of
@@ -36,9 +36,10 @@ def folder(tmp_path: Path) -> Path:
     folder = tmp_path / WORK_FOLDER
     (folder / STAGED).mkdir(parents=True)
     manifest = Manifest(SETTINGS)
-    for number, staged in enumerate([[((3, 2), 5), ((), 7)], [((1,), 0), ((4,), 2)]]):
-        rows = [split_row(folder, 100 * number, runs, entries) for runs, entries in staged]
-        manifest = manifest.with_staged([StagedSegment(100 * number, 100, 1)], rows)
+    staged: dict[int, list[tuple[tuple[int, ...], int]]] = {0: [((3, 2), 5), ((), 7)], 100: [((1,), 0), ((4,), 2)]}
+    for segment, splits in staged.items():
+        rows = [split_row(folder, segment, runs, entries) for runs, entries in splits]
+        manifest = manifest.with_staged([StagedSegment(segment, 100, 1)], rows)
     (folder / "consumequeue" / "T" / "0").mkdir(parents=True)
     (folder / "consumequeue" / "T" / "0" / ("0" * 20)).write_bytes(b"units")
     manifest.save(location(folder))
@@ -64,7 +65,7 @@ def split_row(folder: Path, segment: int, counts: tuple[int, ...], entries: int)
     units = units_of(folder / STAGED, counts) if counts else None
     with StagedEntriesWriter(location(folder) / STAGED) as writer:
         writer.add(EntryBatch(np.zeros(entries, np.int32), np.zeros(entries, np.int64), np.zeros(entries, np.int64)))
-    numbers = dict.fromkeys(SplitRow.__dataclass_fields__, 0)
+    numbers: dict[str, Any] = dict.fromkeys(SplitRow.__dataclass_fields__, 0)
     names = {"units_file": units and units.location.name, "entries_file": writer.staged.location.name}
     sizes = {} if units is None else {"units": units.units, "runs": units.runs, "units_size": units.size}
     counted = {"segment": segment, "corrupt": (), "index_entries": entries}

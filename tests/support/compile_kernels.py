@@ -10,7 +10,7 @@ from pathlib import Path
 
 from spark_mq.format.kernels.dispatch import DEFAULT_DELAY_LEVELS
 from spark_mq.indexer.settings import DispatchTargets
-from spark_mq.indexer.split_dispatch import dispatch_split
+from spark_mq.indexer.staging.split_dispatch import dispatch_split
 from spark_mq.io.location import Location
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.splits import plan_splits
@@ -26,12 +26,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         store = STORE.unpack(Path(folder))
         read_rows(path=str(store), splitSize="64k", checkCrc="true")
-        entries = Location.resolve(folder) / "entries"
-        entries.filesystem.create_dir(entries.path)
-        targets = DispatchTargets(2000, entries, DEFAULT_DELAY_LEVELS)
+        staged = Location.resolve(folder) / "staged"
+        staged.filesystem.create_dir(staged.path)
+        targets = DispatchTargets(staged, 2000, True, DEFAULT_DELAY_LEVELS)
         for is_exact in (False, True):
             for split in plan_splits(CommitLog.open(Location.resolve(str(store))), 1 << 30 if is_exact else 64 << 10):
-                list(dispatch_split(split, targets, is_exact))
+                dispatch_split(split, targets, is_exact)
         build_index(messages_of(store), layout_of(STORE))
 
 

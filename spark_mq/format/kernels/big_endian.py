@@ -49,6 +49,12 @@ def read_i64(buffer: Bytes, position: int) -> int:
 
 
 @kernel
+def swap_bytes(value: int) -> int:
+    """The low 32 bits of `value`, with their four bytes in reverse order, as an unsigned integer."""
+    return ((value >> 24) & 0xFF) | ((value >> 8) & 0xFF00) | ((value & 0xFF00) << 8) | ((value & 0xFF) << 24)
+
+
+@kernel
 def write_i32(buffer: Bytes, position: int, value: int) -> None:
     """Write the low 32 bits of `value` to the four bytes at `position` (`ByteBuffer.putInt`)."""
     buffer[position] = (value >> 24) & 0xFF

@@ -12,7 +12,7 @@ from spark_mq.indexer.index.pending import pending_entries
 from spark_mq.indexer.index.plan import plan_index_files
 from spark_mq.indexer.index.writer import WRITTEN_SCHEMA, IndexWriter
 from spark_mq.indexer.rebuild_plan import RebuildPlan
-from spark_mq.indexer.stage import StagedLog
+from spark_mq.indexer.staging.stage import StagedLog
 from spark_mq.io.location import Location
 from spark_mq.job.context import JobContext
 from spark_mq.store.config.broker_version import BrokerVersion

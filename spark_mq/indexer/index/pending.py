@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from spark_mq.format.array_types import Int64s
-from spark_mq.indexer.index.staged_entries import EntryRange
-from spark_mq.indexer.split_rows import SplitRow
+from spark_mq.indexer.staging.split_rows import SplitRow
+from spark_mq.indexer.staging.staged_entries import EntryRange
 from spark_mq.io.location import Location
 from spark_mq.store.index.end import IndexEnd
 from spark_mq.store.log.corrupt_range import CorruptRange

@@ -8,7 +8,7 @@ from datetime import tzinfo
 from spark_mq.format.index_file import IndexHeader, IndexLayout
 from spark_mq.format.index_placement import IndexPlacement, place_entries
 from spark_mq.indexer.index.pending import PendingEntries
-from spark_mq.indexer.index.staged_entries import EntryRange
+from spark_mq.indexer.staging.staged_entries import EntryRange
 from spark_mq.io.location import Location
 from spark_mq.store.index.end import IndexEnd
 from spark_mq.store.index.names import index_file_names

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +14,7 @@ from spark_mq.format.index_file import ENTRY_DTYPE, ENTRY_SIZE, HEADER_SIZE, Ind
 from spark_mq.indexer.index.plan import IndexFilePlan
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
-from spark_mq.io.publish import publish
+from spark_mq.io.publish import published
 from spark_mq.job.progress import mark_done
 
 WRITTEN_SCHEMA = "file STRING, entries BIGINT, end_timestamp BIGINT, is_new BOOLEAN"
@@ -82,16 +83,26 @@ class IndexWriter:
         return header
 
     def _write(self, plan: IndexFilePlan) -> IndexHeader:
+        """Write a file; a second thread reads the next entries and writes the last ones meanwhile."""
         from spark_mq.format.kernels.index_put import put_keys
 
-        data = self._begin(plan)
-        for entry_range in plan.ranges:
-            for part in entry_range.read():
-                put_keys(data, self.layout, part.key_hashes, part.commit_log_offsets, part.store_timestamps, plan.name)
-        header = decode_header(data, self.layout, plan.name)
-        used = self.layout.entries_at + ENTRY_SIZE * header.next_entry
-        publish(self.folder / plan.name, data[:used].data, self.layout.file_size)
-        return header
+        data, entries_at = self._begin(plan), self.layout.entries_at
+        head = entries_at + ENTRY_SIZE * (plan.entries_before + 1)
+        with published(self.folder / plan.name, self.layout.file_size) as file, ThreadPoolExecutor(1) as disk:
+            parts = (part for entry_range in plan.ranges for part in entry_range.read())
+            pending, at = disk.submit(next, parts, None), head
+            writes = []
+            while (part := pending.result()) is not None:
+                pending = disk.submit(next, parts, None)
+                count = put_keys(
+                    data, self.layout, part.key_hashes, part.commit_log_offsets, part.store_timestamps, plan.name
+                )
+                writes.append(disk.submit(file.write, at, data[at : at + ENTRY_SIZE * count].data))
+                at += ENTRY_SIZE * count
+            writes.append(disk.submit(file.write, 0, data[:head].data))  # the slots are complete only now
+            for write in writes:
+                write.result()
+        return decode_header(data, self.layout, plan.name)
 
     def _begin(self, plan: IndexFilePlan) -> Bytes:
         """The file before the first planned entry."""

@@ -17,7 +17,7 @@ from spark_mq.indexer.queue.plan import QueuePlan, plan_queues
 from spark_mq.indexer.queue.runs import Runs, StagedQueue, staged_runs
 from spark_mq.indexer.queue.writer import COMPLETED, STAGED, QueueWriter
 from spark_mq.indexer.rebuild_plan import RebuildPlan
-from spark_mq.indexer.stage import StagedLog
+from spark_mq.indexer.staging.stage import StagedLog
 from spark_mq.io.location import Location
 from spark_mq.job.context import JobContext
 from spark_mq.similar_names import similar_names

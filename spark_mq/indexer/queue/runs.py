@@ -21,8 +21,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_mq._compat import repartition_by_id
 from spark_mq.format.consume_queue import UNIT_SIZE
-from spark_mq.indexer.queue.staged_units import RUN_SCHEMA, StagedUnits
 from spark_mq.indexer.queue.writer import WRITTEN_SCHEMA, QueueWriter
+from spark_mq.indexer.staging.staged_units import RUN_SCHEMA, StagedUnits
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.job.context import JobContext
 
@@ -210,10 +210,11 @@ class _RunsInSpark:
     splits: tuple[StagedUnits, ...]
 
     def queues(self) -> list[StagedQueue]:
-        tasks = -(-len(self.splits) // _SPLITS_PER_TASK)
-        find = self.context.shared_storage.wrap(_FindQueues(self.splits))
+        starts = range(0, len(self.splits), _SPLITS_PER_TASK)
+        groups = tuple(self.splits[start : start + _SPLITS_PER_TASK] for start in starts)
+        find = self.context.shared_storage.wrap(_FindQueues(groups))
         schema = from_arrow_schema(find_queues(RUN_SCHEMA.empty_table()).schema)
-        return _in_order(find_queues(self.context.numbers(tasks).mapInArrow(find, schema).toArrow()))
+        return _in_order(find_queues(self.context.numbers(len(groups)).mapInArrow(find, schema).toArrow()))
 
     def write(self, assignment: Assignment, writer: QueueWriter) -> list[Row]:
         read = self.context.shared_storage.wrap(_ReadRuns(self.splits, assignment))
@@ -231,13 +232,13 @@ class _RunsInSpark:
 class _FindQueues:
     """For `mapInArrow`: numbers of groups of splits in, their queues out."""
 
-    splits: tuple[StagedUnits, ...]
+    groups: tuple[tuple[StagedUnits, ...], ...]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                group = self.splits[number * _SPLITS_PER_TASK : (number + 1) * _SPLITS_PER_TASK]
-                yield from find_queues(pa.concat_tables([split.read_runs() for split in group])).to_batches()
+                runs = pa.concat_tables([split.read_runs() for split in self.groups[number]])
+                yield from find_queues(runs).to_batches()
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import numpy as np
 from spark_mq.format.array_types import Bytes, Int64s
 from spark_mq.format.kernels.frames import Frames
 from spark_mq.format.kernels.index_keys import index_keys
-from spark_mq.indexer.index.staged_entries import EntryBatch, StagedEntriesWriter
+from spark_mq.indexer.staging.staged_entries import EntryBatch, StagedEntriesWriter
 
 
 class IndexEntryCollector:

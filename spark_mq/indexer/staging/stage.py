@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from spark_mq.indexer.alignment import misaligned_segments
 from spark_mq.indexer.damage import raise_or_report
-from spark_mq.indexer.manifest import Manifest, StagedSegment, segments_now
-from spark_mq.indexer.queue.staged_units import StagedUnits
 from spark_mq.indexer.rebuild_plan import RebuildPlan
 from spark_mq.indexer.settings import DispatchTargets
-from spark_mq.indexer.split_rows import SPLIT_SCHEMA, SplitRow
+from spark_mq.indexer.staging.alignment import misaligned_segments
+from spark_mq.indexer.staging.manifest import Manifest, StagedSegment, segments_now
+from spark_mq.indexer.staging.split_rows import SPLIT_SCHEMA, SplitRow
+from spark_mq.indexer.staging.staged_units import StagedUnits
 from spark_mq.io.location import Location
 from spark_mq.job.context import JobContext
 from spark_mq.job.progress import mark_done
@@ -131,7 +131,9 @@ class _DispatchTask:
     done: Location
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from spark_mq.indexer.split_dispatch import dispatch_split  # loads numba, which the driver does not need
+        from spark_mq.indexer.staging.split_dispatch import (
+            dispatch_split,  # loads numba, which the driver does not need
+        )
 
         for batch in batches:
             for number in batch.column(0).to_pylist():

@@ -25,11 +25,11 @@ from spark_mq.format.kernels.dispatch import (
     is_inner_batch,
     parse_delay_levels,
 )
-from spark_mq.indexer.index.collector import IndexEntryCollector
-from spark_mq.indexer.index.staged_entries import StagedEntries, StagedEntriesWriter
-from spark_mq.indexer.queue.staged_units import MAX_RUN_UNITS, RUN_SCHEMA, StagedUnits
 from spark_mq.indexer.settings import DispatchTargets
-from spark_mq.indexer.split_rows import SPLIT_SCHEMA
+from spark_mq.indexer.staging.entry_collector import IndexEntryCollector
+from spark_mq.indexer.staging.split_rows import SPLIT_SCHEMA
+from spark_mq.indexer.staging.staged_entries import StagedEntries, StagedEntriesWriter
+from spark_mq.indexer.staging.staged_units import MAX_RUN_UNITS, RUN_SCHEMA, StagedUnits
 from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.live_reader import LiveReader
 from spark_mq.store.log.record_reader import RecordChunk, RecordReader

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from spark_mq.indexer.split_rows import SplitRow
+from spark_mq.indexer.staging.split_rows import SplitRow
 
 
 def misaligned_segments(rows: Iterable[SplitRow], last_segment: int) -> list[int]:

@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Self
 
 from spark_mq.indexer.settings import StagingSettings
-from spark_mq.indexer.split_rows import SplitRow
-from spark_mq.indexer.staged_files import STAGED, are_complete, staged_names
+from spark_mq.indexer.staging.split_rows import SplitRow
+from spark_mq.indexer.staging.staged_files import STAGED, are_complete, staged_names
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.store.log.commit_log import CommitLog

@@ -8,8 +8,8 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from spark_mq.indexer.index.staged_entries import StagedEntries
-from spark_mq.indexer.queue.staged_units import StagedUnits
+from spark_mq.indexer.staging.staged_entries import StagedEntries
+from spark_mq.indexer.staging.staged_units import StagedUnits
 from spark_mq.io.location import Location
 from spark_mq.store.log.corrupt_range import CorruptRange
 

@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from pyarrow import fs
 
-from spark_mq.indexer.index.staged_entries import STAGED_ENTRY_SIZE
-from spark_mq.indexer.queue.staged_units import StagedUnits
-from spark_mq.indexer.split_rows import SplitRow
+from spark_mq.indexer.staging.split_rows import SplitRow
+from spark_mq.indexer.staging.staged_entries import STAGED_ENTRY_SIZE
+from spark_mq.indexer.staging.staged_units import StagedUnits
 from spark_mq.io.location import Location
 
 STAGED = "staged"
