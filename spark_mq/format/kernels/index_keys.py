@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spark_mq.format.array_types import Bytes, Int32s
+from spark_mq.format.array_types import Bytes, Int32s, OutInt32s
 from spark_mq.format.kernels.frames import Frames
 from spark_mq.format.kernels.java_string import extend_hash
 from spark_mq.format.kernels.kernel import kernel
@@ -53,7 +53,7 @@ def index_keys(buffer: Bytes, frames: Frames) -> IndexKeys:
 
 
 @kernel
-def _hash_keys(buffer: Bytes, frames: Frames, key_hash: Int32s, entry_count: Int32s) -> int:
+def _hash_keys(buffer: Bytes, frames: Frames, key_hash: OutInt32s, entry_count: OutInt32s) -> int:
     count = 0
     for index in range(frames.size):
         frame = frames[index]
@@ -67,7 +67,7 @@ def _hash_keys(buffer: Bytes, frames: Frames, key_hash: Int32s, entry_count: Int
             if unique_key_length > 0:
                 key_hash[count] = _absolute(extend_hash(before_key, buffer, unique_key_start, unique_key_length))
                 count += 1
-            position = max(keys_start, 0)
+            position = keys_start if keys_start > 0 else 0
             end = position + keys_length
             while position < end:
                 key_start = position
@@ -85,7 +85,7 @@ def _hash_keys(buffer: Bytes, frames: Frames, key_hash: Int32s, entry_count: Int
 def _find_keys(buffer: Bytes, start: int, length: int) -> tuple[int, int, int, int]:
     """Start and length of the value of UNIQ_KEY, then of KEYS: `find_value` for both in one pass."""
     unique_key_start, unique_key_length, keys_start, keys_length = 0, -1, 0, -1
-    position = max(start, 0)
+    position = start if start > 0 else 0
     end = position + length
     while position < end:
         piece = position

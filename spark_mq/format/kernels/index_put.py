@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spark_mq.format.array_types import Bytes, Int32s, Int64s
+from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutBytes
 from spark_mq.format.index_file import (
     BEGIN_COMMIT_LOG_OFFSET_AT,
     BEGIN_TIMESTAMP_AT,
@@ -106,7 +106,7 @@ def put_keys(
 
 @kernel
 def _put_keys(
-    data: Bytes,
+    data: OutBytes,
     hash_slot_num: int,
     index_num: int,
     key_hashes: Int32s,
@@ -115,7 +115,9 @@ def _put_keys(
 ) -> int:
     begin_timestamp = read_i64(data, BEGIN_TIMESTAMP_AT)
     hash_slot_count = read_i32(data, HASH_SLOT_COUNT_AT)
-    index_count = max(read_i32(data, INDEX_COUNT_AT), 1)
+    index_count = read_i32(data, INDEX_COUNT_AT)
+    if index_count < 1:
+        index_count = 1
     put = 0
     while put < key_hashes.size and index_count < index_num:
         key_hash = int(key_hashes[put])

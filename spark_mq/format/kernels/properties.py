@@ -5,15 +5,12 @@ A piece of text is a start (an index in `buffer`) and a length in bytes. Length 
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
-
-from spark_mq.format.array_types import Bytes, Int32s, Int64s
+from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutFlags, OutInt32s, OutInt64s
 from spark_mq.format.kernels.big_endian import byte_at
 from spark_mq.format.kernels.kernel import kernel
 from spark_mq.format.properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 
-_SPACE = ord(" ")
+_SPACE, _MINUS, _PLUS, _ZERO = ord(" "), ord("-"), ord("+"), ord("0")
 
 
 @kernel
@@ -49,7 +46,7 @@ def find_value(buffer: Bytes, start: int, length: int, name: Bytes) -> tuple[int
     If the name is repeated, its last value counts.
     """
     value_start, value_length = 0, -1
-    position = max(start, 0)  # an index that cannot be negative saves a test for each byte
+    position = start if start > 0 else 0  # an index that cannot be negative saves a test for each byte
     end = position + length
     while position < end:
         piece = position
@@ -73,25 +70,13 @@ def named_value_length(buffer: Bytes, start: int, end: int, name: Bytes) -> int:
 
 @kernel
 def find_values(
-    buffer: Bytes, starts: Int64s, lengths: Int32s, name: Bytes, value_starts: Int64s, value_lengths: Int32s
+    buffer: Bytes, starts: Int64s, lengths: Int32s, name: Bytes, value_starts: OutInt64s, value_lengths: OutInt32s
 ) -> None:
     """`find_value` for many messages, whose properties are the pieces `starts`, `lengths`."""
     for index in range(starts.size):
         value_start, value_length = find_value(buffer, starts[index], lengths[index], name)
         value_starts[index] = value_start
         value_lengths[index] = value_length
-
-
-@kernel
-def count_pieces(buffer: Bytes, starts: Int64s, lengths: Int32s) -> int:
-    """An upper limit for the number of properties of all messages: the number of pieces between separators."""
-    pieces = 0
-    for index in range(starts.size):
-        pieces += 1
-        for position in range(starts[index], starts[index] + lengths[index]):
-            if buffer[position] == PROPERTY_SEPARATOR:
-                pieces += 1
-    return pieces
 
 
 @kernel
@@ -109,11 +94,11 @@ def list_properties(
     buffer: Bytes,
     starts: Int64s,
     lengths: Int32s,
-    offsets: Int32s,
-    name_starts: Int64s,
-    name_lengths: Int32s,
-    value_starts: Int64s,
-    value_lengths: Int32s,
+    offsets: OutInt32s,
+    name_starts: OutInt64s,
+    name_lengths: OutInt32s,
+    value_starts: OutInt64s,
+    value_lengths: OutInt32s,
 ) -> None:
     """List all properties of all messages, each name once, with its last value.
 
@@ -137,7 +122,7 @@ def list_properties(
 
 @kernel
 def list_keys(
-    buffer: Bytes, starts: Int64s, lengths: Int32s, offsets: Int32s, key_starts: Int64s, key_lengths: Int32s
+    buffer: Bytes, starts: Int64s, lengths: Int32s, offsets: OutInt32s, key_starts: OutInt64s, key_lengths: OutInt32s
 ) -> None:
     """List the keys in values of KEYS: the pieces between spaces that are not empty (`IndexService.buildIndex`@5.3.3).
 
@@ -165,14 +150,14 @@ def parse_decimal(buffer: Bytes, start: int, length: int) -> tuple[bool, int]:
     if length <= 0:
         return False, 0
     position, end = start, start + length
-    negative = length > 1 and buffer[position] == ord("-")
-    if length > 1 and (buffer[position] == ord("-") or buffer[position] == ord("+")):
+    negative = length > 1 and buffer[position] == _MINUS
+    if length > 1 and (buffer[position] == _MINUS or buffer[position] == _PLUS):
         position += 1
     if position == end:
         return False, 0
     value = 0
     while position < end:
-        digit = byte_at(buffer, position) - ord("0")
+        digit = byte_at(buffer, position) - _ZERO
         value = value * 10 + digit
         if digit < 0 or digit > 9 or value > 0x80000000:
             return False, 0
@@ -182,7 +167,7 @@ def parse_decimal(buffer: Bytes, start: int, length: int) -> tuple[bool, int]:
 
 
 @kernel
-def equal_pieces(buffer: Bytes, starts: Int64s, lengths: Int32s, text: Bytes, result: npt.NDArray[np.bool_]) -> None:
+def equal_pieces(buffer: Bytes, starts: Int64s, lengths: Int32s, text: Bytes, result: OutFlags) -> None:
     """Set `result` to which pieces have exactly the bytes `text`."""
     for index in range(starts.size):
         result[index] = lengths[index] == text.size and same_bytes(buffer, starts[index], text, 0, text.size)
