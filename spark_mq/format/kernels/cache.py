@@ -75,9 +75,16 @@ def place_in_cache(function: FunctionType) -> FunctionType | None:
     except OSError:
         return None
     placed = FunctionType(
-        function.__code__.replace(co_filename=str(source)), function.__globals__, function.__name__, function.__defaults__
+        function.__code__.replace(co_filename=str(source)),
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
     )
-    placed.__module__, placed.__qualname__, placed.__doc__ = function.__module__, function.__qualname__, function.__doc__
+    placed.__module__, placed.__qualname__, placed.__doc__ = (
+        function.__module__,
+        function.__qualname__,
+        function.__doc__,
+    )
     return placed
 
 
@@ -129,7 +136,7 @@ def _lock(descriptor: int, number: int) -> bool:
 
 @cache
 def _lock_file() -> int | None:
-    """A descriptor of the file whose bytes are locked. It stays open: closing one would end all locks of the process."""
+    """A descriptor of the file whose bytes are locked. It stays open: closing it would end all locks of the process."""
     folder = cache_folder()
     if folder is None:
         return None

@@ -41,6 +41,7 @@ from spark_mq.format.record import (
 )
 from spark_mq.format.sys_flag import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG
 
+
 class Frame(Protocol):
     """One frame, an element of `Frames`.
 
@@ -235,9 +236,9 @@ def find_frame(buffer: Bytes, position: int, stop: int, base: int, end: int, fra
             position = block_end
         while position < block_end:
             magic = read_i32(buffer, position + MAGIC_AT)
-            if magic == MAGIC_V1 or magic == MAGIC_V2 or magic == MAGIC_BLANK:
+            if magic == MAGIC_V1 or magic == MAGIC_V2 or magic == MAGIC_BLANK:  # noqa: SIM109 (a kernel)
                 status = read_frame(buffer, position, base, end, frames[0])
-                if status == RECORD or status == BLANK or status == MORE:
+                if status == RECORD or status == BLANK or status == MORE:  # noqa: SIM109 (a kernel)
                     return position, status
             position += 1
     return (position, MORE) if position < stop else (stop, STOP)

@@ -49,9 +49,7 @@ def offset_message_ids(buffer: Bytes, starts: Int64s, sizes: Int32s, commit_log_
         commit_log_offsets: The commit log offset of each message.
     """
     of_size = {int(size): np.flatnonzero(sizes == size) for size in np.unique(sizes)}
-    parts = [
-        _ids_of_one_size(buffer, starts[rows], size, commit_log_offsets[rows]) for size, rows in of_size.items()
-    ]
+    parts = [_ids_of_one_size(buffer, starts[rows], size, commit_log_offsets[rows]) for size, rows in of_size.items()]
     if len(parts) == 1:
         return parts[0]
     order = np.argsort(np.concatenate([np.empty(0, np.intp), *of_size.values()]))

@@ -78,7 +78,14 @@ class ResyncCandidates:
 
 @kernel
 def _follow(
-    buffer: Bytes, stop: int, base: int, end: int, first_certain: int, candidates: OutInt64s, count: int, scratch: Frames
+    buffer: Bytes,
+    stop: int,
+    base: int,
+    end: int,
+    first_certain: int,
+    candidates: OutInt64s,
+    count: int,
+    scratch: Frames,
 ) -> tuple[int, int, int]:
     position = 0
     while True:
