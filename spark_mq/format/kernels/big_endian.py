@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import lower_builtin, type_callable
 
 from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutBytes, OutInt32s, OutInt64s
@@ -64,10 +65,12 @@ def _writes(bits: int) -> Callable[[Function], Function]:
     return declare
 
 
-def _pointer(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any, bits: int) -> ir.Value:
-    """The address of `buffer[position]`, as that of an integer of `bits` bits."""
-    data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-    position = context.cast(builder, arguments[1], signature.args[1], types.int64)
+def _pointer(
+    context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any, bits: int, first: int = 0
+) -> ir.Value:
+    """The address of element `arguments[first + 1]` of array `arguments[first]`, as an integer of `bits` bits."""
+    data = context.make_array(signature.args[first])(context, builder, arguments[first]).data
+    position = context.cast(builder, arguments[first + 1], signature.args[first + 1], types.int64)
     return builder.bitcast(builder.gep(data, [position]), ir.IntType(bits).as_pointer())
 
 
@@ -122,6 +125,26 @@ def write_i64(buffer: OutBytes, position: int, value: int) -> None:
     """Write `value` to the eight bytes at `position` (`ByteBuffer.putLong`)."""
     write_i32(buffer, position, value >> 32)
     write_i32(buffer, position + 4, value)
+
+
+def copy_bytes(target: OutBytes, at: int, source: Bytes, start: int, length: int) -> None:
+    """Copy `length` bytes from index `start` of `source` to index `at` of `target`; none if `length` is negative."""
+    if length > 0:
+        target[at : at + length] = source[start : start + length]
+
+
+@type_callable(copy_bytes)
+def _type_of_copy(context: Any) -> Any:
+    return lambda target, at, source, start, length: types.none
+
+
+@lower_builtin(copy_bytes, types.Array, types.Integer, types.Array, types.Integer, types.Integer)
+def _lower_copy(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> ir.Value:
+    target, source = (_pointer(context, builder, signature, arguments, 8, first) for first in (0, 2))
+    length = context.cast(builder, arguments[4], signature.args[4], types.int64)
+    with builder.if_then(builder.icmp_signed(">", length, length.type(0))):
+        cgutils.raw_memcpy(builder, target, source, length, 1)
+    return context.get_dummy_value()
 
 
 @kernel

@@ -31,7 +31,7 @@ from spark_mq.format.message_schema import (
     MAX_TIMESTAMP_MILLIS,
     MIN_TIMESTAMP_MILLIS,
 )
-from spark_mq.format.properties import KEYS, PROPERTY_SEPARATOR, TAGS, UNIQUE_KEY
+from spark_mq.format.properties import KEYS, TAGS, UNIQUE_KEY
 from spark_mq.format.record import (
     BODY_CRC_AT,
     BORN_HOST_AT,
@@ -75,6 +75,8 @@ class MessageColumns:
     def record_batch(self, columns: list[str]) -> pa.RecordBatch:
         """The columns with the names `columns`, in that order."""
         schema = pa.schema([ALL_MESSAGE_FIELDS[name] for name in columns])
+        if names := [_PROPERTIES[name] for name in columns if name in _PROPERTIES]:
+            self._find(names)
         return pa.RecordBatch.from_arrays([self.column(name) for name in columns], schema=schema)
 
     def with_frames(self, frames: Frames) -> MessageColumns:
@@ -129,19 +131,24 @@ class MessageColumns:
         return text_array(out, offsets, lengths >= 0)
 
     def _property(self, name: bytes) -> tuple[Int64s, Int32s]:
-        pieces = self._values.get(name)
-        if pieces is None:
-            starts, lengths = np.empty(self.frames.size, np.int64), np.empty(self.frames.size, np.int32)
-            properties.find_values(
-                self.buffer,
-                self.frames.properties_start,
-                self.frames.properties_length,
-                np.frombuffer(name, np.uint8),
-                starts,
-                lengths,
-            )
-            pieces = self._values[name] = (starts, lengths)
-        return pieces
+        if name not in self._values:
+            self._find([name])
+        return self._values[name]
+
+    def _find(self, names: list[bytes]) -> None:
+        """Find the values of all `names`, in one pass over the properties."""
+        starts = np.empty((len(names), self.frames.size), np.int64)
+        lengths = np.empty((len(names), self.frames.size), np.int32)
+        properties.find_values(
+            self.buffer,
+            self.frames.properties_start,
+            self.frames.properties_length,
+            np.frombuffer(b"".join(names), np.uint8),
+            np.cumsum([len(name) for name in names], dtype=np.int64),
+            starts.reshape(-1),
+            lengths.reshape(-1),
+        )
+        self._values.update((name, (starts[row], lengths[row])) for row, name in enumerate(names))
 
     def _keys(self) -> pa.Array:
         starts, lengths = self._property(KEYS)
@@ -157,22 +164,13 @@ class MessageColumns:
 
     def _properties(self) -> pa.Array:
         """The map of each message. As in Java, text that is not UTF-8 is repaired before names are compared."""
-        text = self._text(self.frames.properties_start, self.frames.properties_length)
-        _, text_offsets, text_data = text.buffers()
-        buffer = np.frombuffer(text_data or b"", np.uint8)
-        ends = np.frombuffer(text_offsets, np.int32, self.frames.size + 1)
-        starts, lengths = ends[:-1].astype(np.int64), np.diff(ends)
-        limit = int(np.count_nonzero(buffer == PROPERTY_SEPARATOR)) + self.frames.size
-        name_starts, value_starts = np.empty(limit, np.int64), np.empty(limit, np.int64)
-        name_lengths, value_lengths = np.empty(limit, np.int32), np.empty(limit, np.int32)
-        offsets = np.empty(self.frames.size + 1, np.int32)
-        properties.list_properties(
-            buffer, starts, lengths, offsets, name_starts, name_lengths, value_starts, value_lengths
-        )
-        count = offsets[-1]
-        names = _valid_text(buffer, name_starts[:count], name_lengths[:count])
-        values = _valid_text(buffer, value_starts[:count], value_lengths[:count])
-        return pa.MapArray.from_arrays(pa.array(offsets), names, values, type=ALL_MESSAGE_FIELDS["properties"].type)
+        starts, lengths = self.frames.properties_start, self.frames.properties_length
+        try:
+            return _property_maps(self.buffer, starts, lengths)
+        except pa.ArrowInvalid:
+            _, text_offsets, text_data = self._text(starts, lengths).buffers()
+            ends = np.frombuffer(text_offsets, np.int32, self.frames.size + 1)
+            return _property_maps(np.frombuffer(text_data or b"", np.uint8), ends[:-1].astype(np.int64), np.diff(ends))
 
     def _stored_body(self) -> pa.Array:
         return self._binary(self.frames.body_start, self.frames.body_length)
@@ -218,10 +216,17 @@ def _gather(buffer: Bytes, starts: Int64s, lengths: Int32s) -> tuple[Bytes, Int3
     return out, offsets
 
 
-def _valid_text(buffer: Bytes, starts: Int64s, lengths: Int32s) -> pa.Array:
-    """Pieces of a buffer as text, if the buffer is known to be UTF-8."""
-    out, offsets = _gather(buffer, starts, lengths)
-    return _variable_size_array(pa.string(), out, offsets, None)
+def _property_maps(buffer: Bytes, starts: Int64s, lengths: Int32s) -> pa.Array:
+    """The map of each message. Raises `pa.ArrowInvalid` if a name or a value is not UTF-8."""
+    limit = int((lengths + 1 >> 2).sum(dtype=np.int64))  # a property and its separator take at least four bytes
+    name_starts, value_starts = np.empty(limit, np.int64), np.empty(limit, np.int64)
+    name_lengths, value_lengths = np.empty(limit, np.int32), np.empty(limit, np.int32)
+    offsets = np.empty(starts.size + 1, np.int32)
+    properties.list_properties(buffer, starts, lengths, offsets, name_starts, name_lengths, value_starts, value_lengths)
+    count = offsets[-1]
+    names = _binary_array(*_gather(buffer, name_starts[:count], name_lengths[:count])).cast(pa.string())
+    values = _binary_array(*_gather(buffer, value_starts[:count], value_lengths[:count])).cast(pa.string())
+    return pa.MapArray.from_arrays(pa.array(offsets), names, values, type=ALL_MESSAGE_FIELDS["properties"].type)
 
 
 def text_array(out: Bytes, offsets: Int32s, valid: npt.NDArray[np.bool_] | None = None) -> pa.Array:
@@ -265,6 +270,9 @@ def _variable_size_array(
 def _binary_array(out: Bytes, offsets: Int32s, valid: npt.NDArray[np.bool_] | None = None) -> pa.Array:
     return _variable_size_array(pa.binary(), out, offsets, valid)
 
+
+_PROPERTIES = {"tags": TAGS, "keys": KEYS, "unique_key": UNIQUE_KEY}
+"""The columns that are the value of a property, with its name."""
 
 _COLUMNS: dict[str, Callable[[MessageColumns], pa.Array]] = {
     "commit_log_offset": lambda m: pa.array(m._commit_log_offsets()),

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from spark_mq.errors import OptionError
 from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutBytes, OutInt32s, OutInt64s
-from spark_mq.format.kernels.big_endian import byte_at, int64s_at, read_i32, read_i64
+from spark_mq.format.kernels.big_endian import byte_at, copy_bytes, int64s_at, read_i32, read_i64
 from spark_mq.format.kernels.frames import Frames
 from spark_mq.format.kernels.java_string import hash_code
 from spark_mq.format.kernels.kernel import kernel
@@ -211,8 +211,7 @@ def _number_queues(
             slots[slot] = number
             queue_ids[number] = queue_id
             end = topic_ends[number]
-            for at in range(length):
-                topics[end + at] = buffer[start + at]
+            copy_bytes(topics, end, buffer, start, length)
             topic_ends[number + 1] = end + length
             count += 1
         numbers[index] = number

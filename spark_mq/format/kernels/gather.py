@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutBytes, OutInt32s
+from spark_mq.format.kernels.big_endian import copy_bytes
 from spark_mq.format.kernels.kernel import kernel
 
 
@@ -17,8 +18,7 @@ def gather_bytes(buffer: Bytes, starts: Int64s, lengths: Int32s, out: OutBytes, 
     offsets[0] = 0
     for index in range(starts.size):
         start, length = starts[index], lengths[index]
-        for at in range(length):
-            out[out_end + at] = buffer[start + at]
+        copy_bytes(out, out_end, buffer, start, length)
         if length > 0:
             out_end += length
         offsets[index + 1] = out_end

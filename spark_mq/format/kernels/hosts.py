@@ -12,12 +12,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_mq.format import message_row
-from spark_mq.format.array_types import Bytes, Int32s, Int64s
+from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutBytes
 from spark_mq.format.arrow_array import array_of
+from spark_mq.format.kernels.big_endian import byte_at
 from spark_mq.format.kernels.gather import gather_bytes
+from spark_mq.format.kernels.kernel import kernel
 
-_HEX_PAIRS = np.frombuffer(bytes(range(256)).hex().upper().encode(), np.uint16)
-"""The two hexadecimal digits of each byte."""
+_DIGITS = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 
 _host_text = lru_cache(maxsize=1 << 14)(message_row.host_text)
 
@@ -63,6 +64,15 @@ def _ids_of_one_size(buffer: Bytes, starts: Int64s, size: int, commit_log_offset
     gather_bytes(buffer, starts, np.full(count, size, np.int32), hosts, np.empty(count + 1, np.int32))
     stored[:, :size] = hosts.reshape(count, size)
     stored[:, size:] = commit_log_offsets.astype(">i8").view(np.uint8).reshape(count, 8)
-    text = _HEX_PAIRS[stored]
+    text = np.empty(2 * stored.size, np.uint8)
+    _write_hex(stored.reshape(-1), _DIGITS, text)
     offsets = np.arange(count + 1, dtype=np.int32) * np.int32(2 * (size + 8))
     return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(text)])
+
+
+@kernel
+def _write_hex(stored: Bytes, digits: Bytes, out: OutBytes) -> None:
+    for index in range(stored.size):
+        byte = byte_at(stored, index)
+        out[2 * index] = digits[byte >> 4]
+        out[2 * index + 1] = digits[byte & 0xF]

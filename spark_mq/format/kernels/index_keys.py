@@ -20,8 +20,8 @@ from spark_mq.format.array_types import Bytes, Int32s, OutInt32s
 from spark_mq.format.kernels.frames import Frames
 from spark_mq.format.kernels.java_string import extend_hash
 from spark_mq.format.kernels.kernel import kernel
-from spark_mq.format.kernels.properties import named_value_length
-from spark_mq.format.properties import KEYS, PROPERTY_SEPARATOR, UNIQUE_KEY
+from spark_mq.format.kernels.properties import named_value_length, skip_value
+from spark_mq.format.properties import KEYS, UNIQUE_KEY
 from spark_mq.format.sys_flag import TRANSACTION_ROLLBACK_TYPE, TRANSACTION_TYPE_MASK
 
 _KEYS = np.frombuffer(KEYS, np.uint8)
@@ -89,8 +89,7 @@ def _find_keys(buffer: Bytes, start: int, length: int) -> tuple[int, int, int, i
     end = position + length
     while position < end:
         piece = position
-        while position < end and buffer[position] != PROPERTY_SEPARATOR:
-            position += 1
+        position = skip_value(buffer, position, end)
         value_length = named_value_length(buffer, piece, position, _UNIQUE_KEY)
         if value_length > 0:
             unique_key_start, unique_key_length = piece + _UNIQUE_KEY.size + 1, value_length
