@@ -37,7 +37,7 @@ demo: install ## rebuild the files of a real broker's store, and compare them wi
 	$(BIN)/python jobs/demo.py
 
 test: install ## run the tests
-	$(BIN)/python -m tests.support.compile_kernels & \
+	$(BIN)/python -m spark_mq.format.kernels.compile & \
 	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder -m 'not broker and not archive and not cluster and not notebook and not shared'
 
 test-kernels: install ## run the tests of the formats with the kernels as plain Python

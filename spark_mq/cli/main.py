@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from spark_mq import __version__
+from spark_mq.cli import compile as compile_command
 from spark_mq.cli import completion, paths, rebuild, tables
 from spark_mq.cli.archive import command as archive
 from spark_mq.cli.exit_status import FAILED, INTERRUPTED, INTERRUPTED_LINE, NOT_UNDERSTOOD
@@ -79,6 +80,7 @@ def parser() -> argparse.ArgumentParser:
     tables.add_commands(commands)
     sql.add_command(commands)
     paths.add_command(commands)
+    compile_command.add_command(commands)
     completion.add_command(commands, parser)
     return every_command
 

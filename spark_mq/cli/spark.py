@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from spark_mq.cli.compile import compile_in_background
 from spark_mq.cli.interrupt import ends_on_interrupt, interrupts_later
 from spark_mq.cli.launch import start_jvm
 from spark_mq.cli.output import visible
@@ -74,6 +75,7 @@ def spark_session(
                 )
             with interrupts_later():
                 if not is_launched() and "SPARK_REMOTE" not in os.environ and not is_remote_only():
+                    compile_in_background()
                     start_jvm(joined.get(_PACKAGES, ""))
                 spark = SparkSession.builder.appName(name).getOrCreate()
                 stack.enter_context(ends_on_interrupt(spark, hint))

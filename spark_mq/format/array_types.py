@@ -1,5 +1,9 @@
 """Types of the NumPy arrays that kernels take and return.
 
+A kernel is compiled once, for the types of its annotations (see `spark_mq.format.kernels.kernel`). So an argument that
+a kernel writes has another name than an argument that it reads: the first must be a new, contiguous array, and the
+second can be any array.
+
 This module imports no numba, so every module may import it.
 """
 
@@ -13,3 +17,8 @@ import numpy.typing as npt
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Int32s: TypeAlias = npt.NDArray[np.int32]
 Int64s: TypeAlias = npt.NDArray[np.int64]
+Flags: TypeAlias = npt.NDArray[np.bool_]
+OutBytes: TypeAlias = npt.NDArray[np.uint8]
+OutInt32s: TypeAlias = npt.NDArray[np.int32]
+OutInt64s: TypeAlias = npt.NDArray[np.int64]
+OutFlags: TypeAlias = npt.NDArray[np.bool_]

@@ -21,7 +21,7 @@ from spark_mq.format.message_schema import (
     MESSAGE_SCHEMA,
 )
 from spark_mq.format.properties import KEYS, TAGS, UNIQUE_KEY, parse_properties
-from spark_mq.format.record import HOST_V4_SIZE, Record
+from spark_mq.format.record import Record
 from spark_mq.format.sys_flag import COMPRESSED_FLAG, TRANSACTION_TYPE_MASK, TRANSACTION_TYPE_NAMES
 from spark_mq.format.timestamp import micros
 
@@ -30,6 +30,8 @@ Row = dict[str, Any]
 
 _PORT = struct.Struct(">i")
 _IPV6_GROUPS = struct.Struct(">8H")
+_IPV4_SIZE = 4
+_IPV4_MAPPED = bytes(10) + b"\xff\xff"
 
 
 def message_row(record: Record) -> Row:
@@ -87,16 +89,21 @@ def message_table(rows: Sequence[Row], schema: pa.Schema = MESSAGE_SCHEMA) -> pa
 
 
 def host_text(host: bytes) -> str:
-    """A stored host as `address:port`; an IPv6 address is in brackets, with all its eight groups.
+    """A stored host as `address:port`; an IPv6 address is in brackets, with all its eight groups, as Java prints it.
+
+    As in `InetAddress.getByAddress`, an IPv4-mapped address is an IPv4 address.
 
     Example:
         >>> host_text(bytes([127, 0, 0, 1, 0, 0, 42, 159]))
         '127.0.0.1:10911'
     """
     (port,) = _PORT.unpack(host[-_PORT.size :])
-    if len(host) == HOST_V4_SIZE:
-        return f"{'.'.join(map(str, host[:4]))}:{port}"
-    groups = _IPV6_GROUPS.unpack(host[: _IPV6_GROUPS.size])
+    address = host[: -_PORT.size]
+    if address.startswith(_IPV4_MAPPED):
+        address = address[len(_IPV4_MAPPED) :]
+    if len(address) == _IPV4_SIZE:
+        return f"{'.'.join(map(str, address))}:{port}"
+    groups = _IPV6_GROUPS.unpack(address)
     return f"[{':'.join(f'{group:x}' for group in groups)}]:{port}"
 
 

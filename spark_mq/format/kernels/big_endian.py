@@ -1,23 +1,86 @@
 """Big-endian, two's-complement integers in a byte array, as Java's `ByteBuffer` reads and writes them.
 
-The kernels take a `uint8` array `buffer` and an index `position` in it. The caller has checked the bounds.
+The functions take a `uint8` array `buffer` and an index `position` in it. The caller has checked the bounds.
+
+Each function has two forms. Plain Python runs the one that is written here. In a kernel, numba replaces a call by the
+few machine instructions that `_reads` or `_writes` gives (a load and a byte swap). As kernels, these functions would
+take a third of all the time to compile, because nearly every kernel calls them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import lower_builtin, type_callable
 
-from spark_mq.format.array_types import Bytes, Int32s, Int64s
-from spark_mq.format.kernels.kernel import kernel
+from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutBytes, OutInt32s, OutInt64s
+from spark_mq.format.kernels.kernel import Function, kernel
 
 
-@kernel
+def _reads(bits: int, signed: bool) -> Callable[[Function], Function]:
+    """Declares that a function returns the `bits` bits at a position as a 64-bit integer."""
+
+    def declare(function: Function) -> Function:
+        @type_callable(function)
+        def type_of_call(context: Any) -> Any:
+            return lambda buffer, position: types.int64
+
+        @lower_builtin(function, types.Array, types.Integer)
+        def read(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> ir.Value:
+            value = builder.load(_pointer(context, builder, signature, arguments, bits), align=1)
+            if bits > 8:
+                value = builder.bswap(value)
+            if bits == 64:
+                return value
+            return builder.sext(value, ir.IntType(64)) if signed else builder.zext(value, ir.IntType(64))
+
+        return function
+
+    return declare
+
+
+def _writes(bits: int) -> Callable[[Function], Function]:
+    """Declares that a function writes the low `bits` bits of a value to a position."""
+
+    def declare(function: Function) -> Function:
+        @type_callable(function)
+        def type_of_call(context: Any) -> Any:
+            return lambda buffer, position, value: types.none
+
+        @lower_builtin(function, types.Array, types.Integer, types.Integer)
+        def write(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> ir.Value:
+            value = context.cast(builder, arguments[2], signature.args[2], types.int64)
+            if bits < 64:
+                value = builder.trunc(value, ir.IntType(bits))
+            builder.store(builder.bswap(value), _pointer(context, builder, signature, arguments, bits), align=1)
+            return context.get_dummy_value()
+
+        return function
+
+    return declare
+
+
+def _pointer(
+    context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any, bits: int, first: int = 0
+) -> ir.Value:
+    """The address of element `arguments[first + 1]` of array `arguments[first]`, as an integer of `bits` bits."""
+    data = context.make_array(signature.args[first])(context, builder, arguments[first]).data
+    position = context.cast(builder, arguments[first + 1], signature.args[first + 1], types.int64)
+    return builder.bitcast(builder.gep(data, [position]), ir.IntType(bits).as_pointer())
+
+
+@_reads(8, signed=False)
 def byte_at(buffer: Bytes, position: int) -> int:
     """The byte at `position` as a 64-bit integer, so that arithmetic neither overflows nor becomes floating-point."""
-    return np.int64(buffer[position])  # type: ignore[return-value]
+    return int(buffer[position])
 
 
-@kernel
+@_reads(32, signed=False)
 def read_u32(buffer: Bytes, position: int) -> int:
     """The four bytes at `position` as an unsigned integer."""
     return (
@@ -28,34 +91,28 @@ def read_u32(buffer: Bytes, position: int) -> int:
     )
 
 
-@kernel
+@_reads(16, signed=True)
 def read_i16(buffer: Bytes, position: int) -> int:
     """The two bytes at `position` as a signed integer (`ByteBuffer.getShort`)."""
     value = (byte_at(buffer, position) << 8) | byte_at(buffer, position + 1)
     return value - 0x10000 if value >= 0x8000 else value
 
 
-@kernel
+@_reads(32, signed=True)
 def read_i32(buffer: Bytes, position: int) -> int:
     """The four bytes at `position` as a signed integer (`ByteBuffer.getInt`)."""
     value = read_u32(buffer, position)
     return value - 0x100000000 if value >= 0x80000000 else value
 
 
-@kernel
+@_reads(64, signed=True)
 def read_i64(buffer: Bytes, position: int) -> int:
     """The eight bytes at `position` as a signed integer (`ByteBuffer.getLong`)."""
     return (read_i32(buffer, position) << 32) | read_u32(buffer, position + 4)
 
 
-@kernel
-def swap_bytes(value: int) -> int:
-    """The low 32 bits of `value`, with their four bytes in reverse order, as an unsigned integer."""
-    return ((value >> 24) & 0xFF) | ((value >> 8) & 0xFF00) | ((value & 0xFF00) << 8) | ((value & 0xFF) << 24)
-
-
-@kernel
-def write_i32(buffer: Bytes, position: int, value: int) -> None:
+@_writes(32)
+def write_i32(buffer: OutBytes, position: int, value: int) -> None:
     """Write the low 32 bits of `value` to the four bytes at `position` (`ByteBuffer.putInt`)."""
     buffer[position] = (value >> 24) & 0xFF
     buffer[position + 1] = (value >> 16) & 0xFF
@@ -63,21 +120,41 @@ def write_i32(buffer: Bytes, position: int, value: int) -> None:
     buffer[position + 3] = value & 0xFF
 
 
-@kernel
-def write_i64(buffer: Bytes, position: int, value: int) -> None:
+@_writes(64)
+def write_i64(buffer: OutBytes, position: int, value: int) -> None:
     """Write `value` to the eight bytes at `position` (`ByteBuffer.putLong`)."""
     write_i32(buffer, position, value >> 32)
     write_i32(buffer, position + 4, value)
 
 
+def copy_bytes(target: OutBytes, at: int, source: Bytes, start: int, length: int) -> None:
+    """Copy `length` bytes from index `start` of `source` to index `at` of `target`; none if `length` is negative."""
+    if length > 0:
+        target[at : at + length] = source[start : start + length]
+
+
+@type_callable(copy_bytes)
+def _type_of_copy(context: Any) -> Any:
+    return lambda target, at, source, start, length: types.none
+
+
+@lower_builtin(copy_bytes, types.Array, types.Integer, types.Array, types.Integer, types.Integer)
+def _lower_copy(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> ir.Value:
+    target, source = (_pointer(context, builder, signature, arguments, 8, first) for first in (0, 2))
+    length = context.cast(builder, arguments[4], signature.args[4], types.int64)
+    with builder.if_then(builder.icmp_signed(">", length, length.type(0))):
+        cgutils.raw_memcpy(builder, target, source, length, 1)
+    return context.get_dummy_value()
+
+
 @kernel
-def _gather_i32(buffer: Bytes, positions: Int64s, values: Int32s) -> None:
+def _gather_i32(buffer: Bytes, positions: Int64s, values: OutInt32s) -> None:
     for index in range(positions.size):
         values[index] = read_i32(buffer, positions[index])
 
 
 @kernel
-def _gather_i64(buffer: Bytes, positions: Int64s, values: Int64s) -> None:
+def _gather_i64(buffer: Bytes, positions: Int64s, values: OutInt64s) -> None:
     for index in range(positions.size):
         values[index] = read_i64(buffer, positions[index])
 

@@ -13,13 +13,17 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_mq.format.array_types import Bytes, Int32s, Int64s
+from spark_mq.format.arrow_array import array_of
 from spark_mq.format.compression import DEFAULT_BODY_LIMIT
-from spark_mq.format.kernels import gather, properties
+from spark_mq.format.kernels import properties
 from spark_mq.format.kernels.big_endian import int32s_at, int64s_at
 from spark_mq.format.kernels.bodies import Bodies, decompress_bodies
 from spark_mq.format.kernels.frames import Frames
+from spark_mq.format.kernels.gather import gather_bytes
+from spark_mq.format.kernels.hosts import host_texts, offset_message_ids
 from spark_mq.format.kernels.java_string import repair_utf8
 from spark_mq.format.message_schema import (
     ALL_MESSAGE_FIELDS,
@@ -71,6 +75,8 @@ class MessageColumns:
     def record_batch(self, columns: list[str]) -> pa.RecordBatch:
         """The columns with the names `columns`, in that order."""
         schema = pa.schema([ALL_MESSAGE_FIELDS[name] for name in columns])
+        if names := [_PROPERTIES[name] for name in columns if name in _PROPERTIES]:
+            self._find(names)
         return pa.RecordBatch.from_arrays([self.column(name) for name in columns], schema=schema)
 
     def with_frames(self, frames: Frames) -> MessageColumns:
@@ -109,26 +115,12 @@ class MessageColumns:
         return np.where(self.frames.sys_flag & STORE_HOST_V6_FLAG, HOST_V6_SIZE, HOST_V4_SIZE).astype(np.int32)
 
     def _offset_message_id(self) -> pa.Array:
-        count = self.frames.size
-        out, offsets = _text_space(count, gather.MAX_OFFSET_MESSAGE_ID_TEXT)
-        gather.gather_offset_message_ids(
-            self.buffer,
-            self.frames.store_host_at,
-            self._store_host_sizes(),
-            self._commit_log_offsets(),
-            out,
-            offsets,
-        )
-        return _ascii_array(out, offsets)
-
-    def _hosts(self, starts: Int64s, sizes: Int32s) -> pa.Array:
-        out, offsets = _text_space(self.frames.size, gather.MAX_HOST_TEXT)
-        gather.gather_hosts(self.buffer, starts, sizes, out, offsets)
-        return _ascii_array(out, offsets)
+        starts, sizes = self.frames.store_host_at, self._store_host_sizes()
+        return offset_message_ids(self.buffer, starts, sizes, self._commit_log_offsets())
 
     def _born_host(self) -> pa.Array:
         sizes = np.where(self.frames.sys_flag & BORN_HOST_V6_FLAG, HOST_V6_SIZE, HOST_V4_SIZE).astype(np.int32)
-        return self._hosts(self.frames.position + BORN_HOST_AT, sizes)
+        return host_texts(self.buffer, self.frames.position + BORN_HOST_AT, sizes)
 
     def _binary(self, starts: Int64s, lengths: Int32s) -> pa.Array:
         return _binary_array(*_gather(self.buffer, starts, lengths))
@@ -139,19 +131,24 @@ class MessageColumns:
         return text_array(out, offsets, lengths >= 0)
 
     def _property(self, name: bytes) -> tuple[Int64s, Int32s]:
-        pieces = self._values.get(name)
-        if pieces is None:
-            starts, lengths = np.empty(self.frames.size, np.int64), np.empty(self.frames.size, np.int32)
-            properties.find_values(
-                self.buffer,
-                self.frames.properties_start,
-                self.frames.properties_length,
-                np.frombuffer(name, np.uint8),
-                starts,
-                lengths,
-            )
-            pieces = self._values[name] = (starts, lengths)
-        return pieces
+        if name not in self._values:
+            self._find([name])
+        return self._values[name]
+
+    def _find(self, names: list[bytes]) -> None:
+        """Find the values of all `names`, in one pass over the properties."""
+        starts = np.empty((len(names), self.frames.size), np.int64)
+        lengths = np.empty((len(names), self.frames.size), np.int32)
+        properties.find_values(
+            self.buffer,
+            self.frames.properties_start,
+            self.frames.properties_length,
+            np.frombuffer(b"".join(names), np.uint8),
+            np.cumsum([len(name) for name in names], dtype=np.int64),
+            starts.reshape(-1),
+            lengths.reshape(-1),
+        )
+        self._values.update((name, (starts[row], lengths[row])) for row, name in enumerate(names))
 
     def _keys(self) -> pa.Array:
         starts, lengths = self._property(KEYS)
@@ -167,22 +164,13 @@ class MessageColumns:
 
     def _properties(self) -> pa.Array:
         """The map of each message. As in Java, text that is not UTF-8 is repaired before names are compared."""
-        text = self._text(self.frames.properties_start, self.frames.properties_length)
-        _, text_offsets, text_data = text.buffers()
-        buffer = np.frombuffer(text_data or b"", np.uint8)
-        ends = np.frombuffer(text_offsets, np.int32, self.frames.size + 1)
-        starts, lengths = ends[:-1].astype(np.int64), np.diff(ends)
-        limit = properties.count_pieces(buffer, starts, lengths)
-        name_starts, value_starts = np.empty(limit, np.int64), np.empty(limit, np.int64)
-        name_lengths, value_lengths = np.empty(limit, np.int32), np.empty(limit, np.int32)
-        offsets = np.empty(self.frames.size + 1, np.int32)
-        properties.list_properties(
-            buffer, starts, lengths, offsets, name_starts, name_lengths, value_starts, value_lengths
-        )
-        count = offsets[-1]
-        names = _valid_text(buffer, name_starts[:count], name_lengths[:count])
-        values = _valid_text(buffer, value_starts[:count], value_lengths[:count])
-        return pa.MapArray.from_arrays(pa.array(offsets), names, values, type=ALL_MESSAGE_FIELDS["properties"].type)
+        starts, lengths = self.frames.properties_start, self.frames.properties_length
+        try:
+            return _property_maps(self.buffer, starts, lengths)
+        except pa.ArrowInvalid:
+            _, text_offsets, text_data = self._text(starts, lengths).buffers()
+            ends = np.frombuffer(text_offsets, np.int32, self.frames.size + 1)
+            return _property_maps(np.frombuffer(text_data or b"", np.uint8), ends[:-1].astype(np.int64), np.diff(ends))
 
     def _stored_body(self) -> pa.Array:
         return self._binary(self.frames.body_start, self.frames.body_length)
@@ -198,25 +186,22 @@ class MessageColumns:
         bodies = self.bodies or decompress_bodies(self.buffer, self.frames, DEFAULT_BODY_LIMIT)
         if bodies.rows.size == 0:
             return self._stored_body()
-        starts, lengths = self.frames.body_start.copy(), self.frames.body_length.copy()
-        contents = np.frombuffer(b"".join(content or b"" for content in bodies.contents), np.uint8)
-        sizes = np.array([-1 if content is None else len(content) for content in bodies.contents], np.int32)
-        ends = np.maximum(sizes, 0).cumsum(dtype=np.int64)
-        lengths[bodies.rows] = sizes
-        starts[bodies.rows] = ends - np.maximum(sizes, 0)
-        from_contents = np.zeros(self.frames.size, np.bool_)
-        from_contents[bodies.rows] = True
-        out = np.empty(int(np.maximum(lengths, 0).sum(dtype=np.int64)), np.uint8)
-        offsets = np.empty(self.frames.size + 1, np.int32)
-        gather.gather_bytes_of_two(self.buffer, contents, from_contents, starts, lengths, out, offsets)
-        return _binary_array(out, offsets, lengths >= 0)
+        lengths = self.frames.body_length.copy()
+        lengths[bodies.rows] = 0
+        differs = np.zeros(self.frames.size, np.bool_)
+        differs[bodies.rows] = True
+        return pc.replace_with_mask(
+            self._binary(self.frames.body_start, lengths), pa.array(differs), array_of(bodies.contents, pa.binary())
+        )
 
     def _corrupt_record(self) -> pa.Array:
         bodies = self.bodies or decompress_bodies(self.buffer, self.frames, DEFAULT_BODY_LIMIT)
+        if not bodies.reasons:
+            return pa.nulls(self.frames.size, pa.string())
         reasons: list[str | None] = [None] * self.frames.size
         for row, reason in bodies.reasons.items():
             reasons[row] = reason
-        return pa.array(reasons, pa.string())
+        return array_of(reasons, pa.string())
 
     def _transaction_type(self) -> pa.Array:
         types = pa.array(((self.frames.sys_flag & TRANSACTION_TYPE_MASK) >> 2).astype(np.int8))
@@ -227,14 +212,21 @@ def _gather(buffer: Bytes, starts: Int64s, lengths: Int32s) -> tuple[Bytes, Int3
     """The pieces of `buffer` one after the other, and the offsets between them."""
     out = np.empty(int(np.maximum(lengths, 0).sum(dtype=np.int64)), np.uint8)
     offsets = np.empty(lengths.size + 1, np.int32)
-    gather.gather_bytes(buffer, starts, lengths, out, offsets)
+    gather_bytes(buffer, starts, lengths, out, offsets)
     return out, offsets
 
 
-def _valid_text(buffer: Bytes, starts: Int64s, lengths: Int32s) -> pa.Array:
-    """Pieces of a buffer as text, if the buffer is known to be UTF-8."""
-    out, offsets = _gather(buffer, starts, lengths)
-    return _variable_size_array(pa.string(), out, offsets, None)
+def _property_maps(buffer: Bytes, starts: Int64s, lengths: Int32s) -> pa.Array:
+    """The map of each message. Raises `pa.ArrowInvalid` if a name or a value is not UTF-8."""
+    limit = int((lengths + 1 >> 2).sum(dtype=np.int64))  # a property and its separator take at least four bytes
+    name_starts, value_starts = np.empty(limit, np.int64), np.empty(limit, np.int64)
+    name_lengths, value_lengths = np.empty(limit, np.int32), np.empty(limit, np.int32)
+    offsets = np.empty(starts.size + 1, np.int32)
+    properties.list_properties(buffer, starts, lengths, offsets, name_starts, name_lengths, value_starts, value_lengths)
+    count = offsets[-1]
+    names = _binary_array(*_gather(buffer, name_starts[:count], name_lengths[:count])).cast(pa.string())
+    values = _binary_array(*_gather(buffer, value_starts[:count], value_lengths[:count])).cast(pa.string())
+    return pa.MapArray.from_arrays(pa.array(offsets), names, values, type=ALL_MESSAGE_FIELDS["properties"].type)
 
 
 def text_array(out: Bytes, offsets: Int32s, valid: npt.NDArray[np.bool_] | None = None) -> pa.Array:
@@ -262,10 +254,6 @@ def timestamp_array(millis: Int64s) -> pa.Array:
     return pa.array(micros, mask=outside).cast(pa.timestamp("us", "UTC"))
 
 
-def _text_space(count: int, longest: int) -> tuple[Bytes, Int32s]:
-    return np.empty(count * longest, np.uint8), np.empty(count + 1, np.int32)
-
-
 def _validity(valid: npt.NDArray[np.bool_] | None) -> pa.Buffer | None:
     if valid is None or valid.all():
         return None
@@ -283,9 +271,8 @@ def _binary_array(out: Bytes, offsets: Int32s, valid: npt.NDArray[np.bool_] | No
     return _variable_size_array(pa.binary(), out, offsets, valid)
 
 
-def _ascii_array(out: Bytes, offsets: Int32s) -> pa.Array:
-    return _variable_size_array(pa.string(), out[: offsets[-1]], offsets, None)
-
+_PROPERTIES = {"tags": TAGS, "keys": KEYS, "unique_key": UNIQUE_KEY}
+"""The columns that are the value of a property, with its name."""
 
 _COLUMNS: dict[str, Callable[[MessageColumns], pa.Array]] = {
     "commit_log_offset": lambda m: pa.array(m._commit_log_offsets()),
@@ -303,7 +290,7 @@ _COLUMNS: dict[str, Callable[[MessageColumns], pa.Array]] = {
     "born_timestamp": lambda m: m._timestamp(m.frames.position + BORN_TIMESTAMP_AT),
     "born_host": MessageColumns._born_host,
     "store_timestamp": lambda m: m._timestamp(m.frames.store_timestamp_at),
-    "store_host": lambda m: m._hosts(m.frames.store_host_at, m._store_host_sizes()),
+    "store_host": lambda m: host_texts(m.buffer, m.frames.store_host_at, m._store_host_sizes()),
     "reconsume_times": lambda m: m._int32(m.frames.after_hosts_at),
     "prepared_transaction_offset": lambda m: m._int64(m.frames.after_hosts_at + 4),
     "body_crc": lambda m: m._int32(m.frames.position + BODY_CRC_AT),

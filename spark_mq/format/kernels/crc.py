@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from spark_mq.format.array_types import Bytes
+from spark_mq.format.array_types import Bytes, OutFlags
 from spark_mq.format.kernels.big_endian import byte_at, read_i32
 from spark_mq.format.kernels.frames import Frames
 from spark_mq.format.kernels.kernel import kernel
@@ -33,6 +33,7 @@ from spark_mq.format.record import BODY_CRC_AT
 _POLYNOMIAL = 0xEDB88320
 _MASK = 0x7FFFFFFF
 _NONE = -1
+_ZERO = ord("0")
 _IMPOSSIBLE = 1 << 31
 
 _NAME = np.frombuffer(CRC_PROPERTY + bytes((NAME_VALUE_SEPARATOR,)), np.uint8)
@@ -97,7 +98,7 @@ def _stored_property_crc(buffer: Bytes, end: int, properties_length: int) -> int
             return _NONE
     value = 0
     for position in range(end - 2, end - 2 - CRC_DIGITS, -1):
-        digit = byte_at(buffer, position) - ord("0")
+        digit = byte_at(buffer, position) - _ZERO
         if digit < 0 or digit > 9:
             return _IMPOSSIBLE
         value = 10 * value + digit
@@ -105,7 +106,7 @@ def _stored_property_crc(buffer: Bytes, end: int, properties_length: int) -> int
 
 
 @kernel
-def _wrong_bodies(buffer: Bytes, frames: Frames, wrong: npt.NDArray[np.bool_]) -> None:
+def _wrong_bodies(buffer: Bytes, frames: Frames, wrong: OutFlags) -> None:
     for index in range(frames.size):
         frame = frames[index]
         length = int(frame.body_length)
@@ -115,7 +116,7 @@ def _wrong_bodies(buffer: Bytes, frames: Frames, wrong: npt.NDArray[np.bool_]) -
 
 
 @kernel
-def _wrong_properties(buffer: Bytes, frames: Frames, wrong: npt.NDArray[np.bool_]) -> None:
+def _wrong_properties(buffer: Bytes, frames: Frames, wrong: OutFlags) -> None:
     for index in range(frames.size):
         frame = frames[index]
         size = int(frame.store_size)

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_mq.errors import OptionError
-from spark_mq.format.array_types import Bytes, Int32s, Int64s
-from spark_mq.format.kernels.big_endian import byte_at, int64s_at, read_i32, read_i64
+from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutBytes, OutInt32s, OutInt64s
+from spark_mq.format.kernels.big_endian import byte_at, copy_bytes, int64s_at, read_i32, read_i64
 from spark_mq.format.kernels.frames import Frames
 from spark_mq.format.kernels.java_string import hash_code
 from spark_mq.format.kernels.kernel import kernel
@@ -168,7 +168,7 @@ def _queue_hash(topic: Bytes, start: int, length: int, queue_id: int) -> int:
 
 
 @kernel
-def _fill_slots(count: int, slots: Int32s, queue_ids: Int32s, topic_ends: Int64s, topics: Bytes) -> None:
+def _fill_slots(count: int, slots: OutInt32s, queue_ids: Int32s, topic_ends: Int64s, topics: Bytes) -> None:
     mask = slots.size - 1
     for number in range(count):
         start = topic_ends[number]
@@ -183,11 +183,11 @@ def _number_queues(
     buffer: Bytes,
     frames: Frames,
     count: int,
-    slots: Int32s,
-    queue_ids: Int32s,
-    topic_ends: Int64s,
-    topics: Bytes,
-    numbers: Int32s,
+    slots: OutInt32s,
+    queue_ids: OutInt32s,
+    topic_ends: OutInt64s,
+    topics: OutBytes,
+    numbers: OutInt32s,
 ) -> int:
     mask = slots.size - 1
     for index in range(frames.size):
@@ -211,7 +211,7 @@ def _number_queues(
             slots[slot] = number
             queue_ids[number] = queue_id
             end = topic_ends[number]
-            topics[end : end + length] = buffer[start : start + length]
+            copy_bytes(topics, end, buffer, start, length)
             topic_ends[number + 1] = end + length
             count += 1
         numbers[index] = number
@@ -219,7 +219,7 @@ def _number_queues(
 
 
 @kernel
-def _tags_codes(buffer: Bytes, frames: Frames, codes: Int64s) -> None:
+def _tags_codes(buffer: Bytes, frames: Frames, codes: OutInt64s) -> None:
     for index in range(frames.size):
         frame = frames[index]
         start, length = find_value(buffer, frame.properties_start, int(frame.properties_length), _TAGS)
@@ -227,14 +227,14 @@ def _tags_codes(buffer: Bytes, frames: Frames, codes: Int64s) -> None:
 
 
 @kernel
-def _deliver_times(buffer: Bytes, frames: Frames, delay_millis: Int64s, codes: Int64s) -> None:
+def _deliver_times(buffer: Bytes, frames: Frames, delay_millis: Int64s, codes: OutInt64s) -> None:
     """Overwrite the codes of messages with a delay level above 0 by their delivery times."""
     for index in range(frames.size):
         frame = frames[index]
         start, length = find_value(buffer, frame.properties_start, int(frame.properties_length), _DELAY)
         is_number, level = parse_decimal(buffer, start, length)
         if is_number and level > 0:
-            delay = delay_millis[min(level, delay_millis.size) - 1]
+            delay = delay_millis[(level if level < delay_millis.size else delay_millis.size) - 1]
             codes[index] = read_i64(buffer, frame.store_timestamp_at) + delay
 
 

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from spark_mq.format.array_types import Bytes, Int32s, Int64s
 from spark_mq.format.kernels.big_endian import byte_at, read_i16, read_i32, read_i64
+from spark_mq.format.kernels.frame_dtype import FRAME_DTYPE
 from spark_mq.format.kernels.kernel import kernel
 from spark_mq.format.record import (
     BLANK_SIZE,
@@ -39,25 +40,6 @@ from spark_mq.format.record import (
     TIMESTAMP_SIZE,
 )
 from spark_mq.format.sys_flag import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG
-
-FRAME_DTYPE = np.dtype(
-    [
-        ("position", np.int64),
-        ("store_size", np.int32),
-        ("sys_flag", np.int32),
-        ("store_timestamp_at", np.int64),
-        ("store_host_at", np.int64),
-        ("after_hosts_at", np.int64),
-        ("body_start", np.int64),
-        ("body_length", np.int32),
-        ("topic_length", np.int32),
-        ("topic_start", np.int64),
-        ("properties_start", np.int64),
-        ("properties_length", np.int32),
-    ],
-    align=True,
-)
-"""One frame: the positions of a record's parts, as indices in the buffer that was scanned, and its lengths in bytes."""
 
 
 class Frame(Protocol):
@@ -181,7 +163,9 @@ def read_frame(buffer: Bytes, position: int, base: int, end: int, frame: Frame) 
         return BAD_LENGTHS
     if available < body_start:
         return MORE
-    body_length = max(read_i32(buffer, position + after_hosts_at + 12), 0)
+    body_length = read_i32(buffer, position + after_hosts_at + 12)
+    if body_length < 0:
+        body_length = 0
     topic_start = body_start + body_length + topic_width
     if topic_start + 2 > size:
         return BAD_LENGTHS
@@ -195,7 +179,9 @@ def read_frame(buffer: Bytes, position: int, base: int, end: int, frame: Frame) 
     properties_start = topic_start + topic_length + 2
     if topic_length < 0 or properties_start > size:
         return BAD_LENGTHS
-    properties_length = max(read_i16(buffer, position + properties_start - 2), 0)
+    properties_length = read_i16(buffer, position + properties_start - 2)
+    if properties_length < 0:
+        properties_length = 0
     if properties_start + properties_length != size:
         return BAD_LENGTHS
     frame.position = position
@@ -239,15 +225,20 @@ def find_frame(buffer: Bytes, position: int, stop: int, base: int, end: int, fra
     Returns a position with MORE if the buffer ends before this is decided, and (`stop`, STOP) if no position has a
     record or a blank. The frame of a record is written to `frames[0]`.
     """
-    last = min(stop, buffer.size - BLANK_SIZE + 1)
+    last = buffer.size - BLANK_SIZE + 1
+    if stop < last:
+        last = stop
     while position < last:
-        block_end = min(position + _BLOCK_SIZE, last)
+        block_end = position + _BLOCK_SIZE
+        if last < block_end:
+            block_end = last
         if block_end - position == _BLOCK_SIZE and not _contains_magic(buffer, position + MAGIC_AT):
             position = block_end
         while position < block_end:
-            if read_i32(buffer, position + MAGIC_AT) in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK):
+            magic = read_i32(buffer, position + MAGIC_AT)
+            if magic == MAGIC_V1 or magic == MAGIC_V2 or magic == MAGIC_BLANK:  # noqa: SIM109 (a kernel)
                 status = read_frame(buffer, position, base, end, frames[0])
-                if status in (RECORD, BLANK, MORE):
+                if status == RECORD or status == BLANK or status == MORE:  # noqa: SIM109 (a kernel)
                     return position, status
             position += 1
     return (position, MORE) if position < stop else (stop, STOP)

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spark_mq.format.array_types import Bytes, Int32s
+from spark_mq.format.array_types import Bytes, Int32s, OutInt32s
 from spark_mq.format.kernels.frames import Frames
 from spark_mq.format.kernels.java_string import extend_hash
 from spark_mq.format.kernels.kernel import kernel
-from spark_mq.format.kernels.properties import named_value_length
-from spark_mq.format.properties import KEYS, PROPERTY_SEPARATOR, UNIQUE_KEY
+from spark_mq.format.kernels.properties import named_value_length, skip_value
+from spark_mq.format.properties import KEYS, UNIQUE_KEY
 from spark_mq.format.sys_flag import TRANSACTION_ROLLBACK_TYPE, TRANSACTION_TYPE_MASK
 
 _KEYS = np.frombuffer(KEYS, np.uint8)
@@ -53,7 +53,7 @@ def index_keys(buffer: Bytes, frames: Frames) -> IndexKeys:
 
 
 @kernel
-def _hash_keys(buffer: Bytes, frames: Frames, key_hash: Int32s, entry_count: Int32s) -> int:
+def _hash_keys(buffer: Bytes, frames: Frames, key_hash: OutInt32s, entry_count: OutInt32s) -> int:
     count = 0
     for index in range(frames.size):
         frame = frames[index]
@@ -67,7 +67,7 @@ def _hash_keys(buffer: Bytes, frames: Frames, key_hash: Int32s, entry_count: Int
             if unique_key_length > 0:
                 key_hash[count] = _absolute(extend_hash(before_key, buffer, unique_key_start, unique_key_length))
                 count += 1
-            position = max(keys_start, 0)
+            position = keys_start if keys_start > 0 else 0
             end = position + keys_length
             while position < end:
                 key_start = position
@@ -85,12 +85,11 @@ def _hash_keys(buffer: Bytes, frames: Frames, key_hash: Int32s, entry_count: Int
 def _find_keys(buffer: Bytes, start: int, length: int) -> tuple[int, int, int, int]:
     """Start and length of the value of UNIQ_KEY, then of KEYS: `find_value` for both in one pass."""
     unique_key_start, unique_key_length, keys_start, keys_length = 0, -1, 0, -1
-    position = max(start, 0)
+    position = start if start > 0 else 0
     end = position + length
     while position < end:
         piece = position
-        while position < end and buffer[position] != PROPERTY_SEPARATOR:
-            position += 1
+        position = skip_value(buffer, position, end)
         value_length = named_value_length(buffer, piece, position, _UNIQUE_KEY)
         if value_length > 0:
             unique_key_start, unique_key_length = piece + _UNIQUE_KEY.size + 1, value_length

@@ -7,9 +7,8 @@ default size has 420 MB; it is filled in one array, in place.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from spark_mq.format.array_types import Bytes, Int32s, Int64s
+from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutBytes, OutInt64s
 from spark_mq.format.index_file import (
     BEGIN_COMMIT_LOG_OFFSET_AT,
     BEGIN_TIMESTAMP_AT,
@@ -19,19 +18,16 @@ from spark_mq.format.index_file import (
     HASH_SLOT_COUNT_AT,
     HEADER_SIZE,
     INDEX_COUNT_AT,
+    SLOT_SIZE,
     IndexHeader,
     IndexLayout,
     decode_header,
 )
-from spark_mq.format.kernels.big_endian import read_i32, read_i64, swap_bytes, write_i32, write_i64
+from spark_mq.format.kernels.big_endian import read_i32, read_i64, write_i32, write_i64
 from spark_mq.format.kernels.kernel import kernel
 
 _MAX_SECONDS = 0x7FFFFFFF
-_ENTRY_WORDS = ENTRY_SIZE // 4
 _BLOCK_ENTRIES = 256
-
-Words = npt.NDArray[np.uint32]
-"""Bytes in fours: a file's slots or entries, which are big-endian, as a little-endian processor sees them."""
 
 
 def new_index_file(
@@ -106,45 +102,46 @@ def put_keys(
     decode_header(data, layout, file)
     if not key_hashes.size == commit_log_offsets.size == store_timestamps.size:
         raise ValueError("an entry has one key hash, one commit log offset and one store timestamp")
-    slots = data[HEADER_SIZE : layout.entries_at].view(np.uint32)
-    entries = data[layout.entries_at :].view(np.uint32)
     block_slots = np.empty(_BLOCK_ENTRIES, np.int64)
-    count, _ = _put_keys(data, slots, entries, block_slots, key_hashes, commit_log_offsets, store_timestamps)
+    count, _ = _put_keys(
+        data, layout.hash_slot_num, layout.index_num, key_hashes, commit_log_offsets, store_timestamps, block_slots
+    )
     return count
 
 
 @kernel
 def _put_keys(
-    data: Bytes,
-    slots: Words,
-    entries: Words,
-    block_slots: Int64s,
+    data: OutBytes,
+    hash_slot_num: int,
+    index_num: int,
     key_hashes: Int32s,
     commit_log_offsets: Int64s,
     store_timestamps: Int64s,
+    block_slots: OutInt64s,
 ) -> tuple[int, int]:
     """Put entries block by block; returns their number, and a value that keeps the compiler from dropping a loop.
 
     Slots are spread over more memory than a processor's cache has. The first loop over a block reads all its slots,
     independently of each other, so that the second loop, which is `IndexFile.putKey`, finds them in the cache.
     """
-    index_num = entries.size // _ENTRY_WORDS
     begin_timestamp = read_i64(data, BEGIN_TIMESTAMP_AT)
     hash_slot_count = read_i32(data, HASH_SLOT_COUNT_AT)
-    index_count = max(read_i32(data, INDEX_COUNT_AT), 1)
-    count = min(key_hashes.size, index_num - index_count)
+    index_count = read_i32(data, INDEX_COUNT_AT)
+    if index_count < 1:
+        index_count = 1
+    count = key_hashes.size if key_hashes.size < index_num - index_count else index_num - index_count
     touched = 0
     for block in range(0, count, block_slots.size):
-        block_end = min(block + block_slots.size, count)
+        block_end = block + block_slots.size if block + block_slots.size < count else count
         for number in range(block, block_end):
-            slot = np.uint32(key_hashes[number]) % np.uint32(slots.size)
-            block_slots[number - block] = slot
-            touched |= int(slots[slot])
+            slot_at = HEADER_SIZE + int(key_hashes[number]) % hash_slot_num * SLOT_SIZE
+            block_slots[number - block] = slot_at
+            touched |= int(data[slot_at])
         for number in range(block, block_end):
             commit_log_offset, store_timestamp = int(commit_log_offsets[number]), int(store_timestamps[number])
-            slot = block_slots[number - block]
-            previous_entry = swap_bytes(int(slots[slot]))
-            if previous_entry > index_count:  # also a negative number, which is a large one without its sign
+            slot_at = block_slots[number - block]
+            previous_entry = read_i32(data, slot_at)
+            if previous_entry <= 0 or previous_entry > index_count:
                 previous_entry = 0
 
             time_difference = (store_timestamp - begin_timestamp) // 1000
@@ -153,13 +150,12 @@ def _put_keys(
             elif time_difference > _MAX_SECONDS:
                 time_difference = _MAX_SECONDS
 
-            entry_at = _ENTRY_WORDS * index_count
-            entries[entry_at] = swap_bytes(int(key_hashes[number]))
-            entries[entry_at + 1] = swap_bytes(commit_log_offset >> 32)
-            entries[entry_at + 2] = swap_bytes(commit_log_offset)
-            entries[entry_at + 3] = swap_bytes(time_difference)
-            entries[entry_at + 4] = swap_bytes(previous_entry)
-            slots[slot] = swap_bytes(index_count)
+            entry_at = HEADER_SIZE + hash_slot_num * SLOT_SIZE + index_count * ENTRY_SIZE
+            write_i32(data, entry_at, int(key_hashes[number]))
+            write_i64(data, entry_at + 4, commit_log_offset)
+            write_i32(data, entry_at + 12, time_difference)
+            write_i32(data, entry_at + 16, previous_entry)
+            write_i32(data, slot_at, index_count)
 
             if index_count <= 1:  # only now, because the first entry's time counts from the end of the file before
                 begin_timestamp = store_timestamp
@@ -171,6 +167,6 @@ def _put_keys(
     if count > 0:
         write_i32(data, HASH_SLOT_COUNT_AT, hash_slot_count)
         write_i32(data, INDEX_COUNT_AT, index_count)
-        write_i64(data, END_COMMIT_LOG_OFFSET_AT, commit_log_offsets[count - 1])
-        write_i64(data, END_TIMESTAMP_AT, store_timestamps[count - 1])
-    return max(count, 0), touched
+        write_i64(data, END_COMMIT_LOG_OFFSET_AT, int(commit_log_offsets[count - 1]))
+        write_i64(data, END_TIMESTAMP_AT, int(store_timestamps[count - 1]))
+    return count if count > 0 else 0, touched

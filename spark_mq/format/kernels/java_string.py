@@ -10,7 +10,7 @@ The kernels take a `uint8` array `buffer` and a range `start`, `length` of it. T
 
 from __future__ import annotations
 
-from spark_mq.format.array_types import Bytes, Int32s
+from spark_mq.format.array_types import Bytes, Int32s, OutBytes, OutInt32s
 from spark_mq.format.kernels.big_endian import byte_at
 from spark_mq.format.kernels.kernel import kernel
 
@@ -89,7 +89,7 @@ def extend_hash(unsigned: int, buffer: Bytes, start: int, length: int) -> int:
 
     Both hashes are modulo 2^32 and not negative.
     """
-    position = max(start, 0)  # an index that cannot be negative saves a test for each byte
+    position = start if start > 0 else 0  # an index that cannot be negative saves a test for each byte
     end = position + length
     while (
         end - position >= 4
@@ -118,7 +118,7 @@ def _extend_hash_by_code_points(unsigned: int, buffer: Bytes, position: int, end
 
 
 @kernel
-def _append_code_point(code_point: int, out: Bytes, position: int) -> int:
+def _append_code_point(code_point: int, out: OutBytes, position: int) -> int:
     if code_point < 0x80:
         out[position] = code_point
         return position + 1
@@ -139,7 +139,7 @@ def _append_code_point(code_point: int, out: Bytes, position: int) -> int:
 
 
 @kernel
-def repair_utf8(buffer: Bytes, offsets: Int32s, out: Bytes, out_offsets: Int32s) -> None:
+def repair_utf8(buffer: Bytes, offsets: Int32s, out: OutBytes, out_offsets: OutInt32s) -> None:
     """Rewrite texts as valid UTF-8, with U+FFFD as in Java.
 
     Text i is `buffer[offsets[i]:offsets[i + 1]]`; its valid form becomes `out[out_offsets[i]:out_offsets[i + 1]]`. A

@@ -5,32 +5,30 @@ A piece of text is a start (an index in `buffer`) and a length in bytes. Length 
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
-
-from spark_mq.format.array_types import Bytes, Int32s, Int64s
-from spark_mq.format.kernels.big_endian import byte_at
+from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutFlags, OutInt32s, OutInt64s
+from spark_mq.format.kernels.big_endian import byte_at, read_i64
 from spark_mq.format.kernels.kernel import kernel
 from spark_mq.format.properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 
-_SPACE = ord(" ")
+_ONES = 0x0101010101010101
+_HIGH_BITS = -0x7F7F7F7F7F7F7F80
+"""0x8080808080808080 as a signed integer."""
+_SEPARATORS = PROPERTY_SEPARATOR * _ONES
+_SPACE, _MINUS, _PLUS, _ZERO = ord(" "), ord("-"), ord("+"), ord("0")
 
 
 @kernel
-def next_property(buffer: Bytes, position: int, end: int) -> tuple[int, int, int, int]:
-    """The property piece at `position`: name start, name end, value end, and the start of the next piece.
-
-    The value starts after the byte at name end. If a piece does not count, its name end is its name start.
-    """
-    name_start = position
-    while position < end and (buffer[position] > PROPERTY_SEPARATOR or buffer[position] < NAME_VALUE_SEPARATOR):
-        position += 1
-    name_end = position
+def skip_value(buffer: Bytes, position: int, end: int) -> int:
+    """The first position from `position` on, before `end`, that has a property separator; `end` if there is none."""
+    while end - position >= 8:
+        # A byte of `mixed` is zero if the byte of the buffer is a separator; then `mixed - 1` borrows.
+        mixed = read_i64(buffer, position) ^ _SEPARATORS
+        if (mixed - _ONES) & ~mixed & _HIGH_BITS != 0:
+            break
+        position += 8
     while position < end and buffer[position] != PROPERTY_SEPARATOR:
         position += 1
-    if name_end == name_start or name_end + 1 >= position:
-        return name_start, name_start, position, position + 1
-    return name_start, name_end, position, position + 1
+    return position
 
 
 @kernel
@@ -49,12 +47,11 @@ def find_value(buffer: Bytes, start: int, length: int, name: Bytes) -> tuple[int
     If the name is repeated, its last value counts.
     """
     value_start, value_length = 0, -1
-    position = max(start, 0)  # an index that cannot be negative saves a test for each byte
+    position = start if start > 0 else 0  # an index that cannot be negative saves a test for each byte
     end = position + length
     while position < end:
         piece = position
-        while position < end and buffer[position] != PROPERTY_SEPARATOR:
-            position += 1
+        position = skip_value(buffer, position, end)
         length_here = named_value_length(buffer, piece, position, name)
         if length_here > 0:
             value_start, value_length = piece + name.size + 1, length_here
@@ -73,35 +70,40 @@ def named_value_length(buffer: Bytes, start: int, end: int, name: Bytes) -> int:
 
 @kernel
 def find_values(
-    buffer: Bytes, starts: Int64s, lengths: Int32s, name: Bytes, value_starts: Int64s, value_lengths: Int32s
+    buffer: Bytes,
+    starts: Int64s,
+    lengths: Int32s,
+    names: Bytes,
+    name_ends: Int64s,
+    value_starts: OutInt64s,
+    value_lengths: OutInt32s,
 ) -> None:
-    """`find_value` for many messages, whose properties are the pieces `starts`, `lengths`."""
+    """`find_value` of several names for many messages, whose properties are the pieces `starts`, `lengths`.
+
+    `names` has all names, one after the other. The value of name k in message i is written to index k n + i of
+    `value_starts` and `value_lengths`, for n messages.
+    """
     for index in range(starts.size):
-        value_start, value_length = find_value(buffer, starts[index], lengths[index], name)
-        value_starts[index] = value_start
-        value_lengths[index] = value_length
-
-
-@kernel
-def count_pieces(buffer: Bytes, starts: Int64s, lengths: Int32s) -> int:
-    """An upper limit for the number of properties of all messages: the number of pieces between separators."""
-    pieces = 0
-    for index in range(starts.size):
-        pieces += 1
-        for position in range(starts[index], starts[index] + lengths[index]):
-            if buffer[position] == PROPERTY_SEPARATOR:
-                pieces += 1
-    return pieces
-
-
-@kernel
-def _is_repeated_later(buffer: Bytes, name_start: int, name_end: int, position: int, end: int) -> bool:
-    length = name_end - name_start
-    while position < end:
-        later_start, later_end, _, position = next_property(buffer, position, end)
-        if later_end - later_start == length and same_bytes(buffer, name_start, buffer, later_start, length):
-            return True
-    return False
+        for name in range(name_ends.size):
+            value_starts[name * starts.size + index] = 0
+            value_lengths[name * starts.size + index] = -1
+        position, end = starts[index], starts[index] + lengths[index]
+        while position < end:
+            piece = position
+            position = skip_value(buffer, position, end)
+            name_start = 0
+            for name in range(name_ends.size):
+                size = name_ends[name] - name_start
+                length = position - piece - size - 1
+                if (
+                    length > 0
+                    and buffer[piece + size] == NAME_VALUE_SEPARATOR
+                    and same_bytes(buffer, piece, names, name_start, size)
+                ):
+                    value_starts[name * starts.size + index] = piece + size + 1
+                    value_lengths[name * starts.size + index] = length
+                name_start = name_ends[name]
+            position += 1
 
 
 @kernel
@@ -109,35 +111,53 @@ def list_properties(
     buffer: Bytes,
     starts: Int64s,
     lengths: Int32s,
-    offsets: Int32s,
-    name_starts: Int64s,
-    name_lengths: Int32s,
-    value_starts: Int64s,
-    value_lengths: Int32s,
+    offsets: OutInt32s,
+    name_starts: OutInt64s,
+    name_lengths: OutInt32s,
+    value_starts: OutInt64s,
+    value_lengths: OutInt32s,
 ) -> None:
     """List all properties of all messages, each name once, with its last value.
 
-    Message i has the properties `offsets[i]` to `offsets[i + 1]` - 1 of the last four arrays.
+    Message i has the properties `offsets[i]` to `offsets[i + 1]` - 1 of the last four arrays, in the order of their
+    last values.
     """
     count = 0
     offsets[0] = 0
     for index in range(starts.size):
+        first, before = count, count
         position, end = starts[index], starts[index] + lengths[index]
         while position < end:
-            name_start, name_end, value_end, position = next_property(buffer, position, end)
-            if name_end == name_start or _is_repeated_later(buffer, name_start, name_end, position, end):
-                continue
-            name_starts[count] = name_start
-            name_lengths[count] = name_end - name_start
-            value_starts[count] = name_end + 1
-            value_lengths[count] = value_end - name_end - 1
-            count += 1
+            name_start = position
+            while position < end and (buffer[position] > PROPERTY_SEPARATOR or buffer[position] < NAME_VALUE_SEPARATOR):
+                position += 1
+            name_length = position - name_start
+            position = skip_value(buffer, position, end)
+            value_length = position - name_start - name_length - 1
+            position += 1
+            if name_length > 0 and value_length > 0:
+                name_starts[count], name_lengths[count] = name_start, name_length
+                value_starts[count], value_lengths[count] = name_start + name_length + 1, value_length
+                count += 1
+        while before < count:  # only the last one of each name stays
+            start, length = name_starts[before], name_lengths[before]
+            later = before + 1
+            while later < count and not (
+                name_lengths[later] == length and same_bytes(buffer, start, buffer, name_starts[later], length)
+            ):
+                later += 1
+            if later == count:
+                name_starts[first], name_lengths[first] = start, length
+                value_starts[first], value_lengths[first] = value_starts[before], value_lengths[before]
+                first += 1
+            before += 1
+        count = first
         offsets[index + 1] = count
 
 
 @kernel
 def list_keys(
-    buffer: Bytes, starts: Int64s, lengths: Int32s, offsets: Int32s, key_starts: Int64s, key_lengths: Int32s
+    buffer: Bytes, starts: Int64s, lengths: Int32s, offsets: OutInt32s, key_starts: OutInt64s, key_lengths: OutInt32s
 ) -> None:
     """List the keys in values of KEYS: the pieces between spaces that are not empty (`IndexService.buildIndex`@5.3.3).
 
@@ -165,14 +185,14 @@ def parse_decimal(buffer: Bytes, start: int, length: int) -> tuple[bool, int]:
     if length <= 0:
         return False, 0
     position, end = start, start + length
-    negative = length > 1 and buffer[position] == ord("-")
-    if length > 1 and (buffer[position] == ord("-") or buffer[position] == ord("+")):
+    negative = length > 1 and buffer[position] == _MINUS
+    if length > 1 and (buffer[position] == _MINUS or buffer[position] == _PLUS):
         position += 1
     if position == end:
         return False, 0
     value = 0
     while position < end:
-        digit = byte_at(buffer, position) - ord("0")
+        digit = byte_at(buffer, position) - _ZERO
         value = value * 10 + digit
         if digit < 0 or digit > 9 or value > 0x80000000:
             return False, 0
@@ -182,7 +202,7 @@ def parse_decimal(buffer: Bytes, start: int, length: int) -> tuple[bool, int]:
 
 
 @kernel
-def equal_pieces(buffer: Bytes, starts: Int64s, lengths: Int32s, text: Bytes, result: npt.NDArray[np.bool_]) -> None:
+def equal_pieces(buffer: Bytes, starts: Int64s, lengths: Int32s, text: Bytes, result: OutFlags) -> None:
     """Set `result` to which pieces have exactly the bytes `text`."""
     for index in range(starts.size):
         result[index] = lengths[index] == text.size and same_bytes(buffer, starts[index], text, 0, text.size)

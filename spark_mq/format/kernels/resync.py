@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spark_mq.format.array_types import Bytes, Int64s
+from spark_mq.format.array_types import Bytes, OutInt64s
 from spark_mq.format.kernels.frames import BLANK, FULL, RECORD, Frames, ScanStatus, find_frame, new_frames
 from spark_mq.format.kernels.kernel import kernel
 from spark_mq.format.record import MAX_RECORD_SIZE
@@ -78,7 +78,14 @@ class ResyncCandidates:
 
 @kernel
 def _follow(
-    buffer: Bytes, stop: int, base: int, end: int, first_certain: int, candidates: Int64s, count: int, scratch: Frames
+    buffer: Bytes,
+    stop: int,
+    base: int,
+    end: int,
+    first_certain: int,
+    candidates: OutInt64s,
+    count: int,
+    scratch: Frames,
 ) -> tuple[int, int, int]:
     position = 0
     while True:

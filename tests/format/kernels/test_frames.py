@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from spark_mq.errors import CorruptLogError
 from spark_mq.format.array_types import Int32s, Int64s
+from spark_mq.format.kernels.frame_dtype import FRAME_DTYPE
 from spark_mq.format.kernels.frames import (
     CORRUPTION_REASONS,
-    FRAME_DTYPE,
     Frame,
     Frames,
     ScanStatus,

@@ -1,35 +1,110 @@
-"""Kernels of a package that Spark shipped as a zip file."""
+"""How kernels are compiled and kept: once for each content of the sources, wherever the package is."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from jobs.make_zip import make_zip
-from tests.support.stores import tree_of
+from spark_mq.format.kernels import cache
+from spark_mq.format.kernels.compile import compile_kernels
+from spark_mq.format.kernels.kernel import KERNELS
+from tests.support.kernels import WITHOUT_JIT
+from tests.support.stores import PROJECT
 
 USE = """
 import numpy as np
 from spark_mq.format.kernels import java_string
 print(java_string.__file__, java_string.hash_code(np.frombuffer(b"hello", np.uint8), 0, 5))
 """
+FOLDER = "from spark_mq.format.kernels.cache import cache_folder; print(cache_folder())"
 JAVA_HASH_OF_HELLO = 99162322
 
 
-def use_a_kernel(package: Path, home: Path) -> str:
-    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(package), "HOME": str(home)}
-    command = [sys.executable, "-c", USE]
+def run(program: str, package: Path, home: Path, **more: str) -> str:
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(package), "HOME": str(home), **more}
+    command = [sys.executable, "-c", program]
     return subprocess.run(
         command, env=environment, cwd=package.parent, capture_output=True, text=True, check=True, timeout=300
     ).stdout
 
 
-def test_a_kernel_in_a_zip_leaves_no_cache_and_needs_no_home(tmp_path: Path) -> None:
+@pytest.fixture
+def roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, Path]]:
+    """The user's cache and the fallback for a user without one, both empty."""
+    home, temporary = tmp_path / "home", tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home))
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    cache.cache_folder.cache_clear()
+    yield home / "spark-mq", temporary / f"spark-mq-{os.geteuid()}"
+    cache.cache_folder.cache_clear()
+
+
+def test_a_package_in_a_zip_uses_the_kernels_that_another_zip_has_compiled(tmp_path: Path) -> None:
+    first = make_zip(tmp_path / "first" / "spark_mq.zip")
+    second = make_zip(tmp_path / "second" / "spark_mq.zip")
+    home = tmp_path / "home"
+    assert run(USE, first, home) == f"{first}/spark_mq/format/kernels/java_string.py {JAVA_HASH_OF_HELLO}\n"
+    compiled = {file: file.stat().st_mtime_ns for file in home.rglob("*.nbc")}
+    assert compiled
+    said = run(USE, second, home, NUMBA_DEBUG_CACHE="1")
+    assert f"{second}/spark_mq/format/kernels/java_string.py {JAVA_HASH_OF_HELLO}\n" in said
+    assert "data loaded" in said
+    assert "data saved" not in said
+    assert {file: file.stat().st_mtime_ns for file in home.rglob("*.nbc")} == compiled
+
+
+def test_a_change_of_a_constant_that_a_kernel_uses_needs_other_kernels(tmp_path: Path) -> None:
     package = make_zip(tmp_path / "package" / "spark_mq.zip")
-    (tmp_path / "home").mkdir()
-    expected = f"{package}/spark_mq/format/kernels/java_string.py {JAVA_HASH_OF_HELLO}\n"
-    assert use_a_kernel(package, tmp_path / "home") == expected
-    assert tree_of(tmp_path / "home") == {}
-    assert use_a_kernel(package, Path("/dev/null")) == expected
+    changed = tmp_path / "package" / "changed.zip"
+    with zipfile.ZipFile(package) as old, zipfile.ZipFile(changed, "w") as new:
+        for name in old.namelist():
+            more = b"\nMORE = 1\n" if name == "spark_mq/format/record.py" else b""
+            new.writestr(name, old.read(name) + more)
+    folders = {run(FOLDER, file, tmp_path) for file in (package, changed)}
+    assert len(folders) == 2
+    assert run(FOLDER, PROJECT, tmp_path) in folders
+
+
+def test_a_user_without_a_home_has_kernels_in_a_private_folder(tmp_path: Path) -> None:
+    folder = Path(run(FOLDER, PROJECT, Path("/dev/null"), TMPDIR=str(tmp_path)).strip())
+    assert folder.parent.parent == tmp_path / f"spark-mq-{os.geteuid()}"
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("shared", ["", "kernels"])
+def test_a_folder_that_others_can_write_is_not_used(roots: tuple[Path, Path], shared: str) -> None:
+    home, temporary = roots
+    (home / "kernels").mkdir(parents=True)
+    (home / shared).chmod(0o777)
+    folder = cache.cache_folder()
+    assert folder is not None
+    assert folder.parent.parent == temporary
+
+
+def test_a_link_to_a_folder_is_not_used(roots: tuple[Path, Path], tmp_path: Path) -> None:
+    home, temporary = roots
+    home.parent.mkdir()
+    for root in (home, temporary):
+        root.symlink_to(tmp_path)
+    assert cache.cache_folder() is None
+
+
+@pytest.mark.skipif(WITHOUT_JIT, reason="nothing is compiled")
+def test_every_kernel_of_the_package_is_compiled_ahead() -> None:
+    written = [
+        name
+        for file in (PROJECT / "spark_mq").rglob("*.py")
+        for name in re.findall(r"^@kernel\ndef (\w+)", file.read_text(), re.MULTILINE)
+    ]
+    assert compile_kernels() == len(written) > 30
+    assert sorted(kernel.__name__ for kernel in KERNELS) == sorted(written)

@@ -1,0 +1,180 @@
+"""Where compiled kernels are kept: in a folder of the user, which is named after the content of the package's source.
+
+numba keeps compiled code in a folder that depends on the path of the source, and trusts it as long as that one file
+does not change. Both are wrong here: a package that Spark ships as a zip file has another path in every application,
+and a kernel contains code of other modules (rules, constants). So the kernels of this package are placed, for numba, in
+a folder whose name is a hash of all sources of `spark_mq.format`, and of the versions of Python and numba. The folder
+is `kernels/HASH` in the first of these that can be used:
+
+| folder | |
+| --- | --- |
+| `$NUMBA_CACHE_DIR/spark-mq` | if the variable is set |
+| `$XDG_CACHE_HOME/spark-mq`, by default `~/.cache/spark-mq` | |
+| `spark-mq-UID` in the folder for temporary files | if the user has no home, or cannot write there |
+
+The files contain code. A folder of another user, or one that others may write, is not used. Without a folder, each
+process compiles the kernels that it uses.
+
+The module does not import numba.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import stat
+import sys
+import tempfile
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from importlib import resources
+from importlib.metadata import version
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from types import FunctionType
+
+_COMPLETE = "complete"
+_LOCK = "lock"
+_SECONDS_TO_WAIT = 60.0
+_SECONDS_BETWEEN_TRIES = 0.01
+_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+
+
+@cache
+def cache_folder() -> Path | None:
+    """The folder of this package's compiled kernels, which is created if it does not exist; None if there is none."""
+    for root in _roots():
+        folder = root / "kernels" / _source_hash()
+        with suppress(OSError):
+            for part in (root, folder.parent, folder):
+                part.mkdir(mode=0o700, parents=True, exist_ok=True)
+                if not _is_private(part):
+                    break
+            else:
+                tempfile.TemporaryFile(dir=folder).close()
+                return folder
+    return None
+
+
+def place_in_cache(function: FunctionType) -> FunctionType | None:
+    """`function` as if its source was a file in the cache's folder, next to which numba keeps compiled code.
+
+    Returns None if there is no such folder.
+    """
+    folder = cache_folder()
+    if folder is None:
+        return None
+    source = folder / f"{function.__module__.rpartition('.')[2]}.py"
+    try:
+        if not source.exists():
+            source.write_text("# numba asks for a source file. The name of the folder is the hash of the real ones.\n")
+    except OSError:
+        return None
+    placed = FunctionType(
+        function.__code__.replace(co_filename=str(source)),
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+    )
+    placed.__module__, placed.__qualname__, placed.__doc__ = (
+        function.__module__,
+        function.__qualname__,
+        function.__doc__,
+    )
+    return placed
+
+
+def is_complete() -> bool:
+    """Whether all kernels are in the cache."""
+    folder = cache_folder()
+    return folder is not None and (folder / _COMPLETE).exists()
+
+
+def mark_complete() -> None:
+    """Remember that all kernels are in the cache."""
+    folder = cache_folder()
+    if folder is not None:
+        with suppress(OSError):
+            (folder / _COMPLETE).touch()
+
+
+@contextmanager
+def locked(name: str) -> Iterator[None]:
+    """A context in which no other process compiles kernel `name`. After a minute, it is entered in any case.
+
+    Processes that start at the same time need the same kernels: the first one compiles, the others load the result.
+    """
+    descriptor = _lock_file()
+    number = zlib.crc32(name.encode())
+    if descriptor is None:
+        yield
+        return
+    deadline = time.monotonic() + _SECONDS_TO_WAIT
+    while not _lock(descriptor, number) and time.monotonic() < deadline:
+        time.sleep(_SECONDS_BETWEEN_TRIES)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            fcntl.lockf(descriptor, fcntl.LOCK_UN, 1, number)
+
+
+def _lock(descriptor: int, number: int) -> bool:
+    """Whether byte `number` of the file is locked now, or never can be."""
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, number)
+    except (BlockingIOError, PermissionError):
+        return False
+    except OSError:  # a filesystem without locks
+        return True
+    return True
+
+
+@cache
+def _lock_file() -> int | None:
+    """A descriptor of the file whose bytes are locked. It stays open: closing it would end all locks of the process."""
+    folder = cache_folder()
+    if folder is None:
+        return None
+    try:
+        return os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return None
+
+
+def _roots() -> Iterator[Path]:
+    if os.environ.get("NUMBA_CACHE_DIR"):
+        yield Path(os.environ["NUMBA_CACHE_DIR"]).absolute() / "spark-mq"
+        return
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    with suppress(RuntimeError):  # no home
+        yield (Path(given) if os.path.isabs(given) else Path.home() / ".cache") / "spark-mq"
+    yield Path(tempfile.gettempdir()) / f"spark-mq-{os.geteuid()}"
+
+
+def _is_private(folder: Path) -> bool:
+    """Whether `folder` is a folder of this user, which nobody else can write."""
+    found = folder.lstat()
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & _WRITABLE_BY_OTHERS
+
+
+@cache
+def _source_hash() -> str:
+    """A hash of the package's sources, and of the versions with which they are compiled."""
+    digest = hashlib.sha256(f"{sys.version} numba {version('numba')} llvmlite {version('llvmlite')}".encode())
+    for name, content in _sources(resources.files("spark_mq.format"), ""):
+        digest.update(f"\0{name}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()[:24]
+
+
+def _sources(folder: Traversable, before: str) -> Iterator[tuple[str, bytes]]:
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if entry.is_dir():
+            if entry.name != "__pycache__":
+                yield from _sources(entry, f"{before}{entry.name}/")
+        elif entry.name.endswith(".py"):
+            yield before + entry.name, entry.read_bytes()
