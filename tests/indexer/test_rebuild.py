@@ -60,8 +60,12 @@ def test_the_log_is_read_once(spark: SparkSession, unpacked: Unpack, tmp_path: P
 def test_more_runs_than_the_driver_takes_give_the_same_files(
     spark: SparkSession, unpacked: Unpack, tmp_path: Path
 ) -> None:
-    store, limits = unpacked(sound_store()), {"_MAX_RUNS_IN_DRIVER": 0, "_SPLITS_PER_TASK": 2}
-    with mock.patch.multiple(runs, **limits), mock.patch.object(runs._RunsInDriver, "read") as read_in_driver:
+    store = unpacked(sound_store())
+    with (
+        mock.patch.object(runs, "_MAX_RUNS_IN_DRIVER", 0),
+        mock.patch.object(runs, "_SPLITS_PER_TASK", 2),
+        mock.patch.object(runs._RunsInDriver, "read") as read_in_driver,
+    ):
         rebuild(spark, str(store), str(tmp_path), split_size=64 << 10)
     read_in_driver.assert_not_called()
     assert queues_of(tmp_path) == queues_of(store)
