@@ -134,9 +134,10 @@ def _put_keys(
     for block in range(0, count, block_slots.size):
         block_end = block + block_slots.size if block + block_slots.size < count else count
         for number in range(block, block_end):
-            slot_at = HEADER_SIZE + int(key_hashes[number]) % hash_slot_num * SLOT_SIZE
+            slot = int(np.uint32(key_hashes[number]) % np.uint32(hash_slot_num))  # faster than with 64 bits
+            slot_at = HEADER_SIZE + slot * SLOT_SIZE
             block_slots[number - block] = slot_at
-            touched |= int(data[slot_at])
+            touched |= read_i32(data, slot_at)
         for number in range(block, block_end):
             commit_log_offset, store_timestamp = int(commit_log_offsets[number]), int(store_timestamps[number])
             slot_at = block_slots[number - block]
