@@ -139,7 +139,7 @@ def _put_keys(
             block_slots[number - block] = slot_at
             touched |= read_i32(data, slot_at)
         for number in range(block, block_end):
-            commit_log_offset, store_timestamp = int(commit_log_offsets[number]), int(store_timestamps[number])
+            commit_log_offset, store_timestamp = commit_log_offsets[number], store_timestamps[number]
             slot_at = block_slots[number - block]
             previous_entry = read_i32(data, slot_at)
             if previous_entry <= 0 or previous_entry > index_count:
@@ -168,6 +168,6 @@ def _put_keys(
     if count > 0:
         write_i32(data, HASH_SLOT_COUNT_AT, hash_slot_count)
         write_i32(data, INDEX_COUNT_AT, index_count)
-        write_i64(data, END_COMMIT_LOG_OFFSET_AT, int(commit_log_offsets[count - 1]))
-        write_i64(data, END_TIMESTAMP_AT, int(store_timestamps[count - 1]))
+        write_i64(data, END_COMMIT_LOG_OFFSET_AT, commit_log_offsets[count - 1])
+        write_i64(data, END_TIMESTAMP_AT, store_timestamps[count - 1])
     return count if count > 0 else 0, touched
