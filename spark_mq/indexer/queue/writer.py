@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,8 @@ MAX_MISSING_RANGES = 32
 _FILES_AT_ONCE = 4
 """The number of files that a task flushes to the disk at the same time."""
 
+_ROWS_PER_BATCH = 64
+
 NEW = "NEW"
 STAGED = "STAGED"
 UNTOUCHED = "UNTOUCHED"
@@ -79,6 +81,12 @@ class QueueWriter:
 
     def __call__(self, batches: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         """For `mapInPandas`: runs sorted by file and then by commit log offset in, rows of `WRITTEN_SCHEMA` out."""
+        rows = self._rows(batches)
+        while batch := list(islice(rows, _ROWS_PER_BATCH)):
+            yield pd.DataFrame(batch)
+
+    def _rows(self, batches: Iterable[pd.DataFrame]) -> Iterator[dict[str, Any]]:
+        """A row for each file, as soon as it is finished."""
         # A disk flushes several files at once in little more time than one.
         with ThreadPoolExecutor(_FILES_AT_ONCE) as publishers:
             finishing: deque[tuple[_QueueFile, Future[str]]] = deque()
@@ -101,25 +109,22 @@ class QueueWriter:
                 file.put(run)
             yield file
 
-    def _row(self, file: _QueueFile, finished: Future[str]) -> pd.DataFrame:
-        """The row of a file, as soon as it is finished."""
+    def _row(self, file: _QueueFile, finished: Future[str]) -> dict[str, Any]:
         state = finished.result()
-        return pd.DataFrame(
-            {
-                "topic": [file.topic],
-                "queue_id": [file.queue_id],
-                "file_number": [file.number],
-                "bytes": [0 if state == UNTOUCHED else self.file_size],
-                "units": [file.units],
-                "missing_starts": [file.missing[0]],
-                "missing_stops": [file.missing[1]],
-                "doubled": [file.doubled],
-                "first_doubled": [file.first_doubled],
-                "contradicted": [file.contradicted],
-                "first_contradicted": [file.first_contradicted],
-                "state": [state],
-            }
-        )
+        return {
+            "topic": file.topic,
+            "queue_id": file.queue_id,
+            "file_number": file.number,
+            "bytes": 0 if state == UNTOUCHED else self.file_size,
+            "units": file.units,
+            "missing_starts": file.missing[0],
+            "missing_stops": file.missing[1],
+            "doubled": file.doubled,
+            "first_doubled": file.first_doubled,
+            "contradicted": file.contradicted,
+            "first_contradicted": file.first_contradicted,
+            "state": state,
+        }
 
     def _finish(self, file: _QueueFile) -> str:
         """Write a file unless it is already correct; returns its state."""
