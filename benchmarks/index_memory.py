@@ -84,7 +84,7 @@ def peaks(process: int) -> dict[str, tuple[str, int]]:
         name = status.parent.name
         parents[name] = parent[1]
         is_java = b"java" in command.split(b"\0")[0]
-        kind = "task" if b"pyspark.daemon" in command else "JVM" if is_java else "driver"
+        kind = "JVM" if is_java else "task" if b"daemon" in command else "driver"
         found[name] = kind, int(peak[1]) << 10
     below = {str(process)}
     while more := {name for name, parent in parents.items() if parent in below} - below:

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from typing import Any
 
 import numpy as np
@@ -104,8 +104,9 @@ class QueueWriter:
         """The files of the runs, with all their units."""
         runs = (run for batch in batches for run in batch.itertuples(index=False))
         for (topic, queue_id, number), group in groupby(runs, lambda r: (r.topic, r.queue_id, r.file_number)):
-            file = _QueueFile(topic, int(queue_id), int(number), self.file_size // UNIT_SIZE)
-            for run in group:
+            first = next(group)
+            file = _QueueFile(topic, int(queue_id), int(number), self.file_size // UNIT_SIZE, first)
+            for run in chain([first], group):
                 file.put(run)
             yield file
 
@@ -154,9 +155,13 @@ def _below(folder: str, path: tuple[str, str, str]) -> Location:
 
 
 class _QueueFile:
-    """One file in memory, with room for `capacity` units."""
+    """One file in memory.
 
-    def __init__(self, topic: str, queue_id: int, number: int, capacity: int) -> None:
+    A file has room for `capacity` units. Only those up to the queue's last unit are in memory, unless the file may
+    exist: a queue of few messages has a file of the same size as any other.
+    """
+
+    def __init__(self, topic: str, queue_id: int, number: int, capacity: int, run: Any) -> None:
         self.topic = topic
         self.queue_id = queue_id
         self.number = number
@@ -166,12 +171,12 @@ class _QueueFile:
         self.first_contradicted = -1
         self.last_store_timestamp = 0
         self._start = number * capacity
-        self._units = pre_blank(capacity)
-        self._taken = np.zeros(capacity, np.bool_)
+        self._queue_min, self._queue_max = int(run.queue_min), int(run.queue_max)
+        self._existing_end = int(run.existing_end)
+        size = capacity if self._existing_end else min(self._queue_max - self._start, capacity)
+        self._units = pre_blank(size)
+        self._taken = np.zeros(size, np.bool_)
         self._last_stop = -1
-        self._queue_min = 0
-        self._queue_max = 0
-        self._existing_end = 0
 
     def put(self, run: Any) -> None:
         """Put a staged run at its position; runs come in the order of the log."""
@@ -187,11 +192,11 @@ class _QueueFile:
         self._taken[first:stop] = True
         if stop > self._last_stop:
             self._last_stop, self.last_store_timestamp = stop, int(run.last_store_timestamp)
-        self._queue_min, self._queue_max = int(run.queue_min), int(run.queue_max)
-        self._existing_end = int(run.existing_end)
 
     def keep(self, existing: Units, log_start: int) -> None:
         """Keep the units of a continued file whose messages are before the log, up to the end of its queue."""
+        if not self._existing_end:
+            return
         counts = is_live(existing)
         counts[max(self._existing_end - self._start, 0) :] = False
         expired = counts & (existing["commit_log_offset"] < log_start)
@@ -223,4 +228,5 @@ class _QueueFile:
     def is_in(self, data: bytes) -> bool:
         """Whether the whole file `data` has this content."""
         content = self.content()
-        return data[: content.nbytes] == content and not any(memoryview(data)[content.nbytes :])
+        rest = np.frombuffer(data, np.uint8)[content.nbytes :]
+        return data[: content.nbytes] == content and not rest.any()
