@@ -12,6 +12,8 @@ from spark_mq.io.location import Location
 from spark_mq.io.size_text import size_text
 
 _SECONDS_BETWEEN_LOOKS = 1.0
+_LISTING_SHARE = 20
+"""On an object store, the list of a long stage's marks takes a while: it may take a twentieth of the time."""
 
 
 def mark_done(folder: Location, name: str) -> None:
@@ -111,9 +113,11 @@ class Progress:
         self._on_progress(replace(begin, done=total, seconds=self.seconds[name], is_done=True))
 
     def _watch(self, finished: threading.Event, folder: Location, begin: StageProgress, started: float) -> None:
-        reported = 0
-        while not finished.wait(_SECONDS_BETWEEN_LOOKS):
+        reported, pause = 0, _SECONDS_BETWEEN_LOOKS
+        while not finished.wait(pause):
+            looked = time.monotonic()
             done = len(folder.entries())
+            pause = max(_SECONDS_BETWEEN_LOOKS, _LISTING_SHARE * (time.monotonic() - looked))
             if done != reported:
                 self._on_progress(replace(begin, done=done, seconds=time.monotonic() - started))
                 reported = done

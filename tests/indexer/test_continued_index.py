@@ -26,6 +26,7 @@ from spark_mq.indexer.index.writer import IndexWriter
 from spark_mq.indexer.staging.split_rows import SplitRow
 from spark_mq.indexer.staging.staged_entries import EntryBatch, EntryRange, StagedEntries, StagedEntriesWriter
 from spark_mq.io.location import Location
+from spark_mq.job.task_items import TaskItems
 from spark_mq.store.index.end import index_end
 from spark_mq.store.index.folder import index_files
 from spark_mq.store.log.corrupt_range import CorruptRange
@@ -99,7 +100,7 @@ def resume(store: Path, rows: Sequence[SplitRow], layout: IndexLayout) -> tuple[
     pending = pending_entries(rows, location / "blobs", end)
     plans = plan_index_files(pending, layout, end, UTC, 1)
     (store / "done").mkdir(exist_ok=True)
-    writer = IndexWriter(location / "growing", layout, tuple(plans), 1, location / "done")
+    writer = IndexWriter(location / "growing", layout, TaskItems.of(plans), 1, location / "done")
     numbers = pd.DataFrame({"id": range(len(plans))})
     are_new = [new for batch in writer([numbers]) for new in batch["is_new"]]
     assert [new for batch in writer([numbers]) for new in batch["is_new"]] == [not plan.ranges for plan in plans]
@@ -237,7 +238,9 @@ def test_a_file_that_a_killed_job_wrote_of_another_log_is_written_again(tmp_path
     growing.mkdir()
     other = built([*messages[:2], PlainMessage(2 * MESSAGE_SIZE, 1_795_000_000_000, [8]), *messages[3:]], layout)
     (growing / plan.name).write_bytes(other.files[0].encode())
-    writer = IndexWriter(Location.resolve(str(growing)), layout, (plan,), 1, Location.resolve(str(tmp_path)))
+    writer = IndexWriter(
+        Location.resolve(str(growing)), layout, TaskItems.of([plan]), 1, Location.resolve(str(tmp_path))
+    )
     (batch,) = writer([pd.DataFrame({"id": [0]})])
     assert batch["is_new"].tolist() == [True]
     assert (growing / plan.name).read_bytes() == built(messages, layout).files[0].encode()

@@ -15,6 +15,7 @@ from spark_mq.indexer.rebuild_plan import RebuildPlan
 from spark_mq.indexer.staging.stage import StagedLog
 from spark_mq.io.location import Location
 from spark_mq.job.context import JobContext
+from spark_mq.job.task_items import TaskItems
 from spark_mq.store.config.broker_version import BrokerVersion
 from spark_mq.store.config.sourced import NOTHING_TELLS, Sourced
 from spark_mq.store.config.store_paths import INDEX
@@ -109,7 +110,7 @@ def write_index(
     with context.progress.stage("write index", len(plans), "files") as done:
         folder = context.committer.staging_path(INDEX)
         empty_index_count = 0 if plan.broker_version == BrokerVersion.V4_9 else 1
-        writer = IndexWriter(folder, existing.layout, tuple(plans), empty_index_count, done)
+        writer = IndexWriter(folder, existing.layout, TaskItems.of(plans), empty_index_count, done)
         written = context.numbers(len(plans)).mapInPandas(context.shared_storage.wrap(writer), WRITTEN_SCHEMA).collect()
     completed = {file.name for file in plans if file.continued is not None}
     staged_before = sum(not row.is_new for row in written if row.file not in completed)

@@ -16,6 +16,7 @@ from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.io.publish import published
 from spark_mq.job.progress import mark_done
+from spark_mq.job.task_items import TaskItems
 
 WRITTEN_SCHEMA = "file STRING, entries BIGINT, end_timestamp BIGINT, is_new BOOLEAN"
 """One row for each file: its entries, its end timestamp (ms), and whether the task wrote it (else it existed)."""
@@ -38,7 +39,7 @@ class IndexWriter:
 
     folder: Location
     layout: IndexLayout
-    plans: tuple[IndexFilePlan, ...]
+    plans: TaskItems[IndexFilePlan]
     empty_index_count: int
     done: Location
 

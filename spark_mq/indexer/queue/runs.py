@@ -25,6 +25,7 @@ from spark_mq.indexer.queue.writer import WRITTEN_SCHEMA, QueueWriter
 from spark_mq.indexer.staging.staged_units import RUN_SCHEMA, StagedUnits
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.job.context import JobContext
+from spark_mq.job.task_items import TaskItems
 
 _MAX_RUNS_IN_DRIVER = 100_000
 _MAX_REMOTE_RUNS_IN_DRIVER = 2_000
@@ -33,6 +34,9 @@ _READERS = 8
 """The number of threads that read directories: on a remote filesystem each takes a while."""
 _BATCH_RUNS = 64
 _SPLITS_PER_TASK = 16
+
+_TOTALS = (("queue_min", "min"), ("queue_max", "max"), ("staged_units", "sum"), ("commit_log_offset", "min"))
+"""The columns of `StagedQueue`, and how those of several runs become one: functions of Arrow and of Spark."""
 
 _ORDER = ("topic", "queue_id", "file_number", "commit_log_offset")
 _WRITER_SCHEMA = pa.schema(
@@ -128,9 +132,8 @@ def find_queues(runs: pa.Table) -> pa.Table:
         stop = pa.array(first.to_numpy() + count.to_numpy())
         columns = [runs["topic"], runs["queue_id"], first, stop, count, runs["commit_log_offset"]]
         runs = pa.table(columns, names=[field.name for field in fields(StagedQueue)])
-    wanted = [("queue_min", "min"), ("queue_max", "max"), ("staged_units", "sum"), ("commit_log_offset", "min")]
-    found = runs.group_by(["topic", "queue_id"]).aggregate(wanted)
-    return found.select(["topic", "queue_id", *("_".join(pair) for pair in wanted)]).rename_columns(runs.column_names)
+    found = runs.group_by(["topic", "queue_id"]).aggregate(list(_TOTALS))
+    return found.select(["topic", "queue_id", *map("_".join, _TOTALS)]).rename_columns(runs.column_names)
 
 
 def _in_order(queues: pa.Table) -> list[StagedQueue]:
@@ -211,13 +214,15 @@ class _RunsInSpark:
 
     def queues(self) -> list[StagedQueue]:
         starts = range(0, len(self.splits), _SPLITS_PER_TASK)
-        groups = tuple(self.splits[start : start + _SPLITS_PER_TASK] for start in starts)
-        find = self.context.shared_storage.wrap(_FindQueues(groups))
+        groups = [self.splits[start : start + _SPLITS_PER_TASK] for start in starts]
+        find = self.context.shared_storage.wrap(_FindQueues(TaskItems.of(groups)))
         schema = from_arrow_schema(find_queues(RUN_SCHEMA.empty_table()).schema)
-        return _in_order(find_queues(self.context.numbers(len(groups)).mapInArrow(find, schema).toArrow()))
+        found = self.context.numbers(len(groups)).mapInArrow(find, schema)
+        totals = [getattr(F, function)(name).alias(name) for name, function in _TOTALS]
+        return _in_order(found.groupBy("topic", "queue_id").agg(*totals).toArrow())
 
     def write(self, assignment: Assignment, writer: QueueWriter) -> list[Row]:
-        read = self.context.shared_storage.wrap(_ReadRuns(self.splits, assignment))
+        read = self.context.shared_storage.wrap(_ReadRuns(TaskItems.of(self.splits), assignment))
         runs = self.context.numbers(len(self.splits)).mapInArrow(read, from_arrow_schema(_WRITER_SCHEMA))
         return (
             repartition_by_id(runs, assignment.tasks, F.col("task"))
@@ -232,7 +237,7 @@ class _RunsInSpark:
 class _FindQueues:
     """For `mapInArrow`: numbers of groups of splits in, their queues out."""
 
-    groups: tuple[tuple[StagedUnits, ...], ...]
+    groups: TaskItems[tuple[StagedUnits, ...]]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -245,7 +250,7 @@ class _FindQueues:
 class _ReadRuns:
     """For `mapInArrow`: numbers of splits in, their runs with units out (`_WRITER_SCHEMA`)."""
 
-    splits: tuple[StagedUnits, ...]
+    splits: TaskItems[StagedUnits]
     assignment: Assignment
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

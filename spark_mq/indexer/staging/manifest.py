@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Self
 
 from spark_mq.indexer.settings import StagingSettings
@@ -74,8 +74,12 @@ class Manifest:
 
     def save(self, folder: Location) -> None:
         """Write the manifest into the job's folder, as a whole file."""
-        content = json.dumps(asdict(self)).encode()
+        content = self.to_json()
         publish(folder / MANIFEST, content, len(content))
+
+    def to_json(self) -> bytes:
+        """The content of the file."""
+        return json.dumps({field.name: getattr(self, field.name) for field in fields(self)}, default=vars).encode()
 
     def with_staged(self, segments: Sequence[StagedSegment], splits: Iterable[SplitRow]) -> Manifest:
         """The manifest with these segments and the rows of their splits, instead of what it has of these segments."""

@@ -21,6 +21,7 @@ from spark_mq.indexer.staging.staged_units import StagedUnits
 from spark_mq.io.location import Location
 from spark_mq.job.context import JobContext
 from spark_mq.job.progress import mark_done
+from spark_mq.job.task_items import TaskItems
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.splits import Split, plan_splits
@@ -125,7 +126,7 @@ def stage_log(
 class _DispatchTask:
     """For `mapInArrow`: numbers of splits in, their rows (`SPLIT_SCHEMA`) out."""
 
-    splits: tuple[Split, ...]
+    splits: TaskItems[Split]
     targets: DispatchTargets
     exact: bool
     done: Location
@@ -155,7 +156,7 @@ class _Dispatcher:
         """Stage splits; returns the manifest with their segments, and the rows of the splits."""
         size = sum(split.stop - split.start for split in splits)
         with self.context.progress.stage(name, len(splits), "splits", size) as done:
-            task = self.context.shared_storage.wrap(_DispatchTask(tuple(splits), self.targets, exact, done))
+            task = self.context.shared_storage.wrap(_DispatchTask(TaskItems.of(splits), self.targets, exact, done))
             rows = self.context.numbers(len(splits)).mapInArrow(task, from_arrow_schema(SPLIT_SCHEMA)).toArrow()
         read = [SplitRow.of(row) for row in rows.to_pylist()]
         segments = [self.segments[base] for base in sorted({split.segment.base for split in splits})]
