@@ -28,7 +28,7 @@ import sys
 import tempfile
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import resources
@@ -37,7 +37,6 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from types import FunctionType
 
-_COMPLETE = "complete"
 _LOCK = "lock"
 _SECONDS_TO_WAIT = 60.0
 _SECONDS_BETWEEN_TRIES = 0.01
@@ -88,18 +87,22 @@ def place_in_cache(function: FunctionType) -> FunctionType | None:
     return placed
 
 
-def is_complete() -> bool:
-    """Whether all kernels are in the cache."""
+def is_compiled(modules: Sequence[str] = ()) -> bool:
+    """Whether the cache has all kernels of these modules; of all modules if `modules` is empty."""
     folder = cache_folder()
-    return folder is not None and (folder / _COMPLETE).exists()
+    return folder is not None and any((folder / _mark(names)).exists() for names in ((), modules))
 
 
-def mark_complete() -> None:
-    """Remember that all kernels are in the cache."""
+def mark_compiled(modules: Sequence[str] = ()) -> None:
+    """Remember that the cache has all kernels of these modules."""
     folder = cache_folder()
     if folder is not None:
         with suppress(OSError):
-            (folder / _COMPLETE).touch()
+            (folder / _mark(modules)).touch()
+
+
+def _mark(modules: Sequence[str]) -> str:
+    return ".".join(["compiled", *modules])
 
 
 @contextmanager
