@@ -27,11 +27,9 @@ def _reads(bits: int, signed: bool) -> Callable[[Function], Function]:
     """Declares that a function returns the `bits` bits at a position as a 64-bit integer."""
 
     def declare(function: Function) -> Function:
-        @type_callable(function)
         def type_of_call(context: Any) -> Any:
             return lambda buffer, position: types.int64
 
-        @lower_builtin(function, types.Array, types.Integer)
         def read(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> ir.Value:
             value = builder.load(_pointer(context, builder, signature, arguments, bits), align=1)
             value = _swapped(builder, value)
@@ -39,6 +37,8 @@ def _reads(bits: int, signed: bool) -> Callable[[Function], Function]:
                 return value
             return builder.sext(value, ir.IntType(64)) if signed else builder.zext(value, ir.IntType(64))
 
+        type_callable(function)(type_of_call)
+        lower_builtin(function, types.Array, types.Integer)(read)
         return function
 
     return declare
@@ -48,11 +48,9 @@ def _writes(bits: int) -> Callable[[Function], Function]:
     """Declares that a function writes the low `bits` bits of a value to a position."""
 
     def declare(function: Function) -> Function:
-        @type_callable(function)
         def type_of_call(context: Any) -> Any:
             return lambda buffer, position, value: types.none
 
-        @lower_builtin(function, types.Array, types.Integer, types.Integer)
         def write(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> ir.Value:
             value = context.cast(builder, arguments[2], signature.args[2], types.int64)
             if bits < 64:
@@ -60,6 +58,8 @@ def _writes(bits: int) -> Callable[[Function], Function]:
             builder.store(_swapped(builder, value), _pointer(context, builder, signature, arguments, bits), align=1)
             return context.get_dummy_value()
 
+        type_callable(function)(type_of_call)
+        lower_builtin(function, types.Array, types.Integer, types.Integer)(write)
         return function
 
     return declare
@@ -140,12 +140,10 @@ def index_in_eight(buffer: Bytes, position: int, byte: int) -> int:
     return 8
 
 
-@type_callable(index_in_eight)
 def _type_of_index(context: Any) -> Any:
     return lambda buffer, position, byte: types.int64
 
 
-@lower_builtin(index_in_eight, types.Array, types.Integer, types.Integer)
 def _lower_index(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> ir.Value:
     eight = _swapped(builder, builder.load(_pointer(context, builder, signature, arguments, 64), align=1))
     byte = context.cast(builder, arguments[2], signature.args[2], types.int64)
@@ -162,18 +160,22 @@ def copy_bytes(target: OutBytes, at: int, source: Bytes, start: int, length: int
         target[at : at + length] = source[start : start + length]
 
 
-@type_callable(copy_bytes)
 def _type_of_copy(context: Any) -> Any:
     return lambda target, at, source, start, length: types.none
 
 
-@lower_builtin(copy_bytes, types.Array, types.Integer, types.Array, types.Integer, types.Integer)
 def _lower_copy(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> ir.Value:
     target, source = (_pointer(context, builder, signature, arguments, 8, first) for first in (0, 2))
     length = context.cast(builder, arguments[4], signature.args[4], types.int64)
     with builder.if_then(builder.icmp_signed(">", length, length.type(0))):
         cgutils.raw_memcpy(builder, target, source, length, 1)
     return context.get_dummy_value()
+
+
+type_callable(index_in_eight)(_type_of_index)
+lower_builtin(index_in_eight, types.Array, types.Integer, types.Integer)(_lower_index)
+type_callable(copy_bytes)(_type_of_copy)
+lower_builtin(copy_bytes, types.Array, types.Integer, types.Array, types.Integer, types.Integer)(_lower_copy)
 
 
 @kernel
