@@ -30,6 +30,9 @@ for partition in reader.partitions():
         pass
 """
 _DISPATCH = """
+import numpy as np
+from spark_mq.format.index_file import IndexLayout
+from spark_mq.format.kernels.index_put import new_index_file, put_keys
 from spark_mq.format.kernels.dispatch import DEFAULT_DELAY_LEVELS
 from spark_mq.indexer.settings import DispatchTargets
 from spark_mq.indexer.split_dispatch import dispatch_split
@@ -41,6 +44,8 @@ entries.filesystem.create_dir(entries.path)
 prepare()
 for split in plan_splits(CommitLog.open(Location.resolve(store)), 1 << 30):
     list(dispatch_split(split, DispatchTargets(2000, entries, DEFAULT_DELAY_LEVELS), True))
+layout, numbers = IndexLayout(100, 200), np.arange(50)
+put_keys(new_index_file(layout), layout, numbers.astype(np.int32), numbers, numbers)
 """
 _SHOW = """
 from spark_mq.cli.spark import spark_session
