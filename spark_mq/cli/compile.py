@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 
 from spark_mq.cli.exit_status import FAILED, FOUND
@@ -50,22 +51,25 @@ def run(arguments: argparse.Namespace) -> int:
     return FOUND
 
 
-def compile_in_background() -> None:
-    """Start a process that compiles all kernels, if some are missing in the cache.
+def compile_in_background(modules: Sequence[str] = ()) -> None:
+    """Start a process that compiles kernels, if some are missing in the cache.
 
-    A JVM takes seconds to start, and leaves most of the machine idle. A task that needs a kernel in the meantime waits
-    for it, or compiles another one.
+    A JVM takes seconds to start, and uses one core. A task that needs a kernel in the meantime waits for it, or
+    compiles another one.
+
+    Args:
+        modules: The modules of the kernels, see `compile_kernels`.
     """
-    from spark_mq.format.kernels.cache import cache_folder, is_complete
+    from spark_mq.format.kernels.cache import cache_folder, is_compiled
 
-    if not is_complete() and cache_folder() is not None and "NUMBA_DISABLE_JIT" not in os.environ:
-        threading.Thread(target=_compile_elsewhere, daemon=True).start()
+    if not is_compiled(modules) and cache_folder() is not None and "NUMBA_DISABLE_JIT" not in os.environ:
+        threading.Thread(target=_compile_elsewhere, args=(modules,), daemon=True).start()
 
 
-def _compile_elsewhere() -> None:
+def _compile_elsewhere(modules: Sequence[str]) -> None:
     with suppress(OSError):
         subprocess.run(
-            [sys.executable, "-m", "spark_mq.format.kernels.compile"],
+            [sys.executable, "-m", "spark_mq.format.kernels.compile", *modules],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

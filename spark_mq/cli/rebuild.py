@@ -22,6 +22,9 @@ exit status: 0 done; 1 failed; 2 an argument or its value is wrong; 4 done, but 
 report names it, and the queue offsets that have no message; 130 interrupted (Ctrl-C): --resume continues.
 """
 
+_KERNELS = ("frames", "big_endian", "dispatch", "index_keys", "index_put")
+"""The modules of the kernels that a rebuild calls, in the order in which it needs them."""
+
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command and its arguments."""
@@ -114,7 +117,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     with spark_errors(), ProgressPrinter(is_quiet=arguments.quiet) as progress:
         progress.announce("starting Spark")
-        with spark_session("spark-mq rebuild", given=given_settings(arguments), hint=hint) as spark:
+        with spark_session("spark-mq rebuild", given=given_settings(arguments), hint=hint, kernels=_KERNELS) as spark:
             from spark_mq.indexer.rebuild import run_rebuild
 
             report = run_rebuild(spark, request, progress)

@@ -9,6 +9,7 @@ take a third of all the time to compile, because nearly every kernel calls them.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -26,19 +27,18 @@ def _reads(bits: int, signed: bool) -> Callable[[Function], Function]:
     """Declares that a function returns the `bits` bits at a position as a 64-bit integer."""
 
     def declare(function: Function) -> Function:
-        @type_callable(function)
         def type_of_call(context: Any) -> Any:
             return lambda buffer, position: types.int64
 
-        @lower_builtin(function, types.Array, types.Integer)
         def read(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> ir.Value:
             value = builder.load(_pointer(context, builder, signature, arguments, bits), align=1)
-            if bits > 8:
-                value = builder.bswap(value)
+            value = _swapped(builder, value)
             if bits == 64:
                 return value
             return builder.sext(value, ir.IntType(64)) if signed else builder.zext(value, ir.IntType(64))
 
+        type_callable(function)(type_of_call)
+        lower_builtin(function, types.Array, types.Integer)(read)
         return function
 
     return declare
@@ -48,21 +48,26 @@ def _writes(bits: int) -> Callable[[Function], Function]:
     """Declares that a function writes the low `bits` bits of a value to a position."""
 
     def declare(function: Function) -> Function:
-        @type_callable(function)
         def type_of_call(context: Any) -> Any:
             return lambda buffer, position, value: types.none
 
-        @lower_builtin(function, types.Array, types.Integer, types.Integer)
         def write(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> ir.Value:
             value = context.cast(builder, arguments[2], signature.args[2], types.int64)
             if bits < 64:
                 value = builder.trunc(value, ir.IntType(bits))
-            builder.store(builder.bswap(value), _pointer(context, builder, signature, arguments, bits), align=1)
+            builder.store(_swapped(builder, value), _pointer(context, builder, signature, arguments, bits), align=1)
             return context.get_dummy_value()
 
+        type_callable(function)(type_of_call)
+        lower_builtin(function, types.Array, types.Integer, types.Integer)(write)
         return function
 
     return declare
+
+
+def _swapped(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
+    """An integer as this machine has it from its big-endian form, or the other way round."""
+    return builder.bswap(value) if sys.byteorder == "little" and value.type.width > 8 else value
 
 
 def _pointer(
@@ -127,24 +132,50 @@ def write_i64(buffer: OutBytes, position: int, value: int) -> None:
     write_i32(buffer, position + 4, value)
 
 
+def index_in_eight(buffer: Bytes, position: int, byte: int) -> int:
+    """The index, from 0, of the first `byte` among the eight bytes at `position`; 8 if it is not among them."""
+    for index in range(8):
+        if byte_at(buffer, position + index) == byte:
+            return index
+    return 8
+
+
+def _type_of_index(context: Any) -> Any:
+    return lambda buffer, position, byte: types.int64
+
+
+def _lower_index(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> ir.Value:
+    eight = _swapped(builder, builder.load(_pointer(context, builder, signature, arguments, 64), align=1))
+    byte = context.cast(builder, arguments[2], signature.args[2], types.int64)
+    low_bits = eight.type(0x7F7F7F7F7F7F7F7F)
+    mixed = builder.xor(eight, builder.mul(byte, eight.type(0x0101010101010101)))  # the byte becomes zero
+    # The highest bit of a byte of this sum is 0 only if the byte is zero; no byte adds to its neighbour.
+    others = builder.or_(builder.add(builder.and_(mixed, low_bits), low_bits), builder.or_(mixed, low_bits))
+    return builder.lshr(builder.ctlz(builder.not_(others), ir.IntType(1)(0)), eight.type(3))
+
+
 def copy_bytes(target: OutBytes, at: int, source: Bytes, start: int, length: int) -> None:
     """Copy `length` bytes from index `start` of `source` to index `at` of `target`; none if `length` is negative."""
     if length > 0:
         target[at : at + length] = source[start : start + length]
 
 
-@type_callable(copy_bytes)
 def _type_of_copy(context: Any) -> Any:
     return lambda target, at, source, start, length: types.none
 
 
-@lower_builtin(copy_bytes, types.Array, types.Integer, types.Array, types.Integer, types.Integer)
 def _lower_copy(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> ir.Value:
     target, source = (_pointer(context, builder, signature, arguments, 8, first) for first in (0, 2))
     length = context.cast(builder, arguments[4], signature.args[4], types.int64)
     with builder.if_then(builder.icmp_signed(">", length, length.type(0))):
         cgutils.raw_memcpy(builder, target, source, length, 1)
     return context.get_dummy_value()
+
+
+type_callable(index_in_eight)(_type_of_index)
+lower_builtin(index_in_eight, types.Array, types.Integer, types.Integer)(_lower_index)
+type_callable(copy_bytes)(_type_of_copy)
+lower_builtin(copy_bytes, types.Array, types.Integer, types.Array, types.Integer, types.Integer)(_lower_copy)
 
 
 @kernel

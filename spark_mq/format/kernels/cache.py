@@ -8,7 +8,7 @@ is `kernels/HASH` in the first of these that can be used:
 
 | folder | |
 | --- | --- |
-| `$NUMBA_CACHE_DIR/spark-mq` | if the variable is set |
+| `$NUMBA_CACHE_DIR/spark-mq-UID` | if the variable is set |
 | `$XDG_CACHE_HOME/spark-mq`, by default `~/.cache/spark-mq` | |
 | `spark-mq-UID` in the folder for temporary files | if the user has no home, or cannot write there |
 
@@ -23,12 +23,13 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import shutil
 import stat
 import sys
 import tempfile
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import resources
@@ -37,10 +38,10 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from types import FunctionType
 
-_COMPLETE = "complete"
 _LOCK = "lock"
 _SECONDS_TO_WAIT = 60.0
 _SECONDS_BETWEEN_TRIES = 0.01
+_KEPT_VERSIONS = 5
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -50,6 +51,8 @@ def cache_folder() -> Path | None:
     for root in _roots():
         folder = root / "kernels" / _source_hash()
         with suppress(OSError):
+            if not folder.exists():
+                _remove_old(folder.parent)
             for part in (root, folder.parent, folder):
                 part.mkdir(mode=0o700, parents=True, exist_ok=True)
                 if not _is_private(part):
@@ -88,18 +91,22 @@ def place_in_cache(function: FunctionType) -> FunctionType | None:
     return placed
 
 
-def is_complete() -> bool:
-    """Whether all kernels are in the cache."""
+def is_compiled(modules: Sequence[str] = ()) -> bool:
+    """Whether the cache has all kernels of these modules; of all modules if `modules` is empty."""
     folder = cache_folder()
-    return folder is not None and (folder / _COMPLETE).exists()
+    return folder is not None and any((folder / _mark(names)).exists() for names in ((), modules))
 
 
-def mark_complete() -> None:
-    """Remember that all kernels are in the cache."""
+def mark_compiled(modules: Sequence[str] = ()) -> None:
+    """Remember that the cache has all kernels of these modules."""
     folder = cache_folder()
     if folder is not None:
         with suppress(OSError):
-            (folder / _COMPLETE).touch()
+            (folder / _mark(modules)).touch()
+
+
+def _mark(modules: Sequence[str]) -> str:
+    return ".".join(["compiled", *modules])
 
 
 @contextmanager
@@ -146,9 +153,17 @@ def _lock_file() -> int | None:
         return None
 
 
+def _remove_old(folders: Path) -> None:
+    """Remove the folders of earlier versions, except the newest ones. A process that uses one compiles for itself."""
+    with suppress(OSError):
+        if _is_private(folders):
+            for old in sorted(folders.iterdir(), key=lambda folder: folder.stat().st_mtime)[:-_KEPT_VERSIONS]:
+                shutil.rmtree(old, ignore_errors=True)
+
+
 def _roots() -> Iterator[Path]:
     if os.environ.get("NUMBA_CACHE_DIR"):
-        yield Path(os.environ["NUMBA_CACHE_DIR"]).absolute() / "spark-mq"
+        yield Path(os.environ["NUMBA_CACHE_DIR"]).absolute() / f"spark-mq-{os.geteuid()}"
         return
     given = os.environ.get("XDG_CACHE_HOME", "")
     with suppress(RuntimeError):  # no home

@@ -249,9 +249,12 @@ def text_array(out: Bytes, offsets: Int32s, valid: npt.NDArray[np.bool_] | None 
 
 def timestamp_array(millis: Int64s) -> pa.Array:
     """Milliseconds since the epoch as a TIMESTAMP array; NULL outside years 1 to 9999."""
+    kind = pa.timestamp("us", "UTC")
+    if millis.min(initial=0) >= MIN_TIMESTAMP_MILLIS and millis.max(initial=0) <= MAX_TIMESTAMP_MILLIS:
+        return pa.Array.from_buffers(kind, millis.size, [None, pa.py_buffer(millis * 1000)])
     outside = (millis < MIN_TIMESTAMP_MILLIS) | (millis > MAX_TIMESTAMP_MILLIS)
     micros = np.where(outside, 0, millis) * 1000
-    return pa.array(micros, mask=outside).cast(pa.timestamp("us", "UTC"))
+    return pa.array(micros, mask=outside).cast(kind)
 
 
 def _validity(valid: npt.NDArray[np.bool_] | None) -> pa.Buffer | None:

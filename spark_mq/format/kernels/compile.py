@@ -1,29 +1,36 @@
-"""Compiling all kernels ahead of their first use: `python -m spark_mq.format.kernels.compile`."""
+"""Compiling kernels ahead of their first use: `python -m spark_mq.format.kernels.compile [MODULE ...]`."""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
+import sys
+from collections.abc import Sequence
 
 from spark_mq.format import kernels
-from spark_mq.format.kernels.cache import mark_complete
+from spark_mq.format.kernels.cache import mark_compiled
 from spark_mq.format.kernels.kernel import KERNELS
 
-_FIRST = ("frames", "dispatch", "index_keys", "index_put", "gather", "properties")
-"""The modules that a rebuild and a query need at once; the others follow."""
 
+def compile_kernels(modules: Sequence[str] = ()) -> int:
+    """Compile the kernels that are not in the cache, and return their number.
 
-def compile_kernels() -> int:
-    """Compile every kernel of the package that is not in the cache, and return the number of kernels."""
-    names = [module.name for module in pkgutil.iter_modules(kernels.__path__)]
+    Args:
+        modules: The names of modules of this package, in the order in which their kernels are compiled; all modules if
+            it is empty.
+    """
+    names = list(modules) or [module.name for module in pkgutil.iter_modules(kernels.__path__)]
     for name in names:
         importlib.import_module(f"{kernels.__name__}.{name}")
-    order = {f"{kernels.__name__}.{name}": number for number, name in enumerate(_FIRST)}
-    for kernel in sorted(KERNELS, key=lambda kernel: order.get(kernel.__module__, len(order))):
-        kernel.compile()
-    mark_complete()
-    return len(KERNELS)
+    compiled = 0
+    for name in names:
+        for kernel in KERNELS:
+            if kernel.__module__ == f"{kernels.__name__}.{name}":
+                kernel.compile()
+                compiled += 1
+    mark_compiled(modules)
+    return compiled
 
 
 if __name__ == "__main__":
-    compile_kernels()
+    compile_kernels(sys.argv[1:])

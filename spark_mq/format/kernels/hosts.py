@@ -14,9 +14,10 @@ import pyarrow as pa
 from spark_mq.format import message_row
 from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutBytes
 from spark_mq.format.arrow_array import array_of
-from spark_mq.format.kernels.big_endian import byte_at
+from spark_mq.format.kernels.big_endian import byte_at, int64s_at
 from spark_mq.format.kernels.gather import gather_bytes
 from spark_mq.format.kernels.kernel import kernel
+from spark_mq.format.record import HOST_V4_SIZE
 
 _DIGITS = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 
@@ -31,13 +32,16 @@ def host_texts(buffer: Bytes, starts: Int64s, sizes: Int32s) -> pa.Array:
         starts: Where each host starts.
         sizes: The bytes of each host: 8 or 20.
     """
-    out = np.empty(int(sizes.sum(dtype=np.int64)), np.uint8)
-    offsets = np.empty(sizes.size + 1, np.int32)
-    gather_bytes(buffer, starts, sizes, out, offsets)
-    stored = pa.Array.from_buffers(pa.binary(), sizes.size, [None, pa.py_buffer(offsets), pa.py_buffer(out)])
-    distinct = stored.dictionary_encode()
-    texts = array_of([_host_text(host) for host in distinct.dictionary.to_pylist()], pa.string())
-    return texts.take(distinct.indices)
+    if (sizes == HOST_V4_SIZE).all():  # the usual case: an integer is found faster than bytes
+        distinct = pa.array(int64s_at(buffer, starts)).dictionary_encode()
+        hosts = [host.to_bytes(HOST_V4_SIZE, signed=True) for host in distinct.dictionary.to_pylist()]
+    else:
+        out, offsets = np.empty(int(sizes.sum(dtype=np.int64)), np.uint8), np.empty(sizes.size + 1, np.int32)
+        gather_bytes(buffer, starts, sizes, out, offsets)
+        stored = pa.Array.from_buffers(pa.binary(), sizes.size, [None, pa.py_buffer(offsets), pa.py_buffer(out)])
+        distinct = stored.dictionary_encode()
+        hosts = distinct.dictionary.to_pylist()
+    return array_of([_host_text(host) for host in hosts], pa.string()).take(distinct.indices)
 
 
 def offset_message_ids(buffer: Bytes, starts: Int64s, sizes: Int32s, commit_log_offsets: Int64s) -> pa.Array:

@@ -65,12 +65,11 @@ class Kernel:
         names = [name for parameter, name in function.__annotations__.items() if parameter != "return"]
         cached = place_in_cache(function)
         with locked(f"{self.__module__}.{self.__name__}"):
-            return njit(
-                tuple(_TYPES[name] for name in names), cache=cached is not None, nogil=True, no_cfunc_wrapper=True
-            )(cached or function)
+            signature: Any = tuple(_TYPES[name] for name in names)
+            return njit(signature, cache=cached is not None, nogil=True)(cached or function)
 
 
-def _read(item: types.Type, layout: str = "A") -> types.Array:
+def _read(item: Any, layout: Any = "A") -> Any:
     """The type of an array that a kernel reads: all other arrays of this item can be converted to it."""
     return types.Array(item, 1, layout, readonly=True)
 

@@ -6,14 +6,10 @@ A piece of text is a start (an index in `buffer`) and a length in bytes. Length 
 from __future__ import annotations
 
 from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutFlags, OutInt32s, OutInt64s
-from spark_mq.format.kernels.big_endian import byte_at, read_i64
+from spark_mq.format.kernels.big_endian import byte_at, index_in_eight
 from spark_mq.format.kernels.kernel import kernel
 from spark_mq.format.properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 
-_ONES = 0x0101010101010101
-_HIGH_BITS = -0x7F7F7F7F7F7F7F80
-"""0x8080808080808080 as a signed integer."""
-_SEPARATORS = PROPERTY_SEPARATOR * _ONES
 _SPACE, _MINUS, _PLUS, _ZERO = ord(" "), ord("-"), ord("+"), ord("0")
 
 
@@ -21,10 +17,9 @@ _SPACE, _MINUS, _PLUS, _ZERO = ord(" "), ord("-"), ord("+"), ord("0")
 def skip_value(buffer: Bytes, position: int, end: int) -> int:
     """The first position from `position` on, before `end`, that has a property separator; `end` if there is none."""
     while end - position >= 8:
-        # A byte of `mixed` is zero if the byte of the buffer is a separator; then `mixed - 1` borrows.
-        mixed = read_i64(buffer, position) ^ _SEPARATORS
-        if (mixed - _ONES) & ~mixed & _HIGH_BITS != 0:
-            break
+        index = index_in_eight(buffer, position, PROPERTY_SEPARATOR)
+        if index < 8:
+            return position + index
         position += 8
     while position < end and buffer[position] != PROPERTY_SEPARATOR:
         position += 1

@@ -8,7 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_mq.format.array_types import Bytes, OutBytes, OutInt64s
-from spark_mq.format.kernels.big_endian import byte_at, read_i16, read_i32, read_i64, read_u32, write_i32, write_i64
+from spark_mq.format.kernels.big_endian import (
+    byte_at,
+    copy_bytes,
+    index_in_eight,
+    read_i16,
+    read_i32,
+    read_i64,
+    read_u32,
+    write_i32,
+    write_i64,
+)
 from spark_mq.format.kernels.kernel import KERNELS, kernel
 from tests.support.kernels import WITHOUT_JIT, array
 
@@ -22,6 +32,16 @@ def read_all(buffer: Bytes, position: int, values: OutInt64s) -> None:
     values[2] = read_i16(buffer, position)
     values[3] = read_i32(buffer, position)
     values[4] = read_i64(buffer, position)
+
+
+@kernel
+def index_of(buffer: Bytes, position: int, byte: int) -> int:
+    return index_in_eight(buffer, position, byte)
+
+
+@kernel
+def copy(target: OutBytes, at: int, source: Bytes, start: int, length: int) -> None:
+    copy_bytes(target, at, source, start, length)
 
 
 @kernel
@@ -53,6 +73,23 @@ def test_both_forms_write_what_java_writes(value: int, position: int) -> None:
     write_all(compiled, position, value)
     write_i32(plain, position, value)
     write_i64(plain, position + 4, value)
+    assert compiled.tobytes() == plain.tobytes() == expected
+
+
+@given(st.lists(st.sampled_from([0, 1, 2, 3, 0x82, 0xFF]), min_size=9, max_size=9).map(bytes), st.integers(0, 1))
+def test_both_forms_find_the_first_of_eight_bytes(data: bytes, position: int) -> None:
+    for byte in (0, 2, 0xFF):
+        expected = (data[position : position + 8] + bytes((byte,))).index(byte)
+        assert index_of(array(data), position, byte) == index_in_eight(array(data), position, byte) == expected
+
+
+@given(st.binary(min_size=9, max_size=9), st.integers(0, 3), st.integers(0, 3), st.integers(-1, 6))
+def test_both_forms_copy_bytes(data: bytes, at: int, start: int, length: int) -> None:
+    expected = bytearray(9)
+    expected[at : at + max(length, 0)] = data[start : start + max(length, 0)]
+    compiled, plain = np.zeros(9, np.uint8), np.zeros(9, np.uint8)
+    copy(compiled, at, array(data), start, length)
+    copy_bytes(plain, at, array(data), start, length)
     assert compiled.tobytes() == plain.tobytes() == expected
 
 

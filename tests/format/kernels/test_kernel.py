@@ -108,3 +108,13 @@ def test_every_kernel_of_the_package_is_compiled_ahead() -> None:
     ]
     assert compile_kernels() == len(written) > 30
     assert sorted(kernel.__name__ for kernel in KERNELS) == sorted(written)
+
+
+def test_only_the_newest_versions_are_kept(roots: tuple[Path, Path]) -> None:
+    home, _ = roots
+    for number in range(8):
+        (home / "kernels" / f"version-{number}").mkdir(parents=True, mode=0o700)
+        os.utime(home / "kernels" / f"version-{number}", (number, number))
+    folder = cache.cache_folder()
+    assert folder is not None
+    assert {path.name for path in folder.parent.iterdir()} == {*(f"version-{n}" for n in range(3, 8)), folder.name}
