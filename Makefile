@@ -41,7 +41,7 @@ java: # Spark needs Java 17 or later
 demo: install ## rebuild the files of a real broker's store, and compare them with the broker's
 	$(BIN)/python jobs/demo.py
 
-prepare: install ## compile the kernels, and archive Spark's Java classes: what runs next starts in half the time
+prepare: install ## compile the kernels, and archive Spark's Java classes, for a quicker start
 	$(BIN)/python -m tests.support.compile_kernels
 	$(MAKE) $(CLASSES)
 

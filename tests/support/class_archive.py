@@ -1,4 +1,4 @@
-"""The archive of Java classes with which the JVMs of tests start in half the time, and the options of those JVMs.
+"""The archive of Java classes with which the Spark of a test starts in half the time, and the options of those JVMs.
 
 `python -m tests.support.class_archive` writes it (`make prepare`). A JVM that has other jars than those of the archive
 starts without it.
