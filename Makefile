@@ -67,7 +67,7 @@ test-stores: $(CLASSES) ## compare the rebuilt files of the larger real stores w
 test-archive: $(CLASSES) ## test archives, which are Delta tables (needs Maven Central)
 	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile -m archive
 
-test-cluster: $(CLASSES) ## run commands (also killed ones), a Spark cluster, Spark Connect, and the SQL shell
+test-cluster: $(CLASSES) ## run commands (also killed ones), a Spark cluster, Spark Connect, and the commands of README.md
 	$(BIN)/python -m pytest -q -m cluster
 
 notebooks: install ## run the notebooks and write dist/notebooks/*.html; STORE=/data/store: of your store; KEEP=1: save results
