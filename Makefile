@@ -7,9 +7,11 @@ BENCH_SIZE ?= 1GiB
 BENCH_FOLDER ?= /tmp/spark-mq-bench
 TEST_PROCESSES ?= 2
 LONG_TESTS := tests/cli/test_rebuild_command.py tests/indexer/test_resume.py tests/indexer/test_continued_stores.py \
-	tests/source/test_broken_look_ups.py
+	tests/source/test_broken_look_ups.py tests/broker/test_appending.py tests/broker/test_facts.py \
+	tests/broker/test_rebuilt.py
 STORE ?= $(SPARK_MQ_STORE)
 BROKER_CONF ?= $(SPARK_MQ_BROKER_CONF)
+CLASSES := $(VENV)/spark.jsa
 PAGES := dist/notebooks
 EXECUTED := $(if $(KEEP),notebooks,$(PAGES))
 TO_PAGES := $(BIN)/python -m nbconvert --log-level ERROR --to html --output-dir $(PAGES)
@@ -30,11 +32,18 @@ $(VENV)/installed: setup.cfg pyproject.toml
 	$(BIN)/pip install --quiet --editable '.[dev]'
 	touch $@
 
+$(CLASSES): $(VENV)/installed tests/support/class_archive.py | java
+	-$(BIN)/python -m tests.support.class_archive
+
 java: # Spark needs Java 17 or later
 	@conf/find-java
 
 demo: install ## rebuild the files of a real broker's store, and compare them with the broker's
 	$(BIN)/python jobs/demo.py
+
+prepare: install ## compile the kernels, and archive Spark's Java classes, for a quicker start
+	$(BIN)/python -m tests.support.compile_kernels
+	$(MAKE) $(CLASSES)
 
 test: install ## run the tests
 	$(BIN)/python -m spark_mq.format.kernels.compile & \
@@ -43,16 +52,22 @@ test: install ## run the tests
 test-kernels: install ## run the tests of the formats with the kernels as plain Python
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile tests/format
 
-test-broker: install ## let real brokers serve the files that were built here (needs Maven)
+test-rest: $(CLASSES) ## run all tests that `make test` leaves out, and write dist/notebooks/*.html
+	rm -rf $(PAGES)
+	SPARK_MQ_KEEP_OUTPUTS=$(PAGES) $(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder \
+	-m 'broker or archive or cluster or notebook or shared'
+	$(TO_PAGES) $(PAGES)/*.ipynb
+
+test-broker: $(CLASSES) ## let real brokers serve the files that were built here (needs Maven)
 	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile -m broker
 
-test-stores: install ## compare the rebuilt files of the larger real stores with the brokers' (needs ../shared/stores)
+test-stores: $(CLASSES) ## compare the rebuilt files of the larger real stores with the brokers' (needs ../shared/stores)
 	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) -m shared
 
-test-archive: install ## test archives, which are Delta tables (needs Maven Central)
+test-archive: $(CLASSES) ## test archives, which are Delta tables (needs Maven Central)
 	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile -m archive
 
-test-cluster: install ## run commands (also killed ones), a Spark cluster, Spark Connect, and the SQL shell
+test-cluster: $(CLASSES) ## run commands (also killed ones), a Spark cluster, Spark Connect, and the commands of README.md
 	$(BIN)/python -m pytest -q -m cluster
 
 notebooks: install ## run the notebooks and write dist/notebooks/*.html; STORE=/data/store: of your store; KEEP=1: save results
@@ -97,4 +112,4 @@ soak: install ## run the long forms of some tests, and measure the memory of ful
 clean: ## remove .venv and the files that the commands above created
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
 
-.PHONY: help install java demo test test-kernels test-stores test-archive test-broker test-cluster notebooks compat stores zip lint bench soak clean
+.PHONY: help install java prepare demo test test-rest test-kernels test-stores test-archive test-broker test-cluster notebooks compat stores zip lint bench soak clean

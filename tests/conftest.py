@@ -18,6 +18,7 @@ from hypothesis import settings
 
 from spark_mq.archive.delta import delta_settings
 from spark_mq.errors import UnsupportedSparkError
+from tests.support.class_archive import java_options
 from tests.support.kernels import examples
 from tests.support.stores import RealStore
 
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
     from spark_mq import MessageStore
 
 
-# A JVM that runs for seconds is half the work without its second compiler and the threads of its collector.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+os.environ.setdefault("JDK_JAVA_OPTIONS", java_options())
 
 settings.register_profile("spark_mq", deadline=None, max_examples=examples(150))
 settings.load_profile("spark_mq")  # no deadline: the first call of a kernel compiles it
@@ -37,6 +37,10 @@ settings.load_profile("spark_mq")  # no deadline: the first call of a kernel com
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell lets background jobs ignore Ctrl-C, and so do the processes that tests start and interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+LONG_FILES = ("test_notebooks.py", "test_readme_commands.py", "test_following.py")
+"""Test files that take minutes. If a run with several processes came to one of them last, all others would wait."""
 
 
 class SilentFiles(pytest.Item):
@@ -52,7 +56,11 @@ class SilentFiles(pytest.Item):
 
 
 def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Make a run of the whole suite fail if a test file contributes no test: a folder's name can hide its tests."""
+    """Put the long files first, and make a run of the whole suite fail if a test file contributes no test.
+
+    A folder's name can hide its tests.
+    """
+    items.sort(key=lambda item: item.path.name not in LONG_FILES)
     if config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
         return
     folder = Path(__file__).parent

@@ -20,6 +20,7 @@ from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.live_reader import LiveReader
 from spark_mq.store.log.segment_source import SegmentSource
 from tests.broker import harness
+from tests.support.soak import SOAKS
 
 LACKING = harness.missing()
 pytestmark = [pytest.mark.broker, pytest.mark.skipif(LACKING is not None, reason=LACKING or "")]
@@ -31,7 +32,7 @@ SETTINGS = {
     "mappedFileSizeConsumeQueue": "60000",
     "messageIndexEnable": "false",
 }
-READS = 50
+READS = 50 if SOAKS else 20
 MESSAGES = 40_000
 """Of each sender: every read takes all that is there, so the log must stay small."""
 

@@ -1,7 +1,8 @@
 """`spark-mq archive --follow` beside a broker that writes, while either of them is killed and begins again.
 
-`SPARK_MQ_FOLLOW_SECONDS` says how long the broker writes (two minutes; `make soak`: five), and `SPARK_MQ_LAG_SECONDS`
-how soon after the last message everything must be archived; `make soak`, for a machine that does nothing else: 15.
+The broker writes at least one round of messages at each stage. `make soak` sets how long it writes in all, with
+`SPARK_MQ_FOLLOW_SECONDS` (five minutes), and how soon after the last message everything must be archived, with
+`SPARK_MQ_LAG_SECONDS` (15, on a machine that does nothing else).
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ SETTINGS = {
     "mappedFileSizeCommitLog": str(SEGMENT_SIZE),
     "mappedFileSizeConsumeQueue": "60000",
 }
-SECONDS = float(os.environ.get("SPARK_MQ_FOLLOW_SECONDS", "120"))
-LAG_SECONDS = float(os.environ.get("SPARK_MQ_LAG_SECONDS", "300"))
+SECONDS = float(os.environ.get("SPARK_MQ_FOLLOW_SECONDS", "0"))
+LAG_SECONDS = float(os.environ.get("SPARK_MQ_LAG_SECONDS", "inf"))
 MESSAGES = 400
 """Of each round; a round takes a second or two."""
 
@@ -128,11 +129,15 @@ def test_every_message_is_archived_once_while_broker_and_archive_are_killed(
         with following(store, table, log) as follower:
             producer.send_until_archived(broker, follower)
             producer.send(broker, SECONDS / 4)
+            assert follower.archived_to > 0  # it is alive
             follower.kill()
         with following(store, table, log) as follower:
             producer.send_until_archived(broker, follower)
+            begin = log_end(store)
             burst = harness.Sender(broker, "burst", seed=2, count=1_000_000)
-            time.sleep(3)
+            while log_end(store) < begin + 2 * SEGMENT_SIZE:
+                assert burst.is_sending
+                time.sleep(0.1)
             broker.kill()
             with suppress(harness.HarnessError):
                 burst.wait()
@@ -163,10 +168,13 @@ def test_every_message_is_archived_once_while_broker_and_archive_are_killed(
     print(f"{len(found):,} messages; the last run appended {report['rows']:,}")
 
 
+def log_end(store: Path) -> int:
+    return LiveEndFinder(Location.resolve(str(store))).find_now()
+
+
 def catch_up(store: Path, follower: Follower) -> float:
     """Wait until the archive has what the log has; gives the seconds that took."""
-    began = time.monotonic()
-    end = LiveEndFinder(Location.resolve(str(store))).find_now()
+    began, end = time.monotonic(), log_end(store)
     while follower.archived_to < end:
         assert time.monotonic() - began < START_SECONDS, f"the log ends at {end}, the archive at {follower.archived_to}"
         time.sleep(0.1)

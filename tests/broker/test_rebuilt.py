@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from spark_mq import rebuild
 from tests.broker import harness
+from tests.support.soak import cases
 from tests.support.stores import OWN_STORES, RealStore
 
 LACKING = harness.missing()
@@ -27,14 +30,20 @@ def settings_of(name: str) -> Path:
     return harness.STORES / f"{name}.conf"
 
 
-def with_our_files(spark: SparkSession, name: str, folder: Path) -> Path:
-    """The store `name` with consume queues, index files and checkpoint made here."""
-    store = harness.unpack_store(name, folder)
-    shutil.rmtree(store / "consumequeue")
-    shutil.rmtree(store / "index")
-    (store / "checkpoint").unlink()
-    rebuild(spark, str(store), broker_conf=str(settings_of(name)))
-    return store
+@pytest.fixture(scope="module")
+def with_our_files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Gives a store by name, with consume queues, index files and checkpoint made here. No test may change it."""
+
+    @cache
+    def rebuilt(name: str) -> Path:
+        store = harness.unpack_store(name, tmp_path_factory.mktemp("rebuilt"))
+        shutil.rmtree(store / "consumequeue")
+        shutil.rmtree(store / "index")
+        (store / "checkpoint").unlink()
+        rebuild(spark, str(store), broker_conf=str(settings_of(name)))
+        return store
+
+    return rebuilt
 
 
 @pytest.mark.parametrize(
@@ -50,9 +59,8 @@ def with_our_files(spark: SparkSession, name: str, folder: Path) -> Path:
         (V5, "deleted-533"),
     ],
 )
-def test_a_broker_serves_every_message(spark: SparkSession, tmp_path: Path, version: str, name: str) -> None:
-    store = with_our_files(spark, name, tmp_path)
-    report = harness.check_served(store, settings_of(name), index=True, version=version)
+def test_a_broker_serves_every_message(with_our_files: Callable[[str], Path], version: str, name: str) -> None:
+    report = harness.check_served(with_our_files(name), settings_of(name), index=True, version=version)
     assert report["problemCount"] == 0
 
 
@@ -69,12 +77,11 @@ def test_a_4_9_broker_serves_a_log_without_its_first_segments(spark: SparkSessio
 
 @pytest.mark.parametrize(("version", "name"), [(V5, "workload-533"), (V4, "workload-49x"), (V5, "crc-533")])
 def test_key_and_window_queries_are_answered_as_from_the_broker_s_own_files(
-    spark: SparkSession, tmp_path: Path, version: str, name: str
+    with_our_files: Callable[[str], Path], tmp_path: Path, version: str, name: str
 ) -> None:
     """Keys, unique keys and windows to the millisecond, asked of the Java store over our index files."""
-    store = with_our_files(spark, name, tmp_path)
     answered = tmp_path / "answered.jsonl"
-    harness.describe(store, settings_of(name), answered, version)
+    harness.describe(with_our_files(name), settings_of(name), answered, version)
     facts = map(json.loads, answered.read_text(encoding="utf-8").splitlines())
     answers = [fact for fact in facts if fact["t"] == "query"]
     asked = RealStore(name, OWN_STORES).facts("query")
@@ -84,7 +91,12 @@ def test_key_and_window_queries_are_answered_as_from_the_broker_s_own_files(
 
 
 @pytest.mark.parametrize(
-    ("version", "name"), [(V5, "killed-533"), (V4, "killed-49x"), (V5, "stale-533"), (V5, "lagging-533")]
+    ("version", "name"),
+    cases(
+        # Their files are those of the rebuild from nothing: `test_continued_stores`.
+        [(V5, "killed-533"), (V4, "killed-49x")],
+        [(V5, "killed-533"), (V4, "killed-49x"), (V5, "stale-533"), (V5, "lagging-533")],
+    ),
 )
 def test_a_broker_serves_what_it_left_and_a_resumed_rebuild_completed(
     spark: SparkSession, tmp_path: Path, version: str, name: str

@@ -1,29 +1,20 @@
-"""What README.md says of the commands is what they do: its arguments, and each of its commands as it is printed."""
+"""What README.md says of the commands' arguments is what they have. Its commands run in `tests/cluster`."""
 
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import shlex
-import subprocess
-import sys
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from spark_mq.cli.main import parser
 from tests.support.readme import documented_options, documented_point_options, shell_lines
-from tests.support.stores import OWN_STORES, PROJECT, RealStore, stores_in
 
-STORE = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")
 COMMANDS = next(action.choices for action in parser()._actions if isinstance(action, argparse._SubParsersAction))
 WITH_TABLE = ("sql", "rebuild", "archive", "maintain-archive")
 TABLES = ("segments", "queues", "topics", "lag")
 POINT_COMMANDS = (*(name for name in COMMANDS if name.startswith(("query-by", "print"))), *TABLES)
-NOT_RUN = re.compile(r"pip install|completion bash >|HOST|=/data/dev$|--help$")
-"""Lines that change the machine, need a server or a terminal; each form is tested elsewhere."""
 
 
 def options_of(command: str) -> set[str]:
@@ -57,31 +48,3 @@ def test_every_command_of_the_readme_can_be_parsed() -> None:
         words = shlex.split(line.partition(" > ")[0].partition("spark-mq ")[2])
         if words != ["--help"]:
             parser().parse_args(words)
-
-
-@pytest.mark.cluster
-def test_every_command_of_the_readme_runs_as_printed(unpacked: Callable[[RealStore], Path], tmp_path: Path) -> None:
-    """With the folders of a store that is here. The archive is made first: the page has it after a query of it."""
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    (programs / "spark-mq").write_text(f'#!/bin/sh\nexec {sys.executable} -m spark_mq "$@"\n')
-    (programs / "spark-mq").chmod(0o755)
-    environment = {
-        **os.environ,
-        "PATH": os.pathsep.join([str(programs), str(Path(sys.executable).parent), os.environ["PATH"]]),
-        "PYTHONPATH": str(PROJECT),
-        "PYSPARK_PYTHON": sys.executable,
-        "SPARK_MQ_BROKER_CONF": str(STORE.broker_conf),
-    }
-    names = {"/data/store": str(unpacked(STORE)), "/data/": f"{tmp_path}/", "/lake/": f"{tmp_path}/lake/"}
-    lines = [line for line in shell_lines() if not NOT_RUN.search(line)]
-    lines.sort(key=lambda line: "jobs/archive.py" not in line)
-    assert [line for line in lines if line.startswith(("spark-mq rebuild", "spark-submit", "spark-sql"))]
-    for line in lines:
-        for name, here in names.items():
-            line = line.replace(name, here)
-        done = subprocess.run(
-            ["bash", "-c", line], cwd=PROJECT, env=environment, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, f"{line}\n{done.stderr}"
-        assert "Traceback" not in done.stderr, line

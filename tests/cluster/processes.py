@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from importlib.metadata import distributions
 from pathlib import Path
 
+from tests.support.class_archive import java_options
+
 _START_SECONDS = 240.0
 _RUN_SECONDS = 480.0
 _END_SECONDS = 10.0
@@ -32,9 +34,10 @@ class Python:
 
     @property
     def spark_home(self) -> Path:
-        """Where pyspark lies, which is a whole Spark."""
+        """Where pyspark is, which is a whole Spark."""
         (packages,) = self.executable.parent.parent.glob("lib/python3*/site-packages")
-        return packages / "pyspark"
+        # Not the link to it: the archive of Java classes belongs to jars by their paths.
+        return (packages / "pyspark").resolve()
 
     def spark(self, script: str) -> str:
         """A script of Spark's `bin`."""
@@ -46,8 +49,7 @@ class Python:
         return {
             **kept,
             "HOME": "/dev/null",
-            # Short jobs: much of a JVM's time is the making of code that is fast later.
-            "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "JDK_JAVA_OPTIONS": java_options(),
             "PYSPARK_PYTHON": str(self.executable),
             "SPARK_HOME": str(self.spark_home),
             "SPARK_LOCAL_IP": "127.0.0.1",

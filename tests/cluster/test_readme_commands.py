@@ -1,0 +1,136 @@
+"""Each command of README.md as it is printed, with the folders of a store that is here, and what it answers.
+
+`spark-submit` and `spark-sql` have a Python that lacks the package: they find it in the zip. In the SQL shell there is
+no Python driver, so Spark itself has to find the format.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.conftest import STORE
+from tests.cluster.processes import Python
+from tests.support.readme import shell_lines
+from tests.support.stores import PROJECT, index_of, tree_of
+
+pytestmark = pytest.mark.cluster
+
+NOT_RUN = re.compile(r"pip install|completion bash >|HOST|=/data/dev$|--help$")
+"""Lines that change the machine, need a server or a terminal; each form is tested elsewhere."""
+
+TOPIC = "OrderEvents"
+KEY = next(fact["uniqKey"] for fact in STORE.facts("msg") if fact["topic"] == TOPIC and fact["uniqKey"])
+PRINTED_QUERY = "SELECT topic, count(*) FROM messages GROUP BY topic"
+QUERIES = (
+    PRINTED_QUERY,
+    "SELECT 'queues', count(*), sum(max_offset) FROM queues",
+    "SELECT 'units', count(*) FROM consume_queue WHERE state = 'LIVE'",
+    "SELECT 'segments', count(*) FROM segments",
+    "SELECT 'topics', count(*) FROM topics",
+    "SELECT 'offsets', count(*) FROM consumer_offsets",
+)
+"""The query that the page has for conf/tables.sql, and one for each other view."""
+
+MADE_FIRST = ("jobs/archive.py", "jobs/maintain_archive.py")
+"""The archive is made before it is asked: the page has it the other way round."""
+
+
+class Shell:
+    """Runs lines of the page, in a folder with what the source tree has."""
+
+    def __init__(self, folder: Path, store: Path, bare_python: Python, package: Path) -> None:
+        self._names = {
+            "/data/store": str(store),
+            "/data/": f"{folder}/",
+            "/lake/": f"{folder}/lake/",
+            "topic=orders": f"topic={TOPIC}",
+            "key=order-42": f"key={KEY}",
+            PRINTED_QUERY + '"': "; ".join(QUERIES) + '"',
+        }
+        programs = folder / "bin"
+        programs.mkdir()
+        (programs / "spark-mq").write_text(f'#!/bin/sh\nexec {sys.executable} -m spark_mq "$@"\n')
+        (programs / "spark-mq").chmod(0o755)
+        # The shells of Spark write into the folder in which they start.
+        self._tree = folder / "tree"
+        self._tree.mkdir()
+        for name in ("conf", "jobs"):
+            (self._tree / name).symlink_to(PROJECT / name)
+        path = os.pathsep.join([str(programs), str(bare_python.spark_home / "bin"), os.environ["PATH"]])
+        self._own = {**os.environ, "PATH": path, "PYTHONPATH": str(PROJECT), "PYSPARK_PYTHON": sys.executable}
+        self._bare = bare_python.environment(PATH=path, PYTHONPATH=str(package))
+
+    def run(self, line: str) -> str:
+        """What a line prints on stdout."""
+        is_our_command = line.startswith("spark-mq ")
+        for name, here in self._names.items():
+            if name != PRINTED_QUERY + '"' or not is_our_command:
+                line = line.replace(name, here)
+        environment = self._own if is_our_command else self._bare
+        done = subprocess.run(
+            ["bash", "-c", line], cwd=self._tree, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, f"{line}\n{done.stderr[-3000:]}"
+        assert "Traceback" not in done.stderr, line
+        return done.stdout
+
+
+def test_every_command_of_the_readme_runs_as_printed(
+    bare_python: Python, package: Path, store: Path, tmp_path: Path, delta_jars: dict[str, str]
+) -> None:
+    if not delta_jars:
+        pytest.skip("Delta Lake's jars cannot be fetched from Maven Central")
+    growing = tmp_path / "store"
+    shell = Shell(tmp_path, growing, bare_python, package)
+    lines = [line for line in shell_lines() if not NOT_RUN.search(line)]
+    first = [line for line in lines for job in MADE_FIRST if job in line]
+    assert len(first) == len(MADE_FIRST)
+
+    # The archive has half of the log, and the store then the whole log.
+    (growing / "commitlog").mkdir(parents=True)
+    for segment in sorted((store / "commitlog").iterdir())[:2]:
+        shutil.copy2(segment, growing / "commitlog")
+    for line in first:
+        shell.run(line)
+    shutil.copytree(store, growing, dirs_exist_ok=True)
+    answers = {line: shell.run(line) for line in lines if line not in first}
+
+    def answer(*parts: str) -> str:
+        (found,) = (said for line, said in answers.items() if all(part in line for part in parts))
+        return found
+
+    facts = STORE.facts("msg")
+    topics = Counter(fact["topic"] for fact in facts)
+    answer("spark-mq rebuild")
+    assert tree_of(tmp_path / "rebuilt" / "consumequeue") == tree_of(store / "consumequeue")
+    assert index_of(tmp_path / "rebuilt") == index_of(store)
+    printed = [line.split() for line in answer("spark-mq sql", PRINTED_QUERY).splitlines()]
+    assert {words[0]: int(words[1]) for words in printed if len(words) == 2 and words[1].isdigit()} == topics
+    archived = rows_of(answer("spark-sql", "conf/history.sql"))
+    assert [row[2] for row in archived if KEY in row] == [fact["topic"] for fact in facts if fact["uniqKey"] == KEY]
+    assert re.findall(r"\d+", answer("spark-mq sql", "FROM history"))[-1] == str(len(facts))
+    assert_views(rows_of(answer("spark-sql", "conf/tables.sql")), store)
+
+
+def rows_of(printed: str) -> list[list[str]]:
+    """The rows that the SQL shell printed."""
+    return [line.split("\t") for line in printed.splitlines()]
+
+
+def assert_views(rows: list[list[str]], store: Path) -> None:
+    """What `QUERIES` answer is what the facts say."""
+    facts, queues = STORE.facts("msg"), STORE.facts("queue")
+    topics = Counter(fact["topic"] for fact in facts)
+    assert {topic: int(row[1]) for topic in topics for row in rows if row[0] == topic} == topics
+    assert ["queues", str(len(queues)), str(sum(fact["max"] for fact in queues))] in rows
+    assert ["units", str(sum(fact["sysFlag"] & 0xC in (0, 8) for fact in facts))] in rows
+    assert ["segments", str(len(list((store / "commitlog").iterdir())))] in rows
+    assert {"queues", "units", "segments", "topics", "offsets"} <= {row[0] for row in rows}
