@@ -42,7 +42,7 @@ demo: install ## rebuild the files of a real broker's store, and compare them wi
 	$(BIN)/python jobs/demo.py
 
 prepare: install ## compile the kernels, and archive Spark's Java classes, for a quicker start
-	$(BIN)/python -m tests.support.compile_kernels
+	$(BIN)/python -m spark_mq.format.kernels.compile
 	$(MAKE) $(CLASSES)
 
 test: install ## run the tests

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from spark_mq.indexer.alignment import misaligned_segments
-from spark_mq.indexer.split_rows import SplitRow
+from spark_mq.indexer.staging.alignment import misaligned_segments
+from spark_mq.indexer.staging.split_rows import SplitRow
 from spark_mq.store.log.corrupt_range import CorruptRange
 
 LAST = 1000
@@ -18,7 +18,7 @@ DAMAGE = CorruptRange("segment", 1050, 1060, "CODE", "reason")
 def split(start: int, stop: int, first: int, end: int, times: tuple[int, int] | None = (5, 6)) -> SplitRow:
     """The split of the bytes from `start` to `stop`, whose records are from `first` (-1: it has none) to `end`."""
     first_time, last_time = times or (None, None)
-    return SplitRow(LAST, start, stop, first, end, 1, 0, 0, first_time, last_time, False, (), None, 0, 0)
+    return SplitRow(LAST, start, stop, first, end, 1, 0, 0, first_time, last_time, False, (), None, 0, 0, 0, None, 0, 0)
 
 
 FITTING = [
