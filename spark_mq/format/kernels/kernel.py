@@ -33,7 +33,7 @@ def kernel(function: Function) -> Function:
 
     Every parameter has an annotation: `int`, `Frame`, `Frames`, or one of the types of `spark_mq.format.array_types`.
     """
-    if config.DISABLE_JIT:
+    if getattr(config, "DISABLE_JIT", 0):
         return function
     KERNELS.append(Kernel(cast(FunctionType, function)))
     return cast(Function, KERNELS[-1])
@@ -55,7 +55,7 @@ class Kernel:
         _ = self._compiled
 
     @property
-    def _numba_type_(self) -> types.Type:
+    def _numba_type_(self) -> Any:
         """What numba asks for if one kernel calls another."""
         return self._compiled._numba_type_
 
