@@ -68,28 +68,36 @@ def make_store(store: Path, entries: int, key_size: int) -> int:
     return base + written
 
 
-def peaks(process: int) -> dict[str, tuple[str, int]]:
-    """Kind and highest resident size, in bytes, of a process and all its descendants, by process id."""
-    parents, found = {}, {}
+def processes(process: int) -> dict[str, str]:
+    """The kind of a process and of all its descendants, by process id: `driver`, `JVM` or `task`."""
+    parents, kinds = {}, {}
     for status in Path("/proc").glob("[0-9]*/status"):
         try:
-            text = status.read_text()
+            parent = re.search(r"^PPid:\s+(\d+)", status.read_text(), re.MULTILINE)
             command = (status.parent / "cmdline").read_bytes()
         except OSError:
             continue
-        peak = re.search(r"^VmHWM:\s+(\d+)", text, re.MULTILINE)
-        parent = re.search(r"^PPid:\s+(\d+)", text, re.MULTILINE)
-        if peak is None or parent is None:
-            continue
-        name = status.parent.name
-        parents[name] = parent[1]
-        is_java = b"java" in command.split(b"\0")[0]
-        kind = "JVM" if is_java else "task" if b"daemon" in command else "driver"
-        found[name] = kind, int(peak[1]) << 10
+        if parent is not None:
+            is_java = b"java" in command.split(b"\0")[0]
+            parents[status.parent.name] = parent[1]
+            kinds[status.parent.name] = "JVM" if is_java else "task" if b"daemon" in command else "driver"
     below = {str(process)}
     while more := {name for name, parent in parents.items() if parent in below} - below:
         below |= more
-    return {name: found[name] for name in below if name in found}
+    return {name: kinds[name] for name in below if name in kinds}
+
+
+def peaks(process: int) -> dict[str, tuple[str, int]]:
+    """Kind and highest resident size, in bytes, of a process and all its descendants, by process id."""
+    found = {}
+    for name, kind in processes(process).items():
+        try:
+            peak = re.search(r"^VmHWM:\s+(\d+)", Path("/proc", name, "status").read_text(), re.MULTILINE)
+        except OSError:
+            continue
+        if peak is not None:
+            found[name] = kind, int(peak[1]) << 10
+    return found
 
 
 def measure(command: list[str]) -> tuple[dict[str, int], float, dict[str, object]]:

@@ -1,0 +1,158 @@
+"""A rebuild of queues and index beside the Java store's own, on two cores and on one, and where its time goes.
+
+For each number of cores, a process of its own starts Spark, warms up, and rebuilds several times, up to flushed files;
+before each rebuild, the Java store rebuilds the same log with its one thread. For every stage, the CPU time of the
+Python workers, of the JVM and of the driver is read from `/proc`: the rest of the cores' time is waiting. Queues and
+index are written at the same time: the stage that ends last has the time after the end of the other.
+
+    python -m benchmarks.rebuild --size 1GiB --folder /tmp/spark-mq-bench
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.generate_store import generate_store
+from benchmarks.index_memory import processes
+from benchmarks.run import java_rebuild, plain_read
+from spark_mq.source.option_values import parse_size
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def cpu_seconds(process: int) -> dict[str, float]:
+    """The CPU seconds so far of the process, of its JVM, and of its Python workers."""
+    seconds = {"driver": 0.0, "JVM": 0.0, "task": 0.0}
+    for name, kind in processes(process).items():
+        try:
+            fields = Path("/proc", name, "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        seconds[kind] += (int(fields[11]) + int(fields[12])) / _TICKS
+    return seconds
+
+
+class StageClock:
+    """Seconds and CPU seconds of the stages of rebuilds, summed by name; what is outside of stages is `rest`."""
+
+    def __init__(self) -> None:
+        self.stages: dict[str, dict[str, float]] = {}
+        self._began = 0.0
+        self._cpu: Mapping[str, float] = {}
+
+    def begin(self) -> None:
+        """Start the clock."""
+        self._began, self._cpu = time.perf_counter(), cpu_seconds(os.getpid())
+
+    def end(self, name: str) -> None:
+        """Add the time since the last call to a stage."""
+        began, cpu = self._began, self._cpu
+        self.begin()
+        stage = self.stages.setdefault(name, {"seconds": 0.0, "driver": 0.0, "JVM": 0.0, "task": 0.0})
+        stage["seconds"] += self._began - began
+        for kind, seconds in self._cpu.items():
+            stage[kind] += seconds - cpu.get(kind, 0.0)
+
+
+def measure(store: Path, folder: Path, cores: int, repetitions: int, with_java: bool) -> dict[str, Any]:
+    """Rebuild several times in this process; returns the seconds of each, those of Java, and the stages."""
+    from pyspark.sql import SparkSession
+
+    from spark_mq.cli.launch import start_jvm
+    from spark_mq.indexer.rebuild import run_rebuild
+    from spark_mq.indexer.rebuild_request import RebuildRequest
+    from spark_mq.job.progress import StageProgress
+
+    os.environ["PYSPARK_SUBMIT_ARGS"] = f"--master local[{cores}] pyspark-shell"
+    start_jvm("")
+    settings = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+    spark = SparkSession.builder.config(map=settings).getOrCreate()
+    clock = StageClock()
+
+    def on_progress(stage: StageProgress) -> None:
+        if stage.is_done or (not stage.done and stage.name == "dispatch"):
+            clock.end(stage.name if stage.is_done else "before dispatch")
+
+    def rebuild(output: Path) -> float:
+        shutil.rmtree(output, ignore_errors=True)
+        clock.begin()
+        started = time.perf_counter()
+        run_rebuild(spark, RebuildRequest.of(str(store), str(output)), on_progress)
+        seconds = time.perf_counter() - started
+        clock.end("after the last stage")
+        return seconds
+
+    for _ in range(3):
+        rebuild(folder / "rebuilt")
+    clock.stages.clear()
+    seconds, java, plain = [], [], []
+    for _ in range(repetitions):
+        if with_java:
+            java += [sum(times) for times in java_rebuild(store, folder / "java", 1)]
+        plain.append(plain_read(store / "commitlog"))
+        seconds.append(rebuild(folder / "rebuilt"))
+    spark.stop()
+    shutil.rmtree(folder / "rebuilt")
+    stages = {name: {kind: value / repetitions for kind, value in of.items()} for name, of in clock.stages.items()}
+    return {"seconds": seconds, "java": java, "plain": plain, "stages": stages}
+
+
+def print_result(cores: int, result: dict[str, Any]) -> None:
+    """Print the figures of one process."""
+    seconds, java, plain, stages = (result[name] for name in ("seconds", "java", "plain", "stages"))
+    median = statistics.median(seconds)
+    spread = f"{min(seconds):.2f}-{max(seconds):.2f}"
+    print(f"{cores} cores: {median:.2f} s ({spread}); plain read {statistics.median(plain):.2f} s")
+    if java:
+        ratio = statistics.median(there / here for there, here in zip(java, seconds, strict=True))
+        print(f"  the Java store {statistics.median(java):.2f} s ({min(java):.2f}-{max(java):.2f}), {ratio:.2f} times")
+    print("| stage (means) | seconds | workers' CPU | JVM's CPU | driver's CPU | cores idle |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for name, stage in stages.items():
+        idle = cores * stage["seconds"] - stage["task"] - stage["JVM"] - stage["driver"]
+        cpu = " | ".join(f"{stage[kind]:.2f}" for kind in ("task", "JVM", "driver"))
+        print(f"| {name} | {stage['seconds']:.2f} | {cpu} | {max(idle, 0):.2f} |")
+
+
+def main() -> int:
+    """Generate the store if it does not exist, and measure."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", default="1GiB", help="bytes of records (1GiB)")
+    parser.add_argument("--folder", type=Path, required=True, help="the folder for the store and scratch output")
+    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--cores", type=int, nargs="*", default=[2, 1])
+    parser.add_argument("--skip-java", action="store_true", help="leave out the Java store's own rebuild")
+    parser.add_argument("--one-process", action="store_true", help="measure in this process, and print JSON")
+    arguments = parser.parse_args()
+    size = parse_size("--size", arguments.size)
+    store = arguments.folder / f"rebuild-store-{size}"
+    if not (store / "made").exists():
+        shutil.rmtree(store, ignore_errors=True)
+        generate_store(store, log_size=size)
+        (store / "made").touch()
+    if arguments.one_process:
+        with_java = not arguments.skip_java
+        print(json.dumps(measure(store, arguments.folder, arguments.cores[0], arguments.repetitions, with_java)))
+        return 0
+    for number, cores in enumerate(arguments.cores):
+        command = [sys.executable, "-m", "benchmarks.rebuild", "--one-process", "--cores", str(cores)]
+        command += ["--size", arguments.size, "--folder", str(arguments.folder)]
+        command += ["--repetitions", str(arguments.repetitions)]
+        command += ["--skip-java"] if number or arguments.skip_java else []
+        output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+        print_result(cores, json.loads(output.splitlines()[-1]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
