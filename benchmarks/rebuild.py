@@ -75,7 +75,7 @@ def measure(store: Path, folder: Path, cores: int, repetitions: int, with_java: 
 
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"--master local[{cores}] pyspark-shell"
     start_jvm("")
-    settings = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+    settings: dict[str, Any] = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
     spark = SparkSession.builder.config(map=settings).getOrCreate()
     clock = StageClock()
 
