@@ -68,13 +68,14 @@ def measure(store: Path, folder: Path, cores: int, repetitions: int, with_java: 
     """Rebuild several times in this process; returns the seconds of each, those of Java, and the stages."""
     from pyspark.sql import SparkSession
 
-    from spark_mq.cli.launch import start_jvm
     from spark_mq.indexer.rebuild import run_rebuild
     from spark_mq.indexer.rebuild_request import RebuildRequest
     from spark_mq.job.progress import StageProgress
 
+    # `local[1]` alone leaves the other cores to the JVM.
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"--master local[{cores}] pyspark-shell"
-    start_jvm("")
     settings: dict[str, Any] = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
     spark = SparkSession.builder.config(map=settings).getOrCreate()
     clock = StageClock()
