@@ -124,13 +124,9 @@ class OutputCommitter:
             ) from error
 
     def remove_staged(self, paths: Iterable[str]) -> None:
-        """Remove these files and folders from the job's folder; the paths are relative to it."""
+        """Remove these files from the job's folder; the paths are relative to it."""
         for path in paths:
-            staged = self.folder / path
-            if staged.is_directory:
-                _remove_folder(staged)
-            else:
-                self.output.filesystem.delete_file(staged.path)
+            self.output.filesystem.delete_file((self.folder / path).path)
 
     def _remove(self) -> None:
         """Remove the folder if it exists: first the file `removed_first`, then all others."""

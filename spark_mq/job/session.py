@@ -1,4 +1,4 @@
-"""Spark's side of a job: its session, and the paths and folders that Spark uses."""
+"""Spark's side of a job: its session, and the folders in which Spark sorts."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from contextlib import contextmanager
 from pyspark.sql import SparkSession
 
 from spark_mq.errors import StorageError
-from spark_mq.io.location import Location
 from spark_mq.job.storage_errors import storage_problem
 from spark_mq.job.task_errors import JOB_ERRORS, unwrap_task_error
 
 _SETTINGS = {
-    # The number of rows in an Arrow batch: a staged row has up to 256 KiB.
+    # The number of rows in an Arrow batch: a run of units has up to 256 KiB.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
     # Counts of queues and splits are small: a few partitions, planned once.
     "spark.sql.adaptive.enabled": "false",
@@ -62,13 +61,6 @@ def _configure(session: SparkSession, settings: Mapping[str, str]) -> None:
 def _storage_error(error: BaseException) -> StorageError | None:
     problem = storage_problem(error)
     return None if problem is None else StorageError(problem)
-
-
-def spark_path(location: Location) -> str:
-    """The path of `location` as Spark expects it: `file:` for a local path, `s3a:` for pyarrow's `s3:`."""
-    if location.is_local:
-        return f"file://{location.path}"
-    return "s3a" + location.uri.removeprefix("s3") if location.uri.startswith("s3://") else location.uri
 
 
 def scratch_folders(spark: SparkSession) -> list[str]:

@@ -22,7 +22,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from spark_mq._compat import repartition_by_id
 from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.indexer.queue.writer import WRITTEN_SCHEMA, QueueWriter
-from spark_mq.indexer.staging.staged_units import RUN_SCHEMA, StagedUnits
+from spark_mq.indexer.staging.staged_units import READERS, RUN_SCHEMA, StagedUnits
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.job.context import JobContext
 from spark_mq.job.task_items import TaskItems
@@ -30,8 +30,6 @@ from spark_mq.job.task_items import TaskItems
 _MAX_RUNS_IN_DRIVER = 100_000
 _MAX_REMOTE_RUNS_IN_DRIVER = 2_000
 """On an object store each run costs a request: many short ones are better read by split, in one piece."""
-_READERS = 8
-"""The number of threads that read directories: on a remote filesystem each takes a while."""
 _BATCH_RUNS = 64
 _SPLITS_PER_TASK = 16
 
@@ -156,7 +154,7 @@ class _RunsInDriver:
 
     @classmethod
     def read(cls, context: JobContext, splits: tuple[StagedUnits, ...]) -> Self:
-        with ThreadPoolExecutor(_READERS) as readers:
+        with ThreadPoolExecutor(READERS) as readers:
             tables = [
                 table.append_column("split", pa.repeat(number, table.num_rows))
                 for number, table in enumerate(readers.map(StagedUnits.read_runs, splits))
@@ -170,7 +168,7 @@ class _RunsInDriver:
         order = [(name, "ascending") for name in ("task", *_ORDER)]
         runs = assignment.of(self.runs).sort_by(order)
         bounds = np.searchsorted(runs["task"].to_numpy(), np.arange(assignment.tasks + 1)).tolist()
-        task = _WriteOwnRuns(self.splits, runs, bounds, writer)
+        task = _WriteOwnRuns(TaskItems.of(self.splits), runs, bounds, writer)
         numbers = self.context.numbers(assignment.tasks)
         return numbers.mapInPandas(self.context.shared_storage.wrap(task), WRITTEN_SCHEMA).collect()
 
@@ -179,7 +177,7 @@ class _RunsInDriver:
 class _WriteOwnRuns:
     """For `mapInPandas`: numbers of tasks in, rows of written files out; the task reads the units of its runs."""
 
-    splits: tuple[StagedUnits, ...]
+    splits: TaskItems[StagedUnits]
     runs: pa.Table
     bounds: list[int]
     writer: QueueWriter

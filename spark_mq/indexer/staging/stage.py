@@ -93,7 +93,7 @@ def stage_log(
         context: The job's context.
         plan: The plan of the rebuild.
         log: The log, with at least one segment.
-        manifest: What is staged already. The manifest in the job's folder is rewritten after each round.
+        manifest: What is staged already. The manifest in the job's folder is rewritten after each dispatch.
         targets: What records are dispatched to.
 
     Raises:
@@ -132,9 +132,8 @@ class _DispatchTask:
     done: Location
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from spark_mq.indexer.staging.split_dispatch import (
-            dispatch_split,  # loads numba, which the driver does not need
-        )
+        # This loads numba, which the driver does not need.
+        from spark_mq.indexer.staging.split_dispatch import dispatch_split
 
         for batch in batches:
             for number in batch.column(0).to_pylist():

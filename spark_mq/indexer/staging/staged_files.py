@@ -9,14 +9,11 @@ from pyarrow import fs
 
 from spark_mq.indexer.staging.split_rows import SplitRow
 from spark_mq.indexer.staging.staged_entries import STAGED_ENTRY_SIZE
-from spark_mq.indexer.staging.staged_units import StagedUnits
+from spark_mq.indexer.staging.staged_units import READERS, StagedUnits
 from spark_mq.io.location import Location
 
 STAGED = "staged"
 """The folder's name in the job's folder."""
-
-_READERS = 8
-"""The number of threads that read directories of units: on a remote filesystem each takes a while."""
 
 
 def staged_names(splits: Iterable[SplitRow]) -> set[str]:
@@ -39,8 +36,8 @@ def are_complete(folder: Location, splits: Sequence[SplitRow]) -> bool:
     units = [staged for split in splits if (staged := split.staged_units(folder)) is not None]
     if any(sizes.get(staged.location.name) != staged.size for staged in units):
         return False
-    with ThreadPoolExecutor(_READERS) as readers:
-        return all(readers.map(StagedUnits.is_complete, units))
+    with ThreadPoolExecutor(READERS) as readers:
+        return all(readers.map(StagedUnits.has_directory, units))
 
 
 def _entry_sizes(splits: Iterable[SplitRow]) -> dict[str, int]:

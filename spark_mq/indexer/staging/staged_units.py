@@ -24,6 +24,9 @@ from spark_mq.io.location import Location
 MAX_RUN_UNITS = 13_000
 """The limit of units in a run: about 256 KiB, so that a batch of a few dozen runs stays small."""
 
+READERS = 8
+"""The number of threads that read directories of many splits: on a remote filesystem each takes a while."""
+
 RUN_SCHEMA = pa.schema(
     [
         ("topic", pa.string()),
@@ -96,10 +99,8 @@ class StagedUnits:
             raise StorageError(f"{self.location} has other runs than were staged: run the job again without --resume")
         return runs.append_column("first_unit", pa.array(counts.cumsum() - counts))
 
-    def is_complete(self) -> bool:
-        """Whether the file has the size and the directory that it was written with."""
-        if self.location.info().size != self.size:
-            return False
+    def has_directory(self) -> bool:
+        """Whether the file, which has its size, ends with the directory that it was written with."""
         try:
             self.read_runs()
         except StorageError:
