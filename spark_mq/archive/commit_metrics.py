@@ -7,7 +7,7 @@ from collections.abc import Collection
 from pyspark.sql import Row, SparkSession
 
 from spark_mq.archive.archive_tables import ArchiveTable
-from spark_mq.archive.delta_log import version_of
+from spark_mq.archive.delta_log import commit_info, version_of
 
 _FIRST_LIMIT = 10
 
@@ -25,12 +25,16 @@ class AppendedRows:
 
     def count_new(self, query_ids: Collection[str]) -> int:
         """The number of rows that these streaming queries appended since the last call."""
-        if version_of(self._table) == self._counted:
-            return 0
-        new = self._new_commits()
-        self._counted = max((commit.version for commit in new), default=self._counted)
-        own = [commit for commit in new if (commit.operationParameters or {}).get("queryId") in query_ids]
-        return sum(int((commit.operationMetrics or {}).get("numOutputRows", 0)) for commit in own)
+        newest = version_of(self._table)
+        if newest >= 0:
+            infos = [commit_info(self._table, version) for version in range(self._counted + 1, newest + 1)]
+            self._counted = newest
+        else:
+            new = self._new_commits()
+            infos = [commit.asDict() for commit in new]
+            self._counted = max((commit.version for commit in new), default=self._counted)
+        own = [info for info in infos if (info.get("operationParameters") or {}).get("queryId") in query_ids]
+        return sum(int((info.get("operationMetrics") or {}).get("numOutputRows", 0)) for info in own)
 
     def _new_commits(self) -> list[Row]:
         """The commits after the counted ones, from one query, because streams may add commits between two queries."""

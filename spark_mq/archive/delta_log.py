@@ -40,6 +40,17 @@ def version_of(table: ArchiveTable) -> int:
     return -1 if commit is None else _number(commit.name)
 
 
+def commit_info(table: ArchiveTable, version: int) -> dict[str, Any]:
+    """What Delta noted of a version: the operation, its parameters and its counts, as in DESCRIBE HISTORY."""
+    infos = (action["commitInfo"] for action in _actions(table, version) if "commitInfo" in action)
+    return next(infos, {})
+
+
+def is_empty(table: ArchiveTable) -> bool:
+    """Whether a local Delta table is as it was created, without a row; False if that is unknown without Spark."""
+    return version_of(table) == 0 and not any("add" in action for action in _actions(table, 0))
+
+
 def query_ids_of(table: ArchiveTable, version: int) -> set[str]:
     """The streaming queries that wrote a version."""
     return {action["txn"]["appId"] for action in _actions(table, version) if "txn" in action}

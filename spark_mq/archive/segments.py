@@ -7,6 +7,7 @@ from collections.abc import Mapping, Set
 
 from pyspark.sql import functions as F  # noqa: N812
 
+from spark_mq.archive.delta_log import is_empty
 from spark_mq.archive.retry import retry_on_conflict
 from spark_mq.archive.store_archive import StoreArchive
 from spark_mq.archive.tables import SEGMENTS_SCHEMA
@@ -34,6 +35,11 @@ def write_segments(archive: StoreArchive, archived_to: int) -> int:
         rows = [row for row in rows if row != known.get(row["commit_log_offset"])]
     if not rows:
         return 0
+    if is_empty(table):
+        # A merge with an empty table costs several times as much as an append.
+        frame = archive.dataframe(rows, SEGMENTS_SCHEMA)
+        frame.write.format("delta").mode("append").saveAsTable(table.sql_name)
+        return len(rows)
     view = f"spark_mq_segments_{uuid.uuid4().hex}"
     archive.dataframe(rows, SEGMENTS_SCHEMA).createOrReplaceTempView(view)
     keys = ("cluster", "broker", "store", "commit_log_offset")
@@ -51,7 +57,7 @@ def write_segments(archive: StoreArchive, archived_to: int) -> int:
 
 def _known_rows(archive: StoreArchive, bases: Set[int]) -> dict[int, Row]:
     """The rows of segments that are in the table, by the segment's first offset."""
-    if not bases:
+    if not bases or is_empty(archive.tables.segments):
         return {}
     names = [name for name in SEGMENTS_SCHEMA.names if name not in ("cluster", "broker", "store")]
     rows = archive.rows(archive.tables.segments).where(F.col("commit_log_offset") >= min(bases)).select(*names)

@@ -17,13 +17,14 @@ from pyspark.sql.types import StructType
 from spark_mq._compat import session_has_read_limits
 from spark_mq.archive.archive_tables import ArchiveTable, StoreIdentity
 from spark_mq.archive.checkpoints import KEYS, MESSAGES, checkpoint_of, has_begun
+from spark_mq.archive.delta_log import is_empty
 from spark_mq.archive.store_archive import StoreArchive
 from spark_mq.archive.tables import KEYS_SCHEMA
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, MESSAGE_SCHEMA
 from spark_mq.store.message_store import MessageStore
 
-_TIMES = {"born_timestamp_millis": "born_timestamp", "store_timestamp_millis": "store_timestamp"}
-_READ_COLUMNS = (*MESSAGE_SCHEMA.names, "properties_bytes", "encoded_body", *_TIMES)
+TIMES = {"born_timestamp_millis": "born_timestamp", "store_timestamp_millis": "store_timestamp"}
+READ_COLUMNS = (*MESSAGE_SCHEMA.names, "properties_bytes", "encoded_body", *TIMES)
 
 
 class ArchiveStreams:
@@ -60,7 +61,7 @@ class ArchiveStreams:
         """
         tables, identity = self._archive.tables, self._archive.identity
         checkpoint = checkpoint_of(tables, identity, KEYS)
-        if not has_begun(checkpoint):
+        if not has_begun(checkpoint) and not is_empty(tables.keys):
             # The stream starts with the first message of the table.
             for name in (identity,) if renamed_to is None else (identity, renamed_to):
                 self._spark.sql(f"DELETE FROM {tables.keys.sql_name} WHERE {name.sql_condition()}")
@@ -80,6 +81,8 @@ class ArchiveStreams:
 
     def archived_end(self) -> int:
         """The commit log offset at which the last archived record of the store ends; -1 if there is none."""
+        if is_empty(self._archive.tables.messages):
+            return -1
         with MessageStore(self._archive.store.uri) as store:
             log_start = store.get_min_phy_offset()
         # A long archive has few files after the start of the log, and the end is usually in one of them.
@@ -96,12 +99,12 @@ class ArchiveStreams:
 
 def source_schema() -> StructType:
     """The columns that the archive reads from a store."""
-    return from_arrow_schema(pa.schema([ALL_MESSAGE_FIELDS[name] for name in _READ_COLUMNS]))
+    return from_arrow_schema(pa.schema([ALL_MESSAGE_FIELDS[name] for name in READ_COLUMNS]))
 
 
 def archive_rows(messages: DataFrame, identity: StoreIdentity) -> DataFrame:
     """Messages of `source_schema`, with the columns of the archive's messages table."""
-    millis = [F.when(F.col(moment).isNull(), F.col(name)).alias(name) for name, moment in _TIMES.items()]
+    millis = [F.when(F.col(moment).isNull(), F.col(name)).alias(name) for name, moment in TIMES.items()]
     stored_body = F.col("encoded_body").alias("stored_body")
     return messages.select(*identity.columns(), *MESSAGE_SCHEMA.names, "properties_bytes", stored_body, *millis)
 
