@@ -36,9 +36,7 @@ def write_segments(archive: StoreArchive, archived_to: int) -> int:
     if not rows:
         return 0
     if is_empty(table):
-        # A merge with an empty table costs several times as much as an append.
-        frame = archive.dataframe(rows, SEGMENTS_SCHEMA)
-        frame.write.format("delta").mode("append").saveAsTable(table.sql_name)
+        _append_first(archive, rows)
         return len(rows)
     view = f"spark_mq_segments_{uuid.uuid4().hex}"
     archive.dataframe(rows, SEGMENTS_SCHEMA).createOrReplaceTempView(view)
@@ -53,6 +51,18 @@ def write_segments(archive: StoreArchive, archived_to: int) -> int:
     finally:
         spark.catalog.dropTempView(view)
     return len(rows)
+
+
+def _append_first(archive: StoreArchive, rows: list[Row]) -> None:
+    """Append the rows to an empty table, which costs much less than a merge.
+
+    Of two runs for one store that find the table empty, Delta lets only one append (`txn`). If their rows differ, the
+    next run merges.
+    """
+    frame = archive.dataframe(rows, SEGMENTS_SCHEMA)
+    once = {"txnAppId": f"first segments of {archive.identity.folder}", "txnVersion": "0"}
+    writer = frame.write.format("delta").mode("append").options(**once)
+    retry_on_conflict(lambda: writer.save(archive.tables.segments.name))
 
 
 def _known_rows(archive: StoreArchive, bases: Set[int]) -> dict[int, Row]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from pyspark.errors import PySparkException
@@ -144,7 +145,7 @@ class Archiver:
                 written = time.monotonic()
                 report.add_progress(stream_offset(messages))
                 self._add_counts(report)
-                self._add_snapshot(report)
+                report.snapshot_files += write_snapshot(self._archive)
             time.sleep(_POLL_SECONDS)
 
     @contextmanager
@@ -152,8 +153,10 @@ class Archiver:
         """The report of a run, with the steps before and after the streams."""
         store, tables, identity = self._archive.store, self._archive.tables, self._archive.identity
         report = ArchiveReport(str(store), tables.name, identity.cluster, identity.broker)
-        self._add_snapshot(report)
-        yield report
+        with ThreadPoolExecutor(1) as threads:
+            written = threads.submit(write_snapshot, self._archive)
+            yield report
+            report.snapshot_files += written.result()
         if report.archived_to < 0:
             report.archived_to = self._streams.archived_end()
         self._add_counts(report)
@@ -162,9 +165,6 @@ class Archiver:
         report.rows += self._messages.count_new(self._streams.query_ids)
         report.keys += self._keys.count_new(self._streams.query_ids)
         report.segments += write_segments(self._archive, report.archived_to)
-
-    def _add_snapshot(self, report: ArchiveReport) -> None:
-        report.snapshot_files += write_snapshot(self._archive)
 
 
 def _finish(query: StreamingQuery) -> dict[str, object]:
