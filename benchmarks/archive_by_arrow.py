@@ -32,7 +32,7 @@ from pyspark.sql.types import StructType
 from benchmarks.archive import made_store, new_archive, plain_write, timed
 from spark_mq.archive.archive_tables import ArchiveTables
 from spark_mq.archive.delta import delta_settings
-from spark_mq.archive.streams import READ_COLUMNS, TIMES
+from spark_mq.archive.table_rows import READ_COLUMNS, TIMES
 from spark_mq.archive.tables import KEYS, MESSAGES, Layout, create_tables
 from spark_mq.cli.spark import spark_session
 from spark_mq.source.messages import MessagesReader

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from pyspark.sql import Row, SparkSession
 
 from spark_mq.archive.archive_tables import ArchiveTable
-from spark_mq.archive.delta_log import commit_info, version_of
+from spark_mq.archive.delta_log import rows_added_by, version_of
 
 _FIRST_LIMIT = 10
 
@@ -27,14 +27,13 @@ class AppendedRows:
         """The number of rows that these streaming queries appended since the last call."""
         newest = version_of(self._table)
         if newest >= 0:
-            infos = [commit_info(self._table, version) for version in range(self._counted + 1, newest + 1)]
+            versions = range(self._counted + 1, newest + 1)
             self._counted = newest
-        else:
-            new = self._new_commits()
-            infos = [commit.asDict() for commit in new]
-            self._counted = max((commit.version for commit in new), default=self._counted)
-        own = [info for info in infos if (info.get("operationParameters") or {}).get("queryId") in query_ids]
-        return sum(int((info.get("operationMetrics") or {}).get("numOutputRows", 0)) for info in own)
+            return sum(rows_added_by(self._table, version, query_ids) for version in versions)
+        new = self._new_commits()
+        self._counted = max((commit.version for commit in new), default=self._counted)
+        own = [commit for commit in new if (commit.operationParameters or {}).get("queryId") in query_ids]
+        return sum(int((commit.operationMetrics or {}).get("numOutputRows", 0)) for commit in own)
 
     def _new_commits(self) -> list[Row]:
         """The commits after the counted ones, from one query, because streams may add commits between two queries."""

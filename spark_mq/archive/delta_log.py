@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from spark_mq.archive.archive_tables import ArchiveTable
@@ -40,10 +40,12 @@ def version_of(table: ArchiveTable) -> int:
     return -1 if commit is None else _number(commit.name)
 
 
-def commit_info(table: ArchiveTable, version: int) -> dict[str, Any]:
-    """What Delta noted of a version: the operation, its parameters and its counts, as in DESCRIBE HISTORY."""
-    infos = (action["commitInfo"] for action in _actions(table, version) if "commitInfo" in action)
-    return next(infos, {})
+def rows_added_by(table: ArchiveTable, version: int, query_ids: Collection[str]) -> int:
+    """The number of rows that a version added, if one of these streaming queries wrote it; else 0."""
+    actions = _actions(table, version)
+    if not any(action["txn"]["appId"] in query_ids for action in actions if "txn" in action):
+        return 0
+    return sum(int(json.loads(action["add"]["stats"])["numRecords"]) for action in actions if "add" in action)
 
 
 def is_empty(table: ArchiveTable) -> bool:

@@ -135,7 +135,7 @@ class Archiver:
         """Wait until `stop` returns true or a stream ends, and report and write snapshots meanwhile."""
         shown, written = None, time.monotonic()
         while messages.isActive and keys.isActive and not stop():
-            batch = BatchProgress.of(messages)
+            batch = BatchProgress.of(messages, self._streams.batch_rows)
             if batch is not None and batch != shown:
                 on_batch(batch)
                 shown = batch
