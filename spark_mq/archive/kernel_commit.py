@@ -65,11 +65,11 @@ class KernelTable:
         properties = snapshot.getTableProperties()
         has_changed = any(properties.get(name) not in (None, *plain) for name, plain in _PLAIN_PROPERTIES.items())
         clustering = snapshot.getClusteringColumnInfos()
-        columns = [info.getColumn().getNames() for info in clustering.get()] if clustering.isPresent() else []
+        columns = [info.getLogicalColumn().getNames() for info in clustering.get()] if clustering.isPresent() else []
         if has_changed or any(len(names) != 1 or names[0] not in layout.statistics for names in columns):
             return False
         self._transaction(snapshot).build(self._engine)
-        return snapshot.getPartitionColumnNames().isEmpty() is True
+        return not list(snapshot.getPartitionColumnNames())
 
     def _snapshot(self) -> Any:
         return self._kernel.TableManager.loadSnapshot(self.folder).build(self._engine)
