@@ -17,6 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from spark_mq.archive.archive_tables import ArchiveTable
+from spark_mq.archive.delta_log import version_of
 from spark_mq.archive.table_file import WrittenFile
 from spark_mq.archive.tables import Layout
 from spark_mq.io.location import Location
@@ -108,7 +109,7 @@ class KernelTable:
 
 def kernel_table(spark: SparkSession, table: ArchiveTable, layout: Layout) -> KernelTable | None:
     """The table, if files can be added to it without Spark; else None, and Spark must write the rows."""
-    if not table.is_local or _GLOB.search(table.name):
+    if version_of(table) < 0 or _GLOB.search(table.name):
         return None
     try:
         if not isinstance(spark._jvm.io.delta.kernel.TableManager, JavaClass):  # type: ignore[union-attr]
