@@ -35,7 +35,7 @@ class KernelTable:
     """A local Delta table to which files can be added."""
 
     def __init__(self, spark: SparkSession, table: ArchiveTable) -> None:
-        """Prepare the table; `can_commit` says whether it can be used."""
+        """Prepare the table; `is_plain` says whether it can be used."""
         self.folder = Location.resolve(table.name).path
         self._jvm: Any = spark._jvm
         self._kernel = self._jvm.io.delta.kernel

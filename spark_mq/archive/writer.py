@@ -16,6 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from spark_mq._compat import SPARK_ERRORS
 from spark_mq.archive.archive_tables import DEFAULT_BROKER, DEFAULT_CLUSTER, ArchiveTables, StoreIdentity
 from spark_mq.archive.archived_log import find_lost_end
 from spark_mq.archive.commit_metrics import AppendedRows
@@ -42,6 +43,8 @@ SNAPSHOT_SECONDS = 3600.0
 _POLL_SECONDS = 0.5
 _TWO_RUNS = re.compile("CONCURRENT_STREAM_LOG_UPDATE|CONCURRENT_QUERY|DELTA_CONCURRENT_TRANSACTION")
 """Error conditions of Spark and Delta for two queries with one checkpoint."""
+_INTERRUPTED = re.compile("SPARK_JOB_CANCELLED|cancelled job group|java.lang.InterruptedException|ByInterruptException")
+"""What Spark says of a batch in Python that was interrupted by the end of its query."""
 
 
 class Archiver:
@@ -95,12 +98,12 @@ class Archiver:
                     messages.stop()
                     keys.stop()
                 try:
-                    report.add_progress(_finish(messages))
+                    report.add_progress(_finish_stopped(messages))
                 except LogCutError:
                     if not self._settle_lost_end(report):
                         raise
                     continue
-                _finish(keys)
+                _finish_stopped(keys)
                 break
             # The keys of the last messages are not written yet.
             _finish(self._streams.start_keys())
@@ -172,6 +175,16 @@ def _finish(query: StreamingQuery) -> dict[str, object]:
     with stream_errors():
         query.awaitTermination()
     return stream_offset(query)
+
+
+def _finish_stopped(query: StreamingQuery) -> dict[str, object]:
+    """The last offset of a query that may have been stopped in the middle of a batch, which the next run repeats."""
+    try:
+        return _finish(query)
+    except SPARK_ERRORS as error:
+        if not _INTERRUPTED.search(str(error)):
+            raise
+        return stream_offset(query)
 
 
 def archive(
