@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JError
@@ -37,7 +37,7 @@ class KernelTable:
     def __init__(self, spark: SparkSession, table: ArchiveTable) -> None:
         """Prepare the table; `is_plain` says whether it can be used."""
         self.folder = Location.resolve(table.name).path
-        self._jvm: Any = spark._jvm
+        self._jvm = cast("Any", spark._jvm)
         self._kernel = self._jvm.io.delta.kernel
         self._engine = self._kernel.defaults.engine.DefaultEngine.create(spark._jsc.hadoopConfiguration())
 
