@@ -7,6 +7,7 @@ from collections.abc import Mapping, Set
 
 from pyspark.sql import functions as F  # noqa: N812
 
+from spark_mq.archive.delta_log import is_empty
 from spark_mq.archive.retry import retry_on_conflict
 from spark_mq.archive.store_archive import StoreArchive
 from spark_mq.archive.tables import SEGMENTS_SCHEMA
@@ -34,6 +35,9 @@ def write_segments(archive: StoreArchive, archived_to: int) -> int:
         rows = [row for row in rows if row != known.get(row["commit_log_offset"])]
     if not rows:
         return 0
+    if is_empty(table):
+        _append_first(archive, rows)
+        return len(rows)
     view = f"spark_mq_segments_{uuid.uuid4().hex}"
     archive.dataframe(rows, SEGMENTS_SCHEMA).createOrReplaceTempView(view)
     keys = ("cluster", "broker", "store", "commit_log_offset")
@@ -49,9 +53,21 @@ def write_segments(archive: StoreArchive, archived_to: int) -> int:
     return len(rows)
 
 
+def _append_first(archive: StoreArchive, rows: list[Row]) -> None:
+    """Append the rows to an empty table, which costs much less than a merge.
+
+    Of two runs for one store that find the table empty, Delta lets only one append (`txn`). If their rows differ, the
+    next run merges.
+    """
+    frame = archive.dataframe(rows, SEGMENTS_SCHEMA)
+    once = {"txnAppId": f"first segments of {archive.identity.folder}", "txnVersion": "0"}
+    writer = frame.write.format("delta").mode("append").options(**once)
+    retry_on_conflict(lambda: writer.save(archive.tables.segments.name))
+
+
 def _known_rows(archive: StoreArchive, bases: Set[int]) -> dict[int, Row]:
     """The rows of segments that are in the table, by the segment's first offset."""
-    if not bases:
+    if not bases or is_empty(archive.tables.segments):
         return {}
     names = [name for name in SEGMENTS_SCHEMA.names if name not in ("cluster", "broker", "store")]
     rows = archive.rows(archive.tables.segments).where(F.col("commit_log_offset") >= min(bases)).select(*names)
