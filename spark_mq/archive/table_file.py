@@ -81,6 +81,8 @@ class TableFile:
                 group.schema,
                 store_schema=False,
                 write_page_index=True,
+                # A Bloom filter is of use only beside values without a dictionary, which would tell the same.
+                use_dictionary=[path for path in _parquet_paths(group.schema) if path not in self._layout.blooms],
                 write_statistics=[field.name for field in group.schema if not pa.types.is_binary(field.type)],
                 bloom_filter_options={name: {"ndv": group.num_rows, "fpp": 0.01} for name in self._layout.blooms},
             )
@@ -117,6 +119,14 @@ class _Range:
         if self.least is None:
             return _Range(found["min"], found["max"], nulls)
         return _Range(min(self.least, found["min"]), max(self.greatest, found["max"]), nulls)
+
+
+def _parquet_paths(schema: pa.Schema) -> list[str]:
+    """The paths of all columns in Parquet, also those within lists and maps."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(schema.empty_table(), sink)
+    columns = pq.ParquetFile(pa.BufferReader(sink.getvalue())).schema
+    return [columns.column(index).path for index in range(len(columns.names))]
 
 
 def _bound(value: Any, more: str) -> Any:
