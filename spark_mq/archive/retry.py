@@ -19,8 +19,8 @@ _CONFLICT = re.compile(
 )
 """Error conditions of Delta Lake 4.4 that mean only that another run committed first.
 
-For a moment, a table that another run of the same session creates is not found, although its first commit is there: Delta
-takes a list of commits that another query began before.
+For a moment, a table that another run of the same session creates is not found, although its first commit is there:
+Delta takes a list of commits that another query began before.
 """
 
 
