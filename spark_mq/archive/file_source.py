@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +17,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.types import StructType
 
 from spark_mq.archive.archive_tables import StoreIdentity
-from spark_mq.archive.table_file import TableFile
+from spark_mq.archive.table_file import TableFile, new_file_name
 from spark_mq.archive.table_rows import READ_COLUMNS, key_rows, message_rows
 from spark_mq.archive.tables import KEYS, MESSAGES
 from spark_mq.errors import SparkMqError
@@ -92,7 +91,7 @@ class ArchiveFilesReader(MessagesStreamReader):
         """Write the files of one partition; returns their name, or nothing if there are no messages."""
         if isinstance(partition, FailedPartition):
             raise partition.error
-        name, place = f"part-{uuid.uuid4()}.snappy.parquet", self._place
+        name, place = new_file_name(), self._place
         messages, keys = TableFile(f"{place.messages}/{name}", MESSAGES), TableFile(f"{place.keys}/{name}", KEYS)
         try:
             for batch in super().read(partition):

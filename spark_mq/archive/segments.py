@@ -9,8 +9,9 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_mq.archive.delta_log import is_empty
 from spark_mq.archive.retry import retry_on_conflict
+from spark_mq.archive.row_append import append_rows
 from spark_mq.archive.store_archive import StoreArchive
-from spark_mq.archive.tables import SEGMENTS_SCHEMA
+from spark_mq.archive.tables import SEGMENTS, SEGMENTS_SCHEMA
 from spark_mq.errors import StoreChangedError
 from spark_mq.format.message_row import Row
 from spark_mq.format.record import BLANK_SIZE, MAX_BLANK_SIZE, is_blank
@@ -36,7 +37,9 @@ def write_segments(archive: StoreArchive, archived_to: int) -> int:
     if not rows:
         return 0
     if is_empty(table):
-        _append_first(archive, rows)
+        # An append costs much less than a merge. Of two runs for one store that find the table empty, only one appends;
+        # if their rows differ, the next run merges.
+        append_rows(archive, table, SEGMENTS, rows, once=f"first segments of {archive.identity.folder}")
         return len(rows)
     view = f"spark_mq_segments_{uuid.uuid4().hex}"
     archive.dataframe(rows, SEGMENTS_SCHEMA).createOrReplaceTempView(view)
@@ -51,18 +54,6 @@ def write_segments(archive: StoreArchive, archived_to: int) -> int:
     finally:
         spark.catalog.dropTempView(view)
     return len(rows)
-
-
-def _append_first(archive: StoreArchive, rows: list[Row]) -> None:
-    """Append the rows to an empty table, which costs much less than a merge.
-
-    Of two runs for one store that find the table empty, Delta lets only one append (`txn`). If their rows differ, the
-    next run merges.
-    """
-    frame = archive.dataframe(rows, SEGMENTS_SCHEMA)
-    once = {"txnAppId": f"first segments of {archive.identity.folder}", "txnVersion": "0"}
-    writer = frame.write.format("delta").mode("append").options(**once)
-    retry_on_conflict(lambda: writer.save(archive.tables.segments.name))
 
 
 def _known_rows(archive: StoreArchive, bases: Set[int]) -> dict[int, Row]:

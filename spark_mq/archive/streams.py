@@ -33,8 +33,9 @@ from spark_mq.archive.checkpoints import MESSAGES as MESSAGES_STREAM
 from spark_mq.archive.checkpoints import checkpoint_of, has_begun
 from spark_mq.archive.delta_log import is_empty
 from spark_mq.archive.file_source import FORMAT, ArchiveFilesSource, Place
+from spark_mq.archive.row_append import find_kernel_table
 from spark_mq.archive.store_archive import StoreArchive
-from spark_mq.archive.table_file import WrittenFile, read_written_file, writes_bloom_filters
+from spark_mq.archive.table_file import WrittenFile, read_written_file
 from spark_mq.archive.table_rows import READ_COLUMNS, TIMES
 from spark_mq.archive.tables import KEYS, KEYS_SCHEMA, MESSAGES
 from spark_mq.errors import StoreChangedError
@@ -176,14 +177,8 @@ class ArchiveStreams:
 
 def _kernel_tables(archive: StoreArchive) -> tuple[KernelTable, KernelTable] | None:
     """The tables of messages and keys, if files can be added to them without Spark."""
-    if not writes_bloom_filters():
-        return None
-    try:
-        from spark_mq.archive.kernel_commit import kernel_table
-    except ImportError:  # Spark Connect without py4j
-        return None
-    messages = kernel_table(archive.spark, archive.tables.messages, MESSAGES)
-    keys = kernel_table(archive.spark, archive.tables.keys, KEYS)
+    messages = find_kernel_table(archive.spark, archive.tables.messages, MESSAGES)
+    keys = find_kernel_table(archive.spark, archive.tables.keys, KEYS)
     return None if messages is None or keys is None else (messages, keys)
 
 

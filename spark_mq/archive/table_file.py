@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import uuid
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,6 +26,11 @@ _STATISTICS = b"spark_mq.statistics"
 _NOTE = b"spark_mq.note"
 _MAX_TEXT = 32
 _LAST_CHARACTER = "\U0010ffff"
+
+
+def new_file_name() -> str:
+    """A name that no other file has."""
+    return f"part-{uuid.uuid4()}.snappy.parquet"
 
 
 def writes_bloom_filters() -> bool:

@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_mq.archive import renaming, streams, writer
+from spark_mq.archive import renaming, row_append, writer
 from spark_mq.archive.archive_tables import DEFAULT_CLUSTER, ArchiveTables, StoreIdentity
 from spark_mq.archive.last_run import end_if_nothing_is_new
 from spark_mq.archive.lookup import query_message
@@ -133,7 +133,7 @@ def test_nothing_is_lost_or_doubled_whatever_happens_between_runs(
     shutil.move(store / "consumequeue", hidden / "consumequeue")
     shutil.copy(hidden / segments[4].name, log)
     # Spark writes these rows, as older versions did; the other runs continue with files that tasks write.
-    monkeypatch.setattr(streams, "writes_bloom_filters", lambda: False)
+    monkeypatch.setattr(row_append, "writes_bloom_filters", lambda: False)
     with pytest.raises(DataLossError, match=f"from commit log offset {int(segments[3].name)}"):
         lake.run(store, max_bytes=segments[0].stat().st_size)
     monkeypatch.undo()
@@ -151,7 +151,8 @@ def test_nothing_is_lost_or_doubled_whatever_happens_between_runs(
     assert lake.messages() == facts_of(A)
     assert lake.keys() == keys_of(A)
     assert lake.end_if_nothing_is_new(store) == report.archived_to
-    assert lake.committed_by_kernel() == {"messages"}  # and Spark wrote the keys, also those of its own messages
+    # Spark wrote the keys, also those of its own messages.
+    assert lake.committed_by_kernel() == {"messages", "messages_segments", "messages_snapshots"}
 
     # Spark died between the commit of a batch and its own note of it; the batch is tried again.
     checkpoints = list((tmp_path / "lake" / "messages_checkpoints").glob("*-a-*/*/commits"))
@@ -226,7 +227,7 @@ def test_what_expired_before_it_was_archived_is_counted_if_the_run_is_told_to_co
     shutil.rmtree(tmp_path / "lake" / "messages_checkpoints")
     assert lake.run(store, fail_on_data_loss=False).keys == len(keys)
     assert lake.keys() == keys
-    assert lake.committed_by_kernel() == {"messages", "messages_keys"}
+    assert lake.committed_by_kernel() == {"messages", "messages_keys", "messages_segments", "messages_snapshots"}
 
 
 def host_bytes(text: str) -> bytes:
