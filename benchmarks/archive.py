@@ -37,6 +37,16 @@ def timed(run: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
+def made_store(folder: Path, size: int) -> Path:
+    """The generated store of this size, which is made once."""
+    store = folder / f"archive-store-{size}"
+    if not (store / "made").exists():
+        shutil.rmtree(store, ignore_errors=True)
+        generate_store(store, log_size=size, segment_size=256 << 20)
+        (store / "made").touch()
+    return store
+
+
 def plain_write(spark: SparkSession, store: Path, output: Path) -> None:
     """Write the rows of an archive as plain Parquet files."""
     messages = spark.read.format("rocketmq").schema(source_schema()).load(str(store))
@@ -62,11 +72,7 @@ def main() -> int:
     parser.add_argument("--repetitions", type=int, default=3)
     arguments = parser.parse_args()
     size = parse_size("--size", arguments.size)
-    store, lake, plain = (arguments.folder / name for name in (f"archive-store-{size}", "lake", "plain"))
-    if not (store / "made").exists():
-        shutil.rmtree(store, ignore_errors=True)
-        generate_store(store, log_size=size, segment_size=256 << 20)
-        (store / "made").touch()
+    store, lake, plain = made_store(arguments.folder, size), arguments.folder / "lake", arguments.folder / "plain"
     table = str(lake / "messages")
     pairs: list[tuple[float, float, float]] = []
     with spark_session("spark-mq benchmark of the archive", delta_settings) as spark:

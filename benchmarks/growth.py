@@ -46,6 +46,7 @@ def rebuild(folder: Path, log_size: int, queues: int) -> Point:
     shutil.rmtree(folder, ignore_errors=True)
     try:
         made = generate_store(store, log_size=log_size, topics=queues // _QUEUES_PER_TOPIC, queues=_QUEUES_PER_TOPIC)
+        os.sync()  # what is still to be written to disk would slow the rebuild
         command = [sys.executable, "-m", "spark_mq", "rebuild", str(store), "--output", str(output)]
         highest, _, report = measure([*command, "--json", "--quiet"])
     finally:
@@ -102,6 +103,7 @@ def main() -> int:
     parser.add_argument("--plot", type=Path, help="an SVG file")
     arguments = parser.parse_args()
     sizes = [(gib, 32) for gib in arguments.gib] + [(arguments.gib[0], queues) for queues in arguments.queues]
+    rebuild(arguments.folder, 16 << 20, 32)  # compiles the kernels, if they are not compiled
     points = []
     print(f"{os.cpu_count()} cores")
     print("| GiB | queues | messages | seconds | dispatch | queues | index | driver MB | JVM MB | task MB |")

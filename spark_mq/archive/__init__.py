@@ -7,7 +7,9 @@ Read in this order:
 2. `writer` (one run: `archive`), which uses `streams` (messages and keys), `segments`, `snapshot`, and `report`;
 3. the name of a log: `archived_log` (whether archived messages are those of this log), `renaming`, `checkpoints`;
 4. `last_run` (whether a run would find nothing new), which uses `delta_log`;
-5. `maintenance` (deletes and compacts), `lookup` (queries by key).
+5. how tasks write files, and how they are committed: `table_rows`, `table_file`, `file_source`, `kernel_commit`,
+   `row_append`;
+6. `maintenance` (deletes and compacts), `lookup` (queries by key).
 
 `retry` is for conflicts between runs, `commit_metrics` and `progress` are for counts, `delta` has a session's settings.
 """

@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_mq.archive.archive_tables import StoreIdentity
+from spark_mq.archive.delta_log import is_empty
 from spark_mq.archive.store_archive import StoreArchive
 from spark_mq.archive.tables import MESSAGES
 from spark_mq.errors import CorruptLogError
@@ -122,6 +123,8 @@ class LostEnd:
 
 def find_lost_end(archive: StoreArchive) -> LostEnd | None:
     """The archived messages that the broker lost; None if the last archived message is in the log, or has expired."""
+    if is_empty(archive.tables.messages):
+        return None
     with MessageStore(archive.store.uri) as store:
         log_start, log_end = store.get_min_phy_offset(), store.get_max_phy_offset()
         newest = _newest_row(archive, [store.records.segments[-1].base] if store.records.segments else [], log_start)

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from pyspark.sql import Row, SparkSession
 
 from spark_mq.archive.archive_tables import ArchiveTable
-from spark_mq.archive.delta_log import version_of
+from spark_mq.archive.delta_log import rows_added_by, version_of
 
 _FIRST_LIMIT = 10
 
@@ -25,8 +25,11 @@ class AppendedRows:
 
     def count_new(self, query_ids: Collection[str]) -> int:
         """The number of rows that these streaming queries appended since the last call."""
-        if version_of(self._table) == self._counted:
-            return 0
+        newest = version_of(self._table)
+        if newest >= 0:
+            versions = range(self._counted + 1, newest + 1)
+            self._counted = newest
+            return sum(rows_added_by(self._table, version, query_ids) for version in versions)
         new = self._new_commits()
         self._counted = max((commit.version for commit in new), default=self._counted)
         own = [commit for commit in new if (commit.operationParameters or {}).get("queryId") in query_ids]

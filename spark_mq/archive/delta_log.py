@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from spark_mq.archive.archive_tables import ArchiveTable
@@ -38,6 +38,19 @@ def version_of(table: ArchiveTable) -> int:
     """The newest version of a Delta table; -1 if it is unknown, because the table is not local."""
     commit = newest_commit(table) if table.is_local else None
     return -1 if commit is None else _number(commit.name)
+
+
+def rows_added_by(table: ArchiveTable, version: int, query_ids: Collection[str]) -> int:
+    """The number of rows that a version added, if one of these streaming queries wrote it; else 0."""
+    actions = _actions(table, version)
+    if not any(action["txn"]["appId"] in query_ids for action in actions if "txn" in action):
+        return 0
+    return sum(int(json.loads(action["add"]["stats"])["numRecords"]) for action in actions if "add" in action)
+
+
+def is_empty(table: ArchiveTable) -> bool:
+    """Whether a local Delta table is as it was created, without a row; False if that is unknown without Spark."""
+    return version_of(table) == 0 and not any("add" in action for action in _actions(table, 0))
 
 
 def query_ids_of(table: ArchiveTable, version: int) -> set[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -30,16 +31,18 @@ class BatchProgress:
     seconds: float
 
     @classmethod
-    def of(cls, query: StreamingQuery) -> Self | None:
-        """The last batch, from Spark's `StreamingQueryProgress`; None if that batch had no message."""
+    def of(cls, query: StreamingQuery, batch_rows: Mapping[int, int]) -> Self | None:
+        """The last batch, from Spark's `StreamingQueryProgress`; None if that batch had no message.
+
+        `batch_rows` has the messages of batches of which Spark counts something else.
+        """
         progress = query.lastProgress
         if progress is None or not progress["numInputRows"]:
             return None
         archived_to = _offset(progress, "endOffset").get("commit_log_offset", -1)
         log_end = _offset(progress, "latestOffset").get("commit_log_offset", archived_to)
-        return cls(
-            progress["batchId"], progress["numInputRows"], archived_to, log_end, progress["batchDuration"] / 1000
-        )
+        rows = batch_rows.get(progress["batchId"], progress["numInputRows"])
+        return cls(progress["batchId"], rows, archived_to, log_end, progress["batchDuration"] / 1000)
 
     def __str__(self) -> str:
         """The progress as a line for a terminal."""

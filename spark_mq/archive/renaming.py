@@ -14,6 +14,7 @@ from pyspark.sql import Row, SparkSession
 from spark_mq.archive.archive_tables import ArchiveTable, StoreIdentity, sql_text
 from spark_mq.archive.archived_log import LOST, LostEnd, described, names_of_log
 from spark_mq.archive.checkpoints import KEYS, MESSAGES, retire_checkpoint
+from spark_mq.archive.delta_log import is_empty
 from spark_mq.archive.retry import retry_on_conflict
 from spark_mq.archive.store_archive import StoreArchive
 from spark_mq.errors import OptionError
@@ -31,6 +32,8 @@ def settle_name(archive: StoreArchive, rename: bool) -> int:
             names, or rows with the store's own name. Those messages would be in the archive twice.
 
     """
+    if is_empty(archive.tables.messages):
+        return 0
     names = names_of_log(archive)
     if not names:
         return 0

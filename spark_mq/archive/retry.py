@@ -14,9 +14,14 @@ _Answer = TypeVar("_Answer")
 TRIES = 5
 _WAIT_SECONDS = 1.0
 _CONFLICT = re.compile(
-    "DELTA_(CONCURRENT_[A-Z]+|METADATA_CHANGED|PROTOCOL_CHANGED|CREATE_TABLE_WITH_NON_EMPTY_LOCATION)|FIELD_ALREADY_EXISTS"
+    "DELTA_(CONCURRENT_[A-Z]+|METADATA_CHANGED|PROTOCOL_CHANGED|CREATE_TABLE_WITH_NON_EMPTY_LOCATION|TABLE_NOT_FOUND)"
+    "|FIELD_ALREADY_EXISTS"
 )
-"""Error conditions of Delta Lake 4.4 that mean only that another run committed first."""
+"""Error conditions of Delta Lake 4.4 that mean only that another run committed first.
+
+For a moment, a table that another run of the same session creates is not found, although its first commit is there:
+Delta takes a list of commits that another query began before.
+"""
 
 
 def retry_on_conflict(write: Callable[[], _Answer]) -> _Answer:

@@ -7,9 +7,11 @@ from collections.abc import Mapping, Set
 
 from pyspark.sql import functions as F  # noqa: N812
 
+from spark_mq.archive.delta_log import is_empty
 from spark_mq.archive.retry import retry_on_conflict
+from spark_mq.archive.row_append import append_rows
 from spark_mq.archive.store_archive import StoreArchive
-from spark_mq.archive.tables import SEGMENTS_SCHEMA
+from spark_mq.archive.tables import SEGMENTS, SEGMENTS_SCHEMA
 from spark_mq.errors import StoreChangedError
 from spark_mq.format.message_row import Row
 from spark_mq.format.record import BLANK_SIZE, MAX_BLANK_SIZE, is_blank
@@ -34,6 +36,11 @@ def write_segments(archive: StoreArchive, archived_to: int) -> int:
         rows = [row for row in rows if row != known.get(row["commit_log_offset"])]
     if not rows:
         return 0
+    if is_empty(table):
+        # An append costs much less than a merge. Of two runs for one store that find the table empty, only one appends;
+        # if their rows differ, the next run merges.
+        append_rows(archive, table, SEGMENTS, rows, once=f"first segments of {archive.identity.folder}")
+        return len(rows)
     view = f"spark_mq_segments_{uuid.uuid4().hex}"
     archive.dataframe(rows, SEGMENTS_SCHEMA).createOrReplaceTempView(view)
     keys = ("cluster", "broker", "store", "commit_log_offset")
@@ -51,7 +58,7 @@ def write_segments(archive: StoreArchive, archived_to: int) -> int:
 
 def _known_rows(archive: StoreArchive, bases: Set[int]) -> dict[int, Row]:
     """The rows of segments that are in the table, by the segment's first offset."""
-    if not bases:
+    if not bases or is_empty(archive.tables.segments):
         return {}
     names = [name for name in SEGMENTS_SCHEMA.names if name not in ("cluster", "broker", "store")]
     rows = archive.rows(archive.tables.segments).where(F.col("commit_log_offset") >= min(bases)).select(*names)

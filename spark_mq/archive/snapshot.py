@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 
 from pyarrow import fs
 
+from spark_mq.archive.row_append import append_rows
 from spark_mq.archive.store_archive import StoreArchive
-from spark_mq.archive.tables import SNAPSHOTS_SCHEMA
+from spark_mq.archive.tables import SNAPSHOTS
 from spark_mq.format.message_row import Row
 from spark_mq.format.timestamp import NANOS_PER_MICRO
 from spark_mq.io.location import Location
@@ -21,8 +22,8 @@ _MAX_FILE_SIZE = 64 << 20
 def write_snapshot(archive: StoreArchive) -> int:
     """The number of files whose present contents were appended to the snapshots table."""
     rows = snapshot(archive.store)
-    writer = archive.dataframe(rows, SNAPSHOTS_SCHEMA).write.format("delta").mode("append")
-    writer.saveAsTable(archive.tables.snapshots.sql_name)
+    if rows:
+        append_rows(archive, archive.tables.snapshots, SNAPSHOTS, rows)
     return len(rows)
 
 

@@ -10,6 +10,7 @@ one of them. Filters and row group sizes are table properties, which Delta passe
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,6 +20,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from spark_mq.archive.archive_tables import ArchiveTable, ArchiveTables
+from spark_mq.archive.delta_log import version_of
 from spark_mq.archive.retry import retry_on_conflict
 from spark_mq.format.message_schema import MESSAGE_SCHEMA, TIMESTAMP
 
@@ -146,12 +148,18 @@ def layouts(tables: ArchiveTables) -> dict[ArchiveTable, Layout]:
 
 def create_tables(spark: SparkSession, tables: ArchiveTables) -> None:
     """Create the tables that do not exist, and add the columns that older tables lack."""
-    for table, layout in layouts(tables).items():
-        retry_on_conflict(partial(_create, spark, table, layout))
+    created = layouts(tables)
+    with ThreadPoolExecutor(len(created)) as threads:
+        tasks = [threads.submit(retry_on_conflict, partial(_create, spark, *item)) for item in created.items()]
+        for task in tasks:
+            task.result()
 
 
 def _create(spark: SparkSession, table: ArchiveTable, layout: Layout) -> None:
-    spark.sql(layout.create_sql(table))
+    if version_of(table) < 0:
+        spark.sql(layout.create_sql(table))
+        if version_of(table) == 0:
+            return
     missing = _missing_columns(spark, table, layout)
     if missing:
         spark.sql(f"ALTER TABLE {table.sql_name} ADD COLUMNS ({missing})")

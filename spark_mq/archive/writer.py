@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from spark_mq._compat import SPARK_ERRORS
 from spark_mq.archive.archive_tables import DEFAULT_BROKER, DEFAULT_CLUSTER, ArchiveTables, StoreIdentity
 from spark_mq.archive.archived_log import find_lost_end
 from spark_mq.archive.commit_metrics import AppendedRows
@@ -41,6 +43,8 @@ SNAPSHOT_SECONDS = 3600.0
 _POLL_SECONDS = 0.5
 _TWO_RUNS = re.compile("CONCURRENT_STREAM_LOG_UPDATE|CONCURRENT_QUERY|DELTA_CONCURRENT_TRANSACTION")
 """Error conditions of Spark and Delta for two queries with one checkpoint."""
+_INTERRUPTED = re.compile("SPARK_JOB_CANCELLED|cancelled job group|java.lang.InterruptedException|ByInterruptException")
+"""What Spark says of a batch in Python that was interrupted by the end of its query."""
 
 
 class Archiver:
@@ -94,12 +98,12 @@ class Archiver:
                     messages.stop()
                     keys.stop()
                 try:
-                    report.add_progress(_finish(messages))
+                    report.add_progress(_finish_stopped(messages))
                 except LogCutError:
                     if not self._settle_lost_end(report):
                         raise
                     continue
-                _finish(keys)
+                _finish_stopped(keys)
                 break
             # The keys of the last messages are not written yet.
             _finish(self._streams.start_keys())
@@ -134,7 +138,7 @@ class Archiver:
         """Wait until `stop` returns true or a stream ends, and report and write snapshots meanwhile."""
         shown, written = None, time.monotonic()
         while messages.isActive and keys.isActive and not stop():
-            batch = BatchProgress.of(messages)
+            batch = BatchProgress.of(messages, self._streams.batch_rows)
             if batch is not None and batch != shown:
                 on_batch(batch)
                 shown = batch
@@ -144,7 +148,7 @@ class Archiver:
                 written = time.monotonic()
                 report.add_progress(stream_offset(messages))
                 self._add_counts(report)
-                self._add_snapshot(report)
+                report.snapshot_files += write_snapshot(self._archive)
             time.sleep(_POLL_SECONDS)
 
     @contextmanager
@@ -152,8 +156,10 @@ class Archiver:
         """The report of a run, with the steps before and after the streams."""
         store, tables, identity = self._archive.store, self._archive.tables, self._archive.identity
         report = ArchiveReport(str(store), tables.name, identity.cluster, identity.broker)
-        self._add_snapshot(report)
-        yield report
+        with ThreadPoolExecutor(1) as threads:
+            written = threads.submit(write_snapshot, self._archive)
+            yield report
+            report.snapshot_files += written.result()
         if report.archived_to < 0:
             report.archived_to = self._streams.archived_end()
         self._add_counts(report)
@@ -163,15 +169,22 @@ class Archiver:
         report.keys += self._keys.count_new(self._streams.query_ids)
         report.segments += write_segments(self._archive, report.archived_to)
 
-    def _add_snapshot(self, report: ArchiveReport) -> None:
-        report.snapshot_files += write_snapshot(self._archive)
-
 
 def _finish(query: StreamingQuery) -> dict[str, object]:
     """The last offset of a query, after its end."""
     with stream_errors():
         query.awaitTermination()
     return stream_offset(query)
+
+
+def _finish_stopped(query: StreamingQuery) -> dict[str, object]:
+    """The last offset of a query that may have been stopped in the middle of a batch, which the next run repeats."""
+    try:
+        return _finish(query)
+    except SPARK_ERRORS as error:
+        if not _INTERRUPTED.search(str(error)):
+            raise
+        return stream_offset(query)
 
 
 def archive(

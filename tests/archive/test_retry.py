@@ -11,6 +11,7 @@ from spark_mq.archive.writer import stream_errors
 from spark_mq.errors import ArchiveInUseError
 
 CONFLICT = "[DELTA_CONCURRENT_APPEND.WITHOUT_HINT] Transaction conflict detected."
+JUST_CREATED = "[DELTA_TABLE_NOT_FOUND] Delta table `/lake/messages` doesn't exist."
 
 
 class Write:
@@ -36,6 +37,7 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("failures", range(TRIES))
 def test_a_conflict_is_tried_again(failures: int) -> None:
     assert retry_on_conflict(Write(failures, CONFLICT)) == failures + 1
+    assert retry_on_conflict(Write(failures, JUST_CREATED)) == failures + 1
 
 
 def test_there_is_an_end_to_it() -> None:

@@ -1,0 +1,55 @@
+"""The rows of an archive's tables out of batches of messages, as Arrow columns; `streams` has the same for Spark."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_mq.archive.archive_tables import StoreIdentity
+from spark_mq.archive.tables import KEYS_SCHEMA, MESSAGES_SCHEMA
+from spark_mq.format.message_schema import MESSAGE_SCHEMA
+
+TIMES = {"born_timestamp_millis": "born_timestamp", "store_timestamp_millis": "store_timestamp"}
+READ_COLUMNS = (*MESSAGE_SCHEMA.names, "properties_bytes", "encoded_body", *TIMES)
+"""The columns that the archive reads from a store."""
+
+
+def message_rows(messages: pa.RecordBatch, identity: StoreIdentity) -> pa.RecordBatch:
+    """The rows of the messages table, for messages with `READ_COLUMNS`."""
+    columns = dict(zip(messages.schema.names, messages.columns, strict=True))
+    columns["stored_body"] = columns.pop("encoded_body")
+    for name, moment in TIMES.items():
+        columns[name] = pc.if_else(pc.is_null(columns[moment]), columns[name], None)
+    return _batch(columns, messages.num_rows, identity, MESSAGES_SCHEMA)
+
+
+def key_rows(messages: pa.RecordBatch, identity: StoreIdentity) -> pa.RecordBatch:
+    """The rows of the keys table: a row for each distinct key in KEYS, and a row for the unique key."""
+    keys, unique_keys = messages.column("keys"), messages.column("unique_key")
+    first = _first_of_each(pc.list_parent_indices(keys).to_numpy().astype(np.int64), pc.list_flatten(keys))
+    pieces, rows = pc.list_flatten(keys).take(first), pc.list_parent_indices(keys).cast(pa.int64()).take(first)
+    unique_rows = pc.indices_nonzero(pc.is_valid(unique_keys)).cast(pa.int64())
+    types = [pa.repeat(pa.scalar(name), len(part)) for name, part in (("KEYS", rows), ("UNIQ_KEY", unique_rows))]
+    all_rows = pa.concat_arrays([rows, unique_rows])
+    order = pc.sort_indices(all_rows)
+    of_messages = messages.select([name for name in KEYS_SCHEMA.names if name in messages.schema.names])
+    taken = of_messages.take(all_rows.take(order))
+    columns = dict(zip(taken.schema.names, taken.columns, strict=True))
+    columns["key"] = pa.concat_arrays([pieces, unique_keys.take(unique_rows)]).take(order)
+    columns["key_type"] = pa.concat_arrays(types).take(order)
+    return _batch(columns, len(all_rows), identity, KEYS_SCHEMA)
+
+
+def _first_of_each(rows: np.ndarray, keys: pa.Array) -> pa.Array:
+    """The positions of the first piece of each key of each message."""
+    codes = keys.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    _, first = np.unique(rows * (int(codes.max(initial=0)) + 1) + codes, return_index=True)
+    return pa.array(first)
+
+
+def _batch(columns: dict[str, pa.Array], count: int, identity: StoreIdentity, schema: pa.Schema) -> pa.RecordBatch:
+    columns |= {name: pa.repeat(pa.scalar(value), count) for name, value in dataclasses.asdict(identity).items()}
+    return pa.RecordBatch.from_arrays([columns[field.name].cast(field.type) for field in schema], schema=schema)
