@@ -27,7 +27,6 @@ entries, both begin and end are the end of the file before it.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
 from dataclasses import dataclass
 from mmap import mmap
 from typing import Any, Self
@@ -106,14 +105,6 @@ class IndexLayout:
     def file_size(self) -> int:
         """Bytes of a whole file."""
         return self.entries_at + ENTRY_SIZE * self.index_num
-
-    @classmethod
-    def of_file_size(cls, file_size: int, candidates: Iterable[Self]) -> Self | None:
-        """The first of the candidates whose files have `file_size` bytes; None if there is no such candidate.
-
-        A file's size gives only the sum 40 + 4 N + 20 M, not N and M.
-        """
-        return next((layout for layout in candidates if layout.file_size == file_size), None)
 
     @classmethod
     def of_full_file(cls, file_size: int, header: FileBytes) -> Self | None:

@@ -7,7 +7,7 @@ Spark sends a job's function to every task, with everything that the function re
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic, Self, TypeVar
 
@@ -25,12 +25,6 @@ class TaskItems(Generic[Item]):
         """The items in this order."""
         return cls(tuple(map(pickle.dumps, items)))
 
-    def __len__(self) -> int:
-        return len(self.pickled)
-
     def __getitem__(self, number: int) -> Item:
         item: Item = pickle.loads(self.pickled[number])
         return item
-
-    def __iter__(self) -> Iterator[Item]:
-        return (self[number] for number in range(len(self)))

@@ -36,9 +36,8 @@ headers = st.builds(IndexHeader, int64, int64, int64, int64, int32, int32)
 def test_a_broker_s_files_have_the_size_of_its_settings(
     store: RealStore, unpacked: Callable[[RealStore], Path]
 ) -> None:
-    layout = layout_of(store)
     sizes = {file.stat().st_size for file in index_files(unpacked(store))}
-    assert {IndexLayout.of_file_size(size, [IndexLayout(), layout]) for size in sizes} == {layout}
+    assert sizes == {layout_of(store).file_size}
 
 
 @pytest.mark.parametrize("store", WHOLE, ids=str)
@@ -77,13 +76,6 @@ def test_the_end_of_the_newest_file_is_what_the_broker_reports(
 
 def test_a_file_of_default_settings_has_420_000_040_bytes() -> None:
     assert IndexLayout().file_size == 420_000_040
-
-
-def test_the_layout_of_a_size_is_the_first_that_fits() -> None:
-    candidates = [IndexLayout(5, 9), IndexLayout(10, 8), IndexLayout(5, 10)]
-    assert IndexLayout.of_file_size(40 + 20 + 180, candidates) == IndexLayout(5, 9)
-    assert IndexLayout.of_file_size(40 + 20 + 200, candidates) == IndexLayout(5, 10)
-    assert IndexLayout.of_file_size(41, candidates) is None
 
 
 @pytest.mark.parametrize(

@@ -22,12 +22,12 @@ class Loud:
 
 def test_a_task_unpickles_its_own_item() -> None:
     items: TaskItems[Loud] = pickle.loads(pickle.dumps(TaskItems.of(map(Loud, range(1000)))))
-    assert (len(items), Loud.loaded) == (1000, 0)
+    assert Loud.loaded == 0
     assert items[7].number == 7
     assert Loud.loaded == 1
-    assert [item.number for item in items] == list(range(1000))
+    assert [items[number].number for number in range(1000)] == list(range(1000))
 
 
 def test_locations_are_items(tmp_path: Path) -> None:
     location = Location.resolve(str(tmp_path))
-    assert list(TaskItems.of([location])) == [location]
+    assert TaskItems.of([location])[0] == location
