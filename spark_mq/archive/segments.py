@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Set
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence, Set
+from math import gcd
 
+from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_mq.archive.delta_log import is_empty
@@ -18,6 +21,8 @@ from spark_mq.format.record import BLANK_SIZE, MAX_BLANK_SIZE, is_blank
 from spark_mq.store import metadata_tables
 from spark_mq.store.message_store import MessageStore
 
+_OFFSETS_PER_SEGMENT = 4
+
 
 def write_segments(archive: StoreArchive, archived_to: int) -> int:
     """The number of rows of the segments table that were written.
@@ -28,10 +33,11 @@ def write_segments(archive: StoreArchive, archived_to: int) -> int:
     """
     spark, table = archive.spark, archive.tables.segments
     with MessageStore(archive.store.uri) as store:
-        bases = {segment.base for segment in store.records.segments if segment.base < archived_to}
+        all_bases = [segment.base for segment in store.records.segments]
+        bases = {base for base in all_bases if base < archived_to}
         known = _known_rows(archive, bases)
         bases -= {base for base, row in known.items() if row["state"] == "FULL" and row["filler_offset"] is not None}
-        ends = _data_ends(archive, bases)
+        ends = _data_ends(archive, bases, all_bases)
         rows = [row for row in segment_rows(store, ends) if row["commit_log_offset"] in bases]
         rows = [row for row in rows if row != known.get(row["commit_log_offset"])]
     if not rows:
@@ -65,15 +71,30 @@ def _known_rows(archive: StoreArchive, bases: Set[int]) -> dict[int, Row]:
     return {row["commit_log_offset"]: row for row in rows.toArrow().to_pylist()}
 
 
-def _data_ends(archive: StoreArchive, bases: Set[int]) -> dict[int, int]:
+def _data_ends(archive: StoreArchive, bases: Set[int], all_bases: Sequence[int]) -> dict[int, int]:
     """The end of the last archived record of each segment at `bases`, by the segment's first offset."""
     if not bases:
         return {}
-    rows = archive.rows(archive.tables.messages).where(F.col("commit_log_offset") >= min(bases))
-    listed = F.array(*map(F.lit, sorted(bases)))
-    base = F.array_max(F.filter(listed, lambda first: first <= F.col("commit_log_offset"))).alias("base")
+    read_bases = [base for base in sorted(all_bases) if base >= min(bases)]
+    rows = archive.rows(archive.tables.messages).where(F.col("commit_log_offset") >= read_bases[0])
     end = F.max(F.col("commit_log_offset") + F.col("store_size")).alias("end")
-    return {row.base: row.end for row in rows.groupBy(base).agg(end).collect()}
+    ends: dict[int, int] = {}
+    for row in rows.groupBy(_offset_in_segment(read_bases).alias("offset")).agg(end).collect():
+        base = read_bases[bisect_right(read_bases, row.offset) - 1]
+        ends[base] = max(ends.get(base, 0), row.end)
+    return {base: end for base, end in ends.items() if base in bases}
+
+
+def _offset_in_segment(bases: Sequence[int]) -> Column:
+    """An offset in the segment of a message. There are few different ones for each segment; `bases` is sorted."""
+    first, last = bases[0], bases[-1]
+    step = gcd(*(base - first for base in bases))
+    if step == 0:
+        return F.lit(first)
+    if (last - first) // step <= _OFFSETS_PER_SEGMENT * len(bases):
+        return F.col("commit_log_offset") - (F.col("commit_log_offset") - first) % step
+    # The broker had another segment size. Spark does not compile lambdas.
+    return F.array_max(F.filter(F.array(*map(F.lit, bases)), lambda base: base <= F.col("commit_log_offset")))
 
 
 def segment_rows(store: MessageStore, data_ends: Mapping[int, int]) -> list[Row]:

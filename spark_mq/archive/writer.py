@@ -72,7 +72,7 @@ class Archiver:
             with report.stage("messages"):
                 report.add_progress(_finish(self._streams.start_messages()))
             with report.stage("keys"):
-                _finish(self._streams.start_keys())
+                self._add_keys_and_segments(report)
         return report
 
     @property
@@ -106,7 +106,7 @@ class Archiver:
                 _finish_stopped(keys)
                 break
             # The keys of the last messages are not written yet.
-            _finish(self._streams.start_keys())
+            self._add_keys_and_segments(report)
         return report
 
     def _settle_lost_end(self, report: ArchiveReport) -> bool:
@@ -148,6 +148,7 @@ class Archiver:
                 written = time.monotonic()
                 report.add_progress(stream_offset(messages))
                 self._add_counts(report)
+                self._add_segments(report)
                 report.snapshot_files += write_snapshot(self._archive)
             time.sleep(_POLL_SECONDS)
 
@@ -160,14 +161,26 @@ class Archiver:
             written = threads.submit(write_snapshot, self._archive)
             yield report
             report.snapshot_files += written.result()
+        self._add_counts(report)
+
+    def _add_keys_and_segments(self, report: ArchiveReport) -> None:
+        """Write the keys of the messages that are archived, and meanwhile the segments."""
+        keys = self._streams.start_keys()
+        try:
+            self._add_segments(report)
+        except BaseException:
+            keys.stop()
+            raise
+        _finish(keys)
+
+    def _add_segments(self, report: ArchiveReport) -> None:
         if report.archived_to < 0:
             report.archived_to = self._streams.archived_end()
-        self._add_counts(report)
+        report.segments += write_segments(self._archive, report.archived_to)
 
     def _add_counts(self, report: ArchiveReport) -> None:
         report.rows += self._messages.count_new(self._streams.query_ids)
         report.keys += self._keys.count_new(self._streams.query_ids)
-        report.segments += write_segments(self._archive, report.archived_to)
 
 
 def _finish(query: StreamingQuery) -> dict[str, object]:
