@@ -31,7 +31,7 @@ class BootRules(StrEnum):
 
     V4_9 = "4.9"
     V5_0 = "5.0.0 to 5.3.1"
-    V5_3_2 = "5.3.2 and 5.3.3"
+    V5_3_2 = "5.3.2 or 5.3.3"
 
 
 _OF_5 = (BootRules.V5_0, BootRules.V5_3_2)

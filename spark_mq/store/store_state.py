@@ -263,7 +263,7 @@ def _settings(store: MessageStore, conf: BrokerConf, rules: Sourced[tuple[BootRu
         FileSetting("segments", f"{log.value:,} bytes each", log.source),
         FileSetting("queue files", f"{queues.value:,} bytes each", queues.source),
         FileSetting("index files", *index),
-        FileSetting("rules", f"of a broker of {' or '.join(rules.value)}", rules.source),
+        FileSetting("rules", f"of a broker of {', '.join(rules.value)}", rules.source),
     ]
     for name, default in (
         ("messageIndexEnable", True),
