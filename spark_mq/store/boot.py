@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from spark_mq.format.record import MAGIC_V1, MAGIC_V2
 from spark_mq.store.boot_rules import BootRules
 from spark_mq.store.config.checkpoint import Checkpoint
-from spark_mq.store.index_state import IndexState, kept_files
+from spark_mq.store.index_state import IndexState, LastIndexed, kept_files
 from spark_mq.store.lacking_messages import LackingMessage
 from spark_mq.store.log.log_range import LogRange
 
@@ -65,7 +65,7 @@ class BootFacts:
         lacking: The messages of the log that no queue leads to.
         next_queue_offsets: The queue offset after the end of each queue that lacks messages and has files.
         index: The index; None if nothing is known about it.
-        last_entries: By name of an index file: how many keys of its last message a boot puts again.
+        last_indexed: By name of an index file: its last message.
         settings: The broker's settings.
 
     """
@@ -81,7 +81,7 @@ class BootFacts:
     lacking: tuple[LackingMessage, ...] = ()
     next_queue_offsets: Mapping[tuple[str, int], int] = field(default_factory=dict)
     index: IndexState | None = None
-    last_entries: Mapping[str, int] = field(default_factory=dict)
+    last_indexed: Mapping[str, LastIndexed] = field(default_factory=dict)
     settings: BootSettings = field(default_factory=BootSettings)
 
 
@@ -119,7 +119,7 @@ class Boot:
         dispatched: The parts of the log whose messages are dispatched again.
         deleted_index_files: The names of the index files that are deleted.
         doubled_entries: The number of index entries that are put a second time.
-        unindexed: The part of the log whose messages have no index entries after the boot; None if there is none.
+        unindexed: The part of the log whose messages lack index entries after the boot; None if there is none.
         queues: What happens to the queues that lack messages.
         deletes_queues: Whether all consume queues are deleted, because the log has no segment.
 
@@ -256,10 +256,12 @@ def _index(facts: BootFacts, dispatched: Sequence[LogRange]) -> tuple[tuple[str,
         return deleted, 0, None
     end = kept[-1].end_offset if kept else 0
     is_put_again = any(end in part for part in dispatched)
-    doubled = facts.last_entries.get(kept[-1].name, 0) if kept and is_put_again else 0
+    last = facts.last_indexed.get(kept[-1].name, LastIndexed()) if kept else LastIndexed()
+    doubled = last.entries if is_put_again else 0
     start = min((part.start for part in dispatched), default=facts.log_end)
     if deleted:
-        covered_to = max(end + 1 if kept else facts.log_start, facts.log_start)
+        is_whole = last.entries == last.keys
+        covered_to = max(end + is_whole if kept else facts.log_start, facts.log_start)
         lacks = covered_to < start
     else:
         covered_to = index.covered_to

@@ -107,31 +107,37 @@ def kept_files(files: Sequence[IndexFileEnd], index_msg_timestamp: int) -> list[
     return [file for file in files if file.end_timestamp <= index_msg_timestamp]
 
 
-def entries_of_last_message(store: MessageStore, conf: BrokerConf, kept: Sequence[IndexFileEnd]) -> int:
-    """How many entries of the last message in these files a broker would put again (`IndexService.buildIndex`@5.3.3).
+@dataclass(frozen=True)
+class LastIndexed:
+    """The last message in some index files: the number of its keys, and how many of them the files have.
 
-    A broker puts all keys of that message again, because it compares offsets with `<`. The number is that of the keys
-    that the files have already.
+    The other keys are in the next file. A broker that dispatches the message again puts all its keys, because it
+    compares offsets with `<` (`IndexService.buildIndex`@5.3.3).
+    """
+
+    keys: int = 0
+    entries: int = 0
+
+
+def last_indexed(store: MessageStore, conf: BrokerConf, kept: Sequence[IndexFileEnd]) -> LastIndexed:
+    """The last message in these files; no keys if they have no entry, or if the log does not contain the message.
 
     Args:
         store: The store.
         conf: The broker's settings.
         kept: Files of the store, by name, without gaps from the first one on.
 
-    Returns:
-        0 if the files have no entry, or if the log does not contain the message.
-
     """
     if not kept or max(file.next_entry for file in kept) <= 1:
-        return 0
+        return LastIndexed()
     try:
         keys = len(record_keys(store.records.record(kept[-1].end_offset)))
     except CorruptLogError:
-        return 0
+        return LastIndexed()
     names = {file.name for file in kept}
     infos = [info for info in index_files(store.location) if info.name in names]
     try:
         end = index_end(infos, index_layout(store.location, conf))
     except (CorruptIndexError, OptionError):
-        return keys
-    return keys if end is None else min(keys, len(end.key_hashes))
+        return LastIndexed(keys, keys)
+    return LastIndexed(keys, keys if end is None else min(keys, len(end.key_hashes)))

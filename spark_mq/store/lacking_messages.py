@@ -43,6 +43,7 @@ class LackingMessages:
         messages: The lacking messages in that part, in the order of the log.
         checked: The part of the log that was read.
         dispatched_to: The commit log offset after the last message that any queue has.
+        last_dispatched: The commit log offset of that message; None if no queue has one.
         log_end: The live end of the log.
 
     """
@@ -50,6 +51,7 @@ class LackingMessages:
     messages: tuple[LackingMessage, ...]
     checked: LogRange
     dispatched_to: int
+    last_dispatched: int | None
     log_end: int
 
     @property
@@ -68,7 +70,7 @@ def find_lacking_messages(store: MessageStore) -> LackingMessages:
 
     """
     end = store.get_max_phy_offset()
-    start, dispatched_to = _tail_start(store, end)
+    start, dispatched_to, last = _tail_start(store, end)
     checked = LogRange(start, min(end, start + TAIL_SIZE))
     lacking = []
     try:
@@ -79,11 +81,11 @@ def find_lacking_messages(store: MessageStore) -> LackingMessages:
                 lacking.append(LackingMessage(topic, record.queue_id, *at))
     except CorruptLogError:
         pass  # table `segments` reports damage of the log
-    return LackingMessages(tuple(lacking), checked, dispatched_to, end)
+    return LackingMessages(tuple(lacking), checked, dispatched_to, last, end)
 
 
-def _tail_start(store: MessageStore, end: int) -> tuple[int, int]:
-    """The offset of the first record that is checked, and the end of the last message that a queue has."""
+def _tail_start(store: MessageStore, end: int) -> tuple[int, int, int | None]:
+    """The offset of the first record that is checked, the end of the last message that a queue has, and its start."""
     floor = max(store.get_min_phy_offset(), end - TAIL_SIZE)
     last_units = []
     for queue in store.queues.values():
@@ -93,17 +95,17 @@ def _tail_start(store: MessageStore, end: int) -> tuple[int, int]:
             last_units.append((commit_log_offset, store_size, max_offset, queue))
     if not last_units:
         first_of_last = max((segment.base for segment in store.records.segments if segment.base < end), default=0)
-        return first_of_last, store.get_min_phy_offset()
+        return first_of_last, store.get_min_phy_offset(), None
     last_units.sort(key=lambda unit: unit[0], reverse=True)
     newest, newest_size, _, _ = last_units[0]
     if newest < floor:
-        return newest + newest_size, newest + newest_size
+        return newest + newest_size, newest + newest_size, newest
     starts = {commit_log_offset for commit_log_offset, *_ in last_units}
     for _, _, max_offset, queue in last_units[:_LOOKED_AT_QUEUES]:
         units = queue.units(max(max_offset - _LOOKED_AT_UNITS, 0), max_offset)
         starts.update(units["commit_log_offset"].tolist())
     start = next((at for at in sorted(starts) if at >= floor and _is_record(store, at)), newest)
-    return start, newest + newest_size
+    return start, newest + newest_size, newest
 
 
 def _is_record(store: MessageStore, commit_log_offset: int) -> bool:

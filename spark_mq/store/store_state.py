@@ -8,12 +8,12 @@ Few bytes are read: names, sizes and times of files, the last unit of each queue
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyarrow import fs
 
 from spark_mq.errors import CorruptLogError, OptionError, UnsupportedStoreError
-from spark_mq.format.record import HEAD_SIZE, MAGIC_AT, is_blank, store_timestamp_of
+from spark_mq.format.record import HEAD_SIZE, MAGIC_AT, store_timestamp_of
 from spark_mq.format.timestamp import NANOS_PER_MILLI
 from spark_mq.store.boot import Boot, BootFacts, BootSettings, SegmentHead, matches_recovery, next_boot
 from spark_mq.store.boot_obstacles import CONFIG_FILES, boot_obstacles
@@ -24,7 +24,7 @@ from spark_mq.store.config.sourced import NOTHING_TELLS, FileSetting, Sourced
 from spark_mq.store.config.store_paths import ABORT, COMMIT_LOG, CONFIG, CONSUME_QUEUE
 from spark_mq.store.disk_use import DiskUse, disk_use
 from spark_mq.store.index.folder import find_index_layout
-from spark_mq.store.index_state import IndexState, entries_of_last_message, index_state, kept_files
+from spark_mq.store.index_state import IndexState, LastIndexed, index_state, kept_files, last_indexed
 from spark_mq.store.lacking_messages import LackingMessages, find_lacking_messages
 from spark_mq.store.log.segment_files import is_segment_name, usual_size
 from spark_mq.store.message_store import MessageStore
@@ -161,11 +161,11 @@ def store_state(path: str, broker_version: str | None = None, broker_conf: str |
         rules = find_boot_rules(store.location, broker_version)
         checkpoint = Checkpoint.load(store.location)
         lacking = _lacking(store)
-        settings = _boot_settings(conf)
-        index = index_state(store) if settings.message_index_enable else None
-        log = _log_state(store)
-        facts = _Facts(store, conf, log, checkpoint, settings, lacking, index)
+        index = index_state(store) if _boot_settings(conf).message_index_enable else None
+        log = _log_state(store, lacking)
         stop = _last_stop(store)
+        facts = _boot_facts(store, conf, log, checkpoint, lacking, index, stop.is_clean)
+        forced = replace(facts, is_clean=False)
         folders = [queue.folder for queue in (store.queues if lacking is not None else {}).values()]
         return StoreState(
             str(store.location),
@@ -179,8 +179,8 @@ def store_state(path: str, broker_version: str | None = None, broker_conf: str |
             _config(store),
             tuple(boot_obstacles(store.location, conf, folders)),
             tuple(_settings(store, conf, rules)),
-            tuple(next_boot(one, facts.of(stop.is_clean)) for one in rules.value),
-            tuple(next_boot(one, facts.of(False)) for one in rules.value) if stop.is_clean else (),
+            tuple(next_boot(one, facts) for one in rules.value),
+            tuple(next_boot(one, forced) for one in rules.value) if stop.is_clean else (),
             disk_use(store.location),
         )
 
@@ -199,25 +199,14 @@ def _lacking(store: MessageStore) -> LackingMessages | None:
         return None
 
 
-def _log_state(store: MessageStore) -> LogState:
+def _log_state(store: MessageStore, lacking: LackingMessages | None) -> LogState:
     infos = [info for info in (store.location / COMMIT_LOG).entries() if is_segment_name(info)]
     start, end = store.get_min_phy_offset(), store.get_max_phy_offset()
     last = max((segment.base for segment in store.records.segments if segment.base <= end), default=None)
-    newest = _newest_timestamp(store, end)
     name = None if last is None else f"{last:020d}"
+    dispatched = None if lacking is None else lacking.last_dispatched
+    newest = None if dispatched is None else store.records.store_timestamp(dispatched)
     return LogState(start, end, name, len(infos), usual_size(infos), newest, _stale_tail(store, end))
-
-
-def _newest_timestamp(store: MessageStore, end: int) -> int | None:
-    """The store time of the newest live message that a queue leads to."""
-    newest = -1
-    for name in store.queue_names:
-        queue = store.find_queue(*name)
-        if queue is not None:
-            at, size, _ = queue.unit(store.get_max_offset_in_queue(*name) - 1)
-            if at + size <= end and store.records.is_at(at, size):
-                newest = max(newest, at)
-    return store.records.store_timestamp(newest) if newest >= 0 else None
 
 
 def _stale_tail(store: MessageStore, end: int) -> StaleTail | None:
@@ -279,57 +268,53 @@ def _settings(store: MessageStore, conf: BrokerConf, rules: Sourced[tuple[BootRu
     return found
 
 
-@dataclass(frozen=True)
-class _Facts:
-    """What the facts of a boot are made of."""
+def _boot_facts(
+    store: MessageStore,
+    conf: BrokerConf,
+    log: LogState,
+    checkpoint: Checkpoint,
+    lacking: LackingMessages | None,
+    index: IndexState | None,
+    is_clean: bool,
+) -> BootFacts:
+    queues = {} if lacking is None else store.queues
+    ends = [queue.unit(queue.written_end - 1)[:2] for queue in queues.values()]
+    messages = () if lacking is None else lacking.messages
+    names = {(message.topic, message.queue_id) for message in messages}
+    settings = _boot_settings(conf)
+    return BootFacts(
+        is_clean,
+        log.start,
+        log.end if log.stale_tail is None else log.stale_tail.stop,
+        tuple(segment.base for segment in store.records.segments),
+        _newest_heads(store, checkpoint, settings),
+        checkpoint,
+        max((at + size for at, size in ends if size > 0), default=-1),
+        -1 if lacking is None or not queues else lacking.dispatched_to,
+        messages,
+        {name: store.get_max_offset_in_queue(*name) for name in names if name in queues},
+        index,
+        {} if index is None else _last_indexed(store, conf, index, checkpoint),
+        settings,
+    )
 
-    store: MessageStore
-    conf: BrokerConf
-    log: LogState
-    checkpoint: Checkpoint
-    settings: BootSettings
-    lacking: LackingMessages | None
-    index: IndexState | None
 
-    def of(self, is_clean: bool) -> BootFacts:
-        """The facts of a boot after a clean stop, or after another one."""
-        store, lacking = self.store, self.lacking
-        queues = {} if lacking is None else store.queues
-        ends = [queue.unit(queue.written_end - 1)[:2] for queue in queues.values()]
-        messages = () if lacking is None else lacking.messages
-        names = {(message.topic, message.queue_id) for message in messages}
-        return BootFacts(
-            is_clean,
-            self.log.start,
-            self.log.end if self.log.stale_tail is None else self.log.stale_tail.stop,
-            tuple(segment.base for segment in store.records.segments),
-            () if is_clean else self._newest_heads(),
-            self.checkpoint,
-            max((at + size for at, size in ends if size > 0), default=-1),
-            -1 if lacking is None or not queues else lacking.dispatched_to,
-            messages,
-            {name: store.get_max_offset_in_queue(*name) for name in names if name in queues},
-            self.index,
-            self._last_entries(),
-            self.settings,
-        )
+def _newest_heads(store: MessageStore, checkpoint: Checkpoint, settings: BootSettings) -> tuple[SegmentHead, ...]:
+    """The beginnings of segments, the newest first, down to one that every version accepts."""
+    heads = []
+    for segment in reversed(store.records.segments):
+        data = store.records.read(segment.base, HEAD_SIZE)
+        magic = int.from_bytes(data[MAGIC_AT : MAGIC_AT + 4], "big", signed=True)
+        head = SegmentHead(segment.base, magic, store_timestamp_of(data) or 0)
+        heads.append(head)
+        if matches_recovery(head, checkpoint, settings, BootRules.V4_9):
+            break
+    return tuple(heads)
 
-    def _newest_heads(self) -> tuple[SegmentHead, ...]:
-        """The beginnings of segments, the newest first, down to one that every version accepts."""
-        heads = []
-        for segment in reversed(self.store.records.segments):
-            data = self.store.records.read(segment.base, HEAD_SIZE)
-            magic = int.from_bytes(data[MAGIC_AT : MAGIC_AT + 4], "big", signed=True)
-            stored = store_timestamp_of(data) if not is_blank(data, segment.size) else None
-            head = SegmentHead(segment.base, magic, stored or 0)
-            heads.append(head)
-            if matches_recovery(head, self.checkpoint, self.settings, BootRules.V4_9):
-                break
-        return tuple(heads)
 
-    def _last_entries(self) -> Mapping[str, int]:
-        if self.index is None:
-            return {}
-        files = self.index.files
-        choices = [list(files), kept_files(files, self.checkpoint.index_msg_timestamp)]
-        return {kept[-1].name: entries_of_last_message(self.store, self.conf, kept) for kept in choices if kept}
+def _last_indexed(
+    store: MessageStore, conf: BrokerConf, index: IndexState, checkpoint: Checkpoint
+) -> Mapping[str, LastIndexed]:
+    """The last message of the files that a boot keeps, after a clean stop and after another one."""
+    choices = [list(index.files), kept_files(index.files, checkpoint.index_msg_timestamp)]
+    return {kept[-1].name: last_indexed(store, conf, kept) for kept in choices if kept}
