@@ -396,7 +396,9 @@ def _group_rows(content: Mapping[str, Any]) -> list[Row]:
 
 def _group_settings(config: Mapping[str, Any]) -> Row:
     def flag(name: str) -> bool | None:
-        return None if config.get(name) is None else bool(config[name])
+        if not isinstance(config.get(name), bool | None):
+            raise TypeError(f"{name} is {config[name]!r}, not true or false")
+        return config.get(name)
 
     def integer(name: str, bits: int) -> int | None:
         return None if config.get(name) is None else as_integer(config[name], bits)
