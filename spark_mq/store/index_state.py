@@ -85,7 +85,7 @@ def index_state(store: MessageStore) -> IndexState:
         checked,
         tuple(lacking),
         end,
-        tuple(store.index.problems),
+        tuple(dict.fromkeys(store.index.problems)),
     )
 
 

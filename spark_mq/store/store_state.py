@@ -26,11 +26,13 @@ from spark_mq.store.disk_use import DiskUse, disk_use
 from spark_mq.store.index.folder import find_index_layout
 from spark_mq.store.index_state import IndexState, LastIndexed, index_state, kept_files, last_indexed
 from spark_mq.store.lacking_messages import LackingMessages, find_lacking_messages
+from spark_mq.store.log.log_range import LogRange, between
 from spark_mq.store.log.segment_files import is_segment_name, usual_size
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.folders import find_queue_file_size
 from spark_mq.store.store_lock import is_locked
 
+_DEFAULT_SEGMENT_SIZE = 1 << 30
 _MAX_REVIVED = 1000
 """Stale records that are counted."""
 
@@ -79,6 +81,7 @@ class LogState:
         files: The number of segments.
         file_size: Bytes of a segment.
         last_store_timestamp: The store time of the newest message that queues lead to, milliseconds; None without one.
+        gaps: The parts of the log that no segment contains.
         stale_tail: Old records after the live end that the next boot takes for live ones; None if there are none.
 
     """
@@ -89,6 +92,7 @@ class LogState:
     files: int
     file_size: int
     last_store_timestamp: int | None
+    gaps: tuple[LogRange, ...]
     stale_tail: StaleTail | None
 
 
@@ -206,7 +210,9 @@ def _log_state(store: MessageStore, lacking: LackingMessages | None) -> LogState
     name = None if last is None else f"{last:020d}"
     dispatched = None if lacking is None else lacking.last_dispatched
     newest = None if dispatched is None else store.records.store_timestamp(dispatched)
-    return LogState(start, end, name, len(infos), usual_size(infos), newest, _stale_tail(store, end))
+    parts = [(segment.base, segment.base + segment.size) for segment in store.records.segments]
+    gaps = tuple(between(parts, start, end))
+    return LogState(start, end, name, len(infos), usual_size(infos), newest, gaps, _stale_tail(store, end))
 
 
 def _stale_tail(store: MessageStore, end: int) -> StaleTail | None:
@@ -241,7 +247,8 @@ def _settings(store: MessageStore, conf: BrokerConf, rules: Sourced[tuple[BootRu
     """The settings that are assumed; a setting that files do not show is said to be unknown."""
     size = conf.commit_log_file_size
     usual = usual_size([info for info in (store.location / COMMIT_LOG).entries() if is_segment_name(info)])
-    log = Sourced(size, conf.source) if size else Sourced(usual, "most segments")
+    log = Sourced(usual, "most segments") if usual else Sourced(_DEFAULT_SEGMENT_SIZE, NOTHING_TELLS)
+    log = Sourced(size, conf.source) if size else log
     queues = find_queue_file_size(conf, [store.location / CONSUME_QUEUE])
     try:
         layout = find_index_layout(store.location, conf)

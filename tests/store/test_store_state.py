@@ -16,6 +16,7 @@ from spark_mq.io.location import Location
 from spark_mq.store.boot_rules import BootRules
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.disk_use import disk_use
+from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.store_state import StaleTail, StoreState, store_state
 from tests.support.log_writer import LogWriter
 from tests.support.stores import OWN_STORES, RealStore, stores_in
@@ -128,6 +129,13 @@ def test_what_a_broker_refuses_is_named(damage: Callable[[Path], None], named: s
     damage(folder)
     (obstacle,) = state_of(folder).obstacles
     assert named in obstacle
+
+
+def test_a_segment_that_is_missing_is_a_gap(tmp_path: Path) -> None:
+    folder = STORES["workload-533"].unpack(tmp_path)
+    assert state_of(folder, "workload-533").log.gaps == ()
+    (folder / "commitlog" / f"{262144:020d}").unlink()
+    assert state_of(folder, "workload-533").log.gaps == (LogRange(262144, 393216),)
 
 
 def test_a_checkpoint_that_is_gone_makes_a_recovery_begin_at_the_first_segment(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from spark_mq.cli.output.value_text import local_time_of, size_text, visible
 from spark_mq.cli.state.verdict import at_least, messages, remedies, stale_count, verdict
 from spark_mq.store.boot import Boot, QueueOutcome
 from spark_mq.store.boot_rules import BootRules
+from spark_mq.store.config.sourced import FileSetting
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.store_state import StoreState
 
@@ -24,7 +25,7 @@ def state_lines(state: StoreState) -> list[str]:
         ["commit log", *_log(state)],
         ["lag", *_lag(state)],
         *_boots(state),
-        ["assumed", *(_row(one.name, f"{one.value} ({one.source})") for one in state.settings)],
+        ["assumed", *map(_setting, state.settings)],
         ["disk", *_disk(state)],
         ["what to do", *(f"  - {remedy}" for remedy in remedies(state))],
     ]
@@ -34,6 +35,12 @@ def state_lines(state: StoreState) -> list[str]:
 
 def _row(name: str, text: str) -> str:
     return f"  {name:<15} {text}"
+
+
+def _setting(setting: FileSetting) -> str:
+    if setting.name.islower():
+        return _row(setting.name, f"{setting.value} ({setting.source})")
+    return f"  {setting.name}={setting.value} ({setting.source})"
 
 
 def _last_stop(state: StoreState) -> Iterator[str]:
@@ -64,6 +71,10 @@ def _log(state: StoreState) -> Iterator[str]:
     yield _row("segments", f"{log.files:,} of {size_text(log.file_size)}; the log ends in {log.last_segment}")
     if log.last_store_timestamp is not None:
         yield _row("last in queues", f"a message stored at {local_time_of(log.last_store_timestamp)}")
+    for gap in log.gaps[:_SHOWN]:
+        yield _row("missing", f"no segment has commit log offsets {_range(gap)}")
+    if len(log.gaps) > _SHOWN:
+        yield _row("missing", f"{len(log.gaps) - _SHOWN:,} more parts of the log")
     if log.stale_tail is not None:
         yield _row("after the end", f"{stale_count(log.stale_tail)} that a boot takes for live ones")
 
@@ -72,6 +83,8 @@ def _lag(state: StoreState) -> Iterator[str]:
     lacking = state.lacking
     if lacking is None:
         yield _row("queues", "in RocksDB, which is not read here")
+    elif not lacking.messages and not state.queue_count:
+        yield _row("queues", "no queue has files")
     elif not lacking.messages:
         yield _row("queues", f"none of {state.queue_count:,}: each message at the log's end has its unit")
     else:

@@ -11,8 +11,8 @@ from spark_mq.store.store_state import StaleTail, StoreState
 
 
 def verdict(state: StoreState) -> list[str]:
-    """The answer, a sentence each: how the broker stopped, whether it starts, and what each version's boot loses."""
-    return [_stop(state), *_starts(state), *_boots(state)]
+    """The answer, a sentence each: how the broker stopped, whether it starts, what is lost, and what a boot loses."""
+    return [_stop(state), *_starts(state), *_missing(state), *_boots(state)]
 
 
 def _stop(state: StoreState) -> str:
@@ -29,6 +29,12 @@ def _starts(state: StoreState) -> Iterator[str]:
     if state.obstacles:
         more = f" ({len(state.obstacles) - 1:,} more below)" if len(state.obstacles) > 1 else ""
         yield f"A broker may not start: {state.obstacles[0]}{more}."
+
+
+def _missing(state: StoreState) -> Iterator[str]:
+    if state.log.gaps:
+        size = size_text(sum(gap.size for gap in state.log.gaps))
+        yield f"No segment has {size} of the log: the messages in it are lost, unless the files are elsewhere."
 
 
 def _boots(state: StoreState) -> Iterator[str]:
@@ -63,6 +69,8 @@ def boot_text(state: StoreState, boot: Boot) -> str:
 def remedies(state: StoreState) -> list[str]:
     """What to do, a paragraph each."""
     said = [f"Repair this first, or the broker may not start: {obstacle}" for obstacle in state.obstacles]
+    if state.log.gaps:
+        said.append(f"Put the missing segments into {shlex.quote(f'{state.store}/commitlog')} if they are elsewhere.")
     if state.log.stale_tail is not None:
         said.append(_without_tail(state, state.log.stale_tail))
     losing = [boot for boot in state.boots if boot.lost or boot.shifted]
@@ -77,7 +85,7 @@ def remedies(state: StoreState) -> list[str]:
         )
     if not said:
         said.append(_nothing(state))
-    if len({boot_text(state, boot) for boot in state.boots}) > 1:
+    if len({(boot.lost, boot.shifted, boot.unindexed) for boot in state.boots}) > 1:
         said.append("The versions differ: --broker-version V prints only the one that starts next.")
     return said
 
