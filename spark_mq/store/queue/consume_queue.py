@@ -105,15 +105,13 @@ class ConsumeQueue:
     def _live_end(self, file: QueueFile, records: RecordLookup, log_end: int) -> int:
         """The queue offset after the file's last live unit; the file's first queue offset if it has none."""
         end = min(file.first + file.count, self.written_end)
-        while end > file.first:
+        while end > file.first and self._is_stale(end - 1, log_end):
             start = max(file.first, end - _BACK)
             units = self.units(start, end)
             is_stale = units["commit_log_offset"] > log_end - units["store_size"].astype(np.int64)
             is_stale &= units["store_size"] != PRE_BLANK_SIZE
             kept = np.flatnonzero(~is_stale)
             end = start + (int(kept[-1]) + 1 if kept.size else 0)
-            if kept.size:
-                break
         while end > file.first and self._is_astray(end - 1, records):
             end -= 1
         return end
@@ -181,6 +179,11 @@ class ConsumeQueue:
         units = self._read(file, first, min(_BLOCK, file.count - first))
         written = np.flatnonzero((units["commit_log_offset"] >= 0) & (units["store_size"] > 0))
         return first + (int(written[-1]) + 1 if written.size else 0)
+
+    def _is_stale(self, queue_offset: int, log_end: int) -> bool:
+        """Whether the unit points to a record after the log's live end."""
+        commit_log_offset, store_size, _ = self.unit(queue_offset)
+        return store_size != PRE_BLANK_SIZE and commit_log_offset > log_end - store_size
 
     def _is_astray(self, queue_offset: int, records: RecordLookup) -> bool:
         """Whether the unit points into the last written segment, but not to a record of its size."""
