@@ -166,8 +166,8 @@ def store_state(path: str, broker_version: str | None = None, broker_conf: str |
         checkpoint = Checkpoint.load(store.location)
         lacking = _lacking(store)
         index = index_state(store) if _boot_settings(conf).message_index_enable else None
-        log = _log_state(store, lacking)
         stop = _last_stop(store)
+        log = _log_state(store, lacking, stop)
         facts = _boot_facts(store, conf, log, checkpoint, lacking, index, stop.is_clean)
         forced = replace(facts, is_clean=False)
         folders = [queue.folder for queue in (store.queues if lacking is not None else {}).values()]
@@ -203,7 +203,7 @@ def _lacking(store: MessageStore) -> LackingMessages | None:
         return None
 
 
-def _log_state(store: MessageStore, lacking: LackingMessages | None) -> LogState:
+def _log_state(store: MessageStore, lacking: LackingMessages | None, stop: LastStop) -> LogState:
     infos = [info for info in (store.location / COMMIT_LOG).entries() if is_segment_name(info)]
     start, end = store.get_min_phy_offset(), store.get_max_phy_offset()
     last = max((segment.base for segment in store.records.segments if segment.base <= end), default=None)
@@ -212,18 +212,24 @@ def _log_state(store: MessageStore, lacking: LackingMessages | None) -> LogState
     newest = None if dispatched is None else store.records.store_timestamp(dispatched)
     parts = [(segment.base, segment.base + segment.size) for segment in store.records.segments]
     gaps = tuple(between(parts, start, end))
-    return LogState(start, end, name, len(infos), usual_size(infos), newest, gaps, _stale_tail(store, end))
+    tail = None if stop.is_running else _stale_tail(store, end, newest)
+    return LogState(start, end, name, len(infos), usual_size(infos), newest, gaps, tail)
 
 
-def _stale_tail(store: MessageStore, end: int) -> StaleTail | None:
-    """The whole records after the live end: recovery checks sizes and CRCs, and takes them for live ones."""
+def _stale_tail(store: MessageStore, end: int, newest: int | None) -> StaleTail | None:
+    """The whole records after the live end: recovery checks sizes and CRCs, and takes them for live ones.
+
+    A record that is not older than `newest`, the time of a live one, was appended by a broker since the end was found.
+    """
     offset, count = end, 0
     while count < _MAX_REVIVED and end >= 0:
         try:
-            offset += store.records.record(offset).size
+            record = store.records.record(offset)
         except CorruptLogError:
             break
-        count += 1
+        if newest is not None and record.store_timestamp >= newest:
+            break
+        offset, count = offset + record.size, count + 1
     return StaleTail(end, offset, count) if count else None
 
 

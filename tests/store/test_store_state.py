@@ -17,6 +17,7 @@ from spark_mq.store.boot_rules import BootRules
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.disk_use import disk_use
 from spark_mq.store.log.log_range import LogRange
+from spark_mq.store.store_lock import store_lock
 from spark_mq.store.store_state import StaleTail, StoreState, store_state
 from tests.support.log_writer import LogWriter
 from tests.support.stores import OWN_STORES, RealStore, stores_in
@@ -74,6 +75,8 @@ def test_old_records_without_a_gap_are_counted(tmp_path: Path) -> None:
     state = store_state(str(tmp_path))
     assert state.log.end == written
     assert state.log.stale_tail == StaleTail(written, len(lost.segments[0]), 8)
+    with store_lock(Location.resolve(str(tmp_path))):  # a broker that writes them now
+        assert store_state(str(tmp_path)).log.stale_tail is None
 
 
 def test_disk_use_counts_each_file_once(tmp_path: Path) -> None:
