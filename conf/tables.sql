@@ -35,6 +35,18 @@ CREATE OR REPLACE TEMPORARY VIEW consumer_offsets
 USING rocketmq
 OPTIONS (path '${store}', table 'consumer_offsets');
 
+CREATE OR REPLACE TEMPORARY VIEW subscription_groups
+USING rocketmq
+OPTIONS (path '${store}', table 'subscription_groups');
+
+CREATE OR REPLACE TEMPORARY VIEW delay_offsets
+USING rocketmq
+OPTIONS (path '${store}', table 'delay_offsets');
+
+CREATE OR REPLACE TEMPORARY VIEW checkpoint
+USING rocketmq
+OPTIONS (path '${store}', table 'checkpoint');
+
 -- index_files and index_entries need the broker's settings if its index files do not have the default sizes:
 -- OPTIONS (path '${store}', table 'index_files', brokerConf '/etc/rocketmq/broker.conf').
 

@@ -22,6 +22,7 @@ from spark_mq.cli.moments import join_relative_times
 from spark_mq.cli.output import visible
 from spark_mq.cli.packages import missing_package
 from spark_mq.cli.sql import command as sql
+from spark_mq.cli.state import command as state
 from spark_mq.errors import OptionError, SparkMqError
 
 
@@ -78,6 +79,7 @@ def parser() -> argparse.ArgumentParser:
     archive.add_commands(commands)
     messages.add_commands(commands)
     tables.add_commands(commands)
+    state.add_command(commands)
     sql.add_command(commands)
     paths.add_command(commands)
     compile_command.add_command(commands)

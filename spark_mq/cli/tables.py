@@ -1,4 +1,4 @@
-"""`spark-mq segments`, `queues`, `topics`, `lag`: metadata tables of a store, without Spark or a JVM."""
+"""`spark-mq segments`, `queues`, `topics`, `lag`, ...: metadata tables of a store, without Spark or a JVM."""
 
 from __future__ import annotations
 
@@ -20,14 +20,29 @@ _HELP = {
     "queues": "the consume queues and their offsets (mqadmin topicStatus)",
     "topics": "the topics, their settings and messages (mqadmin topicList)",
     "lag": "the offsets of consumer groups, and how many messages remain (mqadmin consumerProgress)",
+    "subscription-groups": "the consumer groups and their settings",
+    "delay-offsets": "the delay levels, and how many delayed messages wait",
+    "checkpoint": "the times up to which log, queues and index were flushed",
 }
 _REMEDY = {
     "segments": "reads the whole log and names all damage (with --mode permissive and --output DIR)",
     "queues": "builds the consume queues from the log",
     "topics": "builds the consume queues from the log",
     "lag": "builds the consume queues from the log",
+    "delay-offsets": "builds the consume queues from the log",
+    "checkpoint": "writes a checkpoint with the queues and the index",
 }
-_ROW = {"segments": "segment", "queues": "queue", "topics": "topic", "lag": "consumer offset"}
+_ROW = {
+    "segments": "segment",
+    "queues": "queue",
+    "topics": "topic",
+    "lag": "consumer offset",
+    "subscription-groups": "consumer group",
+    "delay-offsets": "delay level",
+    "checkpoint": "checkpoint",
+}
+_OWN_TOPICS = ("queues", "topics", "lag")
+"""The commands whose tables also have rows of the broker's own topics."""
 
 _IMPORTANCE = {
     "segments": (
@@ -79,6 +94,39 @@ _IMPORTANCE = {
         "last_consumed_timestamp",
         "min_offset",
     ),
+    "subscription-groups": (
+        "consumer_group",
+        "consume_enable",
+        "retry_max_times",
+        "consume_message_orderly",
+        "consume_broadcast_enable",
+        "consume_timeout_minute",
+        "retry_queue_nums",
+        "attributes",
+        "broker_id",
+        "which_broker_when_consume_slowly",
+    ),
+    "delay-offsets": (
+        "delay_level",
+        "lag",
+        "delay_offset",
+        "max_offset",
+        "state",
+        "problem",
+        "min_offset",
+        "queue_id",
+        "topic",
+    ),
+    "checkpoint": (
+        "physic_msg_timestamp",
+        "logics_msg_timestamp",
+        "is_clean",
+        "problem",
+        "index_msg_timestamp",
+        "min_timestamp",
+        "confirm_phy_offset",
+        "master_flushed_offset",
+    ),
 }
 """The columns of each table by importance: on a narrow terminal, the last ones are hidden."""
 _LEAST_WIDTH = {"topic": 20, "consumer_group": 16, "problem": 16}
@@ -86,15 +134,19 @@ _WHOLE = ("file", "state")
 _SIZES = ("file_size",)
 _HINT = "--columns chooses columns, --full prints every field"
 
-_EPILOG = """\
+_CHECKED = ("segments", "queues", "topics", "lag", "delay-offsets")
+_WIDTH_EPILOG = """\
+On a terminal, the table is cut to its width, and sizes have units. Otherwise all columns, whole values and exact
+numbers are printed.
+"""
+_EPILOG = f"""\
 Column `problem` has the result of a quick check: both edges of each segment; the files, and the first and last unit, of
 each queue; the messages in the last 256 KiB of the log; the offsets of consumer groups. If rows have a problem, a line
 on stderr says how many. Damage elsewhere is found only by reading the whole log: `spark-mq rebuild`.
 
-On a terminal, the table is cut to its width, and sizes have units. Otherwise all columns, whole values and exact
-numbers are printed.
-"""
-_TOTALS_EPILOG = """\
+{_WIDTH_EPILOG}"""
+_TOTALS_EPILOG = """
+
 After the table, there is one line for each group: the sum of its lags that are known, and the number of its queues
 whose lag is unknown (NULL, printed as `-`), which are not in the sum. With --json or --columns there are no such lines.
 """
@@ -105,7 +157,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     from spark_mq.cli.output.columns import add_columns, add_sort
 
     for name, what in _HELP.items():
-        epilog = _EPILOG + ("\n" + _TOTALS_EPILOG if name == "lag" else "")
+        epilog = (_EPILOG if name in _CHECKED else _WIDTH_EPILOG) + (_TOTALS_EPILOG if name == "lag" else "")
         command = commands.add_parser(name, help=what, description=f"Print {what}.", epilog=epilog, allow_abbrev=False)
         add_store(command)
         add_json_rows(command)
@@ -113,14 +165,15 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         add_sort(command)
         if name in ("queues", "lag"):
             command.add_argument("--topic", metavar="TOPIC", help="only this topic")
-        if name == "lag":
+        if name in ("lag", "subscription-groups"):
             command.add_argument("--consumer-group", metavar="GROUP", help="only this group")
-        if name != "segments":
+        if name in _OWN_TOPICS:
             command.add_argument(
                 "--all",
                 action="store_true",
                 help="also print the broker's own topics, such as SCHEDULE_TOPIC_XXXX; --json always does",
             )
+        if name in (*_OWN_TOPICS, "delay-offsets"):
             add_broker_version(command)
         command.set_defaults(run=run, table=name)
 
@@ -156,7 +209,7 @@ def _is_hidden(arguments: argparse.Namespace, row: Mapping[str, Any]) -> bool:
     """Whether the row is one of the broker's own topics that nobody asked for."""
     from spark_mq.format.system_topic import is_system_topic
 
-    if arguments.table == "segments" or arguments.all or getattr(arguments, "topic", None) is not None:
+    if arguments.table not in _OWN_TOPICS or arguments.all or getattr(arguments, "topic", None) is not None:
         return False
     return is_system_topic(row["topic"])
 
@@ -222,6 +275,10 @@ def _why_no_row(arguments: argparse.Namespace, store: MessageStore) -> str:
     if arguments.table == "queues" and topic is not None:
         topics = {name for name, _ in store.queues}
         return visible(f": there is no queue of topic {topic}{similar(topic, topics)}") if topics else ""
+    if arguments.table == "subscription-groups":
+        return _why_no_group(group, store)
+    if arguments.table == "delay-offsets":
+        return ": config/delayOffset.json has no delay level, or does not exist"
     if arguments.table != "lag":
         return ""
     offsets = load_consumer_offsets(store.location)
@@ -238,19 +295,34 @@ def _why_no_row(arguments: argparse.Namespace, store: MessageStore) -> str:
     return visible(f": group {group} has no offset in topic {topic}; its topics: {first_names(consumed)}")
 
 
+def _why_no_group(group: str | None, store: MessageStore) -> str:
+    from spark_mq.cli.output.value_text import visible
+    from spark_mq.similar_names import first_names, similar
+    from spark_mq.store.metadata_tables import subscription_groups
+
+    groups = set(subscription_groups(store)["consumer_group"].to_pylist())
+    if group is None or not groups:
+        return ": config/subscriptionGroup.json has no group, or does not exist"
+    known = similar(group, groups) or f"; groups: {first_names(groups)}"
+    return visible(f": there is no group {group}{known}")
+
+
 def _print_problems(arguments: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> None:
     """Print one line on stderr, if rows have a problem."""
     from spark_mq.cli.output.value_text import visible
     from spark_mq.io.location import Location
     from spark_mq.store.config.store_paths import ABORT
 
-    problem_rows = [row for row in rows if row["problem"] is not None]
+    problem_rows = [row for row in rows if row.get("problem") is not None]
     if not problem_rows:
         return
     row, what = problem_rows[0], _ROW[arguments.table]
-    name = row["file"] if arguments.table == "segments" else row["topic"]
-    name = f"{name}/{row['queue_id']}" if "queue_id" in row else name
-    problem = f"{len(problem_rows)} of {len(rows)} {what}s have a problem; the first is {name}: {row['problem']}"
+    if arguments.table == "checkpoint":
+        problem = f"the checkpoint has a problem: {row['problem']}"
+    else:
+        name = row["file"] if arguments.table == "segments" else row["topic"]
+        name = f"{name}/{row['queue_id']}" if "queue_id" in row else name
+        problem = f"{len(problem_rows)} of {len(rows)} {what}s have a problem; the first is {name}: {row['problem']}"
     # A broker creates `abort` when it starts, and removes it when it stops cleanly.
     may_recover = arguments.table != "segments" and (Location.resolve(arguments.store) / ABORT).is_file
     broker = "; a broker that runs, or starts again, may complete them itself" if may_recover else ""
@@ -264,7 +336,15 @@ def _table(arguments: argparse.Namespace) -> Callable[[MessageStore], pa.Table]:
         return lambda store: metadata_tables.queues(store, arguments.topic)
     if arguments.table == "lag":
         return lambda store: metadata_tables.consumer_offsets(store, arguments.topic, arguments.consumer_group)
-    return metadata_tables.topics if arguments.table == "topics" else metadata_tables.segments
+    if arguments.table == "subscription-groups":
+        return lambda store: metadata_tables.subscription_groups(store, arguments.consumer_group)
+    tables = {
+        "segments": metadata_tables.segments,
+        "topics": metadata_tables.topics,
+        "delay-offsets": metadata_tables.delay_offsets,
+        "checkpoint": metadata_tables.checkpoint,
+    }
+    return tables[arguments.table]
 
 
 def _schema(table: str) -> list[str]:
@@ -276,5 +356,8 @@ def _schema(table: str) -> list[str]:
         "queues": metadata_tables.QUEUES_SCHEMA,
         "topics": metadata_tables.TOPICS_SCHEMA,
         "lag": metadata_tables.CONSUMER_OFFSETS_SCHEMA,
+        "subscription-groups": metadata_tables.SUBSCRIPTION_GROUPS_SCHEMA,
+        "delay-offsets": metadata_tables.DELAY_OFFSETS_SCHEMA,
+        "checkpoint": metadata_tables.CHECKPOINT_SCHEMA,
     }
     return list(schemas[table].names)

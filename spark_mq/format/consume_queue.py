@@ -15,11 +15,13 @@ pre-blank: (0, 0x7FFFFFFF, 0) (`ConsumeQueue.fillPreBlank`).
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+UNIT = struct.Struct(">qiq")
 UNIT_DTYPE = np.dtype([("commit_log_offset", ">i8"), ("store_size", ">i4"), ("tags_code", ">i8")])
 UNIT_SIZE = UNIT_DTYPE.itemsize  # 20
 DEFAULT_FILE_SIZE = 300_000 * UNIT_SIZE

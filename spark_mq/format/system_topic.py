@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+"""The topic of delayed messages; its queue id is the delay level minus 1."""
+
 _PREFIX = "rmq_sys_"
 _NAMES = frozenset(
     {
         "TBW102",
-        "SCHEDULE_TOPIC_XXXX",
+        SCHEDULE_TOPIC,
         "BenchmarkTest",
         "RMQ_SYS_TRANS_HALF_TOPIC",
         "RMQ_SYS_TRACE_TOPIC",

@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from spark_mq.indexer.index.build import find_time_zone
-from spark_mq.indexer.queue.existing import find_queue_file_size
 from spark_mq.indexer.rebuild_request import RebuildRequest
 from spark_mq.store.config.broker_version import find_broker_version
-from spark_mq.store.config.sourced import Sourced
+from spark_mq.store.config.sourced import FileSetting, Sourced
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.store.index.folder import find_index_layout, index_files
-
-
-@dataclass(frozen=True)
-class FileSetting:
-    """A setting as text for a person: what it is of, its value, and its source."""
-
-    name: str
-    value: str
-    source: str
-
-    def __str__(self) -> str:
-        """The setting in one line."""
-        return f"{self.name}: {self.value} ({self.source})"
+from spark_mq.store.queue.folders import find_queue_file_size
 
 
 def file_settings(request: RebuildRequest) -> tuple[FileSetting, ...]:

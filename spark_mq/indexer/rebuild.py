@@ -29,7 +29,7 @@ from spark_mq.indexer.file_settings import file_settings
 from spark_mq.indexer.index.build import ExistingIndex, IndexResult, find_existing_index, write_index
 from spark_mq.indexer.output_folder import is_store_folder
 from spark_mq.indexer.queue.build import QueueResult, write_queues
-from spark_mq.indexer.queue.existing import ExistingQueues, find_existing_queues, find_queue_file_size
+from spark_mq.indexer.queue.existing import ExistingQueues, find_existing_queues
 from spark_mq.indexer.rebuild_plan import RebuildPlan
 from spark_mq.indexer.rebuild_request import FAILFAST, RebuildRequest
 from spark_mq.indexer.recovery import next_boot, rebuilt_checkpoint
@@ -54,6 +54,7 @@ from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
+from spark_mq.store.queue.folders import find_queue_file_size
 from spark_mq.store.store_lock import store_lock
 
 

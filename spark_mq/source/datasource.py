@@ -30,7 +30,7 @@ class RocketMQDataSource(DataSource):
 
     path : the broker's store directory (`storePathRootDir`): a path, or a URI that pyarrow opens. Required.
     table : `messages` (default), `messages_by_key`, `consume_queue`, `segments`, `queues`, `topics`,
-        `consumer_offsets`, `index_files` or `index_entries`.
+        `consumer_offsets`, `subscription_groups`, `delay_offsets`, `checkpoint`, `index_files` or `index_entries`.
 
     An option that is unknown, or has no effect on the table, is an error. Spark passes no column list to a Python data
     source. To read only some columns, give them as a schema: `.schema("topic STRING, queue_id INT")`. Without bodies,
@@ -250,6 +250,57 @@ class RocketMQDataSource(DataSource):
     |consumer_group   |topic                   |queue_id|consumer_offset|max_offset|lag|state   |   ...
     +-----------------+------------------------+--------+---------------+----------+---+--------+
     |CID_RMQ_SYS_TRANS|RMQ_SYS_TRANS_HALF_TOPIC|0       |36             |39        |3  |IN_RANGE|
+
+    subscription_groups
+    -------------------
+    One row is a consumer group, from `config/subscriptionGroup.json` (or its `.bak`). A setting that the file does not
+    have is NULL: 4.9 has no consume_message_orderly, consume_timeout_minute, group_sys_flag and attributes.
+
+    consumerGroup : only this consumer group.
+
+    Columns: consumer_group STRING, consume_enable BOOLEAN, consume_broadcast_enable BOOLEAN, consume_from_min_enable
+    BOOLEAN, consume_message_orderly BOOLEAN, retry_queue_nums INT, retry_max_times INT, consume_timeout_minute INT,
+    broker_id BIGINT, which_broker_when_consume_slowly BIGINT, notify_consumer_ids_changed_enable BOOLEAN,
+    group_sys_flag INT, attributes MAP<STRING, STRING>.
+
+    >>> spark.read.format("rocketmq").option("table", "subscription_groups").load(store).show()
+    +-----------------+--------------+----------------+---------------+
+    |consumer_group   |consume_enable|retry_queue_nums|retry_max_times|   ...
+    +-----------------+--------------+----------------+---------------+
+    |CID_RMQ_SYS_TRANS|true          |1               |16             |
+
+    delay_offsets
+    -------------
+    One row is a delay level, from `config/delayOffset.json` (or its `.bak`). delay_offset is the queue offset, in topic
+    SCHEDULE_TOPIC_XXXX, of the next message to deliver; queue_id is the delay level minus 1. lag is max_offset minus
+    delay_offset: the number of messages that wait. state and problem: as in consumer_offsets.
+
+    brokerVersion : as in queues.
+
+    Columns: delay_level INT, topic STRING, queue_id INT, delay_offset BIGINT, min_offset BIGINT, max_offset BIGINT, lag
+    BIGINT, state STRING, problem STRING.
+
+    >>> spark.read.format("rocketmq").option("table", "delay_offsets").load(store).show()
+    +-----------+-------------------+--------+------------+----------+---+--------+
+    |delay_level|topic              |queue_id|delay_offset|max_offset|lag|state   |   ...
+    +-----------+-------------------+--------+------------+----------+---+--------+
+    |1          |SCHEDULE_TOPIC_XXXX|0       |9           |9         |0  |IN_RANGE|
+
+    checkpoint
+    ----------
+    The file `checkpoint`, one row: the store times up to which the log, the queues and the full index files were
+    flushed; NULL if a time was never set. After an unclean stop, a broker dispatches the log again from a segment that
+    begins at or before min_timestamp. is_clean: there is no file `abort`. problem describes what is wrong with the
+    file, and is NULL if nothing was found.
+
+    Columns: physic_msg_timestamp TIMESTAMP, logics_msg_timestamp TIMESTAMP, index_msg_timestamp TIMESTAMP,
+    min_timestamp TIMESTAMP, master_flushed_offset BIGINT, confirm_phy_offset BIGINT, is_clean BOOLEAN, problem STRING.
+
+    >>> spark.read.format("rocketmq").option("table", "checkpoint").load(store).show()
+    +-----------------------+-----------------------+--------+-------+
+    |physic_msg_timestamp   |logics_msg_timestamp   |is_clean|problem|   ...
+    +-----------------------+-----------------------+--------+-------+
+    |2026-11-21 11:01:48.993|2026-11-21 11:01:48.993|true    |NULL   |
 
     index_files
     -----------

@@ -1,4 +1,4 @@
-"""The batch reader of the metadata tables: segments, queues, topics, consumer offsets, index files.
+"""The batch reader of the metadata tables: segments, queues, topics, files of `config/`, checkpoint, index files.
 
 One task reads the whole table.
 """
@@ -26,6 +26,11 @@ _ROWS: dict[Table, Callable[[MessageStore, ReadOptions], pa.Table]] = {
     Table.CONSUMER_OFFSETS: lambda store, options: metadata_tables.consumer_offsets(
         store, options.topic, options.consumer_group
     ),
+    Table.SUBSCRIPTION_GROUPS: lambda store, options: metadata_tables.subscription_groups(
+        store, options.consumer_group
+    ),
+    Table.DELAY_OFFSETS: lambda store, _: metadata_tables.delay_offsets(store),
+    Table.CHECKPOINT: lambda store, _: metadata_tables.checkpoint(store),
     Table.INDEX_FILES: lambda store, options: index_file_rows(
         store.location, index_layout(store.location, BrokerConf.of(options.broker_conf))
     ),

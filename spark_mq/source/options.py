@@ -49,6 +49,9 @@ class Table(StrEnum):
     QUEUES = "queues"
     TOPICS = "topics"
     CONSUMER_OFFSETS = "consumer_offsets"
+    SUBSCRIPTION_GROUPS = "subscription_groups"
+    DELAY_OFFSETS = "delay_offsets"
+    CHECKPOINT = "checkpoint"
     INDEX_FILES = "index_files"
     INDEX_ENTRIES = "index_entries"
 
@@ -127,6 +130,9 @@ _NAMES = {
     Table.QUEUES: ("topic", _BROKER_VERSION),
     Table.TOPICS: (_BROKER_VERSION,),
     Table.CONSUMER_OFFSETS: ("topic", "consumerGroup", _BROKER_VERSION),
+    Table.SUBSCRIPTION_GROUPS: ("consumerGroup",),
+    Table.DELAY_OFFSETS: (_BROKER_VERSION,),
+    Table.CHECKPOINT: (),
     Table.INDEX_FILES: ("brokerConf",),
     Table.INDEX_ENTRIES: ("brokerConf",),
 }

@@ -12,7 +12,15 @@ from spark_mq.errors import OptionError
 from spark_mq.format.message_schema import EXTRA_MESSAGE_SCHEMA, MESSAGE_BY_KEY_SCHEMA, MESSAGE_SCHEMA
 from spark_mq.source.options import Table
 from spark_mq.store.index.tables import INDEX_ENTRIES_SCHEMA, INDEX_FILES_SCHEMA
-from spark_mq.store.metadata_tables import CONSUMER_OFFSETS_SCHEMA, QUEUES_SCHEMA, SEGMENTS_SCHEMA, TOPICS_SCHEMA
+from spark_mq.store.metadata_tables import (
+    CHECKPOINT_SCHEMA,
+    CONSUMER_OFFSETS_SCHEMA,
+    DELAY_OFFSETS_SCHEMA,
+    QUEUES_SCHEMA,
+    SEGMENTS_SCHEMA,
+    SUBSCRIPTION_GROUPS_SCHEMA,
+    TOPICS_SCHEMA,
+)
 from spark_mq.store.queue.batches import CONSUME_QUEUE_SCHEMA
 
 _SCHEMAS: dict[Table, pa.Schema] = {
@@ -23,6 +31,9 @@ _SCHEMAS: dict[Table, pa.Schema] = {
     Table.QUEUES: QUEUES_SCHEMA,
     Table.TOPICS: TOPICS_SCHEMA,
     Table.CONSUMER_OFFSETS: CONSUMER_OFFSETS_SCHEMA,
+    Table.SUBSCRIPTION_GROUPS: SUBSCRIPTION_GROUPS_SCHEMA,
+    Table.DELAY_OFFSETS: DELAY_OFFSETS_SCHEMA,
+    Table.CHECKPOINT: CHECKPOINT_SCHEMA,
     Table.INDEX_FILES: INDEX_FILES_SCHEMA,
     Table.INDEX_ENTRIES: INDEX_ENTRIES_SCHEMA,
 }

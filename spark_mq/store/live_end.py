@@ -8,6 +8,7 @@ it truncated the log. There are two such records:
   broker (the time of the file `abort`).
 - If the broker stopped cleanly: the last message that was flushed before (`checkpoint`). A checkpoint can lag. If it is
   damaged, or older than the rest of the store, no record of a queue was stored at its time, or too many records follow.
+  If all queues end before that message, it is the last one of the records that follow the newest one of the queues.
 
 If this does not decide, or if anything unexpected follows, the last segment is read from its start. A caller that needs
 the live end repeatedly keeps a `LiveEndFinder`, which then reads only new bytes.
@@ -95,8 +96,14 @@ class LiveEndFinder:
 
     def _find_end(self, records: RecordLookup, queues: Sequence[ConsumeQueue]) -> LiveEnd:
         run = LastRun.of(self._store)
-        start = _certainly_live(run, records, queues)
-        end = None if start is None else _scan_on(records, start)
+        newest = _newest_message(records, queues)
+        start = None if newest is None else _certainly_live(run, records, queues, *newest)
+        if start is not None:
+            end = _scan_on(records, start)
+        elif newest is not None and run.started is None and newest[1] < run.flushed:
+            end = _flushed_end(records, newest[0], run.flushed)
+        else:
+            end = None
         return self._read_last_segment(run.started) if end is None else end
 
     def _read_last_segment(self, started: float | None) -> LiveEnd:
@@ -122,12 +129,13 @@ class LiveEndFinder:
         return LiveEnd(last.base + reader.position)
 
 
-def _certainly_live(run: LastRun, records: RecordLookup, queues: Sequence[ConsumeQueue]) -> int | None:
-    """The commit log offset of a record near the log's end that is certainly live; None if none is known."""
-    newest = _newest_message(records, queues)
-    if newest is None:
-        return None
-    offset, store_timestamp = newest
+def _certainly_live(
+    run: LastRun, records: RecordLookup, queues: Sequence[ConsumeQueue], offset: int, store_timestamp: int
+) -> int | None:
+    """The commit log offset of a record near the log's end that is certainly live; None if none is known.
+
+    `offset` and `store_timestamp` are those of the newest message of all queues.
+    """
     if run.started is not None:
         return offset if store_timestamp >= run.started else None
     if store_timestamp == run.flushed:
@@ -136,6 +144,13 @@ def _certainly_live(run: LastRun, records: RecordLookup, queues: Sequence[Consum
         return None
     found = (_offset_of(records, queue, run.flushed) for queue in queues)
     return next((offset for offset in found if offset is not None), None)
+
+
+def _flushed_end(records: RecordLookup, offset: int, flushed: int) -> LiveEnd | None:
+    """The end of the records from `offset` on, if the last one is the message that was flushed before a clean stop."""
+    end = _scan_on(records, offset)
+    is_flushed = end is not None and end.last_record is not None and records.store_timestamp(end.last_record) == flushed
+    return end if is_flushed else None
 
 
 def _newest_message(records: RecordLookup, queues: Iterable[ConsumeQueue]) -> tuple[int, int] | None:

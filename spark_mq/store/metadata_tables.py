@@ -1,11 +1,11 @@
-"""The metadata tables of a store: one row for each segment, queue, topic, or consumer offset.
+"""The metadata tables of a store: its segments, queues and topics, and what `config/` and `checkpoint` contain.
 
 Spark and the commands use the same rows. Timestamps are in UTC.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -13,9 +13,12 @@ import pyarrow as pa
 from spark_mq.format.arrow_array import table_of
 from spark_mq.format.message_row import Row
 from spark_mq.format.message_schema import TIMESTAMP
+from spark_mq.format.system_topic import SCHEDULE_TOPIC
 from spark_mq.format.timestamp import NANOS_PER_MICRO, micros
+from spark_mq.store.config.checkpoint import Checkpoint, checkpoint_problem
 from spark_mq.store.config.config_file import as_integer, load_config
 from spark_mq.store.config.consumer_offsets import load_consumer_offsets
+from spark_mq.store.config.store_paths import ABORT
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue_state import QueueState, QueueStateName, QueueStates, queue_states
 from spark_mq.store.segment_state import segment_states
@@ -77,7 +80,48 @@ CONSUMER_OFFSETS_SCHEMA = pa.schema(
         ("problem", pa.string()),
     ]
 )
-
+SUBSCRIPTION_GROUPS_SCHEMA = pa.schema(
+    [
+        ("consumer_group", pa.string()),
+        ("consume_enable", pa.bool_()),
+        ("consume_broadcast_enable", pa.bool_()),
+        ("consume_from_min_enable", pa.bool_()),
+        ("consume_message_orderly", pa.bool_()),
+        ("retry_queue_nums", pa.int32()),
+        ("retry_max_times", pa.int32()),
+        ("consume_timeout_minute", pa.int32()),
+        ("broker_id", pa.int64()),
+        ("which_broker_when_consume_slowly", pa.int64()),
+        ("notify_consumer_ids_changed_enable", pa.bool_()),
+        ("group_sys_flag", pa.int32()),
+        ("attributes", pa.map_(pa.string(), pa.string())),
+    ]
+)
+DELAY_OFFSETS_SCHEMA = pa.schema(
+    [
+        ("delay_level", pa.int32()),
+        ("topic", pa.string()),
+        ("queue_id", pa.int32()),
+        ("delay_offset", pa.int64()),
+        ("min_offset", pa.int64()),
+        ("max_offset", pa.int64()),
+        ("lag", pa.int64()),
+        ("state", pa.string()),
+        ("problem", pa.string()),
+    ]
+)
+CHECKPOINT_SCHEMA = pa.schema(
+    [
+        ("physic_msg_timestamp", TIMESTAMP),
+        ("logics_msg_timestamp", TIMESTAMP),
+        ("index_msg_timestamp", TIMESTAMP),
+        ("min_timestamp", TIMESTAMP),
+        ("master_flushed_offset", pa.int64()),
+        ("confirm_phy_offset", pa.int64()),
+        ("is_clean", pa.bool_()),
+        ("problem", pa.string()),
+    ]
+)
 
 _LAST = "last_store_timestamp"
 
@@ -316,3 +360,153 @@ def _offset_state(offset: int, min_offset: int, max_offset: int, has_queue: bool
     if offset < min_offset:
         return "TOO_SMALL"
     return "TOO_LARGE" if offset > max_offset else "IN_RANGE"
+
+
+def subscription_groups(store: MessageStore, consumer_group: str | None = None) -> pa.Table:
+    """The consumer groups of `config/subscriptionGroup.json`, by name (`SubscriptionGroupConfig`@5.3.3).
+
+    A setting is NULL if the file does not have it: 4.9 has no `consume_message_orderly`, `consume_timeout_minute`,
+    `group_sys_flag` and `attributes`.
+
+    Args:
+        store: The store.
+        consumer_group: Only this group; None for all.
+
+    Returns:
+        A table with `SUBSCRIPTION_GROUPS_SCHEMA`.
+
+    Raises:
+        ConfigError: `config/subscriptionGroup.json` and its `.bak` cannot be read.
+        UnsupportedStoreError: The broker keeps the groups in RocksDB.
+
+    Example:
+        >>> subscription_groups(MessageStore("/data/store"), "billing")["retry_max_times"].to_pylist()
+        [16]
+    """
+    rows = load_config(store.location, "subscriptionGroup.json", _group_rows) or []
+    return table_of(
+        [row for row in rows if consumer_group in (None, row["consumer_group"])], SUBSCRIPTION_GROUPS_SCHEMA
+    )
+
+
+def _group_rows(content: Mapping[str, Any]) -> list[Row]:
+    groups = content.get("subscriptionGroupTable") or {}
+    return [{"consumer_group": str(name)} | _group_settings(groups[name]) for name in sorted(groups)]
+
+
+def _group_settings(config: Mapping[str, Any]) -> Row:
+    def flag(name: str) -> bool | None:
+        if not isinstance(config.get(name), bool | None):
+            raise TypeError(f"{name} is {config[name]!r}, not true or false")
+        return config.get(name)
+
+    def integer(name: str, bits: int) -> int | None:
+        return None if config.get(name) is None else as_integer(config[name], bits)
+
+    attributes = config.get("attributes")
+    return {
+        "consume_enable": flag("consumeEnable"),
+        "consume_broadcast_enable": flag("consumeBroadcastEnable"),
+        "consume_from_min_enable": flag("consumeFromMinEnable"),
+        "consume_message_orderly": flag("consumeMessageOrderly"),
+        "retry_queue_nums": integer("retryQueueNums", 32),
+        "retry_max_times": integer("retryMaxTimes", 32),
+        "consume_timeout_minute": integer("consumeTimeoutMinute", 32),
+        "broker_id": integer("brokerId", 64),
+        "which_broker_when_consume_slowly": integer("whichBrokerWhenConsumeSlowly", 64),
+        "notify_consumer_ids_changed_enable": flag("notifyConsumerIdsChangedEnable"),
+        "group_sys_flag": integer("groupSysFlag", 32),
+        "attributes": None if attributes is None else {str(key): str(value) for key, value in attributes.items()},
+    }
+
+
+def delay_offsets(store: MessageStore) -> pa.Table:
+    """The offsets up to which delayed messages were delivered, by delay level (`config/delayOffset.json`).
+
+    `delay_offset` is the queue offset in topic SCHEDULE_TOPIC_XXXX of the next message to deliver, and `queue_id` is
+    the delay level minus 1 (`ScheduleMessageService.delayLevel2QueueId`@5.3.3). `lag` is `max_offset` minus
+    `delay_offset`: the number of messages that wait. `state` has the values of table `consumer_offsets`, and `problem`
+    the reason why `lag` is NULL.
+
+    Args:
+        store: The store.
+
+    Returns:
+        A table with `DELAY_OFFSETS_SCHEMA`.
+
+    Raises:
+        ConfigError: `config/delayOffset.json` and its `.bak` cannot be read.
+        UnsupportedStoreError: The queues, or the offsets, are in RocksDB.
+
+    Example:
+        >>> delay_offsets(MessageStore("/data/store"))["lag"].to_pylist()
+        [0, 3]
+    """
+    offsets = load_config(store.location, "delayOffset.json", _delay_offsets) or {}
+    states = queue_states(store, SCHEDULE_TOPIC)
+    rows = []
+    for level, offset in sorted(offsets.items()):
+        queue = (SCHEDULE_TOPIC, level - 1)
+        min_offset, max_offset = store.get_min_offset_in_queue(*queue), store.get_max_offset_in_queue(*queue)
+        state = _offset_state(offset, min_offset, max_offset, queue in store.queues)
+        problem = _offset_problem(state, states, queue, max_offset)
+        rows.append(
+            {
+                "delay_level": level,
+                "topic": SCHEDULE_TOPIC,
+                "queue_id": level - 1,
+                "delay_offset": offset,
+                "min_offset": min_offset,
+                "max_offset": max_offset,
+                "lag": max_offset - offset if problem is None else None,
+                "state": state,
+                "problem": problem,
+            }
+        )
+    return table_of(rows, DELAY_OFFSETS_SCHEMA)
+
+
+def _delay_offsets(content: Mapping[str, Any]) -> dict[int, int]:
+    offsets = {as_integer(level, 32): as_integer(offset, 63) for level, offset in _items(content, "offsetTable")}
+    if min(offsets, default=1) < 1:
+        raise ValueError(f"delay level {min(offsets)} is below 1")
+    return offsets
+
+
+def _items(content: Mapping[str, Any], name: str) -> Iterable[tuple[Any, Any]]:
+    return (content.get(name) or {}).items()
+
+
+def checkpoint(store: MessageStore) -> pa.Table:
+    """The file `checkpoint`, one row: up to which store times log, queues and index were flushed.
+
+    A time is NULL if it was never set. `min_timestamp` is the time up to which log and queues are certainly flushed:
+    after an unclean stop, a broker dispatches the log again from a segment that begins at or before it. `is_clean` is
+    whether there is no file `abort`. `problem` describes what is wrong with the file, and is NULL if nothing was found.
+
+    Args:
+        store: The store.
+
+    Returns:
+        A table with `CHECKPOINT_SCHEMA`.
+
+    Example:
+        >>> checkpoint(MessageStore("/data/store"))["is_clean"].to_pylist()
+        [True]
+    """
+    found = Checkpoint.load(store.location)
+    row: Row = {
+        "physic_msg_timestamp": _time_or_null(found.physic_msg_timestamp),
+        "logics_msg_timestamp": _time_or_null(found.logics_msg_timestamp),
+        "index_msg_timestamp": _time_or_null(found.index_msg_timestamp),
+        "min_timestamp": _time_or_null(found.min_timestamp),
+        "master_flushed_offset": found.master_flushed_offset,
+        "confirm_phy_offset": found.confirm_phy_offset,
+        "is_clean": not (store.location / ABORT).is_file,
+        "problem": checkpoint_problem(store.location),
+    }
+    return table_of([row], CHECKPOINT_SCHEMA)
+
+
+def _time_or_null(millis: int) -> int | None:
+    return micros(millis) if millis else None

@@ -5,39 +5,29 @@ record heads of each queue, and at most `TAIL_SIZE` bytes of the log:
 
 - The first and the last unit that a broker would offer must lead to a record of the queue.
 - The files of a queue must follow each other, and have one size.
-- Each message in the last `TAIL_SIZE` bytes of the log must have its unit. If no queue leads that far, `TAIL_SIZE`
-  bytes of the log are read from the end of the last message that a queue has.
+- Each message in the last `TAIL_SIZE` bytes of the log must have its unit (`lacking_messages`).
 - A consumer group cannot be past the end of a queue (`config/consumerOffset.json`).
 
 So the check does not notice units that were lost or changed in the middle of a queue, nor a lost queue whose last
-message is older and that no group consumed. Messages that have no unit are skipped: those of transaction types PREPARED
-and ROLLBACK (`CommitLogDispatcherBuildConsumeQueue`@5.3.3), and those of batch consume queues.
+message is older and that no group consumed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
-from spark_mq.errors import ConfigError, CorruptLogError, UnsafeNameError, UnsupportedStoreError
+from spark_mq.errors import ConfigError, UnsupportedStoreError
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE
-from spark_mq.format.java_text import decode_utf8
-from spark_mq.format.record import HEADER, HEADER_SIZE, Record
-from spark_mq.format.sys_flag import INNER_BATCH_FLAG, TRANSACTION_COMMIT_TYPE, TRANSACTION_TYPE_MASK
+from spark_mq.format.record import HEADER, HEADER_SIZE
 from spark_mq.store.config.config_file import load_config
 from spark_mq.store.config.consumer_offsets import consumed_offsets
-from spark_mq.store.config.topic_name import check_topic_name
-from spark_mq.store.log.log_range import LogRange, iterate_records
+from spark_mq.store.lacking_messages import LackingMessage, LackingMessages, find_lacking_messages
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 
-TAIL_SIZE = 256 << 10
-"""Bytes of the log that are read: about a thousand messages, or a few hundredths of a second in plain Python."""
-
-_LOOKED_AT_QUEUES = 8
-_LOOKED_AT_UNITS = 1024
 _LIGHT_PREFIX = "%LMQ%"
 
 Queue = tuple[str, int]
@@ -96,7 +86,8 @@ def queue_states(store: MessageStore, topic: str | None = None) -> QueueStates:
         UnsupportedStoreError: The queues are in RocksDB.
 
     """
-    lacking, behind = _lacking_messages(store)
+    found = find_lacking_messages(store)
+    lacking, behind = _by_queue(found.messages), _behind(found)
     consumed = consumed_offsets(store.location)
     configured = _configured_topics(store)
     names = {*store.queues, *lacking, *(queue for queue in consumed if queue[0] in configured and consumed[queue] > 0)}
@@ -177,77 +168,18 @@ def _configured_topics(store: MessageStore) -> set[str]:
     return found or set()
 
 
-def _lacking_messages(store: MessageStore) -> tuple[Mapping[Queue, _Lacking], str | None]:
-    """The messages at the log's end that queues lack, and the value of `QueueStates.behind`.
-
-    A broker that runs can be about to dispatch its newest messages, so units are read after the log's end was found.
-    """
-    end = store.get_max_phy_offset()
-    start, dispatched_to = _tail_start(store, end)
+def _by_queue(messages: Iterable[LackingMessage]) -> Mapping[Queue, _Lacking]:
     lacking: dict[Queue, _Lacking] = {}
-    stop = min(end, start + TAIL_SIZE)
-    try:
-        for record in iterate_records(store.records, LogRange(start, stop)):
-            queue = decode_utf8(record.topic), record.queue_id
-            if _has_unit(record) and not _is_in_queue(store, queue, record):
-                number = record.queue_offset
-                before = lacking.get(queue, _Lacking(0, number, number))
-                first, last = before.first_queue_offset, before.last_queue_offset
-                lacking[queue] = _Lacking(before.count + 1, min(first, number), max(last, number))
-    except CorruptLogError:
-        pass  # table `segments` reports damage of the log
-    if not lacking or (stop == end and dispatched_to >= start):
-        return lacking, None
-    return lacking, f"the log has {end - dispatched_to} bytes after the last message that any queue has"
+    for message in messages:
+        queue, number = (message.topic, message.queue_id), message.queue_offset
+        before = lacking.get(queue, _Lacking(0, number, number))
+        first, last = before.first_queue_offset, before.last_queue_offset
+        lacking[queue] = _Lacking(before.count + 1, min(first, number), max(last, number))
+    return lacking
 
 
-def _tail_start(store: MessageStore, end: int) -> tuple[int, int]:
-    """The offset of the first record that is checked, and the end of the last message that a queue has."""
-    floor = max(store.get_min_phy_offset(), end - TAIL_SIZE)
-    last_units = []
-    for queue in store.queues.values():
-        max_offset = store.get_max_offset_in_queue(queue.topic, queue.queue_id)
-        commit_log_offset, store_size, _ = queue.unit(max_offset - 1)
-        if store_size != PRE_BLANK_SIZE and store.records.is_at(commit_log_offset, store_size):
-            last_units.append((commit_log_offset, store_size, max_offset, queue))
-    if not last_units:
-        first_of_last = max((segment.base for segment in store.records.segments if segment.base < end), default=0)
-        return first_of_last, store.get_min_phy_offset()
-    last_units.sort(key=lambda unit: unit[0], reverse=True)
-    newest, newest_size, _, _ = last_units[0]
-    if newest < floor:
-        return newest + newest_size, newest + newest_size
-    starts = {commit_log_offset for commit_log_offset, *_ in last_units}
-    for _, _, max_offset, queue in last_units[:_LOOKED_AT_QUEUES]:
-        units = queue.units(max(max_offset - _LOOKED_AT_UNITS, 0), max_offset)
-        starts.update(units["commit_log_offset"].tolist())
-    start = next((at for at in sorted(starts) if at >= floor and _is_record(store, at)), newest)
-    return start, newest + newest_size
-
-
-def _is_record(store: MessageStore, commit_log_offset: int) -> bool:
-    try:
-        store.records.record(commit_log_offset)
-    except CorruptLogError:
-        return False
-    return True
-
-
-def _has_unit(record: Record) -> bool:
-    kind = record.sys_flag & TRANSACTION_TYPE_MASK
-    return kind in (0, TRANSACTION_COMMIT_TYPE) and not record.sys_flag & INNER_BATCH_FLAG
-
-
-def _is_in_queue(store: MessageStore, queue: Queue, record: Record) -> bool:
-    files = store.queues.get(queue)
-    if files is None:
-        return _is_plain_name(queue[0]) and (store.location / "batchconsumequeue" / queue[0]).is_directory
-    return files.unit(record.queue_offset)[:2] == (record.commit_log_offset, record.size)
-
-
-def _is_plain_name(topic: str) -> bool:
-    try:
-        check_topic_name(topic)
-    except UnsafeNameError:
-        return False
-    return True
+def _behind(found: LackingMessages) -> str | None:
+    """The value of `QueueStates.behind`."""
+    if not found.messages or found.is_complete:
+        return None
+    return f"the log has {found.log_end - found.dispatched_to} bytes after the last message that any queue has"

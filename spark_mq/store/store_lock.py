@@ -82,3 +82,26 @@ def _lock_first_byte(descriptor: int) -> None:
         fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
     else:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+
+
+def is_locked(store: Location) -> bool | None:
+    """Whether a broker, or a job that writes into the directory, has the store's lock now. Nothing is changed.
+
+    None if that cannot be known: the store is not local, the file cannot be read, or the system is not Linux.
+    """
+    if not store.is_local or sys.platform != "linux":
+        return None
+    try:
+        descriptor = os.open((store / LOCK).path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return None
+    try:
+        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+        kind, *_ = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, asked))
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return bool(kind != fcntl.F_UNLCK)

@@ -342,7 +342,10 @@ def test_a_reader_that_goes_away_is_no_error(store: str) -> None:
     assert (done.stdout.count("\n"), done.stderr) == (1, "")
 
 
-def test_a_point_command_imports_neither_numba_nor_pandas_nor_spark(store: str) -> None:
+def test_a_point_command_imports_neither_numba_nor_pandas_nor_spark(
+    store: str, unpacked: Callable[[RealStore], Path]
+) -> None:
+    lagging = str(unpacked(next(store for store in stores_in(OWN_STORES) if store.name == "lagging-533")))
     code = (
         "import sys; from spark_mq.cli.main import main; status = main(sys.argv[1:]);"
         "assert not {'numba', 'pandas', 'pyspark'} & set(sys.modules); sys.exit(status)"
@@ -353,6 +356,9 @@ def test_a_point_command_imports_neither_numba_nor_pandas_nor_spark(store: str) 
         ["query-by-key", store, "OrderEvents", key, "--broker-conf", conf],
         ["lag", store, "--all"],
         ["topics", store, "--json"],
+        ["delay-offsets", store],
+        ["state", store, "--broker-conf", conf],
+        ["state", lagging, "--broker-conf", ""],
         ["print-message", store, "OrderEvents", "--last", "3"],
         ["print-message", store, "OrderEvents", "--queue-id", "1", "--last", "3", "--full", "--body", "hex"],
     ):

@@ -24,6 +24,9 @@ SMALL: dict[str, Callable[[MessageStore], pa.Table]] = {
     "queues": metadata_tables.queues,
     "topics": metadata_tables.topics,
     "consumer_offsets": metadata_tables.consumer_offsets,
+    "subscription_groups": metadata_tables.subscription_groups,
+    "delay_offsets": metadata_tables.delay_offsets,
+    "checkpoint": metadata_tables.checkpoint,
 }
 
 

@@ -184,6 +184,58 @@ def test_lag_is_what_is_left_of_the_queue(store: RealStore, described: Described
         assert row["state"] == ("TOO_SMALL" if is_too_small else "IN_RANGE")
 
 
+@each_store
+def test_subscription_groups_are_those_of_the_config(store: RealStore, described: Described) -> None:
+    found = described(store)
+    file = Path(found.location.path, "config", "subscriptionGroup.json")
+    groups = json.loads(file.read_text())["subscriptionGroupTable"] if file.is_file() else {}
+    rows = metadata_tables.subscription_groups(found).to_pylist()
+    assert [row["consumer_group"] for row in rows] == sorted(groups)
+    for row in rows:
+        config = groups[row["consumer_group"]]
+        assert (row["consume_enable"], row["retry_max_times"]) == (config["consumeEnable"], config["retryMaxTimes"])
+        assert row["group_sys_flag"] == config.get("groupSysFlag")  # 4.9 has none
+    if rows:
+        only = metadata_tables.subscription_groups(found, rows[-1]["consumer_group"]).to_pylist()
+        assert only == rows[-1:]
+
+
+@each_store
+def test_delayed_messages_wait_from_the_delay_offset_on(store: RealStore, described: Described) -> None:
+    found = described(store)
+    file = Path(found.location.path, "config", "delayOffset.json")
+    offsets = re.findall(r'"?(\d+)"?:(\d+)', file.read_text().partition("offsetTable")[2]) if file.is_file() else []
+    ends = {fact["queueId"]: fact["max"] for fact in store.facts("queue") if fact["topic"] == "SCHEDULE_TOPIC_XXXX"}
+    rows = metadata_tables.delay_offsets(found).to_pylist()
+    assert [(row["delay_level"], row["delay_offset"], row["lag"]) for row in rows] == [
+        (int(level), int(offset), ends.get(int(level) - 1, 0) - int(offset)) for level, offset in offsets
+    ]
+
+
+def test_a_checkpoint_is_one_row_whatever_the_file_contains(tmp_path: Path) -> None:
+    folder = STORES["lagging-533"].unpack(tmp_path)
+    whole = (folder / "checkpoint").read_bytes()
+
+    def row_of(content: bytes | None) -> dict[str, Any]:
+        (folder / "checkpoint").unlink(missing_ok=True)
+        if content is not None:
+            (folder / "checkpoint").write_bytes(content)
+        (row,) = metadata_tables.checkpoint(MessageStore(str(folder))).to_pylist()
+        return dict(row)
+
+    physic = struct.unpack_from(">q", whole)[0]
+    row = row_of(whole)
+    assert round(row["physic_msg_timestamp"].timestamp() * 1000) == physic
+    assert round(row["min_timestamp"].timestamp() * 1000) == physic - 3000
+    assert (row["is_clean"], row["problem"]) == (True, None)
+    odd = {None: "no file", b"": "0 of 4096", whole[:12]: "12 of 4096", b"\xff" * 4096: "negative"}
+    for content, problem in odd.items():
+        assert problem in row_of(content)["problem"]
+    assert row_of(whole[:8])["logics_msg_timestamp"] is None
+    (folder / "abort").touch()
+    assert row_of(struct.pack(">5q", *[(1 << 63) - 1] * 5).ljust(4096, b"\0"))["is_clean"] is False
+
+
 def test_offsets_out_of_range_are_marked(tmp_path: Path) -> None:
     folder = STORES["deleted-533"].unpack(tmp_path)
     fact = next(fact for fact in STORES["deleted-533"].facts("queue") if fact["topic"] == "user_activity")
@@ -218,15 +270,27 @@ def test_offsets_out_of_range_are_marked(tmp_path: Path) -> None:
     assert [row["problem"] is None for row in rows] == [False, False, False, True]
 
 
-@pytest.mark.parametrize("name", ["topics.json", "consumerOffset.json"])
-@pytest.mark.parametrize("content", ["{", '{"topicConfigTable":{"T":5},"offsetTable":{"t@g":5}}'])
+CONFIG_TABLES = {
+    "topics.json": metadata_tables.topics,
+    "consumerOffset.json": metadata_tables.consumer_offsets,
+    "subscriptionGroup.json": metadata_tables.subscription_groups,
+    "delayOffset.json": metadata_tables.delay_offsets,
+}
+BROKEN = [
+    "{",
+    '{"topicConfigTable":{"T":5},"offsetTable":{"t@g":5},"subscriptionGroupTable":{"G":5}}',
+    '{"topicConfigTable":[5],"offsetTable":{0:5},"subscriptionGroupTable":{"G":{"consumeEnable":"false"}}}',
+]
+
+
+@pytest.mark.parametrize("name", CONFIG_TABLES)
+@pytest.mark.parametrize("content", BROKEN)
 def test_an_unreadable_config_is_an_error_that_names_it(name: str, content: str, tmp_path: Path) -> None:
     folder = STORES["stale-533"].unpack(tmp_path)
     for file in (folder / "config").glob(f"{name}*"):
         file.write_text(content)
-    table = metadata_tables.topics if name == "topics.json" else metadata_tables.consumer_offsets
     with pytest.raises(ConfigError, match=name):
-        table(MessageStore(str(folder)))
+        CONFIG_TABLES[name](MessageStore(str(folder)))
 
 
 @pytest.mark.parametrize("value", ["1e999", "99999999999", '"x"', "null", "{}", "true", "1.5"])

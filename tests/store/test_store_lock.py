@@ -13,7 +13,7 @@ import pytest
 
 from spark_mq.errors import StorageError, StoreLockedError
 from spark_mq.io.location import Location
-from spark_mq.store.store_lock import store_lock
+from spark_mq.store.store_lock import is_locked, store_lock
 
 HOLD_LOCK = """
 import fcntl, sys
@@ -101,3 +101,12 @@ def test_a_lock_that_cannot_be_opened(tmp_path: Path) -> None:
 
 def location(folder: Path) -> Location:
     return Location.resolve(str(folder))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who has a lock without taking it")
+def test_whether_a_broker_runs_is_known_without_taking_the_lock(hold: Hold, tmp_path: Path) -> None:
+    assert is_locked(location(tmp_path)) is False
+    assert not (tmp_path / "lock").exists()
+    with hold(tmp_path / "lock") as said:
+        assert (said, is_locked(location(tmp_path))) == ("held", True)
+    assert is_locked(location(tmp_path)) is False

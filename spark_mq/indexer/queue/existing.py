@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from spark_mq.errors import OutputExistsError
-from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE
 from spark_mq.indexer.queue.carry_over import Queue
 from spark_mq.indexer.rebuild_plan import RebuildPlan
 from spark_mq.indexer.selection import Selection
 from spark_mq.io.location import Location
-from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.config.sourced import NOTHING_TELLS, Sourced
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
-from spark_mq.store.queue.folders import QueueFolder, existing_file_size, queue_folders
+from spark_mq.store.queue.folders import QueueFolder, queue_folders
 
 
 @dataclass(frozen=True)
@@ -48,17 +45,6 @@ class ExistingQueues:
             for info in folder.files
             if queue in file_ranges and int(info.base_name) // file_size >= file_ranges[queue].stop
         ]
-
-
-def find_queue_file_size(conf: BrokerConf, trees: Iterable[Location]) -> Sourced[int]:
-    """Bytes of a queue file, from the broker's settings, or else from the first tree that has queue files."""
-    if conf.consume_queue_file_size is not None:
-        return Sourced(conf.consume_queue_file_size, conf.source)
-    for tree in trees:
-        size = existing_file_size(list(queue_folders(tree)))
-        if size is not None:
-            return Sourced(size, f"the files in {tree}")
-    return Sourced(DEFAULT_FILE_SIZE, NOTHING_TELLS)
 
 
 def find_existing_queues(plan: RebuildPlan, output: Location) -> ExistingQueues:

@@ -52,6 +52,15 @@ class BrokerConf:
         return cls.load(Location.resolve(path)) if path else cls({})
 
     @property
+    def commit_log_file_size(self) -> int | None:
+        """Bytes of a segment, `mappedFileSizeCommitLog`; None if not set.
+
+        Raises:
+            OptionError: The setting is not a positive number.
+        """
+        return self._positive_integer("mappedFileSizeCommitLog")
+
+    @property
     def consume_queue_file_size(self) -> int | None:
         """Bytes of a queue file, `mappedFileSizeConsumeQueue`, rounded up to whole units as the broker does.
 

@@ -12,8 +12,10 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Self
+
+from pyarrow import fs
 
 from spark_mq.io.location import Location
 
@@ -21,6 +23,7 @@ CHECKPOINT = "checkpoint"
 CHECKPOINT_SIZE = 4096
 
 _FIELDS = struct.Struct(">qqqqq")
+_MARGIN_MILLIS = 3_000
 
 
 @dataclass(frozen=True)
@@ -35,10 +38,24 @@ class Checkpoint:
 
     @classmethod
     def load(cls, store: Location) -> Self:
-        """The checkpoint of a store; every field is 0 if the file is missing or shorter than the fields."""
+        """The checkpoint of a store; every field is 0 if the file is missing.
+
+        Bytes that a shorter file lacks are zeros: a broker maps 4096 bytes, which makes the file longer
+        (`StoreCheckpoint`@5.3.3).
+        """
         file = store / CHECKPOINT
         data = file.read_bytes() if file.is_file else b""
-        return cls(*_FIELDS.unpack_from(data)) if len(data) >= _FIELDS.size else cls()
+        return cls(*_FIELDS.unpack_from(data.ljust(_FIELDS.size, b"\0")))
+
+    @property
+    def min_timestamp(self) -> int:
+        """The store time up to which log and queues are certainly flushed (`StoreCheckpoint.getMinTimestamp`@5.3.3)."""
+        return max(0, min(self.physic_msg_timestamp, self.logics_msg_timestamp) - _MARGIN_MILLIS)
+
+    @property
+    def min_timestamp_index(self) -> int:
+        """The same for log, queues and index (`StoreCheckpoint.getMinTimestampIndex`@5.3.3)."""
+        return min(self.min_timestamp, self.index_msg_timestamp)
 
     def encode(self) -> bytes:
         """The content of the file, 4096 bytes."""
@@ -50,3 +67,17 @@ class Checkpoint:
             self.confirm_phy_offset,
         )
         return _FIELDS.pack(*values).ljust(CHECKPOINT_SIZE, b"\0")
+
+
+def checkpoint_problem(store: Location) -> str | None:
+    """What is wrong with the file, as text for a person; None if it can be what a broker wrote."""
+    info = (store / CHECKPOINT).info()
+    if info.type == fs.FileType.NotFound:
+        return "there is no file checkpoint: a broker takes all its times for 0"
+    if info.type != fs.FileType.File:
+        return "checkpoint is not a file: a broker does not start"
+    if info.size < CHECKPOINT_SIZE:
+        return f"the file has {info.size} of {CHECKPOINT_SIZE} bytes: a broker takes the missing bytes for zeros"
+    checkpoint = Checkpoint.load(store)
+    negative = [field.name for field in fields(checkpoint) if getattr(checkpoint, field.name) < 0]
+    return f"negative: {', '.join(negative)}" if negative else None

@@ -18,7 +18,11 @@ from spark_mq.store.config.store_paths import CONFIG
 
 Content = TypeVar("Content")
 
-_ROCKSDB_FOLDERS = {"topics.json": "topics", "consumerOffset.json": "consumerOffsets"}
+_ROCKSDB_FOLDERS = {
+    "topics.json": "topics",
+    "consumerOffset.json": "consumerOffsets",
+    "subscriptionGroup.json": "subscriptionGroups",
+}
 _UNQUOTED_KEY = re.compile(r"([{,]\s*)(-?\d+)(\s*:)")
 
 

@@ -16,3 +16,16 @@ class Sourced(Generic[T]):
 
     value: T
     source: str
+
+
+@dataclass(frozen=True)
+class FileSetting:
+    """A setting as text for a person: what it is of, its value, and its source."""
+
+    name: str
+    value: str
+    source: str
+
+    def __str__(self) -> str:
+        """The setting in one line."""
+        return f"{self.name}: {self.value} ({self.source})"

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from pyarrow import fs
 
-from spark_mq.format.consume_queue import UNIT_SIZE
+from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE, UNIT_SIZE
 from spark_mq.io.location import Location
+from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.config.sourced import NOTHING_TELLS, Sourced
 from spark_mq.store.config.store_paths import MAPPED_FILE_NAME
 
 _QUEUE_ID = re.compile(r"-?[0-9]{1,10}")
@@ -68,3 +70,14 @@ def existing_file_size(folders: list[QueueFolder]) -> int | None:
     """
     sizes = Counter(info.size for folder in folders for info in folder.files if info.size % UNIT_SIZE == 0)
     return sizes.most_common(1)[0][0] if sizes else None
+
+
+def find_queue_file_size(conf: BrokerConf, trees: Iterable[Location]) -> Sourced[int]:
+    """Bytes of a queue file, from the broker's settings, or else from the first tree that has queue files."""
+    if conf.consume_queue_file_size is not None:
+        return Sourced(conf.consume_queue_file_size, conf.source)
+    for tree in trees:
+        size = existing_file_size(list(queue_folders(tree)))
+        if size is not None:
+            return Sourced(size, f"the files in {tree}")
+    return Sourced(DEFAULT_FILE_SIZE, NOTHING_TELLS)

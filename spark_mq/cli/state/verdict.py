@@ -1,0 +1,147 @@
+"""The answer to the first question about a store, and what to do."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+
+from spark_mq.cli.output.value_text import size_text
+from spark_mq.store.boot import Boot
+from spark_mq.store.store_state import StaleTail, StoreState
+
+
+def verdict(state: StoreState) -> list[str]:
+    """The answer, a sentence each: how the broker stopped, whether it starts, what is lost, and what a boot loses."""
+    return [_stop(state), *_starts(state), *_missing(state), *_boots(state)]
+
+
+def _stop(state: StoreState) -> str:
+    stop = state.last_stop
+    if stop.is_running:
+        return "A broker runs on this store, or a job writes into it: the lock is taken, and the figures change."
+    if stop.is_clean:
+        return "Stopped cleanly."
+    locked = "whether a broker runs on the store is not known" if stop.is_running is None else "no broker runs on it"
+    return f"Not stopped cleanly: the file abort is there, and {locked}."
+
+
+def _starts(state: StoreState) -> Iterator[str]:
+    if state.obstacles:
+        more = f" ({len(state.obstacles) - 1:,} more below)" if len(state.obstacles) > 1 else ""
+        yield f"A broker may not start: {state.obstacles[0]}{more}."
+
+
+def _missing(state: StoreState) -> Iterator[str]:
+    if state.log.gaps:
+        size = size_text(sum(gap.size for gap in state.log.gaps))
+        yield f"No segment has {size} of the log: the messages in it are lost, unless the files are elsewhere."
+
+
+def _boots(state: StoreState) -> Iterator[str]:
+    by_text: dict[str, list[str]] = {}
+    for boot in state.boots:
+        by_text.setdefault(boot_text(state, boot), []).append(boot.rules.value)
+    for text, names in by_text.items():
+        if_crashed = "If the broker crashes now, the" if state.last_stop.is_running else "The"
+        yield f"{if_crashed} next boot of {', '.join(names)} {text}."
+
+
+def boot_text(state: StoreState, boot: Boot) -> str:
+    """What a boot does, as the predicate of a sentence."""
+    if boot.deletes_queues:
+        has_queues = state.queue_count or state.lacking is None
+        return "finds no segment, and deletes all consume queues" if has_queues else "finds an empty log"
+    said = [f"starts at segment {boot.recovers_from:020d}"]
+    if boot.lost:
+        said.append(f"loses {at_least(state)}{messages(boot.lost)} for all consumers")
+    if boot.shifted:
+        said.append(f"gives {at_least(state)}{messages(boot.shifted)} a wrong queue offset")
+    if state.log.stale_tail is not None:
+        said.append(f"takes {stale_count(state.log.stale_tail)} for live ones")
+    if len(said) == 1:
+        said.append("loses nothing" if boot.loses_nothing else "loses no message")
+    if boot.unindexed is not None:
+        said.append("leaves messages without index entries")
+    known = "" if state.lacking is not None else "; its queues are in RocksDB, and were not examined"
+    return f"{_joined(said)}{known}"
+
+
+def remedies(state: StoreState) -> list[str]:
+    """What to do, a paragraph each."""
+    said = [f"Repair this first, or the broker may not start: {obstacle}" for obstacle in state.obstacles]
+    if state.log.gaps:
+        said.append(f"Put the missing segments into {shlex.quote(f'{state.store}/commitlog')} if they are elsewhere.")
+    if state.log.stale_tail is not None:
+        said.append(_without_tail(state, state.log.stale_tail))
+    losing = [boot for boot in state.boots if boot.lost or boot.shifted]
+    if losing:
+        said += _of_losses(state, losing)
+    elif any(boot.deletes_queues for boot in state.boots) and state.queue_count:
+        said.append("If the segments are in another folder (storePathCommitLog), link them into commitlog/ first.")
+    if any(boot.unindexed for boot in state.boots):
+        said.append(
+            f"For the index: `spark-mq rebuild {_path(state)} --only index --replace` while no broker runs. It builds "
+            "all index files from the log, and writes a checkpoint with which a recovery keeps them."
+        )
+    if not said:
+        said.append(_nothing(state))
+    if len({(boot.lost, boot.shifted, boot.unindexed) for boot in state.boots}) > 1:
+        said.append("The versions differ: --broker-version V prints only the one that starts next.")
+    return said
+
+
+def _nothing(state: StoreState) -> str:
+    if state.last_stop.is_running:
+        return "Nothing. After the broker has stopped, ask again."
+    if state.last_stop.is_clean:
+        return "Nothing. Start the broker."
+    return "Start the broker, and keep the file abort: because of it, the broker completes queues and index."
+
+
+def _of_losses(state: StoreState, losing: Sequence[Boot]) -> Iterator[str]:
+    names = ", ".join(boot.rules.value for boot in losing)
+    yield (
+        f"Do not start a broker of {names} on the store as it is. First `spark-mq rebuild {_path(state)} --resume`, "
+        "which adds the missing units and index entries from the log."
+    )
+    forced = [boot for boot in state.forced_boots if boot.rules in {one.rules for one in losing}]
+    if forced and not any(boot.lost or boot.shifted for boot in forced):
+        but = "; but older messages lose their index entries" if any(boot.unindexed for boot in forced) else ""
+        yield (
+            f"Or, without Spark: `touch {shlex.quote(f'{state.store}/abort')}` before the start. The broker then "
+            f"dispatches the log again from segment {forced[0].recovers_from or 0:020d}, and completes the queues{but}."
+        )
+
+
+def _without_tail(state: StoreState, tail: StaleTail) -> str:
+    segment = int(state.log.last_segment or 0)
+    file = shlex.quote(f"{state.store}/commitlog/{segment:020d}")
+    position = tail.start - segment
+    return (
+        f"Old records follow the live end at commit log offset {tail.start:,}. To keep them out, save the file, and "
+        f"zero what follows the end: `fallocate --zero-range --offset {position} "
+        f"--length {state.log.file_size - position} {file}`"
+    )
+
+
+def _path(state: StoreState) -> str:
+    return shlex.quote(state.store)
+
+
+def at_least(state: StoreState) -> str:
+    """`at least` before a number of lacking messages, if not all of the log's end was read."""
+    return "" if state.lacking is None or state.lacking.is_complete else "at least "
+
+
+def messages(count: int) -> str:
+    """A number of messages as text."""
+    return f"{count:,} message{'' if count == 1 else 's'}"
+
+
+def stale_count(tail: StaleTail) -> str:
+    """A number of stale records as text."""
+    return f"{tail.count:,} old record{'' if tail.count == 1 else 's'} ({size_text(tail.stop - tail.start)})"
+
+
+def _joined(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

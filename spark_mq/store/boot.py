@@ -1,0 +1,269 @@
+"""What the next boot of a broker does to a store: a function of a few facts about its files.
+
+The rules are those of `CommitLog.recoverNormally` and `recoverAbnormally`, `CommitLog.isMappedFileMatchedRecover`,
+`DefaultMessageStore.load`, `start` and `doRecheckReputOffsetFromCq`, `ConsumeQueue.putMessagePositionInfo` and
+`IndexService.load`. They differ by version (`boot_rules`):
+
+- A broker checks the records of the log from one segment on, and cuts the log at the first one that is damaged.
+- It dispatches a part of the log again. Queues ignore messages that they have. A message with a queue offset after the
+  end of its queue is appended at that end all the same, and then it has a wrong queue offset. The index ignores
+  messages before the last one that it has, but puts the keys of that one again.
+- After an unclean stop, it first deletes the index files that end after the checkpoint's index time.
+
+Not modelled: controller mode and `duplicationEnable`, which dispatch only up to a confirmed offset; DLedger; RocksDB.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from spark_mq.format.record import MAGIC_V1, MAGIC_V2
+from spark_mq.store.boot_rules import BootRules
+from spark_mq.store.config.checkpoint import Checkpoint
+from spark_mq.store.index_state import IndexState, LastIndexed, kept_files
+from spark_mq.store.lacking_messages import LackingMessage
+from spark_mq.store.log.log_range import LogRange
+
+_FILES_BACK = 3
+"""A clean boot of 4.9, and of 5.0.0 to 5.3.1, begins with the third-last file."""
+
+
+@dataclass(frozen=True)
+class SegmentHead:
+    """The beginning of a segment: its first offset, and magic and store time (milliseconds) of its first record."""
+
+    base: int
+    magic: int
+    store_timestamp: int
+
+
+@dataclass(frozen=True)
+class BootSettings:
+    """The broker's settings on which a boot depends (`MessageStoreConfig`@5.3.3), with their defaults."""
+
+    message_index_enable: bool = True
+    message_index_safe: bool = False
+    recheck_reput_offset_from_cq: bool = False
+
+
+@dataclass(frozen=True)
+class BootFacts:
+    """The facts about a store on which a boot depends.
+
+    Attributes:
+        is_clean: Whether the last stop was clean: there is no file `abort`.
+        log_start: The first offset of the first segment; -1 without segments.
+        log_end: The offset at which recovery ends the log, if no record before it is damaged.
+        segments: The first offset of each file of `commitlog/`, in order; also of files created in advance.
+        heads: The beginnings of the newest segments, the newest first, down to one that recovery accepts.
+        checkpoint: The checkpoint.
+        queue_end: The largest offset after a message that a queue's last unit points to, whether live or not
+            (`ConsumeQueueStore.getMaxPhyOffsetInConsumeQueue`@5.3.3); -1 without queues.
+        live_queue_end: The same of units of live messages.
+        lacking: The messages of the log that no queue leads to.
+        next_queue_offsets: The queue offset after the end of each queue that lacks messages and has files.
+        index: The index; None if nothing is known about it.
+        last_indexed: By name of an index file: its last message.
+        settings: The broker's settings.
+
+    """
+
+    is_clean: bool
+    log_start: int
+    log_end: int
+    segments: tuple[int, ...]
+    heads: tuple[SegmentHead, ...] = ()
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
+    queue_end: int = -1
+    live_queue_end: int = -1
+    lacking: tuple[LackingMessage, ...] = ()
+    next_queue_offsets: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    index: IndexState | None = None
+    last_indexed: Mapping[str, LastIndexed] = field(default_factory=dict)
+    settings: BootSettings = field(default_factory=BootSettings)
+
+
+@dataclass(frozen=True)
+class QueueOutcome:
+    """What a boot does to a queue that lacks messages.
+
+    Attributes:
+        topic: The topic.
+        queue_id: The queue id.
+        completed: The number of lacking messages that get their unit.
+        shifted: The number of lacking messages that get a unit at a wrong, lower queue offset.
+        lost: The number of lacking messages that get no unit.
+        first_lost_offset: The commit log offset of the first message that gets none; None if all get one.
+
+    """
+
+    topic: str
+    queue_id: int
+    completed: int
+    shifted: int
+    lost: int
+    first_lost_offset: int | None
+
+
+@dataclass(frozen=True)
+class Boot:
+    """What a boot by certain rules does.
+
+    Attributes:
+        rules: The versions that boot so.
+        is_clean: Whether the boot follows a clean stop.
+        recovers_from: The first offset of the segment from which records are checked; None without segments, or if
+            the files do not tell.
+        dispatched: The parts of the log whose messages are dispatched again.
+        deleted_index_files: The names of the index files that are deleted.
+        doubled_entries: The number of index entries that are put a second time.
+        unindexed: The part of the log whose messages lack index entries after the boot; None if there is none.
+        queues: What happens to the queues that lack messages.
+        deletes_queues: Whether all consume queues are deleted, because the log has no segment.
+
+    """
+
+    rules: BootRules
+    is_clean: bool
+    recovers_from: int | None
+    dispatched: tuple[LogRange, ...]
+    deleted_index_files: tuple[str, ...]
+    doubled_entries: int
+    unindexed: LogRange | None
+    queues: tuple[QueueOutcome, ...]
+    deletes_queues: bool
+
+    @property
+    def lost(self) -> int:
+        """The number of messages that no queue has after the boot."""
+        return sum(queue.lost for queue in self.queues)
+
+    @property
+    def shifted(self) -> int:
+        """The number of messages that get a wrong queue offset."""
+        return sum(queue.shifted for queue in self.queues)
+
+    @property
+    def completed(self) -> int:
+        """The number of messages that get the unit that they lack."""
+        return sum(queue.completed for queue in self.queues)
+
+    @property
+    def loses_nothing(self) -> bool:
+        """Whether all messages are in their queues and in the index after the boot."""
+        return not (self.lost or self.shifted or self.unindexed or self.deletes_queues)
+
+
+def next_boot(rules: BootRules, facts: BootFacts) -> Boot:
+    """What a boot by `rules` does to the store that has these facts."""
+    if not facts.segments:
+        return Boot(rules, facts.is_clean, None, (), (), 0, None, (), deletes_queues=True)
+    recovers_from = _recovers_from(rules, facts)
+    dispatched = tuple(part for part in _dispatched(rules, facts, recovers_from) if part.size > 0)
+    deleted, doubled, unindexed = _index(facts, dispatched)
+    return Boot(
+        rules,
+        facts.is_clean,
+        recovers_from,
+        dispatched,
+        deleted,
+        doubled,
+        unindexed,
+        _queues(facts, dispatched),
+        deletes_queues=False,
+    )
+
+
+def matches_recovery(head: SegmentHead, checkpoint: Checkpoint, settings: BootSettings, rules: BootRules) -> bool:
+    """Whether a recovery after an unclean stop can begin with the segment (`CommitLog.isMappedFileMatchedRecover`).
+
+    A record of V2 is accepted since 5.1.0; 5.0.0 cannot have one.
+    """
+    magics = (MAGIC_V1,) if rules == BootRules.V4_9 else (MAGIC_V1, MAGIC_V2)
+    is_safe = settings.message_index_enable and settings.message_index_safe
+    newest = checkpoint.min_timestamp_index if is_safe else checkpoint.min_timestamp
+    return head.magic in magics and head.store_timestamp != 0 and head.store_timestamp <= newest
+
+
+def _recovers_from(rules: BootRules, facts: BootFacts) -> int:
+    """The first offset of the segment with which the check of the log begins."""
+    first = facts.segments[0]
+    if not facts.is_clean:
+        matching = (head for head in facts.heads if matches_recovery(head, facts.checkpoint, facts.settings, rules))
+        return next((head.base for head in matching), first)
+    if rules != BootRules.V5_3_2:
+        return facts.segments[max(len(facts.segments) - _FILES_BACK, 0)]
+    return facts.segments[max(bisect_right(facts.segments, facts.queue_end) - 1, 0)]
+
+
+def _dispatched(rules: BootRules, facts: BootFacts, recovers_from: int) -> list[LogRange]:
+    if not facts.is_clean:
+        return [LogRange(recovers_from, facts.log_end)]
+    # Units at or after the end of the log are cut off before 4.9 looks for the last message of the queues.
+    queue_end = facts.queue_end if facts.queue_end < facts.log_end else facts.live_queue_end
+    since_queue_end = LogRange(max(queue_end, facts.log_start), facts.log_end)
+    if rules == BootRules.V4_9:
+        return [since_queue_end]
+    if rules == BootRules.V5_0:
+        return [since_queue_end] if facts.settings.recheck_reput_offset_from_cq else []
+    after = LogRange(max(facts.queue_end + 1, recovers_from), facts.log_end)
+    # With the setting, messages after the queues' new end are dispatched. It is the log's end if one was appended.
+    is_last = not any(message.commit_log_offset in after for message in facts.lacking)
+    return [since_queue_end if facts.settings.recheck_reput_offset_from_cq and is_last else after]
+
+
+def _queues(facts: BootFacts, dispatched: Sequence[LogRange]) -> tuple[QueueOutcome, ...]:
+    by_queue: dict[tuple[str, int], list[LackingMessage]] = {}
+    for message in facts.lacking:
+        by_queue.setdefault((message.topic, message.queue_id), []).append(message)
+    return tuple(
+        _outcome(queue, messages, facts.next_queue_offsets.get(queue), dispatched)
+        for queue, messages in sorted(by_queue.items())
+    )
+
+
+def _outcome(
+    queue: tuple[str, int], messages: Sequence[LackingMessage], end: int | None, dispatched: Sequence[LogRange]
+) -> QueueOutcome:
+    """The outcome of a queue whose next queue offset is `end`; None if it has no files.
+
+    `ConsumeQueue.putMessagePositionInfo`@5.3.3, as in 4.9: a queue offset before the end is ignored; a queue without
+    files begins with the first message, whatever its queue offset.
+    """
+    completed = shifted = 0
+    lost = []
+    for message in messages:
+        is_dispatched = any(message.commit_log_offset in part for part in dispatched)
+        if not is_dispatched or (end is not None and message.queue_offset < end):
+            lost.append(message.commit_log_offset)
+        elif end is None or message.queue_offset == end:
+            completed, end = completed + 1, message.queue_offset + 1
+        else:
+            shifted, end = shifted + 1, end + 1
+    return QueueOutcome(*queue, completed, shifted, len(lost), min(lost, default=None))
+
+
+def _index(facts: BootFacts, dispatched: Sequence[LogRange]) -> tuple[tuple[str, ...], int, LogRange | None]:
+    """The deleted files, the number of doubled entries, and the part of the log that the index then lacks."""
+    index = facts.index
+    if index is None:
+        return (), 0, None
+    kept = list(index.files) if facts.is_clean else kept_files(index.files, facts.checkpoint.index_msg_timestamp)
+    deleted = tuple(file.name for file in index.files if file not in kept)
+    if not facts.settings.message_index_enable:
+        return deleted, 0, None
+    end = kept[-1].end_offset if kept else 0
+    is_put_again = any(end in part for part in dispatched)
+    last = facts.last_indexed.get(kept[-1].name, LastIndexed()) if kept else LastIndexed()
+    doubled = last.entries if is_put_again else 0
+    start = min((part.start for part in dispatched), default=facts.log_end)
+    if deleted:
+        is_whole = last.entries == last.keys
+        covered_to = max(end + is_whole if kept else facts.log_start, facts.log_start)
+        lacks = covered_to < start
+    else:
+        covered_to = index.covered_to
+        lacks = covered_to < start and (not index.is_complete or any(offset < start for offset in index.lacking))
+    return deleted, doubled, LogRange(covered_to, start) if lacks else None

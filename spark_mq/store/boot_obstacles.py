@@ -1,0 +1,77 @@
+"""Files with which a broker does not start on a store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from pyarrow import fs
+
+from spark_mq.errors import ConfigError, UnsupportedStoreError
+from spark_mq.io.location import Location
+from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.config.config_file import load_config
+from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, MAPPED_FILE_NAME
+from spark_mq.store.log.segment_files import is_segment_name, usual_size
+from spark_mq.store.queue.folders import QueueFolder, existing_file_size
+
+CONFIG_FILES = (
+    "topics.json",
+    "consumerOffset.json",
+    "subscriptionGroup.json",
+    "consumerFilter.json",
+    "delayOffset.json",
+)
+"""The files of `config/` that a broker of every version loads before it starts (`BrokerController.initialize`)."""
+
+
+def boot_obstacles(store: Location, conf: BrokerConf, queues: Iterable[QueueFolder]) -> list[str]:
+    """Why a broker does not start, as text for a person; an empty list if nothing was found.
+
+    A broker maps each file of `commitlog/`, and each file of a queue, in one size (`MappedFileQueue.doLoad`@5.3.3 and
+    @4.9.7). It stops if a file of `config/` cannot be read, and the file's `.bak` neither (`ConfigManager.load`).
+
+    Args:
+        store: The store's directory.
+        conf: The broker's settings; without a size there, most files show it.
+        queues: The queues of the store.
+
+    """
+    return [*_of_log(store, conf), *_of_queues(conf, list(queues)), *_of_config(store)]
+
+
+def _of_log(store: Location, conf: BrokerConf) -> Iterator[str]:
+    entries = (store / COMMIT_LOG).entries()
+    segments = [info for info in entries if is_segment_name(info)]
+    size = conf.commit_log_file_size or usual_size(segments)
+    for info in entries:
+        name = f"{COMMIT_LOG}/{info.base_name}"
+        if info.type == fs.FileType.Directory:
+            yield f"{name} is a folder: 4.9 to 5.0 do not start with it; move it away"
+        elif not MAPPED_FILE_NAME.fullmatch(info.base_name):
+            yield f"{name} is not a segment: move it away"
+        elif info.size == 0 and info is segments[-1]:
+            yield f"{name} is empty: brokers before 5.1.3 do not start with it, later ones delete it"
+        elif info.size != size:
+            source = conf.source if conf.commit_log_file_size else "most segments"
+            yield f"{name} has {info.size:,} bytes, not {size:,} as {source}"
+
+
+def _of_queues(conf: BrokerConf, folders: list[QueueFolder]) -> Iterator[str]:
+    size = conf.consume_queue_file_size or existing_file_size(folders)
+    odd = [(folder, info) for folder in folders for info in folder.files if size is not None and info.size != size]
+    if odd:
+        folder, info = odd[0]
+        name = f"{CONSUME_QUEUE}/{folder.topic}/{folder.queue_id}/{info.base_name}"
+        source = conf.source if conf.consume_queue_file_size else "most queue files"
+        others = f"; {len(odd) - 1:,} other queue files have a wrong size, too" if len(odd) > 1 else ""
+        yield f"{name} has {info.size:,} bytes, not {size:,} as {source}{others}"
+
+
+def _of_config(store: Location) -> Iterator[str]:
+    for name in CONFIG_FILES:
+        try:
+            load_config(store, name, lambda content: content)
+        except ConfigError as error:
+            yield str(error)
+        except UnsupportedStoreError:
+            continue

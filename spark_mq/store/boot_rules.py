@@ -1,0 +1,64 @@
+"""The rules by which brokers recover a store when they start, by version.
+
+They changed twice in 4.9.0 to 5.3.3 (`CommitLog.recoverNormally`, `DefaultMessageStore.start`):
+
+| rules | clean stop: which segments are checked | clean stop: which messages are dispatched again |
+| --- | --- | --- |
+| 4.9 | from the third-last one | those after the last message of any queue |
+| 5.0.0 to 5.3.1 | from the third-last one | none; with `recheckReputOffsetFromCq`, as in 4.9 |
+| 5.3.2, 5.3.3 | from the last one that starts at or before the end of the queues | those that start after that end |
+
+After any other stop, all three dispatch the log again from a segment that the checkpoint's times select
+(`CommitLog.recoverAbnormally`).
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+
+from spark_mq.errors import OptionError
+from spark_mq.io.location import Location
+from spark_mq.store.config.broker_version import BrokerVersion, find_broker_version, parse_broker_version
+from spark_mq.store.config.sourced import Sourced
+
+_NEWEST = (5, 3, 3)
+_VERSION = re.compile(r"[0-9]+(?:\.[0-9]+){0,2}")
+
+
+class BootRules(StrEnum):
+    """Versions of brokers with the same rules."""
+
+    V4_9 = "4.9"
+    V5_0 = "5.0.0 to 5.3.1"
+    V5_3_2 = "5.3.2 or 5.3.3"
+
+
+_OF_5 = (BootRules.V5_0, BootRules.V5_3_2)
+
+
+def find_boot_rules(store: Location, given: str | None) -> Sourced[tuple[BootRules, ...]]:
+    """The rules of the broker that starts next, or all that are possible.
+
+    Args:
+        store: The store, whose files show only whether the last broker was of 4.9 or 5.
+        given: A version such as `4.9`, `5` or `5.3.3`; None if it is not known.
+
+    Raises:
+        OptionError: The version is neither of 4.9 nor of 5.
+
+    """
+    if given is None:
+        line = find_broker_version(store)
+        return Sourced((BootRules.V4_9,) if line.value == BrokerVersion.V4_9 else _OF_5, line.source)
+    if parse_broker_version(given) == BrokerVersion.V4_9:
+        return Sourced((BootRules.V4_9,), "--broker-version")
+    if not _VERSION.fullmatch(given):
+        raise OptionError(f"broker version {given!r} is not a version such as 5.3.3")
+    numbers = tuple(map(int, given.split(".")))
+    if numbers in ((5,), (5, 3)):
+        return Sourced(_OF_5, "--broker-version")
+    if numbers < (5, 3, 2):
+        return Sourced((BootRules.V5_0,), "--broker-version")
+    newer = "" if numbers <= _NEWEST else f"; {given} is newer than the rules known here, those of 5.3.3 are assumed"
+    return Sourced((BootRules.V5_3_2,), f"--broker-version{newer}")

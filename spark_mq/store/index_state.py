@@ -1,0 +1,143 @@
+"""The state of a store's index files: how far they cover the log, and which files a recovery deletes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from spark_mq.errors import CorruptIndexError, CorruptLogError, OptionError
+from spark_mq.format.index_file import HEADER, HEADER_SIZE, IndexHeader
+from spark_mq.format.message_keys import record_keys
+from spark_mq.io.file_reader import FileReader
+from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.index.coverage import IndexedRange
+from spark_mq.store.index.end import index_end
+from spark_mq.store.index.folder import IndexFileInfo, index_files, index_layout
+from spark_mq.store.lacking_messages import TAIL_SIZE
+from spark_mq.store.log.log_range import LogRange, iterate_records
+from spark_mq.store.message_store import MessageStore
+
+
+@dataclass(frozen=True)
+class IndexFileEnd:
+    """The end of one index file, as its header states it; all are 0 if the file is too short for a header.
+
+    Attributes:
+        name: The file's name.
+        end_timestamp: The store time of its last message, milliseconds.
+        end_offset: The commit log offset of its last message.
+        next_entry: The number of the next entry: 1 if the file has no entry.
+
+    """
+
+    name: str
+    end_timestamp: int
+    end_offset: int
+    next_entry: int
+
+
+@dataclass(frozen=True)
+class IndexState:
+    """How far the index covers the log.
+
+    Attributes:
+        files: The files, by name.
+        covered_to: The commit log offset up to which the valid files cover the log; the log's start without such files.
+        covered_timestamp: The store time of the last message that they have, milliseconds; None without such files.
+        checked: The part of the log after `covered_to` that was read, at most `TAIL_SIZE` bytes.
+        lacking: The commit log offsets of the messages in that part that have keys, and so lack entries.
+        log_end: The live end of the log.
+        problems: Why files are not used, as text for a person.
+
+    """
+
+    files: tuple[IndexFileEnd, ...]
+    covered_to: int
+    covered_timestamp: int | None
+    checked: LogRange
+    lacking: tuple[int, ...]
+    log_end: int
+    problems: tuple[str, ...]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all of the log after `covered_to` was read."""
+        return self.checked.stop >= self.log_end
+
+
+def index_state(store: MessageStore) -> IndexState:
+    """How far the index files of a store cover its log. Files that contradict the log are not used."""
+    covering = [part for part in store.index.parts if isinstance(part, IndexedRange)]
+    end = store.get_max_phy_offset()
+    covered_to = max((part.stop for part in covering), default=max(store.get_min_phy_offset(), 0))
+    checked = LogRange(covered_to, max(covered_to, min(end, covered_to + TAIL_SIZE)))
+    lacking = []
+    try:
+        for record in iterate_records(store.records, checked):
+            if record_keys(record):
+                lacking.append(record.commit_log_offset)
+    except CorruptLogError:
+        pass  # table `segments` reports damage of the log
+    return IndexState(
+        tuple(_end_of(file) for file in index_files(store.location)),
+        covered_to,
+        covering[-1].header.end_timestamp if covering else None,
+        checked,
+        tuple(lacking),
+        end,
+        tuple(dict.fromkeys(store.index.problems)),
+    )
+
+
+def _end_of(file: IndexFileInfo) -> IndexFileEnd:
+    with FileReader(file.location) as reader:
+        head = reader.read(0, HEADER_SIZE)
+    header = IndexHeader(*HEADER.unpack(head)) if len(head) == HEADER_SIZE else IndexHeader()
+    return IndexFileEnd(file.name, header.end_timestamp, header.end_commit_log_offset, header.next_entry)
+
+
+def kept_files(files: Sequence[IndexFileEnd], index_msg_timestamp: int) -> list[IndexFileEnd]:
+    """The files that a broker keeps when it recovers after an unclean stop (`IndexService.load`@5.3.3, as in 4.9).
+
+    Args:
+        files: The files of the store.
+        index_msg_timestamp: The time of that name in the checkpoint, milliseconds.
+
+    """
+    return [file for file in files if file.end_timestamp <= index_msg_timestamp]
+
+
+@dataclass(frozen=True)
+class LastIndexed:
+    """The last message in some index files: the number of its keys, and how many of them the files have.
+
+    The other keys are in the next file. A broker that dispatches the message again puts all its keys, because it
+    compares offsets with `<` (`IndexService.buildIndex`@5.3.3).
+    """
+
+    keys: int = 0
+    entries: int = 0
+
+
+def last_indexed(store: MessageStore, conf: BrokerConf, kept: Sequence[IndexFileEnd]) -> LastIndexed:
+    """The last message in these files; no keys if they have no entry, or if the log does not contain the message.
+
+    Args:
+        store: The store.
+        conf: The broker's settings.
+        kept: Files of the store, by name, without gaps from the first one on.
+
+    """
+    if not kept or max(file.next_entry for file in kept) <= 1:
+        return LastIndexed()
+    try:
+        keys = len(record_keys(store.records.record(kept[-1].end_offset)))
+    except CorruptLogError:
+        return LastIndexed()
+    names = {file.name for file in kept}
+    infos = [info for info in index_files(store.location) if info.name in names]
+    try:
+        end = index_end(infos, index_layout(store.location, conf))
+    except (CorruptIndexError, OptionError):
+        return LastIndexed(keys, keys)
+    return LastIndexed(keys, keys if end is None else min(keys, len(end.key_hashes)))

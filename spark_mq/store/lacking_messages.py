@@ -1,0 +1,136 @@
+"""The messages at the end of the log to which no consume queue leads, from a read of at most `TAIL_SIZE` bytes.
+
+The last `TAIL_SIZE` bytes of the log are read. If no queue leads that far, `TAIL_SIZE` bytes are read from the end of
+the last message that a queue has. Messages that have no unit are skipped: those of transaction types PREPARED and
+ROLLBACK (`CommitLogDispatcherBuildConsumeQueue`@5.3.3), and those of batch consume queues.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spark_mq.errors import CorruptLogError, UnsafeNameError
+from spark_mq.format.consume_queue import PRE_BLANK_SIZE
+from spark_mq.format.java_text import decode_utf8
+from spark_mq.format.record import Record
+from spark_mq.format.sys_flag import INNER_BATCH_FLAG, TRANSACTION_COMMIT_TYPE, TRANSACTION_TYPE_MASK
+from spark_mq.store.config.topic_name import check_topic_name
+from spark_mq.store.log.log_range import LogRange, iterate_records
+from spark_mq.store.message_store import MessageStore
+
+TAIL_SIZE = 256 << 10
+"""Bytes of the log that are read: about a thousand messages, or a few hundredths of a second in plain Python."""
+
+_LOOKED_AT_QUEUES = 8
+_LOOKED_AT_UNITS = 1024
+
+
+@dataclass(frozen=True)
+class LackingMessage:
+    """A message of the log that has no unit, or a unit that does not lead to it."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    commit_log_offset: int
+
+
+@dataclass(frozen=True)
+class LackingMessages:
+    """What a read of a part of the log shows.
+
+    Attributes:
+        messages: The lacking messages in that part, in the order of the log.
+        checked: The part of the log that was read.
+        dispatched_to: The commit log offset after the last message that any queue has.
+        last_dispatched: The commit log offset of that message; None if no queue has one.
+        log_end: The live end of the log.
+
+    """
+
+    messages: tuple[LackingMessage, ...]
+    checked: LogRange
+    dispatched_to: int
+    last_dispatched: int | None
+    log_end: int
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no later message than the ones that were read can lack a unit, and the queues lead into that part."""
+        return self.checked.stop == self.log_end and self.dispatched_to >= self.checked.start
+
+
+def find_lacking_messages(store: MessageStore) -> LackingMessages:
+    """The messages at the log's end that queues lack.
+
+    A broker that runs can be about to dispatch its newest messages, so units are read after the log's end was found.
+
+    Raises:
+        UnsupportedStoreError: The queues are in RocksDB.
+
+    """
+    end = store.get_max_phy_offset()
+    start, dispatched_to, last = _tail_start(store, end)
+    checked = LogRange(start, min(end, start + TAIL_SIZE))
+    lacking = []
+    try:
+        for record in iterate_records(store.records, checked):
+            topic = decode_utf8(record.topic)
+            if _has_unit(record) and not _is_in_queue(store, topic, record):
+                at = record.queue_offset, record.commit_log_offset
+                lacking.append(LackingMessage(topic, record.queue_id, *at))
+    except CorruptLogError:
+        pass  # table `segments` reports damage of the log
+    return LackingMessages(tuple(lacking), checked, dispatched_to, last, end)
+
+
+def _tail_start(store: MessageStore, end: int) -> tuple[int, int, int | None]:
+    """The offset of the first record that is checked, the end of the last message that a queue has, and its start."""
+    floor = max(store.get_min_phy_offset(), end - TAIL_SIZE)
+    last_units = []
+    for queue in store.queues.values():
+        max_offset = store.get_max_offset_in_queue(queue.topic, queue.queue_id)
+        commit_log_offset, store_size, _ = queue.unit(max_offset - 1)
+        if store_size != PRE_BLANK_SIZE and store.records.is_at(commit_log_offset, store_size):
+            last_units.append((commit_log_offset, store_size, max_offset, queue))
+    if not last_units:
+        first_of_last = max((segment.base for segment in store.records.segments if segment.base < end), default=0)
+        return first_of_last, store.get_min_phy_offset(), None
+    last_units.sort(key=lambda unit: unit[0], reverse=True)
+    newest, newest_size, _, _ = last_units[0]
+    if newest < floor:
+        return newest + newest_size, newest + newest_size, newest
+    starts = {commit_log_offset for commit_log_offset, *_ in last_units}
+    for _, _, max_offset, queue in last_units[:_LOOKED_AT_QUEUES]:
+        units = queue.units(max(max_offset - _LOOKED_AT_UNITS, 0), max_offset)
+        starts.update(units["commit_log_offset"].tolist())
+    start = next((at for at in sorted(starts) if at >= floor and _is_record(store, at)), newest)
+    return start, newest + newest_size, newest
+
+
+def _is_record(store: MessageStore, commit_log_offset: int) -> bool:
+    try:
+        store.records.record(commit_log_offset)
+    except CorruptLogError:
+        return False
+    return True
+
+
+def _has_unit(record: Record) -> bool:
+    kind = record.sys_flag & TRANSACTION_TYPE_MASK
+    return kind in (0, TRANSACTION_COMMIT_TYPE) and not record.sys_flag & INNER_BATCH_FLAG
+
+
+def _is_in_queue(store: MessageStore, topic: str, record: Record) -> bool:
+    files = store.queues.get((topic, record.queue_id))
+    if files is None:
+        return _is_plain_name(topic) and (store.location / "batchconsumequeue" / topic).is_directory
+    return files.unit(record.queue_offset)[:2] == (record.commit_log_offset, record.size)
+
+
+def _is_plain_name(topic: str) -> bool:
+    try:
+        check_topic_name(topic)
+    except UnsafeNameError:
+        return False
+    return True

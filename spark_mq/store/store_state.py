@@ -1,0 +1,333 @@
+"""The state of a whole store, as an operator asks for it after a stop: what is there, and what the next boot does.
+
+Few bytes are read: names, sizes and times of files, the last unit of each queue, the ends of index files, and at most
+256 KiB of the log. So damage in the middle of files is not noticed; the next boot checks the records after
+`Boot.recovers_from`, and only a whole read of the log (`spark-mq rebuild`) finds all damage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from pyarrow import fs
+
+from spark_mq.errors import CorruptLogError, OptionError, UnsupportedStoreError
+from spark_mq.format.record import HEAD_SIZE, MAGIC_AT, store_timestamp_of
+from spark_mq.format.timestamp import NANOS_PER_MILLI
+from spark_mq.store.boot import Boot, BootFacts, BootSettings, SegmentHead, matches_recovery, next_boot
+from spark_mq.store.boot_obstacles import CONFIG_FILES, boot_obstacles
+from spark_mq.store.boot_rules import BootRules, find_boot_rules
+from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.config.checkpoint import Checkpoint, checkpoint_problem
+from spark_mq.store.config.sourced import NOTHING_TELLS, FileSetting, Sourced
+from spark_mq.store.config.store_paths import ABORT, COMMIT_LOG, CONFIG, CONSUME_QUEUE
+from spark_mq.store.disk_use import DiskUse, disk_use
+from spark_mq.store.index.folder import find_index_layout
+from spark_mq.store.index_state import IndexState, LastIndexed, index_state, kept_files, last_indexed
+from spark_mq.store.lacking_messages import LackingMessages, find_lacking_messages
+from spark_mq.store.log.log_range import LogRange, between
+from spark_mq.store.log.segment_files import is_segment_name, usual_size
+from spark_mq.store.message_store import MessageStore
+from spark_mq.store.queue.folders import find_queue_file_size
+from spark_mq.store.store_lock import is_locked
+
+_DEFAULT_SEGMENT_SIZE = 1 << 30
+_MAX_REVIVED = 1000
+"""Stale records that are counted."""
+
+
+@dataclass(frozen=True)
+class LastStop:
+    """How the last run of the broker ended.
+
+    Attributes:
+        is_clean: Whether there is no file `abort`.
+        started_timestamp: When the broker that runs, or crashed, was started, milliseconds; None after a clean stop.
+        is_running: Whether a broker, or a job that writes into the store, has the store's lock; None if that cannot be
+            known.
+
+    """
+
+    is_clean: bool
+    started_timestamp: int | None
+    is_running: bool | None
+
+
+@dataclass(frozen=True)
+class StaleTail:
+    """Whole old records that follow the live end without a gap: a boot takes them for live ones.
+
+    Attributes:
+        start: The commit log offset of the first one, which is the live end.
+        stop: The commit log offset after the last one that was counted.
+        count: Their number, at most 1,000.
+
+    """
+
+    start: int
+    stop: int
+    count: int
+
+
+@dataclass(frozen=True)
+class LogState:
+    """The commit log.
+
+    Attributes:
+        start: The first offset; -1 without segments.
+        end: The live end; -1 if the log is empty.
+        last_segment: The name of the segment with the live end; None if the log is empty.
+        files: The number of segments.
+        file_size: Bytes of a segment.
+        last_store_timestamp: The store time of the newest message that queues lead to, milliseconds; None without one.
+        gaps: The parts of the log that no segment contains.
+        stale_tail: Old records after the live end that the next boot takes for live ones; None if there are none.
+
+    """
+
+    start: int
+    end: int
+    last_segment: str | None
+    files: int
+    file_size: int
+    last_store_timestamp: int | None
+    gaps: tuple[LogRange, ...]
+    stale_tail: StaleTail | None
+
+
+@dataclass(frozen=True)
+class ConfigSnapshot:
+    """A file of `config/`: its name, and when the broker last wrote it, in milliseconds."""
+
+    name: str
+    modification_timestamp: int
+
+
+@dataclass(frozen=True)
+class StoreState:
+    """The state of a store.
+
+    Attributes:
+        store: The path or URI.
+        last_stop: How the last run of the broker ended.
+        checkpoint: The checkpoint.
+        checkpoint_problem: What is wrong with it, as text for a person; None if nothing was found.
+        log: The commit log.
+        queue_count: The number of queues that have files.
+        lacking: The messages that queues lack; None if the queues are in RocksDB.
+        index: The index; None if the broker writes none (`messageIndexEnable=false`).
+        config: The files of `config/`, by name.
+        obstacles: Why a broker does not start, as text for a person.
+        settings: Settings that are assumed, with their sources.
+        boots: What the next boot does, for each possible version.
+        forced_boots: The same if a file `abort` is created before it; empty if there is one.
+        disk: The disk use of each tree.
+
+    """
+
+    store: str
+    last_stop: LastStop
+    checkpoint: Checkpoint
+    checkpoint_problem: str | None
+    log: LogState
+    queue_count: int
+    lacking: LackingMessages | None
+    index: IndexState | None
+    config: tuple[ConfigSnapshot, ...]
+    obstacles: tuple[str, ...]
+    settings: tuple[FileSetting, ...]
+    boots: tuple[Boot, ...]
+    forced_boots: tuple[Boot, ...]
+    disk: tuple[DiskUse, ...]
+
+
+def store_state(path: str, broker_version: str | None = None, broker_conf: str | None = None) -> StoreState:
+    """The state of the store at `path`. Nothing is changed, and Spark is not started.
+
+    Args:
+        path: The store directory (`storePathRootDir`): a path or a URI.
+        broker_version: The version of the broker that starts next, such as `5.3.3`; by default, all versions that
+            `config/` allows are considered.
+        broker_conf: The file of the broker's settings; without it, defaults are assumed.
+
+    Raises:
+        StoreNotFoundError: The path is not a message store.
+        UnsupportedStoreError: The store is of a kind that is not read.
+        OptionError: `broker_version` is unknown, or `broker_conf` cannot be read.
+
+    Example:
+        >>> store_state("/data/store", "5.3.3").boots[0].loses_nothing
+        True
+    """
+    conf = BrokerConf.of(broker_conf)
+    with MessageStore(path, broker_version, broker_conf) as store:
+        rules = find_boot_rules(store.location, broker_version)
+        checkpoint = Checkpoint.load(store.location)
+        lacking = _lacking(store)
+        index = index_state(store) if _boot_settings(conf).message_index_enable else None
+        stop = _last_stop(store)
+        log = _log_state(store, lacking, stop)
+        facts = _boot_facts(store, conf, log, checkpoint, lacking, index, stop.is_clean)
+        forced = replace(facts, is_clean=False)
+        folders = [queue.folder for queue in (store.queues if lacking is not None else {}).values()]
+        return StoreState(
+            str(store.location),
+            stop,
+            checkpoint,
+            checkpoint_problem(store.location),
+            log,
+            len(folders),
+            lacking,
+            index,
+            _config(store),
+            tuple(boot_obstacles(store.location, conf, folders)),
+            tuple(_settings(store, conf, rules)),
+            tuple(next_boot(one, facts) for one in rules.value),
+            tuple(next_boot(one, forced) for one in rules.value) if stop.is_clean else (),
+            disk_use(store.location),
+        )
+
+
+def _last_stop(store: MessageStore) -> LastStop:
+    abort = (store.location / ABORT).info()
+    is_clean = abort.type == fs.FileType.NotFound
+    started = None if is_clean else (abort.mtime_ns or 0) // NANOS_PER_MILLI
+    return LastStop(is_clean, started, is_locked(store.location))
+
+
+def _lacking(store: MessageStore) -> LackingMessages | None:
+    try:
+        return find_lacking_messages(store)
+    except UnsupportedStoreError:
+        return None
+
+
+def _log_state(store: MessageStore, lacking: LackingMessages | None, stop: LastStop) -> LogState:
+    infos = [info for info in (store.location / COMMIT_LOG).entries() if is_segment_name(info)]
+    start, end = store.get_min_phy_offset(), store.get_max_phy_offset()
+    last = max((segment.base for segment in store.records.segments if segment.base <= end), default=None)
+    name = None if last is None else f"{last:020d}"
+    dispatched = None if lacking is None else lacking.last_dispatched
+    newest = None if dispatched is None else store.records.store_timestamp(dispatched)
+    parts = [(segment.base, segment.base + segment.size) for segment in store.records.segments]
+    gaps = tuple(between(parts, start, end))
+    tail = None if stop.is_running else _stale_tail(store, end, newest)
+    return LogState(start, end, name, len(infos), usual_size(infos), newest, gaps, tail)
+
+
+def _stale_tail(store: MessageStore, end: int, newest: int | None) -> StaleTail | None:
+    """The whole records after the live end: recovery checks sizes and CRCs, and takes them for live ones.
+
+    A record that is not older than `newest`, the time of a live one, was appended by a broker since the end was found.
+    """
+    offset, count = end, 0
+    while count < _MAX_REVIVED and end >= 0:
+        try:
+            record = store.records.record(offset)
+        except CorruptLogError:
+            break
+        if newest is not None and record.store_timestamp >= newest:
+            break
+        offset, count = offset + record.size, count + 1
+    return StaleTail(end, offset, count) if count else None
+
+
+def _config(store: MessageStore) -> tuple[ConfigSnapshot, ...]:
+    return tuple(
+        ConfigSnapshot(info.base_name, (info.mtime_ns or 0) // NANOS_PER_MILLI)
+        for info in (store.location / CONFIG).entries()
+        if info.type == fs.FileType.File and info.base_name in CONFIG_FILES
+    )
+
+
+def _boot_settings(conf: BrokerConf) -> BootSettings:
+    return BootSettings(
+        conf.is_enabled("messageIndexEnable", default=True),
+        conf.is_enabled("messageIndexSafe"),
+        conf.is_enabled("recheckReputOffsetFromCq"),
+    )
+
+
+def _settings(store: MessageStore, conf: BrokerConf, rules: Sourced[tuple[BootRules, ...]]) -> list[FileSetting]:
+    """The settings that are assumed; a setting that files do not show is said to be unknown."""
+    size = conf.commit_log_file_size
+    usual = usual_size([info for info in (store.location / COMMIT_LOG).entries() if is_segment_name(info)])
+    log = Sourced(usual, "most segments") if usual else Sourced(_DEFAULT_SEGMENT_SIZE, NOTHING_TELLS)
+    log = Sourced(size, conf.source) if size else log
+    queues = find_queue_file_size(conf, [store.location / CONSUME_QUEUE])
+    try:
+        layout = find_index_layout(store.location, conf)
+        index = f"{layout.value.hash_slot_num:,} slots and {layout.value.index_num:,} entries each", layout.source
+    except OptionError as error:
+        index = "slots and entries unknown", str(error)
+    found = [
+        FileSetting("segments", f"{log.value:,} bytes each", log.source),
+        FileSetting("queue files", f"{queues.value:,} bytes each", queues.source),
+        FileSetting("index files", *index),
+        FileSetting("rules", f"of a broker of {', '.join(rules.value)}", rules.source),
+    ]
+    for name, default in (
+        ("messageIndexEnable", True),
+        ("messageIndexSafe", False),
+        ("recheckReputOffsetFromCq", False),
+    ):
+        if name != "recheckReputOffsetFromCq" or rules.value != (BootRules.V4_9,):
+            value = str(conf.is_enabled(name, default)).lower()
+            found.append(FileSetting(name, value, conf.source if name in conf.settings else NOTHING_TELLS))
+    for name in ("enableControllerMode", "duplicationEnable"):
+        if conf.is_enabled(name):
+            found.append(FileSetting(name, "true, which is not considered here", conf.source))
+    return found
+
+
+def _boot_facts(
+    store: MessageStore,
+    conf: BrokerConf,
+    log: LogState,
+    checkpoint: Checkpoint,
+    lacking: LackingMessages | None,
+    index: IndexState | None,
+    is_clean: bool,
+) -> BootFacts:
+    queues = {} if lacking is None else store.queues
+    ends = [queue.unit(queue.written_end - 1)[:2] for queue in queues.values()]
+    messages = () if lacking is None else lacking.messages
+    names = {(message.topic, message.queue_id) for message in messages}
+    settings = _boot_settings(conf)
+    return BootFacts(
+        is_clean,
+        log.start,
+        log.end if log.stale_tail is None else log.stale_tail.stop,
+        tuple(segment.base for segment in store.records.segments),
+        _newest_heads(store, checkpoint, settings),
+        checkpoint,
+        max((at + size for at, size in ends if size > 0), default=-1),
+        -1 if lacking is None or not queues else lacking.dispatched_to,
+        messages,
+        {name: store.get_max_offset_in_queue(*name) for name in names if name in queues},
+        index,
+        {} if index is None else _last_indexed(store, conf, index, checkpoint),
+        settings,
+    )
+
+
+def _newest_heads(store: MessageStore, checkpoint: Checkpoint, settings: BootSettings) -> tuple[SegmentHead, ...]:
+    """The beginnings of segments, the newest first, down to one that every version accepts."""
+    heads = []
+    for segment in reversed(store.records.segments):
+        data = store.records.read(segment.base, HEAD_SIZE)
+        magic = int.from_bytes(data[MAGIC_AT : MAGIC_AT + 4], "big", signed=True)
+        head = SegmentHead(segment.base, magic, store_timestamp_of(data) or 0)
+        heads.append(head)
+        if matches_recovery(head, checkpoint, settings, BootRules.V4_9):
+            break
+    return tuple(heads)
+
+
+def _last_indexed(
+    store: MessageStore, conf: BrokerConf, index: IndexState, checkpoint: Checkpoint
+) -> Mapping[str, LastIndexed]:
+    """The last message of the files that a boot keeps, after a clean stop and after another one."""
+    choices = [list(index.files), kept_files(index.files, checkpoint.index_msg_timestamp)]
+    return {kept[-1].name: last_indexed(store, conf, kept) for kept in choices if kept}

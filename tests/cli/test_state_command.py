@@ -1,0 +1,152 @@
+"""`spark-mq state`: the answer, the form for programs, and errors. `tests/store/test_boot.py` judges what it says."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_mq.cli.main import main
+from spark_mq.io.location import Location
+from spark_mq.store.store_lock import store_lock
+from tests.support.stores import OWN_STORES, RealStore, stores_in
+
+STORES = {store.name: store for store in stores_in(OWN_STORES)}
+Unpack = Callable[[RealStore], Path]
+
+
+def text_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[str, str]:
+    """The first lines, which are the answer, and everything after them."""
+    assert main(["state", *arguments]) == 0
+    answer, _, rest = capsys.readouterr().out.partition("\n\n")
+    return answer, rest
+
+
+def fields_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert main(["state", *arguments, "--json"]) == 0
+    fields = json.loads(capsys.readouterr().out)
+    assert isinstance(fields, dict)
+    return fields
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "answer"),
+    [
+        (
+            "workload-533",
+            "5.3.3",
+            "Stopped cleanly.\n"
+            "The next boot of 5.3.2 or 5.3.3 starts at segment 00000000000000524288 and loses nothing.",
+        ),
+        (
+            "killed-49x",
+            "4.9.7",
+            "Not stopped cleanly: the file abort is there, and no broker runs on it.\n"
+            "The next boot of 4.9 starts at segment 00000000000000000000 and loses nothing.",
+        ),
+        (
+            "lagging-533",
+            "5.3.3",
+            "Stopped cleanly.\n"
+            "The next boot of 5.3.2 or 5.3.3 starts at segment 00000000000000000000, loses 1 message for all "
+            "consumers and gives 2 messages a wrong queue offset.",
+        ),
+        (
+            "lagging-533",
+            "5.3.1",
+            "Stopped cleanly.\n"
+            "The next boot of 5.0.0 to 5.3.1 starts at segment 00000000000000000000 and loses 3 messages for all "
+            "consumers.",
+        ),
+    ],
+)
+def test_the_answer_comes_first(
+    name: str, version: str, answer: str, unpacked: Unpack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert text_of(capsys, str(unpacked(STORES[name])), "--broker-version", version)[0] == answer
+
+
+def test_a_loss_has_a_remedy_that_works(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = str(STORES["lagging-533"].unpack(tmp_path))
+    _, rest = text_of(capsys, folder, "--broker-version", "5.3.3")
+    assert f"`spark-mq rebuild {folder} --resume`" in rest
+    assert f"`touch {folder}/abort`" in rest
+    Path(folder, "abort").touch()
+    answer, rest = text_of(capsys, folder, "--broker-version", "5.3.3")
+    assert answer.endswith("loses nothing.")
+    assert "3 messages in their queues" in rest
+
+
+def test_a_program_gets_one_object(unpacked: Unpack, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = str(unpacked(STORES["lagging-533"]))
+    fields = fields_of(capsys, folder)
+    assert fields["store"] == folder
+    assert [boot["lost"] for boot in fields["boots"]] == [3, 1]
+    assert [boot["loses_nothing"] for boot in fields["boots_with_abort"]] == [True, True]
+    assert fields["last_stop"] == {"is_clean": True, "started_timestamp": None, "is_running": False}
+    assert fields["checkpoint"]["physic_msg_timestamp"] == "2026-11-21T11:13:42.857Z"
+    assert fields["queues"]["lacking_messages"] == 3
+    assert {use["tree"] for use in fields["disk"]} == {"commitlog", "consumequeue", "index", "config", "other"}
+
+
+def test_a_store_that_somebody_writes_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = STORES["killed-533"].unpack(tmp_path)
+    with store_lock(Location.resolve(str(folder))):
+        answer, rest = text_of(capsys, str(folder), "--broker-version", "5.3.3")
+    assert answer.startswith("A broker runs on this store, or a job writes into it")
+    assert "If the broker crashes now, the next boot" in answer
+    assert "Nothing. After the broker has stopped, ask again." in rest
+
+
+def test_settings_of_the_broker_change_the_answer(
+    unpacked: Unpack, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text(f"{STORES['lagging-533'].broker_conf.read_text()}\nrecheckReputOffsetFromCq=true\n")
+    arguments = (str(unpacked(STORES["lagging-533"])), "--broker-version", "5.2", "--broker-conf", str(conf))
+    assert fields_of(capsys, *arguments)["boots"][0]["completed"] == 3
+    assert f"recheckReputOffsetFromCq=true ({conf})" in text_of(capsys, *arguments)[1]
+
+
+def test_hostile_names_steer_no_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = STORES["lagging-533"].unpack(tmp_path)
+    evil = "\x1b]0;evil\x07"
+    (folder / "commitlog" / evil).touch()
+    shutil.copytree(folder / "consumequeue" / "LastQueue", folder / "consumequeue" / evil)
+    os.truncate(next((folder / "consumequeue" / evil / "0").iterdir()), 40)
+    answer, rest = text_of(capsys, str(folder))
+    assert "\x1b" not in answer + rest
+    assert "\\x1b]0;evil\\x07 is not a segment" in answer
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["nowhere"], 1, "nowhere does not exist"),
+        (["."], 1, "no commitlog folder"),
+        ([".", "--broker-version", "3"], 2, "neither 4.9 nor 5"),
+        ([".", "--broker-version", "5.x"], 2, "'5.x' is not a version such as 5.3.3"),
+        ([".", "--broker-conf", "nowhere"], 2, "there is no such file"),
+    ],
+)
+def test_a_wrong_argument_is_one_line(
+    arguments: list[str],
+    status: int,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if "--broker-version" in arguments:
+        (tmp_path / "commitlog").mkdir()
+    assert main(["state", *arguments]) == status
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert said in captured.err
+    assert captured.err.count("\n") == 1

@@ -1,0 +1,245 @@
+"""What the next boot does to a store, against what real brokers did.
+
+The packed trees `.recovered` are those of a real boot. `SEEN` is what brokers of 5.3.3 and 4.9.7 did with copies of
+the packed stores, when this file was written: each was booted and stopped once, and its queue files and index files
+compared with those before. 5.3.1 is in the form of a rule only: it dispatches nothing after a clean stop.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from spark_mq.errors import OptionError
+from spark_mq.format.record import MAGIC_V1, MAGIC_V2
+from spark_mq.io.location import Location
+from spark_mq.store.boot import Boot, BootFacts, BootSettings, SegmentHead, next_boot
+from spark_mq.store.boot_rules import BootRules, find_boot_rules
+from spark_mq.store.config.checkpoint import Checkpoint
+from spark_mq.store.lacking_messages import LackingMessage
+from spark_mq.store.log.log_range import LogRange
+from spark_mq.store.store_state import StoreState, store_state
+from tests.support.index_stores import index_files, layout_of
+from tests.support.stores import OWN_STORES, RealStore, all_stores, stores_in
+
+Unpack = Callable[[RealStore], Path]
+STORES = {store.name: store for store in stores_in(OWN_STORES)}
+RECOVERED = [store for store in all_stores() if store.name.startswith(("killed", "abort"))]
+CLEAN = [store for store in all_stores() if not store.name.startswith(("killed", "abort", "lagging"))]
+V4_9, V5_0, V5_3_2 = BootRules
+_UNIT = struct.Struct(">qiq")
+_ENTRY = struct.Struct(">iqii")
+
+
+def state_of(store: RealStore, folder: Path, version: str | None = None) -> StoreState:
+    return store_state(str(folder), version, str(store.broker_conf))
+
+
+def units_of(store: Path) -> dict[tuple[str, int], int]:
+    """The number of units of each queue."""
+    counts: Counter[tuple[str, int]] = Counter()
+    for file in (store / "consumequeue").rglob("0*"):
+        if file.is_file() and len(file.name) == 20:
+            queue = file.parent.parent.name, int(file.parent.name)
+            counts[queue] += sum(size > 0 for _, size, _ in _UNIT.iter_unpack(file.read_bytes()))
+    return counts
+
+
+def entries_of(store: RealStore, folder: Path) -> Iterator[int]:
+    """The commit log offset of each entry of the index files."""
+    layout = layout_of(store)
+    for file in index_files(folder):
+        data = file.read_bytes()
+        (count,) = struct.unpack_from(">i", data, 36)
+        for number in range(1, max(count, 1)):
+            yield _ENTRY.unpack_from(data, layout.entries_at + number * _ENTRY.size)[1]
+
+
+@pytest.mark.parametrize("store", RECOVERED, ids=str)
+def test_a_recovery_did_what_is_said_before_it(store: RealStore, unpacked: Unpack, tmp_path: Path) -> None:
+    folder, recovered = unpacked(store), store.unpack(tmp_path, "recovered")
+    before, after = units_of(folder), units_of(recovered)
+    entries = Counter(entries_of(store, folder)), Counter(entries_of(store, recovered))
+    names = [{file.name for file in index_files(tree)} for tree in (folder, recovered)]
+    state = state_of(store, folder)
+    assert not state.last_stop.is_clean
+    assert [boot.rules for boot in state.boots] == [V4_9] if store.broker_version == "4.9" else [V5_0, V5_3_2]
+    for boot in state.boots:
+        gains = {(one.topic, one.queue_id): one.completed for one in boot.queues}
+        assert gains == {queue: after[queue] - before[queue] for queue in after if after[queue] != before[queue]}
+        assert (boot.lost, boot.shifted, boot.unindexed) == (0, 0, None)
+        assert set(boot.deleted_index_files) == names[0] - names[1]
+        # Entries of messages that were whole in the index before can only be there twice.
+        assert state.index is not None
+        again = {at: count - entries[0][at] for at, count in entries[1].items() if at < state.index.covered_to}
+        assert boot.doubled_entries == sum(again.values())
+
+
+NOTHING = (0, 0, 0, None)
+"""Completed, shifted and lost messages; the commit log offset of the first lost one."""
+SEEN = [
+    ("lagging-533", "5.3.3", False, (0, 2, 1, 42715), 3, None),
+    ("lagging-533", "5.3.3", True, (3, 0, 0, None), 1, None),
+    ("lagging-533", "4.9.7", False, (3, 0, 0, None), 3, None),
+    ("lagging-533", "5.3.1", False, (0, 0, 3, 42715), 0, None),
+    ("workload-533", "5.3.3", False, NOTHING, 0, None),
+    ("workload-533", "5.3.3", True, NOTHING, 0, (468363, 524288)),
+    ("workload-49x", "4.9.7", False, NOTHING, 0, None),
+    ("workload-49x", "4.9.7", True, NOTHING, 1, None),
+]
+
+
+@pytest.mark.parametrize(("name", "version", "is_forced", "outcome", "doubled", "unindexed"), SEEN)
+def test_a_broker_did_what_is_said(
+    name: str,
+    version: str,
+    is_forced: bool,
+    outcome: tuple[int, int, int, int | None],
+    doubled: int,
+    unindexed: tuple[int, int] | None,
+    unpacked: Unpack,
+) -> None:
+    state = state_of(STORES[name], unpacked(STORES[name]), version)
+    (boot,) = state.forced_boots if is_forced else state.boots
+    first_lost = [one.first_lost_offset for one in boot.queues if one.lost]
+    assert (boot.completed, boot.shifted, boot.lost, *(first_lost or [None])) == outcome
+    assert boot.doubled_entries == doubled
+    assert boot.unindexed == (None if unindexed is None else LogRange(*unindexed))
+    assert len(boot.deleted_index_files) == is_forced  # the last one, which is not full
+    assert boot.loses_nothing is (outcome[1:3] == (0, 0) and unindexed is None)
+
+
+@pytest.mark.parametrize("store", CLEAN, ids=str)
+def test_nothing_happens_to_a_store_that_was_stopped_cleanly(store: RealStore, unpacked: Unpack) -> None:
+    state = state_of(store, unpacked(store))
+    assert state.last_stop.is_clean
+    assert state.obstacles == ()
+    assert state.log.stale_tail is None
+    assert state.log.end == store.facts("store")[0]["maxPhyOffset"]
+    for boot in state.boots:
+        assert boot.loses_nothing
+        assert (boot.dispatched, boot.doubled_entries, boot.deleted_index_files, boot.queues) == ((), 0, (), ())
+
+
+def facts(**changes: object) -> BootFacts:
+    """A log of five segments of 1000 bytes, the last of which was created in advance; queue T/0 lacks two messages."""
+    lacking = LackingMessage("T", 0, 7, 3200), LackingMessage("T", 0, 8, 3300)
+    plain = BootFacts(True, 0, 3400, (0, 1000, 2000, 3000, 4000), (), Checkpoint(), 3200, 3200, lacking, {("T", 0): 7})
+    return replace(plain, **changes)  # type: ignore[arg-type]
+
+
+def outcome(boot: Boot) -> tuple[int, int, int]:
+    return boot.completed, boot.shifted, boot.lost
+
+
+def test_a_clean_boot_begins_as_its_version_does() -> None:
+    assert [next_boot(rules, facts()).recovers_from for rules in BootRules] == [2000, 2000, 3000]
+    assert next_boot(V5_3_2, facts(queue_end=999)).recovers_from == 0
+    assert next_boot(V4_9, facts(segments=(3000,))).recovers_from == 3000
+
+
+def test_each_version_does_something_else_with_a_queue_that_lags() -> None:
+    assert [outcome(next_boot(rules, facts())) for rules in BootRules] == [(2, 0, 0), (0, 0, 2), (0, 1, 1)]
+    boot = next_boot(V5_3_2, facts())
+    assert (boot.queues[0].first_lost_offset, boot.dispatched) == (3200, (LogRange(3201, 3400),))
+
+
+def test_a_message_that_does_not_begin_at_the_queues_end_is_not_skipped() -> None:
+    """A blank, or a message that has no unit, is between the end of the queues and the first lacking message."""
+    assert outcome(next_boot(V5_3_2, facts(queue_end=3190))) == (2, 0, 0)
+
+
+def test_a_setting_lets_5_dispatch_as_4_9() -> None:
+    checking = BootSettings(recheck_reput_offset_from_cq=True)
+    assert outcome(next_boot(V5_0, facts(settings=checking))) == (2, 0, 0)
+    # 5.3.2 has appended the second message by then, so the first one is before the end of the queues.
+    assert outcome(next_boot(V5_3_2, facts(settings=checking))) == (0, 1, 1)
+    one = facts().lacking[:1]
+    assert outcome(next_boot(V5_3_2, facts(lacking=one, log_end=3300))) == (0, 0, 1)
+    assert outcome(next_boot(V5_3_2, facts(lacking=one, log_end=3300, settings=checking))) == (1, 0, 0)
+
+
+def test_without_queues_all_are_built_except_by_5_0() -> None:
+    nothing = facts(queue_end=-1, live_queue_end=-1, next_queue_offsets={})
+    assert [outcome(next_boot(rules, nothing)) for rules in BootRules] == [(2, 0, 0), (0, 0, 2), (2, 0, 0)]
+    assert next_boot(V4_9, nothing).dispatched == next_boot(V5_3_2, nothing).dispatched == (LogRange(0, 3400),)
+
+
+def test_units_after_the_end_of_the_log_do_not_count_for_4_9() -> None:
+    assert outcome(next_boot(V4_9, facts(queue_end=3900, live_queue_end=3200))) == (2, 0, 0)
+    assert outcome(next_boot(V5_3_2, facts(queue_end=3900, live_queue_end=3200))) == (0, 0, 2)
+
+
+def test_messages_before_the_part_that_is_dispatched_stay_lost() -> None:
+    """Another queue is ahead. The later message of this queue is appended at the place of the lost one."""
+    early = (LackingMessage("T", 0, 7, 1500), LackingMessage("T", 0, 8, 3300))
+    assert [outcome(next_boot(rules, facts(lacking=early))) for rules in BootRules] == [(0, 1, 1), (0, 0, 2), (0, 1, 1)]
+    heads = (SegmentHead(3000, MAGIC_V1, 50),)
+    crashed = facts(lacking=early, is_clean=False, heads=heads, checkpoint=Checkpoint(9000, 9000))
+    assert outcome(next_boot(V5_3_2, crashed)) == (0, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "settings", "begins"),
+    [
+        (Checkpoint(), BootSettings(), 0),
+        (Checkpoint(9000, 8000), BootSettings(), 3000),
+        (Checkpoint(9000, 7999), BootSettings(), 2000),
+        (Checkpoint(9000, 9000, 4000), BootSettings(message_index_safe=True), 1000),
+        (Checkpoint(9000, 9000, 4000), BootSettings(message_index_enable=False, message_index_safe=True), 3000),
+        (Checkpoint(-1, -1, -1), BootSettings(), 0),
+    ],
+)
+def test_a_recovery_begins_where_the_checkpoint_says(
+    checkpoint: Checkpoint, settings: BootSettings, begins: int
+) -> None:
+    """Three seconds before the older one of two times; a segment of zeros, or without a time, is never accepted."""
+    heads = [SegmentHead(4000, 0, 0), SegmentHead(3000, MAGIC_V1, 5000), SegmentHead(2000, MAGIC_V1, 4500)]
+    heads += [SegmentHead(1000, MAGIC_V1, 4000), SegmentHead(0, MAGIC_V1, 3000)]
+    crashed = facts(is_clean=False, heads=tuple(heads), checkpoint=checkpoint, settings=settings)
+    for rules in BootRules:
+        boot = next_boot(rules, crashed)
+        assert (boot.recovers_from, boot.dispatched) == (begins, (LogRange(begins, 3400),))
+
+
+def test_4_9_begins_at_no_record_of_the_newer_format() -> None:
+    crashed = facts(is_clean=False, heads=(SegmentHead(3000, MAGIC_V2, 50),), checkpoint=Checkpoint(9000, 9000))
+    assert [next_boot(rules, crashed).recovers_from for rules in BootRules] == [0, 3000, 3000]
+
+
+def test_without_segments_a_boot_deletes_the_queues() -> None:
+    for rules in BootRules:
+        boot = next_boot(rules, BootFacts(True, -1, -1, ()))
+        assert (boot.deletes_queues, boot.recovers_from, boot.loses_nothing) == (True, None, False)
+
+
+@pytest.mark.parametrize(
+    ("version", "rules"),
+    [
+        ("4.9", [V4_9]),
+        ("4.9.8", [V4_9]),
+        ("5", [V5_0, V5_3_2]),
+        ("5.0.0", [V5_0]),
+        ("5.2", [V5_0]),
+        ("5.3", [V5_0, V5_3_2]),
+        ("5.3.1", [V5_0]),
+        ("5.3.2", [V5_3_2]),
+        ("5.3.3", [V5_3_2]),
+        ("5.10.0", [V5_3_2]),
+    ],
+)
+def test_a_version_has_rules(version: str, rules: list[BootRules], tmp_path: Path) -> None:
+    found = find_boot_rules(Location.resolve(str(tmp_path)), version)
+    assert list(found.value) == rules
+    assert ("newer than the rules known here" in found.source) == (version == "5.10.0")
+
+
+@pytest.mark.parametrize("version", ["", "4.8", "6", "5.x", "5.3.3.1", "5.", "5.3.²"])
+def test_another_version_is_an_error(version: str, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="version"):
+        find_boot_rules(Location.resolve(str(tmp_path)), version)

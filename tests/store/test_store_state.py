@@ -1,0 +1,183 @@
+"""The state of stores that are empty, odd or damaged; `test_boot` compares the boots of real stores with brokers."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spark_mq.errors import SparkMqError, StoreNotFoundError
+from spark_mq.format.consume_queue import UNIT_SIZE
+from spark_mq.io.location import Location
+from spark_mq.store.boot_rules import BootRules
+from spark_mq.store.config.checkpoint import Checkpoint
+from spark_mq.store.disk_use import disk_use
+from spark_mq.store.log.log_range import LogRange
+from spark_mq.store.store_lock import store_lock
+from spark_mq.store.store_state import StaleTail, StoreState, store_state
+from tests.support.log_writer import LogWriter
+from tests.support.stores import OWN_STORES, RealStore, stores_in
+
+Unpack = Callable[[RealStore], Path]
+STORES = {store.name: store for store in stores_in(OWN_STORES)}
+NOW = 1_700_000_000_000
+
+
+def state_of(folder: Path, name: str = "lagging-533") -> StoreState:
+    return store_state(str(folder), "5.3.3", str(STORES[name].broker_conf))
+
+
+def test_an_empty_store_has_a_state(tmp_path: Path) -> None:
+    (tmp_path / "commitlog").mkdir()
+    state = store_state(str(tmp_path))
+    assert (state.log.start, state.log.end, state.log.last_segment) == (-1, -1, None)
+    assert [boot.rules for boot in state.boots] == [BootRules.V5_0, BootRules.V5_3_2]
+    assert all(boot.deletes_queues for boot in state.boots)
+    (tmp_path / "commitlog" / f"{0:020d}").write_bytes(bytes(1000))
+    assert store_state(str(tmp_path)).boots[0].loses_nothing
+    assert not list(tmp_path.glob("lock"))
+
+
+@pytest.mark.parametrize("name", ["nowhere", ""])
+def test_a_folder_that_is_not_a_store_is_an_error(name: str, tmp_path: Path) -> None:
+    with pytest.raises(StoreNotFoundError):
+        store_state(str(tmp_path / name))
+
+
+def test_the_lag_is_what_was_cut_off(unpacked: Unpack) -> None:
+    """`make_stores` removed the last three of thirty units."""
+    state = state_of(unpacked(STORES["lagging-533"]))
+    last = sorted(fact["offset"] for fact in STORES["lagging-533"].facts("msg") if fact["topic"] == "LastQueue")
+    assert state.lacking is not None
+    assert [message.commit_log_offset for message in state.lacking.messages] == last[27:]
+    assert [message.queue_offset for message in state.lacking.messages] == [27, 28, 29]
+    assert state.lacking.dispatched_to == last[27]
+    assert state.lacking.is_complete
+    assert state.index is not None
+    assert (state.index.lacking, state.index.covered_to) == ((), state.log.end)
+
+
+def test_old_records_without_a_gap_are_counted(tmp_path: Path) -> None:
+    """The sizes and queues of the old records are those that the next ones would have had."""
+    lost, writer = LogWriter(64 << 10), LogWriter(64 << 10)
+    for number in range(20):
+        lost.append(NOW + number, b"order %04d" % number, queue_id=number % 3)
+    for number in range(12):
+        writer.append(NOW + number + (3_600_000 if number >= 10 else 0), b"order %04d" % number, queue_id=number % 3)
+    written = len(writer.segments[0])
+    writer.segments[0] += lost.segments[0][written:]
+    writer.write(tmp_path)
+    (tmp_path / "checkpoint").write_bytes(Checkpoint(NOW + 3_600_011, NOW + 3_600_011).encode())
+    state = store_state(str(tmp_path))
+    assert state.log.end == written
+    assert state.log.stale_tail == StaleTail(written, len(lost.segments[0]), 8)
+    with store_lock(Location.resolve(str(tmp_path))):  # a broker that writes them now
+        assert store_state(str(tmp_path)).log.stale_tail is None
+
+
+def test_disk_use_counts_each_file_once(tmp_path: Path) -> None:
+    for name in ("commitlog/0", "consumequeue/T/0/0", "index/1", "config/topics.json", "timerwheel", "timerlog/0"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"x" * 100)
+    os.truncate(tmp_path / "timerwheel", 50 << 20)  # a hole
+    moved = tmp_path.with_name(f"{tmp_path.name}-index")
+    (tmp_path / "index").rename(moved)
+    (tmp_path / "index").symlink_to(moved)
+    uses = {use.tree: use for use in disk_use(Location.resolve(str(tmp_path)))}
+    assert {tree: (use.files, use.size) for tree, use in uses.items()} == {
+        "commitlog": (1, 100),
+        "consumequeue": (1, 100),
+        "index": (1, 100),
+        "config": (1, 100),
+        "other": (2, 100 + (50 << 20)),
+    }
+    allocated = uses["other"].allocated
+    assert allocated is not None
+    assert 0 < allocated < 1 << 20
+
+
+def damage_config(folder: Path) -> None:
+    for file in (folder / "config").glob("topics.json*"):
+        file.write_text("{")
+
+
+def damage_segment(folder: Path) -> None:
+    os.truncate(folder / "commitlog" / f"{0:020d}", 50_000)
+
+
+def damage_queue(folder: Path) -> None:
+    os.truncate(folder / "consumequeue" / "LastQueue" / "0" / f"{0:020d}", 100 * UNIT_SIZE - 5)
+
+
+def add_stray_file(folder: Path) -> None:
+    (folder / "commitlog" / "core.4711").write_text("x")
+
+
+@pytest.mark.parametrize(
+    ("damage", "named"),
+    [
+        (damage_config, "config/topics.json"),
+        (damage_segment, "has 50,000 bytes, not 65,536"),
+        (damage_queue, "consumequeue/LastQueue/0/00000000000000000000 has 1,995 bytes, not 2,000"),
+        (add_stray_file, "commitlog/core.4711 is not a segment"),
+    ],
+)
+def test_what_a_broker_refuses_is_named(damage: Callable[[Path], None], named: str, tmp_path: Path) -> None:
+    folder = STORES["lagging-533"].unpack(tmp_path)
+    assert state_of(folder).obstacles == ()
+    damage(folder)
+    (obstacle,) = state_of(folder).obstacles
+    assert named in obstacle
+
+
+def test_a_segment_that_is_missing_is_a_gap(tmp_path: Path) -> None:
+    folder = STORES["workload-533"].unpack(tmp_path)
+    assert state_of(folder, "workload-533").log.gaps == ()
+    (folder / "commitlog" / f"{262144:020d}").unlink()
+    assert state_of(folder, "workload-533").log.gaps == (LogRange(262144, 393216),)
+
+
+def test_a_checkpoint_that_is_gone_makes_a_recovery_begin_at_the_first_segment(tmp_path: Path) -> None:
+    folder = STORES["workload-533"].unpack(tmp_path)
+    assert state_of(folder, "workload-533").forced_boots[0].recovers_from == 524288
+    (folder / "checkpoint").unlink()
+    state = state_of(folder, "workload-533")
+    assert state.forced_boots[0].recovers_from == 0
+    assert "no file checkpoint" in (state.checkpoint_problem or "")
+
+
+def test_queues_in_rocksdb_are_not_examined(tmp_path: Path) -> None:
+    folder = STORES["lagging-533"].unpack(tmp_path)
+    shutil.rmtree(folder / "consumequeue")
+    (folder / "consumequeue").mkdir()
+    (folder / "consumequeue" / "CURRENT").write_text("MANIFEST-000001\n")
+    (folder / "consumequeue" / "MANIFEST-000001").touch()
+    state = state_of(folder)
+    assert (state.lacking, state.queue_count) == (None, 0)
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_no_damage_raises_an_unknown_error(seed: int, tmp_path: Path) -> None:
+    """Of each store three files are cut, emptied, overwritten, or replaced by a folder."""
+    store = STORES[("killed-533", "lagging-533", "stale-49x")[seed % 3]]
+    folder, chance = store.unpack(tmp_path), random.Random(seed)
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    for file in chance.sample(files, 3):
+        data = file.read_bytes()
+        kind = chance.choice(["cut", "empty", "noise", "ones", "folder"])
+        if kind == "folder":
+            file.unlink()
+            file.mkdir()
+        else:
+            at = chance.randrange(len(data) + 1)
+            tail = {"cut": b"", "noise": chance.randbytes(len(data) - at), "ones": b"\xff" * (len(data) - at)}
+            file.write_bytes(data[:at] + tail[kind] if kind in tail else b"")
+    try:
+        state = store_state(str(folder), broker_conf=chance.choice([None, str(store.broker_conf)]))
+    except SparkMqError:
+        return
+    assert state.boots
