@@ -429,9 +429,7 @@ _CODES = (
         _WARNING,
         "The header of an index file contradicts its entries.",
         f"{_DAMAGED_MEDIUM}; or a crash of the machine",
-        Brokers.all(
-            "queries by key with a time leave the file out, or read it in vain; expiry can delete it early"
-        ),
+        Brokers.all("queries by key with a time leave the file out, or read it in vain; expiry can delete it early"),
         _REBUILD,
     ),
     Code(
