@@ -141,7 +141,7 @@ class _Check:
             checks += [LogEndCheck(live), *_index_checks(index, expected, bounds, live)]
         summaries += self._run_checks(checks)
         with FindingSink(self.work / FINDINGS) as sink:
-            sink.add(segment_findings(self.store, log, _segment_size(self.conf)))
+            sink.add(segment_findings(self.store, log, self.conf.segment_size))
             sink.add(not_checked(self.store))
             sink.add(queue_folder_findings(self.store, folders, file_size))
             sink.add(index.findings)
@@ -334,11 +334,6 @@ def _bounds_of_queues(queues: Iterable[StagedQueue], folders: Iterable[QueueFold
 
 def _topics(queues: Iterable[StagedQueue], folders: Iterable[QueueFolder]) -> set[str]:
     return {queue.topic for queue in queues} | {folder.topic for folder in folders}
-
-
-def _segment_size(conf: BrokerConf) -> int | None:
-    text = conf.settings.get("mappedFileSizeCommitLog", "")
-    return int(text) if text.isdecimal() and int(text) else None
 
 
 def _default_delay_levels() -> str:

@@ -74,11 +74,15 @@ class FindingSink:
     """Takes the findings of one task. When its context ends, `summary` is complete.
 
     Args:
-        folder: The folder of the files with findings, which exists.
+        folder: The folder of the files with findings, which exists; None keeps the findings in `batches`.
+
+    Attributes:
+        batches: The findings, if they are kept in memory.
 
     """
 
-    def __init__(self, folder: Location) -> None:
+    def __init__(self, folder: Location | None) -> None:
+        self.batches: list[pa.RecordBatch] = []
         self._folder = folder
         # Names are unique, so the file of a task that Spark ran again is never read.
         self._name = f"{uuid.uuid4().hex}.parquet"
@@ -105,6 +109,9 @@ class FindingSink:
             shown = self._first.setdefault(code, [])
             if len(shown) < SHOWN:
                 shown += (Finding(**row) for row in batch.slice(0, SHOWN - len(shown)).to_pylist())
+            if self._folder is None:
+                self.batches.append(batch)
+                continue
             if self._writer is None:
                 location = self._folder / self._name
                 self._writer = pq.ParquetWriter(location.path, FINDING_SCHEMA, filesystem=location.filesystem)
@@ -113,4 +120,4 @@ class FindingSink:
     @property
     def summary(self) -> Summary:
         """What was taken so far."""
-        return Summary(self._counts, self._first, (self._name,) if self._counts else ())
+        return Summary(self._counts, self._first, (self._name,) if self._writer is not None else ())
