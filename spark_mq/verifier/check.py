@@ -43,8 +43,9 @@ from spark_mq.verifier.expected_entries import ExpectedEntries
 from spark_mq.verifier.finding import findings
 from spark_mq.verifier.index_folder import IndexFolder, list_index
 from spark_mq.verifier.index_task import IndexFileCheck
+from spark_mq.verifier.log_bounds import LogBounds, merged
 from spark_mq.verifier.log_end import LiveLog, LogEndCheck
-from spark_mq.verifier.queue_file import ExpectedFile, LogBounds
+from spark_mq.verifier.queue_file import ExpectedFile
 from spark_mq.verifier.queue_folders import LIGHT_PREFIX, not_checked, queue_folder_findings
 from spark_mq.verifier.queue_task import QueueChecker, QueueFiles, QueueFilesCheck
 from spark_mq.verifier.records import FAR_BACK_MILLIS
@@ -126,7 +127,7 @@ class _Check:
         start, end, newest = 0, 0, 0
         if staged is not None:
             start, end, newest = staged.start, staged.end, staged.last_store_timestamp
-        bounds = LogBounds(start, end, not state.has_abort)
+        bounds = LogBounds(start, end, not state.has_abort, _holes(log, staged))
         live = LiveLog(self.store, log.segments[-1], end, newest) if log.segments else None
         expected = _expected_entries(staged)
         checks: list[Check] = []
@@ -230,6 +231,12 @@ class _Check:
     def _missing_index(self, index: IndexFolder, expected: ExpectedEntries) -> Iterator[pa.RecordBatch]:
         if not index.file_count and expected.count and self.conf.is_enabled("messageIndexEnable", default=True):
             yield findings("INDEX_MISSING", file=INDEX, expected=f"{expected.count} entries", found="no index file")
+
+
+def _holes(log: CommitLog, staged: StagedLog | None) -> tuple[tuple[int, int], ...]:
+    """The damaged and missing parts of the log."""
+    damage = [*log.gaps, *(corrupt for split in staged.splits for corrupt in split.corrupt)] if staged else []
+    return merged((one.commit_log_offset, one.commit_log_offset + one.length) for one in damage)
 
 
 def _expected_entries(staged: StagedLog | None) -> ExpectedEntries:

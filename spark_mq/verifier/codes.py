@@ -465,6 +465,14 @@ _CODES = (
         _REBUILD,
     ),
     Code(
+        "INDEX_NO_MESSAGE",
+        _WARNING,
+        "An index entry points into a part of the log that is damaged or missing.",
+        "see LOG_CORRUPT, SEGMENT_FILLER and SEGMENT_GAP",
+        Brokers.all("a query by key skips the entry, or fails"),
+        "as for the damage of the log",
+    ),
+    Code(
         "INDEX_TIME",
         _WARNING,
         "The time of an index entry is not the store time of its message.",

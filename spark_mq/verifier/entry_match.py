@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from spark_mq.indexer.staging.staged_entries import EntryBatch
 from spark_mq.verifier.expected_entries import ExpectedEntries
+from spark_mq.verifier.log_bounds import LogBounds
 
 Numbers = npt.NDArray[np.int64]
 Which = npt.NDArray[np.bool_]
@@ -51,8 +52,7 @@ def match_entries(
     offsets: Numbers,
     expected: ExpectedEntries,
     next_number: int | None,
-    log_start: int,
-    log_end: int,
+    bounds: LogBounds,
 ) -> EntryMatch:
     """Match one block of found entries.
 
@@ -61,8 +61,7 @@ def match_entries(
         offsets: Their commit log offsets.
         expected: All expected entries.
         next_number: The number of the entry that is expected first; None if that is not known.
-        log_start: The commit log offset at which the log starts.
-        log_end: The commit log offset at which it ends.
+        bounds: Start, end and holes of the log.
 
     """
     size = offsets.size
@@ -79,7 +78,7 @@ def match_entries(
             return EntryMatch(
                 numbers, everything, nothing, key_hashes, same.store_timestamps, empty, next_number + size
             )
-    return _Search(key_hashes, offsets, expected, next_number, log_start, log_end).result()
+    return _Search(key_hashes, offsets, expected, next_number, bounds).result()
 
 
 class _Search:
@@ -91,11 +90,11 @@ class _Search:
         offsets: Numbers,
         expected: ExpectedEntries,
         next_number: int | None,
-        log_start: int,
-        log_end: int,
+        bounds: LogBounds,
     ) -> None:
         self.key_hashes, self.offsets, self.expected, self.next_number = key_hashes, offsets, expected, next_number
-        self.in_log = (offsets >= log_start) & (offsets < log_end)
+        self.in_log = (offsets >= bounds.start) & (offsets < bounds.end)
+        self.is_lost = self.in_log & bounds.is_lost(offsets)
         self.number = np.full(offsets.size, NONE, np.int64)
         self.is_double = np.zeros(offsets.size, np.bool_)
 
@@ -111,8 +110,8 @@ class _Search:
         self._place_between()
         matched = self.number[(self.number != NONE) & ~self.is_double]
         begin = self.next_number
-        if begin is None:
-            begin = 0 if self.in_log.any() else None
+        if begin is None and (self.number != NONE).any():
+            begin = int(self.number[self.number != NONE][0])
         stop = begin
         missing = np.empty(0, np.int64)
         if matched.size and begin is not None:
@@ -177,7 +176,8 @@ class _Search:
 
     def _place_between(self) -> None:
         """Let entries that are not found take the places that are free between their neighbours."""
-        lost = np.flatnonzero((self.number == NONE) & (self.in_log | (self.offsets < 0) | ~self._is_plausible()))
+        unknown = (self.number == NONE) & ~self.is_lost
+        lost = np.flatnonzero(unknown & (self.in_log | (self.offsets < 0) | ~self._is_plausible()))
         if not lost.size:
             return
         taken = np.flatnonzero((self.number != NONE) & ~self.is_double)

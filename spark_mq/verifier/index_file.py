@@ -37,7 +37,7 @@ from spark_mq.store.log.data_end import find_data_end
 from spark_mq.verifier.entry_match import NONE, EntryMatch, Numbers, match_entries
 from spark_mq.verifier.expected_entries import ExpectedEntries
 from spark_mq.verifier.finding import findings, text
-from spark_mq.verifier.queue_file import LogBounds
+from spark_mq.verifier.log_bounds import LogBounds
 
 BLOCK_ENTRIES = 1 << 18
 _MAX_SECONDS = 0x7FFFFFFF
@@ -58,7 +58,7 @@ class IndexTail:
     end_timestamp: int | None
 
 
-NO_FILE_BEFORE = IndexTail(None, None)
+NO_FILE_BEFORE = IndexTail(0, None)
 
 
 class IndexFileChecker:
@@ -90,11 +90,17 @@ class IndexFileChecker:
             match = self._match(entries, None)
             good = np.flatnonzero((match.number != NONE) & match.is_same)
             if not good.size:
-                return IndexTail(None, header.end_timestamp)
+                return IndexTail(self._number_after(int(entries["commit_log_offset"][-1])), header.end_timestamp)
             last = int(good[-1])
             time = int(match.store_timestamps[last])
             after = entries.size - 1 - last
             return IndexTail(int(match.number[good].max()) + 1 + after, time if not after else header.end_timestamp)
+
+    def _number_after(self, offset: int) -> int | None:
+        """The number of the expected entry after an entry that the log does not have: an expired or a lost one."""
+        if 0 <= offset < self.bounds.start:
+            return 0
+        return self.expected.position_of(offset + 1) if self.bounds.start <= offset < self.bounds.end else None
 
     def findings(self, before: IndexTail, is_last: bool, has_newer: Callable[[], bool]) -> Iterator[pa.RecordBatch]:
         """What is wrong with the file.
@@ -155,7 +161,7 @@ class IndexFileChecker:
     def _match(self, entries: Entries, next_number: int | None) -> EntryMatch:
         hashes = entries["key_hash"].astype(np.int32)
         offsets = entries["commit_log_offset"].astype(np.int64)
-        return match_entries(hashes, offsets, self.expected, next_number, self.bounds.start, self.bounds.end)
+        return match_entries(hashes, offsets, self.expected, next_number, self.bounds)
 
     def _count(self, file: FileReader, header: IndexHeader) -> tuple[int, list[pa.RecordBatch]]:
         """The number after the last entry, and findings about the header's count and the bytes after the entries.
@@ -225,8 +231,18 @@ class IndexFileChecker:
                 commit_log_offset=should,
             )
         unknown = (match.number == NONE) & (offsets >= self.bounds.start) & (offsets < self.bounds.end)
+        lost = unknown & self.bounds.is_lost(offsets)
+        at = np.flatnonzero(lost)
+        yield from self._batch(
+            "INDEX_NO_MESSAGE",
+            at,
+            first,
+            entries,
+            expected="a message in the log",
+            found=self._entry_text(entries, at),
+        )
         unknown |= (match.number == NONE) & (offsets < 0)
-        at = np.flatnonzero(unknown)
+        at = np.flatnonzero(unknown & ~lost)
         yield from self._batch(
             "INDEX_ENTRY_WRONG",
             at,

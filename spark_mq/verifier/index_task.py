@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from spark_mq.format.index_file import IndexLayout
 from spark_mq.io.location import Location
 from spark_mq.verifier.expected_entries import ExpectedEntries
+from spark_mq.verifier.log_bounds import LogBounds
 from spark_mq.verifier.log_end import LiveLog
-from spark_mq.verifier.queue_file import LogBounds
 from spark_mq.verifier.sink import FindingSink
 
 

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE, Units, is_live, queue_file_name
 from spark_mq.verifier.finding import findings, text
+from spark_mq.verifier.log_bounds import LogBounds
 
 _SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 _EXTENSION_ADDRESS = -(1 << 31)
@@ -28,22 +29,6 @@ _EXTENSION_ADDRESS = -(1 << 31)
 
 Which = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class LogBounds:
-    """What a queue file is held against, besides its units.
-
-    Attributes:
-        start: The commit log offset at which the log starts.
-        end: The commit log offset at which it ends.
-        is_clean: Whether the broker stopped cleanly: there is no file `abort`.
-
-    """
-
-    start: int
-    end: int
-    is_clean: bool
 
 
 @dataclass
@@ -152,16 +137,19 @@ class _Comparison:
         rest = ~self.has_message & ~is_zero
         is_after = have["commit_log_offset"] > self.bounds.end - have["store_size"].astype(np.int64)
         if expected.queue_min is None or expected.queue_max is None:
-            rest &= ~is_blank & ~is_expired
             before: Which = np.zeros(have.size, np.bool_)
-            after = rest
+            after = rest & ~is_blank & ~is_expired
+            inner = before
         else:
             before = ~self.has_message & (numbers < expected.queue_min) & ~is_blank & ~is_expired
             if not have.size or (is_zero.all() and expected.units.size == 0):
                 before[:] = False
             after = rest & (numbers >= expected.queue_max)
             inner = ~self.has_message & (numbers >= expected.queue_min) & (numbers < expected.queue_max)
-            yield from self._batch("QUEUE_NO_MESSAGE", inner, "a message in the log", self._unit_text(have, inner))
+        lost = live & self.bounds.is_lost(have["commit_log_offset"].astype(np.int64))
+        inner = inner | ((before | after) & lost)
+        before, after = before & ~lost, after & ~lost
+        yield from self._batch("QUEUE_NO_MESSAGE", inner, "a message in the log", self._unit_text(have, inner))
         yield from self._batch("QUEUE_PRE_BLANK", before, "a pre-blank unit", self._unit_text(have, before))
         stale = after & live & is_after
         yield from self._batch("QUEUE_UNIT_STALE", stale, "zeros", self._unit_text(have, stale))

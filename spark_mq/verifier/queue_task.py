@@ -17,8 +17,9 @@ from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.store.log.data_end import find_data_end
 from spark_mq.verifier.finding import findings
+from spark_mq.verifier.log_bounds import LogBounds
 from spark_mq.verifier.log_end import LiveLog
-from spark_mq.verifier.queue_file import ExpectedFile, LogBounds, queue_file_findings
+from spark_mq.verifier.queue_file import ExpectedFile, queue_file_findings
 from spark_mq.verifier.sink import FindingSink
 
 AFTER_THE_LOG = ("QUEUE_UNIT_STALE", "QUEUE_UNIT_EXTRA", "QUEUE_LAGS", "QUEUE_LAGS_CLEAN", "QUEUE_MISSING")

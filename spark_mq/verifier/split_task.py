@@ -16,7 +16,11 @@ from spark_mq.job.task_items import TaskItems
 from spark_mq.store.log.last_record import UNFINISHED
 from spark_mq.store.log.splits import Split
 from spark_mq.verifier.finding import findings
+from spark_mq.verifier.log_bounds import merged
 from spark_mq.verifier.sink import FindingSink
+
+_MAX_HOLES = 256
+"""The limit of damaged ranges of a split that the driver gets; more of them become one range."""
 
 CHECKED_SPLIT_SCHEMA = SPLIT_SCHEMA.append(pa.field("summary", pa.string()))
 
@@ -53,7 +57,7 @@ class SplitTask:
 
 
 def check_split(split: Split, targets: DispatchTargets, exact: bool, sink: FindingSink) -> dict[str, Any]:
-    """The row of a split (`SPLIT_SCHEMA`), of whose corrupt ranges only the first one is kept.
+    """The row of a split (`SPLIT_SCHEMA`), whose corrupt ranges are merged into a few.
 
     Args:
         split: The split.
@@ -77,8 +81,16 @@ def check_split(split: Split, targets: DispatchTargets, exact: bool, sink: Findi
 
     row: dict[str, Any] = dispatch_split(split, targets, exact, see).to_pylist()[0]
     sink.add(_corrupt_finding(split, corrupt) for corrupt in row["corrupt"])
-    row["corrupt"] = row["corrupt"][:1]
+    row["corrupt"] = _few(row["corrupt"])
     return row
+
+
+def _few(corrupt: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same damage as at most `_MAX_HOLES` ranges."""
+    ranges = merged(
+        ((one["commit_log_offset"], one["commit_log_offset"] + one["length"]) for one in corrupt), _MAX_HOLES
+    )
+    return [{**corrupt[0], "commit_log_offset": start, "length": stop - start} for start, stop in ranges]
 
 
 def _corrupt_finding(split: Split, corrupt: Mapping[str, Any]) -> pa.RecordBatch:
