@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -130,17 +131,20 @@ class _Check:
         bounds = LogBounds(start, end, not state.has_abort, _holes(log, staged))
         live = LiveLog(self.store, log.segments[-1], end, newest) if log.segments else None
         expected = _expected_entries(staged)
-        checks: list[Check] = []
         queues: list[StagedQueue] = []
         if live is not None:
             runs = self.spread.runs([] if staged is None else staged.units)
-            files = QueueFiles(self.store / CONSUME_QUEUE, file_size, bounds, live)
+            has_extensions = bool((self.store / "consumequeue_ext").entries())
+            files = QueueFiles(self.store / CONSUME_QUEUE, file_size, bounds, live, has_extensions)
             queues = runs.queues()
-            if has_queues:
-                summaries += self._check_queues(runs, queues, folders, files)
-                checks += _other_queue_files(files, queues, folders)
-            checks += [LogEndCheck(live), *_index_checks(index, expected, bounds, live)]
-        summaries += self._run_checks(checks)
+            checks: list[Check] = [LogEndCheck(live), *_index_checks(index, expected, bounds, live)]
+            checks += _other_queue_files(files, queues, folders)
+            # Both at the same time, because neither alone keeps all cores busy.
+            with ThreadPoolExecutor(1) as executor:
+                others = executor.submit(self._run_checks, checks)
+                if has_queues:
+                    summaries += self._check_queues(runs, queues, folders, files)
+                summaries += others.result()
         with FindingSink(self.work / FINDINGS) as sink:
             sink.add(segment_findings(self.store, log, self.conf.segment_size))
             sink.add(not_checked(self.store))
@@ -220,8 +224,6 @@ class _Check:
         return [sink.summary, *map(Summary.of_json, found)]
 
     def _run_checks(self, checks: Sequence[Check]) -> list[Summary]:
-        if not checks:
-            return []
         task = CheckTask(TaskItems.of(checks), self.work / FINDINGS)
         table = self.spread.rows(
             "check files", "parts", lambda done: replace(task, done=done), len(checks), SUMMARY_SCHEMA

@@ -297,10 +297,9 @@ class IndexFileChecker:
         base = np.full(entries.size, begin, np.int64)
         known = match.store_timestamps >= 0
         if first == 1:
-            if before.end_timestamp is None:
-                known[0] = False
-            else:
-                base[0] = before.end_timestamp
+            is_very_first = before is NO_FILE_BEFORE and self.bounds.start == 0 and match.number[0] == 0
+            base[0] = 0 if is_very_first or before.end_timestamp is None else before.end_timestamp
+            known[0] &= is_very_first or before.end_timestamp is not None
         seconds = np.clip((match.store_timestamps - base) // 1000, 0, _MAX_SECONDS)
         seconds[base <= 0] = 0
         wrong = np.flatnonzero(known & (entries["time_difference"] != seconds))

@@ -81,7 +81,9 @@ class ExpectedFile:
             self.doubled.append((first_queue_offset + np.flatnonzero(~free), units[~free]))
 
 
-def queue_file_findings(expected: ExpectedFile, existing: Units, bounds: LogBounds) -> Iterator[pa.RecordBatch]:
+def queue_file_findings(
+    expected: ExpectedFile, existing: Units, bounds: LogBounds, has_extensions: bool = False
+) -> Iterator[pa.RecordBatch]:
     """What is wrong with the units of a queue file.
 
     Args:
@@ -89,6 +91,7 @@ def queue_file_findings(expected: ExpectedFile, existing: Units, bounds: LogBoun
         existing: The units of the file, at least those up to its last one that is not zeros; none if the file does not
             exist.
         bounds: Start and end of the log.
+        has_extensions: Whether a tags code can be an address in `consumequeue_ext`, which is not checked.
 
     Yields:
         Findings.
@@ -106,7 +109,7 @@ def queue_file_findings(expected: ExpectedFile, existing: Units, bounds: LogBoun
             expected="a queue offset that no earlier message has",
             found=text("queue offset ", queue_offsets),
         )
-    checked = _Comparison(expected, existing, bounds)
+    checked = _Comparison(expected, existing, bounds, has_extensions)
     if not checked.is_sound:
         yield from checked.findings()
 
@@ -114,8 +117,8 @@ def queue_file_findings(expected: ExpectedFile, existing: Units, bounds: LogBoun
 class _Comparison:
     """Expected and found units side by side."""
 
-    def __init__(self, expected: ExpectedFile, existing: Units, bounds: LogBounds) -> None:
-        self.expected, self.bounds = expected, bounds
+    def __init__(self, expected: ExpectedFile, existing: Units, bounds: LogBounds, has_extensions: bool) -> None:
+        self.expected, self.bounds, self.has_extensions = expected, bounds, has_extensions
         size = max(expected.units.size, existing.size)
         self.want, self.have = _padded(expected.units, size), _padded(existing, size)
         self.has_message = self.want["store_size"] != 0
@@ -174,7 +177,8 @@ class _Comparison:
         wrong = wrong & ~missing & ~lag
         other_tags = wrong & (want["commit_log_offset"] == have["commit_log_offset"])
         other_tags &= want["store_size"] == have["store_size"]
-        wrong &= ~(other_tags & (have["tags_code"] < _EXTENSION_ADDRESS))
+        if self.has_extensions:
+            wrong &= ~(other_tags & (have["tags_code"] < _EXTENSION_ADDRESS))
         if expected.topic == _SCHEDULE_TOPIC:
             due = wrong & other_tags
             yield from self._batch("QUEUE_DUE_TIME", due, self._unit_text(want, due), self._unit_text(have, due))

@@ -35,6 +35,7 @@ class QueueFiles:
         file_size: Bytes of a queue file.
         bounds: Start and end of the log.
         log: The log as it was when the check began.
+        has_extensions: Whether tags codes can be addresses in `consumequeue_ext`.
 
     """
 
@@ -42,6 +43,7 @@ class QueueFiles:
     file_size: int
     bounds: LogBounds
     log: LiveLog
+    has_extensions: bool
 
     def findings(self, expected: ExpectedFile) -> Iterator[pa.RecordBatch]:
         """What is wrong with a file; nothing if it has another size, which is a finding of its own."""
@@ -52,7 +54,7 @@ class QueueFiles:
         if has_later and expected.units.size and not existing.size and not self._location(expected).is_file:
             yield _missing_file(expected)
             return
-        for batch in queue_file_findings(expected, existing, self.bounds):
+        for batch in queue_file_findings(expected, existing, self.bounds, self.has_extensions):
             if batch["code"][0].as_py() not in AFTER_THE_LOG or not self.log.has_grown():
                 yield batch
 
