@@ -28,6 +28,7 @@ from spark_mq.verifier.checkpoint import BrokerState, checkpoint_findings
 from spark_mq.verifier.config_files import ConfigFiles, QueueBounds, config_findings
 from spark_mq.verifier.finding import FINDING_SCHEMA, findings
 from spark_mq.verifier.index_folder import list_index
+from spark_mq.verifier.log_end import LiveLog, log_end_findings
 from spark_mq.verifier.queue_folders import LIGHT_PREFIX, not_checked, queue_folder_findings
 from spark_mq.verifier.result import VerifyReport, report_of
 from spark_mq.verifier.segments import segment_findings
@@ -66,6 +67,10 @@ def quick_check(store: str, conf: BrokerConf) -> tuple[VerifyReport, pa.Table]:
         if log.segments:
             end = opened.get_max_phy_offset()
             sink.add(_segment_edges(opened))
+            last = log.segments[-1]
+            if last.base <= end < last.base + last.data_end:
+                live = LiveLog(location, last, end, -1)
+                sink.add(log_end_findings(last, end, live.has_grown))
         try:
             folders = [queue.folder for queue in opened.queues.values()]
         except UnsupportedStoreError:  # in RocksDB; `not_checked` says so
