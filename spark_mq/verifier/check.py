@@ -58,6 +58,7 @@ from spark_mq.verifier.spread import QueueRuns, Spread
 STAGED, FINDINGS = "staged", "findings"
 """Folders of a check's work folder: staged units and entries; the files of all findings."""
 
+_ENTRIES = "entries.json"
 _FILES_PER_CHECK = 64
 
 
@@ -137,7 +138,8 @@ class _Check:
             has_extensions = bool((self.store / "consumequeue_ext").entries())
             files = QueueFiles(self.store / CONSUME_QUEUE, file_size, bounds, live, has_extensions)
             queues = runs.queues()
-            checks: list[Check] = [LogEndCheck(live), *_index_checks(index, expected, bounds, live)]
+            expected.save(self.work / _ENTRIES)
+            checks: list[Check] = [LogEndCheck(live), *self._index_checks(index, bounds, live)]
             checks += _other_queue_files(files, queues, folders)
             # Both at the same time, because neither alone keeps all cores busy.
             with ThreadPoolExecutor(1) as executor:
@@ -155,7 +157,15 @@ class _Check:
                 sink.add(_times_between_splits(staged.splits))
                 sink.add(_inner_batches(staged))
             sink.add(checkpoint_findings(state, end, newest))
-            sink.add(config_findings(config, _bounds_of_queues(queues, folders), _topics(queues, folders)))
+            unknown = {info.base_name for info in (self.store / "batchconsumequeue").entries()}
+            sink.add(
+                config_findings(
+                    config,
+                    _bounds_of_queues(queues, folders),
+                    _topics(queues, folders),
+                    is_known=lambda topic: has_queues and topic not in unknown and not topic.startswith(LIGHT_PREFIX),
+                )
+            )
         return CheckedStore(
             Summary.of([*summaries, sink.summary]),
             0 if staged is None else staged.messages,
@@ -230,6 +240,16 @@ class _Check:
         )
         return [Summary.of_json(summary) for summary in table["summary"].to_pylist()]
 
+    def _index_checks(self, index: IndexFolder, bounds: LogBounds, live: LiveLog) -> Iterator[IndexFileCheck]:
+        if index.layout is None:
+            return
+        before: Location | None = None
+        entries, staged = self.work / _ENTRIES, self.work / STAGED
+        for number, info in enumerate(index.files):
+            is_last = number == len(index.files) - 1
+            yield IndexFileCheck(info.location, before, is_last, index.layout, entries, staged, bounds, live)
+            before = info.location
+
     def _missing_index(self, index: IndexFolder, expected: ExpectedEntries) -> Iterator[pa.RecordBatch]:
         if not index.file_count and expected.count and self.conf.is_enabled("messageIndexEnable", default=True):
             yield findings("INDEX_MISSING", file=INDEX, expected=f"{expected.count} entries", found="no index file")
@@ -270,18 +290,6 @@ def _other_queue_files(
                 expected.append(ExpectedFile(folder.topic, folder.queue_id, number, capacity, *bounds, stop))
     for start in range(0, len(expected), _FILES_PER_CHECK):
         yield QueueFilesCheck(files, tuple(expected[start : start + _FILES_PER_CHECK]))
-
-
-def _index_checks(
-    index: IndexFolder, expected: ExpectedEntries, bounds: LogBounds, live: LiveLog
-) -> Iterator[IndexFileCheck]:
-    if index.layout is None:
-        return
-    before: Location | None = None
-    for number, info in enumerate(index.files):
-        is_last = number == len(index.files) - 1
-        yield IndexFileCheck(info.location, before, is_last, index.layout, expected, bounds, live)
-        before = info.location
 
 
 def _written_stop(folder: QueueFolder, file_size: int) -> int:

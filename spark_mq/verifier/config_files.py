@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -107,7 +107,10 @@ def _unreadable(file: Location) -> str | None:
 
 
 def config_findings(
-    config: ConfigFiles, bounds: Mapping[Queue, QueueBounds], topics: Iterable[str]
+    config: ConfigFiles,
+    bounds: Mapping[Queue, QueueBounds],
+    topics: Iterable[str],
+    is_known: Callable[[str], bool] = lambda topic: True,
 ) -> Iterator[pa.RecordBatch]:
     """What is wrong with the files.
 
@@ -115,6 +118,7 @@ def config_findings(
         config: The files.
         bounds: The offsets of each queue that has messages or files.
         topics: The topics that have messages or files.
+        is_known: Says whether a queue of a topic that is not in `bounds` does not exist; else it is of another kind.
 
     Yields:
         Findings.
@@ -122,6 +126,8 @@ def config_findings(
     """
     yield from config.problems
     for offset in config.consumer_offsets:
+        if (offset.topic, offset.queue_id) not in bounds and not is_known(offset.topic):
+            continue
         queue = bounds.get((offset.topic, offset.queue_id), QueueBounds(0, 0))
         columns = {"file": f"{CONFIG}/consumerOffset.json", "topic": offset.topic, "queue_id": offset.queue_id}
         found = f"offset {offset.offset} of group {offset.consumer_group}"
@@ -130,6 +136,8 @@ def config_findings(
         elif offset.offset < queue.min_offset:
             yield findings("OFFSET_BEFORE_MIN", expected=f"{queue.min_offset} or more", found=found, **columns)
     for level, number in sorted(config.delay_offsets.items()):
+        if (_SCHEDULE_TOPIC, level - 1) not in bounds and not is_known(_SCHEDULE_TOPIC):
+            continue
         queue = bounds.get((_SCHEDULE_TOPIC, level - 1), QueueBounds(0, 0))
         if number > queue.max_offset:
             yield findings(

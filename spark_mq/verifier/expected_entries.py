@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
+from typing import Self
 
 import numpy as np
 
 from spark_mq.indexer.staging.staged_entries import EntryBatch, EntryRange, StagedEntries
+from spark_mq.io.location import Location
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,29 @@ class ExpectedEntries:
 
     splits: tuple[StagedEntries, ...]
     starts: tuple[int, ...]
+
+    def save(self, file: Location) -> None:
+        """Write the list of splits to a new file: a job of 75,000 splits must not send it with every task."""
+        splits = [
+            [split.location.name, split.count, start] for split, start in zip(self.splits, self.starts, strict=True)
+        ]
+        with file.filesystem.open_output_stream(file.path) as stream:
+            stream.write(json.dumps(splits).encode())
+
+    @classmethod
+    def load(cls, file: Location, folder: Location) -> Self:
+        """The entries whose list `save` wrote.
+
+        Args:
+            file: The file.
+            folder: The folder of staged files.
+
+        """
+        splits = json.loads(file.read_bytes())
+        return cls(
+            tuple(StagedEntries(folder / name, count) for name, count, _ in splits),
+            tuple(start for _, _, start in splits),
+        )
 
     @cached_property
     def _firsts(self) -> list[int]:

@@ -40,6 +40,8 @@ from spark_mq.verifier.finding import findings, text
 from spark_mq.verifier.log_bounds import LogBounds
 
 BLOCK_ENTRIES = 1 << 18
+_WINDOW = 1 << 22
+"""Expected entries that are read together."""
 _MAX_SECONDS = 0x7FFFFFFF
 
 
@@ -279,8 +281,15 @@ class IndexFileChecker:
             return
         starts = np.flatnonzero(np.diff(numbers, prepend=numbers[0] - 2) != 1)
         lengths = np.diff(np.append(starts, numbers.size))
-        batches = (self.expected.read(int(numbers[at]), int(numbers[at]) + 1) for at in starts[:BLOCK_ENTRIES].tolist())
-        offsets = np.array([int(batch.commit_log_offsets[0]) for batch in batches], np.int64)
+        firsts = numbers[starts]
+        offsets = np.empty(starts.size, np.int64)
+        for block in range(0, int(firsts[-1] - firsts[0]) + 1, _WINDOW):
+            low = int(firsts[0]) + block
+            here = (firsts >= low) & (firsts < low + _WINDOW)
+            if here.any():
+                at = firsts[here]
+                window = self.expected.read(int(at[0]), int(at[-1]) + 1)
+                offsets[here] = window.commit_log_offsets[at - at[0]]
         yield findings(
             "INDEX_ENTRY_MISSING",
             starts.size,

@@ -21,7 +21,8 @@ class IndexFileCheck:
         before: The file before it; None if it is the first one.
         is_last: Whether it is the newest file.
         layout: The numbers of slots and entries.
-        expected: All entries that the log has.
+        entries: The list of the entries that the log has (`ExpectedEntries.save`).
+        staged: The folder of staged files.
         bounds: Start and end of the log.
         log: The log as it was when the check began.
 
@@ -31,7 +32,8 @@ class IndexFileCheck:
     before: Location | None
     is_last: bool
     layout: IndexLayout
-    expected: ExpectedEntries
+    entries: Location
+    staged: Location
     bounds: LogBounds
     log: LiveLog
 
@@ -39,8 +41,9 @@ class IndexFileCheck:
         """Put what is wrong into `sink`."""
         from spark_mq.verifier.index_file import NO_FILE_BEFORE, IndexFileChecker
 
+        expected = ExpectedEntries.load(self.entries, self.staged)
         tail = NO_FILE_BEFORE
         if self.before is not None:
-            tail = IndexFileChecker(self.before, self.layout, self.expected, self.bounds).tail()
-        checker = IndexFileChecker(self.file, self.layout, self.expected, self.bounds)
+            tail = IndexFileChecker(self.before, self.layout, expected, self.bounds).tail()
+        checker = IndexFileChecker(self.file, self.layout, expected, self.bounds)
         sink.add(checker.findings(tail, self.is_last, self.log.has_grown))

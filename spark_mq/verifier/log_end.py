@@ -7,10 +7,14 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.store.log.commit_log import CommitLog, Segment
 from spark_mq.verifier.finding import findings
 from spark_mq.verifier.sink import FindingSink
+
+_LOOK = 64
+"""Bytes at the end of the log that change when a broker appends."""
 
 
 @dataclass
@@ -30,22 +34,37 @@ class LiveLog:
     end: int
     newest: int
     _has_grown: bool = field(default=False, compare=False)
+    _seen: tuple[bytes, bool] | None = field(default=None, compare=False)
+    """What was at the end, and whether there was a next segment, when the log was last looked at."""
 
     def has_grown(self) -> bool:
-        """Whether the log has live records after its end now."""
+        """Whether the log has live records after its end now.
+
+        A record or a blank is written at the end itself. While nothing changes there, the log is not read again: a
+        stale tail can cost the reading of a whole segment.
+        """
+        if not self._has_grown:
+            seen = self._look()
+            if seen != self._seen:
+                self._seen, self._has_grown = seen, self._has_live_records()
+        return self._has_grown
+
+    def _look(self) -> tuple[bytes, bool]:
+        with FileReader(self.last.location) as file:
+            data = file.read(self.end - self.last.base, _LOOK)
+        return data, (self.last.location.parent / f"{self.last.base + self.last.size:020d}").is_file
+
+    def _has_live_records(self) -> bool:
         from spark_mq.store.log.live_reader import LiveReader
         from spark_mq.store.log.record_reader import RecordChunk
         from spark_mq.store.log.segment_source import SegmentSource
 
-        if not self._has_grown:
-            last = CommitLog.open(self.store).segments[-1]
-            if last.base > self.last.base:
-                self._has_grown = True
-            elif last.base == self.last.base:
-                with SegmentSource(last) as source:
-                    reader = LiveReader(source, self.end - last.base, self.newest)
-                    self._has_grown = any(isinstance(part, RecordChunk) for part in reader.read(last.data_end))
-        return self._has_grown
+        last = CommitLog.open(self.store).segments[-1]
+        if last.base != self.last.base:
+            return last.base > self.last.base
+        with SegmentSource(last) as source:
+            reader = LiveReader(source, self.end - last.base, self.newest)
+            return any(isinstance(part, RecordChunk) for part in reader.read(last.data_end))
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,14 @@ import pyarrow as pa
 
 from spark_mq.errors import CorruptLogError, SparkMqError, UnsupportedStoreError
 from spark_mq.format.index_file import ENTRY, ENTRY_SIZE, HEADER, HEADER_SIZE, INDEX_COUNT_AT, IndexHeader, IndexLayout
-from spark_mq.io.file_reader import FileReader
+from spark_mq.io.file_reader import FileReader, FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE
 from spark_mq.store.index.folder import IndexFileInfo
 from spark_mq.store.live_end import LiveEndFinder
 from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.folders import QueueFolder, existing_file_size
 from spark_mq.store.queue_state import QueueStateName, queue_states
@@ -62,14 +63,14 @@ def quick_check(store: str, conf: BrokerConf) -> tuple[VerifyReport, pa.Table]:
     if index.layout is not None:
         for info in index.files:
             sink.add(_index_edges(info, index.layout))
-    end, queues = -1, 0
+    end, queues, newest = -1, 0, _newest(location, state)
     with MessageStore(store) as opened:
         if log.segments:
             end = opened.get_max_phy_offset()
             sink.add(_segment_edges(opened))
             last = log.segments[-1]
             if last.base <= end < last.base + last.data_end:
-                live = LiveLog(location, last, end, -1)
+                live = LiveLog(location, last, end, newest)
                 sink.add(log_end_findings(last, end, live.has_grown))
         try:
             folders = [queue.folder for queue in opened.queues.values()]
@@ -80,9 +81,9 @@ def quick_check(store: str, conf: BrokerConf) -> tuple[VerifyReport, pa.Table]:
             file_size = conf.consume_queue_file_size or existing_file_size(folders) or 0
             if file_size:
                 sink.add(queue_folder_findings(location, folders, file_size))
-            sink.add(_queue_edges(opened, not state.has_abort))
+            sink.add(_queue_edges(opened, not state.has_abort, bool(log.gaps)))
             sink.add(config_findings(config, _bounds(opened, folders), {folder.topic for folder in folders}))
-    sink.add(checkpoint_findings(state, max(end, 0), _newest(location, state)))
+    sink.add(checkpoint_findings(state, max(end, 0), newest))
     seconds = round(time.monotonic() - started, 3)
     start = log.segments[0].base if log.segments else 0
     report = report_of(
@@ -116,11 +117,11 @@ def _segment_edges(store: MessageStore) -> Iterator[pa.RecordBatch]:
             )
 
 
-def _queue_edges(store: MessageStore, is_clean: bool) -> Iterator[pa.RecordBatch]:
-    """Queues whose first or last unit is wrong, or that lack messages at the end of the log."""
+def _queue_edges(store: MessageStore, is_clean: bool, has_gaps: bool) -> Iterator[pa.RecordBatch]:
+    """Queues whose first or last unit leads to no message, or that lack messages at the end of the log."""
     codes = {
         QueueStateName.BEHIND: "QUEUE_LAGS_CLEAN" if is_clean else "QUEUE_LAGS",
-        QueueStateName.DAMAGED: "QUEUE_UNIT_WRONG",
+        QueueStateName.DAMAGED: "QUEUE_NO_MESSAGE" if has_gaps else "QUEUE_UNIT_WRONG",
         QueueStateName.LOST: "QUEUE_MISSING",
     }
     for (topic, queue_id), state in queue_states(store).by_queue.items():
@@ -180,9 +181,6 @@ def _bounds(store: MessageStore, folders: list[QueueFolder]) -> dict[tuple[str, 
 
 def _newest(store: Location, state: BrokerState) -> int:
     """The store time of the last message in milliseconds; the largest number if it is not known."""
-    from spark_mq.io.file_reader import FileReaders
-    from spark_mq.store.log.record_lookup import RecordLookup
-
     last = LiveEndFinder(store).find_end_now().last_record
     if last is None or state.has_abort:
         return _ANY_TIME

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from spark_mq.verifier.codes import Code, Severity, code_of
+from spark_mq.verifier.codes import Code, Severity, all_codes, code_of
 from spark_mq.verifier.finding import Finding
 from spark_mq.verifier.sink import Summary
 
@@ -67,11 +67,11 @@ class VerifyReport:
         return f"{what} ({text})" if text else what
 
     def codes(self) -> Iterator[tuple[Code, int]]:
-        """The codes that were found, with their counts: errors first."""
+        """The codes that were found, with their counts: errors first, and the log before what depends on it."""
         for severity in _GRAVEST_FIRST:
-            for name, count in sorted(self.counts.items()):
-                if code_of(name).severity == severity:
-                    yield code_of(name), count
+            for code in all_codes():
+                if code.severity == severity and code.name in self.counts:
+                    yield code, self.counts[code.name]
 
     def to_json(self) -> str:
         """One JSON object: the fields of this class, `verdict` and `is_sound`."""
