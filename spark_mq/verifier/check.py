@@ -279,7 +279,7 @@ def _other_queue_files(
         if folder.topic.startswith(LIGHT_PREFIX):
             continue
         queue = staged.get((folder.topic, folder.queue_id))
-        bounds = (None, None) if queue is None else (queue.queue_min, queue.queue_max)
+        low, high = (None, None) if queue is None else (queue.queue_min, queue.queue_max)
         checked = (
             range(0) if queue is None else range(queue.queue_min // capacity, (queue.queue_max - 1) // capacity + 1)
         )
@@ -287,7 +287,7 @@ def _other_queue_files(
         for info in folder.files:
             number, rest = divmod(int(info.base_name), files.file_size)
             if not rest and number not in checked:
-                expected.append(ExpectedFile(folder.topic, folder.queue_id, number, capacity, *bounds, stop))
+                expected.append(ExpectedFile(folder.topic, folder.queue_id, number, capacity, low, high, stop))
     for start in range(0, len(expected), _FILES_PER_CHECK):
         yield QueueFilesCheck(files, tuple(expected[start : start + _FILES_PER_CHECK]))
 

@@ -129,7 +129,11 @@ def config_findings(
         if (offset.topic, offset.queue_id) not in bounds and not is_known(offset.topic):
             continue
         queue = bounds.get((offset.topic, offset.queue_id), QueueBounds(0, 0))
-        columns = {"file": f"{CONFIG}/consumerOffset.json", "topic": offset.topic, "queue_id": offset.queue_id}
+        columns: dict[str, Any] = {
+            "file": f"{CONFIG}/consumerOffset.json",
+            "topic": offset.topic,
+            "queue_id": offset.queue_id,
+        }
         found = f"offset {offset.offset} of group {offset.consumer_group}"
         if offset.offset > queue.max_offset:
             yield findings("OFFSET_PAST_END", expected=f"an offset up to {queue.max_offset}", found=found, **columns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import fs
@@ -58,7 +59,11 @@ def queue_folder_findings(store: Location, queues: Sequence[QueueFolder], file_s
         yield from foreign_entries(path, others)
         for info in queue.files:
             start = int(info.base_name)
-            columns = {"file": f"{path}/{info.base_name}", "topic": queue.topic, "queue_id": queue.queue_id}
+            columns: dict[str, Any] = {
+                "file": f"{path}/{info.base_name}",
+                "topic": queue.topic,
+                "queue_id": queue.queue_id,
+            }
             if info.size != file_size:
                 yield findings("QUEUE_FILE_SIZE", expected=f"{file_size} bytes", found=f"{info.size} bytes", **columns)
             if start % file_size:

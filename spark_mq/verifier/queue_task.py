@@ -112,7 +112,7 @@ class QueueChecker:
         yield pd.DataFrame({"summary": [sink.summary.to_json()]})
 
     def _expected(self, batches: Iterable[pd.DataFrame]) -> Iterator[ExpectedFile]:
-        runs = (run for batch in batches for run in batch.itertuples(index=False))
+        runs: Iterator[Any] = (run for batch in batches for run in batch.itertuples(index=False))
         for (topic, queue_id, number), group in groupby(runs, lambda r: (r.topic, r.queue_id, r.file_number)):
             file: ExpectedFile | None = None
             for run in group:
