@@ -136,7 +136,7 @@ class _Check:
         if live is not None:
             runs = self.spread.runs([] if staged is None else staged.units)
             has_extensions = bool((self.store / "consumequeue_ext").entries())
-            files = QueueFiles(self.store / CONSUME_QUEUE, file_size, bounds, live, has_extensions)
+            files = QueueFiles(self.store / CONSUME_QUEUE, file_size, bounds, live, has_extensions, config.topics)
             queues = runs.queues()
             expected.save(self.work / _ENTRIES)
             checks: list[Check] = [LogEndCheck(live), *self._index_checks(index, bounds, live)]

@@ -313,11 +313,13 @@ _CODES = (
     ),
     Code(
         "QUEUE_OFFSET_TWICE",
-        _ERROR,
+        _WARNING,
         "Messages have a queue offset that an earlier message of the queue has.",
-        "a broker started with a queue whose end it did not know, such as after the queue was removed",
-        Brokers.all("the queue has one of the messages; the others are never consumed"),
-        "read the messages with `spark-mq print-message` or table messages, and send them again",
+        "the topic was deleted and created again; or a broker started with a queue whose end it did not know",
+        Brokers.all(
+            "the queue has one of the messages; a rebuild of the queue, by a broker too, takes the earlier one"
+        ),
+        "nothing, if the topic was created again, but do not rebuild the queue; else send the messages again",
     ),
     Code(
         "QUEUE_PRE_BLANK",
@@ -374,6 +376,15 @@ _CODES = (
             "the queue is empty unless no queue has files, and new messages get queue offsets from 0 on",
         ),
         "before the next boot: `spark-mq rebuild STORE --replace`",
+    ),
+    Code(
+        "QUEUE_DELETED",
+        _NOTE,
+        "The log has messages of a queue that are older than all its units; or of a queue without files, of a topic "
+        "that is not configured.",
+        "the topic was deleted, and perhaps created again; its messages stay in the log until they expire",
+        Brokers.all("the messages are not consumed"),
+        "nothing; if the topic was not deleted, treat it as QUEUE_MISSING",
     ),
     Code(
         "QUEUE_FILE_SIZE",

@@ -53,6 +53,10 @@ class ExpectedFile:
     queue_min: int | None
     queue_max: int | None
     stop: int
+    newest_unit: int = -1
+    """The commit log offset in the last unit of the queue's last file; -1 if it is not known."""
+    is_configured: bool = True
+    """Whether the topic is configured, or no file says which topics are."""
     doubled: list[tuple[Numbers, Units]] = field(default_factory=list)
 
     @property
@@ -120,7 +124,12 @@ class _Comparison:
     def __init__(self, expected: ExpectedFile, existing: Units, bounds: LogBounds, has_extensions: bool) -> None:
         self.expected, self.bounds, self.has_extensions = expected, bounds, has_extensions
         size = max(expected.units.size, existing.size)
-        self.want, self.have = _padded(expected.units, size), _padded(existing, size)
+        self.want, self.have = _padded(expected.units, size).copy(), _padded(existing, size)
+        for queue_offsets, units in expected.doubled:
+            # A queue that was deleted and created again has the later one of two messages.
+            at = queue_offsets - expected.start
+            is_later = units.view((np.void, UNIT_SIZE)) == self.have[at].view((np.void, UNIT_SIZE))
+            self.want[at[is_later]] = units[is_later]
         self.has_message = self.want["store_size"] != 0
         self.is_equal: Which = self.want.view((np.void, UNIT_SIZE)) == self.have.view((np.void, UNIT_SIZE))
 
@@ -202,7 +211,13 @@ class _Comparison:
     def _lag(self, lacking: Numbers) -> pa.RecordBatch:
         expected, first = self.expected, int(lacking[0])
         is_whole = expected.stop == 0
-        code = "QUEUE_MISSING" if is_whole else ("QUEUE_LAGS_CLEAN" if self.bounds.is_clean else "QUEUE_LAGS")
+        newest = max(int(self.have["commit_log_offset"].max(initial=-1)), expected.newest_unit)
+        if int(self.want["commit_log_offset"][first]) < newest or (is_whole and not expected.is_configured):
+            code = "QUEUE_DELETED"
+        elif is_whole:
+            code = "QUEUE_MISSING"
+        else:
+            code = "QUEUE_LAGS_CLEAN" if self.bounds.is_clean else "QUEUE_LAGS"
         return findings(
             code,
             file=expected.path,

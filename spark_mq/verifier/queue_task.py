@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from spark_mq.errors import StoreChangedError
 from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE, Units, queue_file_name
+from spark_mq.format.system_topic import is_system_topic
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.store.log.data_end import find_data_end
@@ -36,6 +37,7 @@ class QueueFiles:
         bounds: Start and end of the log.
         log: The log as it was when the check began.
         has_extensions: Whether tags codes can be addresses in `consumequeue_ext`.
+        topics: The configured topics; None if no file names them.
 
     """
 
@@ -44,12 +46,15 @@ class QueueFiles:
     bounds: LogBounds
     log: LiveLog
     has_extensions: bool
+    topics: frozenset[str] | None
 
     def findings(self, expected: ExpectedFile) -> Iterator[pa.RecordBatch]:
         """What is wrong with a file; nothing if it has another size, which is a finding of its own."""
         existing = self._read(expected)
         if existing is None:
             return
+        if not existing.size and expected.stop:
+            expected.newest_unit = self._newest_unit(expected)
         has_later = expected.start + expected.capacity < expected.stop
         if has_later and expected.units.size and not existing.size and not self._location(expected).is_file:
             yield _missing_file(expected)
@@ -57,6 +62,12 @@ class QueueFiles:
         for batch in queue_file_findings(expected, existing, self.bounds, self.has_extensions):
             if batch["code"][0].as_py() not in AFTER_THE_LOG or not self.log.has_grown():
                 yield batch
+
+    def _newest_unit(self, expected: ExpectedFile) -> int:
+        """The commit log offset in the last unit of a queue; -1 if its last file is not as it should be."""
+        last = replace(expected, number=expected.stop // expected.capacity - 1, doubled=[])
+        units = self._read(last)
+        return -1 if units is None or not units.size else int(units["commit_log_offset"][-1])
 
     def _location(self, expected: ExpectedFile) -> Location:
         name = queue_file_name(expected.number, self.file_size)
@@ -125,7 +136,10 @@ class QueueChecker:
     def _file(self, topic: str, queue_id: int, number: int, run: Any) -> ExpectedFile:
         capacity = self.files.file_size // UNIT_SIZE
         bounds = int(run.queue_min), int(run.queue_max), int(run.existing_end)
-        return ExpectedFile(topic, int(queue_id), int(number), capacity, *bounds)
+        file = ExpectedFile(topic, int(queue_id), int(number), capacity, *bounds)
+        topics = self.files.topics
+        file.is_configured = topics is None or topic in topics or is_system_topic(topic)
+        return file
 
 
 @dataclass(frozen=True)

@@ -445,6 +445,25 @@ def a_folder_that_is_not_a_queue(bench: Bench) -> None:
     (bench.path / "consumequeue/SequenceDemo/old").mkdir()
 
 
+def a_deleted_topic(bench: Bench) -> None:
+    """Its messages stay in the log."""
+    shutil.rmtree(bench.path / "consumequeue/PaymentLog")
+    for name in ("topics.json", "topics.json.bak"):
+        file = bench.path / "config" / name
+        content = json.loads(file.read_text())
+        content["topicConfigTable"].pop("PaymentLog", None)
+        file.write_text(json.dumps(content))
+    offsets = bench.path / "config/consumerOffset.json"
+    assert "PaymentLog@" not in offsets.read_text()
+
+
+@damage("QUEUE_FILE_MISSING", a_deleted_topic)
+def a_lost_first_file(bench: Bench) -> Place:
+    file, _ = bench.unit("SequenceDemo", 1, 0)
+    (bench.path / file).unlink()
+    return file, None
+
+
 @damage("QUEUE_MISSING", a_folder_that_is_not_a_queue)
 def a_lost_queue(bench: Bench) -> Place:
     shutil.rmtree(bench.path / "consumequeue/SequenceDemo/0")

@@ -35,6 +35,15 @@ def test_a_queue_offset_of_two_messages_belongs_to_the_first() -> None:
     assert (finding.code, finding.position, finding.commit_log_offset) == ("QUEUE_OFFSET_TWICE", 20, 300)
 
 
+def test_a_queue_that_was_created_again_is_not_wrong() -> None:
+    """The log still has the messages of its earlier life: more of them than the queue has now."""
+    expected = file(3)
+    expected.put(0, units(100, 200, 300))
+    expected.put(0, units(1100, 1200))
+    codes = {finding.code for finding in found(expected, units(1100, 1200), LogBounds(0, 2000, True))}
+    assert codes == {"QUEUE_OFFSET_TWICE", "QUEUE_DELETED"}
+
+
 def test_a_file_that_ends_early_lags_unless_a_later_file_has_units() -> None:
     for stop, code in ((CAPACITY, "QUEUE_LAGS_CLEAN"), (3 * CAPACITY, "QUEUE_UNIT_MISSING")):
         expected = file(2, stop)
