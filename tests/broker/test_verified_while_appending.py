@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,10 @@ def test_a_store_to_which_a_broker_appends_has_no_warning(version: str, tmp_path
             harness.Sender(broker, "burst", seed=2, count=40_000),
             harness.Sender(broker, "sequence", seed=3, count=40_000, body=700),
         ]
+        first = check(store, conf)[0].messages
+        while check(store, conf)[0].messages == first:
+            assert any(sender.is_sending for sender in senders), "nothing is sent"
+            time.sleep(0.1)
         for number in range(CHECKS):
             checked, findings = check(store, conf)
             assert grave(findings) == [], f"check {number}"
