@@ -65,11 +65,12 @@ def damage_queues(store: Path, copy: Path) -> None:
         (copy / name).symlink_to(store / name)
     for file in (store / "consumequeue").glob("*/*/*"):
         units = np.fromfile(file, UNIT_DTYPE)
-        used = units["store_size"] > 0
-        units["tags_code"][used] += 1
+        units = units[: np.count_nonzero(units["store_size"])]
+        units["tags_code"] += 1
         target = copy / file.relative_to(store)
         target.parent.mkdir(parents=True, exist_ok=True)
         units.tofile(target)
+        os.truncate(target, file.stat().st_size)  # the rest is a hole, as in the store: 20,000 files have 120 GB
 
 
 def main() -> int:

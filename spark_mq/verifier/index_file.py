@@ -119,7 +119,8 @@ class IndexFileChecker:
         with FileReader(self.location) as file:
             header = self._header(file)
             stop, problems = self._count(file, header)
-            yield from problems
+            if problems and not has_newer():
+                yield from problems
             slots = np.zeros(self.layout.hash_slot_num, np.int32)
             used, next_number = 0, before.next_number
             begin: tuple[int, int] | None = None  # store time and offset of the first entry
@@ -150,7 +151,7 @@ class IndexFileChecker:
             wrong_fields = list(self._header_findings(header, used, stop, begin, end))
             if wrong_fields and not has_newer():
                 yield from wrong_fields
-        if is_last and next_number is not None and next_number < self.expected.count:
+        if is_last and next_number is not None and next_number < self.expected.count and not has_newer():
             yield self._lag(next_number)
 
     def _header(self, file: FileReader) -> IndexHeader:
