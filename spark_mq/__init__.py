@@ -8,6 +8,7 @@ is never changed, and no broker is needed.
 - `sql`: the result of a Spark SQL query over stores, which reads only the rows and columns that the query needs.
 - `explain`: the access path of a read, and its cost.
 - `rebuild`: writes `consumequeue/` and `index/` from `commitlog/`, byte for byte as the broker does.
+- `verify`: checks everything in a store against its commit log; the result has findings, counts and a verdict.
 - `MessageStore`: one store in Python, without Spark or a JVM: messages by id, key, queue offset or time.
 - `SparkMqError`: the base class of all errors of this package; its subclasses are in `spark_mq.errors`.
 
@@ -41,9 +42,10 @@ if TYPE_CHECKING:
     from spark_mq.source.datasource import RocketMQDataSource, register
     from spark_mq.source.explain import explain
     from spark_mq.store.message_store import MessageStore
+    from spark_mq.verifier.verify import verify
 
 __version__ = "0.1.0"
-__all__ = ["MessageStore", "RocketMQDataSource", "SparkMqError", "explain", "rebuild", "register", "sql"]
+__all__ = ["MessageStore", "RocketMQDataSource", "SparkMqError", "explain", "rebuild", "register", "sql", "verify"]
 
 _MODULES = {
     "MessageStore": "spark_mq.store.message_store",
@@ -52,6 +54,7 @@ _MODULES = {
     "register": "spark_mq.source.datasource",
     "rebuild": "spark_mq.indexer.rebuild",
     "sql": "spark_mq.query.sql",
+    "verify": "spark_mq.verifier.verify",
 }
 
 

@@ -12,6 +12,8 @@ NOT_FOUND = 3
 """The query ran, and nothing matches."""
 DAMAGED = 4
 """The command is done, but damage was skipped: the report names what is missing."""
+SOUND, UNSOUND, COULD_NOT_RUN = 0, 1, 2
+"""`verify` has statuses of its own: the store is sound; it has findings from warning up; the check could not run."""
 INTERRUPTED = 130
 """Ctrl-C: 128 plus the number of SIGINT, as in shells."""
 

@@ -64,7 +64,7 @@ def test_more_runs_than_the_driver_takes_give_the_same_files(
     with (
         mock.patch.object(runs, "_MAX_RUNS_IN_DRIVER", 0),
         mock.patch.object(runs, "_SPLITS_PER_TASK", 2),
-        mock.patch.object(runs._RunsInDriver, "read") as read_in_driver,
+        mock.patch.object(runs.LocalRuns, "read") as read_in_driver,
     ):
         rebuild(spark, str(store), str(tmp_path), split_size=64 << 10)
     read_in_driver.assert_not_called()

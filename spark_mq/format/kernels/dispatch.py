@@ -263,7 +263,7 @@ def dispatch_units(buffer: Bytes, frames: Frames, queues: QueueTable, delay_mill
         queue_number=queues.numbers(buffer, frames),
         queue_offset=int64s_at(buffer, frames.position + QUEUE_OFFSET_AT),
         commit_log_offset=int64s_at(buffer, frames.position + COMMIT_LOG_OFFSET_AT),
-        store_size=np.ascontiguousarray(frames.store_size),
+        store_size=frames.store_size.copy(),  # the memory of frames is used again for the next chunk
         tags_code=_unit_tags_codes(buffer, frames, delay_millis),
         store_timestamp=int64s_at(buffer, frames.store_timestamp_at),
     )

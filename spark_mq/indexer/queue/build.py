@@ -15,7 +15,7 @@ from spark_mq.indexer.queue.existing import ExistingQueues
 from spark_mq.indexer.queue.findings import unit_findings
 from spark_mq.indexer.queue.plan import QueuePlan, plan_queues
 from spark_mq.indexer.queue.runs import Runs, StagedQueue, staged_runs
-from spark_mq.indexer.queue.writer import COMPLETED, STAGED, QueueWriter
+from spark_mq.indexer.queue.writer import COMPLETED, STAGED, WRITTEN_SCHEMA, QueueWriter
 from spark_mq.indexer.rebuild_plan import RebuildPlan
 from spark_mq.indexer.staging.stage import StagedLog
 from spark_mq.io.location import Location
@@ -147,4 +147,4 @@ def _write_files(
             plan.is_resumed,
             done,
         )
-        return runs.write(assignment, writer)
+        return runs.spread(assignment, writer, WRITTEN_SCHEMA)

@@ -7,7 +7,7 @@ the directories, and Spark sorts the runs, with their units, by queue file. Both
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from typing import Protocol, Self
@@ -21,7 +21,6 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_mq._compat import repartition_by_id
 from spark_mq.format.consume_queue import UNIT_SIZE
-from spark_mq.indexer.queue.writer import WRITTEN_SCHEMA, QueueWriter
 from spark_mq.indexer.staging.staged_units import READERS, RUN_SCHEMA, StagedUnits
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.job.context import JobContext
@@ -47,7 +46,10 @@ _WRITER_SCHEMA = pa.schema(
         ("existing_end", pa.int64()),
     ]
 )
-"""What `QueueWriter` gets, and the number of the task."""
+"""What a task of `Runs.spread` gets, and the number of the task."""
+
+QueueTask = Callable[[Iterable[pd.DataFrame]], Iterator[pd.DataFrame]]
+"""A task over runs that are sorted by queue file and then by commit log offset: runs in, rows of its own schema out."""
 
 
 @dataclass(frozen=True)
@@ -99,8 +101,8 @@ class Runs(Protocol):
     def queues(self) -> list[StagedQueue]:
         """All queues, by topic and queue id."""
 
-    def write(self, assignment: Assignment, writer: QueueWriter) -> list[Row]:
-        """Let tasks write the files of the assigned queues; returns the rows of the files (`WRITTEN_SCHEMA`)."""
+    def spread(self, assignment: Assignment, task: QueueTask, schema: str) -> list[Row]:
+        """Let tasks have the runs of the assigned queues; returns the rows of the tasks, which have this schema."""
 
 
 def staged_runs(context: JobContext, splits: Sequence[StagedUnits]) -> Runs:
@@ -115,7 +117,7 @@ def staged_runs(context: JobContext, splits: Sequence[StagedUnits]) -> Runs:
     limit = _MAX_REMOTE_RUNS_IN_DRIVER if is_remote else _MAX_RUNS_IN_DRIVER
     if sum(split.runs for split in splits) > limit:
         return _RunsInSpark(context, tuple(splits))
-    return _RunsInDriver.read(context, tuple(splits))
+    return _RunsInDriver(context, LocalRuns.read(tuple(splits)))
 
 
 def find_queues(runs: pa.Table) -> pa.Table:
@@ -145,48 +147,69 @@ def _with_units(runs: pa.Table, units: Iterable[bytes]) -> pa.Table:
 
 
 @dataclass(frozen=True)
-class _RunsInDriver:
-    """Few runs: `runs` has the columns of `StagedUnits.read_runs`, and `split`, a number in `splits`."""
+class LocalRuns:
+    """Few runs, which this process has read.
 
-    context: JobContext
+    Attributes:
+        splits: The staged units of each split that has units.
+        runs: The columns of `StagedUnits.read_runs`, and `split`, a number in `splits`.
+
+    """
+
     splits: tuple[StagedUnits, ...]
     runs: pa.Table
 
     @classmethod
-    def read(cls, context: JobContext, splits: tuple[StagedUnits, ...]) -> Self:
+    def read(cls, splits: tuple[StagedUnits, ...]) -> Self:
+        """The runs of all splits."""
         with ThreadPoolExecutor(READERS) as readers:
             tables = [
                 table.append_column("split", pa.repeat(number, table.num_rows))
                 for number, table in enumerate(readers.map(StagedUnits.read_runs, splits))
             ]
-        return cls(context, splits, pa.concat_tables(tables) if tables else RUN_SCHEMA.empty_table())
+        return cls(splits, pa.concat_tables(tables) if tables else RUN_SCHEMA.empty_table())
 
     def queues(self) -> list[StagedQueue]:
+        """All queues, by topic and queue id."""
         return _in_order(find_queues(self.runs))
 
-    def write(self, assignment: Assignment, writer: QueueWriter) -> list[Row]:
+    def with_own_runs(self, assignment: Assignment, task: QueueTask) -> QueueTask:
+        """The task that gets numbers of tasks, and gives `task` the runs of each."""
         order = [(name, "ascending") for name in ("task", *_ORDER)]
         runs = assignment.of(self.runs).sort_by(order)
         bounds = np.searchsorted(runs["task"].to_numpy(), np.arange(assignment.tasks + 1)).tolist()
-        task = _WriteOwnRuns(TaskItems.of(self.splits), runs, bounds, writer)
-        numbers = self.context.numbers(assignment.tasks)
-        return numbers.mapInPandas(self.context.shared_storage.wrap(task), WRITTEN_SCHEMA).collect()
+        return _WithOwnRuns(TaskItems.of(self.splits), runs, bounds, task)
 
 
 @dataclass(frozen=True)
-class _WriteOwnRuns:
-    """For `mapInPandas`: numbers of tasks in, rows of written files out; the task reads the units of its runs."""
+class _RunsInDriver:
+    """Few runs, which the driver has read."""
+
+    context: JobContext
+    local: LocalRuns
+
+    def queues(self) -> list[StagedQueue]:
+        return self.local.queues()
+
+    def spread(self, assignment: Assignment, task: QueueTask, schema: str) -> list[Row]:
+        own = self.context.shared_storage.wrap(self.local.with_own_runs(assignment, task))
+        return self.context.numbers(assignment.tasks).mapInPandas(own, schema).collect()
+
+
+@dataclass(frozen=True)
+class _WithOwnRuns:
+    """For `mapInPandas`: numbers of tasks in, rows of the inner task out; the task reads the units of its runs."""
 
     splits: TaskItems[StagedUnits]
     runs: pa.Table
     bounds: list[int]
-    writer: QueueWriter
+    task: QueueTask
 
     def __call__(self, batches: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         for batch in batches:
             for number in batch["id"]:
                 start, stop = self.bounds[number : number + 2]
-                yield from self.writer(self._frames(self.runs.slice(start, stop - start)))
+                yield from self.task(self._frames(self.runs.slice(start, stop - start)))
 
     def _frames(self, runs: pa.Table) -> Iterator[pd.DataFrame]:
         files = FileReaders()
@@ -219,14 +242,14 @@ class _RunsInSpark:
         totals = [getattr(F, function)(name).alias(name) for name, function in _TOTALS]
         return _in_order(found.groupBy("topic", "queue_id").agg(*totals).toArrow())
 
-    def write(self, assignment: Assignment, writer: QueueWriter) -> list[Row]:
+    def spread(self, assignment: Assignment, task: QueueTask, schema: str) -> list[Row]:
         read = self.context.shared_storage.wrap(_ReadRuns(TaskItems.of(self.splits), assignment))
         runs = self.context.numbers(len(self.splits)).mapInArrow(read, from_arrow_schema(_WRITER_SCHEMA))
         return (
             repartition_by_id(runs, assignment.tasks, F.col("task"))
             .sortWithinPartitions(*_ORDER)
             .drop("task")
-            .mapInPandas(self.context.shared_storage.wrap(writer), WRITTEN_SCHEMA)
+            .mapInPandas(self.context.shared_storage.wrap(task), schema)
             .collect()
         )
 

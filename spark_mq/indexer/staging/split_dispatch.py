@@ -7,7 +7,7 @@ segment.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
@@ -57,13 +57,16 @@ class _SplitResult:
     index: IndexEntryCollector | None = None
 
 
-def dispatch_split(split: Split, targets: DispatchTargets, exact: bool) -> pa.RecordBatch:
+def dispatch_split(
+    split: Split, targets: DispatchTargets, exact: bool, see: Callable[[RecordChunk], None] = lambda chunk: None
+) -> pa.RecordBatch:
     """The row (`SPLIT_SCHEMA`) of one split, whose units and index entries are staged.
 
     Args:
         split: The split.
         targets: What records are dispatched to.
         exact: Whether the split is a whole segment, which is read up to its live end.
+        see: Is called with all records of the split, chunk by chunk.
 
     """
     writer = StagedEntriesWriter(targets.folder) if targets.has_index else None
@@ -72,13 +75,13 @@ def dispatch_split(split: Split, targets: DispatchTargets, exact: bool) -> pa.Re
         if exact and split.segment.is_last:
             live = LiveReader(source)
             first, parts = 0, live.read(split.stop)
-            _dispatch(parts, targets, result, split)
+            _dispatch(parts, targets, result, split, see)
             end = live.position
         else:
             reader = RecordReader(source, 0)
             first = 0 if split.start == 0 else reader.find_next(split.start, split.stop)
             reader.position = first
-            _dispatch(reader.read(split.stop), targets, result, split)
+            _dispatch(reader.read(split.stop), targets, result, split, see)
             end = reader.position
             if first >= split.stop:
                 first = end = NOTHING_FOUND
@@ -88,13 +91,18 @@ def dispatch_split(split: Split, targets: DispatchTargets, exact: bool) -> pa.Re
 
 
 def _dispatch(
-    parts: Iterable[RecordChunk | CorruptRange], targets: DispatchTargets, result: _SplitResult, split: Split
+    parts: Iterable[RecordChunk | CorruptRange],
+    targets: DispatchTargets,
+    result: _SplitResult,
+    split: Split,
+    see: Callable[[RecordChunk], None],
 ) -> None:
     delay_millis = parse_delay_levels(targets.delay_levels)
     for part in parts:
         if isinstance(part, CorruptRange):
             result.corrupt.append(part)
             continue
+        see(part)
         frames = part.frames
         times = MessageColumns(part.buffer, part.base, frames).store_timestamp_millis()
         _follow_time(times, result)

@@ -115,6 +115,15 @@ def test_the_tags_code_is_the_hash_of_the_tags(tags: str) -> None:
     assert code_of(Record(b"T", properties=b"TAGS\1" + tags.encode() + b"\2")) == java_hash(tags)
 
 
+def test_units_stay_as_they_are_when_the_frames_are_used_again() -> None:
+    """A reader fills the same frames with the next chunk; of one frame, a view is as contiguous as a copy."""
+    data = Record(b"T", body=b"first").encode()
+    frames = frames_of(data)
+    units = dispatch_units(array(data), frames, QueueTable(), LEVELS)
+    frames.store_size[:] = 7
+    assert units.store_size.tolist() == [len(data)]
+
+
 @pytest.mark.parametrize("properties", [b"", b"TAGS\1\2", b"KEYS\1TAGS\2", b"TAGS", b"DELAY\x013\2"])
 def test_without_tags_the_code_is_zero(properties: bytes) -> None:
     assert code_of(Record(b"T", properties=properties)) == 0

@@ -1,0 +1,358 @@
+"""The check of a whole store: the log is read once, and everything else is held against it.
+
+1. What names, sizes and small files show is read first, because a broker can be running: its checkpoint and offsets are
+   then older than the log that is checked.
+2. The log is staged as for a rebuild (`indexer/staging`), and its records are checked while they are read.
+3. Queue files, index files and the end of the log are checked against what was staged.
+4. Config files and the checkpoint are held against queues and log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import pyarrow as pa
+
+from spark_mq.errors import UnsafeNameError
+from spark_mq.format.consume_queue import UNIT_SIZE
+from spark_mq.indexer.queue.plan import PlannedQueue, QueuePlan
+from spark_mq.indexer.queue.runs import StagedQueue
+from spark_mq.indexer.settings import DispatchTargets
+from spark_mq.indexer.staging.alignment import misaligned_segments
+from spark_mq.indexer.staging.split_rows import SPLIT_SCHEMA, SplitRow
+from spark_mq.indexer.staging.stage import StagedLog
+from spark_mq.io.file_reader import FileReaders
+from spark_mq.io.location import Location
+from spark_mq.job.task_items import TaskItems
+from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.config.store_kind import is_rocksdb
+from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
+from spark_mq.store.config.topic_name import check_topic_name
+from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.store.log.data_end import find_data_end
+from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE, Split, plan_splits
+from spark_mq.store.queue.consume_queue import ConsumeQueue
+from spark_mq.store.queue.folders import QueueFolder, find_queue_file_size, queue_folders
+from spark_mq.verifier.check_task import Check, CheckTask
+from spark_mq.verifier.checkpoint import BrokerState, checkpoint_findings
+from spark_mq.verifier.config_files import ConfigFiles, Queue, QueueBounds, config_findings
+from spark_mq.verifier.expected_entries import ExpectedEntries
+from spark_mq.verifier.finding import findings
+from spark_mq.verifier.index_folder import IndexFolder, list_index
+from spark_mq.verifier.index_task import IndexFileCheck
+from spark_mq.verifier.log_bounds import LogBounds, merged
+from spark_mq.verifier.log_end import LiveLog, LogEndCheck
+from spark_mq.verifier.queue_file import ExpectedFile
+from spark_mq.verifier.queue_folders import LIGHT_PREFIX, not_checked, queue_folder_findings
+from spark_mq.verifier.queue_task import QueueChecker, QueueFiles, QueueFilesCheck
+from spark_mq.verifier.records import FAR_BACK_MILLIS
+from spark_mq.verifier.segments import segment_findings
+from spark_mq.verifier.sink import SUMMARY_SCHEMA, FindingSink, Summary
+from spark_mq.verifier.split_task import CHECKED_SPLIT_SCHEMA, SplitTask
+from spark_mq.verifier.spread import QueueRuns, Spread
+
+STAGED, FINDINGS = "staged", "findings"
+"""Folders of a check's work folder: staged units and entries; the files of all findings."""
+
+_ENTRIES = "entries.json"
+_FILES_PER_CHECK = 64
+
+
+@dataclass(frozen=True)
+class CheckedStore:
+    """The result of a check.
+
+    Attributes:
+        summary: The findings, counted.
+        messages: Messages in the log.
+        log_bytes: Bytes of the log that were checked.
+        queues: Queues with messages.
+        units: Units that the log has.
+        index_files: Index files.
+        index_entries: Index entries that the log has.
+
+    """
+
+    summary: Summary
+    messages: int
+    log_bytes: int
+    queues: int
+    units: int
+    index_files: int
+    index_entries: int
+
+
+def check_store(
+    store: Location, conf: BrokerConf, work: Location, spread: Spread, split_size: int = DEFAULT_SPLIT_SIZE
+) -> CheckedStore:
+    """Check a whole store.
+
+    Args:
+        store: The store.
+        conf: The broker's settings.
+        work: A folder for staged files and findings, which exists and is empty.
+        spread: Where the parts of the check run.
+        split_size: Bytes of the log for a task.
+
+    Raises:
+        StoreNotFoundError: `store` is not a message store.
+        UnsupportedStoreError: The store is of a kind that is not read.
+        OptionError: A setting of the broker is not valid.
+        StoreChangedError: A file was removed while the store was checked.
+
+    """
+    return _Check(store, conf, work, spread, split_size).run()
+
+
+@dataclass(frozen=True)
+class _Check:
+    store: Location
+    conf: BrokerConf
+    work: Location
+    spread: Spread
+    split_size: int
+
+    def run(self) -> CheckedStore:
+        for name in (STAGED, FINDINGS):
+            self.work.filesystem.create_dir((self.work / name).path, recursive=True)
+        state, config = BrokerState.of(self.store), ConfigFiles.of(self.store)
+        log = CommitLog.open(self.store)
+        index = list_index(self.store, self.conf)
+        file_size = find_queue_file_size(self.conf, [self.store / CONSUME_QUEUE]).value
+        has_queues = not is_rocksdb(self.store / CONSUME_QUEUE)
+        folders = list(queue_folders(self.store / CONSUME_QUEUE)) if has_queues else []
+        staged, summaries = self._stage(log, file_size)
+        start, end, newest = 0, 0, 0
+        if staged is not None:
+            start, end, newest = staged.start, staged.end, staged.last_store_timestamp
+        bounds = LogBounds(start, end, not state.has_abort, _holes(log, staged))
+        live = LiveLog(self.store, log.segments[-1], end, newest) if log.segments else None
+        expected = _expected_entries(staged)
+        queues: list[StagedQueue] = []
+        if live is not None:
+            runs = self.spread.runs([] if staged is None else staged.units)
+            has_extensions = bool((self.store / "consumequeue_ext").entries())
+            files = QueueFiles(self.store / CONSUME_QUEUE, file_size, bounds, live, has_extensions, config.topics)
+            queues = runs.queues()
+            expected.save(self.work / _ENTRIES)
+            checks: list[Check] = [LogEndCheck(live), *self._index_checks(index, bounds, live)]
+            checks += _other_queue_files(files, queues, folders)
+            # Both at the same time, because neither alone keeps all cores busy.
+            with ThreadPoolExecutor(1) as executor:
+                others = executor.submit(self._run_checks, checks)
+                if has_queues:
+                    summaries += self._check_queues(runs, queues, folders, files)
+                summaries += others.result()
+        with FindingSink(self.work / FINDINGS) as sink:
+            sink.add(segment_findings(self.store, log, self.conf.segment_size))
+            sink.add(not_checked(self.store))
+            sink.add(queue_folder_findings(self.store, folders, file_size))
+            sink.add(index.findings)
+            sink.add(self._missing_index(index, expected))
+            if staged is not None:
+                sink.add(_times_between_splits(staged.splits))
+                sink.add(_inner_batches(staged))
+            sink.add(checkpoint_findings(state, end, newest))
+            unknown = {info.base_name for info in (self.store / "batchconsumequeue").entries()}
+            sink.add(
+                config_findings(
+                    config,
+                    _bounds_of_queues(queues, folders),
+                    _topics(queues, folders),
+                    is_known=lambda topic: has_queues and topic not in unknown and not topic.startswith(LIGHT_PREFIX),
+                )
+            )
+        return CheckedStore(
+            Summary.of([*summaries, sink.summary]),
+            0 if staged is None else staged.messages,
+            end - start,
+            len(queues),
+            sum(queue.staged_units for queue in queues),
+            index.file_count,
+            expected.count,
+        )
+
+    def _stage(self, log: CommitLog, file_size: int) -> tuple[StagedLog | None, list[Summary]]:
+        """The staged log, None if it has no segment; and what is wrong with its records."""
+        if not log.segments:
+            return None, []
+        levels = self.conf.message_delay_level or _default_delay_levels()
+        targets = DispatchTargets(self.work / STAGED, file_size, True, levels)
+        checked = self._dispatch("check log", plan_splits(log, self.split_size), targets, exact=False)
+        misaligned = misaligned_segments([row for row, _ in checked], log.segments[-1].base)
+        if misaligned:
+            whole = [Split(segment, 0, segment.data_end) for segment in log.segments if segment.base in misaligned]
+            again = self._dispatch("check log again", whole, targets, exact=True)
+            checked = [one for one in checked if one[0].segment not in misaligned] + again
+            checked.sort(key=lambda one: (one[0].segment, one[0].split_start))
+        rows = tuple(row for row, _ in checked)
+        staged = StagedLog(targets.folder, rows, 0, sum(row.bytes_read for row in rows), ())
+        return staged, [summary for _, summary in checked]
+
+    def _dispatch(
+        self, name: str, splits: Sequence[Split], targets: DispatchTargets, exact: bool
+    ) -> list[tuple[SplitRow, Summary]]:
+        task = SplitTask(TaskItems.of(splits), targets, exact, self.work / FINDINGS)
+        size = sum(split.stop - split.start for split in splits)
+        table = self.spread.rows(
+            name, "splits", lambda done: replace(task, done=done), len(splits), CHECKED_SPLIT_SCHEMA, size
+        )
+        rows = [SplitRow.of(row) for row in table.select(SPLIT_SCHEMA.names).to_pylist()]
+        summaries = [Summary.of_json(summary) for summary in table["summary"].to_pylist()]
+        return sorted(zip(rows, summaries, strict=True), key=lambda one: (one[0].segment, one[0].split_start))
+
+    def _check_queues(
+        self, runs: QueueRuns, queues: Sequence[StagedQueue], folders: Sequence[QueueFolder], files: QueueFiles
+    ) -> list[Summary]:
+        """The check of all queues that have messages in the log."""
+        safe = [queue for queue in queues if _is_safe(queue.topic)]
+        with FindingSink(self.work / FINDINGS) as sink:
+            sink.add(
+                findings(
+                    "TOPIC_NAME",
+                    topic=queue.topic,
+                    queue_id=queue.queue_id,
+                    commit_log_offset=queue.commit_log_offset,
+                    expected="a name of a folder",
+                    found=f"topic {queue.topic!r}",
+                )
+                for queue in queues
+                if not _is_safe(queue.topic)
+            )
+        if not safe:
+            return [sink.summary]
+        ends = {(folder.topic, folder.queue_id): _written_stop(folder, files.file_size) for folder in folders}
+        planned = [
+            PlannedQueue(**vars(queue), existing_end=ends.get((queue.topic, queue.queue_id), 0)) for queue in safe
+        ]
+        plan = QueuePlan(tuple(planned), files.file_size // UNIT_SIZE)
+        found = runs.summaries(plan.assignment(), QueueChecker(files, self.work / FINDINGS))
+        return [sink.summary, *map(Summary.of_json, found)]
+
+    def _run_checks(self, checks: Sequence[Check]) -> list[Summary]:
+        task = CheckTask(TaskItems.of(checks), self.work / FINDINGS)
+        table = self.spread.rows(
+            "check files", "parts", lambda done: replace(task, done=done), len(checks), SUMMARY_SCHEMA
+        )
+        return [Summary.of_json(summary) for summary in table["summary"].to_pylist()]
+
+    def _index_checks(self, index: IndexFolder, bounds: LogBounds, live: LiveLog) -> Iterator[IndexFileCheck]:
+        if index.layout is None:
+            return
+        before: Location | None = None
+        entries, staged = self.work / _ENTRIES, self.work / STAGED
+        for number, info in enumerate(index.files):
+            is_last = number == len(index.files) - 1
+            yield IndexFileCheck(info.location, before, is_last, index.layout, entries, staged, bounds, live)
+            before = info.location
+
+    def _missing_index(self, index: IndexFolder, expected: ExpectedEntries) -> Iterator[pa.RecordBatch]:
+        if not index.file_count and expected.count and self.conf.is_enabled("messageIndexEnable", default=True):
+            yield findings("INDEX_MISSING", file=INDEX, expected=f"{expected.count} entries", found="no index file")
+
+
+def _holes(log: CommitLog, staged: StagedLog | None) -> tuple[tuple[int, int], ...]:
+    """The damaged and missing parts of the log."""
+    damage = [*log.gaps, *(corrupt for split in staged.splits for corrupt in split.corrupt)] if staged else []
+    return merged((one.commit_log_offset, one.commit_log_offset + one.length) for one in damage)
+
+
+def _expected_entries(staged: StagedLog | None) -> ExpectedEntries:
+    if staged is None:
+        return ExpectedEntries((), ())
+    entries = tuple(split.staged_entries(staged.folder) for split in staged.splits)
+    return ExpectedEntries(entries, tuple(split.segment + split.split_start for split in staged.splits))
+
+
+def _other_queue_files(
+    files: QueueFiles, queues: Iterable[StagedQueue], folders: Iterable[QueueFolder]
+) -> Iterator[QueueFilesCheck]:
+    """Checks of the files that have no message in the log: expired ones, later ones, and those of other queues."""
+    capacity = files.file_size // UNIT_SIZE
+    staged = {(queue.topic, queue.queue_id): queue for queue in queues}
+    expected: list[ExpectedFile] = []
+    for folder in folders:
+        if folder.topic.startswith(LIGHT_PREFIX):
+            continue
+        queue = staged.get((folder.topic, folder.queue_id))
+        low, high = (None, None) if queue is None else (queue.queue_min, queue.queue_max)
+        checked = (
+            range(0) if queue is None else range(queue.queue_min // capacity, (queue.queue_max - 1) // capacity + 1)
+        )
+        stop = _written_stop(folder, files.file_size)
+        for info in folder.files:
+            number, rest = divmod(int(info.base_name), files.file_size)
+            if not rest and number not in checked:
+                expected.append(ExpectedFile(folder.topic, folder.queue_id, number, capacity, low, high, stop))
+    for start in range(0, len(expected), _FILES_PER_CHECK):
+        yield QueueFilesCheck(files, tuple(expected[start : start + _FILES_PER_CHECK]))
+
+
+def _written_stop(folder: QueueFolder, file_size: int) -> int:
+    """The queue offset after the last file of a queue that is not all zeros; 0 if there is none."""
+    for info in reversed(folder.files):
+        if find_data_end(folder.location / info.base_name, info.size):
+            return (int(info.base_name) // file_size + 1) * (file_size // UNIT_SIZE)
+    return 0
+
+
+def _is_safe(topic: str) -> bool:
+    try:
+        check_topic_name(topic)
+    except UnsafeNameError:
+        return False
+    return True
+
+
+def _times_between_splits(splits: Iterable[SplitRow]) -> Iterator[pa.RecordBatch]:
+    """Store times that step back between two splits; within a split, its task finds them."""
+    with_messages = [split for split in splits if split.messages]
+    for before, after in pairwise(with_messages):
+        assert before.last_store_timestamp is not None
+        assert after.first_store_timestamp is not None
+        back = before.last_store_timestamp - after.first_store_timestamp
+        if back > 0:
+            yield findings(
+                "RECORD_TIME_FAR_BACK" if back > FAR_BACK_MILLIS else "RECORD_TIME_BACK",
+                file=f"commitlog/{after.segment:020d}",
+                position=after.first_position,
+                commit_log_offset=after.segment + after.first_position,
+                expected=f"a store time of {before.last_store_timestamp} or later",
+                found=f"store time {after.first_store_timestamp}",
+            )
+
+
+def _inner_batches(staged: StagedLog) -> Iterator[pa.RecordBatch]:
+    if staged.inner_batches:
+        yield findings(
+            "NOT_CHECKED",
+            file="batchconsumequeue",
+            found=f"the units of {staged.inner_batches} inner batches are not checked",
+        )
+
+
+def _bounds_of_queues(queues: Iterable[StagedQueue], folders: Iterable[QueueFolder]) -> Mapping[Queue, QueueBounds]:
+    """The offsets of queues, by the log; of a queue without a message in the log, by its files."""
+    bounds = {(queue.topic, queue.queue_id): QueueBounds(queue.queue_min, queue.queue_max) for queue in queues}
+    files = FileReaders()
+    try:
+        for folder in folders:
+            if (folder.topic, folder.queue_id) not in bounds:
+                end = ConsumeQueue(folder, files).written_end
+                bounds[folder.topic, folder.queue_id] = QueueBounds(end, end)
+    finally:
+        files.close()
+    return bounds
+
+
+def _topics(queues: Iterable[StagedQueue], folders: Iterable[QueueFolder]) -> set[str]:
+    return {queue.topic for queue in queues} | {folder.topic for folder in folders}
+
+
+def _default_delay_levels() -> str:
+    from spark_mq.format.kernels.dispatch import DEFAULT_DELAY_LEVELS  # loads numba, which only this case needs
+
+    return DEFAULT_DELAY_LEVELS

@@ -1,0 +1,35 @@
+"""Checks that need nothing but a store's files and staged entries, as parts of one stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from spark_mq.io.location import Location
+from spark_mq.job.progress import mark_done
+from spark_mq.job.task_items import TaskItems
+from spark_mq.verifier.sink import SUMMARY_SCHEMA, FindingSink
+
+Check = Callable[[FindingSink], None]
+"""Puts what is wrong into a sink. It can be pickled."""
+
+
+@dataclass(frozen=True)
+class CheckTask:
+    """For `mapInArrow`: numbers of checks in, a summary for each out."""
+
+    checks: TaskItems[Check]
+    findings: Location
+    done: Location | None = None
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run the checks with these numbers."""
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                with FindingSink(self.findings) as sink:
+                    self.checks[number](sink)
+                yield pa.RecordBatch.from_pylist([{"summary": sink.summary.to_json()}], schema=SUMMARY_SCHEMA)
+                if self.done is not None:
+                    mark_done(self.done, str(number))

@@ -1,0 +1,158 @@
+"""The files of `config/`: whether they can be read, and whether they fit the queues."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import pyarrow as pa
+from pyarrow import fs
+
+from spark_mq.errors import ConfigError, UnsupportedStoreError
+from spark_mq.format.system_topic import is_system_topic
+from spark_mq.io.location import Location
+from spark_mq.store.config.config_file import as_integer, load_config, parse_fastjson
+from spark_mq.store.config.consumer_offsets import ConsumerOffset, load_consumer_offsets
+from spark_mq.store.config.store_paths import CONFIG
+from spark_mq.verifier.finding import findings
+
+_SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+_WITHOUT_SUFFIX = ("timermetrics", "transactionMetrics")
+
+Queue = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class QueueBounds:
+    """The first and the next queue offset of a queue."""
+
+    min_offset: int
+    max_offset: int
+
+
+@dataclass(frozen=True)
+class ConfigFiles:
+    """What the files say, before the log is read: a broker that runs writes them later than its messages.
+
+    Attributes:
+        consumer_offsets: The offsets of consumer groups; none if the file cannot be read.
+        delay_offsets: The offset of each delay level; none if the file cannot be read.
+        topics: The configured topics; None if no file names them.
+        problems: Findings about files that cannot be read.
+
+    """
+
+    consumer_offsets: tuple[ConsumerOffset, ...]
+    delay_offsets: Mapping[int, int]
+    topics: frozenset[str] | None
+    problems: tuple[pa.RecordBatch, ...]
+
+    @classmethod
+    def of(cls, store: Location) -> Self:
+        """The files of a store now."""
+        try:
+            offsets = tuple(load_consumer_offsets(store))
+        except (ConfigError, UnsupportedStoreError):
+            offsets = ()
+        topics = _load(store, "topics.json", lambda content: frozenset(content.get("topicConfigTable") or {}))
+        return cls(offsets, _load(store, "delayOffset.json", _delay_offsets) or {}, topics, tuple(_problems(store)))
+
+
+def _load(store: Location, name: str, decode: Any) -> Any:
+    try:
+        return load_config(store, name, decode)
+    except (ConfigError, UnsupportedStoreError):
+        return None
+
+
+def _delay_offsets(content: dict[str, Any]) -> dict[int, int]:
+    table = content.get("offsetTable") or {}
+    return {as_integer(level, 32): as_integer(offset, 63) for level, offset in table.items()}
+
+
+def _problems(store: Location) -> Iterator[pa.RecordBatch]:
+    """Findings about files that are not JSON, or empty; a file that does not exist is fine."""
+    folder = store / CONFIG
+    names = {info.base_name for info in folder.entries() if info.type == fs.FileType.File}
+    for name in sorted(names):
+        if not name.endswith(".json") and name not in _WITHOUT_SUFFIX:
+            continue
+        problem = _unreadable(folder / name)
+        if problem is None:
+            continue
+        backup = f"{name}.bak"
+        has_backup = backup in names and (folder / backup).info().size > 0
+        if problem == "" and not has_backup:
+            continue
+        backup_problem = _unreadable(folder / backup) if has_backup else "there is none"
+        yield findings(
+            "CONFIG_FROM_BACKUP" if backup_problem is None else "CONFIG_BROKEN",
+            file=f"{CONFIG}/{name}",
+            expected="JSON",
+            found=problem or "an empty file",
+        )
+
+
+def _unreadable(file: Location) -> str | None:
+    """Why a file is not JSON, empty text if it has no content; None if it is."""
+    data = file.read_bytes()
+    if not data.strip():
+        return ""
+    try:
+        content = parse_fastjson(data.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        return str(error)
+    return None if isinstance(content, dict) else "no JSON object"
+
+
+def config_findings(
+    config: ConfigFiles,
+    bounds: Mapping[Queue, QueueBounds],
+    topics: Iterable[str],
+    is_known: Callable[[str], bool] = lambda topic: True,
+) -> Iterator[pa.RecordBatch]:
+    """What is wrong with the files.
+
+    Args:
+        config: The files.
+        bounds: The offsets of each queue that has messages or files.
+        topics: The topics that have messages or files.
+        is_known: Says whether a queue of a topic that is not in `bounds` does not exist; else it is of another kind.
+
+    Yields:
+        Findings.
+
+    """
+    yield from config.problems
+    for offset in config.consumer_offsets:
+        if (offset.topic, offset.queue_id) not in bounds and not is_known(offset.topic):
+            continue
+        queue = bounds.get((offset.topic, offset.queue_id), QueueBounds(0, 0))
+        columns: dict[str, Any] = {
+            "file": f"{CONFIG}/consumerOffset.json",
+            "topic": offset.topic,
+            "queue_id": offset.queue_id,
+        }
+        found = f"offset {offset.offset} of group {offset.consumer_group}"
+        if offset.offset > queue.max_offset:
+            yield findings("OFFSET_PAST_END", expected=f"an offset up to {queue.max_offset}", found=found, **columns)
+        elif offset.offset < queue.min_offset:
+            yield findings("OFFSET_BEFORE_MIN", expected=f"{queue.min_offset} or more", found=found, **columns)
+    for level, number in sorted(config.delay_offsets.items()):
+        if (_SCHEDULE_TOPIC, level - 1) not in bounds and not is_known(_SCHEDULE_TOPIC):
+            continue
+        queue = bounds.get((_SCHEDULE_TOPIC, level - 1), QueueBounds(0, 0))
+        if number > queue.max_offset:
+            yield findings(
+                "DELAY_OFFSET_PAST_END",
+                file=f"{CONFIG}/delayOffset.json",
+                topic=_SCHEDULE_TOPIC,
+                queue_id=level - 1,
+                expected=f"an offset up to {queue.max_offset}",
+                found=f"offset {number} of level {level}",
+            )
+    if config.topics is not None:
+        for topic in sorted(set(topics) - config.topics):
+            if not is_system_topic(topic):
+                yield findings("TOPIC_NOT_CONFIGURED", file=f"{CONFIG}/topics.json", topic=topic, found="no such topic")

@@ -1,0 +1,128 @@
+"""The bytes after the live end of the log: zeros, an unfinished record, or old records that look like live ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from spark_mq.io.file_reader import FileReader
+from spark_mq.io.location import Location
+from spark_mq.store.log.commit_log import CommitLog, Segment
+from spark_mq.verifier.finding import findings
+from spark_mq.verifier.sink import FindingSink
+
+_LOOK = 64
+"""Bytes at the end of the log that change when a broker appends."""
+
+
+@dataclass
+class LiveLog:
+    """The log as it was when the check began; a broker may be appending to it.
+
+    Attributes:
+        store: The store.
+        last: The last segment.
+        end: The commit log offset at which the log ended.
+        newest: The store time of the last message, in milliseconds.
+
+    """
+
+    store: Location
+    last: Segment
+    end: int
+    newest: int
+    _has_grown: bool = field(default=False, compare=False)
+    _seen: tuple[bytes, bool] | None = field(default=None, compare=False)
+    """What was at the end, and whether there was a next segment, when the log was last looked at."""
+
+    def has_grown(self) -> bool:
+        """Whether the log has live records after its end now.
+
+        A record or a blank is written at the end itself. While nothing changes there, the log is not read again: a
+        stale tail can cost the reading of a whole segment.
+        """
+        if not self._has_grown:
+            seen = self._look()
+            if seen != self._seen:
+                self._seen, self._has_grown = seen, self._has_live_records()
+        return self._has_grown
+
+    def _look(self) -> tuple[bytes, bool]:
+        with FileReader(self.last.location) as file:
+            data = file.read(self.end - self.last.base, _LOOK)
+        return data, (self.last.location.parent / f"{self.last.base + self.last.size:020d}").is_file
+
+    def _has_live_records(self) -> bool:
+        from spark_mq.store.log.live_reader import LiveReader
+        from spark_mq.store.log.record_reader import RecordChunk
+        from spark_mq.store.log.segment_source import SegmentSource
+
+        last = CommitLog.open(self.store).segments[-1]
+        if last.base != self.last.base:
+            return last.base > self.last.base
+        with SegmentSource(last) as source:
+            reader = LiveReader(source, self.end - last.base, self.newest)
+            return any(isinstance(part, RecordChunk) for part in reader.read(last.data_end))
+
+
+@dataclass(frozen=True)
+class LogEndCheck:
+    """The check of the bytes after the live end."""
+
+    log: LiveLog
+
+    def __call__(self, sink: FindingSink) -> None:
+        """Put what is wrong into `sink`."""
+        sink.add(log_end_findings(self.log.last, self.log.end, self.log.has_grown))
+
+
+def log_end_findings(last: Segment, end: int, has_grown: Callable[[], bool]) -> Iterator[pa.RecordBatch]:
+    """What is after the live end of the log.
+
+    Args:
+        last: The last segment.
+        end: The commit log offset at which the log ends.
+        has_grown: Says whether a broker is appending; then nothing is wrong.
+
+    Yields:
+        At most one finding.
+
+    """
+    from spark_mq.format.record import MIN_RECORD_SIZE
+    from spark_mq.store.log.record_reader import RecordChunk, RecordReader
+    from spark_mq.store.log.segment_source import SegmentSource
+
+    position = end - last.base
+    if position >= last.data_end:
+        return
+    records, first, stop = 0, -1, position
+    with SegmentSource(last) as source:
+        reader = RecordReader(source, position)
+        for part in reader.read(last.data_end) if last.data_end - position >= MIN_RECORD_SIZE else ():
+            if isinstance(part, RecordChunk):
+                records += part.frames.size
+                first = part.base + int(part.frames[0].position) if first < 0 else first
+                stop = part.base + int(part.frames[-1].position) + int(part.frames[-1].store_size)
+    if has_grown():
+        return
+    file = f"commitlog/{last.location.name}"
+    if records:
+        yield findings(
+            "LOG_STALE_TAIL",
+            file=file,
+            position=position,
+            commit_log_offset=first,
+            expected=f"zeros from the live end {end} on",
+            found=f"{records} old records between {first} and {stop}",
+        )
+    else:
+        yield findings(
+            "LOG_UNFINISHED",
+            file=file,
+            position=position,
+            commit_log_offset=end,
+            expected=f"zeros from the live end {end} on",
+            found=f"{last.data_end - position} bytes that are not a whole record",
+        )

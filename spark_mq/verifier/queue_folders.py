@@ -1,0 +1,76 @@
+"""The folders and files of `consumequeue/`: names and sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import fs
+
+from spark_mq.io.location import Location
+from spark_mq.store.config.store_kind import is_rocksdb
+from spark_mq.store.config.store_paths import CONSUME_QUEUE, MAPPED_FILE_NAME
+from spark_mq.store.queue.folders import QueueFolder
+from spark_mq.verifier.finding import findings
+from spark_mq.verifier.segments import foreign_entries
+
+LIGHT_PREFIX = "%LMQ%"
+
+
+def not_checked(store: Location) -> Iterator[pa.RecordBatch]:
+    """A note for each kind of queues that the store has, and that is not checked."""
+    kinds = {
+        "batchconsumequeue": "batch consume queues are not checked",
+        "consumequeue_ext": "consume queue extensions are not checked, nor the addresses in tags codes",
+    }
+    for name, text in kinds.items():
+        if (store / name).entries():
+            yield findings("NOT_CHECKED", file=name, found=text)
+    if is_rocksdb(store / CONSUME_QUEUE):
+        yield findings(
+            "NOT_CHECKED", file=CONSUME_QUEUE, found="the queues are in a RocksDB database, which is not checked"
+        )
+
+
+def queue_folder_findings(store: Location, queues: Sequence[QueueFolder], file_size: int) -> Iterator[pa.RecordBatch]:
+    """What the names and sizes of queue files show.
+
+    Args:
+        store: The store.
+        queues: The queues that have files.
+        file_size: Bytes of a queue file.
+
+    Yields:
+        Findings.
+
+    """
+    for queue in queues:
+        path = f"{CONSUME_QUEUE}/{queue.topic}/{queue.queue_id}"
+        if queue.topic.startswith(LIGHT_PREFIX):
+            yield findings(
+                "NOT_CHECKED",
+                file=path,
+                topic=queue.topic,
+                queue_id=queue.queue_id,
+                found="the units of light message queues are not checked",
+            )
+        others = [info for info in (store / path).entries() if not _is_queue_file(info)]
+        yield from foreign_entries(path, others)
+        for info in queue.files:
+            start = int(info.base_name)
+            columns: dict[str, Any] = {
+                "file": f"{path}/{info.base_name}",
+                "topic": queue.topic,
+                "queue_id": queue.queue_id,
+            }
+            if info.size != file_size:
+                yield findings("QUEUE_FILE_SIZE", expected=f"{file_size} bytes", found=f"{info.size} bytes", **columns)
+            if start % file_size:
+                yield findings(
+                    "QUEUE_FILE_NAME", expected=f"a multiple of {file_size}", found=info.base_name, **columns
+                )
+
+
+def _is_queue_file(info: fs.FileInfo) -> bool:
+    return info.type == fs.FileType.File and MAPPED_FILE_NAME.fullmatch(info.base_name) is not None

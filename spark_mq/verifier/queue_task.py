@@ -1,0 +1,155 @@
+"""Queue files against staged units, as tasks: files that have messages in the log, and files that have none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from spark_mq.errors import StoreChangedError
+from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE, Units, queue_file_name
+from spark_mq.format.system_topic import is_system_topic
+from spark_mq.io.file_reader import FileReader
+from spark_mq.io.location import Location
+from spark_mq.store.log.data_end import find_data_end
+from spark_mq.verifier.finding import findings
+from spark_mq.verifier.log_bounds import LogBounds
+from spark_mq.verifier.log_end import LiveLog
+from spark_mq.verifier.queue_file import ExpectedFile, queue_file_findings
+from spark_mq.verifier.sink import FindingSink
+
+AFTER_THE_LOG = ("QUEUE_UNIT_STALE", "QUEUE_UNIT_EXTRA", "QUEUE_LAGS", "QUEUE_LAGS_CLEAN", "QUEUE_MISSING")
+"""Findings that a broker causes while it appends: units of later messages, or units that are about to be written."""
+
+
+@dataclass(frozen=True)
+class QueueFiles:
+    """What is needed to check any queue file.
+
+    Attributes:
+        folder: The folder `consumequeue`.
+        file_size: Bytes of a queue file.
+        bounds: Start and end of the log.
+        log: The log as it was when the check began.
+        has_extensions: Whether tags codes can be addresses in `consumequeue_ext`.
+        topics: The configured topics; None if no file names them.
+
+    """
+
+    folder: Location
+    file_size: int
+    bounds: LogBounds
+    log: LiveLog
+    has_extensions: bool
+    topics: frozenset[str] | None
+
+    def findings(self, expected: ExpectedFile) -> Iterator[pa.RecordBatch]:
+        """What is wrong with a file; nothing if it has another size, which is a finding of its own."""
+        existing = self._read(expected)
+        if existing is None:
+            return
+        if not existing.size and expected.stop:
+            expected.newest_unit = self._newest_unit(expected)
+        has_later = expected.start + expected.capacity < expected.stop
+        if has_later and expected.units.size and not existing.size and not self._location(expected).is_file:
+            yield _missing_file(expected)
+            return
+        for batch in queue_file_findings(expected, existing, self.bounds, self.has_extensions):
+            if batch["code"][0].as_py() not in AFTER_THE_LOG or not self.log.has_grown():
+                yield batch
+
+    def _newest_unit(self, expected: ExpectedFile) -> int:
+        """The commit log offset in the last unit of a queue; -1 if its last file is not as it should be."""
+        last = replace(expected, number=expected.stop // expected.capacity - 1, doubled=[])
+        units = self._read(last)
+        return -1 if units is None or not units.size else int(units["commit_log_offset"][-1])
+
+    def _location(self, expected: ExpectedFile) -> Location:
+        name = queue_file_name(expected.number, self.file_size)
+        return self.folder / expected.topic / str(expected.queue_id) / name
+
+    def _read(self, expected: ExpectedFile) -> Units | None:
+        """The units up to the last one that is not zeros; none if the file does not exist."""
+        location = self._location(expected)
+        if not location.is_file:
+            return np.zeros(0, UNIT_DTYPE)
+        if location.info().size != self.file_size:
+            return None
+        try:
+            data_end = find_data_end(location, self.file_size)
+            with FileReader(location) as file:
+                data = file.read(0, -(-data_end // UNIT_SIZE) * UNIT_SIZE)
+        except FileNotFoundError as error:
+            raise StoreChangedError(f"{location} was removed while the store was checked; run again") from error
+        return np.frombuffer(data, UNIT_DTYPE, len(data) // UNIT_SIZE)
+
+
+def _missing_file(expected: ExpectedFile) -> pa.RecordBatch:
+    with_message = np.flatnonzero(expected.units["store_size"])
+    return findings(
+        "QUEUE_FILE_MISSING",
+        file=expected.path,
+        topic=expected.topic,
+        queue_id=expected.queue_id,
+        commit_log_offset=int(expected.units["commit_log_offset"][with_message[0]]),
+        expected=f"a file with {with_message.size} units",
+        found="no file, and later files of the queue",
+    )
+
+
+@dataclass(frozen=True)
+class QueueChecker:
+    """The task that checks the files of its runs (`indexer/queue/runs`).
+
+    Attributes:
+        files: What is needed to check a file.
+        findings: The folder of findings.
+
+    """
+
+    files: QueueFiles
+    findings: Location
+
+    def __call__(self, batches: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        """For `mapInPandas`: runs sorted by file and then by commit log offset in, one summary out."""
+        with FindingSink(self.findings) as sink:
+            for file in self._expected(batches):
+                sink.add(self.files.findings(file))
+        yield pd.DataFrame({"summary": [sink.summary.to_json()]})
+
+    def _expected(self, batches: Iterable[pd.DataFrame]) -> Iterator[ExpectedFile]:
+        runs: Iterator[Any] = (run for batch in batches for run in batch.itertuples(index=False))
+        for (topic, queue_id, number), group in groupby(runs, lambda r: (r.topic, r.queue_id, r.file_number)):
+            file: ExpectedFile | None = None
+            for run in group:
+                if file is None:
+                    file = self._file(topic, queue_id, number, run)
+                file.put(int(run.first_queue_offset), np.frombuffer(run.units, UNIT_DTYPE))
+            if file is not None:
+                yield file
+
+    def _file(self, topic: str, queue_id: int, number: int, run: Any) -> ExpectedFile:
+        capacity = self.files.file_size // UNIT_SIZE
+        bounds = int(run.queue_min), int(run.queue_max), int(run.existing_end)
+        file = ExpectedFile(topic, int(queue_id), int(number), capacity, *bounds)
+        topics = self.files.topics
+        file.is_configured = topics is None or topic in topics or is_system_topic(topic)
+        return file
+
+
+@dataclass(frozen=True)
+class QueueFilesCheck:
+    """The check of queue files for which the log has no message."""
+
+    files: QueueFiles
+    expected: tuple[ExpectedFile, ...]
+
+    def __call__(self, sink: FindingSink) -> None:
+        """Put what is wrong into `sink`."""
+        for file in self.expected:
+            sink.add(self.files.findings(file))

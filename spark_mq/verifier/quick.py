@@ -1,0 +1,193 @@
+"""The quick check: everything that needs neither Spark nor a whole reading of the log.
+
+It looks at names and sizes of all files, both edges of segments, queues and index files, the last messages of the log,
+config files and the checkpoint. Damage in the middle of a file is found only by a whole check.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from spark_mq.errors import CorruptLogError, SparkMqError, UnsupportedStoreError
+from spark_mq.format.index_file import ENTRY, ENTRY_SIZE, HEADER, HEADER_SIZE, INDEX_COUNT_AT, IndexHeader, IndexLayout
+from spark_mq.io.file_reader import FileReader, FileReaders
+from spark_mq.io.location import Location
+from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE
+from spark_mq.store.index.folder import IndexFileInfo
+from spark_mq.store.live_end import LiveEndFinder
+from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.store.log.record_lookup import RecordLookup
+from spark_mq.store.message_store import MessageStore
+from spark_mq.store.queue.folders import QueueFolder, existing_file_size
+from spark_mq.store.queue_state import QueueStateName, queue_states
+from spark_mq.store.segment_state import segment_states
+from spark_mq.verifier.checkpoint import BrokerState, checkpoint_findings
+from spark_mq.verifier.config_files import ConfigFiles, QueueBounds, config_findings
+from spark_mq.verifier.finding import FINDING_SCHEMA, findings
+from spark_mq.verifier.index_folder import list_index
+from spark_mq.verifier.log_end import LiveLog, log_end_findings
+from spark_mq.verifier.queue_folders import LIGHT_PREFIX, not_checked, queue_folder_findings
+from spark_mq.verifier.result import VerifyReport, report_of
+from spark_mq.verifier.segments import segment_findings
+from spark_mq.verifier.sink import FindingSink
+
+_ANY_TIME = (1 << 63) - 1
+
+
+def quick_check(store: str, conf: BrokerConf) -> tuple[VerifyReport, pa.Table]:
+    """The report of a quick check, and all findings.
+
+    Args:
+        store: The store directory, a path or a URI.
+        conf: The broker's settings.
+
+    Raises:
+        StoreNotFoundError: `store` is not a message store.
+        UnsupportedStoreError: The store is of a kind that is not read.
+        OptionError: A setting of the broker is not valid.
+
+    """
+    started = time.monotonic()
+    location = Location.resolve(store)
+    state, config = BrokerState.of(location), ConfigFiles.of(location)
+    log = CommitLog.open(location)
+    sink = FindingSink(None)
+    sink.add(segment_findings(location, log, conf.segment_size))
+    sink.add(not_checked(location))
+    index = list_index(location, conf)
+    sink.add(index.findings)
+    if index.layout is not None:
+        for info in index.files:
+            sink.add(_index_edges(info, index.layout))
+    end, queues, newest = -1, 0, _newest(location, state)
+    with MessageStore(store) as opened:
+        if log.segments:
+            end = opened.get_max_phy_offset()
+            sink.add(_segment_edges(opened))
+            last = log.segments[-1]
+            if last.base <= end < last.base + last.data_end:
+                live = LiveLog(location, last, end, newest)
+                sink.add(log_end_findings(last, end, live.has_grown))
+        try:
+            folders = [queue.folder for queue in opened.queues.values()]
+        except UnsupportedStoreError:  # in RocksDB; `not_checked` says so
+            folders = []
+        if folders or not list(not_checked(location)):
+            queues = len(folders)
+            file_size = conf.consume_queue_file_size or existing_file_size(folders) or 0
+            if file_size:
+                sink.add(queue_folder_findings(location, folders, file_size))
+            sink.add(_queue_edges(opened, not state.has_abort, bool(log.gaps)))
+            sink.add(config_findings(config, _bounds(opened, folders), {folder.topic for folder in folders}))
+    sink.add(checkpoint_findings(state, max(end, 0), newest))
+    seconds = round(time.monotonic() - started, 3)
+    start = log.segments[0].base if log.segments else 0
+    report = report_of(
+        str(location),
+        True,
+        sink.summary,
+        seconds,
+        {},
+        messages=None,
+        log_bytes=max(end - start, 0),
+        queues=queues,
+        units=None,
+        index_files=index.file_count,
+        index_entries=None,
+    )
+    return report, pa.Table.from_batches(sink.batches, FINDING_SCHEMA)
+
+
+def _segment_edges(store: MessageStore) -> Iterator[pa.RecordBatch]:
+    """Damage at the edges of segments; sizes and gaps are found by name."""
+    for segment in segment_states(store):
+        file = f"{COMMIT_LOG}/{segment.info.base_name}"
+        if segment.name == "DAMAGED":
+            is_filler = segment.problem is not None and "no blank" in segment.problem
+            yield findings(
+                "SEGMENT_FILLER" if is_filler else "LOG_CORRUPT",
+                file=file,
+                commit_log_offset=segment.base,
+                expected="a record at its beginning, and a filler at its end",
+                found=segment.problem,
+            )
+
+
+def _queue_edges(store: MessageStore, is_clean: bool, has_gaps: bool) -> Iterator[pa.RecordBatch]:
+    """Queues whose first or last unit leads to no message, or that lack messages at the end of the log."""
+    codes = {
+        QueueStateName.BEHIND: "QUEUE_LAGS_CLEAN" if is_clean else "QUEUE_LAGS",
+        QueueStateName.DAMAGED: "QUEUE_NO_MESSAGE" if has_gaps else "QUEUE_UNIT_WRONG",
+        QueueStateName.LOST: "QUEUE_MISSING",
+    }
+    for (topic, queue_id), state in queue_states(store).by_queue.items():
+        if state.name in codes and not topic.startswith(LIGHT_PREFIX):
+            yield findings(
+                codes[state.name],
+                file=f"{CONSUME_QUEUE}/{topic}/{queue_id}",
+                topic=topic,
+                queue_id=queue_id,
+                found=state.problem,
+            )
+
+
+def _index_edges(info: IndexFileInfo, layout: IndexLayout) -> Iterator[pa.RecordBatch]:
+    """What the header of an index file, its first entry and its last one show."""
+    path = f"index/{info.name}"
+    with FileReader(info.location) as file:
+        header = IndexHeader(*HEADER.unpack(file.read(0, HEADER_SIZE)))
+        count = header.next_entry - 1
+        if not 0 <= header.index_count <= layout.index_num:
+            yield findings(
+                "INDEX_COUNT",
+                file=path,
+                position=INDEX_COUNT_AT,
+                expected=f"an index count up to {layout.index_num}",
+                found=f"index count {header.index_count}",
+            )
+            return
+        if not count:
+            return
+        for number, at, name, offset in (
+            (1, 16, "begin offset", header.begin_commit_log_offset),
+            (count, 24, "end offset", header.end_commit_log_offset),
+        ):
+            entry = ENTRY.unpack(file.read(layout.entries_at + ENTRY_SIZE * number, ENTRY_SIZE))
+            if entry[1] != offset:
+                yield findings(
+                    "INDEX_HEADER",
+                    file=path,
+                    position=at,
+                    expected=f"{name} {entry[1]}, of entry {number}",
+                    found=f"{name} {offset}",
+                )
+
+
+def _bounds(store: MessageStore, folders: list[QueueFolder]) -> dict[tuple[str, int], QueueBounds]:
+    bounds = {}
+    for folder in folders:
+        queue = folder.topic, folder.queue_id
+        try:
+            low, high = store.get_min_offset_in_queue(*queue), store.get_max_offset_in_queue(*queue)
+        except (CorruptLogError, SparkMqError):
+            low, high = 0, _ANY_TIME
+        bounds[queue] = QueueBounds(low, high)
+    return bounds
+
+
+def _newest(store: Location, state: BrokerState) -> int:
+    """The store time of the last message in milliseconds; the largest number if it is not known."""
+    last = LiveEndFinder(store).find_end_now().last_record
+    if last is None or state.has_abort:
+        return _ANY_TIME
+    files = FileReaders()
+    try:
+        return RecordLookup(store, files).record(last).store_timestamp
+    except CorruptLogError:
+        return _ANY_TIME
+    finally:
+        files.close()

@@ -1,0 +1,146 @@
+"""Soundness of records, as far as a record can be checked alone: checksums, flags, properties, and times in order.
+
+Where records start, and what is between them, is decided by `store/log`: damaged framing is a corrupt range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark_mq.format.array_types import Bytes
+from spark_mq.format.kernels.big_endian import int32s_at, int64s_at
+from spark_mq.format.kernels.columns import MessageColumns
+from spark_mq.format.kernels.crc import wrong_body_crcs, wrong_property_crcs
+from spark_mq.format.kernels.frames import Frames
+from spark_mq.format.kernels.property_form import dropped_pieces
+from spark_mq.format.record import BODY_CRC_AT
+from spark_mq.format.sys_flag import (
+    COMPRESSED_FLAG,
+    COMPRESSION_TYPE_MASK,
+    COMPRESSION_TYPE_SHIFT,
+)
+from spark_mq.verifier.finding import findings, text
+
+KNOWN_FLAGS = 0x7FF
+"""All bits of sysFlag that a broker knows (`MessageSysFlag`@5.3.3)."""
+
+FAR_BACK_MILLIS = 60_000
+"""A range of times relies on the broker's clock never having been set back by more than that."""
+
+_ZLIB = 0x78
+_CONTAINERS = (None, 0x04224D18, 0x28B52FFD, None)
+"""The first four bytes of a compressed body, by compression type; None for zlib, whose first byte is 0x78."""
+
+
+def record_findings(
+    buffer: Bytes, base: int, frames: Frames, file: str, segment: int, newest: int | None = None
+) -> Iterator[pa.RecordBatch]:
+    """What is wrong with records.
+
+    Args:
+        buffer: The bytes that contain the records.
+        base: The commit log offset of `buffer[0]`.
+        frames: The records, in the order of the log.
+        file: The name of the segment, for the findings.
+        segment: The commit log offset at which the segment starts.
+        newest: The store time of the record before the first one, in milliseconds; None if it is not known.
+
+    Yields:
+        Findings.
+
+    """
+    found = _Found(buffer, base, frames, file, segment)
+    wrong = wrong_body_crcs(buffer, frames)
+    if wrong.any():
+        stored = int32s_at(buffer, frames.position[wrong] + BODY_CRC_AT)
+        yield found.batch("RECORD_BODY_CRC", wrong, expected=text("body CRC ", stored), found="a body with another CRC")
+    wrong = wrong_property_crcs(buffer, frames)
+    if wrong.any():
+        yield found.batch("RECORD_CRC", wrong, expected="the CRC in property __CRC32#", found="a record with another")
+    dropped = dropped_pieces(buffer, frames)
+    wrong = dropped > 0
+    if wrong.any():
+        yield found.batch(
+            "RECORD_PROPERTIES",
+            wrong,
+            expected="properties of the form name=value",
+            found=text(dropped[wrong], " pieces without a name or without a separator"),
+        )
+    wrong = frames.sys_flag & ~KNOWN_FLAGS != 0
+    if wrong.any():
+        yield found.batch(
+            "RECORD_SYS_FLAG", wrong, expected="bits 0x7ff", found=text("sysFlag ", frames.sys_flag[wrong])
+        )
+    wrong = _wrong_containers(buffer, frames)
+    if wrong.any():
+        yield found.batch(
+            "RECORD_COMPRESSION",
+            wrong,
+            expected="a body in the form that sysFlag names",
+            found=text("sysFlag ", frames.sys_flag[wrong], ", a body that does not begin so"),
+        )
+    yield from _time_findings(found, newest)
+
+
+class _Found:
+    """Findings about some of the records."""
+
+    def __init__(self, buffer: Bytes, base: int, frames: Frames, file: str, segment: int) -> None:
+        self.buffer, self.base, self.frames, self.file, self.segment = buffer, base, frames, file, segment
+
+    def batch(self, code: str, which: npt.NDArray[np.bool_], **texts: object) -> pa.RecordBatch:
+        """Findings with one code about the records `which`."""
+        frames = self.frames[which]
+        columns = MessageColumns(self.buffer, self.base, frames)
+        offsets = frames.position + self.base
+        return findings(
+            code,
+            frames.size,
+            file=f"commitlog/{self.file}",
+            position=offsets - self.segment,
+            topic=columns.column("topic"),
+            queue_id=columns.column("queue_id"),
+            commit_log_offset=offsets,
+            **texts,
+        )
+
+
+def _wrong_containers(buffer: Bytes, frames: Frames) -> npt.NDArray[np.bool_]:
+    """Which records have a body that does not begin as the compression of their sysFlag does."""
+    wrong = np.zeros(frames.size, np.bool_)
+    compressed = np.flatnonzero(frames.sys_flag & COMPRESSED_FLAG != 0)
+    if not compressed.size:
+        return wrong
+    of_type = (frames.sys_flag[compressed] & COMPRESSION_TYPE_MASK) >> COMPRESSION_TYPE_SHIFT
+    known = of_type < len(_CONTAINERS)
+    long_enough = frames.body_length[compressed] >= 4
+    heads = np.zeros(compressed.size, np.int64)
+    heads[long_enough] = int32s_at(buffer, frames.body_start[compressed[long_enough]]).astype(np.int64) & 0xFFFFFFFF
+    fits = heads >> 24 == _ZLIB
+    for number, head in enumerate(_CONTAINERS):
+        if head is not None:
+            fits = np.where(of_type == number, heads == head, fits)
+    # A compressed body shorter than four bytes cannot be: the shortest zlib stream has eight.
+    wrong[compressed] = ~(known & long_enough & fits)
+    return wrong
+
+
+def _time_findings(found: _Found, newest: int | None) -> Iterator[pa.RecordBatch]:
+    times = int64s_at(found.buffer, found.frames.store_timestamp_at)
+    if not times.size:
+        return
+    before = np.concatenate(([times[0] if newest is None else newest], times[:-1]))
+    back = before - times
+    far = back > FAR_BACK_MILLIS
+    for code, which in (("RECORD_TIME_BACK", (back > 0) & ~far), ("RECORD_TIME_FAR_BACK", far)):
+        if which.any():
+            yield found.batch(
+                code,
+                which,
+                expected=text("a store time of ", before[which], " or later"),
+                found=text("store time ", times[which]),
+            )

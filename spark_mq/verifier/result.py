@@ -1,0 +1,86 @@
+"""The result of a check: counts, the first findings of each code, and a verdict."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from spark_mq.verifier.codes import Code, Severity, all_codes, code_of
+from spark_mq.verifier.finding import Finding
+from spark_mq.verifier.sink import Summary
+
+_GRAVEST_FIRST = (Severity.ERROR, Severity.WARNING, Severity.NOTE)
+
+
+@dataclass(frozen=True)
+class VerifyReport:
+    """What a check found, without the findings themselves.
+
+    Attributes:
+        store: The store.
+        is_quick: Whether the log was not read (`--quick`).
+        counts: The number of findings, by code.
+        first: The first findings of each code.
+        messages: Messages in the log; None if it was not read.
+        log_bytes: Bytes of the log.
+        queues: Queues with messages in the log; of a quick check, queues with files.
+        units: Units that the log has; None if it was not read.
+        index_files: Index files.
+        index_entries: Index entries that the log has; None if it was not read.
+        seconds: The duration of the check.
+        stages: The duration of each stage, in seconds.
+
+    """
+
+    store: str
+    is_quick: bool
+    counts: dict[str, int]
+    first: dict[str, list[Finding]]
+    messages: int | None
+    log_bytes: int
+    queues: int
+    units: int | None
+    index_files: int
+    index_entries: int | None
+    seconds: float
+    stages: dict[str, float] = field(default_factory=dict)
+
+    def count(self, severity: Severity) -> int:
+        """The number of findings of a severity."""
+        return sum(count for code, count in self.counts.items() if code_of(code).severity == severity)
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether there is neither a warning nor an error."""
+        return not self.count(Severity.ERROR) and not self.count(Severity.WARNING)
+
+    @property
+    def verdict(self) -> str:
+        """The verdict in a few words: `sound`, or the numbers of errors, warnings and notes."""
+        counted = [(self.count(severity), str(severity)) for severity in _GRAVEST_FIRST]
+        text = ", ".join(f"{count:,} {name}{'' if count == 1 else 's'}" for count, name in counted if count)
+        if not self.is_sound:
+            return f"not sound: {text}"
+        what = "sound, as far as a quick check can see" if self.is_quick else "sound"
+        return f"{what} ({text})" if text else what
+
+    def codes(self) -> Iterator[tuple[Code, int]]:
+        """The codes that were found, with their counts: errors first, and the log before what depends on it."""
+        for severity in _GRAVEST_FIRST:
+            for code in all_codes():
+                if code.severity == severity and code.name in self.counts:
+                    yield code, self.counts[code.name]
+
+    def to_json(self) -> str:
+        """One JSON object: the fields of this class, `verdict` and `is_sound`."""
+        values: dict[str, Any] = {**asdict(self), "verdict": self.verdict, "is_sound": self.is_sound}
+        return json.dumps(values)
+
+
+def report_of(
+    store: str, is_quick: bool, summary: Summary, seconds: float, stages: dict[str, float], **counts: Any
+) -> VerifyReport:
+    """The report of a check; `counts` are the other fields of `VerifyReport`."""
+    return VerifyReport(store, is_quick, summary.counts, summary.first, seconds=seconds, stages=stages, **counts)

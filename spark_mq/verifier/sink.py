@@ -1,0 +1,123 @@
+"""Where a task puts its findings: into a Parquet file, of which only counts and the first few findings go on.
+
+So a million findings of one kind cost a task and the driver little, and the whole of them can be read as a table.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from spark_mq.io.location import Location
+from spark_mq.verifier.finding import FINDING_SCHEMA, Finding
+
+SHOWN = 5
+"""The number of findings of a code that a report shows in full."""
+
+SUMMARY_SCHEMA = pa.schema([("summary", pa.string())])
+"""What a task returns: a `Summary` as JSON."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Findings, counted.
+
+    Attributes:
+        counts: The number of findings, by code.
+        first: The first findings of each code, at most `SHOWN`.
+        files: The names of the Parquet files that contain all of them.
+
+    """
+
+    counts: dict[str, int] = field(default_factory=dict)
+    first: dict[str, list[Finding]] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
+
+    def to_json(self) -> str:
+        """The summary as JSON."""
+        first = {code: [asdict(finding) for finding in some] for code, some in self.first.items()}
+        return json.dumps({"counts": self.counts, "first": first, "files": self.files})
+
+    @classmethod
+    def of_json(cls, data: str) -> Self:
+        """The summary that `to_json` wrote."""
+        values: dict[str, Any] = json.loads(data)
+        first = {code: [Finding(**finding) for finding in some] for code, some in values["first"].items()}
+        return cls(values["counts"], first, tuple(values["files"]))
+
+    @classmethod
+    def of(cls, summaries: Iterable[Summary]) -> Self:
+        """The sum of several summaries; the first findings of a code are those with the smallest place."""
+        counts: dict[str, int] = {}
+        first: dict[str, list[Finding]] = {}
+        files: list[str] = []
+        for summary in summaries:
+            files += summary.files
+            for code, count in summary.counts.items():
+                counts[code] = counts.get(code, 0) + count
+                first[code] = sorted([*first.get(code, ()), *summary.first[code]], key=_place)[:SHOWN]
+        return cls(counts, first, tuple(files))
+
+
+def _place(finding: Finding) -> tuple[str, int, int]:
+    return finding.file or "", finding.position or 0, finding.commit_log_offset or 0
+
+
+class FindingSink:
+    """Takes the findings of one task. When its context ends, `summary` is complete.
+
+    Args:
+        folder: The folder of the files with findings, which exists; None keeps the findings in `batches`.
+
+    Attributes:
+        batches: The findings, if they are kept in memory.
+
+    """
+
+    def __init__(self, folder: Location | None) -> None:
+        self.batches: list[pa.RecordBatch] = []
+        self._folder = folder
+        # Names are unique, so the file of a task that Spark ran again is never read.
+        self._name = f"{uuid.uuid4().hex}.parquet"
+        self._writer: pq.ParquetWriter | None = None
+        self._counts: dict[str, int] = {}
+        self._first: dict[str, list[Finding]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+    def add(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Take findings; a batch has findings of one code."""
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            code = batch["code"][0].as_py()
+            self._counts[code] = self._counts.get(code, 0) + batch.num_rows
+            shown = self._first.setdefault(code, [])
+            if len(shown) < SHOWN:
+                shown += (Finding(**row) for row in batch.slice(0, SHOWN - len(shown)).to_pylist())
+            if self._folder is None:
+                self.batches.append(batch)
+                continue
+            if self._writer is None:
+                location = self._folder / self._name
+                self._writer = pq.ParquetWriter(location.path, FINDING_SCHEMA, filesystem=location.filesystem)
+            self._writer.write_batch(batch)
+
+    @property
+    def summary(self) -> Summary:
+        """What was taken so far."""
+        return Summary(self._counts, self._first, (self._name,) if self._writer is not None else ())

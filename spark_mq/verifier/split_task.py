@@ -1,0 +1,112 @@
+"""One split of the log: it is staged as for a rebuild, and its records are checked while they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from spark_mq.indexer.settings import DispatchTargets
+from spark_mq.indexer.staging.split_rows import SPLIT_SCHEMA
+from spark_mq.io.location import Location
+from spark_mq.job.progress import mark_done
+from spark_mq.job.task_items import TaskItems
+from spark_mq.store.log.last_record import UNFINISHED
+from spark_mq.store.log.splits import Split
+from spark_mq.verifier.finding import findings
+from spark_mq.verifier.log_bounds import merged
+from spark_mq.verifier.sink import FindingSink
+
+_MAX_HOLES = 256
+"""The limit of damaged ranges of a split that the driver gets; more of them become one range."""
+
+CHECKED_SPLIT_SCHEMA = SPLIT_SCHEMA.append(pa.field("summary", pa.string()))
+
+
+@dataclass(frozen=True)
+class SplitTask:
+    """For `mapInArrow`: numbers of splits in, their rows and summaries (`CHECKED_SPLIT_SCHEMA`) out.
+
+    Attributes:
+        splits: The splits.
+        targets: What records are dispatched to.
+        exact: Whether each split is a whole segment, which is read up to its live end.
+        findings: The folder of findings.
+        done: The folder in which the task marks each split as done.
+
+    """
+
+    splits: TaskItems[Split]
+    targets: DispatchTargets
+    exact: bool
+    findings: Location
+    done: Location | None = None
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Check the splits with these numbers."""
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                with FindingSink(self.findings) as sink:
+                    row = check_split(self.splits[number], self.targets, self.exact, sink)
+                row["summary"] = sink.summary.to_json()
+                yield pa.RecordBatch.from_pylist([row], schema=CHECKED_SPLIT_SCHEMA)
+                if self.done is not None:
+                    mark_done(self.done, str(number))
+
+
+def check_split(split: Split, targets: DispatchTargets, exact: bool, sink: FindingSink) -> dict[str, Any]:
+    """The row of a split (`SPLIT_SCHEMA`), whose corrupt ranges are merged into a few.
+
+    Args:
+        split: The split.
+        targets: What records are dispatched to.
+        exact: Whether the split is a whole segment.
+        sink: Takes the findings.
+
+    """
+    from spark_mq.format.kernels.big_endian import read_i64
+    from spark_mq.indexer.staging.split_dispatch import dispatch_split
+    from spark_mq.store.log.record_reader import RecordChunk
+    from spark_mq.verifier.records import record_findings
+
+    name, segment = split.segment.location.name, split.segment.base
+    newest: list[int] = []
+
+    def see(chunk: RecordChunk) -> None:
+        before = newest[0] if newest else None
+        sink.add(record_findings(chunk.buffer, chunk.base, chunk.frames, name, segment, before))
+        newest[:] = [int(read_i64(chunk.buffer, int(chunk.frames[-1].store_timestamp_at)))]
+
+    row: dict[str, Any] = dispatch_split(split, targets, exact, see).to_pylist()[0]
+    sink.add(_corrupt_finding(split, corrupt) for corrupt in row["corrupt"])
+    row["corrupt"] = _few(row["corrupt"])
+    return row
+
+
+def _few(corrupt: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same damage as at most `_MAX_HOLES` ranges."""
+    ranges = merged(
+        ((one["commit_log_offset"], one["commit_log_offset"] + one["length"]) for one in corrupt), _MAX_HOLES
+    )
+    return [{**corrupt[0], "commit_log_offset": start, "length": stop - start} for start, stop in ranges]
+
+
+def _corrupt_finding(split: Split, corrupt: Mapping[str, Any]) -> pa.RecordBatch:
+    offset, length = corrupt["commit_log_offset"], corrupt["length"]
+    segment = split.segment
+    if corrupt["code"] == "BAD_QUEUE_OFFSET":
+        code, expected = "RECORD_QUEUE_OFFSET", "a possible queue offset"
+    elif offset + length >= segment.end_offset and not segment.is_last and corrupt["code"] != UNFINISHED:
+        code, expected = "SEGMENT_FILLER", "the filler of the segment"
+    else:
+        code, expected = "LOG_CORRUPT", "a record"
+    return findings(
+        code,
+        file=f"commitlog/{segment.location.name}",
+        position=offset - segment.base,
+        commit_log_offset=offset,
+        expected=expected,
+        found=f"{length} bytes: {corrupt['reason']}",
+    )

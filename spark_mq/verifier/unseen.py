@@ -1,0 +1,58 @@
+"""What no check can see: fields of a store that have neither a checksum nor a second copy.
+
+The list is closed: `tests/verifier/test_random_damages.py` damages stores at random places, and every damage that is
+not found must be in a field of this list. With `enabledAppendPropCRC`, each record has a CRC over all its fields, and
+the first group is empty.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class UnseenField:
+    """A field that can change without a finding.
+
+    Attributes:
+        name: The name of the field.
+        of: What has the field: `record`, `segment`, `consume queue`, `index file`, `checkpoint`, `config`, `store`.
+        why: Why no check sees a change, and what of the field is checked nevertheless.
+
+    """
+
+    name: str
+    of: str
+    why: str
+
+
+UNSEEN = (
+    UnseenField("flag", "record", "the application's own number"),
+    UnseenField("sysFlag, bits 0x2, 0x40, 0x300, and 0x8 alone", "record", "they change neither queue nor index"),
+    UnseenField("sysFlag, bit 0x1 of a compressed body", "record", "the body is then served as it is stored"),
+    UnseenField("bornTimestamp", "record", "the producer's clock"),
+    UnseenField("born host", "record", "address and port of the producer"),
+    UnseenField("store host", "record", "address and port of the broker; offset message ids contain it"),
+    UnseenField(
+        "storeTimestamp",
+        "record",
+        "its order is checked, and of messages with keys the whole seconds, as the index has them",
+    ),
+    UnseenField("reconsumeTimes", "record", "a number that nothing else contains"),
+    UnseenField("preparedTransactionOffset", "record", "a number that nothing else contains"),
+    UnseenField("bodyCRC of an empty body", "record", "brokers do not check it either"),
+    UnseenField("queueOffset of a message of type PREPARED or ROLLBACK", "record", "the message has no unit"),
+    UnseenField("queueId of a message of type PREPARED or ROLLBACK", "record", "the message has no unit"),
+    UnseenField("properties", "record", "except TAGS, KEYS, UNIQ_KEY and DELAY, whose values queues and index contain"),
+    UnseenField("bytes of a filler after its first eight", "segment", "brokers up to 4.9.0 leave any bytes there"),
+    UnseenField("bytes after the live end", "segment", "a recovery does not clear them; old records are found"),
+    UnseenField("units of expired messages", "consume queue", "only their order is checked"),
+    UnseenField("entries of expired messages", "index file", "only their pointers are checked"),
+    UnseenField("entry 0, and the entry after the last one", "index file", "a broker never reads them"),
+    UnseenField("header of a file without entries", "index file", "the first entry overwrites it"),
+    UnseenField("times that are too early", "checkpoint", "a broker flushes them now and then"),
+    UnseenField("masterFlushedOffset, and the bytes after the fields", "checkpoint", "brokers do not need them"),
+    UnseenField("values", "config", "except offsets past the ends of queues"),
+    UnseenField("timerwheel, timerlog, compaction, and other folders", "store", "they are not checked"),
+)
+"""All such fields."""

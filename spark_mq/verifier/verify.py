@@ -1,0 +1,232 @@
+"""`verify`: the check of a store as a Spark job."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+import uuid
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from spark_mq.errors import StorageError
+from spark_mq.indexer.queue.runs import Assignment, QueueTask, Runs, StagedQueue, staged_runs
+from spark_mq.indexer.staging.staged_units import StagedUnits
+from spark_mq.io.location import Location
+from spark_mq.job.context import JobContext
+from spark_mq.job.output_committer import OutputCommitter
+from spark_mq.job.progress import Progress, StageProgress
+from spark_mq.job.session import job_session
+from spark_mq.job.shared_storage import SharedStorageCheck
+from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
+from spark_mq.verifier.check import FINDINGS, STAGED, CheckedStore, check_store
+from spark_mq.verifier.finding import FINDING_SCHEMA
+from spark_mq.verifier.report_file import write_findings
+from spark_mq.verifier.result import VerifyReport, report_of
+from spark_mq.verifier.spread import InProcess, QueueRuns, Spread, TaskOf
+from spark_mq.verifier.verify_request import VerifyRequest
+
+_PREFIX = "spark-mq-verify-"
+
+
+class VerifyResult:
+    """What a check found.
+
+    Attributes:
+        report: Counts, the first findings of each code, and the verdict.
+        folder: The folder with the files of all findings. It is removed when the result is closed, or no longer used.
+
+    """
+
+    def __init__(self, report: VerifyReport, files: Sequence[Location], folder: Location, spark: SparkSession) -> None:
+        self.report = report
+        self.folder = folder
+        self._files = tuple(files)
+        self._spark = spark
+        self._finalizer = weakref.finalize(self, _remove, folder)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The number of findings, by code."""
+        return self.report.counts
+
+    @property
+    def verdict(self) -> str:
+        """The verdict in a few words."""
+        return self.report.verdict
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether there is neither a warning nor an error."""
+        return self.report.is_sound
+
+    @property
+    def findings(self) -> DataFrame:
+        """All findings, one row each: the columns of `spark_mq.verifier.finding.Finding`."""
+        schema = from_arrow_schema(FINDING_SCHEMA)
+        if not self._files:
+            return self._spark.createDataFrame([], schema)
+        paths = [f"file://{file.path}" if file.is_local else str(file) for file in self._files]
+        return self._spark.read.schema(schema).parquet(*paths)
+
+    def write(self, path: str) -> None:
+        """Write all findings to a file: Parquet if its name ends with `.parquet`, else JSON lines.
+
+        Args:
+            path: The file, a path or a URI.
+
+        Raises:
+            StorageError: The file cannot be written.
+
+        """
+        if not self._files:
+            write_findings(path, ())
+            return
+        paths = [file.path for file in self._files]
+        dataset = ds.dataset(paths, FINDING_SCHEMA, format="parquet", filesystem=self._files[0].filesystem)
+        write_findings(path, dataset.to_batches())
+
+    def close(self) -> None:
+        """Remove the files of the findings."""
+        self._finalizer()
+
+
+def verify(
+    spark: SparkSession,
+    store: str,
+    *,
+    broker_conf: str | None = None,
+    scratch: str | None = None,
+    split_size: int = DEFAULT_SPLIT_SIZE,
+    progress: Callable[[str], None] | None = None,
+) -> VerifyResult:
+    """Check everything in a store against its commit log, which is read once. Nothing in the store is changed.
+
+    A broker can run on the store: what is newer than the end of the log at the start is left out.
+
+    Args:
+        spark: The session. The job uses a session of its own on the same Spark.
+        store: The store directory, a path or a URI.
+        broker_conf: The broker's `broker.conf` (file sizes, slots and entries, delay levels).
+        scratch: A folder for staged files and findings that every machine sees; by default a temporary folder, which
+            is right only if Spark runs on this machine. It needs a tenth of the log's size.
+        split_size: Bytes of the log for a task.
+        progress: Gets a line of progress every few seconds.
+
+    Returns:
+        The result: `findings` is a DataFrame, `counts` has the number of findings of each code, `verdict` says whether
+        the store is sound.
+
+    Raises:
+        OptionError: An argument is not valid.
+        StoreNotFoundError: `store` is not a message store.
+        UnsupportedStoreError: The store is of a kind that is not read.
+        StoreChangedError: A file was removed while the store was checked.
+        NotSharedError: A task does not see the store or the scratch folder that the driver sees.
+        StorageError: A file cannot be read, or the scratch folder cannot be written.
+
+    >>> from spark_mq import verify
+    >>> result = verify(spark, "/data/store")
+    >>> print(result.verdict)
+    >>> result.findings.where("severity = 'error'").show()
+
+    """
+    request = VerifyRequest.of(store, broker_conf, scratch, split_size)
+    return run_verify(spark, request, None if progress is None else lambda stage: progress(str(stage)))
+
+
+def run_verify(
+    spark: SparkSession, request: VerifyRequest, progress: Callable[[StageProgress], None] | None = None
+) -> VerifyResult:
+    """Check what a request says; returns the result, and raises the errors, of `verify`.
+
+    Args:
+        spark: The session.
+        request: What to check.
+        progress: Is called when a stage begins, when it ends, and about once a second between.
+
+    """
+    started = time.monotonic()
+    work = _work_folder(request.scratch)
+    stages = Progress(work / "progress", progress)
+    try:
+        with job_session(spark) as session:
+            spread = _spread(session, request, work, stages)
+            checked = check_store(request.store, request.conf, work, spread, request.split_size)
+    except BaseException:
+        _remove(work)
+        raise
+    for name in (STAGED, "progress"):
+        _remove(work / name)
+    report = _report(request, checked, round(time.monotonic() - started, 3), stages.seconds)
+    return VerifyResult(report, [work / FINDINGS / name for name in checked.summary.files], work, spark)
+
+
+def _report(request: VerifyRequest, checked: CheckedStore, seconds: float, stages: dict[str, float]) -> VerifyReport:
+    counts = {name: value for name, value in vars(checked).items() if name != "summary"}
+    return report_of(str(request.store), False, checked.summary, seconds, stages, **counts)
+
+
+def _work_folder(scratch: Location | None) -> Location:
+    if scratch is None:
+        return Location.resolve(tempfile.mkdtemp(prefix=_PREFIX))
+    folder = scratch / f"{_PREFIX}{uuid.uuid4().hex}"
+    try:
+        folder.filesystem.create_dir(folder.path, recursive=True)
+    except OSError as error:
+        raise StorageError(f"--scratch {scratch}: the folder cannot be written: {error}") from error
+    return folder
+
+
+def _remove(folder: Location) -> None:
+    with suppress(OSError):
+        if folder.is_local:
+            shutil.rmtree(folder.path, ignore_errors=True)
+        else:
+            folder.filesystem.delete_dir(folder.path)
+
+
+def _spread(session: SparkSession, request: VerifyRequest, work: Location, progress: Progress) -> Spread:
+    log = CommitLog.open(request.store)
+    if not log.segments:
+        return InProcess()
+    committer = OutputCommitter(work, ())
+    return _OnSpark(JobContext(session, SharedStorageCheck.record(log, work), progress, committer))
+
+
+@dataclass(frozen=True)
+class _OnSpark:
+    """Runs each part of a stage as a task of Spark."""
+
+    context: JobContext
+
+    def rows(
+        self, name: str, parts: str, task_of: TaskOf, count: int, schema: pa.Schema, size: int | None = None
+    ) -> pa.Table:
+        with self.context.progress.stage(name, count, parts, size) as done:
+            task = self.context.shared_storage.wrap(task_of(done))
+            return self.context.numbers(count).mapInArrow(task, from_arrow_schema(schema)).toArrow()
+
+    def runs(self, units: Sequence[StagedUnits]) -> QueueRuns:
+        return _RunsOnSpark(self.context, staged_runs(self.context, units))
+
+
+@dataclass(frozen=True)
+class _RunsOnSpark:
+    context: JobContext
+    runs: Runs
+
+    def queues(self) -> list[StagedQueue]:
+        return self.runs.queues()
+
+    def summaries(self, assignment: Assignment, task: QueueTask) -> list[str]:
+        with self.context.progress.stage("check queues", assignment.tasks, "tasks"):
+            return [str(row.summary) for row in self.runs.spread(assignment, task, "summary STRING")]

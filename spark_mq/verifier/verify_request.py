@@ -1,0 +1,50 @@
+"""A request for a check. It is checked without Spark: a wrong argument must not wait until a JVM has started."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+from spark_mq.io.location import Location
+from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
+
+
+@dataclass(frozen=True)
+class VerifyRequest:
+    """What to check.
+
+    Attributes:
+        store: The store.
+        conf: The broker's settings.
+        scratch: The folder for staged files and findings; None for a temporary folder of this machine.
+        split_size: Bytes of the log for a task.
+
+    """
+
+    store: Location
+    conf: BrokerConf
+    scratch: Location | None = None
+    split_size: int = DEFAULT_SPLIT_SIZE
+
+    @classmethod
+    def of(
+        cls,
+        store: str,
+        broker_conf: str | None = None,
+        scratch: str | None = None,
+        split_size: int = DEFAULT_SPLIT_SIZE,
+    ) -> Self:
+        """The request with these arguments.
+
+        Raises:
+            OptionError: An argument is not valid.
+            StoreNotFoundError: `store` is not a message store.
+            UnsupportedStoreError: The store is of a kind that is not read.
+
+        """
+        location = Location.resolve(store)
+        CommitLog.open(location)
+        folder = None if scratch is None else Location.resolve(scratch)
+        return cls(location, BrokerConf.of(broker_conf), folder, split_size)

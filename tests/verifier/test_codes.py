@@ -1,0 +1,56 @@
+"""The table of codes, and the page that is made from it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from spark_mq.cli.main import main
+from spark_mq.verifier.code_page import filled
+from spark_mq.verifier.codes import all_codes, code_of
+from tests.support.stores import PROJECT
+
+PAGE = PROJECT / "docs" / "verify.md"
+
+
+def test_the_page_has_the_tables_of_the_code() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert filled(page) == page, "run python -m spark_mq.verifier.code_page docs/verify.md"
+    assert page.count("\n### ") == len(list(all_codes()))
+
+
+def test_every_code_that_a_check_uses_is_in_the_table_and_the_other_way_round() -> None:
+    used = set()
+    for file in (PROJECT / "spark_mq" / "verifier").glob("*.py"):
+        if file.name != "codes.py":
+            used |= set(re.findall(r'"([A-Z]+(?:_[A-Z]+)*)"', file.read_text(encoding="utf-8")))
+    names = {code.name for code in all_codes()}
+    assert names <= used
+    made = {name for name in used if name.split("_")[0] in {name.split("_")[0] for name in names}}
+    assert made - names <= {"DAMAGED", "QUEUE", "INDEX"}
+
+
+@pytest.mark.parametrize("name", ["QUEUE_LAGS_CLEAN", "queue_lags_clean"])
+def test_a_code_is_explained(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", "--explain", name]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("QUEUE_LAGS_CLEAN (error)")
+    assert code_of("QUEUE_LAGS_CLEAN").brokers.v5_3_2 in text
+
+
+def test_all_codes_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", "--explain", "all"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == len(list(all_codes()))
+
+
+def test_an_unknown_code_is_refused_with_a_similar_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", "--explain", "QUEUE_LAG"]) == 2
+    assert "QUEUE_LAGS" in capsys.readouterr().err
+
+
+def test_no_store_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify"]) == 2
+    assert main(["verify", str(tmp_path / "absent"), "--quick"]) == 2
+    assert "does not exist" in capsys.readouterr().err

@@ -1,0 +1,64 @@
+"""A store to which a broker appends while it is checked: what is newer than the end that was seen is left out."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from spark_mq.io.location import Location
+from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.verifier.check import check_store
+from spark_mq.verifier.codes import Severity, code_of
+from spark_mq.verifier.spread import InProcess, TaskOf
+from tests.support.stores import OWN_STORES, RealStore
+from tests.support.verified import Bench
+
+Unpack = Callable[[RealStore], Path]
+
+
+class Appending(InProcess):
+    """Runs checks in this process; between the reading of the log and everything else, a broker appends."""
+
+    def __init__(self, append: Callable[[], object]) -> None:
+        self._append = append
+
+    def rows(
+        self, name: str, parts: str, task_of: TaskOf, count: int, schema: pa.Schema, size: int | None = None
+    ) -> pa.Table:
+        table = super().rows(name, parts, task_of, count, schema, size)
+        if name.startswith("check log"):
+            self._append()
+        return table
+
+
+@pytest.mark.parametrize(("appends", "is_silent"), [(True, True), (False, False)])
+def test_what_is_newer_than_the_end_is_left_out(
+    appends: bool, is_silent: bool, unpacked: Unpack, tmp_path: Path
+) -> None:
+    """Queues and index have units and entries of messages that come into the log only later, or never."""
+    bench = Bench.of(unpacked(RealStore("workload-533", OWN_STORES)), "workload-533", tmp_path)
+    last = sorted(fact["offset"] for fact in bench.messages)[-20]
+    file, position = bench.segment(last)
+    whole = (bench.path / file).read_bytes()
+    bench.write(file, position, bytes(len(whole) - position))
+    bench.write("checkpoint", 0, struct.pack(">qqqqq", 0, 0, 0, 0, 0))
+    for name in ("consumerOffset.json", "delayOffset.json"):
+        (bench.path / "config" / name).unlink()
+        (bench.path / "config" / f"{name}.bak").unlink()
+    (bench.path / "abort").touch()
+
+    def append() -> None:
+        if appends:
+            (bench.path / file).write_bytes(whole)
+
+    work = tmp_path / "work"
+    work.mkdir()
+    conf = BrokerConf.of(str(bench.packed.broker_conf))
+    store = Location.resolve(str(bench.path))
+    checked = check_store(store, conf, Location.resolve(str(work)), Appending(append))
+    found = {code for code in checked.summary.counts if code_of(code).severity != Severity.NOTE}
+    assert (found == set()) == is_silent, found

@@ -1,0 +1,126 @@
+"""Random damages: each is found, or it is in a field that no check can see, or it changes no byte.
+
+The oracle (`tests/support/verify_oracle.py`) says which, from the broker's bytes and the facts. The other way round, a
+store whose queues alone are damaged has findings at exactly the units that differ. `SPARK_MQ_SOAK=1` tries 10,000.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.soak import SOAKS
+from tests.support.stores import OWN_STORES, RealStore
+from tests.support.verified import check, grave
+from tests.support.verify_oracle import Oracle
+
+Unpack = Callable[[RealStore], Path]
+TRIES = 10_000 if SOAKS else 40
+STORE = RealStore("workload-533", OWN_STORES)
+FOLDERS = ("commitlog", "consumequeue", "index", "checkpoint")
+
+
+def files_of(store: Path, folder: str) -> list[Path]:
+    """The files of a part of a store; a queue file before its neighbours of the same queue."""
+    if folder == "checkpoint":
+        return [store / "checkpoint"]
+    return sorted(path for path in (store / folder).rglob("*") if path.is_file())
+
+
+def damage(store: Path, chance: random.Random, folders: tuple[str, ...] = FOLDERS) -> str:
+    """Do one random damage; says which."""
+    files = files_of(store, chance.choice(folders))
+    file = chance.choice(files)
+    data = bytearray(file.read_bytes())
+    # Most of a file can be zeros: three of four damages are where the file was written.
+    written = len(bytes(data).rstrip(b"\0")) or len(data)
+    at = chance.randrange(written if chance.random() < 0.75 else len(data))
+    length = min(chance.choice([1, 4, 8, 20, 64, 300]), len(data) - at)
+    kind = chance.choice(["flip", "flip", "zero", "copy", "cut", "swap"])
+    text = f"{kind} {length} bytes of {file.relative_to(store)} at {at}"
+    if kind == "flip":
+        data[at] ^= 1 << chance.randrange(8)
+    elif kind == "zero":
+        data[at : at + length] = bytes(length)
+    elif kind == "copy":
+        source = chance.randrange(len(data) - length + 1)
+        data[at : at + length] = data[source : source + length]
+    elif kind == "cut":
+        del data[at:]
+    elif kind == "swap":
+        other = chance.choice([path for path in files if path.parent == file.parent])
+        text = f"swap {file.relative_to(store)} and {other.name}"
+        data, content = bytearray(other.read_bytes()), bytes(data)
+        other.write_bytes(content)
+    file.write_bytes(data)
+    return text
+
+
+class Copy:
+    """A copy of a store that is damaged and put right again and again."""
+
+    def __init__(self, original: Path, path: Path) -> None:
+        self.original, self.path = original, path
+        shutil.copytree(original, path)
+
+    def differs(self) -> bool:
+        """Whether the damage changed a byte: zeros that are zeroed do not."""
+        pairs = ((file, self.path / file.relative_to(self.original)) for f in FOLDERS for file in self._files(f))
+        return any(file.read_bytes() != copy.read_bytes() for file, copy in pairs)
+
+    def _files(self, folder: str) -> list[Path]:
+        return files_of(self.original, folder)
+
+    def restore(self) -> None:
+        for folder in FOLDERS:
+            for file in files_of(self.original, folder):
+                copy = self.path / file.relative_to(self.original)
+                content = file.read_bytes()
+                if copy.read_bytes() != content:
+                    copy.write_bytes(content)
+                    stat = file.stat()
+                    os.utime(copy, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+
+@pytest.fixture
+def copy(unpacked: Unpack, tmp_path: Path) -> Copy:
+    return Copy(unpacked(STORE), tmp_path / "store")
+
+
+def test_every_damage_is_found_or_cannot_be_seen(copy: Copy) -> None:
+    oracle, counts = Oracle(STORE, copy.original), Counter[str]()
+    assert oracle.visible_changes(copy.path) == []
+    _, before = check(copy.path, STORE.broker_conf)
+    for seed in range(TRIES):
+        done = damage(copy.path, random.Random(seed))
+        visible = oracle.visible_changes(copy.path)
+        _, findings = check(copy.path, STORE.broker_conf)
+        found = grave([finding for finding in findings if finding not in before])
+        assert found or not visible, (seed, done, visible[:3])
+        counts["found" if found else "unseen" if copy.differs() else "harmless"] += 1
+        copy.restore()
+    print(dict(counts))
+    assert counts["found"] > TRIES // 2
+
+
+def test_findings_about_queues_are_exactly_the_units_that_differ(copy: Copy) -> None:
+    """A file that has another size or name is one finding; all others are named unit by unit."""
+    for seed in range(TRIES // 4):
+        chance = random.Random(seed)
+        file = chance.choice(files_of(copy.path, "consumequeue"))
+        before = file.read_bytes()
+        data = bytearray(before)
+        for _ in range(chance.randrange(1, 4)):
+            data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+        file.write_bytes(data)
+        path = str(file.relative_to(copy.path))
+        differ = {at for at in range(0, len(data), 20) if data[at : at + 20] != before[at : at + 20]}
+        _, findings = check(copy.path, STORE.broker_conf)
+        assert {(f.file, f.position) for f in grave(findings)} == {(path, at) for at in differ}, seed
+        file.write_bytes(before)
