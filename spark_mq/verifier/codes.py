@@ -363,7 +363,7 @@ _CODES = (
             "the messages stay without units, and are never consumed",
             "the next boot loses one message of the queue, and shifts every later unit by one",
         ),
-        "before the next boot: `spark-mq rebuild STORE --resume`, or create an empty file `abort` in the store",
+        "before the next boot: `spark-mq rebuild STORE --resume`",
     ),
     Code(
         "QUEUE_MISSING",
