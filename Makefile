@@ -49,8 +49,8 @@ test: install ## run the tests
 	$(BIN)/python -m spark_mq.format.kernels.compile & \
 	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder -m 'not broker and not archive and not cluster and not notebook and not shared'
 
-test-kernels: install ## run the tests of the formats with the kernels as plain Python
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile tests/format
+test-kernels: install ## run the tests of the kernels, as plain Python
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile tests/format/kernels
 
 test-rest: $(CLASSES) ## run all tests that `make test` leaves out, and write dist/notebooks/*.html
 	rm -rf $(PAGES)

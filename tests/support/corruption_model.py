@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -89,7 +90,13 @@ def has_right_property_crc(stored: bytes) -> bool:
     return digits[:-1] == str(zlib.crc32(stored[:-20]) & 0x7FFFFFFF)[::-1].ljust(10, "0").encode()
 
 
-def _hop(data: bytes, base: int) -> Iterator[Place]:
+@lru_cache(maxsize=32)
+def _hop(data: bytes, base: int) -> Sequence[Place]:
+    """The places of a segment. A test damages one segment of a log at a time, so most are known already."""
+    return tuple(_hop_on(data, base))
+
+
+def _hop_on(data: bytes, base: int) -> Iterator[Place]:
     position = 0
     while position < len(data):
         size = _record_size(data, position, base)

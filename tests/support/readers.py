@@ -55,8 +55,8 @@ def parts_of(items: Iterable[object]) -> Iterator[Part]:
     """What a reader gave, as plain values."""
     for item in items:
         if isinstance(item, RecordChunk):
-            for frame in item.frames:
-                position, size = int(frame.position), int(frame.store_size)
+            sizes = item.frames.store_size.tolist()
+            for position, size in zip(item.frames.position.tolist(), sizes, strict=True):
                 content = item.buffer[position : position + size].tobytes().hex()
                 yield "RECORD", item.base + position, size, content
         else:
