@@ -62,13 +62,20 @@ def ends_on_interrupt(spark: SparkSession, hint: Callable[[], str] = str) -> Ite
     def end(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
         line = visible(INTERRUPTED_LINE + hint())
-        print(f"\n{line}" if sys.stderr.isatty() else line, file=sys.stderr, flush=True)
+        _print_last(f"\n{line}\n" if sys.stderr.isatty() else f"{line}\n")
         # A Spark that stops with work left logs a stack trace for each task.
         _in_thread([_mute, _stop_streams, _cancel, _end], spark, _SECONDS_TO_END_SPARK)
         os._exit(INTERRUPTED)
 
     with _handles_interrupt(end):
         yield
+
+
+def _print_last(text: str) -> None:
+    """Print to stderr. Nothing that this process prints later gets there: its threads still run, and show progress."""
+    own, nowhere = os.dup(sys.stderr.fileno()), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stderr.fileno())
+    os.write(own, text.encode(errors="backslashreplace"))
 
 
 @contextmanager

@@ -18,11 +18,16 @@ from spark_mq.cli.main import main
 
 ENDING = """
 import signal
+import sys
 from unittest import mock
 from spark_mq.cli.interrupt import ends_on_interrupt
 
+def stop():
+    print("a stage that ends while Spark stops", file=sys.stderr, flush=True)
+    print("stopped", flush=True)
+
 session = mock.Mock()
-session.stop.side_effect = lambda: print("stopped", flush=True)
+session.stop.side_effect = stop
 with ends_on_interrupt(session, lambda: "; a hint"):
     try:
         signal.raise_signal(signal.SIGINT)
@@ -31,7 +36,7 @@ with ends_on_interrupt(session, lambda: "; a hint"):
 """
 
 
-def test_a_command_stops_spark_and_ends() -> None:
+def test_a_command_stops_spark_and_ends_with_one_line() -> None:
     done = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (INTERRUPTED, "stopped\n", f"{INTERRUPTED_LINE}; a hint\n")
 
