@@ -33,7 +33,7 @@ _DISPATCH = """
 import numpy as np
 from spark_mq.format.index_file import IndexLayout
 from spark_mq.format.kernels.index_put import new_index_file, put_keys
-from spark_mq.format.kernels.dispatch import DEFAULT_DELAY_LEVELS
+from spark_mq.format.delay_level import DEFAULT_DELAY_LEVELS
 from spark_mq.indexer.settings import DispatchTargets
 from spark_mq.indexer.split_dispatch import dispatch_split
 from spark_mq.io.location import Location

@@ -12,7 +12,8 @@ from spark_mq.format.sys_flag import (
     TRANSACTION_TYPE_MASK,
 )
 
-_LIGHT_PREFIX = "%LMQ%"
+LIGHT_PREFIX = "%LMQ%"
+"""How the name of a light message queue begins (`MixAll.LMQ_PREFIX`@5.3.3)."""
 
 
 def offset_in_queue(record: Record, topic: str, queue_id: int) -> int | None:
@@ -28,7 +29,7 @@ def offset_in_queue(record: Record, topic: str, queue_id: int) -> int | None:
         return record.queue_offset
     if INNER_MULTI_DISPATCH not in record.properties:
         return None
-    is_light = queue_id == 0 and topic.startswith(_LIGHT_PREFIX)
+    is_light = queue_id == 0 and topic.startswith(LIGHT_PREFIX)
     if record.queue_id != queue_id and not is_light:
         return None
     return _dispatched_offset(parse_properties(record.properties), topic)

@@ -8,7 +8,7 @@ from spark_mq.store.config.broker_version import find_broker_version
 from spark_mq.store.config.sourced import FileSetting, Sourced
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.store.index.folder import find_index_layout, index_files
-from spark_mq.store.queue.folders import find_queue_file_size
+from spark_mq.store.queue.folders import find_queue_file_size, listed
 
 
 def file_settings(request: RebuildRequest) -> tuple[FileSetting, ...]:
@@ -21,7 +21,7 @@ def file_settings(request: RebuildRequest) -> tuple[FileSetting, ...]:
     conf, settings = request.broker_conf, []
     if request.selection.has_queues:
         trees = [request.store / CONSUME_QUEUE, request.committer.output / CONSUME_QUEUE]
-        size = find_queue_file_size(conf, trees if request.resume else trees[:1])
+        size = find_queue_file_size(conf, listed(trees if request.resume else trees[:1]))
         settings.append(FileSetting("queue files", f"{size.value:,} bytes each", size.source))
     if request.selection.has_index:
         layout = find_index_layout(request.store, conf)

@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import SparkSession
 
 from spark_mq import __version__
+from spark_mq.format.delay_level import DEFAULT_DELAY_LEVELS
 from spark_mq.indexer.disk_space import no_room_error, room_needed
 from spark_mq.indexer.file_settings import file_settings
 from spark_mq.indexer.index.build import ExistingIndex, IndexResult, find_existing_index, write_index
@@ -54,7 +55,7 @@ from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
-from spark_mq.store.queue.folders import find_queue_file_size
+from spark_mq.store.queue.folders import find_queue_file_size, listed
 from spark_mq.store.store_lock import store_lock
 
 
@@ -256,8 +257,8 @@ class _Rebuild:
             __version__,
             str(self.store),
             committer.names,
-            find_queue_file_size(self.request.broker_conf, queue_trees).value,
-            self.request.broker_conf.message_delay_level or _default_delay_levels(),
+            find_queue_file_size(self.request.broker_conf, listed(queue_trees)).value,
+            self.request.broker_conf.message_delay_level or DEFAULT_DELAY_LEVELS,
             self.request.replace,
         )
         if left is not None and left.settings.stage_the_same_as(settings):
@@ -360,9 +361,3 @@ def _write_trees(
         except BaseException:
             stopped.set()
             raise
-
-
-def _default_delay_levels() -> str:
-    from spark_mq.format.kernels.dispatch import DEFAULT_DELAY_LEVELS  # loads numba, which only this case needs
-
-    return DEFAULT_DELAY_LEVELS

@@ -7,9 +7,14 @@ Spark sends a job's function to every task, with everything that the function re
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, Self, TypeVar
+
+import pyarrow as pa
+
+from spark_mq.io.location import Location
+from spark_mq.job.progress import mark_done
 
 Item = TypeVar("Item")
 
@@ -24,6 +29,20 @@ class TaskItems(Generic[Item]):
     def of(cls, items: Iterable[Item]) -> Self:
         """The items in this order."""
         return cls(tuple(map(pickle.dumps, items)))
+
+    def each(self, batches: Iterable[pa.RecordBatch], done: Location | None) -> Iterator[Item]:
+        """The items whose numbers a task gets. Each is marked as done when the next one is asked for.
+
+        Args:
+            batches: What `mapInArrow` gives to a task: the numbers in the first column.
+            done: The folder of the stage (`Progress.stage`); None if nobody looks.
+
+        """
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield self[number]
+                if done is not None:
+                    mark_done(done, str(number))
 
     def __getitem__(self, number: int) -> Item:
         item: Item = pickle.loads(self.pickled[number])

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spark_mq.errors import CorruptLogError, UnsafeNameError
+from spark_mq.errors import CorruptLogError
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.record import Record
 from spark_mq.format.sys_flag import INNER_BATCH_FLAG, TRANSACTION_COMMIT_TYPE, TRANSACTION_TYPE_MASK
-from spark_mq.store.config.topic_name import check_topic_name
+from spark_mq.store.config.topic_name import is_topic_name
 from spark_mq.store.log.log_range import LogRange, iterate_records
 from spark_mq.store.message_store import MessageStore
 
@@ -124,13 +124,5 @@ def _has_unit(record: Record) -> bool:
 def _is_in_queue(store: MessageStore, topic: str, record: Record) -> bool:
     files = store.queues.get((topic, record.queue_id))
     if files is None:
-        return _is_plain_name(topic) and (store.location / "batchconsumequeue" / topic).is_directory
+        return is_topic_name(topic) and (store.location / "batchconsumequeue" / topic).is_directory
     return files.unit(record.queue_offset)[:2] == (record.commit_log_offset, record.size)
-
-
-def _is_plain_name(topic: str) -> bool:
-    try:
-        check_topic_name(topic)
-    except UnsafeNameError:
-        return False
-    return True

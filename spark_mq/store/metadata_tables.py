@@ -5,7 +5,7 @@ Spark and the commands use the same rows. Timestamps are in UTC.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from spark_mq.format.timestamp import NANOS_PER_MICRO, micros
 from spark_mq.store.config.checkpoint import Checkpoint, checkpoint_problem
 from spark_mq.store.config.config_file import as_integer, load_config
 from spark_mq.store.config.consumer_offsets import load_consumer_offsets
+from spark_mq.store.config.delay_offsets import DELAY_OFFSETS, parse_delay_offsets
 from spark_mq.store.config.store_paths import ABORT
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue_state import QueueState, QueueStateName, QueueStates, queue_states
@@ -442,7 +443,7 @@ def delay_offsets(store: MessageStore) -> pa.Table:
         >>> delay_offsets(MessageStore("/data/store"))["lag"].to_pylist()
         [0, 3]
     """
-    offsets = load_config(store.location, "delayOffset.json", _delay_offsets) or {}
+    offsets = load_config(store.location, DELAY_OFFSETS, _delay_offsets) or {}
     states = queue_states(store, SCHEDULE_TOPIC)
     rows = []
     for level, offset in sorted(offsets.items()):
@@ -467,14 +468,10 @@ def delay_offsets(store: MessageStore) -> pa.Table:
 
 
 def _delay_offsets(content: Mapping[str, Any]) -> dict[int, int]:
-    offsets = {as_integer(level, 32): as_integer(offset, 63) for level, offset in _items(content, "offsetTable")}
+    offsets = parse_delay_offsets(content)
     if min(offsets, default=1) < 1:
         raise ValueError(f"delay level {min(offsets)} is below 1")
     return offsets
-
-
-def _items(content: Mapping[str, Any], name: str) -> Iterable[tuple[Any, Any]]:
-    return (content.get(name) or {}).items()
 
 
 def checkpoint(store: MessageStore) -> pa.Table:

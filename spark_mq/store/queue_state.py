@@ -19,16 +19,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
-from spark_mq.errors import ConfigError, UnsupportedStoreError
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE
+from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.record import HEADER, HEADER_SIZE
-from spark_mq.store.config.config_file import load_config
 from spark_mq.store.config.consumer_offsets import consumed_offsets
+from spark_mq.store.config.topic_names import configured_topics
 from spark_mq.store.lacking_messages import LackingMessage, LackingMessages, find_lacking_messages
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
-
-_LIGHT_PREFIX = "%LMQ%"
 
 Queue = tuple[str, int]
 """A topic and a queue id."""
@@ -89,7 +87,7 @@ def queue_states(store: MessageStore, topic: str | None = None) -> QueueStates:
     found = find_lacking_messages(store)
     lacking, behind = _by_queue(found.messages), _behind(found)
     consumed = consumed_offsets(store.location)
-    configured = _configured_topics(store)
+    configured = configured_topics(store.location) or frozenset()
     names = {*store.queues, *lacking, *(queue for queue in consumed if queue[0] in configured and consumed[queue] > 0)}
     by_queue = {
         queue: _state(store, queue, lacking.get(queue), consumed.get(queue, 0), behind)
@@ -156,16 +154,7 @@ def _leads_to_its_message(store: MessageStore, queue: ConsumeQueue, queue_offset
     if (size, own_offset) != (store_size, commit_log_offset):
         return False
     # A message is also in light message queues, at queue offsets of their own.
-    return queue.topic.startswith(_LIGHT_PREFIX) or (queue_id, own_queue_offset) == (queue.queue_id, queue_offset)
-
-
-def _configured_topics(store: MessageStore) -> set[str]:
-    """The topics of `config/topics.json`; none if it cannot be read."""
-    try:
-        found = load_config(store.location, "topics.json", lambda content: set(content.get("topicConfigTable") or {}))
-    except (ConfigError, UnsupportedStoreError):
-        return set()
-    return found or set()
+    return queue.topic.startswith(LIGHT_PREFIX) or (queue_id, own_queue_offset) == (queue.queue_id, queue_offset)
 
 
 def _by_queue(messages: Iterable[LackingMessage]) -> Mapping[Queue, _Lacking]:

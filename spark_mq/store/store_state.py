@@ -29,7 +29,7 @@ from spark_mq.store.lacking_messages import LackingMessages, find_lacking_messag
 from spark_mq.store.log.log_range import LogRange, between
 from spark_mq.store.log.segment_files import is_segment_name, usual_size
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.queue.folders import find_queue_file_size
+from spark_mq.store.queue.folders import QueueFolder, find_queue_file_size
 from spark_mq.store.store_lock import is_locked
 
 _DEFAULT_SEGMENT_SIZE = 1 << 30
@@ -182,7 +182,7 @@ def store_state(path: str, broker_version: str | None = None, broker_conf: str |
             index,
             _config(store),
             tuple(boot_obstacles(store.location, conf, folders)),
-            tuple(_settings(store, conf, rules)),
+            tuple(_settings(store, conf, rules, log, folders)),
             tuple(next_boot(one, facts) for one in rules.value),
             tuple(next_boot(one, forced) for one in rules.value) if stop.is_clean else (),
             disk_use(store.location),
@@ -249,20 +249,26 @@ def _boot_settings(conf: BrokerConf) -> BootSettings:
     )
 
 
-def _settings(store: MessageStore, conf: BrokerConf, rules: Sourced[tuple[BootRules, ...]]) -> list[FileSetting]:
+def _settings(
+    store: MessageStore,
+    conf: BrokerConf,
+    rules: Sourced[tuple[BootRules, ...]],
+    log: LogState,
+    folders: list[QueueFolder],
+) -> list[FileSetting]:
     """The settings that are assumed; a setting that files do not show is said to be unknown."""
     size = conf.commit_log_file_size
-    usual = usual_size([info for info in (store.location / COMMIT_LOG).entries() if is_segment_name(info)])
-    log = Sourced(usual, "most segments") if usual else Sourced(_DEFAULT_SEGMENT_SIZE, NOTHING_TELLS)
-    log = Sourced(size, conf.source) if size else log
-    queues = find_queue_file_size(conf, [store.location / CONSUME_QUEUE])
+    usual = log.file_size
+    segments = Sourced(usual, "most segments") if usual else Sourced(_DEFAULT_SEGMENT_SIZE, NOTHING_TELLS)
+    segments = Sourced(size, conf.source) if size else segments
+    queues = find_queue_file_size(conf, [(store.location / CONSUME_QUEUE, folders)])
     try:
         layout = find_index_layout(store.location, conf)
         index = f"{layout.value.hash_slot_num:,} slots and {layout.value.index_num:,} entries each", layout.source
     except OptionError as error:
         index = "slots and entries unknown", str(error)
     found = [
-        FileSetting("segments", f"{log.value:,} bytes each", log.source),
+        FileSetting("segments", f"{segments.value:,} bytes each", segments.source),
         FileSetting("queue files", f"{queues.value:,} bytes each", queues.source),
         FileSetting("index files", *index),
         FileSetting("rules", f"of a broker of {', '.join(rules.value)}", rules.source),

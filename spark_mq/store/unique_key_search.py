@@ -7,14 +7,9 @@ log that the index covers, is not found.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
-from typing import Any
-
-from spark_mq.errors import ConfigError, UnsupportedStoreError
 from spark_mq.format.message_keys import KeyType, record_keys
 from spark_mq.format.record import Record
-from spark_mq.store.config.config_file import load_config
+from spark_mq.store.config.topic_names import configured_topics
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.scan import WithUniqueKey, scan
 from spark_mq.store.message_store import MessageStore
@@ -49,10 +44,4 @@ def uncovered_parts(store: MessageStore) -> list[LogRange]:
 def known_topics(store: MessageStore) -> list[str]:
     """The topics that have a queue, or are in `config/topics.json`, sorted."""
     topics = {topic for topic, _ in store.queue_names}
-    with suppress(ConfigError, UnsupportedStoreError):  # table `topics` reports it
-        topics.update(load_config(store.location, "topics.json", _names) or ())
-    return sorted(topics)
-
-
-def _names(content: Mapping[str, Any]) -> list[str]:
-    return [str(name) for name in content.get("topicConfigTable") or ()]
+    return sorted(topics | (configured_topics(store.location) or frozenset()))

@@ -16,8 +16,9 @@ from itertools import pairwise
 
 import pyarrow as pa
 
-from spark_mq.errors import UnsafeNameError
 from spark_mq.format.consume_queue import UNIT_SIZE
+from spark_mq.format.delay_level import DEFAULT_DELAY_LEVELS
+from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.indexer.queue.plan import PlannedQueue, QueuePlan
 from spark_mq.indexer.queue.runs import StagedQueue
 from spark_mq.indexer.settings import DispatchTargets
@@ -30,7 +31,7 @@ from spark_mq.job.task_items import TaskItems
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.store_kind import is_rocksdb
 from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
-from spark_mq.store.config.topic_name import check_topic_name
+from spark_mq.store.config.topic_name import is_topic_name
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.data_end import find_data_end
 from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE, Split, plan_splits
@@ -46,7 +47,7 @@ from spark_mq.verifier.index_task import IndexFileCheck
 from spark_mq.verifier.log_bounds import LogBounds, merged
 from spark_mq.verifier.log_end import LiveLog, LogEndCheck
 from spark_mq.verifier.queue_file import ExpectedFile
-from spark_mq.verifier.queue_folders import LIGHT_PREFIX, not_checked, queue_folder_findings
+from spark_mq.verifier.queue_folders import not_checked, queue_folder_findings
 from spark_mq.verifier.queue_task import QueueChecker, QueueFiles, QueueFilesCheck
 from spark_mq.verifier.records import FAR_BACK_MILLIS
 from spark_mq.verifier.segments import segment_findings
@@ -121,9 +122,9 @@ class _Check:
         state, config = BrokerState.of(self.store), ConfigFiles.of(self.store)
         log = CommitLog.open(self.store)
         index = list_index(self.store, self.conf)
-        file_size = find_queue_file_size(self.conf, [self.store / CONSUME_QUEUE]).value
         has_queues = not is_rocksdb(self.store / CONSUME_QUEUE)
         folders = list(queue_folders(self.store / CONSUME_QUEUE)) if has_queues else []
+        file_size = find_queue_file_size(self.conf, [(self.store / CONSUME_QUEUE, folders)]).value
         staged, summaries = self._stage(log, file_size)
         start, end, newest = 0, 0, 0
         if staged is not None:
@@ -147,7 +148,7 @@ class _Check:
                     summaries += self._check_queues(runs, queues, folders, files)
                 summaries += others.result()
         with FindingSink(self.work / FINDINGS) as sink:
-            sink.add(segment_findings(self.store, log, self.conf.segment_size))
+            sink.add(segment_findings(self.store, log, self.conf.commit_log_file_size))
             sink.add(not_checked(self.store))
             sink.add(queue_folder_findings(self.store, folders, file_size))
             sink.add(index.findings)
@@ -179,7 +180,7 @@ class _Check:
         """The staged log, None if it has no segment; and what is wrong with its records."""
         if not log.segments:
             return None, []
-        levels = self.conf.message_delay_level or _default_delay_levels()
+        levels = self.conf.message_delay_level or DEFAULT_DELAY_LEVELS
         targets = DispatchTargets(self.work / STAGED, file_size, True, levels)
         checked = self._dispatch("check log", plan_splits(log, self.split_size), targets, exact=False)
         misaligned = misaligned_segments([row for row, _ in checked], log.segments[-1].base)
@@ -208,7 +209,7 @@ class _Check:
         self, runs: QueueRuns, queues: Sequence[StagedQueue], folders: Sequence[QueueFolder], files: QueueFiles
     ) -> list[Summary]:
         """The check of all queues that have messages in the log."""
-        safe = [queue for queue in queues if _is_safe(queue.topic)]
+        safe = [queue for queue in queues if is_topic_name(queue.topic)]
         with FindingSink(self.work / FINDINGS) as sink:
             sink.add(
                 findings(
@@ -220,7 +221,7 @@ class _Check:
                     found=f"topic {queue.topic!r}",
                 )
                 for queue in queues
-                if not _is_safe(queue.topic)
+                if not is_topic_name(queue.topic)
             )
         if not safe:
             return [sink.summary]
@@ -299,14 +300,6 @@ def _written_stop(folder: QueueFolder, file_size: int) -> int:
     return 0
 
 
-def _is_safe(topic: str) -> bool:
-    try:
-        check_topic_name(topic)
-    except UnsafeNameError:
-        return False
-    return True
-
-
 def _times_between_splits(splits: Iterable[SplitRow]) -> Iterator[pa.RecordBatch]:
     """Store times that step back between two splits; within a split, its task finds them."""
     with_messages = [split for split in splits if split.messages]
@@ -350,9 +343,3 @@ def _bounds_of_queues(queues: Iterable[StagedQueue], folders: Iterable[QueueFold
 
 def _topics(queues: Iterable[StagedQueue], folders: Iterable[QueueFolder]) -> set[str]:
     return {queue.topic for queue in queues} | {folder.topic for folder in folders}
-
-
-def _default_delay_levels() -> str:
-    from spark_mq.format.kernels.dispatch import DEFAULT_DELAY_LEVELS  # loads numba, which only this case needs
-
-    return DEFAULT_DELAY_LEVELS

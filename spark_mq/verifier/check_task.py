@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from spark_mq.io.location import Location
-from spark_mq.job.progress import mark_done
 from spark_mq.job.task_items import TaskItems
 from spark_mq.verifier.sink import SUMMARY_SCHEMA, FindingSink
 
@@ -26,10 +25,7 @@ class CheckTask:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run the checks with these numbers."""
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                with FindingSink(self.findings) as sink:
-                    self.checks[number](sink)
-                yield pa.RecordBatch.from_pylist([{"summary": sink.summary.to_json()}], schema=SUMMARY_SCHEMA)
-                if self.done is not None:
-                    mark_done(self.done, str(number))
+        for check in self.checks.each(batches, self.done):
+            with FindingSink(self.findings) as sink:
+                check(sink)
+            yield pa.RecordBatch.from_pylist([{"summary": sink.summary.to_json()}], schema=SUMMARY_SCHEMA)

@@ -44,9 +44,7 @@ class BrokerState:
         return cls(Checkpoint.load(store), size, (store / ABORT).is_file)
 
 
-def checkpoint_findings(
-    state: BrokerState, end: int, newest: int, index_end: int | None = None
-) -> Iterator[pa.RecordBatch]:
+def checkpoint_findings(state: BrokerState, end: int, newest: int) -> Iterator[pa.RecordBatch]:
     """What is wrong with the checkpoint.
 
     A broker writes the times of messages that it has flushed, so none of them can be later than the last message.
@@ -55,7 +53,6 @@ def checkpoint_findings(
         state: The files, as they were before the log was read.
         end: The commit log offset at which the log ends.
         newest: The latest store time of the log in milliseconds; 0 without a message.
-        index_end: The end time of the last index file; None if it is not known.
 
     Yields:
         Findings.
@@ -74,13 +71,12 @@ def checkpoint_findings(
         )
     for position, name, attribute in _FIELDS:
         time = getattr(state.checkpoint, attribute)
-        latest = newest if index_end is None or position != _FIELDS[2][0] else max(index_end, 0)
-        if time > latest or time < 0:
+        if time > newest or time < 0:
             yield findings(
                 "CHECKPOINT_AHEAD",
                 file=CHECKPOINT,
                 position=position,
-                expected=f"{name} up to {latest}",
+                expected=f"{name} up to {newest}",
                 found=f"{name} {time}",
             )
     if state.checkpoint.confirm_phy_offset > end:

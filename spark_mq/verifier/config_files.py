@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import pyarrow as pa
 from pyarrow import fs
 
 from spark_mq.errors import ConfigError, UnsupportedStoreError
-from spark_mq.format.system_topic import is_system_topic
+from spark_mq.format.system_topic import SCHEDULE_TOPIC, is_system_topic
 from spark_mq.io.location import Location
-from spark_mq.store.config.config_file import as_integer, load_config, parse_fastjson
+from spark_mq.store.config.config_file import load_config, parse_fastjson
 from spark_mq.store.config.consumer_offsets import ConsumerOffset, load_consumer_offsets
+from spark_mq.store.config.delay_offsets import DELAY_OFFSETS, parse_delay_offsets
 from spark_mq.store.config.store_paths import CONFIG
+from spark_mq.store.config.topic_names import configured_topics
 from spark_mq.verifier.finding import findings
 
-_SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 _WITHOUT_SUFFIX = ("timermetrics", "transactionMetrics")
 
 Queue = tuple[str, int]
+_Content = TypeVar("_Content")
 
 
 @dataclass(frozen=True)
@@ -51,24 +53,20 @@ class ConfigFiles:
     @classmethod
     def of(cls, store: Location) -> Self:
         """The files of a store now."""
-        try:
-            offsets = tuple(load_consumer_offsets(store))
-        except (ConfigError, UnsupportedStoreError):
-            offsets = ()
-        topics = _load(store, "topics.json", lambda content: frozenset(content.get("topicConfigTable") or {}))
-        return cls(offsets, _load(store, "delayOffset.json", _delay_offsets) or {}, topics, tuple(_problems(store)))
+        return cls(
+            _readable(lambda: tuple(load_consumer_offsets(store)), ()),
+            _readable(lambda: load_config(store, DELAY_OFFSETS, parse_delay_offsets) or {}, {}),
+            configured_topics(store),
+            tuple(_problems(store)),
+        )
 
 
-def _load(store: Location, name: str, decode: Any) -> Any:
+def _readable(load: Callable[[], _Content], otherwise: _Content) -> _Content:
+    """What a file says; `otherwise` if it cannot be read, which is a finding of its own."""
     try:
-        return load_config(store, name, decode)
+        return load()
     except (ConfigError, UnsupportedStoreError):
-        return None
-
-
-def _delay_offsets(content: dict[str, Any]) -> dict[int, int]:
-    table = content.get("offsetTable") or {}
-    return {as_integer(level, 32): as_integer(offset, 63) for level, offset in table.items()}
+        return otherwise
 
 
 def _problems(store: Location) -> Iterator[pa.RecordBatch]:
@@ -140,14 +138,14 @@ def config_findings(
         elif offset.offset < queue.min_offset:
             yield findings("OFFSET_BEFORE_MIN", expected=f"{queue.min_offset} or more", found=found, **columns)
     for level, number in sorted(config.delay_offsets.items()):
-        if (_SCHEDULE_TOPIC, level - 1) not in bounds and not is_known(_SCHEDULE_TOPIC):
+        if (SCHEDULE_TOPIC, level - 1) not in bounds and not is_known(SCHEDULE_TOPIC):
             continue
-        queue = bounds.get((_SCHEDULE_TOPIC, level - 1), QueueBounds(0, 0))
+        queue = bounds.get((SCHEDULE_TOPIC, level - 1), QueueBounds(0, 0))
         if number > queue.max_offset:
             yield findings(
                 "DELAY_OFFSET_PAST_END",
                 file=f"{CONFIG}/delayOffset.json",
-                topic=_SCHEDULE_TOPIC,
+                topic=SCHEDULE_TOPIC,
                 queue_id=level - 1,
                 expected=f"an offset up to {queue.max_offset}",
                 found=f"offset {number} of level {level}",

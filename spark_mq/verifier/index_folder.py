@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from spark_mq.errors import OptionError, SparkMqError
-from spark_mq.format.index_file import ENTRY, ENTRY_SIZE, HEADER, HEADER_SIZE, SLOT, SLOT_SIZE, IndexHeader, IndexLayout
+from spark_mq.format.index_file import ENTRY, ENTRY_SIZE, HEADER, HEADER_SIZE, IndexHeader, IndexLayout
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.store_paths import INDEX
-from spark_mq.store.index.folder import IndexFileInfo, index_files, index_layout
+from spark_mq.store.index.folder import IndexFileInfo, index_files, index_layout, layout_of_full_file
 from spark_mq.verifier.finding import findings
 
 
@@ -79,16 +79,9 @@ def _layout(store: Location, infos: Sequence[IndexFileInfo], conf: BrokerConf) -
 
 
 def _full_layout(info: IndexFileInfo) -> IndexLayout | None:
-    """The layout of a file if it is full, and the slot of its newest entry confirms that."""
+    """The layout of a file if it is full; None if it is not, or if it cannot be read."""
     try:
-        with FileReader(info.location) as reader:
-            layout = IndexLayout.of_full_file(info.size, reader.read(0, HEADER_SIZE))
-            if layout is None:
-                return None
-            newest = layout.index_num - 1
-            entry = ENTRY.unpack(reader.read(layout.entries_at + ENTRY_SIZE * newest, ENTRY_SIZE))
-            slot = HEADER_SIZE + SLOT_SIZE * (entry[0] % layout.hash_slot_num)
-            return layout if SLOT.unpack(reader.read(slot, SLOT_SIZE))[0] == newest else None
+        return layout_of_full_file(info)
     except (SparkMqError, OSError, ValueError):
         return None
 

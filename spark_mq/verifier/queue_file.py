@@ -20,10 +20,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE, Units, is_live, queue_file_name
+from spark_mq.format.system_topic import SCHEDULE_TOPIC
 from spark_mq.verifier.finding import findings, text
 from spark_mq.verifier.log_bounds import LogBounds
 
-_SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 _EXTENSION_ADDRESS = -(1 << 31)
 """Tags codes below this are addresses in `consumequeue_ext` (`ConsumeQueueExt.isExtAddr`@5.3.3)."""
 
@@ -188,7 +188,7 @@ class _Comparison:
         other_tags &= want["store_size"] == have["store_size"]
         if self.has_extensions:
             wrong &= ~(other_tags & (have["tags_code"] < _EXTENSION_ADDRESS))
-        if expected.topic == _SCHEDULE_TOPIC:
+        if expected.topic == SCHEDULE_TOPIC:
             due = wrong & other_tags
             yield from self._batch("QUEUE_DUE_TIME", due, self._unit_text(want, due), self._unit_text(have, due))
             wrong = wrong & ~due

@@ -8,14 +8,13 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
+from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.io.location import Location
 from spark_mq.store.config.store_kind import is_rocksdb
 from spark_mq.store.config.store_paths import CONSUME_QUEUE, MAPPED_FILE_NAME
 from spark_mq.store.queue.folders import QueueFolder
 from spark_mq.verifier.finding import findings
 from spark_mq.verifier.segments import foreign_entries
-
-LIGHT_PREFIX = "%LMQ%"
 
 
 def not_checked(store: Location) -> Iterator[pa.RecordBatch]:

@@ -12,13 +12,14 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from spark_mq.errors import CorruptLogError, SparkMqError, UnsupportedStoreError
+from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.index_file import ENTRY, ENTRY_SIZE, HEADER, HEADER_SIZE, INDEX_COUNT_AT, IndexHeader, IndexLayout
 from spark_mq.io.file_reader import FileReader, FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE
 from spark_mq.store.index.folder import IndexFileInfo
-from spark_mq.store.live_end import LiveEndFinder
+from spark_mq.store.live_end import LiveEnd, LiveEndFinder
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.message_store import MessageStore
@@ -30,7 +31,7 @@ from spark_mq.verifier.config_files import ConfigFiles, QueueBounds, config_find
 from spark_mq.verifier.finding import FINDING_SCHEMA, findings
 from spark_mq.verifier.index_folder import list_index
 from spark_mq.verifier.log_end import LiveLog, log_end_findings
-from spark_mq.verifier.queue_folders import LIGHT_PREFIX, not_checked, queue_folder_findings
+from spark_mq.verifier.queue_folders import not_checked, queue_folder_findings
 from spark_mq.verifier.result import VerifyReport, report_of
 from spark_mq.verifier.segments import segment_findings
 from spark_mq.verifier.sink import FindingSink
@@ -56,15 +57,16 @@ def quick_check(store: str, conf: BrokerConf) -> tuple[VerifyReport, pa.Table]:
     state, config = BrokerState.of(location), ConfigFiles.of(location)
     log = CommitLog.open(location)
     sink = FindingSink(None)
-    sink.add(segment_findings(location, log, conf.segment_size))
+    sink.add(segment_findings(location, log, conf.commit_log_file_size))
     sink.add(not_checked(location))
     index = list_index(location, conf)
     sink.add(index.findings)
     if index.layout is not None:
         for info in index.files:
             sink.add(_index_edges(info, index.layout))
-    end, queues, newest = -1, 0, _newest(location, state)
-    with MessageStore(store) as opened:
+    live_end = LiveEndFinder(location).find_end_now()
+    end, queues, newest = -1, 0, _newest(location, state, live_end)
+    with MessageStore(store, log_end=live_end.offset) as opened:
         if log.segments:
             end = opened.get_max_phy_offset()
             sink.add(_segment_edges(opened))
@@ -179,9 +181,9 @@ def _bounds(store: MessageStore, folders: list[QueueFolder]) -> dict[tuple[str, 
     return bounds
 
 
-def _newest(store: Location, state: BrokerState) -> int:
+def _newest(store: Location, state: BrokerState, live_end: LiveEnd) -> int:
     """The store time of the last message in milliseconds; the largest number if it is not known."""
-    last = LiveEndFinder(store).find_end_now().last_record
+    last = live_end.last_record
     if last is None or state.has_abort:
         return _ANY_TIME
     files = FileReaders()

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_mq.io.location import Location
-from spark_mq.verifier.finding import FINDING_SCHEMA, Finding
+from spark_mq.verifier.finding import FINDING_SCHEMA, Finding, rows
 
 SHOWN = 5
 """The number of findings of a code that a report shows in full."""
@@ -108,7 +108,7 @@ class FindingSink:
             self._counts[code] = self._counts.get(code, 0) + batch.num_rows
             shown = self._first.setdefault(code, [])
             if len(shown) < SHOWN:
-                shown += (Finding(**row) for row in batch.slice(0, SHOWN - len(shown)).to_pylist())
+                shown += rows([batch.slice(0, SHOWN - len(shown))])
             if self._folder is None:
                 self.batches.append(batch)
                 continue

@@ -11,7 +11,6 @@ import pyarrow as pa
 from spark_mq.indexer.settings import DispatchTargets
 from spark_mq.indexer.staging.split_rows import SPLIT_SCHEMA
 from spark_mq.io.location import Location
-from spark_mq.job.progress import mark_done
 from spark_mq.job.task_items import TaskItems
 from spark_mq.store.log.last_record import UNFINISHED
 from spark_mq.store.log.splits import Split
@@ -46,14 +45,11 @@ class SplitTask:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Check the splits with these numbers."""
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                with FindingSink(self.findings) as sink:
-                    row = check_split(self.splits[number], self.targets, self.exact, sink)
-                row["summary"] = sink.summary.to_json()
-                yield pa.RecordBatch.from_pylist([row], schema=CHECKED_SPLIT_SCHEMA)
-                if self.done is not None:
-                    mark_done(self.done, str(number))
+        for split in self.splits.each(batches, self.done):
+            with FindingSink(self.findings) as sink:
+                row = check_split(split, self.targets, self.exact, sink)
+            row["summary"] = sink.summary.to_json()
+            yield pa.RecordBatch.from_pylist([row], schema=CHECKED_SPLIT_SCHEMA)
 
 
 def check_split(split: Split, targets: DispatchTargets, exact: bool, sink: FindingSink) -> dict[str, Any]:

@@ -31,16 +31,13 @@ from spark_mq.format.sys_flag import (
     TRANSACTION_ROLLBACK_TYPE,
     TRANSACTION_TYPE_MASK,
 )
-
-SCHEDULE_TOPIC = b"SCHEDULE_TOPIC_XXXX"
-DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
-"""`MessageStoreConfig.messageDelayLevel`@5.3.3."""
+from spark_mq.format.system_topic import SCHEDULE_TOPIC
 
 _UNIT_MILLIS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _MAX_DELAY_DIGITS = 10
 """With 10 digits, the milliseconds of every unit fit into 64 bits."""
 
-_SCHEDULE_TOPIC = np.frombuffer(SCHEDULE_TOPIC, np.uint8)
+_SCHEDULE_TOPIC = np.frombuffer(SCHEDULE_TOPIC.encode(), np.uint8)
 _TAGS = np.frombuffer(TAGS, np.uint8)
 _DELAY = np.frombuffer(DELAY_TIME_LEVEL, np.uint8)
 

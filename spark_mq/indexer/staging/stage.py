@@ -20,7 +20,6 @@ from spark_mq.indexer.staging.split_rows import SPLIT_SCHEMA, SplitRow
 from spark_mq.indexer.staging.staged_units import StagedUnits
 from spark_mq.io.location import Location
 from spark_mq.job.context import JobContext
-from spark_mq.job.progress import mark_done
 from spark_mq.job.task_items import TaskItems
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.corrupt_range import CorruptRange
@@ -135,10 +134,8 @@ class _DispatchTask:
         # This loads numba, which the driver does not need.
         from spark_mq.indexer.staging.split_dispatch import dispatch_split
 
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield dispatch_split(self.splits[number], self.targets, self.exact)
-                mark_done(self.done, str(number))
+        for split in self.splits.each(batches, self.done):
+            yield dispatch_split(split, self.targets, self.exact)
 
 
 @dataclass(frozen=True)

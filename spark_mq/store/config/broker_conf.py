@@ -73,15 +73,6 @@ class BrokerConf:
         return None if size is None else -(-size // UNIT_SIZE) * UNIT_SIZE
 
     @property
-    def segment_size(self) -> int | None:
-        """Bytes of a segment, `mappedFileSizeCommitLog`; None if not set.
-
-        Raises:
-            OptionError: The setting is not a positive number.
-        """
-        return self._positive_integer("mappedFileSizeCommitLog")
-
-    @property
     def index_layout(self) -> IndexLayout | None:
         """Slots and entries of an index file, `maxHashSlotNum` and `maxIndexNum`; None if neither is set.
 

@@ -20,3 +20,12 @@ def check_topic_name(topic: str) -> str:
     if len(topic.encode("utf-8")) > _MAX_NAME_BYTES:
         raise UnsafeNameError(f"topic {topic[:40]!r}... cannot be a folder: its name is longer than 255 bytes")
     return topic
+
+
+def is_topic_name(topic: str) -> bool:
+    """Whether `topic` can be the name of a folder: `check_topic_name` without an error."""
+    try:
+        check_topic_name(topic)
+    except UnsafeNameError:
+        return False
+    return True

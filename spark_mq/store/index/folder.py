@@ -84,14 +84,14 @@ def find_index_layout(store: Location, conf: BrokerConf) -> Sourced[IndexLayout]
 def _layout_of_full_files(files: Sequence[IndexFileInfo]) -> IndexLayout | None:
     """The layout that all files except the last show; None if there is no such file, or if they differ."""
     try:
-        layouts = {_layout_of_full_file(file) for file in files[:-1]}
+        layouts = {layout_of_full_file(file) for file in files[:-1]}
     except (SparkMqError, OSError):
         return None
     (layout,) = layouts if len(layouts) == 1 else (None,)
     return layout if layout is not None and files[-1].size == layout.file_size else None
 
 
-def _layout_of_full_file(file: IndexFileInfo) -> IndexLayout | None:
+def layout_of_full_file(file: IndexFileInfo) -> IndexLayout | None:
     """The layout of a full file; None if its header is damaged.
 
     A layout with other numbers can have the same size. So the slot of the newest entry must have its number: an entry

@@ -72,12 +72,18 @@ def existing_file_size(folders: list[QueueFolder]) -> int | None:
     return sizes.most_common(1)[0][0] if sizes else None
 
 
-def find_queue_file_size(conf: BrokerConf, trees: Iterable[Location]) -> Sourced[int]:
+def listed(trees: Iterable[Location]) -> Iterator[tuple[Location, list[QueueFolder]]]:
+    """Each tree with its queues; a tree is read when it is asked for."""
+    for tree in trees:
+        yield tree, list(queue_folders(tree))
+
+
+def find_queue_file_size(conf: BrokerConf, trees: Iterable[tuple[Location, list[QueueFolder]]]) -> Sourced[int]:
     """Bytes of a queue file, from the broker's settings, or else from the first tree that has queue files."""
     if conf.consume_queue_file_size is not None:
         return Sourced(conf.consume_queue_file_size, conf.source)
-    for tree in trees:
-        size = existing_file_size(list(queue_folders(tree)))
+    for tree, folders in trees:
+        size = existing_file_size(folders)
         if size is not None:
             return Sourced(size, f"the files in {tree}")
     return Sourced(DEFAULT_FILE_SIZE, NOTHING_TELLS)

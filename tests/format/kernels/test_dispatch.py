@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from spark_mq.errors import OptionError
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE, is_live, pre_blank, queue_file_name
+from spark_mq.format.delay_level import DEFAULT_DELAY_LEVELS
 from spark_mq.format.kernels.dispatch import (
-    DEFAULT_DELAY_LEVELS,
     DispatchedUnits,
     QueueTable,
     _queue_hash,
