@@ -9,6 +9,7 @@ is never changed, and no broker is needed.
 - `explain`: the access path of a read, and its cost.
 - `rebuild`: writes `consumequeue/` and `index/` from `commitlog/`, byte for byte as the broker does.
 - `verify`: checks everything in a store against its commit log; the result has findings, counts and a verdict.
+- `repair`: makes again from the log what is wrong with a store; `spark-mq repair --undo` puts the old files back.
 - `MessageStore`: one store in Python, without Spark or a JVM: messages by id, key, queue offset or time.
 - `SparkMqError`: the base class of all errors of this package; its subclasses are in `spark_mq.errors`.
 
@@ -39,13 +40,24 @@ from spark_mq.errors import SparkMqError
 if TYPE_CHECKING:
     from spark_mq.indexer.rebuild import rebuild
     from spark_mq.query.sql import sql
+    from spark_mq.repairer.repair import repair
     from spark_mq.source.datasource import RocketMQDataSource, register
     from spark_mq.source.explain import explain
     from spark_mq.store.message_store import MessageStore
     from spark_mq.verifier.verify import verify
 
 __version__ = "0.1.0"
-__all__ = ["MessageStore", "RocketMQDataSource", "SparkMqError", "explain", "rebuild", "register", "sql", "verify"]
+__all__ = [
+    "MessageStore",
+    "RocketMQDataSource",
+    "SparkMqError",
+    "explain",
+    "rebuild",
+    "register",
+    "repair",
+    "sql",
+    "verify",
+]
 
 _MODULES = {
     "MessageStore": "spark_mq.store.message_store",
@@ -53,6 +65,7 @@ _MODULES = {
     "explain": "spark_mq.source.explain",
     "register": "spark_mq.source.datasource",
     "rebuild": "spark_mq.indexer.rebuild",
+    "repair": "spark_mq.repairer.repair",
     "sql": "spark_mq.query.sql",
     "verify": "spark_mq.verifier.verify",
 }

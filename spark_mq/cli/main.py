@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from spark_mq import __version__
 from spark_mq.cli import compile as compile_command
-from spark_mq.cli import completion, paths, rebuild, tables, verify
+from spark_mq.cli import completion, paths, rebuild, repair, tables, verify
 from spark_mq.cli.archive import command as archive
 from spark_mq.cli.exit_status import FAILED, INTERRUPTED, INTERRUPTED_LINE, NOT_UNDERSTOOD
 from spark_mq.cli.messages import commands as messages
@@ -76,6 +76,7 @@ def parser() -> argparse.ArgumentParser:
     every_command.add_argument("--version", action="version", version=f"spark-mq {__version__}")
     commands = every_command.add_subparsers(metavar="COMMAND", required=True)
     verify.add_command(commands)
+    repair.add_command(commands)
     rebuild.add_command(commands)
     archive.add_commands(commands)
     messages.add_commands(commands)

@@ -20,6 +20,8 @@ from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 
+from pyarrow import fs
+
 from spark_mq.errors import OutputExistsError, StorageError
 from spark_mq.io.location import Location
 from spark_mq.io.publish import sync_folder
@@ -129,12 +131,20 @@ class OutputCommitter:
             self.output.filesystem.delete_file((self.folder / path).path)
 
     def _remove(self) -> None:
-        """Remove the folder if it exists: first the file `removed_first`, then all others."""
+        """Remove the folder if it exists: first the file `removed_first`, then all others. Backups of repairs stay."""
         if not self.folder.is_directory:
             return
         if self.removed_first is not None and (self.folder / self.removed_first).is_file:
             self._remove_file(self.folder / self.removed_first)
-        _remove_folder(self.folder)
+        others = [info for info in self.folder.entries() if not info.base_name.startswith(BACKUP)]
+        if os.path.islink(self.folder.path) or len(others) == len(self.folder.entries()):
+            _remove_folder(self.folder)
+            return
+        for info in others:
+            if info.type == fs.FileType.Directory:
+                _remove_folder(self.folder / info.base_name)
+            else:
+                self.output.filesystem.delete_file((self.folder / info.base_name).path)
 
     def _remove_file(self, file: Location) -> None:
         if not self.output.is_local:

@@ -63,11 +63,38 @@ _FILES_PER_CHECK = 64
 
 
 @dataclass(frozen=True)
+class Evidence:
+    """What the files of a store were held against; a repair makes files from it.
+
+    Attributes:
+        staged: The staged log, in the work folder; None if the log has no segment.
+        bounds: Start and end of the log.
+        newest: The store time of its last message, in milliseconds; 0 without a message.
+        queue_file_size: Bytes of a queue file.
+        queues: The queues that have messages in the log.
+        has_extensions: Whether tags codes can be addresses in `consumequeue_ext`.
+        index: The files of the index.
+        bounds_of_queues: The offsets of the queues that have messages or files.
+
+    """
+
+    staged: StagedLog | None
+    bounds: LogBounds
+    newest: int
+    queue_file_size: int
+    queues: tuple[StagedQueue, ...]
+    has_extensions: bool
+    index: IndexFolder
+    bounds_of_queues: Mapping[Queue, QueueBounds]
+
+
+@dataclass(frozen=True)
 class CheckedStore:
     """The result of a check.
 
     Attributes:
         summary: The findings, counted.
+        evidence: What the files were held against.
         messages: Messages in the log.
         log_bytes: Bytes of the log that were checked.
         queues: Queues with messages.
@@ -78,6 +105,7 @@ class CheckedStore:
     """
 
     summary: Summary
+    evidence: Evidence
     messages: int
     log_bytes: int
     queues: int
@@ -133,9 +161,9 @@ class _Check:
         live = LiveLog(self.store, log.segments[-1], end, newest) if log.segments else None
         expected = _expected_entries(staged)
         queues: list[StagedQueue] = []
+        has_extensions = bool((self.store / "consumequeue_ext").entries())
         if live is not None:
             runs = self.spread.runs([] if staged is None else staged.units)
-            has_extensions = bool((self.store / "consumequeue_ext").entries())
             files = QueueFiles(self.store / CONSUME_QUEUE, file_size, bounds, live, has_extensions, config.topics)
             queues = runs.queues()
             expected.save(self.work / _ENTRIES)
@@ -147,6 +175,7 @@ class _Check:
                 if has_queues:
                     summaries += self._check_queues(runs, queues, folders, files)
                 summaries += others.result()
+        bounds_of_queues = _bounds_of_queues(queues, folders)
         with FindingSink(self.work / FINDINGS) as sink:
             sink.add(segment_findings(self.store, log, self.conf.commit_log_file_size))
             sink.add(not_checked(self.store))
@@ -161,13 +190,14 @@ class _Check:
             sink.add(
                 config_findings(
                     config,
-                    _bounds_of_queues(queues, folders),
+                    bounds_of_queues,
                     _topics(queues, folders),
                     is_known=lambda topic: has_queues and topic not in unknown and not topic.startswith(LIGHT_PREFIX),
                 )
             )
         return CheckedStore(
             Summary.of([*summaries, sink.summary]),
+            Evidence(staged, bounds, newest, file_size, tuple(queues), has_extensions, index, bounds_of_queues),
             0 if staged is None else staged.messages,
             end - start,
             len(queues),

@@ -24,7 +24,7 @@ from spark_mq.format.system_topic import SCHEDULE_TOPIC
 from spark_mq.verifier.finding import findings, text
 from spark_mq.verifier.log_bounds import LogBounds
 
-_EXTENSION_ADDRESS = -(1 << 31)
+EXTENSION_ADDRESS = -(1 << 31)
 """Tags codes below this are addresses in `consumequeue_ext` (`ConsumeQueueExt.isExtAddr`@5.3.3)."""
 
 Which = npt.NDArray[np.bool_]
@@ -57,6 +57,8 @@ class ExpectedFile:
     """The commit log offset in the last unit of the queue's last file; -1 if it is not known."""
     is_configured: bool = True
     """Whether the topic is configured, or no file says which topics are."""
+    last_store_timestamp: int | None = None
+    """The store time of the last message of the file, in milliseconds; None without a message."""
     doubled: list[tuple[Numbers, Units]] = field(default_factory=list)
 
     @property
@@ -187,7 +189,7 @@ class _Comparison:
         other_tags = wrong & (want["commit_log_offset"] == have["commit_log_offset"])
         other_tags &= want["store_size"] == have["store_size"]
         if self.has_extensions:
-            wrong &= ~(other_tags & (have["tags_code"] < _EXTENSION_ADDRESS))
+            wrong &= ~(other_tags & (have["tags_code"] < EXTENSION_ADDRESS))
         if expected.topic == SCHEDULE_TOPIC:
             due = wrong & other_tags
             yield from self._batch("QUEUE_DUE_TIME", due, self._unit_text(want, due), self._unit_text(have, due))

@@ -118,28 +118,32 @@ class QueueChecker:
     def __call__(self, batches: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         """For `mapInPandas`: runs sorted by file and then by commit log offset in, one summary out."""
         with FindingSink(self.findings) as sink:
-            for file in self._expected(batches):
+            for file in expected_files(batches, self.files.file_size // UNIT_SIZE):
+                topics = self.files.topics
+                file.is_configured = topics is None or file.topic in topics or is_system_topic(file.topic)
                 sink.add(self.files.findings(file))
         yield pd.DataFrame({"summary": [sink.summary.to_json()]})
 
-    def _expected(self, batches: Iterable[pd.DataFrame]) -> Iterator[ExpectedFile]:
-        runs: Iterator[Any] = (run for batch in batches for run in batch.itertuples(index=False))
-        for (topic, queue_id, number), group in groupby(runs, lambda r: (r.topic, r.queue_id, r.file_number)):
-            file: ExpectedFile | None = None
-            for run in group:
-                if file is None:
-                    file = self._file(topic, queue_id, number, run)
-                file.put(int(run.first_queue_offset), np.frombuffer(run.units, UNIT_DTYPE))
-            if file is not None:
-                yield file
 
-    def _file(self, topic: str, queue_id: int, number: int, run: Any) -> ExpectedFile:
-        capacity = self.files.file_size // UNIT_SIZE
-        bounds = int(run.queue_min), int(run.queue_max), int(run.existing_end)
-        file = ExpectedFile(topic, int(queue_id), int(number), capacity, *bounds)
-        topics = self.files.topics
-        file.is_configured = topics is None or topic in topics or is_system_topic(topic)
-        return file
+def expected_files(batches: Iterable[pd.DataFrame], capacity: int) -> Iterator[ExpectedFile]:
+    """The files of runs, with all units that the log has for them.
+
+    Args:
+        batches: Runs that are sorted by file and then by commit log offset.
+        capacity: The number of units in a file.
+
+    """
+    runs: Iterator[Any] = (run for batch in batches for run in batch.itertuples(index=False))
+    for (topic, queue_id, number), group in groupby(runs, lambda r: (r.topic, r.queue_id, r.file_number)):
+        file: ExpectedFile | None = None
+        for run in group:
+            if file is None:
+                bounds = int(run.queue_min), int(run.queue_max), int(run.existing_end)
+                file = ExpectedFile(topic, int(queue_id), int(number), capacity, *bounds)
+            file.put(int(run.first_queue_offset), np.frombuffer(run.units, UNIT_DTYPE))
+            file.last_store_timestamp = int(run.last_store_timestamp)
+        if file is not None:
+            yield file
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,15 @@ class QueueRuns(Protocol):
     def queues(self) -> list[StagedQueue]:
         """All queues, by topic and queue id."""
 
-    def summaries(self, assignment: Assignment, task: QueueTask) -> list[str]:
-        """The summaries that a task returns for the runs of the assigned queues."""
+    def summaries(self, assignment: Assignment, task: QueueTask, stage: str = "check queues") -> list[str]:
+        """The summaries that a task returns for the runs of the assigned queues.
+
+        Args:
+            assignment: Which task gets the runs of each queue.
+            task: The task; its rows have one column, `summary`.
+            stage: The name of the stage.
+
+        """
 
 
 class Spread(Protocol):
@@ -74,7 +81,7 @@ class _RunsHere:
     def queues(self) -> list[StagedQueue]:
         return self.runs.queues()
 
-    def summaries(self, assignment: Assignment, task: QueueTask) -> list[str]:
+    def summaries(self, assignment: Assignment, task: QueueTask, stage: str = "check queues") -> list[str]:
         own = self.runs.with_own_runs(assignment, task)
         frames = own([pd.DataFrame({"id": range(assignment.tasks)})])
         return [str(summary) for frame in frames for summary in frame["summary"]]

@@ -51,7 +51,7 @@ class VerifyResult:
         self.folder = folder
         self._files = tuple(files)
         self._spark = spark
-        self._finalizer = weakref.finalize(self, _remove, folder)
+        self._finalizer = weakref.finalize(self, remove_folder, folder)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -155,27 +155,39 @@ def run_verify(
 
     """
     started = time.monotonic()
-    work = _work_folder(request.scratch)
+    work = work_folder(request.scratch)
     stages = Progress(work / "progress", progress)
     try:
         with job_session(spark) as session:
-            spread = _spread(session, request, work, stages)
+            spread = spark_spread(session, request, work, stages)
             checked = check_store(request.store, request.conf, work, spread, request.split_size)
     except BaseException:
-        _remove(work)
+        remove_folder(work)
         raise
     for name in (STAGED, "progress"):
-        _remove(work / name)
-    report = _report(request, checked, round(time.monotonic() - started, 3), stages.seconds)
+        remove_folder(work / name)
+    report = verify_report(request, checked, round(time.monotonic() - started, 3), stages.seconds)
     return VerifyResult(report, [work / FINDINGS / name for name in checked.summary.files], work, spark)
 
 
-def _report(request: VerifyRequest, checked: CheckedStore, seconds: float, stages: dict[str, float]) -> VerifyReport:
-    counts = {name: value for name, value in vars(checked).items() if name != "summary"}
+def verify_report(
+    request: VerifyRequest, checked: CheckedStore, seconds: float, stages: dict[str, float]
+) -> VerifyReport:
+    """The report of a check.
+
+    Args:
+        request: What was checked.
+        checked: The result.
+        seconds: The duration.
+        stages: The duration of each stage.
+
+    """
+    counts = {name: value for name, value in vars(checked).items() if name not in ("summary", "evidence")}
     return report_of(str(request.store), False, checked.summary, seconds, stages, **counts)
 
 
-def _work_folder(scratch: Location | None) -> Location:
+def work_folder(scratch: Location | None) -> Location:
+    """A new folder for staged files and findings, below `scratch`, or a temporary one of this machine."""
     if scratch is None:
         return Location.resolve(tempfile.mkdtemp(prefix=_PREFIX))
     folder = scratch / f"{_PREFIX}{uuid.uuid4().hex}"
@@ -186,7 +198,8 @@ def _work_folder(scratch: Location | None) -> Location:
     return folder
 
 
-def _remove(folder: Location) -> None:
+def remove_folder(folder: Location) -> None:
+    """Remove a folder of a check; an error leaves it."""
     with suppress(OSError):
         if folder.is_local:
             shutil.rmtree(folder.path, ignore_errors=True)
@@ -194,7 +207,16 @@ def _remove(folder: Location) -> None:
             folder.filesystem.delete_dir(folder.path)
 
 
-def _spread(session: SparkSession, request: VerifyRequest, work: Location, progress: Progress) -> Spread:
+def spark_spread(session: SparkSession, request: VerifyRequest, work: Location, progress: Progress) -> Spread:
+    """The place where the parts of a job run: as tasks of Spark, or in this process if the log is empty.
+
+    Args:
+        session: The job's session.
+        request: What is checked.
+        work: The folder into which tasks write.
+        progress: The stages of the job.
+
+    """
     log = CommitLog.open(request.store)
     if not log.segments:
         return InProcess()
@@ -227,6 +249,6 @@ class _RunsOnSpark:
     def queues(self) -> list[StagedQueue]:
         return self.runs.queues()
 
-    def summaries(self, assignment: Assignment, task: QueueTask) -> list[str]:
-        with self.context.progress.stage("check queues", assignment.tasks, "tasks"):
+    def summaries(self, assignment: Assignment, task: QueueTask, stage: str = "check queues") -> list[str]:
+        with self.context.progress.stage(stage, assignment.tasks, "tasks"):
             return [str(row.summary) for row in self.runs.spread(assignment, task, "summary STRING")]

@@ -50,7 +50,7 @@ class IndexWriter:
                 plan = self.plans[number]
                 header = self._written(plan)
                 is_new = header is None
-                header = header or self._write(plan)
+                header = header or self.write(plan)
                 yield pd.DataFrame(
                     {
                         "file": [plan.name],
@@ -83,7 +83,7 @@ class IndexWriter:
                     number += count
         return header
 
-    def _write(self, plan: IndexFilePlan) -> IndexHeader:
+    def write(self, plan: IndexFilePlan) -> IndexHeader:
         """Write a file; a second thread reads the next entries and writes the last ones meanwhile."""
         from spark_mq.format.kernels.index_put import put_keys
 

@@ -12,6 +12,8 @@ from spark_mq.errors import ConfigError, UnsupportedStoreError
 from spark_mq.io.location import Location
 from spark_mq.store.config.config_file import as_integer, load_config
 
+CONSUMER_OFFSETS = "consumerOffset.json"
+
 
 @dataclass(frozen=True, order=True)
 class ConsumerOffset:
@@ -30,7 +32,7 @@ def load_consumer_offsets(store: Location) -> list[ConsumerOffset]:
         ConfigError: Neither the file nor its `.bak` can be read.
         UnsupportedStoreError: The broker keeps the offsets in RocksDB.
     """
-    return sorted(load_config(store, "consumerOffset.json", _decode) or [])
+    return sorted(load_config(store, CONSUMER_OFFSETS, _decode) or [])
 
 
 def _decode(content: dict[str, Any]) -> list[ConsumerOffset]:

@@ -1,0 +1,237 @@
+"""`spark-mq repair STORE`: what is wrong with a store is made again from its log; a plan first."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from spark_mq.cli.arguments import add_broker_conf, add_spark_settings, add_store
+from spark_mq.cli.broker_settings import broker_conf_path
+from spark_mq.cli.exit_status import DAMAGED, FOUND
+from spark_mq.cli.output import visible
+from spark_mq.cli.output.report import print_report
+from spark_mq.cli.progress_printer import ProgressPrinter
+from spark_mq.cli.spark import given_settings, spark_errors, spark_session
+from spark_mq.errors import OptionError
+
+if TYPE_CHECKING:
+    from spark_mq.repairer.plan import Action
+    from spark_mq.repairer.report import RepairReport
+
+EPILOG = """\
+Without --apply, nothing is changed: the plan is printed. The broker must not run: the command takes its file `lock`,
+and refuses if it has it. Sound files keep every byte. What is replaced is kept in STORE/.spark_mq/backup-TIME until you
+remove it. Records of the log are never changed. --cut-log-at and --blank-range take records out of the log, with a
+copy; run the command again after them.
+
+exit status: 0 nothing is wrong, or all of it is, or would be, repaired; 1 failed; 2 an argument or its value is wrong;
+4 something cannot be repaired from this store; 130 interrupted (Ctrl-C).
+"""
+
+_KERNELS = (
+    "frames", "big_endian", "dispatch", "index_keys", "crc", "property_form", "columns", "index_chain", "index_put",
+)  # fmt: skip
+"""The modules of the kernels that a repair calls, in the order in which it needs them."""
+
+_SHOWN = 20
+"""Files of a plan that are printed for each kind of change."""
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command and its arguments."""
+    command = commands.add_parser(
+        "repair",
+        help="repair queues, index, checkpoint and config from the commit log; a plan first",
+        description="Check a store, and make again from its log what is wrong with it. A plan, without --apply.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add_store(command)
+    command.add_argument(
+        "--output", metavar="DIR", help="write the repaired files into this new folder, instead of into the store"
+    )
+    command.add_argument("--in-place", action="store_true", help="repair the store itself (the default)")
+    command.add_argument("--apply", action="store_true", help="make the changes")
+    command.add_argument("--dry-run", action="store_true", help="change nothing; print the plan (the default)")
+    command.add_argument("--undo", action="store_true", help="put back what the newest repair replaced")
+    command.add_argument(
+        "--offsets",
+        action="store_true",
+        help="also set offsets of consumers and delay levels after the end of a queue to that end",
+    )
+    command.add_argument(
+        "--cut-log-at",
+        metavar="OFFSET",
+        type=int,
+        help="end the log at this commit log offset: later records are taken out; a copy is kept",
+    )
+    command.add_argument(
+        "--blank-range",
+        metavar="START:END",
+        help="make these bytes of the log a blank, so that no boot cuts the log there; a copy is kept",
+    )
+    add_broker_conf(command, "file sizes, slots and entries, and delay levels")
+    command.add_argument(
+        "--scratch",
+        metavar="DIR",
+        help="a folder for temporary files that every machine sees (default: a temporary folder of this machine)",
+    )
+    command.add_argument("--split-size", metavar="SIZE", default="128m", help="bytes of the log per task (128m)")
+    command.add_argument("--json", action="store_true", help="print the report as one JSON object")
+    command.add_argument("--quiet", action="store_true", help="print no progress")
+    add_spark_settings(command)
+    command.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Repair the store, or undo a repair, and print the report; returns the exit status."""
+    _check_arguments(arguments)
+    if arguments.undo:
+        return _undo(arguments)
+    if arguments.cut_log_at is not None or arguments.blank_range is not None:
+        return _edit_log(arguments)
+    conf = broker_conf_path(arguments.broker_conf, arguments.store)
+    report = _repair(arguments, conf)
+    if arguments.json:
+        print(report.to_json())
+    else:
+        print_report("\n".join([*report_lines(report), *_boot_lines(arguments.store, conf, report)]))
+    return DAMAGED if report.left else FOUND
+
+
+def _check_arguments(arguments: argparse.Namespace) -> None:
+    if arguments.in_place and arguments.output is not None:
+        raise OptionError("--in-place repairs the store itself, --output another folder: give one of them")
+    if arguments.apply and arguments.dry_run:
+        raise OptionError("--apply makes the changes, --dry-run none: give one of them")
+    verbs = [arguments.undo, arguments.cut_log_at is not None, arguments.blank_range is not None]
+    if sum(verbs) > 1:
+        raise OptionError("--undo, --cut-log-at and --blank-range are different commands: give one of them")
+    if any(verbs) and arguments.output is not None:
+        raise OptionError("--undo, --cut-log-at and --blank-range change the store itself: leave out --output")
+
+
+def _repair(arguments: argparse.Namespace, conf: str | None) -> RepairReport:
+    from spark_mq.repairer.request import RepairRequest
+    from spark_mq.source.option_values import parse_size
+    from spark_mq.source.options import MIN_SPLIT_SIZE
+
+    # Wrong arguments, and a path that is not a store, are found before a JVM starts.
+    request = RepairRequest.of(
+        arguments.store,
+        arguments.output,
+        apply=arguments.apply,
+        offsets=arguments.offsets,
+        broker_conf=conf,
+        scratch=arguments.scratch,
+        split_size=parse_size("--split-size", arguments.split_size, MIN_SPLIT_SIZE),
+    )
+    with spark_errors(), ProgressPrinter(is_quiet=arguments.quiet) as progress:
+        progress.announce("starting Spark")
+        with spark_session("spark-mq repair", given=given_settings(arguments), kernels=_KERNELS) as spark:
+            from spark_mq.repairer.repair import run_repair
+
+            return run_repair(spark, request, progress)
+
+
+def _undo(arguments: argparse.Namespace) -> int:
+    import json
+
+    from spark_mq.repairer.undo import undo_plan, undo_repair
+
+    folder, changes = (undo_repair if arguments.apply else undo_plan)(arguments.store)
+    if arguments.json:
+        rows = [{"kind": change.kind, "file": change.file} for change in changes]
+        print(json.dumps({"backup": folder, "is_applied": arguments.apply, "changes": rows}))
+        return FOUND
+    what = "put back" if arguments.apply else "would be put back; nothing was changed (--apply puts it back)"
+    lines = [f"{change.kind:12} {visible(change.file)}" for change in changes]
+    print_report("\n".join([*lines, f"{len(changes):,} changes of {visible(folder)} {what}"]))
+    return FOUND
+
+
+def _edit_log(arguments: argparse.Namespace) -> int:
+    from spark_mq.repairer.log_edit import blank_range, cut_log
+
+    if arguments.cut_log_at is not None:
+        edit = cut_log(arguments.store, arguments.cut_log_at, apply=arguments.apply)
+    else:
+        edit = blank_range(arguments.store, *_range(arguments.blank_range), apply=arguments.apply)
+    if arguments.json:
+        print(edit.to_json())
+        return FOUND
+    lines = [f"{change.kind:12} {visible(change.file)}" for change in edit.changes]
+    what = f"{edit.size:,} bytes of the log, from commit log offset {edit.start} on,"
+    if edit.backup is None:
+        lines.append(f"{what} would be moved into a backup; nothing was changed (--apply does it)")
+    else:
+        lines.append(f"{what} are in the backup {visible(edit.backup)}")
+        lines.append("queues and index still have these messages: run `spark-mq repair STORE --apply` now")
+    print_report("\n".join(lines))
+    return FOUND
+
+
+def _range(text: str) -> tuple[int, int]:
+    start, _, stop = text.partition(":")
+    if not (start.isdecimal() and stop.isdecimal()):
+        raise OptionError(f"--blank-range {text!r} is not START:END, two commit log offsets")
+    return int(start), int(stop)
+
+
+def report_lines(report: RepairReport) -> Iterator[str]:
+    """The lines of a report: the plan by file, what is left, and the verdict in the last line."""
+    yield f"repair of {visible(report.store)}"
+    yield f"  check           {report.before.verdict}"
+    kinds: dict[str, list[Action]] = {}
+    for action in report.actions:
+        kinds.setdefault(action.change.kind, []).append(action)
+    for kind, actions in kinds.items():
+        yield ""
+        yield f"{kind}: {len(actions):,}"
+        for action in actions[:_SHOWN]:
+            codes = ", ".join(f"{code} {count:,}" for code, count in action.codes)
+            yield f"  {visible(action.change.file)}"
+            yield f"    why           {codes}"
+            yield f"    how           {action.treatment}"
+        if len(actions) > _SHOWN:
+            yield f"  more            {len(actions) - _SHOWN:,}; --json prints all of them"
+    for left in report.left:
+        yield ""
+        yield f"not repaired: {left.code} {left.count:,}"
+        yield f"  why             {visible(left.reason)}"
+        yield f"  do              {_remedy(left.code)}"
+    yield ""
+    if report.backup is not None:
+        yield f"backup            {visible(report.backup)} (--undo puts it back; remove it when you are sure)"
+    if report.output is not None and report.is_applied:
+        yield f"output            {visible(report.output)}: copy its files over those of the store"
+    if report.after is not None:
+        yield f"quick check       {report.after.verdict}; `spark-mq verify STORE` reads everything"
+    if report.actions and not report.is_applied:
+        yield "--apply           makes these changes"
+    yield f"verdict: {report.verdict}"
+
+
+def _remedy(code: str) -> str:
+    from spark_mq.verifier.codes import code_of
+
+    return code_of(code).remedy
+
+
+def _boot_lines(store: str, conf: str | None, report: RepairReport) -> Iterator[str]:
+    """What the next boot of each version does with the store as it is now."""
+    from spark_mq.cli.state.verdict import verdict
+    from spark_mq.store.store_state import store_state
+
+    if report.output is not None:
+        return
+    yield ""
+    yield (
+        "the next boot, with the store as it is now:"
+        if report.is_applied or not report.actions
+        else ("the next boot, if nothing is repaired:")
+    )
+    for line in verdict(store_state(store, None, conf)):
+        yield f"  {visible(line)}"

@@ -1,0 +1,240 @@
+"""Changes of a store's files, which are put in place one by one, with a backup of everything that they replace.
+
+Before the first change, `changes.json` in the backup names all of them. A new file takes the place of an old one in one
+step, after the old one has a second name in the backup. So a job that is killed leaves each file old or new, and a
+backup that is complete for what it changed. Nothing has to be finished: the next repair finds what is still damaged.
+
+`undo` puts back what a backup has. It refuses if a file has changed since the repair, because a broker has run then.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from itertools import count
+from pathlib import Path
+
+from spark_mq.errors import OptionError, StorageError
+from spark_mq.format.record import BLANK_SIZE, encode_blank
+from spark_mq.io.location import Location
+from spark_mq.io.publish import publish, sync_folder
+from spark_mq.job.output_committer import BACKUP, WORK_FOLDER
+
+CHANGES = "changes.json"
+_BLOCK = 4 << 20
+
+Identity = tuple[int, ...]
+
+
+class ChangeKind(StrEnum):
+    """What happens to a file."""
+
+    CREATE = "create"
+    REPLACE = "replace"
+    ASIDE = "move aside"
+    CLEAR = "clear"
+    BLANK = "blank"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One change.
+
+    Attributes:
+        kind: What happens: a file is created, replaced or moved into the backup, or a range of its bytes becomes zeros,
+            or a blank.
+        file: The file, as a path in the store.
+        start: The first byte of the range; 0 for a whole file.
+        stop: The byte after the last one of the range; 0 for a whole file.
+
+    """
+
+    kind: ChangeKind
+    file: str
+    start: int = 0
+    stop: int = 0
+
+
+@dataclass(frozen=True)
+class Backup:
+    """A folder with what a repair replaced."""
+
+    store: Path
+    folder: Path
+
+    @classmethod
+    def create(cls, store: Location) -> Backup:
+        """A new folder `.spark_mq/backup-TIME` of a local store."""
+        parent = Path(store.path, WORK_FOLDER)
+        name = f"{BACKUP}{datetime.now(UTC):%Y%m%dT%H%M%S.%f}Z"
+        names = (name if number == 1 else f"{name}-{number}" for number in count(1))
+        folder = next(parent / name for name in names if not (parent / name).exists())
+        folder.mkdir(parents=True)
+        sync_folder(str(parent))
+        return cls(Path(store.path), folder)
+
+    @classmethod
+    def newest(cls, store: Location) -> Backup:
+        """The newest backup that has not been undone.
+
+        Raises:
+            OptionError: There is none.
+
+        """
+        found = list(Path(store.path, WORK_FOLDER).glob(f"{BACKUP}*/{CHANGES}"))
+        if not found:
+            raise OptionError(f"--undo: {store} has no backup of a repair in {WORK_FOLDER}/")
+        return cls(Path(store.path), max(found).parent)
+
+    def apply(self, changes: Sequence[Change], new_files: Location) -> None:
+        """Make changes; new files are moved out of the folder `new_files`, where they have their paths in the store.
+
+        Raises:
+            StorageError: A file cannot be changed. What was changed before stays, with its backup.
+
+        """
+        new = [[asdict(change), _identity(Path(new_files.path, change.file))] for change in changes]
+        data = json.dumps(new, indent=1).encode()
+        publish(Location.resolve(str(self.folder / CHANGES)), data, len(data))
+        for number, change in enumerate(changes):
+            try:
+                self._apply(change, Path(new_files.path, change.file))
+            except OSError as error:
+                raise StorageError(
+                    f"{error.filename or self.store}: a file cannot be changed: {error.strerror}; {number} of "
+                    f"{len(changes)} changes are done, their backup is {self.folder}: run the repair again, or --undo"
+                ) from error
+
+    def undo(self) -> list[Change]:
+        """Put back what the backup has, and remove it; returns the changes that were undone, the last one first.
+
+        Raises:
+            StorageError: A file has changed since the repair, or cannot be put back.
+
+        """
+        made = self.made()
+        for change in made:
+            self._undo(change)
+        shutil.rmtree(self.folder)
+        return made
+
+    def made(self) -> list[Change]:
+        """The changes that were made, the last one first.
+
+        Raises:
+            StorageError: A file has changed since the repair.
+
+        """
+        stated = json.loads((self.folder / CHANGES).read_bytes())
+        changes = [
+            (Change(**{**change, "kind": ChangeKind(change["kind"])}), tuple(identity)) for change, identity in stated
+        ]
+        return [change for change, new in changes if self._is_made(change, new)][::-1]
+
+    def _is_made(self, change: Change, new: Identity) -> bool:
+        """Whether a change was made. Raises `StorageError` if the file has changed since then."""
+        target, kept = self.store / change.file, self.folder / change.file
+        now = _identity(target)
+        if change.kind == ChangeKind.CREATE:
+            has_changed, is_made = now not in ((), new), now == new
+        elif change.kind == ChangeKind.REPLACE:
+            has_changed, is_made = kept.exists() and now not in (new, _identity(kept)), kept.exists() and now == new
+        elif change.kind == ChangeKind.ASIDE:
+            has_changed, is_made = kept.exists() and now != (), kept.exists()
+        else:
+            has_changed, is_made = kept.exists() and not _is_written(target, change), kept.exists()
+        if has_changed:
+            raise StorageError(
+                f"{target} has changed since the repair: a broker has used it; what the repair replaced is in "
+                f"{self.folder}"
+            )
+        return is_made
+
+    def _apply(self, change: Change, new: Path) -> None:
+        target, kept = self.store / change.file, self.folder / change.file
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        if change.kind == ChangeKind.ASIDE:
+            os.rename(target, kept)
+        elif change.kind in (ChangeKind.CLEAR, ChangeKind.BLANK):
+            _copy_range(target, kept, change)
+            _write_range(target, change)
+            return
+        else:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if change.kind == ChangeKind.REPLACE:
+                os.link(target, kept)
+                sync_folder(str(kept.parent))
+            os.replace(new, target)
+        sync_folder(str(kept.parent))
+        sync_folder(str(target.parent))
+
+    def _undo(self, change: Change) -> None:
+        target, kept = self.store / change.file, self.folder / change.file
+        if change.kind == ChangeKind.CREATE:
+            target.unlink()
+        elif change.kind in (ChangeKind.CLEAR, ChangeKind.BLANK):
+            with target.open("r+b") as file, kept.open("rb") as saved:
+                file.seek(change.start)
+                shutil.copyfileobj(saved, file, _BLOCK)
+                file.flush()
+                os.fsync(file.fileno())
+        else:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(kept, target)
+        sync_folder(str(target.parent))
+
+
+def _identity(file: Path) -> Identity:
+    """What changes when a file is written: size and modification time; empty for a file that does not exist."""
+    try:
+        stat = file.lstat()
+    except FileNotFoundError:
+        return ()
+    return stat.st_size, stat.st_mtime_ns
+
+
+def _is_written(file: Path, change: Change) -> bool:
+    """Whether a range of a file has what the change wrote."""
+    with file.open("rb") as stream:
+        stream.seek(change.start)
+        return all(stream.read(len(part)) == part for part in _content(change))
+
+
+def _copy_range(source: Path, target: Path, change: Change) -> None:
+    """Keep the bytes of a range in a file of their own, whole or not at all."""
+    temporary = target.with_name(f".{target.name}.tmp")
+    with source.open("rb") as file, temporary.open("wb") as copy:
+        for part in _parts(change):
+            file.seek(part.start)
+            copy.write(file.read(len(part)))
+        copy.flush()
+        os.fsync(copy.fileno())
+    os.replace(temporary, target)
+    sync_folder(str(target.parent))
+
+
+def _write_range(file: Path, change: Change) -> None:
+    with file.open("r+b") as stream:
+        stream.seek(change.start)
+        for part in _content(change):
+            stream.write(part)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _content(change: Change) -> Iterator[bytes]:
+    """What a range becomes, in parts: zeros, or a blank, whose head is not zeros."""
+    for part in _parts(change):
+        is_head = change.kind == ChangeKind.BLANK and part.start == change.start
+        head = encode_blank(change.stop - change.start)[:BLANK_SIZE] if is_head else b""
+        yield head.ljust(len(part), b"\0")
+
+
+def _parts(change: Change) -> Iterator[range]:
+    for start in range(change.start, change.stop, _BLOCK):
+        yield range(start, min(start + _BLOCK, change.stop))

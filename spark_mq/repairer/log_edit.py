@@ -1,0 +1,179 @@
+"""The two verbs that take records out of a log: its end is cut off, or a damaged range becomes a blank.
+
+Both are explicit, and both keep a copy. Queues and index still have the messages afterwards: a repair mends them.
+
+- Cut: the log ends at an offset. Later bytes of that segment become zeros, later segments are moved into the backup. A
+  broker does the same when a recovery finds a damaged record, without a copy
+  (`MappedFileQueue.truncateDirtyFiles`@5.3.3).
+- Blank: a range of a segment becomes a blank, as at the end of a segment. A recovery that finds a blank continues with
+  the next segment (`CommitLog.recoverNormally`@5.3.3, as in 4.9), so it does not cut the log at the damage. It does not
+  dispatch the rest of the segment, which queues and index must therefore have. In the last segment, a recovery takes a
+  blank for the end of the log: there the range cannot be blanked.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from spark_mq.errors import OptionError
+from spark_mq.format.record import BLANK_SIZE
+from spark_mq.io.location import Location
+from spark_mq.repairer.changes import Backup, Change, ChangeKind
+from spark_mq.store.config.store_paths import COMMIT_LOG
+from spark_mq.store.log.commit_log import CommitLog, Segment
+from spark_mq.store.store_lock import store_lock
+
+
+@dataclass(frozen=True)
+class LogEdit:
+    """What was taken out of a log, or would be.
+
+    Attributes:
+        store: The store.
+        start: The commit log offset of the first byte.
+        stop: The commit log offset after the last one.
+        changes: The changes of files.
+        backup: The folder with the bytes; None for a plan.
+
+    """
+
+    store: str
+    start: int
+    stop: int
+    changes: tuple[Change, ...]
+    backup: str | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of the log that are taken out."""
+        return self.stop - self.start
+
+    def to_json(self) -> str:
+        """One JSON object: the fields of this class, and `size`."""
+        return json.dumps({**asdict(self), "size": self.size})
+
+
+def cut_log(store: str, offset: int, *, apply: bool = False) -> LogEdit:
+    """End the log of a store at an offset; without `apply`, only the changes are returned.
+
+    Args:
+        store: The store directory, a local path.
+        offset: The commit log offset at which the log ends; a record starts or ends there.
+        apply: Whether to make the changes.
+
+    Raises:
+        OptionError: The offset is not in the log, or no record ends or starts there.
+        StoreNotFoundError: `store` is not a message store.
+        StoreLockedError: A broker runs on the store, or another job writes into it.
+        StorageError: A file cannot be changed.
+
+    """
+    return _edit(store, apply, lambda location: _cut(location, offset))
+
+
+def blank_range(store: str, start: int, stop: int, *, apply: bool = False) -> LogEdit:
+    """Make a range of a segment a blank; without `apply`, only the change is returned.
+
+    Args:
+        store: The store directory, a local path.
+        start: The commit log offset of the first byte.
+        stop: The commit log offset after the last byte: a record starts there, or it is the end of the segment.
+        apply: Whether to make the change.
+
+    Raises:
+        OptionError: The range is not in one segment, is in the last one, or no record starts at its end.
+        StoreNotFoundError: `store` is not a message store.
+        StoreLockedError: A broker runs on the store, or another job writes into it.
+        StorageError: A file cannot be changed.
+
+    """
+    return _edit(store, apply, lambda location: _blank(location, start, stop))
+
+
+def _edit(store: str, apply: bool, plan: Callable[[Location], LogEdit]) -> LogEdit:
+    location = Location.resolve(store)
+    if not location.is_local:
+        raise OptionError(f"{location} is not on a local filesystem, where no log can be changed")
+    CommitLog.open(location)
+    with store_lock(location) if apply else nullcontext():
+        edit = plan(location)
+        if not apply or not edit.changes:
+            return edit
+        backup = Backup.create(location)
+        backup.apply(edit.changes, location)
+    return LogEdit(edit.store, edit.start, edit.stop, edit.changes, str(backup.folder))
+
+
+def _cut(store: Location, offset: int) -> LogEdit:
+    log = CommitLog.open(store)
+    end = _data_end(log.segments)
+    segment = _segment(log.segments, offset)
+    if segment is None:
+        raise OptionError(
+            f"--cut-log-at {offset}: the log has no such offset; `spark-mq segments {store}` shows its own"
+        )
+    _check_boundary(f"--cut-log-at {offset}", segment, offset)
+    keeps_segment = offset > segment.base or segment is log.segments[0]
+    later = [one for one in log.segments if one.base > segment.base or (one is segment and not keeps_segment)]
+    # The last segments go first: a job that is killed leaves a log without a gap.
+    changes = [Change(ChangeKind.ASIDE, _path(one)) for one in reversed(later)]
+    if keeps_segment and offset < segment.base + segment.data_end:
+        changes.append(Change(ChangeKind.CLEAR, _path(segment), offset - segment.base, segment.data_end))
+    return LogEdit(str(store), offset, max(end, offset), tuple(changes))
+
+
+def _blank(store: Location, start: int, stop: int) -> LogEdit:
+    log = CommitLog.open(store)
+    segment = _segment(log.segments, start)
+    option = f"--blank-range {start}:{stop}"
+    if segment is None or not segment.base <= stop - BLANK_SIZE <= segment.base + segment.size - BLANK_SIZE:
+        raise OptionError(f"{option} is not a range of one segment; `spark-mq segments {store}` shows the segments")
+    if stop - start < BLANK_SIZE:
+        raise OptionError(f"{option}: a blank has at least {BLANK_SIZE} bytes")
+    if segment is log.segments[-1]:
+        raise OptionError(
+            f"{option} is in the last segment, where a boot takes a blank for the end of the log; --cut-log-at {start} "
+            "ends the log there, and keeps a copy of the rest"
+        )
+    if stop < segment.base + segment.size:
+        _check_boundary(option, segment, stop)
+    change = Change(ChangeKind.BLANK, _path(segment), start - segment.base, stop - segment.base)
+    return LogEdit(str(store), start, stop, (change,))
+
+
+def _check_boundary(option: str, segment: Segment, offset: int) -> None:
+    """Raise `OptionError` unless a record or damage starts at an offset of a segment, or its records end there."""
+    from spark_mq.store.log.record_reader import RecordChunk, RecordReader
+    from spark_mq.store.log.segment_source import SegmentSource
+
+    before = segment.base
+    with SegmentSource(segment) as source:
+        for part in RecordReader(source, 0).read(offset - segment.base + 1):
+            if isinstance(part, RecordChunk):
+                starts = part.base + part.frames.position
+                ends = starts + part.frames.store_size
+            else:
+                starts = np.array([part.commit_log_offset])
+                ends = starts + part.length
+            if offset in starts or offset in ends:
+                return
+            before = max(before, int(starts[starts < offset].max(initial=before)))
+    if offset != segment.base:
+        raise OptionError(f"{option}: no record starts at commit log offset {offset}; one starts at {before}")
+
+
+def _segment(segments: Sequence[Segment], offset: int) -> Segment | None:
+    return next((one for one in segments if one.base <= offset < one.base + one.size), None)
+
+
+def _data_end(segments: Sequence[Segment]) -> int:
+    return segments[-1].base + segments[-1].data_end if segments else 0
+
+
+def _path(segment: Segment) -> str:
+    return f"{COMMIT_LOG}/{segment.location.name}"

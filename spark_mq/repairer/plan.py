@@ -1,0 +1,240 @@
+"""The plan of a repair: which files are made, replaced, moved or cleared, and why; and what cannot be repaired."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from spark_mq.errors import CorruptIndexError
+from spark_mq.format.consume_queue import UNIT_SIZE
+from spark_mq.indexer.index.build import find_time_zone
+from spark_mq.indexer.index.plan import IndexFilePlan
+from spark_mq.io.location import Location
+from spark_mq.repairer.changes import Change, ChangeKind
+from spark_mq.repairer.damaged_files import DamagedFile, DamagedFiles
+from spark_mq.repairer.index_gaps import find_gaps, plan_gap
+from spark_mq.repairer.queue_task import QueueFileName
+from spark_mq.repairer.treatments import TREATMENTS, Treatment
+from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.config.store_paths import INDEX
+from spark_mq.store.index.folder import IndexFileInfo, index_files
+from spark_mq.store.log.data_end import find_data_end
+from spark_mq.store.queue.folders import queue_folders
+from spark_mq.verifier.check import Evidence
+
+_ONLY_THE_END = ("INDEX_LAGS", "INDEX_MISSING")
+"""Codes of a file to which only entries are missing."""
+
+_DOUBTS = {
+    "RECORD_TIME_FAR_BACK": {"INDEX_TIME", "INDEX_HEADER"},
+    "RECORD_PROPERTIES": {"INDEX_ENTRY_WRONG", "INDEX_CHAIN", "INDEX_SLOT", "INDEX_TIME"},
+    "TOPIC_NAME": {"INDEX_ENTRY_WRONG", "INDEX_CHAIN", "INDEX_SLOT", "INDEX_TIME"},
+}
+"""Codes of damaged records, and the codes of an index file that is perhaps right, and contradicts the damage."""
+
+
+@dataclass(frozen=True)
+class Action:
+    """What a repair does to one file.
+
+    Attributes:
+        change: The change.
+        codes: The codes of the findings that are the reason, each with the number of findings.
+        treatment: What is done.
+
+    """
+
+    change: Change
+    codes: tuple[tuple[str, int], ...]
+    treatment: Treatment
+
+
+@dataclass(frozen=True)
+class Left:
+    """Findings that a repair leaves.
+
+    Attributes:
+        code: The code.
+        count: The number of findings.
+        reason: Why they are left.
+
+    """
+
+    code: str
+    count: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class RepairPlan:
+    """The plan of a repair.
+
+    Attributes:
+        actions: What is done, by file.
+        left: Findings that are left.
+        queue_files: The queue files that are made.
+        index_files: The index files that are made.
+
+    """
+
+    actions: tuple[Action, ...] = ()
+    left: tuple[Left, ...] = ()
+    queue_files: tuple[QueueFileName, ...] = ()
+    index_files: tuple[IndexFilePlan, ...] = ()
+
+
+@dataclass
+class _Parts:
+    """The parts of a plan that one kind of files adds."""
+
+    actions: list[Action] = field(default_factory=list)
+    left: list[Left] = field(default_factory=list)
+    queue_files: list[QueueFileName] = field(default_factory=list)
+    index_files: list[IndexFilePlan] = field(default_factory=list)
+
+
+def plan_repair(
+    store: Location, conf: BrokerConf, damaged: DamagedFiles, evidence: Evidence, *, offsets: bool = False
+) -> RepairPlan:
+    """The plan of a repair.
+
+    Args:
+        store: The store.
+        conf: The broker's settings.
+        damaged: The findings of a check, by file.
+        evidence: What the check read.
+        offsets: Whether consumers' offsets after the end of a queue are corrected.
+
+    """
+    parts = [
+        _queues(store, conf, damaged, evidence),
+        _index(store, damaged, evidence),
+        _others(store, damaged, evidence, offsets),
+    ]
+    actions = [action for part in parts for action in part.actions]
+    return RepairPlan(
+        tuple(sorted(actions, key=lambda action: action.change.file)),
+        tuple(left for part in parts for left in part.left),
+        tuple(file for part in parts for file in part.queue_files),
+        tuple(file for part in parts for file in part.index_files),
+    )
+
+
+def _queues(store: Location, conf: BrokerConf, damaged: DamagedFiles, evidence: Evidence) -> _Parts:
+    parts = _Parts()
+    files = damaged.treated(Treatment.QUEUE_FILE)
+    wrong_sizes = sum(file.has("QUEUE_FILE_SIZE") for file in files)
+    if wrong_sizes and 2 * wrong_sizes > _count_queue_files(store):
+        reason = (
+            "most queue files have this size, so the setting is another: give the broker's settings (--broker-conf)"
+        )
+        parts.left.append(Left("QUEUE_FILE_SIZE", wrong_sizes, reason))
+        files = []
+    due_times = sum(count for file in files for code, count in file.codes if code == "QUEUE_DUE_TIME")
+    if due_times and not conf.settings:
+        reason = "due times depend on messageDelayLevel: give the broker's settings (--broker-conf)"
+        parts.left.append(Left("QUEUE_DUE_TIME", due_times, reason))
+        files = [file for file in files if not file.has("QUEUE_DUE_TIME")]
+    ends = {(queue.topic, queue.queue_id): queue.queue_max for queue in evidence.queues}
+    for file in files:
+        name = QueueFileName.of(file.file, evidence.queue_file_size)
+        end = ends.get((name.topic, name.queue_id))
+        if end is not None and name.number * (evidence.queue_file_size // UNIT_SIZE) >= end:
+            parts.actions.append(Action(Change(ChangeKind.ASIDE, file.file), file.codes, Treatment.ASIDE))
+            continue
+        parts.queue_files.append(name)
+        parts.actions.append(_made(store, file, Treatment.QUEUE_FILE))
+    return parts
+
+
+def _count_queue_files(store: Location) -> int:
+    return sum(len(folder.files) for folder in queue_folders(store / "consumequeue"))
+
+
+def _index(store: Location, damaged: DamagedFiles, evidence: Evidence) -> _Parts:
+    parts = _Parts()
+    found = {file.file: file for file in damaged.treated(Treatment.INDEX_FILE)}
+    for doubtful in [file for file in found.values() if _is_doubtful(file, damaged)]:
+        reason = f"{doubtful.file} contradicts a damaged record of the log, and is perhaps right"
+        parts.left += [Left(code, count, reason) for code, count in found.pop(doubtful.file).codes]
+    layout = evidence.index.layout
+    if not found or layout is None or evidence.staged is None:
+        return parts
+    files = index_files(store)
+    broken = {file.name for file in files if f"{INDEX}/{file.name}" in found}
+    lagging = (info for info in evidence.index.files if info.name in broken and _lags(found[f"{INDEX}/{info.name}"]))
+    sound = {info.name for info in lagging if info.header(layout).is_full(layout)}
+    lacks_end = any(file.has(*_ONLY_THE_END) for file in found.values())
+    zone = find_time_zone([file for file in files if file.name not in broken - sound], layout).value
+    codes = {path: entry.codes for path, entry in found.items()}
+    for gap in find_gaps(files, frozenset(broken - sound), lacks_end):
+        try:
+            planned = plan_gap(gap, evidence.staged, layout, zone)
+        except CorruptIndexError as error:
+            left = [(code, count) for file in gap.damaged for code, count in codes[f"{INDEX}/{file.name}"]]
+            parts.left += [Left(code, count, str(error)) for code, count in left]
+            continue
+        for plan in planned.files:
+            path = f"{INDEX}/{plan.name}"
+            reason = codes.get(path) or _of_neighbours(gap.damaged, codes) or codes.get(INDEX) or _of_end(found)
+            parts.index_files.append(plan)
+            parts.actions.append(_made(store, DamagedFile(path, reason), Treatment.INDEX_FILE))
+        for unused in planned.unused:
+            path = f"{INDEX}/{unused.name}"
+            parts.actions.append(Action(Change(ChangeKind.ASIDE, path), codes[path], Treatment.ASIDE))
+    return parts
+
+
+def _is_doubtful(file: DamagedFile, damaged: DamagedFiles) -> bool:
+    codes = {code for code, _ in file.codes}
+    return any(codes <= doubted for code, doubted in _DOUBTS.items() if damaged.has(code))
+
+
+def _lags(file: DamagedFile) -> bool:
+    """Whether nothing is wrong with an index file, except that entries after its last one are missing."""
+    return all(code in _ONLY_THE_END for code, _ in file.codes)
+
+
+def _of_neighbours(
+    files: Sequence[IndexFileInfo], codes: dict[str, tuple[tuple[str, int], ...]]
+) -> tuple[tuple[str, int], ...]:
+    """The codes of the damaged files of a gap, for a file that they show to be missing."""
+    return tuple(dict(code for file in files for code in codes[f"{INDEX}/{file.name}"]).items())
+
+
+def _of_end(found: dict[str, DamagedFile]) -> tuple[tuple[str, int], ...]:
+    return tuple((code, count) for file in found.values() for code, count in file.codes if code in _ONLY_THE_END)
+
+
+def _others(store: Location, damaged: DamagedFiles, evidence: Evidence, offsets: bool) -> _Parts:
+    parts = _Parts()
+    for treatment in (Treatment.CHECKPOINT, Treatment.CONFIG, *((Treatment.OFFSETS,) if offsets else ())):
+        parts.actions += [_made(store, file, treatment) for file in damaged.treated(treatment)]
+    for file in damaged.treated(Treatment.ASIDE):
+        parts.actions.append(Action(Change(ChangeKind.ASIDE, file.file), file.codes, Treatment.ASIDE))
+    for file in damaged.treated(Treatment.TAIL):
+        segment = store / file.file
+        start = evidence.bounds.end - int(segment.name)
+        change = Change(ChangeKind.CLEAR, file.file, start, find_data_end(segment, segment.info().size))
+        parts.actions.append(Action(change, file.codes, Treatment.TAIL))
+    parts.left += _left(damaged, offsets)
+    return parts
+
+
+def _left(damaged: DamagedFiles, offsets: bool) -> Iterator[Left]:
+    """Findings that no repair treats, or none that was asked for."""
+    treatments = {Treatment.NOT_REPAIRED: str(Treatment.NOT_REPAIRED)}
+    if not offsets:
+        treatments[Treatment.OFFSETS] = "the offsets of consumers are corrected only with --offsets"
+    totals: dict[str, int] = {}
+    for (code, _), count in sorted(damaged.counts.items()):
+        totals[code] = totals.get(code, 0) + count
+    for code, count in totals.items():
+        if TREATMENTS[code] in treatments:
+            yield Left(code, count, treatments[TREATMENTS[code]])
+
+
+def _made(store: Location, file: DamagedFile, treatment: Treatment) -> Action:
+    """The action that puts a new file in place, of an old one if there is one."""
+    kind = ChangeKind.REPLACE if (store / file.file).is_file else ChangeKind.CREATE
+    return Action(Change(kind, file.file), file.codes, treatment)

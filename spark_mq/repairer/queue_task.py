@@ -1,0 +1,160 @@
+"""Sound queue files, made by tasks: files that have messages in the log, and files that have none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE, Units
+from spark_mq.indexer.queue.plan import PlannedQueue, QueuePlan
+from spark_mq.io.file_reader import FileReader
+from spark_mq.io.location import Location
+from spark_mq.io.publish import publish
+from spark_mq.job.task_items import TaskItems
+from spark_mq.repairer.queue_file import sound_units
+from spark_mq.store.config.store_paths import CONSUME_QUEUE
+from spark_mq.verifier.check import Evidence
+from spark_mq.verifier.log_bounds import LogBounds
+from spark_mq.verifier.queue_file import ExpectedFile
+from spark_mq.verifier.queue_task import expected_files
+from spark_mq.verifier.sink import SUMMARY_SCHEMA
+from spark_mq.verifier.spread import Spread
+
+
+@dataclass(frozen=True, order=True)
+class QueueFileName:
+    """A queue file: its queue, and its number in the queue."""
+
+    topic: str
+    queue_id: int
+    number: int
+
+    @classmethod
+    def of(cls, path: str, file_size: int) -> QueueFileName:
+        """The file with a path in the store, such as `consumequeue/orders/0/00000000000000000000`."""
+        folder, _, name = path.rpartition("/")
+        queue, _, queue_id = folder.rpartition("/")
+        return cls(queue.removeprefix(f"{CONSUME_QUEUE}/"), int(queue_id), int(name) // file_size)
+
+
+@dataclass(frozen=True)
+class QueueFileWriter:
+    """Writes sound files into a folder.
+
+    Attributes:
+        store: The store.
+        output: The folder that gets the files, under their paths in the store.
+        file_size: Bytes of a queue file.
+        bounds: Start and end of the log.
+        has_extensions: Whether tags codes can be addresses in `consumequeue_ext`.
+
+    """
+
+    store: Location
+    output: Location
+    file_size: int
+    bounds: LogBounds
+    has_extensions: bool
+
+    def write(self, expected: ExpectedFile) -> str:
+        """Write one file; returns its path in the store. The time of an existing file stays."""
+        existing, modified = self._read(self.store / expected.path)
+        units = sound_units(expected, existing, self.bounds, self.has_extensions)
+        time = expected.last_store_timestamp if modified is None else modified
+        publish(self.output / expected.path, units.view(np.uint8).data, self.file_size, time)
+        return expected.path
+
+    def _read(self, file: Location) -> tuple[Units, int | None]:
+        """The whole units of a file, and its modification time in milliseconds; None without a file."""
+        info = file.info()
+        if not file.is_file:
+            return np.zeros(0, UNIT_DTYPE), None
+        with FileReader(file) as reader:
+            data = reader.read(0, min(info.size, self.file_size) // UNIT_SIZE * UNIT_SIZE)
+        return np.frombuffer(data, UNIT_DTYPE), (info.mtime_ns or 0) // 1_000_000
+
+
+@dataclass(frozen=True)
+class _FilesOfRuns:
+    """For `mapInPandas`: runs sorted by file and then by commit log offset in, the paths of the written files out."""
+
+    writer: QueueFileWriter
+    files: frozenset[QueueFileName]
+
+    def __call__(self, batches: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        capacity = self.writer.file_size // UNIT_SIZE
+        written = [self.writer.write(file) for file in expected_files(map(self._chosen, batches), capacity)]
+        yield pd.DataFrame({"summary": [json.dumps(written)]})
+
+    def _chosen(self, runs: pd.DataFrame) -> pd.DataFrame:
+        names = zip(runs["topic"], runs["queue_id"], runs["file_number"], strict=True)
+        return runs[[QueueFileName(*name) in self.files for name in names]]
+
+
+@dataclass(frozen=True)
+class _OtherFiles:
+    """For `mapInArrow`: numbers of files without messages in, the paths of the written files out."""
+
+    writer: QueueFileWriter
+    files: TaskItems[ExpectedFile]
+    done: Location | None
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for file in self.files.each(batches, self.done):
+            yield pa.RecordBatch.from_pylist([{"summary": json.dumps([self.writer.write(file)])}], SUMMARY_SCHEMA)
+
+
+def write_queue_files(
+    files: Sequence[QueueFileName], evidence: Evidence, store: Location, output: Location, spread: Spread
+) -> list[str]:
+    """Write sound queue files into a folder.
+
+    Args:
+        files: The files.
+        evidence: What a check of the store read.
+        store: The store.
+        output: The folder that gets the files, under their paths in the store.
+        spread: Where tasks run.
+
+    Returns:
+        The paths of the files in the store.
+
+    """
+    if not files or evidence.staged is None:
+        return []
+    writer = QueueFileWriter(store, output, evidence.queue_file_size, evidence.bounds, evidence.has_extensions)
+    capacity = evidence.queue_file_size // UNIT_SIZE
+    queues = {(queue.topic, queue.queue_id): queue for queue in evidence.queues}
+    with_messages, others = [], []
+    for file in files:
+        queue = queues.get((file.topic, file.queue_id))
+        low, high = (None, None) if queue is None else (queue.queue_min, queue.queue_max)
+        if low is not None and high is not None and low // capacity <= file.number <= (high - 1) // capacity:
+            with_messages.append(file)
+        else:
+            others.append(ExpectedFile(file.topic, file.queue_id, file.number, capacity, low, high, 0))
+    written: list[str] = []
+    if with_messages:
+        chosen = {(file.topic, file.queue_id) for file in with_messages}
+        planned = [PlannedQueue(**vars(queues[name]), existing_end=0) for name in sorted(chosen)]
+        plan = QueuePlan(tuple(planned), capacity)
+        task = _FilesOfRuns(writer, frozenset(with_messages))
+        for row in spread.runs(evidence.staged.units).summaries(plan.assignment(), task, "make queue files"):
+            written += json.loads(row)
+    if others:
+        items = TaskItems.of(others)
+        table = spread.rows(
+            "make other queue files",
+            "files",
+            lambda done: _OtherFiles(writer, items, done),
+            len(others),
+            SUMMARY_SCHEMA,
+        )
+        for row in table["summary"].to_pylist():
+            written += json.loads(row)
+    return sorted(written)

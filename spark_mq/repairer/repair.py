@@ -1,0 +1,240 @@
+"""`repair`: a store is checked, and what is wrong with it is made again from its log."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from pyspark.sql import SparkSession
+
+from spark_mq.errors import StorageError
+from spark_mq.io.location import Location
+from spark_mq.job.output_committer import WORK_FOLDER
+from spark_mq.job.progress import Progress, StageProgress
+from spark_mq.job.session import job_session
+from spark_mq.repairer.changes import Backup, Change
+from spark_mq.repairer.damaged_files import DamagedFiles
+from spark_mq.repairer.new_files import NewFiles
+from spark_mq.repairer.plan import Action, RepairPlan, plan_repair
+from spark_mq.repairer.report import RepairReport
+from spark_mq.repairer.request import RepairRequest
+from spark_mq.store.config.checkpoint import CHECKPOINT
+from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
+from spark_mq.store.store_lock import store_lock
+from spark_mq.verifier.check import FINDINGS, CheckedStore, check_store
+from spark_mq.verifier.finding import FINDING_SCHEMA
+from spark_mq.verifier.quick import quick_check
+from spark_mq.verifier.result import VerifyReport
+from spark_mq.verifier.spread import Spread
+from spark_mq.verifier.verify import remove_folder, spark_spread, verify_report, work_folder
+
+NEW_FILES = "repair"
+"""The folder below `.spark_mq` in which new files are made."""
+
+_OFFSET_CODES = ("OFFSET_PAST_END", "DELAY_OFFSET_PAST_END")
+
+
+def repair(
+    spark: SparkSession,
+    store: str,
+    output: str | None = None,
+    *,
+    apply: bool = False,
+    offsets: bool = False,
+    broker_conf: str | None = None,
+    scratch: str | None = None,
+    split_size: int = DEFAULT_SPLIT_SIZE,
+    progress: Callable[[str], None] | None = None,
+) -> RepairReport:
+    """Check a store, and make again from its log what is wrong with it: single queue files, index files, small files.
+
+    Without `apply`, nothing is changed, and the result is a plan. Sound files keep every byte. What is replaced is kept
+    in a folder `.spark_mq/backup-TIME` of the store, and `undo_repair` puts it back. Records are never changed; only
+    the bytes after the live end of the log are, if they are old records.
+
+    Args:
+        spark: The session. The job uses a session of its own on the same Spark.
+        store: The store directory, a path or a URI. No broker runs on it, if it is changed in place.
+        output: A new folder that gets only the repaired files, under their paths in the store; by default the store
+            itself.
+        apply: Whether files are written.
+        offsets: Whether offsets of consumers and delay levels after the end of a queue are set to that end.
+        broker_conf: The broker's `broker.conf` (file sizes, slots and entries, delay levels).
+        scratch: A folder for staged files that every machine sees; by default a temporary folder.
+        split_size: Bytes of the log for a task.
+        progress: Gets a line of progress every few seconds.
+
+    Returns:
+        The report: what was found, what was done to which file and why, and what cannot be repaired.
+
+    Raises:
+        OptionError: An argument is not valid.
+        StoreNotFoundError: `store` is not a message store.
+        UnsupportedStoreError: The store is of a kind that is not read.
+        StoreLockedError: A broker runs on the store, or another job writes into it.
+        OutputExistsError: The output is not empty.
+        StoreChangedError: A file was removed while the store was checked.
+        NotSharedError: A task does not see the store or the folders that the driver sees.
+        StorageError: A file cannot be read or written. What was changed before has its backup.
+
+    >>> from spark_mq import repair
+    >>> print(repair(spark, "/data/store").verdict)
+    a plan for 2 files; nothing was changed
+    >>> report = repair(spark, "/data/store", apply=True)
+
+    """
+    request = RepairRequest.of(
+        store,
+        output,
+        apply=apply,
+        offsets=offsets,
+        broker_conf=broker_conf,
+        scratch=scratch,
+        split_size=split_size,
+    )
+    return run_repair(spark, request, None if progress is None else lambda stage: progress(str(stage)))
+
+
+def run_repair(
+    spark: SparkSession, request: RepairRequest, progress: Callable[[StageProgress], None] | None = None
+) -> RepairReport:
+    """Repair what a request says; returns the report, and raises the errors, of `repair`.
+
+    Args:
+        spark: The session.
+        request: What to repair.
+        progress: Is called when a stage begins, when it ends, and about once a second between.
+
+    """
+    started = time.monotonic()
+    work = work_folder(request.check.scratch)
+    stages = Progress(work / "progress", progress)
+    try:
+        with job_session(spark) as session:
+            report = repair_store(request, work, lambda output: spark_spread(session, request.check, output, stages))
+    finally:
+        remove_folder(work)
+    return replace(report, seconds=round(time.monotonic() - started, 3), stages=stages.seconds)
+
+
+def undo_repair(store: str) -> list[Change]:
+    """Put back what the newest repair of a store replaced; returns the changes that were undone.
+
+    Args:
+        store: The store directory, a local path.
+
+    Raises:
+        OptionError: The store has no backup of a repair.
+        StoreLockedError: A broker runs on the store, or another job writes into it.
+        StorageError: A file has changed since the repair, or cannot be put back.
+
+    """
+    location = Location.resolve(store)
+    backup = Backup.newest(location)
+    with store_lock(location):
+        return backup.undo()
+
+
+def repair_store(request: RepairRequest, work: Location, spread: Callable[[Location], Spread]) -> RepairReport:
+    """Check and repair a store.
+
+    Args:
+        request: What to repair.
+        work: A folder for what the check stages, which exists and is empty.
+        spread: Gives the place where tasks run, for a folder into which they write.
+
+    """
+    check = request.check
+    with store_lock(check.store) if request.is_in_place else nullcontext():
+        started = time.monotonic()
+        checked = check_store(check.store, check.conf, work, spread(work), check.split_size)
+        before = verify_report(check, checked, round(time.monotonic() - started, 3), {})
+        damaged = DamagedFiles.of(_findings(work, checked, ["code", "file"]))
+        plan = plan_repair(check.store, check.conf, damaged, checked.evidence, offsets=request.offsets)
+        output = None if request.output is None else str(request.output)
+        report = RepairReport(str(check.store), output, False, before, plan.actions, plan.left)
+        if not request.apply or not plan.actions:
+            return report
+        made = _apply(request, plan, checked, work, spread)
+    return replace(report, is_applied=True, actions=made.actions, backup=made.backup, after=_after(request))
+
+
+@dataclass(frozen=True)
+class _Made:
+    """The actions that changed something, and the backup."""
+
+    actions: tuple[Action, ...]
+    backup: str | None
+
+
+def _apply(
+    request: RepairRequest,
+    plan: RepairPlan,
+    checked: CheckedStore,
+    work: Location,
+    spread: Callable[[Location], Spread],
+) -> _Made:
+    """Make the new files, and put them in place."""
+    store = request.check.store
+    new_files = request.output or store / WORK_FOLDER / NEW_FILES
+    if request.output is None:
+        _clear(new_files)
+    try:
+        new_files.filesystem.create_dir(new_files.path, recursive=True)
+    except OSError as error:
+        raise StorageError(f"{new_files}: the folder cannot be created: {error}") from error
+    ends = _ends_of_queues(work, checked) if request.offsets else {}
+    maker = NewFiles(store, new_files, plan, checked.evidence, ends, copies_segments=request.output is not None)
+    actions = tuple(maker.make(spread(new_files)))
+    changes = sorted((action.change for action in actions), key=lambda change: change.file == CHECKPOINT)
+    backup = None
+    if request.output is None and changes:
+        kept = Backup.create(store)
+        kept.apply(changes, new_files)
+        backup = str(kept.folder)
+    if request.output is None:
+        _clear(new_files)
+    return _Made(actions, backup)
+
+
+def _ends_of_queues(work: Location, checked: CheckedStore) -> dict[tuple[str, int], int]:
+    """The next queue offset of the queues that have an offset after their end."""
+    queues: set[tuple[str, int]] = set()
+    for batch in _findings(work, checked, ["code", "topic", "queue_id"]):
+        table = pa.Table.from_batches([batch])
+        for row in table.filter(pc.is_in(table["code"], pa.array(_OFFSET_CODES))).to_pylist():
+            queues.add((row["topic"], row["queue_id"]))
+    bounds = checked.evidence.bounds_of_queues
+    return {queue: bounds[queue].max_offset if queue in bounds else 0 for queue in queues}
+
+
+def _findings(work: Location, checked: CheckedStore, columns: list[str]) -> Iterable[pa.RecordBatch]:
+    """Some columns of all findings."""
+    files = checked.summary.files
+    if not files:
+        return ()
+    paths = [(work / FINDINGS / name).path for name in files]
+    dataset = ds.dataset(paths, FINDING_SCHEMA, format="parquet", filesystem=work.filesystem)
+    batches: Iterable[pa.RecordBatch] = dataset.to_batches(columns=columns)
+    return batches
+
+
+def _after(request: RepairRequest) -> VerifyReport | None:
+    if request.output is not None:
+        return None
+    report, _ = quick_check(str(request.check.store), request.check.conf)
+    return report
+
+
+def _clear(folder: Location) -> None:
+    """Remove a folder of new files, and the folder above it if nothing else is in it."""
+    shutil.rmtree(folder.path, ignore_errors=True)
+    with suppress(OSError):
+        Path(folder.path).parent.rmdir()

@@ -1,0 +1,65 @@
+"""The result of a repair."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from spark_mq.repairer.plan import Action, Left
+from spark_mq.verifier.result import VerifyReport
+
+
+@dataclass(frozen=True)
+class RepairReport:
+    """What a repair did, or would do.
+
+    Attributes:
+        store: The store.
+        output: The folder that got the new files; None for the store itself.
+        is_applied: Whether files were written; else this is a plan.
+        before: What the check found.
+        actions: What was done, or would be done, by file.
+        left: Findings that are left.
+        backup: The folder with what was replaced; None if nothing was.
+        after: The quick check of the repaired store; None if nothing was changed in place.
+        seconds: The duration of the repair, its check included.
+        stages: The duration of each stage, in seconds.
+
+    """
+
+    store: str
+    output: str | None
+    is_applied: bool
+    before: VerifyReport
+    actions: tuple[Action, ...]
+    left: tuple[Left, ...]
+    backup: str | None = None
+    after: VerifyReport | None = None
+    seconds: float = 0.0
+    stages: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def verdict(self) -> str:
+        """The result in a few words."""
+        files = f"{len(self.actions):,} file{'' if len(self.actions) == 1 else 's'}"
+        kinds = f"{len(self.left):,} kind{'' if len(self.left) == 1 else 's'} of findings"
+        rest = f"; {kinds} cannot be repaired" if self.left else ""
+        if not self.actions:
+            return f"nothing to repair{rest}" if self.left else "nothing to repair: the store is sound"
+        if not self.is_applied:
+            return f"a plan for {files}; nothing was changed{rest}"
+        return f"{files} repaired{rest}"
+
+    def to_json(self) -> str:
+        """One JSON object: the fields of this class, and `verdict`."""
+        return json.dumps({**asdict(self), "actions": list(self._rows()), "verdict": self.verdict})
+
+    def _rows(self) -> Iterator[dict[str, Any]]:
+        for action in self.actions:
+            change = action.change
+            row: dict[str, Any] = {"kind": change.kind, "file": change.file, "treatment": action.treatment.name}
+            if change.stop:
+                row |= {"start": change.start, "stop": change.stop}
+            yield {**row, "codes": dict(action.codes), "reason": str(action.treatment)}

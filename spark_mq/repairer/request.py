@@ -1,0 +1,68 @@
+"""A request for a repair. It is checked without Spark: a wrong argument must not wait until a JVM has started."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+from spark_mq.errors import OptionError, OutputExistsError
+from spark_mq.indexer.output_folder import check_output
+from spark_mq.io.location import Location
+from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
+from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
+from spark_mq.verifier.verify_request import VerifyRequest
+
+
+@dataclass(frozen=True)
+class RepairRequest:
+    """What to repair, and where to; see `spark_mq.repair` for the arguments.
+
+    Attributes:
+        check: The check on which the repair is based.
+        output: The folder that gets the new files; None for the store itself.
+        apply: Whether files are written; else the result is a plan.
+        offsets: Whether offsets of consumers and delay levels after the end of a queue are corrected.
+
+    """
+
+    check: VerifyRequest
+    output: Location | None = None
+    apply: bool = False
+    offsets: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        store: str,
+        output: str | None = None,
+        *,
+        apply: bool = False,
+        offsets: bool = False,
+        broker_conf: str | None = None,
+        scratch: str | None = None,
+        split_size: int = DEFAULT_SPLIT_SIZE,
+    ) -> Self:
+        """The request with these arguments.
+
+        Raises:
+            OptionError: An argument is not valid, or the store cannot be changed in place.
+            OutputExistsError: The output is not empty.
+            StoreNotFoundError: `store` is not a message store.
+            UnsupportedStoreError: The store is of a kind that is not read.
+
+        """
+        check = VerifyRequest.of(store, broker_conf, scratch, split_size)
+        if output is None:
+            if not check.store.is_local:
+                raise OptionError(f"{check.store} is not on a local filesystem: give --output with another folder")
+            return cls(check, None, apply, offsets)
+        folder = Location.resolve(output)
+        check_output(folder, check.store, (CONSUME_QUEUE, INDEX))
+        if folder.entries():
+            raise OutputExistsError(f"--output {folder} is not empty: give a new folder")
+        return cls(check, folder, apply, offsets)
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether files of the store itself are changed."""
+        return self.apply and self.output is None

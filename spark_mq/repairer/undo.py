@@ -1,0 +1,46 @@
+"""Putting back what the newest repair of a store replaced."""
+
+from __future__ import annotations
+
+from spark_mq.io.location import Location
+from spark_mq.repairer.changes import Backup, Change
+from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.store.store_lock import store_lock
+
+
+def undo_plan(store: str) -> tuple[str, list[Change]]:
+    """The newest backup of a repair, and the changes that `undo_repair` undoes, the last one first.
+
+    Args:
+        store: The store directory, a local path.
+
+    Raises:
+        OptionError: The store has no backup of a repair.
+        StoreNotFoundError: `store` is not a message store.
+        StorageError: A file has changed since the repair.
+
+    """
+    location = Location.resolve(store)
+    CommitLog.open(location)
+    backup = Backup.newest(location)
+    return str(backup.folder), backup.made()
+
+
+def undo_repair(store: str) -> tuple[str, list[Change]]:
+    """Put back what the newest repair replaced; returns the backup, which is removed, and the changes.
+
+    Args:
+        store: The store directory, a local path.
+
+    Raises:
+        OptionError: The store has no backup of a repair.
+        StoreNotFoundError: `store` is not a message store.
+        StoreLockedError: A broker runs on the store, or another job writes into it.
+        StorageError: A file has changed since the repair, or cannot be put back.
+
+    """
+    location = Location.resolve(store)
+    CommitLog.open(location)
+    backup = Backup.newest(location)
+    with store_lock(location):
+        return str(backup.folder), backup.undo()
