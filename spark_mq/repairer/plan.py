@@ -176,9 +176,9 @@ def _index(store: Location, damaged: DamagedFiles, evidence: Evidence) -> _Parts
             continue
         for plan in planned.files:
             path = f"{INDEX}/{plan.name}"
-            reason = codes.get(path) or _of_neighbours(gap.damaged, codes) or codes.get(INDEX) or _of_end(found)
+            why = codes.get(path) or _of_neighbours(gap.damaged, codes) or codes.get(INDEX) or _of_end(found)
             parts.index_files.append(plan)
-            parts.actions.append(_made(store, DamagedFile(path, reason), Treatment.INDEX_FILE))
+            parts.actions.append(_made(store, DamagedFile(path, why), Treatment.INDEX_FILE))
         for unused in planned.unused:
             path = f"{INDEX}/{unused.name}"
             parts.actions.append(Action(Change(ChangeKind.ASIDE, path), codes[path], Treatment.ASIDE))
