@@ -205,8 +205,8 @@ def _verdict(found: Retention) -> Iterator[str]:
         first = found.segments[0]
         expires = local_time_of(first.expire_timestamp or 0)
         yield f"No segment has expired at {at}."
-        yield f"The first one, {first.file}, expires at {expires}. A broker that runs deletes it"
-        yield f"{_never_or(first.delete_timestamp)}."
+        deleted = _deletes("it", first.delete_timestamp)
+        yield f"The first one, {first.file}, expires at {expires}. {deleted}"
     if found.left_over:
         size = size_text(sum(file.size for file in found.left_over))
         yield f"{len(found.left_over):,} files ({size}) have only messages that are deleted: they are deleted next."
@@ -228,13 +228,15 @@ def _deletion(found: Retention) -> str:
 
     if found.disk is not None and found.disk.deletion != Deletion.NONE:
         return f"A broker deletes them at once, because the disk is {found.disk.used_percent} % full."
-    return f"A broker that runs deletes them {_never_or(found.delete_when.next_time(found.at))}."
+    return _deletes("them", found.delete_when.next_time(found.at))
 
 
-def _never_or(millis: int | None) -> str:
+def _deletes(what: str, millis: int | None) -> str:
     from spark_mq.cli.output.value_text import local_time_of
 
-    return "never: deleteWhen names no hour of a day" if millis is None else f"at {local_time_of(millis)}"
+    if millis is None:
+        return f"A broker never deletes {what}: deleteWhen names no hour of a day."
+    return f"A broker that runs deletes {what} at {local_time_of(millis)}."
 
 
 def _rules(found: Retention) -> Iterator[str]:

@@ -5,6 +5,7 @@ Nothing is changed.
 
 from __future__ import annotations
 
+import re
 import time
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -209,10 +210,9 @@ def reserved_time(given: float | None, conf: BrokerConf) -> Sourced[float]:
     if text is None:
         return Sourced(DEFAULT_RESERVED_HOURS, NOTHING_TELLS)
     what = f"{conf.source}: fileReservedTime={text!r}"
-    try:
-        return Sourced(_hours(float(int(text.strip())), what), conf.source)
-    except ValueError as error:
-        raise OptionError(f"{what} is not a number of hours") from error
+    if not re.fullmatch(r"[+-]?[0-9]{1,10}", text.strip()):
+        raise OptionError(f"{what} is not a number of hours")
+    return Sourced(_hours(float(text), what), conf.source)
 
 
 def _hours(value: float, what: str) -> float:
