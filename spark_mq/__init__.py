@@ -10,6 +10,8 @@ is never changed, and no broker is needed.
 - `rebuild`: writes `consumequeue/` and `index/` from `commitlog/`, byte for byte as the broker does.
 - `verify`: checks everything in a store against its commit log; the result has findings, counts and a verdict.
 - `repair`: makes again from the log what is wrong with a store; `spark-mq repair --undo` puts the old files back.
+- `retention`: when each segment of a store expires, and what is deleted with it; no Spark.
+- `expire`: deletes old segments, queue files and index files as a broker does; a dry run by default; no Spark.
 - `MessageStore`: one store in Python, without Spark or a JVM: messages by id, key, queue offset or time.
 - `SparkMqError`: the base class of all errors of this package; its subclasses are in `spark_mq.errors`.
 
@@ -38,12 +40,14 @@ from typing import TYPE_CHECKING, Any
 from spark_mq.errors import SparkMqError
 
 if TYPE_CHECKING:
+    from spark_mq.expirer.expire import expire
     from spark_mq.indexer.rebuild import rebuild
     from spark_mq.query.sql import sql
     from spark_mq.repairer.repair import repair
     from spark_mq.source.datasource import RocketMQDataSource, register
     from spark_mq.source.explain import explain
     from spark_mq.store.message_store import MessageStore
+    from spark_mq.store.retention import retention
     from spark_mq.verifier.verify import verify
 
 __version__ = "0.1.0"
@@ -51,10 +55,12 @@ __all__ = [
     "MessageStore",
     "RocketMQDataSource",
     "SparkMqError",
+    "expire",
     "explain",
     "rebuild",
     "register",
     "repair",
+    "retention",
     "sql",
     "verify",
 ]
@@ -62,10 +68,12 @@ __all__ = [
 _MODULES = {
     "MessageStore": "spark_mq.store.message_store",
     "RocketMQDataSource": "spark_mq.source.datasource",
+    "expire": "spark_mq.expirer.expire",
     "explain": "spark_mq.source.explain",
     "register": "spark_mq.source.datasource",
     "rebuild": "spark_mq.indexer.rebuild",
     "repair": "spark_mq.repairer.repair",
+    "retention": "spark_mq.store.retention",
     "sql": "spark_mq.query.sql",
     "verify": "spark_mq.verifier.verify",
 }

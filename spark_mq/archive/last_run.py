@@ -26,6 +26,8 @@ from spark_mq.source.message_stream import MessagesStreamReader
 from spark_mq.source.options import parse_stream_options
 from spark_mq.source.stream_offset import StreamOffset
 from spark_mq.store.config.store_paths import COMMIT_LOG
+from spark_mq.store.log.record_mark import is_lost
+from spark_mq.store.message_store import MessageStore
 
 _VERSION = 1
 _OFFSET_LOG_VERSION = "v1"
@@ -185,6 +187,31 @@ def end_if_nothing_is_new(store: Location, tables: ArchiveTables, identity: Stor
         return int(note["archived_to"])
     except (SparkMqError, OSError, ValueError, LookupError, TypeError, AttributeError):
         return None  # files with other contents than expected: a run finds out what is wrong
+
+
+def archived_to(store: MessageStore, tables: ArchiveTables, identity: StoreIdentity) -> int | None:
+    """The commit log offset up to which the messages of a store are archived; None if that is unknown without Spark.
+
+    It is unknown if the archive is not local, if no batch of this store under this name is finished, or if the archive
+    has other messages than the log at the same offsets.
+
+    Args:
+        store: The store.
+        tables: The archive.
+        identity: The name of the store in the archive.
+
+    """
+    if not is_local(tables):
+        return None
+    try:
+        batch = _finished_batch(checkpoint_of(tables, identity, MESSAGES))
+        values = None if batch is None else _source_offset(batch)
+        offset = None if values is None else StreamOffset.of_json(values)
+    except (SparkMqError, OSError, ValueError):
+        return None
+    if offset is None or any(is_lost(store.records, mark, store.get_max_phy_offset()) for mark in offset.marks):
+        return None
+    return offset.commit_log_offset
 
 
 def _has_only_harmless_commits(tables: ArchiveTables, noted: dict[str, Any], now: ArchiveState) -> bool:

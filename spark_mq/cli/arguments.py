@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable
 
 
@@ -23,6 +24,13 @@ def count(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) >= 1 << 63:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of rows: give 0 or more")
     return int(text)
+
+
+def hours(text: str) -> float:
+    """A number of hours: 0 or more, also with a fraction."""
+    if re.fullmatch(r"[0-9]{1,7}(\.[0-9]{1,6})?", text) is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of hours, such as 72")
+    return float(text)
 
 
 def add_spark_settings(command: argparse.ArgumentParser) -> None:

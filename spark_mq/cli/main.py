@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from spark_mq import __version__
 from spark_mq.cli import compile as compile_command
-from spark_mq.cli import completion, paths, rebuild, repair, tables, verify
+from spark_mq.cli import completion, expire, paths, rebuild, repair, retention, tables, verify
 from spark_mq.cli.archive import command as archive
 from spark_mq.cli.exit_status import FAILED, INTERRUPTED, INTERRUPTED_LINE, NOT_UNDERSTOOD
 from spark_mq.cli.messages import commands as messages
@@ -82,6 +82,8 @@ def parser() -> argparse.ArgumentParser:
     messages.add_commands(commands)
     tables.add_commands(commands)
     state.add_command(commands)
+    retention.add_command(commands)
+    expire.add_command(commands)
     sql.add_command(commands)
     paths.add_command(commands)
     compile_command.add_command(commands)

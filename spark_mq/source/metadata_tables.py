@@ -1,4 +1,4 @@
-"""The batch reader of the metadata tables: segments, queues, topics, files of `config/`, checkpoint, index files.
+"""The batch reader of the metadata tables: segments, retention, queues, topics, `config/`, checkpoint, index files.
 
 One task reads the whole table.
 """
@@ -18,9 +18,13 @@ from spark_mq.store.index.folder import index_layout
 from spark_mq.store.index.tables import index_file_rows
 from spark_mq.store.log.segment_files import segment_files
 from spark_mq.store.message_store import MessageStore
+from spark_mq.store.retention import retention_rows
 
 _ROWS: dict[Table, Callable[[MessageStore, ReadOptions], pa.Table]] = {
     Table.SEGMENTS: lambda store, _: metadata_tables.segments(store),
+    Table.RETENTION: lambda store, options: retention_rows(
+        store, options.reserved_hours, options.at, BrokerConf.of(options.broker_conf)
+    ),
     Table.QUEUES: lambda store, options: metadata_tables.queues(store, options.topic),
     Table.TOPICS: lambda store, _: metadata_tables.topics(store),
     Table.CONSUMER_OFFSETS: lambda store, options: metadata_tables.consumer_offsets(

@@ -46,6 +46,7 @@ class Table(StrEnum):
     MESSAGES_BY_KEY = "messages_by_key"
     CONSUME_QUEUE = "consume_queue"
     SEGMENTS = "segments"
+    RETENTION = "retention"
     QUEUES = "queues"
     TOPICS = "topics"
     CONSUMER_OFFSETS = "consumer_offsets"
@@ -61,7 +62,7 @@ class ReadOptions:
     """The options of a batch read.
 
     `predicate` contains the conditions of the tables of messages; `topic`, `queue_id` and `consumer_group` are for the
-    other tables.
+    other tables, `reserved_hours` and `at` (milliseconds since the epoch) for table `retention`.
     """
 
     path: str
@@ -76,6 +77,8 @@ class ReadOptions:
     check_crc: bool = False
     broker_version: str | None = None
     broker_conf: str | None = None
+    reserved_hours: float | None = None
+    at: int | None = None
 
 
 @dataclass(frozen=True)
@@ -127,6 +130,7 @@ _NAMES = {
     Table.MESSAGES_BY_KEY: _MESSAGES,
     Table.CONSUME_QUEUE: ("topic", "queueId"),
     Table.SEGMENTS: (),
+    Table.RETENTION: ("reservedHours", "at", "brokerConf"),
     Table.QUEUES: ("topic", _BROKER_VERSION),
     Table.TOPICS: (_BROKER_VERSION,),
     Table.CONSUMER_OFFSETS: ("topic", "consumerGroup", _BROKER_VERSION),
@@ -265,7 +269,18 @@ def _read_options(given: Mapping[str, str], table: Table) -> ReadOptions:
         check_crc=parse_boolean("checkCrc", given),
         broker_version=_parse_optional_broker_version(given),
         broker_conf=given.get("brokerConf"),
+        reserved_hours=_parse_optional_hours(given),
+        at=parse_optional_timestamp("at", given),
     )
+
+
+def _parse_optional_hours(given: Mapping[str, str]) -> float | None:
+    text = given.get("reservedHours")
+    if text is None:
+        return None
+    if not re.fullmatch(r"[0-9]{1,7}(\.[0-9]{1,6})?", text.strip()):
+        raise OptionError(f"option reservedHours={text!r} is not a number of hours, such as 72")
+    return float(text)
 
 
 def _parse_predicate(given: Mapping[str, str]) -> Predicate:

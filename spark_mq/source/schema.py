@@ -22,12 +22,14 @@ from spark_mq.store.metadata_tables import (
     TOPICS_SCHEMA,
 )
 from spark_mq.store.queue.batches import CONSUME_QUEUE_SCHEMA
+from spark_mq.store.segment_retention import RETENTION_SCHEMA
 
 _SCHEMAS: dict[Table, pa.Schema] = {
     Table.MESSAGES: MESSAGE_SCHEMA,
     Table.MESSAGES_BY_KEY: MESSAGE_BY_KEY_SCHEMA,
     Table.CONSUME_QUEUE: CONSUME_QUEUE_SCHEMA,
     Table.SEGMENTS: SEGMENTS_SCHEMA,
+    Table.RETENTION: RETENTION_SCHEMA,
     Table.QUEUES: QUEUES_SCHEMA,
     Table.TOPICS: TOPICS_SCHEMA,
     Table.CONSUMER_OFFSETS: CONSUMER_OFFSETS_SCHEMA,

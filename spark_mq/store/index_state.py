@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spark_mq.errors import CorruptIndexError, CorruptLogError, OptionError
-from spark_mq.format.index_file import HEADER, HEADER_SIZE, IndexHeader
 from spark_mq.format.message_keys import record_keys
-from spark_mq.io.file_reader import FileReader
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.index.coverage import IndexedRange
 from spark_mq.store.index.end import index_end
@@ -90,9 +88,7 @@ def index_state(store: MessageStore) -> IndexState:
 
 
 def _end_of(file: IndexFileInfo) -> IndexFileEnd:
-    with FileReader(file.location) as reader:
-        head = reader.read(0, HEADER_SIZE)
-    header = IndexHeader(*HEADER.unpack(head)) if len(head) == HEADER_SIZE else IndexHeader()
+    header = file.stored_header()
     return IndexFileEnd(file.name, header.end_timestamp, header.end_commit_log_offset, header.next_entry)
 
 

@@ -15,7 +15,7 @@ import os
 import struct
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from spark_mq.errors import StorageError, StoreLockedError
 from spark_mq.io.location import Location
@@ -28,13 +28,15 @@ _ELSEWHERE = "give --output with another folder, which needs no lock"
 
 
 @contextmanager
-def store_lock(store: Location) -> Iterator[None]:
+def store_lock(store: Location, or_else: str | None = _ELSEWHERE) -> Iterator[None]:
     """A context in which no broker and no other job can take the store.
 
     The file `lock` is created if it does not exist. On a filesystem that is not local there is no lock, and no broker.
 
     Args:
         store: The store directory (`storePathRootDir`), which exists.
+        or_else: What a user can do instead of stopping the broker, for the errors; None for a job that must change the
+            store itself.
 
     Raises:
         StoreLockedError: A broker, or another job, has the lock.
@@ -44,31 +46,33 @@ def store_lock(store: Location) -> Iterator[None]:
     if not store.is_local:
         yield
         return
-    descriptor = _open((store / LOCK).path)
+    descriptor = _open((store / LOCK).path, or_else)
     try:
         yield
     finally:
         os.close(descriptor)  # which ends the lock
 
 
-def _open(path: str) -> int:
+def _open(path: str, or_else: str | None) -> int:
     """The descriptor of the file, whose byte 0 is now locked."""
+    remedy = "make the store writable for this user" if or_else is None else or_else
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        raise StorageError(f"{path}: the store's lock file cannot be opened: {error.strerror}; {_ELSEWHERE}") from error
+        raise StorageError(f"{path}: the store's lock file cannot be opened: {error.strerror}; {remedy}") from error
     try:
         _lock_first_byte(descriptor)
         if os.fstat(descriptor).st_size == 0:
-            os.pwrite(descriptor, _CONTENT, 0)
+            with suppress(OSError):  # a full disk; no broker reads the bytes
+                os.pwrite(descriptor, _CONTENT, 0)
     except OSError as error:
         os.close(descriptor)
         if error.errno in (errno.EACCES, errno.EAGAIN):
             raise StoreLockedError(
                 f"{path} is locked: a broker runs on this store, or another job writes into it. Stop the broker, or "
-                f"{_ELSEWHERE}"
+                f"{'wait for the job' if or_else is None else or_else}"
             ) from error
-        raise StorageError(f"{path}: the store's lock file cannot be locked: {error.strerror}; {_ELSEWHERE}") from error
+        raise StorageError(f"{path}: the store's lock file cannot be locked: {error.strerror}; {remedy}") from error
     return descriptor
 
 

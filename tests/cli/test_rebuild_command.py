@@ -9,10 +9,8 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,25 +26,17 @@ from spark_mq.indexer.rebuild import rebuild
 from spark_mq.job.output_committer import OutputCommitter
 from tests.support.index_stores import layout_of
 from tests.support.log_writer import LogWriter
+from tests.support.paused_process import environment, killed, paused, spark_mq
 from tests.support.soak import SOAKS
 from tests.support.store_history import cut_log, expire, grow_log, record_ends
-from tests.support.stores import OWN_STORES, PROJECT, RealStore, index_of, stores_in, tree_of
+from tests.support.stores import OWN_STORES, RealStore, index_of, stores_in, tree_of
 
 Unpack = Callable[[RealStore], Path]
-PAUSING = Path(__file__).with_name("pausing")
 STORE = next((store for store in stores_in(OWN_STORES) if store.name.startswith("workload")), None)
-
-
-def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(PROJECT), "PYSPARK_PYTHON": sys.executable}
 
 
 def run(command: list[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, env=environment(), check=False, timeout=300)
-
-
-def spark_mq(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "spark_mq.cli.main", *arguments]
 
 
 AS_FINISHED = ["--split-size", "16k", "--broker-conf", "" if STORE is None else str(STORE.broker_conf)]
@@ -183,53 +173,6 @@ def kills(*kinds: str) -> list[tuple[str, str]]:
     if SOAKS:
         chance.shuffle(chosen)
     return [(kind, MOMENTS[kind].pause(chance.randint(1, MOMENTS[kind].most))) for kind in chosen]
-
-
-@contextmanager
-def paused(command: list[str], pause: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """A job that has come to a moment and stays there; at the end all its processes are killed."""
-    marker = folder / "paused"
-    marker.unlink(missing_ok=True)
-    path = os.pathsep.join([str(PAUSING), str(PROJECT)])
-    told = {**environment(), "PYTHONPATH": path, "SPARK_MQ_PAUSE": pause, "SPARK_MQ_PAUSED": str(marker)}
-    with (folder / "output").open("w+") as output:
-        process = subprocess.Popen(
-            command, env=told, start_new_session=True, stdout=output, stderr=subprocess.STDOUT, text=True
-        )
-        try:
-            deadline = time.monotonic() + 300
-            while not marker.exists():
-                output.seek(0)
-                assert process.poll() is None, f"the job ended before {pause}: {output.read()}"
-                assert time.monotonic() < deadline, f"the job did not come to {pause}"
-                time.sleep(0.01)
-            assert process.poll() is None
-            yield process
-        finally:
-            kill_session(process.pid)
-            process.wait()
-
-
-def kill_session(session: int) -> None:
-    """End all processes of a session by SIGKILL: Spark's workers are in a process group of their own."""
-    members = True
-    while members:
-        members = False
-        for name in os.listdir("/proc"):
-            with suppress(ProcessLookupError, FileNotFoundError):
-                if name.isdigit() and os.getsid(int(name)) == session and is_running(name):
-                    os.kill(int(name), signal.SIGKILL)
-                    members = True
-
-
-def is_running(pid: str) -> bool:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-
-
-def killed(command: list[str], pause: str, folder: Path) -> None:
-    """Run a command up to a moment, see that it is alive there, and kill it and all its processes."""
-    with paused(command, pause, folder) as process:
-        assert process.poll() is None
 
 
 def finish(spark: SparkSession, store: Path, output: Path | None = None, **options: Any) -> None:

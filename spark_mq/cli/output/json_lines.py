@@ -61,3 +61,17 @@ def _plain_values(column: pa.Array) -> list[Any]:
         return [None if moment is None else moment.replace(tzinfo=UTC) for moment in moments]
     values: list[Any] = column.to_pylist()
     return values
+
+
+def with_times(value: Any) -> Any:
+    """The value with fields whose names end in `timestamp`, milliseconds, as times in ISO 8601; 0 and None are NULL."""
+    if isinstance(value, list | tuple):
+        return [with_times(item) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    from spark_mq.format.timestamp import iso_text
+
+    return {
+        name: (iso_text(item) if item else None) if name.endswith("timestamp") else with_times(item)
+        for name, item in value.items()
+    }

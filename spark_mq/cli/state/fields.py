@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from spark_mq.cli.output.json_lines import with_times
 from spark_mq.cli.state.verdict import remedies, verdict
-from spark_mq.format.timestamp import iso_text
 from spark_mq.store.boot import Boot
 from spark_mq.store.store_state import StoreState
 
@@ -45,20 +44,9 @@ def state_fields(state: StoreState) -> dict[str, Any]:
         "boots_with_abort": [_boot(boot) for boot in state.forced_boots],
         "disk": [asdict(use) for use in state.disk],
     }
-    return {name: _with_times(value) for name, value in fields.items()}
+    return {name: with_times(value) for name, value in fields.items()}
 
 
 def _boot(boot: Boot) -> dict[str, Any]:
     counts = {"completed": boot.completed, "shifted": boot.shifted, "lost": boot.lost}
     return asdict(boot) | counts | {"loses_nothing": boot.loses_nothing}
-
-
-def _with_times(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return [_with_times(item) for item in value]
-    if not isinstance(value, Mapping):
-        return value
-    return {
-        name: (iso_text(item) if item else None) if name.endswith("timestamp") else _with_times(item)
-        for name, item in value.items()
-    }

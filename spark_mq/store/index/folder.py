@@ -11,6 +11,7 @@ from spark_mq.errors import OptionError, SparkMqError
 from spark_mq.format.index_file import (
     ENTRY,
     ENTRY_SIZE,
+    HEADER,
     HEADER_SIZE,
     SLOT,
     SLOT_SIZE,
@@ -37,6 +38,12 @@ class IndexFileInfo:
         """The file's header. Raises `CorruptIndexError` if it is cut, or counts more than `layout` has room for."""
         with FileReader(self.location) as file:
             return decode_header(file.read(0, HEADER_SIZE), layout, str(self.location))
+
+    def stored_header(self) -> IndexHeader:
+        """The file's header as it is stored, without a check; zeros if the file is too short for one."""
+        with FileReader(self.location) as file:
+            head = file.read(0, HEADER_SIZE)
+        return IndexHeader(*HEADER.unpack(head)) if len(head) == HEADER_SIZE else IndexHeader()
 
 
 def index_files(store: Location) -> list[IndexFileInfo]:

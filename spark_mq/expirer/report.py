@@ -1,0 +1,94 @@
+"""What an expiry deleted, or would delete."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from spark_mq.expirer.plan import PlannedFile
+from spark_mq.io.size_text import size_text
+from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX
+
+_KINDS = {COMMIT_LOG: "segments", CONSUME_QUEUE: "queue files", INDEX: "index files"}
+_SHOWN = 10
+"""Files of a kind that the text names."""
+
+
+@dataclass(frozen=True)
+class ExpireReport:
+    """What was deleted; if `dry_run` is true, what would be deleted.
+
+    Attributes:
+        store: The store directory.
+        dry_run: Whether nothing was changed.
+        log_start: The first offset of the log before.
+        new_log_start: The first offset of the log after; -1 for an empty log.
+        log_end: The live end of the log.
+        files: The files, in the order of their deletion.
+        problems: Why other files were kept, as text for a person.
+        is_running: Whether a broker runs on the store now, or another job writes into it; None if that is not known.
+
+    """
+
+    store: str
+    dry_run: bool
+    log_start: int
+    new_log_start: int
+    log_end: int
+    files: tuple[PlannedFile, ...]
+    problems: tuple[str, ...]
+    is_running: bool | None = None
+
+    @property
+    def freed_bytes(self) -> int:
+        """The sum of the files' sizes."""
+        return sum(file.size for file in self.files)
+
+    def to_json(self) -> str:
+        """The report as one JSON object, with all files."""
+        fields = {
+            "store": self.store,
+            "dry_run": self.dry_run,
+            "log_start": self.log_start,
+            "new_log_start": self.new_log_start,
+            "log_end": self.log_end,
+            "freed_bytes": self.freed_bytes,
+            "files": [{"tree": file.tree, "path": file.path, "size": file.size} for file in self.files],
+            "problems": list(self.problems),
+            "is_running": self.is_running,
+        }
+        return json.dumps(fields, ensure_ascii=False)
+
+    def to_text(self) -> str:
+        """The report as lines for a terminal; names of files are as the store has them, and not to be trusted."""
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        would = "would be " if self.dry_run else ""
+        if not self.files:
+            yield f"{self.store}: no file {'would be' if self.dry_run else 'was'} deleted"
+        else:
+            count = f"{len(self.files):,} file{'' if len(self.files) == 1 else 's'}"
+            yield f"{self.store}: {count} {would}deleted, {size_text(self.freed_bytes)}"
+        for tree, kind in _KINDS.items():
+            yield from _kind(f"{kind}", [file for file in self.files if file.tree == tree])
+        if self.new_log_start != self.log_start:
+            yield f"  log begins   at commit log offset {self.new_log_start:,}, before at {self.log_start:,}"
+        elif self.log_start >= 0:
+            yield f"  log begins   at commit log offset {self.log_start:,}, as before"
+        for problem in self.problems:
+            yield f"  kept         {problem}"
+        if self.dry_run and self.is_running:
+            yield "  lock         a broker runs on the store, or a job writes into it: --apply needs it to be stopped"
+        if self.dry_run:
+            yield "dry run: nothing was changed; --apply makes the changes"
+
+
+def _kind(name: str, files: Sequence[PlannedFile]) -> Iterator[str]:
+    if files:
+        yield f"  {name:<12} {len(files):,}, {size_text(sum(file.size for file in files))}"
+    for file in files[:_SHOWN]:
+        yield f"    {file.path}"
+    if len(files) > _SHOWN:
+        yield f"    ... and {len(files) - _SHOWN:,} more, the last is {files[-1].path}"

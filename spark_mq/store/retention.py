@@ -1,0 +1,262 @@
+"""How long a store keeps its messages: what expires when, who loses messages by that, and how full the disk is.
+
+Nothing is changed.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import pyarrow as pa
+
+from spark_mq.errors import ConfigError, OptionError, UnsupportedStoreError
+from spark_mq.format.timestamp import NANOS_PER_MILLI, check_epoch_millis, epoch_millis, micros
+from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.config.sourced import NOTHING_TELLS, Sourced
+from spark_mq.store.disk_pressure import DiskPressure, disk_pressure
+from spark_mq.store.expiry import MILLIS_PER_HOUR, DeleteWhen
+from spark_mq.store.index.folder import index_files
+from spark_mq.store.index.names import zone_of_names
+from spark_mq.store.message_store import MessageStore
+from spark_mq.store.old_files import OldFile, OldFiles, old_files
+from spark_mq.store.segment_retention import SegmentRetention, retention_table, segment_retentions
+from spark_mq.store.topic_bytes import TopicBytes, topic_bytes
+from spark_mq.store.unread import UnreadLoss, unread_losses
+
+DEFAULT_RESERVED_HOURS = 72.0
+MAX_RESERVED_HOURS = 8_760_000.0
+AGES = (1, 6, 24, 72, 168, 720)
+"""Hours: the limits between the ages of `ages`."""
+
+
+@dataclass(frozen=True)
+class AgeBytes:
+    """The bytes of the log that are of one age.
+
+    Attributes:
+        from_hours: The least age of the newest message of the segments.
+        to_hours: The age below which they are; None if there is no limit.
+        segments: The number of segments.
+        log_bytes: Bytes of their live records, with blanks.
+
+    """
+
+    from_hours: int
+    to_hours: int | None
+    segments: int
+    log_bytes: int
+
+
+@dataclass(frozen=True)
+class Retention:
+    """How long a store keeps its messages.
+
+    Attributes:
+        store: The store directory.
+        at: The time for which the question is answered, milliseconds since the epoch.
+        reserved_hours: For how many hours a segment is kept after its last change, and where that is from.
+        delete_when: The hours in which the broker deletes files.
+        delete_when_source: Where the hours are from.
+        zone_source: Where the broker's time zone is from.
+        segments: The segments with live records, by offset.
+        left_over: Queue files and index files that only have messages before the log. A broker deletes them, too.
+        ages: The bytes of the log by age, the youngest first.
+        unread: What consumer groups lose because they did not read it in time, the first loss first.
+        topics: The bytes of the log by topic; None if they were not requested.
+        disk: The use of the disk now; None if the store is not local.
+        problems: Why files are kept although they may be old, as text for a person.
+
+    """
+
+    store: str
+    at: int
+    reserved_hours: Sourced[float]
+    delete_when: DeleteWhen
+    delete_when_source: str
+    zone_source: str
+    segments: tuple[SegmentRetention, ...]
+    left_over: tuple[OldFile, ...]
+    ages: tuple[AgeBytes, ...]
+    unread: tuple[UnreadLoss, ...]
+    topics: tuple[TopicBytes, ...] | None
+    disk: DiskPressure | None
+    problems: tuple[str, ...]
+
+    @property
+    def expired(self) -> tuple[SegmentRetention, ...]:
+        """The segments that have expired."""
+        return tuple(segment for segment in self.segments if segment.is_expired)
+
+    @property
+    def next_log_start(self) -> int:
+        """The first offset of the log without the expired segments; -1 for an empty log."""
+        return next((one.commit_log_offset for one in self.segments if not one.is_expired), -1)
+
+
+def retention(
+    path: str,
+    reserved_hours: float | None = None,
+    at: int | datetime | None = None,
+    broker_conf: str | None = None,
+    by_topic: bool = False,
+) -> Retention:
+    """When each segment of a store expires, what is deleted with it, and which groups lose unread messages.
+
+    A few KiB of each segment are read, the last unit of each queue file except the newest of a queue, and the headers
+    of index files.
+
+    Args:
+        path: The store directory, a path or a URI.
+        reserved_hours: For how many hours a segment is kept after its last change; by default `fileReservedTime` of the
+            broker's settings, or else 72.
+        at: The time for which the question is answered, epoch milliseconds or a datetime with a time zone; by default
+            now.
+        broker_conf: The file of the broker's settings.
+        by_topic: Whether the bytes of the log are counted by topic: then all units of the queues are read, 20 bytes for
+            each message.
+
+    Raises:
+        StoreNotFoundError: The path is not a message store.
+        UnsupportedStoreError: The store is of a kind that is not read.
+        OptionError: An argument, or a setting of the broker, is not valid.
+
+    Example:
+        >>> for segment in spark_mq.retention("/data/store").expired:
+        ...     print(segment.file, segment.freed_bytes)
+
+    """
+    with MessageStore(path, broker_conf=broker_conf) as store:
+        return _retention(store, reserved_hours, at, BrokerConf.of(broker_conf), by_topic)
+
+
+def _retention(
+    store: MessageStore, reserved_hours: float | None, at: int | datetime | None, conf: BrokerConf, by_topic: bool
+) -> Retention:
+    moment = moment_of(at)
+    hours = reserved_time(reserved_hours, conf)
+    when, when_source, zone_source = _delete_when(store, conf)
+    segments, left_over, problems = expiring_segments(store, hours.value, moment, when)
+    unread: list[UnreadLoss] = []
+    try:
+        unread = unread_losses(store, segments)
+    except (ConfigError, UnsupportedStoreError) as error:
+        problems = (*problems, str(error))
+    start = next((one.commit_log_offset for one in segments if not one.is_expired), -1)
+    return Retention(
+        str(store.location),
+        moment,
+        hours,
+        when,
+        when_source,
+        zone_source,
+        segments,
+        left_over,
+        tuple(ages(segments, moment)),
+        tuple(unread),
+        tuple(topic_bytes(store, start)) if by_topic else None,
+        disk_pressure(store.location, conf),
+        problems,
+    )
+
+
+def expiring_segments(
+    store: MessageStore, hours: float, at: int, when: DeleteWhen
+) -> tuple[tuple[SegmentRetention, ...], tuple[OldFile, ...], tuple[str, ...]]:
+    """The segments, the files that only have messages before the log, and problems, as in `Retention`."""
+    found = _old_files(store)
+    problems = (*(stray.describe() for stray in store.records.stray), *found.problems)
+    left_over = tuple(file for file in found.files if file.release_offset < store.get_min_phy_offset())
+    return tuple(segment_retentions(store, hours, at, when, found.files)), left_over, problems
+
+
+def retention_rows(store: MessageStore, reserved_hours: float | None, at: int | None, conf: BrokerConf) -> pa.Table:
+    """The segments of a store and when they expire, as a table with `RETENTION_SCHEMA`.
+
+    Arguments and errors are those of `retention`.
+    """
+    when, _, _ = _delete_when(store, conf)
+    segments, _, _ = expiring_segments(store, reserved_time(reserved_hours, conf).value, moment_of(at), when)
+    return retention_table(segments)
+
+
+def moment_of(at: int | datetime | None) -> int:
+    """Milliseconds since the epoch of a time; now for None. Raises `OptionError` for a number or time without sense."""
+    if at is None:
+        return time.time_ns() // NANOS_PER_MILLI
+    if isinstance(at, datetime):
+        if at.tzinfo is None:
+            raise OptionError(f"at={at} has no time zone")
+        return epoch_millis(at)
+    if micros(at) is None:
+        raise OptionError(f"at={at} is not a time of the years 1 to 9999")
+    return check_epoch_millis("at", at)
+
+
+def reserved_time(given: float | None, conf: BrokerConf) -> Sourced[float]:
+    """The hours for which a segment is kept: as given, as the broker's settings say, or 72.
+
+    Raises:
+        OptionError: The number is not from 0 to 8,760,000.
+
+    """
+    if given is not None:
+        return Sourced(_hours(given, f"reserved hours {given}"), "--reserved-hours")
+    text = conf.settings.get("fileReservedTime")
+    if text is None:
+        return Sourced(DEFAULT_RESERVED_HOURS, NOTHING_TELLS)
+    what = f"{conf.source}: fileReservedTime={text!r}"
+    if not re.fullmatch(r"[+-]?[0-9]{1,10}", text.strip()):
+        raise OptionError(f"{what} is not a number of hours")
+    return Sourced(_hours(float(text), what), conf.source)
+
+
+def _hours(value: float, what: str) -> float:
+    if not 0 <= value <= MAX_RESERVED_HOURS:
+        raise OptionError(f"{what}: give hours from 0 to {MAX_RESERVED_HOURS:,.0f}")
+    return value
+
+
+def _delete_when(store: MessageStore, conf: BrokerConf) -> tuple[DeleteWhen, str, str]:
+    """The hours, their source, and the source of their zone."""
+    text = conf.settings.get("deleteWhen")
+    zone = zone_of_names((info.name, info.stored_header().begin_timestamp) for info in index_files(store.location))
+    zone_source = "the zone of this machine" if zone is None else "as the names of index files"
+    source = conf.source if text is not None else NOTHING_TELLS
+    return DeleteWhen.of(text or "04", conf.source, zone), source, zone_source
+
+
+def _old_files(store: MessageStore) -> OldFiles:
+    try:
+        return old_files(store)
+    except UnsupportedStoreError as error:
+        return OldFiles((), (str(error),))
+
+
+def ages(segments: Sequence[SegmentRetention], at: int) -> list[AgeBytes]:
+    """The bytes of the log by the age of the newest message of each segment, the youngest first.
+
+    A segment whose newest message is not known counts by the last change of its file.
+
+    Args:
+        segments: The segments.
+        at: The time to which ages refer, milliseconds since the epoch.
+
+    """
+    limits = (0, *AGES)
+    sums = [[0, 0] for _ in limits]
+    for segment in segments:
+        newest = segment.last_store_timestamp
+        age = at - (segment.modification_timestamp if newest is None else newest)
+        entry = sums[max(bisect_right(limits, age / MILLIS_PER_HOUR) - 1, 0)]
+        entry[0] += 1
+        entry[1] += segment.end_offset - segment.commit_log_offset
+    return [
+        AgeBytes(low, high, count, size)
+        for low, high, (count, size) in zip(limits, (*AGES, None), sums, strict=True)
+        if count
+    ]

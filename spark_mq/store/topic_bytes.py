@@ -1,0 +1,67 @@
+"""Bytes of the log by topic, as the units of the queues tell: each unit has the size of its record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from spark_mq.format.consume_queue import Units, is_live
+from spark_mq.store.message_store import MessageStore
+from spark_mq.store.queue.consume_queue import ConsumeQueue
+
+_UNITS = 1 << 18
+"""Units of one read."""
+
+
+@dataclass(frozen=True)
+class TopicBytes:
+    """The messages of a topic that its queues offer.
+
+    Attributes:
+        topic: The topic.
+        messages: The number of messages.
+        log_bytes: Bytes of their records.
+        expired_messages: The number of those that have expired.
+        expired_bytes: Bytes of those.
+
+    """
+
+    topic: str
+    messages: int
+    log_bytes: int
+    expired_messages: int
+    expired_bytes: int
+
+
+def topic_bytes(store: MessageStore, min_offset: int) -> list[TopicBytes]:
+    """The bytes of the log by topic, the largest first.
+
+    All live units are read: 20 bytes for each message. Messages that are in no queue, such as half messages that were
+    committed, are not counted.
+
+    Args:
+        store: The store.
+        min_offset: Messages before this commit log offset count as expired.
+
+    Raises:
+        UnsupportedStoreError: The queues are in RocksDB.
+
+    """
+    sums: dict[str, list[int]] = {}
+    log_start = store.get_min_phy_offset()
+    for name, queue in store.queues.items():
+        entry = sums.setdefault(name[0], [0, 0, 0, 0])
+        for units in _live_units(queue, store.get_min_offset_in_queue(*name), store.get_max_offset_in_queue(*name)):
+            counted = units[units["commit_log_offset"] >= log_start]
+            expired = counted[counted["commit_log_offset"] < min_offset]
+            for at, part in ((0, counted), (2, expired)):
+                entry[at] += part.size
+                entry[at + 1] += int(part["store_size"].sum(dtype="int64"))
+    found = [TopicBytes(topic, *entry) for topic, entry in sums.items() if entry[0]]
+    return sorted(found, key=lambda one: (-one.log_bytes, one.topic))
+
+
+def _live_units(queue: ConsumeQueue, start: int, stop: int) -> Iterator[Units]:
+    for first in range(start, stop, _UNITS):
+        units = queue.units(first, min(first + _UNITS, stop))
+        yield units[is_live(units)]

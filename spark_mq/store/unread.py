@@ -1,0 +1,108 @@
+"""The messages that consumer groups lose because they did not read them in time."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from spark_mq.format.consume_queue import PRE_BLANK_SIZE
+from spark_mq.store.config.consumer_offsets import ConsumerOffset, load_consumer_offsets
+from spark_mq.store.message_store import MessageStore
+from spark_mq.store.queue.consume_queue import ConsumeQueue
+from spark_mq.store.segment_retention import SegmentRetention
+
+
+@dataclass(frozen=True)
+class UnreadLoss:
+    """The unread messages of a group in one queue that are deleted with the next segment in which it has some.
+
+    Attributes:
+        consumer_group: The group.
+        topic: The topic.
+        queue_id: The queue id.
+        consumer_offset: The queue offset that the group consumes next.
+        unread: The number of messages from there on that the queue has.
+        lost: The number of messages from there on that are deleted already.
+        file: The segment of the first unread message; None if it is the newest segment, or if there is none.
+        loses: The number of unread messages that are deleted with that segment.
+        expire_timestamp: When the segment expires, milliseconds since the epoch.
+        delete_timestamp: When the broker deletes the segment.
+
+    """
+
+    consumer_group: str
+    topic: str
+    queue_id: int
+    consumer_offset: int
+    unread: int
+    lost: int
+    file: str | None
+    loses: int
+    expire_timestamp: int | None
+    delete_timestamp: int | None
+
+
+def unread_losses(store: MessageStore, segments: Sequence[SegmentRetention]) -> list[UnreadLoss]:
+    """What consumer groups lose, the first loss first (`config/consumerOffset.json`).
+
+    Groups that have read all messages except those of the newest segment are left out. A group without an offset in a
+    queue is not known.
+
+    Args:
+        store: The store.
+        segments: The store's segments (`segment_retentions`).
+
+    Raises:
+        ConfigError: `config/consumerOffset.json` and its `.bak` cannot be read.
+        UnsupportedStoreError: The queues, or the offsets, are in RocksDB.
+
+    """
+    found = []
+    for committed in load_consumer_offsets(store.location):
+        queue = store.queues.get((committed.topic, committed.queue_id))
+        loss = None if queue is None or not segments else _loss(store, queue, committed, segments)
+        if loss is not None:
+            found.append(loss)
+    never = max((segment.delete_timestamp or 0 for segment in segments), default=0) + 1
+    return sorted(found, key=lambda loss: (loss.delete_timestamp or never, -loss.loses, -loss.lost))
+
+
+def _loss(
+    store: MessageStore, queue: ConsumeQueue, committed: ConsumerOffset, segments: Sequence[SegmentRetention]
+) -> UnreadLoss | None:
+    name = committed.topic, committed.queue_id
+    start, stop = store.get_min_offset_in_queue(*name), store.get_max_offset_in_queue(*name)
+    first = min(max(committed.offset, start), stop)
+    lost = max(first - committed.offset, 0)
+    segment = _segment_of(queue, first, segments) if first < stop else None
+    if segment is None or segment.expire_timestamp is None:
+        if not lost:
+            return None
+        return UnreadLoss(committed.consumer_group, *name, committed.offset, stop - first, lost, None, 0, None, None)
+    following = segments[bisect_right([one.commit_log_offset for one in segments], segment.commit_log_offset)]
+    kept = first + bisect_left(
+        range(first, stop), following.commit_log_offset, key=lambda queue_offset: queue.unit(queue_offset)[0]
+    )
+    return UnreadLoss(
+        committed.consumer_group,
+        *name,
+        committed.offset,
+        stop - first,
+        lost,
+        segment.file,
+        kept - first,
+        segment.expire_timestamp,
+        segment.delete_timestamp,
+    )
+
+
+def _segment_of(
+    queue: ConsumeQueue, queue_offset: int, segments: Sequence[SegmentRetention]
+) -> SegmentRetention | None:
+    """The segment of a unit's message; None if the unit does not point to one of them."""
+    commit_log_offset, store_size, _ = queue.unit(queue_offset)
+    index = bisect_right([segment.commit_log_offset for segment in segments], commit_log_offset) - 1
+    if index < 0 or store_size <= 0 or store_size == PRE_BLANK_SIZE:
+        return None
+    return segments[index] if commit_log_offset < segments[index].end_offset else None
