@@ -19,6 +19,8 @@ from enum import StrEnum
 from itertools import count
 from pathlib import Path
 
+import numpy as np
+
 from spark_mq.errors import OptionError, StorageError
 from spark_mq.format.record import BLANK_SIZE, encode_blank
 from spark_mq.io.location import Location
@@ -147,7 +149,7 @@ class Backup:
         elif change.kind == ChangeKind.ASIDE:
             has_changed, is_made = kept.exists() and now != (), kept.exists()
         else:
-            has_changed, is_made = kept.exists() and not _is_written(target, change), kept.exists()
+            has_changed, is_made = kept.exists() and not _is_old_or_new(target, kept, change), kept.exists()
         if has_changed:
             raise StorageError(
                 f"{target} has changed since the repair: a broker has used it; what the repair replaced is in "
@@ -198,11 +200,16 @@ def _identity(file: Path) -> Identity:
     return stat.st_size, stat.st_mtime_ns
 
 
-def _is_written(file: Path, change: Change) -> bool:
-    """Whether a range of a file has what the change wrote."""
-    with file.open("rb") as stream:
+def _is_old_or_new(file: Path, kept: Path, change: Change) -> bool:
+    """Whether each byte of a range is what it was, or what the change wrote: a job can be killed between two bytes."""
+    with file.open("rb") as stream, kept.open("rb") as old:
         stream.seek(change.start)
-        return all(stream.read(len(part)) == part for part in _content(change))
+        for part in _content(change):
+            now = np.frombuffer(stream.read(len(part)), np.uint8)
+            choices = (np.frombuffer(data, np.uint8) for data in (old.read(len(part)), part))
+            if now.size != len(part) or not np.logical_or(*(now == choice for choice in choices)).all():
+                return False
+    return True
 
 
 def _copy_range(source: Path, target: Path, change: Change) -> None:

@@ -1,0 +1,155 @@
+"""Changes of files, with their backup: an error at any step leaves each file old or new, and all can be undone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_mq.errors import OptionError, StorageError
+from spark_mq.format.record import encode_blank
+from spark_mq.io.location import Location
+from spark_mq.repairer.changes import CHANGES, Backup, Change, ChangeKind
+from spark_mq.repairer.undo import undo_plan, undo_repair
+from tests.support.stores import tree_of
+
+LOG = bytes(range(1, 101))
+FIRST, SECOND = (f"commitlog/{base:020d}" for base in (0, 100))
+ALL = [
+    Change(ChangeKind.ASIDE, "consumequeue/a/0/notes.txt"),
+    Change(ChangeKind.CLEAR, FIRST, 60, 90),
+    Change(ChangeKind.BLANK, SECOND, 20, 50),
+    Change(ChangeKind.REPLACE, "consumequeue/a/0/00"),
+    Change(ChangeKind.CREATE, "index/2"),
+]
+NEW = {
+    FIRST: LOG[:60] + bytes(30) + LOG[90:],
+    SECOND: LOG[:20] + encode_blank(30) + LOG[50:],
+    "consumequeue/a/0/00": b"new units",
+    "index/1": b"index",
+    "index/2": b"new index",
+}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    store = tmp_path / "store"
+    old = {FIRST: LOG, SECOND: LOG, "consumequeue/a/0/00": b"units", "index/1": b"index"}
+    for name, data in {**old, "consumequeue/a/0/notes.txt": b"notes"}.items():
+        (store / name).parent.mkdir(parents=True, exist_ok=True)
+        (store / name).write_bytes(data)
+    make_new_files(store)
+    return store
+
+
+def make_new_files(store: Path) -> None:
+    for name in ("consumequeue/a/0/00", "index/2"):
+        (store / "new" / name).parent.mkdir(parents=True, exist_ok=True)
+        (store / "new" / name).write_bytes(NEW[name])
+
+
+def apply(store: Path, changes: list[Change] | None = None) -> Backup:
+    location = Location.resolve(str(store))
+    backup = Backup.create(location)
+    backup.apply(ALL if changes is None else changes, location / "new")
+    return backup
+
+
+def files_of(store: Path) -> dict[str, bytes]:
+    return {name: data for name, data in tree_of(store).items() if not name.startswith((".spark_mq", "new", "lock"))}
+
+
+def test_changes_are_made_and_undone(store: Path) -> None:
+    before = files_of(store)
+    backup = apply(store)
+    assert files_of(store) == NEW
+    folder, plan = undo_plan(str(store))
+    assert (folder, plan) == (str(backup.folder), ALL[::-1])
+    assert files_of(store) == NEW
+    assert undo_repair(str(store)) == (folder, ALL[::-1])
+    assert files_of(store) == before
+    with pytest.raises(OptionError, match="no backup of a repair"):
+        undo_repair(str(store))
+
+
+def test_the_newest_of_two_backups_is_undone_first(store: Path) -> None:
+    before = files_of(store)
+    first, second = apply(store, ALL[:2]), apply(store, ALL[2:])
+    assert undo_repair(str(store))[0] == str(second.folder)
+    assert files_of(store)["consumequeue/a/0/00"] == b"units"
+    assert undo_repair(str(store))[0] == str(first.folder)
+    assert files_of(store) == before
+
+
+STEPS = ("rename", "replace", "link", "fsync")
+
+
+@pytest.mark.parametrize("number", range(60))
+def test_an_error_at_any_step_leaves_each_file_old_or_new(
+    number: int, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The n-th change of the filesystem fails, as on a full disk; then all is undone, or done again."""
+    before, calls = files_of(store), 0
+
+    def failing(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == number + 1:
+                raise OSError(28, "No space left on device")
+            return function(*arguments, **options)
+
+        return call
+
+    backup = Backup.create(Location.resolve(str(store)))
+    for name in STEPS:
+        monkeypatch.setattr(os, name, failing(getattr(os, name)))
+    failure = ""
+    try:
+        backup.apply(ALL, Location.resolve(str(store / "new")))
+    except (StorageError, OSError) as error:
+        failure = str(error)
+    monkeypatch.undo()
+    assert ("No space left" in failure) == (calls > number)
+    now = files_of(store)
+    kept = files_of(backup.folder)
+    for name in {*before, *NEW}:
+        states = [before.get(name), NEW.get(name)]
+        assert now.get(name) in states
+        if now.get(name) != before.get(name) and name in before:
+            change = next(change for change in ALL if change.file == name)
+            assert kept[name] == before[name][change.start : change.stop or None]
+    if (backup.folder / CHANGES).exists():
+        undo_repair(str(store))
+    assert files_of(store) == before
+
+
+def test_there_are_fewer_steps_than_were_tried(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    for name in STEPS:
+        function = getattr(os, name)
+        monkeypatch.setattr(os, name, lambda *a, _of=function, **o: (calls.append(_of), _of(*a, **o))[1])
+    apply(store)
+    assert 15 < len(calls) < 60
+
+
+@pytest.mark.parametrize("change", ALL[1:], ids=lambda change: change.kind)
+def test_a_file_that_a_broker_wrote_since_is_not_put_back(change: Change, store: Path) -> None:
+    apply(store)
+    written = files_of(store) | {change.file: b"x" + NEW[change.file]}
+    (store / change.file).write_bytes(written[change.file])
+    for undo in (undo_plan, undo_repair):
+        with pytest.raises(StorageError, match="has changed since the repair"):
+            undo(str(store))
+    assert files_of(store) == written
+
+
+def test_a_file_that_was_put_where_another_one_was_moved_away_stays(store: Path) -> None:
+    apply(store)
+    (store / ALL[0].file).write_bytes(b"other notes")
+    with pytest.raises(StorageError, match="has changed since the repair"):
+        undo_repair(str(store))
+    assert (store / ALL[0].file).read_bytes() == b"other notes"
