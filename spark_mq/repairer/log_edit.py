@@ -131,7 +131,7 @@ def _blank(store: Location, start: int, stop: int) -> LogEdit:
     log = CommitLog.open(store)
     segment = _segment(log.segments, start)
     option = f"--blank-range {start}:{stop}"
-    if segment is None or not segment.base <= stop - BLANK_SIZE <= segment.base + segment.size - BLANK_SIZE:
+    if segment is None or not start < stop <= segment.end_offset:
         raise OptionError(f"{option} is not a range of one segment; `spark-mq segments {store}` shows the segments")
     if stop - start < BLANK_SIZE:
         raise OptionError(f"{option}: a blank has at least {BLANK_SIZE} bytes")
@@ -140,7 +140,7 @@ def _blank(store: Location, start: int, stop: int) -> LogEdit:
             f"{option} is in the last segment, where a boot takes a blank for the end of the log; --cut-log-at {start} "
             "ends the log there, and keeps a copy of the rest"
         )
-    if stop < segment.base + segment.size:
+    if stop < segment.end_offset:
         _check_boundary(option, segment, stop)
     change = Change(ChangeKind.BLANK, _path(segment), start - segment.base, stop - segment.base)
     return LogEdit(str(store), start, stop, (change,))
