@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,11 +13,13 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyspark.sql import SparkSession
 
-from spark_mq.errors import StorageError
+from spark_mq.errors import NoRoomError, StorageError
 from spark_mq.io.location import Location
 from spark_mq.job.output_committer import WORK_FOLDER
 from spark_mq.job.progress import Progress, StageProgress
 from spark_mq.job.session import job_session
+from spark_mq.job.storage_errors import is_full
+from spark_mq.job.task_errors import JOB_ERRORS
 from spark_mq.repairer.changes import Backup, Change
 from spark_mq.repairer.damaged_files import DamagedFiles
 from spark_mq.repairer.new_files import NewFiles
@@ -81,6 +82,7 @@ def repair(
         StoreLockedError: A broker runs on the store, or another job writes into it.
         OutputExistsError: The output is not empty.
         StoreChangedError: A file was removed while the store was checked.
+        NoRoomError: A disk is full; no file of the store has been changed.
         NotSharedError: A task does not see the store or the folders that the driver sees.
         StorageError: A file cannot be read or written. What was changed before has its backup.
 
@@ -162,16 +164,8 @@ def repair_store(request: RepairRequest, work: Location, spread: Callable[[Locat
         report = RepairReport(str(check.store), output, False, before, plan.actions, plan.left)
         if not request.apply or not plan.actions:
             return report
-        made = _apply(request, plan, checked, work, spread)
-    return replace(report, is_applied=True, actions=made.actions, backup=made.backup, after=_after(request))
-
-
-@dataclass(frozen=True)
-class _Made:
-    """The actions that changed something, and the backup."""
-
-    actions: tuple[Action, ...]
-    backup: str | None
+        actions, backup = _apply(request, plan, checked, work, spread)
+    return replace(report, is_applied=True, actions=actions, backup=backup, after=_after(request))
 
 
 def _apply(
@@ -180,28 +174,41 @@ def _apply(
     checked: CheckedStore,
     work: Location,
     spread: Callable[[Location], Spread],
-) -> _Made:
-    """Make the new files, and put them in place."""
+) -> tuple[tuple[Action, ...], str | None]:
+    """Make the new files, and put them in place; returns the actions that changed something, and the backup."""
     store = request.check.store
     new_files = request.output or store / WORK_FOLDER / NEW_FILES
+    tasks = new_files / WORK_FOLDER
     if request.output is None:
-        _clear(new_files)
+        remove_folder(new_files)
     try:
-        new_files.filesystem.create_dir(new_files.path, recursive=True)
+        _create(tasks)
+        ends = _ends_of_queues(work, checked) if request.offsets else {}
+        maker = NewFiles(store, new_files, plan, checked.evidence, ends, copies_segments=request.output is not None)
+        actions = tuple(maker.make(spread(tasks)))
+        if request.output is not None or not actions:
+            return actions, None
+        changes = sorted((action.change for action in actions), key=lambda change: change.file == CHECKPOINT)
+        backup = Backup.create(store)
+        backup.apply(changes, new_files)
+        return actions, str(backup.folder)
+    except JOB_ERRORS as error:
+        if not is_full(error):
+            raise
+        raise NoRoomError(f"{new_files}: the disk is full; no file of the store has been changed") from error
+    finally:
+        remove_folder(tasks)
+        if request.output is None:
+            remove_folder(new_files)
+            with suppress(OSError):
+                Path(store.path, WORK_FOLDER).rmdir()
+
+
+def _create(folder: Location) -> None:
+    try:
+        folder.filesystem.create_dir(folder.path, recursive=True)
     except OSError as error:
-        raise StorageError(f"{new_files}: the folder cannot be created: {error}") from error
-    ends = _ends_of_queues(work, checked) if request.offsets else {}
-    maker = NewFiles(store, new_files, plan, checked.evidence, ends, copies_segments=request.output is not None)
-    actions = tuple(maker.make(spread(new_files)))
-    changes = sorted((action.change for action in actions), key=lambda change: change.file == CHECKPOINT)
-    backup = None
-    if request.output is None and changes:
-        kept = Backup.create(store)
-        kept.apply(changes, new_files)
-        backup = str(kept.folder)
-    if request.output is None:
-        _clear(new_files)
-    return _Made(actions, backup)
+        raise StorageError(f"{folder}: the folder cannot be created: {error}") from error
 
 
 def _ends_of_queues(work: Location, checked: CheckedStore) -> dict[tuple[str, int], int]:
@@ -231,10 +238,3 @@ def _after(request: RepairRequest) -> VerifyReport | None:
         return None
     report, _ = quick_check(str(request.check.store), request.check.conf)
     return report
-
-
-def _clear(folder: Location) -> None:
-    """Remove a folder of new files, and the folder above it if nothing else is in it."""
-    shutil.rmtree(folder.path, ignore_errors=True)
-    with suppress(OSError):
-        Path(folder.path).parent.rmdir()

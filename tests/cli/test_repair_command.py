@@ -1,0 +1,163 @@
+"""`spark-mq repair`: the plan, the repair with tasks of Spark, the undo, and what is refused before a JVM starts."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_mq.cli.exit_status import DAMAGED, FAILED, FOUND, NOT_UNDERSTOOD
+from spark_mq.cli.main import main
+from spark_mq.io.location import Location
+from spark_mq.store.store_lock import store_lock
+from tests.support.stores import OWN_STORES, RealStore, tree_of
+from tests.support.verified import Bench
+
+Unpack = Callable[[RealStore], Path]
+
+
+@pytest.fixture
+def bench(unpacked: Unpack, tmp_path: Path) -> Bench:
+    packed = RealStore("workload-533", OWN_STORES)
+    return Bench(packed, Path(shutil.copytree(unpacked(packed), tmp_path / "store")))
+
+
+@pytest.fixture
+def repair(spark: SparkSession, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """Runs the command in the tests' own session."""
+
+    @contextmanager
+    def session(name: str, **settings: Any) -> Iterator[SparkSession]:
+        yield spark
+
+    monkeypatch.setattr("spark_mq.cli.repair.spark_session", session)
+    common = ["repair", str(bench.path), "--broker-conf", str(bench.packed.broker_conf), "--quiet"]
+    return lambda *arguments: main([*common, *map(str, arguments)])
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {name: data for name, data in tree_of(folder).items() if not name.startswith((".spark_mq", "lock"))}
+
+
+def test_a_plan_a_repair_an_undo_and_another_folder(
+    repair: Callable[..., int], bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    original = files_of(bench.path)
+    unit, position = bench.unit("SequenceDemo", 0, 7)
+    bench.flip(unit, position + 6)
+    shutil.rmtree(bench.path / "consumequeue/OrderEvents")
+    lost = bench.index_file(2)
+    (bench.path / lost).unlink()
+    damaged = files_of(bench.path)
+    changed = sorted(name for name in original if damaged.get(name) != original[name])
+
+    assert repair() == FOUND
+    text = capsys.readouterr().out
+    assert f"verdict: a plan for {len(changed) + 1} files; nothing was changed" in text
+    assert "QUEUE_UNIT_WRONG 1" in text
+    assert "the next boot, if nothing is repaired:" in text
+    assert files_of(bench.path) == damaged
+
+    output = tmp_path / "output"
+    assert repair("--output", output, "--apply", "--json") == FOUND
+    report = json.loads(capsys.readouterr().out)
+    assert sorted(action["file"] for action in report["actions"]) == changed
+    assert files_of(output) == {name: original[name] for name in changed}
+    assert files_of(bench.path) == damaged
+
+    assert repair("--apply") == FOUND
+    text = capsys.readouterr().out
+    assert f"verdict: {len(changed)} files repaired" in text
+    assert "quick check       sound, as far as a quick check can see" in text
+    assert files_of(bench.path) == original
+    assert repair() == FOUND
+    assert "verdict: nothing to repair: the store is sound" in capsys.readouterr().out
+
+    assert repair("--undo") == FOUND
+    assert f"{len(changed)} changes of " in capsys.readouterr().out
+    assert files_of(bench.path) == original
+    assert repair("--undo", "--apply", "--json") == FOUND
+    assert sorted(change["file"] for change in json.loads(capsys.readouterr().out)["changes"]) == changed
+    assert files_of(bench.path) == damaged
+
+
+def test_what_cannot_be_repaired_is_named(
+    repair: Callable[..., int], bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    offset = next(int(fact["offset"]) for fact in bench.messages if fact["bodyLenRaw"] > 20)
+    file, position = bench.segment(offset)
+    bench.flip(file, position + 9)
+    assert repair("--apply") == DAMAGED
+    text = capsys.readouterr().out
+    assert "not repaired: RECORD_BODY_CRC 1" in text
+    assert "verdict: nothing to repair; 1 kind of findings cannot be repaired" in text
+
+
+def test_records_are_taken_out_only_when_told(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    before = files_of(bench.path)
+    command = ["repair", str(bench.path), "--cut-log-at", "524288"]
+    assert main(command) == FOUND
+    assert "from commit log offset 524288 on, would be moved into a backup" in capsys.readouterr().out
+    assert files_of(bench.path) == before
+    assert main([*command, "--apply"]) == FOUND
+    assert "run `spark-mq repair STORE --apply` now" in capsys.readouterr().out
+    assert set(before) - set(files_of(bench.path)) == {f"commitlog/{524288:020d}"}
+    assert main(["repair", str(bench.path), "--undo", "--apply", "--json"]) == FOUND
+    assert files_of(bench.path) == before
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "message"),
+    [
+        (FAILED, ["{tmp}/nothing"], "does not exist"),
+        (NOT_UNDERSTOOD, ["{store}", "--in-place", "--output", "{tmp}/out"], "give one of them"),
+        (NOT_UNDERSTOOD, ["{store}", "--apply", "--dry-run"], "give one of them"),
+        (NOT_UNDERSTOOD, ["{store}", "--undo", "--cut-log-at", "5"], "give one of them"),
+        (NOT_UNDERSTOOD, ["{store}", "--undo", "--output", "{tmp}/out"], "leave out --output"),
+        (NOT_UNDERSTOOD, ["{store}", "--undo"], "no backup of a repair"),
+        (NOT_UNDERSTOOD, ["{store}", "--output", "{store}/index/new"], "is inside"),
+        (FAILED, ["{store}", "--output", "{store}/config"], "is not empty"),
+        (NOT_UNDERSTOOD, ["{store}", "--blank-range", "5"], "is not START:END"),
+        (NOT_UNDERSTOOD, ["{store}", "--cut-log-at", "5"], "no record starts at commit log offset 5"),
+        (NOT_UNDERSTOOD, ["{store}", "--split-size", "much"], "--split-size"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_done_is_one_line_before_a_jvm_starts(
+    status: int,
+    words: list[str],
+    message: str,
+    bench: Bench,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    before = tree_of(tmp_path)
+    monkeypatch.setattr("spark_mq.cli.repair.spark_session", mock.Mock(side_effect=AssertionError("Spark starts")))
+    names = {"store": str(bench.path), "tmp": str(tmp_path)}
+    assert main(["repair", *(word.format(**names) for word in words)]) == status
+    out, errors = capsys.readouterr()
+    (line,) = errors.splitlines()
+    assert line.startswith("spark-mq: ")
+    assert message in line
+    assert out == ""
+    assert tree_of(tmp_path) == before
+
+
+def test_a_store_with_a_broker_is_not_changed(
+    repair: Callable[..., int], bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (bench.path / bench.index_file(2)).unlink()
+    before = files_of(bench.path)
+    with store_lock(Location.resolve(str(bench.path))):
+        assert repair("--apply") == FAILED
+        assert main(["repair", str(bench.path), "--cut-log-at", "524288", "--apply"]) == FAILED
+    assert capsys.readouterr().err.count("is locked: a broker runs on this store") == 2
+    assert files_of(bench.path) == before
