@@ -72,6 +72,10 @@ class OutputExistsError(SparkMqError, FileExistsError):
     """The output already has the files that the job would write, and the job was not told to replace them."""
 
 
+class OutputInUseError(SparkMqError, RuntimeError):
+    """Another job is writing into the same output folder."""
+
+
 class ArchiveInUseError(SparkMqError, RuntimeError):
     """Another run is archiving the same store into the same table."""
 

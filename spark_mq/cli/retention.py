@@ -193,9 +193,8 @@ def _verdict(found: Retention) -> Iterator[str]:
     expired, at = found.expired, local_time_of(found.at)
     if expired:
         size = sum(segment.freed_bytes or 0 for segment in expired)
-        files = (
-            f"{sum(one.queue_files for one in expired):,} queue files and {sum(one.index_files for one in expired):,}"
-        )
+        queue_files, index_files = sum(one.queue_files for one in expired), sum(one.index_files for one in expired)
+        files = f"{queue_files:,} queue files and {index_files:,} index files"
         have = "has" if len(expired) == 1 else "have"
         yield f"{len(expired):,} of {len(found.segments):,} segments {have} expired at {at}."
         yield f"With {files}, {size_text(size)} are freed. {_deletion(found)}"
@@ -210,10 +209,9 @@ def _verdict(found: Retention) -> Iterator[str]:
     if found.left_over:
         size = size_text(sum(file.size for file in found.left_over))
         yield f"{len(found.left_over):,} files ({size}) have only messages that are deleted: they are deleted next."
-    names = {segment.file for segment in expired}
-    losses = [loss for loss in found.unread if loss.file in names]
+    losses = [loss for loss in found.unread if loss.expired]
     if losses:
-        count, groups = sum(loss.loses for loss in losses), len({loss.consumer_group for loss in losses})
+        count, groups = sum(loss.expired for loss in losses), len({loss.consumer_group for loss in losses})
         yield f"{groups:,} consumer group{'s lose' if groups > 1 else ' loses'} {count:,} unread messages by that."
     if found.disk is not None and found.disk.deletion == Deletion.ANY:
         yield (

@@ -43,6 +43,7 @@ from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.job.context import JobContext
 from spark_mq.job.output_committer import OutputCommitter
+from spark_mq.job.output_lock import output_lock
 from spark_mq.job.progress import Progress, StageProgress
 from spark_mq.job.session import job_session, scratch_folders
 from spark_mq.job.shared_storage import SharedStorageCheck
@@ -120,7 +121,8 @@ def rebuild(
         CorruptIndexError: Existing index files cannot be continued (`resume`).
         UnsafeNameError: The name of a topic would lead out of the output (`failfast`).
         NotSharedError: A task does not see the store or the output that the driver sees.
-        StoreLockedError: The output is a store on which a broker runs.
+        StoreLockedError: The output is a store on which a broker runs, or into which another job writes.
+        OutputInUseError: Another job writes into the output.
         NoRoomError: A disk is full. The work stays, and `resume` continues with it.
         StorageError: The output cannot be written.
 
@@ -196,8 +198,8 @@ class _Rebuild:
         started = time.monotonic()
         log, damage = self.request.check()
         output, settings = self.committer.output, file_settings(self.request)
-        # The lock keeps a broker from starting on its own directory while files are written there.
-        with store_lock(output) if is_store_folder(output) else nullcontext():
+        # The store's lock keeps a broker from starting on its own directory while files are written there.
+        with store_lock(output) if is_store_folder(output) else nullcontext(), output_lock(output):
             try:
                 outcome = self._rebuild(log)
             except JOB_ERRORS as error:

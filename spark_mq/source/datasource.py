@@ -185,6 +185,31 @@ class RocketMQDataSource(DataSource):
     |00000000000000000000|0                |131072    |FULL |2026-11-21 11:00:42.15 |
     |00000000000000131072|131072           |262144    |FULL |2026-11-21 11:01:09.051|
 
+    retention
+    ---------
+    One row is a segment with live messages. expire_timestamp is when it expires: `fileReservedTime` hours after the
+    last change of its file, and not before the segments before it. delete_timestamp is the first time from then on in
+    an hour of `deleteWhen`. Both are NULL for the newest segment, which a broker never deletes.
+    expire_by_store_timestamp is the same for the store time of the segment's newest message. queue_files and
+    index_files are the numbers of files that a broker deletes because the segment is gone, and freed_bytes has the
+    bytes of all these files.
+
+    reservedHours : hours for which a segment is kept; by default `fileReservedTime` of `brokerConf`, or else 72.
+    at : the time to which is_expired refers, in the forms of startTimestamp; by default now.
+    brokerConf : the file of the broker's settings, for `fileReservedTime` and `deleteWhen`.
+
+    Columns: file STRING, commit_log_offset BIGINT, file_size BIGINT, first_store_timestamp TIMESTAMP,
+    last_store_timestamp TIMESTAMP, modification_timestamp TIMESTAMP, expire_timestamp TIMESTAMP, delete_timestamp
+    TIMESTAMP, expire_by_store_timestamp TIMESTAMP, is_expired BOOLEAN, queue_files BIGINT, index_files BIGINT,
+    freed_bytes BIGINT.
+
+    >>> spark.read.format("rocketmq").option("table", "retention").load(store).show()
+    +--------------------+-----------------------+----------+-----------+-----------+-----------+
+    |file                |expire_timestamp       |is_expired|queue_files|index_files|freed_bytes|   ...
+    +--------------------+-----------------------+----------+-----------+-----------+-----------+
+    |00000000000000000000|2026-11-24 11:01:08.942|false     |3          |2          |157952     |
+    |00000000000000131072|2026-11-24 11:01:15.958|false     |0          |1          |141512     |
+
     queues
     ------
     One row is a consume queue; offsets are those that a broker offers. state: CAUGHT_UP; BEHIND, units of messages are

@@ -225,7 +225,7 @@ def _delete_when(store: MessageStore, conf: BrokerConf) -> tuple[DeleteWhen, str
     """The hours, their source, and the source of their zone."""
     text = conf.settings.get("deleteWhen")
     zone = zone_of_names((info.name, info.stored_header().begin_timestamp) for info in index_files(store.location))
-    zone_source = "the zone of this machine" if zone is None else "as the names of index files"
+    zone_source = "the zone of this machine" if zone is None else "as the names of index files show"
     source = conf.source if text is not None else NOTHING_TELLS
     return DeleteWhen.of(text or "04", conf.source, zone), source, zone_source
 

@@ -15,7 +15,7 @@ from spark_mq.store.segment_retention import SegmentRetention
 
 @dataclass(frozen=True)
 class UnreadLoss:
-    """The unread messages of a group in one queue that are deleted with the next segment in which it has some.
+    """The unread messages that a group loses in one queue.
 
     Attributes:
         consumer_group: The group.
@@ -26,6 +26,7 @@ class UnreadLoss:
         lost: The number of messages from there on that are deleted already.
         file: The segment of the first unread message; None if it is the newest segment, or if there is none.
         loses: The number of unread messages that are deleted with that segment.
+        expired: The number of unread messages in all segments that have expired.
         expire_timestamp: When the segment expires, milliseconds since the epoch.
         delete_timestamp: When the broker deletes the segment.
 
@@ -39,6 +40,7 @@ class UnreadLoss:
     lost: int
     file: str | None
     loses: int
+    expired: int
     expire_timestamp: int | None
     delete_timestamp: int | None
 
@@ -79,11 +81,13 @@ def _loss(
     if segment is None or segment.expire_timestamp is None:
         if not lost:
             return None
-        return UnreadLoss(committed.consumer_group, *name, committed.offset, stop - first, lost, None, 0, None, None)
+        return UnreadLoss(committed.consumer_group, *name, committed.offset, stop - first, lost, None, 0, 0, None, None)
+
+    def count_before(commit_log_offset: int) -> int:
+        return bisect_left(range(first, stop), commit_log_offset, key=lambda queue_offset: queue.unit(queue_offset)[0])
+
     following = segments[bisect_right([one.commit_log_offset for one in segments], segment.commit_log_offset)]
-    kept = first + bisect_left(
-        range(first, stop), following.commit_log_offset, key=lambda queue_offset: queue.unit(queue_offset)[0]
-    )
+    kept = next(one for one in segments if not one.is_expired)
     return UnreadLoss(
         committed.consumer_group,
         *name,
@@ -91,7 +95,8 @@ def _loss(
         stop - first,
         lost,
         segment.file,
-        kept - first,
+        count_before(following.commit_log_offset),
+        count_before(kept.commit_log_offset),
         segment.expire_timestamp,
         segment.delete_timestamp,
     )

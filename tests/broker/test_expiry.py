@@ -17,6 +17,7 @@ import pytest
 
 from spark_mq.expirer.expire import expire
 from tests.broker import harness
+from tests.support.stores import RealStore
 
 LACKING = harness.missing()
 pytestmark = [pytest.mark.broker, pytest.mark.skipif(LACKING is not None, reason=LACKING or "")]
@@ -126,3 +127,18 @@ def test_the_files_are_those_that_a_broker_leaves(name: str, outcomes: Mapping[s
     queue_files = {path for path in found.before - found.ours if path.startswith("consumequeue/")}
     assert queue_files
     assert bool(segments) == ("x" in CASES[name].expired)
+
+
+@pytest.mark.parametrize(("version", "name"), [(V5, "workload-533"), (V4, "workload-49x")])
+def test_a_broker_serves_what_a_killed_run_leaves(version: str, name: str, tmp_path: Path) -> None:
+    """The log begins later, and of the queue files, and the index files, some are gone: every message is served."""
+    store = harness.unpack_store(name, tmp_path)
+    files = expire(str(store), min_offset=3 * 131_072).files
+    trees = [file.tree for file in files]
+    stop = trees.index("consumequeue") + trees.count("consumequeue") // 2
+    assert 0 < stop < len(files) - trees.count("index")
+    for file in files[:stop]:
+        os.unlink(file.location.path)
+    kept = [fact for fact in RealStore(name, harness.STORES).facts("msg") if fact["offset"] >= 3 * 131_072]
+    report = harness.check_served(store, harness.STORES / f"{name}.conf", index=True, version=version)
+    assert (report["problemCount"], report["messages"]) == (0, len(kept))

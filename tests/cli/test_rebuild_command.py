@@ -23,7 +23,9 @@ from spark_mq.cli.exit_status import DAMAGED, FAILED, NOT_UNDERSTOOD
 from spark_mq.cli.main import main
 from spark_mq.format.index_file import read_entries
 from spark_mq.indexer.rebuild import rebuild
+from spark_mq.io.location import Location
 from spark_mq.job.output_committer import OutputCommitter
+from spark_mq.job.output_lock import output_lock
 from tests.support.index_stores import layout_of
 from tests.support.log_writer import LogWriter
 from tests.support.paused_process import environment, killed, paused, spark_mq
@@ -316,3 +318,50 @@ def test_a_full_disk_is_one_line_that_says_how_to_continue(
     subprocess.run(["mount", "-o", "remount,size=50m", small_disk], check=True)
     finish(spark, store, output, resume=True)
     assert tree_of(output / "consumequeue") == tree_of(store / "consumequeue")
+
+
+def test_the_second_job_on_an_output_is_refused(
+    rebuild_here: Callable[..., int], store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "out"
+    with output_lock(Location.resolve(str(output))):
+        assert rebuild_here(store, "--output", output, "--quiet", *AS_FINISHED) == FAILED
+        assert list(output.iterdir()) == []
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"spark-mq: --output {output}: another job writes into this folder")
+
+
+def test_a_full_or_read_only_disk_leaves_the_files_that_would_be_replaced(
+    rebuild_here: Callable[..., int],
+    spark: SparkSession,
+    store: Path,
+    small_disk: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In place, with `--replace`: first the disk is full, then read-only, then neither."""
+    place = small_disk / "store"
+
+    def remount(options: str) -> None:
+        subprocess.run(["mount", "-o", f"remount,{options}", small_disk], check=True)
+
+    remount("size=50m")
+    shutil.copytree(store, place)
+    (place / "lock").write_bytes(b"lock")
+    before = tree_of(place)
+    remount(f"size={(shutil.disk_usage(small_disk).used >> 10) + 60}k")
+    words = [place, "--replace", "--quiet", *AS_FINISHED]
+    assert rebuild_here(*words) == FAILED
+    assert capsys.readouterr().err.startswith(f"spark-mq: the disk of {place} is full, ")
+    assert {path: data for path, data in tree_of(place).items() if not path.startswith(".spark_mq/")} == before
+    remount("ro,size=50m")
+    assert rebuild_here(*words) == FAILED
+    assert "cannot be opened: Read-only file system" in capsys.readouterr().err
+    assert {path: data for path, data in tree_of(place).items() if not path.startswith(".spark_mq/")} == before
+    remount("rw,size=50m")
+    finish(spark, place, replace=True)
+    after = tree_of(place)
+    assert {path: data for path, data in after.items() if path.startswith("consumequeue/")} == {
+        path: data for path, data in before.items() if path.startswith("consumequeue/")
+    }
+    assert index_of(place) == index_of(store)
+    assert not (place / ".spark_mq").exists()

@@ -37,11 +37,14 @@ def test_the_answer_comes_first(store: Path, capsys: pytest.CaptureFixture[str])
     offsets = {"offsetTable": {"SequenceDemo@slow": {"0": 0}, "OrderEvents@slow": {"0": 0}}}
     (store / "config" / "consumerOffset.json").write_text(json.dumps(offsets))
     lines = lines_of(capsys, str(store), *LATER)
+    queues = {("SequenceDemo", 0), ("OrderEvents", 0)}
+    unread = [fact for fact in WORKLOAD.facts("msg") if (fact["topic"], fact["queueId"]) in queues]
+    count = sum(fact["offset"] < 262_144 for fact in unread)
     assert lines[:3] == [
         "2 of 5 segments have expired at 2026-11-24 11:01:15,958 +0000.",
         "With 3 queue files and 3 index files, 292.4 KiB are freed. A broker that runs deletes them at 2026-11-25 "
         "04:00:00,000 +0000.",
-        "1 consumer group loses 110 unread messages by that.",
+        f"1 consumer group loses {count} unread messages by that.",
     ]
     assert "unread messages that groups lose" in lines
     first = lines_of(capsys, str(store), "--at", "2026-11-21T12:00:00Z")[:2]

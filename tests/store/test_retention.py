@@ -80,7 +80,8 @@ def test_groups_that_lose_unread_messages(tmp_path: Path, unpacked: Unpack) -> N
         {"OrderEvents@behind": {"0": 0, "1": 5}, "OrderEvents@done": {"0": 62}, "SequenceDemo@slow": {"0": 100}}
         | {"Nothing@other": {"0": 3}},
     )
-    found = retention(str(store))
+    found = retention(str(store), at=datetime(2026, 11, 24, 11, 1, 16, tzinfo=UTC))
+    assert [segment.is_expired for segment in found.segments] == [True, True, False, False, False]
     by_queue: dict[tuple[str, int], list[int]] = {}
     for fact in sorted(WORKLOAD.facts("msg"), key=lambda fact: fact["queueOffset"]):
         by_queue.setdefault((fact["topic"], fact["queueId"]), []).append(fact["offset"])
@@ -95,6 +96,7 @@ def test_groups_that_lose_unread_messages(tmp_path: Path, unpacked: Unpack) -> N
         assert (loss.file, loss.delete_timestamp) == (segment.file, segment.delete_timestamp)
         assert loss.loses == sum(offset < segment.end_offset for offset in offsets)
         assert (loss.unread, loss.lost) == (len(offsets), 0)
+        assert loss.expired == sum(offset < 262_144 for offset in offsets)
     times = [loss.delete_timestamp or 0 for loss in found.unread]
     assert times == sorted(times)
 
