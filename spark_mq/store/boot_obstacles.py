@@ -8,6 +8,7 @@ from pyarrow import fs
 
 from spark_mq.errors import ConfigError, UnsupportedStoreError
 from spark_mq.io.location import Location
+from spark_mq.store.boot_rules import BrokerRelease
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.config_file import load_config
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, MAPPED_FILE_NAME
@@ -24,7 +25,9 @@ CONFIG_FILES = (
 """The files of `config/` that a broker of every version loads before it starts (`BrokerController.initialize`)."""
 
 
-def boot_obstacles(store: Location, conf: BrokerConf, queues: Iterable[QueueFolder]) -> list[str]:
+def boot_obstacles(
+    store: Location, conf: BrokerConf, queues: Iterable[QueueFolder], release: BrokerRelease | None = None
+) -> list[str]:
     """Why a broker does not start, as text for a person; an empty list if nothing was found.
 
     A broker maps each file of `commitlog/`, and each file of a queue, in one size (`MappedFileQueue.doLoad`@5.3.3 and
@@ -34,23 +37,26 @@ def boot_obstacles(store: Location, conf: BrokerConf, queues: Iterable[QueueFold
         store: The store's directory.
         conf: The broker's settings; without a size there, most files show it.
         queues: The queues of the store.
+        release: The version that starts; without it, what any version does not start with is an obstacle.
 
     """
-    return [*_of_log(store, conf), *_of_queues(conf, list(queues)), *_of_config(store)]
+    return [*_of_log(store, conf, release), *_of_queues(conf, list(queues)), *_of_config(store)]
 
 
-def _of_log(store: Location, conf: BrokerConf) -> Iterator[str]:
+def _of_log(store: Location, conf: BrokerConf, release: BrokerRelease | None) -> Iterator[str]:
     entries = (store / COMMIT_LOG).entries()
     segments = [info for info in entries if is_segment_name(info)]
     size = conf.commit_log_file_size or usual_size(segments)
     for info in entries:
         name = f"{COMMIT_LOG}/{info.base_name}"
         if info.type == fs.FileType.Directory:
-            yield f"{name} is a folder: 4.9 to 5.0 do not start with it; move it away"
+            if release is None or not release.skips_folders:
+                yield f"{name} is a folder: 4.9 to 5.0 do not start with it; move it away"
         elif not MAPPED_FILE_NAME.fullmatch(info.base_name):
             yield f"{name} is not a segment: move it away"
         elif info.size == 0 and info is segments[-1]:
-            yield f"{name} is empty: brokers before 5.1.3 do not start with it, later ones delete it"
+            if release is None or not release.deletes_empty_files:
+                yield f"{name} is empty: brokers before 5.1.3 do not start with it, later ones delete it"
         elif info.size != size:
             source = conf.source if conf.commit_log_file_size else "most segments"
             yield f"{name} has {info.size:,} bytes, not {size:,} as {source}"
