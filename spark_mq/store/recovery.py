@@ -1,8 +1,8 @@
 """What a broker would do to a store at its next start, exactly: a dry run over the records that it would check.
 
 The steps are those of `DefaultMessageStore.load` and `start`, 4.9.0 to 5.3.3. `boot` predicts the same from a few
-facts, and has the rules that both share. Not modelled, as there: controller mode, `duplicationEnable`, DLedger, RocksDB, batch
-consume queues, `enableMultiDispatch`. A broker runs as a master.
+facts, and has the rules that both share. Not modelled, as there: controller mode, `duplicationEnable`, DLedger, RocksDB,
+batch consume queues, `enableMultiDispatch`. A broker runs as a master.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ class Recovery:
 
     Attributes:
         store: The path or URI.
-        release: The version of the broker.
+        version: The version of the broker.
+        release: Its numbers and rules.
         last_stop: How the last run of the broker ended.
         obstacles: Why the broker does not start, as text for a person; empty if it starts.
         boot: The outcome, in the terms in which `store_state` predicts it; None if nothing was done because of an
@@ -81,6 +82,7 @@ class Recovery:
     """
 
     store: str
+    version: str
     release: BrokerRelease
     last_stop: LastStop
     obstacles: tuple[str, ...]
@@ -488,6 +490,7 @@ class _Start:
     ) -> Recovery:
         return Recovery(
             str(self._location),
+            ".".join(map(str, self._release.numbers)),
             self._release,
             self._stop,
             obstacles,
