@@ -12,7 +12,7 @@ from spark_mq.store.boot_rules import BrokerRelease
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.config_file import load_config
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, MAPPED_FILE_NAME
-from spark_mq.store.log.segment_files import is_segment_name, usual_size
+from spark_mq.store.log.segment_files import MAX_OFFSET, is_segment_name, usual_size
 from spark_mq.store.queue.folders import QueueFolder, existing_file_size
 
 CONFIG_FILES = (
@@ -23,6 +23,9 @@ CONFIG_FILES = (
     "delayOffset.json",
 )
 """The files of `config/` that a broker of every version loads before it starts (`BrokerController.initialize`)."""
+
+
+_MAX_FILE_SIZE = 1 << 31
 
 
 def boot_obstacles(
@@ -52,7 +55,7 @@ def _of_log(store: Location, conf: BrokerConf, release: BrokerRelease | None) ->
         if info.type == fs.FileType.Directory:
             if release is None or not release.skips_folders:
                 yield f"{name} is a folder: 4.9 to 5.0 do not start with it; move it away"
-        elif not MAPPED_FILE_NAME.fullmatch(info.base_name):
+        elif not _is_offset(info.base_name):
             yield f"{name} is not a segment: move it away"
         elif info.size == 0 and info is segments[-1]:
             if release is None or not release.deletes_empty_files:
@@ -64,6 +67,9 @@ def _of_log(store: Location, conf: BrokerConf, release: BrokerRelease | None) ->
 
 def _of_queues(conf: BrokerConf, folders: list[QueueFolder]) -> Iterator[str]:
     size = conf.consume_queue_file_size or existing_file_size(folders)
+    named = [(folder, info) for folder in folders for info in folder.files if not _is_offset(info.base_name)]
+    for folder, info in named:
+        yield f"{CONSUME_QUEUE}/{folder.topic}/{folder.queue_id}/{info.base_name} is not a queue file: move it away"
     odd = [(folder, info) for folder in folders for info in folder.files if size is not None and info.size != size]
     if odd:
         folder, info = odd[0]
@@ -71,6 +77,11 @@ def _of_queues(conf: BrokerConf, folders: list[QueueFolder]) -> Iterator[str]:
         source = conf.source if conf.consume_queue_file_size else "most queue files"
         others = f"; {len(odd) - 1:,} other queue files have a wrong size, too" if len(odd) > 1 else ""
         yield f"{name} has {info.size:,} bytes, not {size:,} as {source}{others}"
+
+
+def _is_offset(name: str) -> bool:
+    """Whether the name is that of a file which a broker maps, and leaves room for the file's bytes."""
+    return MAPPED_FILE_NAME.fullmatch(name) is not None and int(name) < MAX_OFFSET - _MAX_FILE_SIZE
 
 
 def _of_config(store: Location) -> Iterator[str]:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_mq.format.array_types import Flags, Int32s, Int64s
+from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.kernels.big_endian import int64s_at
 from spark_mq.format.kernels.dispatch import QueueTable, has_unit
@@ -143,6 +144,11 @@ class StartingQueues:
         self.max_physic_offset[without_file] = log_end
         return changed
 
+    def max_offsets(self) -> dict[tuple[str, int], int]:
+        """The queue offset after the last unit of each queue that has files."""
+        ends = zip(self.names, self.end.tolist(), strict=True)
+        return {name: end // UNIT_SIZE for name, end in ends if end != NO_FILE}
+
     def are_there(self, requests: DispatchRequests, readers: FileReaders) -> npt.NDArray[np.bool_]:
         """Which messages have a unit at their queue offset before anything is dispatched."""
         found = np.zeros(requests.queue.size, np.bool_)
@@ -152,7 +158,7 @@ class StartingQueues:
             queue = self.on_disk[int(requests.queue[indices[0]])]
             if queue is None or not queue.files:
                 continue
-            first, stop = int(queue.folder.files[0].base_name) // 20, queue.end // 20
+            first, stop = int(queue.folder.files[0].base_name) // UNIT_SIZE, queue.end // UNIT_SIZE
             wanted = requests.queue_offset[indices]
             inside = indices[(wanted >= first) & (wanted < stop)]
             if inside.size:

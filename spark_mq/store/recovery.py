@@ -1,13 +1,13 @@
 """What a broker would do to a store at its next start, exactly: a dry run over the records that it would check.
 
 The steps are those of `DefaultMessageStore.load` and `start`, 4.9.0 to 5.3.3. `boot` predicts the same from a few
-facts, and has the rules that both share. Not modelled, as there: controller mode, `duplicationEnable`, DLedger, RocksDB,
-batch consume queues, `enableMultiDispatch`. A broker runs as a master.
+facts, and has the rules that both share. Not modelled, as there: controller mode, `duplicationEnable`, DLedger and
+RocksDB; nor batch consume queues and `enableMultiDispatch`. The broker is a master.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -76,6 +76,8 @@ class Recovery:
         cut_bytes: Bytes of live records that are cut off.
         cut_units: Units of these records that are cut off: so many messages were in queues before.
         revived: The number of old records after the live end that are taken for live ones.
+        max_offsets: The queue offset after the last unit of each queue, by topic and queue id, as the broker then has
+            them; empty if nothing was done.
         rows: Each thing that is done, in order, with the columns of `RECOVERY_SCHEMA`.
         settings: Settings that are assumed, with their sources.
 
@@ -94,6 +96,7 @@ class Recovery:
     cut_bytes: int
     cut_units: int
     revived: int
+    max_offsets: Mapping[tuple[str, int], int]
     rows: pa.Table
     settings: tuple[FileSetting, ...]
 
@@ -260,11 +263,6 @@ class _Start:
         size = int(checked.store_size.sum(dtype=np.int64))
         self._rows.add("check", "log", commit_log_offset=start, bytes=size, count=checked.position.size)
         end_reason = END_REASONS[end.found]
-        revived = self._revive(checked, max(live_end, files[0].base))
-
-        since = self._dispatched_from(facts.queue_end)
-        log = _DispatchLog(queues, self._rows)
-        log.dispatch(checked, LogRange(max(since, start), end.commit_log_offset), "while the log is checked", since)
         self._rows.add(
             "end",
             "log",
@@ -273,6 +271,11 @@ class _Start:
             position=end.position,
             commit_log_offset=end.commit_log_offset,
         )
+        revived = self._revive(checked, max(live_end, files[0].base))
+
+        since = self._dispatched_from(facts.queue_end)
+        log = _DispatchLog(queues, self._rows)
+        log.dispatch(checked, LogRange(max(since, start), end.commit_log_offset), "while the log is checked", since)
         cut_bytes = 0 if end.found == RecordCheck.BLANK else max(live_end - end.commit_log_offset, 0)
         kept = self._truncate_log(files, end, cut_bytes)
         cut_units = 0
@@ -312,6 +315,7 @@ class _Start:
             cut_bytes=cut_bytes,
             cut_units=cut_units if cut_bytes else 0,
             revived=revived,
+            max_offsets=queues.max_offsets(),
         )
 
     def _why_there(self) -> str:
@@ -487,6 +491,7 @@ class _Start:
         cut_bytes: int = 0,
         cut_units: int = 0,
         revived: int = 0,
+        max_offsets: Mapping[tuple[str, int], int] | None = None,
     ) -> Recovery:
         return Recovery(
             str(self._location),
@@ -502,6 +507,7 @@ class _Start:
             cut_bytes,
             cut_units,
             revived,
+            max_offsets or {},
             self._rows.to_table(),
             _assumed(self._conf, self._release),
         )
@@ -556,16 +562,16 @@ class _DispatchLog:
         was_there = self._queues.are_there(read, readers)
         ignored = int((was_there & (results == PutResult.IGNORED)).sum())
         if ignored:
-            self._rows.add("ignore", "queue", "messages that are dispatched, and that their queues have", count=ignored)
+            self._rows.add("ignore", "queue", "their queues have them", count=ignored)
         again = was_there & (results > PutResult.IGNORED)
-        self._add_rows("double", read, again, "a second unit of messages that their queues have")
+        self._add_rows("double", read, again, "they get a second unit")
         got, shifted = _with_any(read, results == PutResult.APPENDED), _with_any(read, results == PutResult.SHIFTED)
         is_first = np.zeros(read.position.size, np.bool_)
         is_first[np.unique(read.position, return_index=True)[1]] = True
         lacked = is_first & read.has_unit & ~was_there
         completed, moved, lost = lacked & got, lacked & ~got & shifted, lacked & ~got & ~shifted
-        self._add_rows("complete", read, completed, "messages that get the unit that they lack")
-        self._add_rows("shift", read, moved, "messages that get a unit at a queue offset that is not theirs")
+        self._add_rows("complete", read, completed, "they get the unit that they lack")
+        self._add_rows("shift", read, moved, "they get a unit, but not at their queue offset")
         counts = {
             name: np.bincount(read.queue[chosen], minlength=len(self._queues.names))
             for name, chosen in (("completed", completed), ("shifted", moved), ("lost", lost))
@@ -587,7 +593,7 @@ class _DispatchLog:
                 self._rows.add(
                     "lose",
                     "queue",
-                    "messages of the log that get no unit: no consumer gets them",
+                    "they get no unit: no consumer gets them",
                     topic=name[0],
                     queue_id=name[1],
                     commit_log_offset=first,

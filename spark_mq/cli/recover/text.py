@@ -62,7 +62,7 @@ def _outcome(recovery: Recovery) -> Iterator[str]:
     checked = _counted(recovery.checked, "record")
     yield (
         f"{broker} checks {checked} from segment {boot.recovers_from or 0:020d} on, and ends the log at commit log "
-        f"offset {recovery.log_end:,}: {recovery.end_reason}."
+        f"offset {recovery.log_end:,} ({recovery.end_reason})."
     )
     said = list(_losses(recovery))
     if said:
@@ -80,7 +80,7 @@ def _losses(recovery: Recovery) -> Iterator[str]:
     if recovery.revived:
         yield f"takes {_counted(recovery.revived, 'old record')} for live ones"
     if boot.lost:
-        yield f"leaves {_counted(boot.lost, 'message')} without a unit, so that no consumer gets them"
+        yield f"loses {_counted(boot.lost, 'message')} for all consumers"
     if boot.shifted:
         yield f"gives {_counted(boot.shifted, 'message')} a wrong queue offset"
     if boot.unindexed is not None:

@@ -73,7 +73,9 @@ class RecordCheck(IntEnum):
     """The lengths do not add up to the size."""
     BAD_PROPERTY = 10
     """A property is not the number that the broker parses."""
-    FULL = 11
+    TOO_NEW = 11
+    """A record of V2, which the version does not accept."""
+    FULL = 12
     """The frame array is full."""
 
 
@@ -81,7 +83,8 @@ RECORD, BLANK, ZEROS = int(RecordCheck.RECORD), int(RecordCheck.BLANK), int(Reco
 MORE, SHORT = int(RecordCheck.MORE), int(RecordCheck.SHORT)
 BAD_SIZE, BAD_MAGIC = int(RecordCheck.BAD_SIZE), int(RecordCheck.BAD_MAGIC)
 BAD_CRC, BAD_LENGTH, BAD_SUM = int(RecordCheck.BAD_CRC), int(RecordCheck.BAD_LENGTH), int(RecordCheck.BAD_SUM)
-BAD_PROPERTY, FULL = int(RecordCheck.BAD_PROPERTY), int(RecordCheck.FULL)
+BAD_PROPERTY, TOO_NEW = int(RecordCheck.BAD_PROPERTY), int(RecordCheck.TOO_NEW)
+FULL = int(RecordCheck.FULL)
 
 _LEAST_SIZE = -(1 << 31) + 4
 """A size below it minus 4 overflows to a large number in Java."""
@@ -111,7 +114,9 @@ def check_record(buffer: Bytes, position: int, end: int, rules: int, frame: Fram
         return BAD_SIZE
     if magic == MAGIC_BLANK:
         return BLANK
-    if magic != MAGIC_V1 and not (magic == MAGIC_V2 and rules & ACCEPTS_V2):
+    if magic == MAGIC_V2 and not rules & ACCEPTS_V2:
+        return TOO_NEW
+    if magic != MAGIC_V1 and magic != MAGIC_V2:
         return ZEROS if size == 0 and magic == 0 else BAD_MAGIC
     if size < HOST_V4_SIZE:  # Java reads the hosts into an array of this size
         return BAD_SIZE

@@ -25,14 +25,15 @@ from spark_mq.store.log.record_reader import CHUNK_SIZE, RecordChunk
 from spark_mq.store.log.segment_source import SegmentSource
 
 END_REASONS = {
-    RecordCheck.BLANK: "the last file ends with a blank, and no file follows: the log ends before the blank",
-    RecordCheck.ZEROS: "zeros follow: nothing was written there",
-    RecordCheck.SHORT: "the file ends",
+    RecordCheck.BLANK: "the blank that ends the last file is there, and no file follows",
+    RecordCheck.ZEROS: "size and magic number are 0, nothing was written there",
+    RecordCheck.SHORT: "the file ends before a record does",
     RecordCheck.BAD_SIZE: "a record's size is negative, or points past the end of the file",
-    RecordCheck.BAD_MAGIC: "the magic number is not one that this version knows",
+    RecordCheck.BAD_MAGIC: "the magic number is not a record's",
     RecordCheck.BAD_CRC: "the CRC of a record is wrong",
     RecordCheck.BAD_LENGTH: "a length in a record is impossible",
     RecordCheck.BAD_SUM: "the lengths in a record do not add up to its size",
+    RecordCheck.TOO_NEW: "a record of format V2 (a long topic) is there, which brokers before 5.1 reject",
     RecordCheck.BAD_PROPERTY: "a property of a record is not a number (DELAY, INNER_NUM or INNER_BASE)",
 }
 """Why the check of the log ends at a position."""

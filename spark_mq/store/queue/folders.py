@@ -54,7 +54,7 @@ def queue_folders(consume_queue: Location, with_empty: bool = False) -> Iterator
             files = tuple(
                 QueueFileInfo(info.base_name, info.size, info.mtime_ns or 0)
                 for info in folder.entries()
-                if MAPPED_FILE_NAME.fullmatch(info.base_name) and (info.size or with_empty)
+                if MAPPED_FILE_NAME.fullmatch(info.base_name) and (info.size or (with_empty and info.size == 0))
             )
             if files or with_empty:
                 yield QueueFolder(topic.base_name, int(queue.base_name), folder, files)

@@ -108,4 +108,5 @@ def _leading(values: npt.NDArray[np.bool_]) -> int:
 
 def _after(units: Units, index: int) -> int:
     """The commit log offset after the message of a unit, as Java adds it."""
-    return int(units["commit_log_offset"][index].astype(np.int64) + units["store_size"][index].astype(np.int64))
+    after = int(units["commit_log_offset"][index]) + int(units["store_size"][index])
+    return after if after < 1 << 63 else after - (1 << 64)
