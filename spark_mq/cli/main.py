@@ -21,6 +21,7 @@ from spark_mq.cli.messages import commands as messages
 from spark_mq.cli.moments import join_relative_times
 from spark_mq.cli.output import visible
 from spark_mq.cli.packages import missing_package
+from spark_mq.cli.recover import command as recover
 from spark_mq.cli.sql import command as sql
 from spark_mq.cli.state import command as state
 from spark_mq.errors import OptionError, SparkMqError
@@ -82,6 +83,7 @@ def parser() -> argparse.ArgumentParser:
     messages.add_commands(commands)
     tables.add_commands(commands)
     state.add_command(commands)
+    recover.add_command(commands)
     retention.add_command(commands)
     expire.add_command(commands)
     sql.add_command(commands)

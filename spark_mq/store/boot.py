@@ -18,9 +18,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 from spark_mq.format.record import MAGIC_V1, MAGIC_V2
 from spark_mq.store.boot_rules import BootRules
+from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.index_state import IndexState, LastIndexed, kept_files
 from spark_mq.store.lacking_messages import LackingMessage
@@ -46,6 +48,15 @@ class BootSettings:
     message_index_enable: bool = True
     message_index_safe: bool = False
     recheck_reput_offset_from_cq: bool = False
+
+    @classmethod
+    def of(cls, conf: BrokerConf) -> Self:
+        """The settings that a file of settings has."""
+        return cls(
+            conf.is_enabled("messageIndexEnable", default=True),
+            conf.is_enabled("messageIndexSafe"),
+            conf.is_enabled("recheckReputOffsetFromCq"),
+        )
 
 
 @dataclass(frozen=True)
@@ -160,9 +171,9 @@ def next_boot(rules: BootRules, facts: BootFacts) -> Boot:
     """What a boot by `rules` does to the store that has these facts."""
     if not facts.segments:
         return Boot(rules, facts.is_clean, None, (), (), 0, None, (), deletes_queues=True)
-    recovers_from = _recovers_from(rules, facts)
+    recovers_from = recovery_start(rules, facts)
     dispatched = tuple(part for part in _dispatched(rules, facts, recovers_from) if part.size > 0)
-    deleted, doubled, unindexed = _index(facts, dispatched)
+    deleted, doubled, unindexed = index_outcome(facts, dispatched)
     return Boot(
         rules,
         facts.is_clean,
@@ -187,7 +198,7 @@ def matches_recovery(head: SegmentHead, checkpoint: Checkpoint, settings: BootSe
     return head.magic in magics and head.store_timestamp != 0 and head.store_timestamp <= newest
 
 
-def _recovers_from(rules: BootRules, facts: BootFacts) -> int:
+def recovery_start(rules: BootRules, facts: BootFacts) -> int:
     """The first offset of the segment with which the check of the log begins."""
     first = facts.segments[0]
     if not facts.is_clean:
@@ -245,8 +256,14 @@ def _outcome(
     return QueueOutcome(*queue, completed, shifted, len(lost), min(lost, default=None))
 
 
-def _index(facts: BootFacts, dispatched: Sequence[LogRange]) -> tuple[tuple[str, ...], int, LogRange | None]:
-    """The deleted files, the number of doubled entries, and the part of the log that the index then lacks."""
+def index_outcome(facts: BootFacts, dispatched: Sequence[LogRange]) -> tuple[tuple[str, ...], int, LogRange | None]:
+    """The deleted files, the number of doubled entries, and the part of the log that the index then lacks.
+
+    Args:
+        facts: The facts about the store.
+        dispatched: The parts of the log whose messages are dispatched again.
+
+    """
     index = facts.index
     if index is None:
         return (), 0, None

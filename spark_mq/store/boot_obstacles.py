@@ -8,10 +8,11 @@ from pyarrow import fs
 
 from spark_mq.errors import ConfigError, UnsupportedStoreError
 from spark_mq.io.location import Location
+from spark_mq.store.boot_rules import BrokerRelease
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.config_file import load_config
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, MAPPED_FILE_NAME
-from spark_mq.store.log.segment_files import is_segment_name, usual_size
+from spark_mq.store.log.segment_files import MAX_OFFSET, is_segment_name, usual_size
 from spark_mq.store.queue.folders import QueueFolder, existing_file_size
 
 CONFIG_FILES = (
@@ -24,7 +25,12 @@ CONFIG_FILES = (
 """The files of `config/` that a broker of every version loads before it starts (`BrokerController.initialize`)."""
 
 
-def boot_obstacles(store: Location, conf: BrokerConf, queues: Iterable[QueueFolder]) -> list[str]:
+_MAX_FILE_SIZE = 1 << 31
+
+
+def boot_obstacles(
+    store: Location, conf: BrokerConf, queues: Iterable[QueueFolder], release: BrokerRelease | None = None
+) -> list[str]:
     """Why a broker does not start, as text for a person; an empty list if nothing was found.
 
     A broker maps each file of `commitlog/`, and each file of a queue, in one size (`MappedFileQueue.doLoad`@5.3.3 and
@@ -34,23 +40,26 @@ def boot_obstacles(store: Location, conf: BrokerConf, queues: Iterable[QueueFold
         store: The store's directory.
         conf: The broker's settings; without a size there, most files show it.
         queues: The queues of the store.
+        release: The version that starts; without it, what any version does not start with is an obstacle.
 
     """
-    return [*_of_log(store, conf), *_of_queues(conf, list(queues)), *_of_config(store)]
+    return [*_of_log(store, conf, release), *_of_queues(conf, list(queues)), *_of_config(store)]
 
 
-def _of_log(store: Location, conf: BrokerConf) -> Iterator[str]:
+def _of_log(store: Location, conf: BrokerConf, release: BrokerRelease | None) -> Iterator[str]:
     entries = (store / COMMIT_LOG).entries()
     segments = [info for info in entries if is_segment_name(info)]
     size = conf.commit_log_file_size or usual_size(segments)
     for info in entries:
         name = f"{COMMIT_LOG}/{info.base_name}"
         if info.type == fs.FileType.Directory:
-            yield f"{name} is a folder: 4.9 to 5.0 do not start with it; move it away"
-        elif not MAPPED_FILE_NAME.fullmatch(info.base_name):
+            if release is None or not release.skips_folders:
+                yield f"{name} is a folder: 4.9 to 5.0 do not start with it; move it away"
+        elif not _is_offset(info.base_name):
             yield f"{name} is not a segment: move it away"
         elif info.size == 0 and info is segments[-1]:
-            yield f"{name} is empty: brokers before 5.1.3 do not start with it, later ones delete it"
+            if release is None or not release.deletes_empty_files:
+                yield f"{name} is empty: brokers before 5.1.3 do not start with it, later ones delete it"
         elif info.size != size:
             source = conf.source if conf.commit_log_file_size else "most segments"
             yield f"{name} has {info.size:,} bytes, not {size:,} as {source}"
@@ -58,6 +67,9 @@ def _of_log(store: Location, conf: BrokerConf) -> Iterator[str]:
 
 def _of_queues(conf: BrokerConf, folders: list[QueueFolder]) -> Iterator[str]:
     size = conf.consume_queue_file_size or existing_file_size(folders)
+    named = [(folder, info) for folder in folders for info in folder.files if not _is_offset(info.base_name)]
+    for folder, info in named:
+        yield f"{CONSUME_QUEUE}/{folder.topic}/{folder.queue_id}/{info.base_name} is not a queue file: move it away"
     odd = [(folder, info) for folder in folders for info in folder.files if size is not None and info.size != size]
     if odd:
         folder, info = odd[0]
@@ -65,6 +77,11 @@ def _of_queues(conf: BrokerConf, folders: list[QueueFolder]) -> Iterator[str]:
         source = conf.source if conf.consume_queue_file_size else "most queue files"
         others = f"; {len(odd) - 1:,} other queue files have a wrong size, too" if len(odd) > 1 else ""
         yield f"{name} has {info.size:,} bytes, not {size:,} as {source}{others}"
+
+
+def _is_offset(name: str) -> bool:
+    """Whether the name is that of a file which a broker maps, and leaves room for the file's bytes."""
+    return MAPPED_FILE_NAME.fullmatch(name) is not None and int(name) < MAX_OFFSET - _MAX_FILE_SIZE
 
 
 def _of_config(store: Location) -> Iterator[str]:

@@ -15,7 +15,9 @@ After any other stop, all three dispatch the log again from a segment that the c
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import Self
 
 from spark_mq.errors import OptionError
 from spark_mq.io.location import Location
@@ -51,6 +53,10 @@ def find_boot_rules(store: Location, given: str | None) -> Sourced[tuple[BootRul
     if given is None:
         line = find_broker_version(store)
         return Sourced((BootRules.V4_9,) if line.value == BrokerVersion.V4_9 else _OF_5, line.source)
+    return _rules_of(given)
+
+
+def _rules_of(given: str) -> Sourced[tuple[BootRules, ...]]:
     if parse_broker_version(given) == BrokerVersion.V4_9:
         return Sourced((BootRules.V4_9,), "--broker-version")
     if not _VERSION.fullmatch(given):
@@ -62,3 +68,42 @@ def find_boot_rules(store: Location, given: str | None) -> Sourced[tuple[BootRul
         return Sourced((BootRules.V5_0,), "--broker-version")
     newer = "" if numbers <= _NEWEST else f"; {given} is newer than the rules known here, those of 5.3.3 are assumed"
     return Sourced((BootRules.V5_3_2,), f"--broker-version{newer}")
+
+
+@dataclass(frozen=True)
+class BrokerRelease:
+    """One version of the broker: its numbers, such as (5, 3, 3), and its rules.
+
+    A version of two numbers counts as the first of its line: 5.1 as 5.1.0.
+    """
+
+    numbers: tuple[int, ...]
+    rules: BootRules
+
+    @classmethod
+    def of(cls, version: str) -> Self:
+        """The release with this version.
+
+        Raises:
+            OptionError: The version is neither of 4.9 nor of 5, or brokers of it have different rules.
+
+        Example:
+            >>> BrokerRelease.of("5.3.3").rules
+            <BootRules.V5_3_2: '5.3.2 or 5.3.3'>
+        """
+        rules = _rules_of(version).value
+        if not _VERSION.fullmatch(version):
+            raise OptionError(f"broker version {version!r} is not a version such as 4.9.7")
+        if len(rules) > 1:
+            raise OptionError(f"brokers of {version} recover by different rules: give a version such as 5.3.1 or 5.3.3")
+        return cls(tuple(map(int, version.split("."))), rules[0])
+
+    @property
+    def deletes_empty_files(self) -> bool:
+        """Whether a last file without a byte is deleted; brokers before 5.1.3 do not start with it."""
+        return self.numbers >= (5, 1, 3)
+
+    @property
+    def skips_folders(self) -> bool:
+        """Whether a folder among files that are mapped is skipped; brokers before 5.1.0 do not start with it."""
+        return self.numbers >= (5, 1)

@@ -165,8 +165,8 @@ def store_state(path: str, broker_version: str | None = None, broker_conf: str |
         rules = find_boot_rules(store.location, broker_version)
         checkpoint = Checkpoint.load(store.location)
         lacking = _lacking(store)
-        index = index_state(store) if _boot_settings(conf).message_index_enable else None
-        stop = _last_stop(store)
+        index = index_state(store) if BootSettings.of(conf).message_index_enable else None
+        stop = last_stop(store)
         log = _log_state(store, lacking, stop)
         facts = _boot_facts(store, conf, log, checkpoint, lacking, index, stop.is_clean)
         forced = replace(facts, is_clean=False)
@@ -189,7 +189,8 @@ def store_state(path: str, broker_version: str | None = None, broker_conf: str |
         )
 
 
-def _last_stop(store: MessageStore) -> LastStop:
+def last_stop(store: MessageStore) -> LastStop:
+    """How the last run of the broker ended."""
     abort = (store.location / ABORT).info()
     is_clean = abort.type == fs.FileType.NotFound
     started = None if is_clean else (abort.mtime_ns or 0) // NANOS_PER_MILLI
@@ -238,14 +239,6 @@ def _config(store: MessageStore) -> tuple[ConfigSnapshot, ...]:
         ConfigSnapshot(info.base_name, (info.mtime_ns or 0) // NANOS_PER_MILLI)
         for info in (store.location / CONFIG).entries()
         if info.type == fs.FileType.File and info.base_name in CONFIG_FILES
-    )
-
-
-def _boot_settings(conf: BrokerConf) -> BootSettings:
-    return BootSettings(
-        conf.is_enabled("messageIndexEnable", default=True),
-        conf.is_enabled("messageIndexSafe"),
-        conf.is_enabled("recheckReputOffsetFromCq"),
     )
 
 
@@ -300,7 +293,7 @@ def _boot_facts(
     ends = [queue.unit(queue.written_end - 1)[:2] for queue in queues.values()]
     messages = () if lacking is None else lacking.messages
     names = {(message.topic, message.queue_id) for message in messages}
-    settings = _boot_settings(conf)
+    settings = BootSettings.of(conf)
     return BootFacts(
         is_clean,
         log.start,

@@ -1,17 +1,25 @@
-"""A real broker's boot does to a store what `spark-mq state` said before it.
+"""A real broker's boot does to a store what `spark-mq state` and `spark-mq recover` said before it.
 
-One boot only, of the versions that lose messages. `tests/store/test_boot.py` has what other boots did.
+Few boots only: one that loses messages, and one of each version that cuts the log. `tests/store/test_boot.py` and
+`tests/store/test_recovery.py` have what other boots did.
 """
 
 from __future__ import annotations
 
+import json
 import struct
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from spark_mq.store.recovery import next_recovery
 from spark_mq.store.store_state import store_state
 from tests.broker import harness
+from tests.store.test_boot import entries_of
+from tests.store.test_recovery import body_at, flip, rows, some_message
+from tests.support.stores import RealStore
 
 LACKING = harness.missing()
 pytestmark = [pytest.mark.broker, pytest.mark.skipif(LACKING is not None, reason=LACKING or "")]
@@ -33,8 +41,57 @@ def test_a_clean_boot_of_5_3_3_loses_the_message_that_is_named(tmp_path: Path) -
     (boot,) = before.boots
     assert before.lacking is not None
     lacking = [message.commit_log_offset for message in before.lacking.messages]
+    recovery = next_recovery(str(store), "5.3.3", str(conf))
     had = unit_offsets(store)
     with harness.Broker("5.3.3", store, settings):
         pass
     assert unit_offsets(store) == had + lacking[1:]
     assert (boot.lost, boot.shifted, boot.queues[0].first_lost_offset) == (1, 2, lacking[0])
+    assert recovery.boot == boot
+    assert recovery.max_offsets["LastQueue", 0] == len(unit_offsets(store))
+    assert [(row["commit_log_offset"], row["count"]) for row in rows(recovery, "lose")] == [(lacking[0], 1)]
+    assert [(row["commit_log_offset"], row["count"]) for row in rows(recovery, "shift")] == [(lacking[1], 2)]
+
+
+def trees(store: Path) -> set[str]:
+    """The files of the log, the queues and the index."""
+    return {
+        str(file.relative_to(store))
+        for name in ("commitlog", "consumequeue", "index")
+        for file in (store / name).rglob("*")
+        if file.is_file()
+    }
+
+
+def facts_of(store: Path, conf: Path, version: str, out: Path) -> dict[str, list[dict[str, Any]]]:
+    """What the Java message store says of the store, by kind."""
+    harness.describe(store, conf, out, version)
+    facts: dict[str, list[dict[str, Any]]] = {}
+    for line in out.read_text().splitlines():
+        fact = json.loads(line)
+        facts.setdefault(fact["t"], []).append(fact)
+    return facts
+
+
+@pytest.mark.parametrize(("name", "version"), [("killed-533", "5.3.3"), ("killed-49x", "4.9.7")])
+def test_a_boot_after_a_crash_cuts_the_log_as_was_said(name: str, version: str, tmp_path: Path) -> None:
+    real, conf = RealStore(name, harness.STORES), harness.STORES / f"{name}.conf"
+    store = harness.unpack_store(name, tmp_path)
+    last = max(int(file.name) for file in (store / "commitlog").iterdir() if any(file.read_bytes()))
+    offset = some_message(real, last + 20_000)
+    flip(*body_at(real, store, offset))
+    recovery = next_recovery(str(store), version, str(conf))
+    assert recovery.log_end == offset
+    before, kept = trees(store), Counter(entries_of(real, store))
+    settings = dict(line.split("=", 1) for line in conf.read_text().splitlines())
+    with harness.Broker(version, store, settings):
+        pass
+    assert before - trees(store) == {row["file"] for row in rows(recovery, "delete")}
+    (doubled,) = rows(recovery, "double")
+    at = doubled["commit_log_offset"]
+    assert Counter(entries_of(real, store))[at] - kept[at] == doubled["count"]
+    facts = facts_of(store, conf, version, tmp_path / "facts.jsonl")
+    assert facts["store"][0]["maxPhyOffset"] == recovery.log_end
+    assert len(facts["msg"]) == sum(fact["offset"] < offset for fact in real.facts("msg"))
+    maxima = {(fact["topic"], fact["queueId"]): fact["max"] for fact in facts["queue"] if fact["max"]}
+    assert maxima == {queue: end for queue, end in recovery.max_offsets.items() if end}

@@ -12,7 +12,18 @@ from spark_mq.cli.main import parser
 from tests.support.readme import documented_options, documented_point_options, shell_lines
 
 COMMANDS = next(action.choices for action in parser()._actions if isinstance(action, argparse._SubParsersAction))
-WITH_TABLE = ("sql", "rebuild", "verify", "repair", "archive", "maintain-archive", "state", "retention", "expire")
+WITH_TABLE = (
+    "sql",
+    "rebuild",
+    "verify",
+    "repair",
+    "archive",
+    "maintain-archive",
+    "state",
+    "recover",
+    "retention",
+    "expire",
+)
 TABLES = ("segments", "queues", "topics", "lag", "subscription-groups", "delay-offsets", "checkpoint")
 POINT_COMMANDS = (*(name for name in COMMANDS if name.startswith(("query-by", "print"))), *TABLES)
 

@@ -86,7 +86,7 @@ def crc32(buffer: Bytes, start: int, length: int) -> int:
 
 
 @kernel
-def _stored_property_crc(buffer: Bytes, end: int, properties_length: int) -> int:
+def stored_property_crc(buffer: Bytes, end: int, properties_length: int) -> int:
     """The property CRC of a record that ends at `end`; -1 if the record has none, 2^31 if the CRC is not a number."""
     if properties_length < PROPERTY_CRC_SIZE or buffer[end - 1] != PROPERTY_SEPARATOR:
         return _NONE
@@ -120,7 +120,7 @@ def _wrong_properties(buffer: Bytes, frames: Frames, wrong: OutFlags) -> None:
     for index in range(frames.size):
         frame = frames[index]
         size = int(frame.store_size)
-        stored = _stored_property_crc(buffer, frame.position + size, frame.properties_length)
+        stored = stored_property_crc(buffer, frame.position + size, frame.properties_length)
         wrong[index] = stored != _NONE and (crc32(buffer, frame.position, size - PROPERTY_CRC_SIZE) & _MASK != stored)
 
 

@@ -37,10 +37,11 @@ class QueueFolder:
     files: tuple[QueueFileInfo, ...]
 
 
-def queue_folders(consume_queue: Location) -> Iterator[QueueFolder]:
+def queue_folders(consume_queue: Location, with_empty: bool = False) -> Iterator[QueueFolder]:
     """The queues in a `consumequeue` folder that have files; none if there is no such folder.
 
-    As in the broker (`ConsumeQueueStore.load`@5.3.3), a queue folder whose name is not a number is skipped.
+    As in the broker (`ConsumeQueueStore.load`@5.3.3), a queue folder whose name is not a number is skipped. A file
+    without a byte, and a queue without files, are left out, unless `with_empty` is True.
     """
     for topic in consume_queue.entries():
         if topic.type != fs.FileType.Directory:
@@ -53,9 +54,9 @@ def queue_folders(consume_queue: Location) -> Iterator[QueueFolder]:
             files = tuple(
                 QueueFileInfo(info.base_name, info.size, info.mtime_ns or 0)
                 for info in folder.entries()
-                if MAPPED_FILE_NAME.fullmatch(info.base_name) and info.size
+                if MAPPED_FILE_NAME.fullmatch(info.base_name) and (info.size or (with_empty and info.size == 0))
             )
-            if files:
+            if files or with_empty:
                 yield QueueFolder(topic.base_name, int(queue.base_name), folder, files)
 
 

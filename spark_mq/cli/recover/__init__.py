@@ -1,0 +1,1 @@
+"""`spark-mq recover`: `command` has the arguments, `text` the answer for a person, `fields` for a program."""

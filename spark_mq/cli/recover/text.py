@@ -1,0 +1,151 @@
+"""What a broker does at its next start as lines for a person: the answer, then what is done, in order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from spark_mq.cli.output.value_text import size_text, visible
+from spark_mq.store.recovery import Recovery
+
+_SHOWN = 8
+"""Rows of one kind that are printed; the rest is a number."""
+
+_NOUNS = {"log": "message", "queue": "message", "index": "entry"}
+_PLURALS = {"entry": "entries"}
+_WIDTH = 10
+
+
+def recovery_lines(recovery: Recovery) -> list[str]:
+    """The lines; a line of a section begins with two spaces, and the name of its row."""
+    sections = [
+        verdict(recovery),
+        [f"a start of {recovery.version}", *_rows(recovery)],
+        ["assumed", *(f"  {setting.name}={setting.value} ({setting.source})" for setting in recovery.settings)],
+        ["what to do", *(f"  - {remedy}" for remedy in _remedies(recovery))],
+    ]
+    lines = [
+        visible(line) for section in sections if len(section) > 1 or section[0][-1:] == "." for line in (*section, "")
+    ]
+    return lines[:-1]
+
+
+def verdict(recovery: Recovery) -> list[str]:
+    """The answer, a sentence each: how the broker stopped, whether it starts, what it cuts off, and what it loses."""
+    return [_stop(recovery), *_outcome(recovery)]
+
+
+def _stop(recovery: Recovery) -> str:
+    if recovery.last_stop.is_running:
+        return (
+            "A broker runs on this store, or a job writes into it. This is what a start does if the broker crashes now."
+        )
+    return "Stopped cleanly." if recovery.last_stop.is_clean else "Not stopped cleanly: the file abort is there."
+
+
+def _outcome(recovery: Recovery) -> Iterator[str]:
+    broker, boot = f"A broker of {recovery.version}", recovery.boot
+    if recovery.obstacles:
+        more = f" ({len(recovery.obstacles) - 1:,} more below)" if len(recovery.obstacles) > 1 else ""
+        yield f"{broker} does not start: {recovery.obstacles[0]}{more}."
+    if boot is None:
+        return
+    if boot.deletes_queues:
+        deletes = recovery.rows.num_rows > 0
+        yield (
+            f"{broker} finds no segment, and deletes all consume queues."
+            if deletes
+            else f"{broker} finds an empty log."
+        )
+        return
+    checked = _counted(recovery.checked, "record")
+    yield (
+        f"{broker} checks {checked} from segment {boot.recovers_from or 0:020d} on, and ends the log at commit log "
+        f"offset {recovery.log_end:,} ({recovery.end_reason})."
+    )
+    said = list(_losses(recovery))
+    if said:
+        yield f"It {_joined(said)}."
+    elif not recovery.obstacles:
+        yield "It loses nothing."
+
+
+def _losses(recovery: Recovery) -> Iterator[str]:
+    boot = recovery.boot
+    assert boot is not None
+    if recovery.cut_bytes:
+        units = f", with {_counted(recovery.cut_units, 'message')} of queues" if recovery.cut_units else ""
+        yield f"cuts {size_text(recovery.cut_bytes)} off the log{units}"
+    if recovery.revived:
+        yield f"takes {_counted(recovery.revived, 'old record')} for live ones"
+    if boot.lost:
+        yield f"loses {_counted(boot.lost, 'message')} for all consumers"
+    if boot.shifted:
+        yield f"gives {_counted(boot.shifted, 'message')} a wrong queue offset"
+    if boot.unindexed is not None:
+        yield "leaves messages without index entries"
+
+
+def _remedies(recovery: Recovery) -> Iterator[str]:
+    if recovery.obstacles:
+        yield "Repair what is named, and run this command again."
+    elif not recovery.is_harmless and not recovery.last_stop.is_running:
+        yield (
+            "Save the store before a broker starts on it. `spark-mq state` says what to do about queues, index and old "
+            "records; `spark-mq verify` names all damage."
+        )
+
+
+def _rows(recovery: Recovery) -> Iterator[str]:
+    """A line for each row; of many rows of one kind, the first ones and the number of the others."""
+    seen: Counter[tuple[str, str]] = Counter()
+    rows = recovery.rows.to_pylist()
+    totals = Counter((row["action"], row["target"]) for row in rows)
+    for row in rows:
+        kind = row["action"], row["target"]
+        seen[kind] += 1
+        if seen[kind] <= _SHOWN:
+            yield f"  {row['action']:<{_WIDTH}} {_row_text(row)}"
+        elif seen[kind] == totals[kind]:
+            others = f"{totals[kind] - _SHOWN:,} more of these ({row['target']}); --json prints all"
+            yield f"  {row['action']:<{_WIDTH}} {others}"
+
+
+def _row_text(row: Mapping[str, Any]) -> str:
+    parts = []
+    if row["file"] is not None:
+        parts.append(row["file"])
+    elif row["topic"] is not None:
+        parts.append(f"{row['topic']}/{row['queue_id']}")
+    elif row["target"] == "index":
+        parts.append("index")
+    if row["queue_offset"] is not None:
+        parts.append(f"queue offset {row['queue_offset']:,}")
+    if row["position"]:
+        parts.append(f"position {row['position']:,}")
+    if row["commit_log_offset"] is not None:
+        parts.append(f"commit log offset {row['commit_log_offset']:,}")
+    if row["count"] is not None:
+        parts.append(_counted(row["count"], _noun(row)))
+    if row["bytes"]:
+        parts.append(size_text(row["bytes"]))
+    text = ", ".join(parts)
+    reason = row["reason"]
+    return text if reason is None else f"{text}: {reason}" if text else reason
+
+
+def _noun(row: Mapping[str, Any]) -> str:
+    if row["action"] in ("check", "revive"):
+        return "record"
+    if row["target"] == "queue" and row["action"] in ("truncate", "add"):
+        return "unit"
+    return _NOUNS.get(row["target"], "message")
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun if count == 1 else _PLURALS.get(noun, f'{noun}s')}"
+
+
+def _joined(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

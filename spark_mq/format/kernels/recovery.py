@@ -1,0 +1,300 @@
+"""Which records a broker's recovery accepts, as kernels (`CommitLog.checkMessageAndReturnSize`@4.9.7 to 5.3.3).
+
+A recovery takes more for records than the readers of this package do (`frames`): a record's own commit log offset can
+be any number, and a size is limited only by the segment. It also checks more: bodies by their CRCs, and some properties
+that the broker parses. The first position that it does not accept is the end of the log. Versions differ, so `rules`,
+the sum of some constants `ACCEPTS_` and `CHECKS_`, says what is checked.
+
+In this module, `buffer` contains bytes of one segment, and `end` is the index at which the broker's buffer ends.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+
+from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutInt32s, OutInt64s
+from spark_mq.format.consume_queue import UNIT_SIZE
+from spark_mq.format.kernels.big_endian import byte_at, read_i16, read_i32
+from spark_mq.format.kernels.crc import crc32, stored_property_crc
+from spark_mq.format.kernels.frames import Frame, Frames
+from spark_mq.format.kernels.kernel import kernel
+from spark_mq.format.kernels.properties import find_value, parse_decimal, same_bytes
+from spark_mq.format.properties import DELAY_TIME_LEVEL, PROPERTY_CRC_SIZE
+from spark_mq.format.record import (
+    BLANK_SIZE,
+    BODY_CRC_AT,
+    BORN_HOST_AT,
+    HOST_V4_SIZE,
+    HOST_V6_SIZE,
+    MAGIC_AT,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    SYS_FLAG_AT,
+    TIMESTAMP_SIZE,
+)
+from spark_mq.format.sys_flag import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG
+from spark_mq.format.system_topic import SCHEDULE_TOPIC
+
+ACCEPTS_V2 = 1
+"""Records with the magic number V2 are accepted (5.1.0)."""
+CHECKS_SIZE_FIRST = 2
+"""A size that is larger than the rest of the segment ends the log, also that of a blank (5.3.2)."""
+CHECKS_BODY_CRC = 4
+"""The CRC of the body must be right (`checkCRCOnRecover`)."""
+CHECKS_PROPERTY_CRC = 8
+"""The CRC of the whole record must be there and be right, instead (`forceVerifyPropCRC`, 5.2.0)."""
+CHECKS_BATCH = 16
+"""The properties of an inner batch must be numbers (5.0.0)."""
+SKIPS_BODY = 32
+"""The body is not read, as when a broker dispatches messages (`ReputMessageService.doReput`)."""
+
+
+class RecordCheck(IntEnum):
+    """What a recovery finds at a position."""
+
+    RECORD = 0
+    BLANK = 1
+    """The blank that ends a segment: the check goes on with the next file."""
+    ZEROS = 2
+    """Size and magic number are zero: nothing was ever written here."""
+    MORE = 3
+    """Not decided: the buffer ends before the record does, but the segment does not."""
+    SHORT = 4
+    """The segment ends before the record does."""
+    BAD_SIZE = 5
+    BAD_MAGIC = 6
+    BAD_CRC = 7
+    BAD_LENGTH = 8
+    """A length of body, topic or properties is impossible."""
+    BAD_SUM = 9
+    """The lengths do not add up to the size."""
+    BAD_PROPERTY = 10
+    """A property is not the number that the broker parses."""
+    TOO_NEW = 11
+    """A record of V2, which the version does not accept."""
+    FULL = 12
+    """The frame array is full."""
+
+
+RECORD, BLANK, ZEROS = int(RecordCheck.RECORD), int(RecordCheck.BLANK), int(RecordCheck.ZEROS)
+MORE, SHORT = int(RecordCheck.MORE), int(RecordCheck.SHORT)
+BAD_SIZE, BAD_MAGIC = int(RecordCheck.BAD_SIZE), int(RecordCheck.BAD_MAGIC)
+BAD_CRC, BAD_LENGTH, BAD_SUM = int(RecordCheck.BAD_CRC), int(RecordCheck.BAD_LENGTH), int(RecordCheck.BAD_SUM)
+BAD_PROPERTY, TOO_NEW = int(RecordCheck.BAD_PROPERTY), int(RecordCheck.TOO_NEW)
+FULL = int(RecordCheck.FULL)
+
+_LEAST_SIZE = -(1 << 31) + 4
+"""A size below it minus 4 overflows to a large number in Java."""
+_CRC_MASK = 0x7FFFFFFF
+_MOST_DIGITS = 18
+_MINUS, _PLUS, _ZERO, _NINE = ord("-"), ord("+"), ord("0"), ord("9")
+_SCHEDULE_TOPIC = np.frombuffer(SCHEDULE_TOPIC.encode(), np.uint8)
+_DELAY = np.frombuffer(DELAY_TIME_LEVEL, np.uint8)
+_INNER_NUM = np.frombuffer(b"INNER_NUM", np.uint8)
+_INNER_BASE = np.frombuffer(b"INNER_BASE", np.uint8)
+
+
+@kernel
+def check_record(buffer: Bytes, position: int, end: int, rules: int, frame: Frame) -> int:
+    """What a broker finds at `position`, as a `RecordCheck` number. The positions of a record's parts go to `frame`.
+
+    They do so for BAD_SUM, too; the fields of `frame` are undefined for any other result.
+    """
+    left, available = end - position, buffer.size - position
+    if left < BLANK_SIZE:
+        return SHORT
+    if available < BLANK_SIZE:
+        return MORE
+    size = read_i32(buffer, position)
+    magic = read_i32(buffer, position + MAGIC_AT)
+    if rules & CHECKS_SIZE_FIRST and (left < size or size < _LEAST_SIZE):
+        return BAD_SIZE
+    if magic == MAGIC_BLANK:
+        return BLANK
+    if magic == MAGIC_V2 and not rules & ACCEPTS_V2:
+        return TOO_NEW
+    if magic != MAGIC_V1 and magic != MAGIC_V2:
+        return ZEROS if size == 0 and magic == 0 else BAD_MAGIC
+    if size < HOST_V4_SIZE:  # Java reads the hosts into an array of this size
+        return BAD_SIZE
+    if left < BORN_HOST_AT:
+        return SHORT
+    if available < BORN_HOST_AT:
+        return MORE
+    sys_flag = read_i32(buffer, position + SYS_FLAG_AT)
+    born_host_size = HOST_V6_SIZE if sys_flag & BORN_HOST_V6_FLAG else HOST_V4_SIZE
+    store_host_size = HOST_V6_SIZE if sys_flag & STORE_HOST_V6_FLAG else HOST_V4_SIZE
+    if size < born_host_size or size < store_host_size:
+        return BAD_SIZE
+    store_timestamp_at = BORN_HOST_AT + born_host_size
+    store_host_at = store_timestamp_at + TIMESTAMP_SIZE
+    after_hosts_at = store_host_at + store_host_size
+    body_start = after_hosts_at + 16
+    if left < body_start:
+        return SHORT
+    if available < body_start:
+        return MORE
+    body_length = read_i32(buffer, position + after_hosts_at + 12)
+    if body_length < 0:
+        body_length = 0
+    if body_length > size and not rules & SKIPS_BODY:
+        return BAD_LENGTH
+    topic_width = 2 if magic == MAGIC_V2 else 1
+    topic_start = body_start + body_length + topic_width
+    if left < body_start + body_length:
+        return SHORT
+    if available < topic_start and available < left:
+        return MORE
+    if body_length > 0 and rules & CHECKS_BODY_CRC and not rules & CHECKS_PROPERTY_CRC:
+        crc = crc32(buffer, position + body_start, body_length) & _CRC_MASK
+        if crc != read_i32(buffer, position + BODY_CRC_AT):
+            return BAD_CRC
+    if left < topic_start:
+        return SHORT
+    if topic_width == 2:
+        topic_length = read_i16(buffer, position + topic_start - 2)
+    else:
+        topic_length = byte_at(buffer, position + topic_start - 1)
+        topic_length = topic_length - 256 if topic_length >= 128 else topic_length
+    if topic_length < 0 or topic_length > size:
+        return BAD_LENGTH
+    properties_start = topic_start + topic_length + 2
+    if left < properties_start:
+        return SHORT
+    if available < properties_start:
+        return MORE
+    properties_length = read_i16(buffer, position + properties_start - 2)
+    if properties_length < 0:
+        properties_length = 0
+    if properties_length > size:
+        return BAD_LENGTH
+    length = properties_start + properties_length
+    if left < length:
+        return SHORT
+    if available < length:
+        return MORE
+    frame.position = position
+    frame.store_size = size
+    frame.sys_flag = sys_flag
+    frame.store_timestamp_at = position + store_timestamp_at
+    frame.store_host_at = position + store_host_at
+    frame.after_hosts_at = position + after_hosts_at
+    frame.body_start = position + body_start
+    frame.body_length = body_length
+    frame.topic_start = position + topic_start
+    frame.topic_length = topic_length
+    frame.properties_start = position + properties_start
+    frame.properties_length = properties_length
+    if not _are_numbers(buffer, frame, rules):
+        return BAD_PROPERTY
+    if length != size:
+        return BAD_SUM
+    if rules & CHECKS_BODY_CRC and rules & CHECKS_PROPERTY_CRC:
+        stored = stored_property_crc(buffer, position + size, properties_length)
+        if stored < 0 or crc32(buffer, position, size - PROPERTY_CRC_SIZE) & _CRC_MASK != stored:
+            return BAD_CRC
+    return RECORD
+
+
+@kernel
+def _are_numbers(buffer: Bytes, frame: Frame, rules: int) -> bool:
+    """Whether the properties that a broker parses are numbers: DELAY in the schedule topic, and those of a batch."""
+    start, length = frame.properties_start, int(frame.properties_length)
+    if frame.topic_length == _SCHEDULE_TOPIC.size and same_bytes(
+        buffer, frame.topic_start, _SCHEDULE_TOPIC, 0, _SCHEDULE_TOPIC.size
+    ):
+        value_start, value_length = find_value(buffer, start, length, _DELAY)
+        if value_length >= 0 and not parse_decimal(buffer, value_start, value_length)[0]:
+            return False
+    if rules & CHECKS_BATCH:
+        number_start, number_length = find_value(buffer, start, length, _INNER_NUM)
+        if number_length >= 0:
+            value_start, value_length = find_value(buffer, start, length, _INNER_BASE)
+            if value_length >= 0:
+                is_number, number = parse_decimal(buffer, number_start, number_length)
+                if not is_number or number > 0x7FFF or number < -0x8000:
+                    return False
+                return _is_long(buffer, value_start, value_length)
+    return True
+
+
+@kernel
+def _is_long(buffer: Bytes, start: int, length: int) -> bool:
+    """Whether the text is an integer of at most 18 digits; `Long.parseLong` also takes some of 19."""
+    position, end = start, start + length
+    if length > 1 and (buffer[position] == _MINUS or buffer[position] == _PLUS):
+        position += 1
+    if end - position > _MOST_DIGITS:
+        return False
+    while position < end:
+        if buffer[position] < _ZERO or buffer[position] > _NINE:
+            return False
+        position += 1
+    return True
+
+
+@kernel
+def check_records(buffer: Bytes, end: int, rules: int, frames: Frames) -> tuple[int, int, int]:
+    """Check the records from the start of the buffer on, and write their frames to `frames`.
+
+    Returns the number of frames written, the position at which the check ended, and why (a `RecordCheck` number other
+    than RECORD).
+    """
+    count = position = 0
+    while True:
+        if count == frames.size:
+            return count, position, FULL
+        found = check_record(buffer, position, end, rules, frames[count])
+        if found != RECORD:
+            return count, position, found
+        position += int(frames[count].store_size)
+        count += 1
+
+
+class PutResult(IntEnum):
+    """What a queue does with a message that is dispatched (`ConsumeQueue.putMessagePositionInfo`@5.3.3, as in 4.9)."""
+
+    IGNORED = 0
+    """The queue leads to this message or a later one already, or the message's queue offset is before its end."""
+    APPENDED = 1
+    """The message gets a unit at its queue offset."""
+    SHIFTED = 2
+    """The message gets a unit at the end of the queue, which is not its queue offset."""
+
+
+IGNORED, APPENDED, SHIFTED = int(PutResult.IGNORED), int(PutResult.APPENDED), int(PutResult.SHIFTED)
+
+
+@kernel
+def put_units(
+    queue: Int32s,
+    queue_offset: Int64s,
+    commit_log_offset: Int64s,
+    store_size: Int32s,
+    file_size: int,
+    end: OutInt64s,
+    max_physic_offset: OutInt64s,
+    results: OutInt32s,
+) -> None:
+    """Dispatch messages to their queues, in order, and write what happened to `results`, as `PutResult` numbers.
+
+    `end` and `max_physic_offset` are the state of the queues, by number: the byte after the last unit (-1 if the queue
+    has no file), and the commit log offset after the last message. Both are updated.
+    """
+    for index in range(queue.size):
+        number = queue[index]
+        after = commit_log_offset[index] + store_size[index]
+        results[index] = IGNORED
+        if after <= max_physic_offset[number]:
+            continue
+        place = queue_offset[index] * UNIT_SIZE
+        if end[number] < 0:  # the first file of the queue is created, and filled up to the unit
+            end[number] = place if place >= 0 else place + -place % file_size
+        if queue_offset[index] != 0 and place < end[number]:
+            continue
+        results[index] = APPENDED if place == end[number] else SHIFTED
+        end[number] += UNIT_SIZE
+        max_physic_offset[number] = after

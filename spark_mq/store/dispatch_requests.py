@@ -1,0 +1,214 @@
+"""Messages that a broker dispatches when it starts, and what that does to its queues and its index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_mq.format.array_types import Flags, Int32s, Int64s
+from spark_mq.format.consume_queue import UNIT_SIZE
+from spark_mq.format.java_text import decode_utf8
+from spark_mq.format.kernels.big_endian import int64s_at
+from spark_mq.format.kernels.dispatch import QueueTable, has_unit
+from spark_mq.format.kernels.index_keys import index_keys
+from spark_mq.format.kernels.recovery import put_units
+from spark_mq.format.record import COMMIT_LOG_OFFSET_AT, QUEUE_OFFSET_AT
+from spark_mq.io.file_reader import FileReaders
+from spark_mq.store.log.record_reader import RecordChunk
+from spark_mq.store.queue.consume_queue import ConsumeQueue
+from spark_mq.store.queue.queue_recovery import NO_FILE, RecoveredQueue, truncate_queue
+
+
+@dataclass(frozen=True)
+class DispatchRequests:
+    """Records in the order in which a broker reads them (`DispatchRequest`@5.3.3); one value each for each record.
+
+    Attributes:
+        position: The commit log offset at which the record is.
+        commit_log_offset: The commit log offset that the record states, with which a broker dispatches it.
+        store_size: Its size in bytes.
+        queue: The number of its queue in `StartingQueues`.
+        queue_offset: Its queue offset.
+        has_unit: Whether it gets a unit.
+        entry_count: The number of its index entries.
+
+    """
+
+    position: Int64s
+    commit_log_offset: Int64s
+    store_size: Int32s
+    queue: Int32s
+    queue_offset: Int64s
+    has_unit: Flags
+    entry_count: Int32s
+
+    def take(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> DispatchRequests:
+        """The chosen records."""
+        return DispatchRequests(**{name: values[chosen] for name, values in vars(self).items()})
+
+    @staticmethod
+    def concatenate(parts: Sequence[DispatchRequests]) -> DispatchRequests:
+        """The records of all parts, one part after the other."""
+        names = [field.name for field in fields(DispatchRequests)]
+        return DispatchRequests(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
+
+
+_NO_REQUESTS = DispatchRequests(
+    *(np.empty(0, dtype) for dtype in (np.int64, np.int64, np.int32, np.int32, np.int64, np.bool_, np.int32))
+)
+
+
+class StartingQueues:
+    """The queues of a broker that starts: those that have folders, and those that it creates.
+
+    Attributes:
+        names: Topic and queue id of each queue, by number.
+        on_disk: The queue as it is before anything is dispatched, by number; None without a folder.
+        end: The byte of each queue after its last unit; -1 if it has no file.
+        max_physic_offset: The commit log offset after the last message of each queue; -1 if that is not known.
+
+    """
+
+    def __init__(self, recovered: Iterable[RecoveredQueue], file_size: int) -> None:
+        self.on_disk: list[RecoveredQueue | None] = list(recovered)
+        self.names = [(queue.folder.topic, queue.folder.queue_id) for queue in self.on_disk if queue is not None]
+        self.end = np.array([queue.end for queue in self.on_disk if queue is not None], np.int64)
+        self.max_physic_offset = np.array(
+            [queue.max_physic_offset for queue in self.on_disk if queue is not None], np.int64
+        )
+        self._numbers = {name: number for number, name in enumerate(self.names)}
+        self._table = QueueTable()
+        self._number_of: list[int] = []
+        self._exists = np.ones(len(self.names), np.bool_)
+        self._file_size = file_size
+
+    @property
+    def highest(self) -> int:
+        """The largest commit log offset after a message that a queue has; -1 without queues."""
+        return int(self.max_physic_offset.max(initial=-1))
+
+    def requests(self, chunks: Iterable[RecordChunk]) -> DispatchRequests:
+        """The records as requests; queues that are not known get numbers."""
+        parts = [_NO_REQUESTS]
+        for chunk in chunks:
+            buffer, frames = chunk.buffer, chunk.frames
+            parts.append(
+                DispatchRequests(
+                    chunk.base + frames.position,
+                    int64s_at(buffer, frames.position + COMMIT_LOG_OFFSET_AT),
+                    frames.store_size.copy(),  # the memory of frames is used again for the next chunk
+                    self._table.numbers(buffer, frames),
+                    int64s_at(buffer, frames.position + QUEUE_OFFSET_AT),
+                    has_unit(frames),
+                    index_keys(buffer, frames).entry_count,
+                )
+            )
+        found = DispatchRequests.concatenate(parts)
+        return DispatchRequests(**(vars(found) | {"queue": self._known()[found.queue]}))
+
+    def put(self, requests: DispatchRequests) -> Int32s:
+        """Dispatch messages that have a unit; returns what happened to each, as `PutResult` numbers."""
+        results = np.empty(requests.queue.size, np.int32)
+        self._exists[requests.queue] = True
+        put_units(
+            requests.queue,
+            requests.queue_offset,
+            requests.commit_log_offset,
+            requests.store_size,
+            self._file_size,
+            self.end,
+            self.max_physic_offset,
+            results,
+        )
+        return results
+
+    def truncate(self, log_end: int, readers: FileReaders) -> dict[int, RecoveredQueue]:
+        """Cut off the units of messages from commit log offset `log_end` on; returns the queues that change, by number.
+
+        Units that were put before are after the ones that are cut off, and go with them.
+        """
+        changed = {}
+        for number, queue in enumerate(self.on_disk):
+            if queue is None or queue.end == NO_FILE:
+                continue
+            after = truncate_queue(queue, log_end, self._file_size, readers)
+            has_new_units = self.end[number] > queue.end
+            if after.end < queue.end or (after.end > queue.end and not has_new_units):
+                changed[number] = self.on_disk[number] = after
+            if after.end < queue.end or not has_new_units:
+                self.end[number], self.max_physic_offset[number] = after.end, after.max_physic_offset
+        without_file = self._exists & (self.end == NO_FILE)
+        self.max_physic_offset[without_file] = log_end
+        return changed
+
+    def max_offsets(self) -> dict[tuple[str, int], int]:
+        """The queue offset after the last unit of each queue that has files."""
+        ends = zip(self.names, self.end.tolist(), strict=True)
+        return {name: end // UNIT_SIZE for name, end in ends if end != NO_FILE}
+
+    def are_there(self, requests: DispatchRequests, readers: FileReaders) -> npt.NDArray[np.bool_]:
+        """Which messages have a unit at their queue offset before anything is dispatched."""
+        found = np.zeros(requests.queue.size, np.bool_)
+        order = np.argsort(requests.queue, kind="stable")
+        starts = np.flatnonzero(np.diff(requests.queue[order], prepend=-1))
+        for indices in np.split(order, starts)[1:]:
+            queue = self.on_disk[int(requests.queue[indices[0]])]
+            if queue is None or not queue.files:
+                continue
+            first, stop = int(queue.folder.files[0].base_name) // UNIT_SIZE, queue.end // UNIT_SIZE
+            wanted = requests.queue_offset[indices]
+            inside = indices[(wanted >= first) & (wanted < stop)]
+            if inside.size:
+                offsets = requests.queue_offset[inside]
+                lowest = int(offsets.min())
+                units = ConsumeQueue(queue.folder, readers).units(lowest, int(offsets.max()) + 1)[offsets - lowest]
+                found[inside] = (units["commit_log_offset"] == requests.commit_log_offset[inside]) & (
+                    units["store_size"] == requests.store_size[inside]
+                )
+        return found & requests.has_unit
+
+    def _known(self) -> Int32s:
+        """The number of each queue of the table; new ones are added."""
+        ids = self._table.queue_ids()
+        for index in range(len(self._number_of), self._table.count):
+            name = decode_utf8(self._table.topic(index)), int(ids[index])
+            if name not in self._numbers:
+                self._numbers[name] = len(self.names)
+                self.names.append(name)
+                self.on_disk.append(None)
+            self._number_of.append(self._numbers[name])
+        added = len(self.names) - self.end.size
+        self.end = np.concatenate((self.end, np.full(added, NO_FILE, np.int64)))
+        self.max_physic_offset = np.concatenate((self.max_physic_offset, np.full(added, -1, np.int64)))
+        self._exists = np.concatenate((self._exists, np.zeros(added, np.bool_)))
+        return np.array(self._number_of, np.int32)
+
+
+def doubled_entries(requests: DispatchRequests, index_end: int, entries: int) -> tuple[int, int | None]:
+    """The number of index entries that are put a second time, and the commit log offset of the first such message.
+
+    An index ignores messages before the last one that it has, and puts the keys of that one again
+    (`IndexService.buildIndex`@5.3.3, as in 4.9).
+
+    Args:
+        requests: The messages that are dispatched, in order.
+        index_end: The commit log offset of the last message in the index; 0 without one.
+        entries: The number of entries of that message that the index has.
+
+    """
+    offsets, counts = requests.commit_log_offset, requests.entry_count
+    has_keys = counts > 0
+    ends = np.maximum.accumulate(np.where(has_keys, offsets, index_end))
+    before = np.maximum(np.concatenate((np.array([index_end], np.int64), ends[:-1])), index_end)
+    again = np.flatnonzero(has_keys & (offsets == before))
+    doubled, first = 0, None
+    for index in again.tolist():
+        is_first = offsets[index] == index_end and not (has_keys[:index] & (offsets[:index] == index_end)).any()
+        number = min(int(counts[index]), entries) if is_first else int(counts[index])
+        if number:
+            first = int(offsets[index]) if first is None else first
+            doubled += number
+    return doubled, first

@@ -1,0 +1,191 @@
+"""The records that a broker reads when it starts: first to find the end of the log, then to dispatch them.
+
+`CommitLog.recoverNormally` and `recoverAbnormally` go from file to file, in the order of their names, and do not notice
+a gap between two of them. `ReputMessageService.doReput` finds each file by an offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+
+from spark_mq.format.kernels.big_endian import read_i32
+from spark_mq.format.kernels.frames import Frames, new_frames
+from spark_mq.format.kernels.recovery import (
+    CHECKS_BODY_CRC,
+    CHECKS_PROPERTY_CRC,
+    SKIPS_BODY,
+    RecordCheck,
+    check_records,
+)
+from spark_mq.format.record import MIN_RECORD_SIZE
+from spark_mq.io.location import Location
+from spark_mq.store.log.commit_log import Segment
+from spark_mq.store.log.record_reader import CHUNK_SIZE, RecordChunk
+from spark_mq.store.log.segment_source import SegmentSource
+
+END_REASONS = {
+    RecordCheck.BLANK: "the blank that ends the last file is there, and no file follows",
+    RecordCheck.ZEROS: "size and magic number are 0, nothing was written there",
+    RecordCheck.SHORT: "the file ends before a record does",
+    RecordCheck.BAD_SIZE: "a record's size is negative, or points past the end of the file",
+    RecordCheck.BAD_MAGIC: "the magic number is not a record's",
+    RecordCheck.BAD_CRC: "the CRC of a record is wrong",
+    RecordCheck.BAD_LENGTH: "a length in a record is impossible",
+    RecordCheck.BAD_SUM: "the lengths in a record do not add up to its size",
+    RecordCheck.TOO_NEW: "a record of format V2 (a long topic) is there, which brokers before 5.1 reject",
+    RecordCheck.BAD_PROPERTY: "a property of a record is not a number (DELAY, INNER_NUM or INNER_BASE)",
+}
+"""Why the check of the log ends at a position."""
+
+
+@dataclass(frozen=True)
+class LogFile:
+    """A file of `commitlog/` that a broker maps: its first commit log offset, and its size in bytes."""
+
+    location: Location
+    base: int
+    size: int
+
+
+@dataclass(frozen=True)
+class WalkEnd:
+    """The end of the log as a recovery finds it: a position in a file, and what is there."""
+
+    file: LogFile
+    position: int
+    found: RecordCheck
+
+    @property
+    def commit_log_offset(self) -> int:
+        """The offset at which the log ends."""
+        return self.file.base + self.position
+
+
+class _Reader:
+    """Reads one file, up to `limit`."""
+
+    def __init__(self, file: LogFile, limit: int, rules: int) -> None:
+        self.source = SegmentSource(Segment(file.location, file.base, file.size, file.size, is_last=False))
+        self._file = file
+        self._limit = limit
+        self._rules = rules
+        self._frames: Frames = new_frames(0)
+
+    def check(self, position: int) -> Iterator[tuple[RecordChunk, int, RecordCheck]]:
+        """Chunks of records, each with the position after it, and what is there; the last one is not MORE or FULL."""
+        length = CHUNK_SIZE
+        while True:
+            buffer = self.source.read(position, min(length, self._limit - position))
+            if self._frames.size < buffer.size // MIN_RECORD_SIZE + 1:
+                self._frames = new_frames(buffer.size // MIN_RECORD_SIZE + 1)
+            count, reached, found = check_records(buffer, self._limit - position, self._rules, self._frames)
+            chunk = RecordChunk(buffer, self._file.base + position, self._frames[:count])
+            position += int(reached)
+            yield chunk, position, RecordCheck(int(found))
+            if found not in (RecordCheck.MORE, RecordCheck.FULL):
+                return
+            length = CHUNK_SIZE if reached else 2 * length
+
+    def length_at(self, position: int) -> tuple[int, int]:
+        """The size that the record at `position` states, and the sum of its lengths, if that is another number."""
+        frames = new_frames(1)
+        length = CHUNK_SIZE
+        while True:
+            buffer = self.source.read(position, min(length, self._limit - position))
+            _, _, found = check_records(buffer, self._limit - position, self._rules, frames)
+            if found != RecordCheck.MORE:
+                frame = frames[0]
+                return int(read_i32(buffer, 0)), int(frame.properties_start) + int(frame.properties_length)
+            length *= 2
+
+
+class RecoveryWalk:
+    """The check of the log from one file on. After the iteration, `end` is the end of the log."""
+
+    def __init__(self, files: Sequence[LogFile], first: int, rules: int) -> None:
+        """A walk over `files` from `files[first]` on, by `rules` of `kernels.recovery`."""
+        self.end = WalkEnd(files[first], 0, RecordCheck.ZEROS)
+        self._files = files
+        self._first = first
+        self._rules = rules
+
+    def read(self) -> Iterator[RecordChunk]:
+        """The records that are accepted. A chunk is valid until the next one is read.
+
+        Raises:
+            CorruptLogError: A file became shorter since it was listed.
+
+        """
+        for file in self._files[self._first :]:
+            reader = _Reader(file, file.size, self._rules)
+            with reader.source:
+                for chunk, position, found in reader.check(0):
+                    self.end = WalkEnd(file, position, found)
+                    if chunk.frames.size:
+                        yield chunk
+            if self.end.found != RecordCheck.BLANK:
+                return
+
+
+class DispatchWalk:
+    """The records that a broker dispatches after the recovery, from an offset to the end of the log.
+
+    `stuck_at` is None, or the offset at which it finds nothing to read: then it waits forever, and does not start.
+    """
+
+    def __init__(self, files: Sequence[LogFile], log_end: int, rules: int, checks_end: bool) -> None:
+        """A walk over the files that a recovery keeps.
+
+        Args:
+            files: The files, by offset.
+            log_end: The offset at which the log ends.
+            rules: The rules of `kernels.recovery` by which the recovery checks records.
+            checks_end: Whether a record that reaches past the end is not read (5.0.0 and later).
+
+        """
+        self.stuck_at: int | None = None
+        self._files = files
+        self._log_end = log_end
+        self._rules = (rules | SKIPS_BODY) & ~(CHECKS_BODY_CRC | CHECKS_PROPERTY_CRC)
+        self._checks_end = checks_end
+
+    def read(self, offset: int) -> Iterator[RecordChunk]:
+        """The records that are dispatched from `offset` on. A chunk is valid until the next one is read."""
+        while offset < self._log_end:
+            file = next((file for file in self._files if file.base <= offset < file.base + file.size), None)
+            limit = 0 if file is None else min(self._log_end - file.base, file.size)
+            if file is None or offset - file.base >= limit:
+                self.stuck_at = offset
+                return
+            reader = _Reader(file, limit, self._rules)
+            with reader.source:
+                offset = yield from self._read_file(reader, file, limit, offset)
+            if self.stuck_at is not None:
+                return
+
+    def _read_file(self, reader: _Reader, file: LogFile, limit: int, offset: int) -> Generator[RecordChunk, None, int]:
+        """The records of one file; returns the offset at which the broker goes on.
+
+        `position` is that of the buffer. After a record whose lengths do not add up, it differs from `offset`.
+        """
+        position = offset - file.base
+        size, done = limit - position, 0
+        while done < size and (not self._checks_end or offset < self._log_end):
+            before, found = position, RecordCheck.SHORT
+            for chunk, reached, reason in reader.check(position):
+                found = reason
+                offset, done, position = offset + reached - position, done + reached - position, reached
+                if chunk.frames.size:
+                    yield chunk
+            if found == RecordCheck.BLANK:
+                return offset + file.size - offset % file.size
+            stated, length = reader.length_at(position) if found == RecordCheck.BAD_SUM else (0, 0)
+            if stated <= 0:
+                return offset + size - done
+            if self._checks_end and offset + stated > self._log_end:
+                self.stuck_at = offset
+                return offset
+            offset, position = offset + stated, position + length
+            assert position > before
+        return offset

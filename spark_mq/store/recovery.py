@@ -1,0 +1,665 @@
+"""What a broker would do to a store at its next start, exactly: a dry run over the records that it would check.
+
+The steps are those of `DefaultMessageStore.load` and `start`, 4.9.0 to 5.3.3. `boot` predicts the same from a few
+facts, and has the rules that both share. Not modelled, as there: controller mode, `duplicationEnable`, DLedger and
+RocksDB; nor batch consume queues and `enableMultiDispatch`. The broker is a master.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from spark_mq.errors import UnsupportedStoreError
+from spark_mq.format.array_types import Flags, Int32s
+from spark_mq.format.consume_queue import UNIT_SIZE
+from spark_mq.format.kernels import recovery as kernels
+from spark_mq.format.kernels.recovery import PutResult, RecordCheck
+from spark_mq.format.record import HEAD_SIZE, MAGIC_AT, store_timestamp_of
+from spark_mq.io.file_reader import FileReaders
+from spark_mq.store.boot import (
+    Boot,
+    BootFacts,
+    BootSettings,
+    QueueOutcome,
+    SegmentHead,
+    index_outcome,
+    matches_recovery,
+    next_boot,
+    recovery_start,
+)
+from spark_mq.store.boot_obstacles import boot_obstacles
+from spark_mq.store.boot_rules import BootRules, BrokerRelease
+from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.config.checkpoint import Checkpoint
+from spark_mq.store.config.sourced import NOTHING_TELLS, FileSetting
+from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX
+from spark_mq.store.dispatch_requests import DispatchRequests, StartingQueues, doubled_entries
+from spark_mq.store.index.folder import index_files
+from spark_mq.store.index_state import index_state, kept_files, last_indexed
+from spark_mq.store.lacking_messages import LackingMessage, find_lacking_messages
+from spark_mq.store.log.data_end import find_data_end
+from spark_mq.store.log.log_range import LogRange
+from spark_mq.store.log.recovery_walk import END_REASONS, DispatchWalk, LogFile, RecoveryWalk, WalkEnd
+from spark_mq.store.log.segment_files import is_segment_name, usual_size
+from spark_mq.store.message_store import MessageStore
+from spark_mq.store.queue.folders import QueueFileInfo, QueueFolder, find_queue_file_size, queue_folders
+from spark_mq.store.queue.queue_recovery import NO_FILE, RecoveredQueue, recover_queue
+from spark_mq.store.recovery_rows import RecoveryRows
+from spark_mq.store.store_state import LastStop, last_stop
+
+_BATCH_QUEUES = "batchconsumequeue"
+_ANYWHERE, _NOWHERE = -(1 << 63), (1 << 63) - 1
+"""Offsets before and after all others."""
+_NOT_DISPATCHED = -1
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What the next start of a broker does.
+
+    Attributes:
+        store: The path or URI.
+        version: The version of the broker.
+        release: Its numbers and rules.
+        last_stop: How the last run of the broker ended.
+        obstacles: Why the broker does not start, as text for a person; empty if it starts.
+        boot: The outcome, in the terms in which `store_state` predicts it; None if nothing was done because of an
+            obstacle.
+        log_end: The commit log offset at which the broker ends the log; -1 without segments.
+        live_end: The commit log offset after the last live record; -1 if the log is empty.
+        end_reason: Why the log ends there, as text for a person; None without segments.
+        checked: The number of records that are checked and accepted.
+        cut_bytes: Bytes of live records that are cut off.
+        cut_units: Units of these records that are cut off: so many messages were in queues before.
+        revived: The number of old records after the live end that are taken for live ones.
+        max_offsets: The queue offset after the last unit of each queue, by topic and queue id, as the broker then has
+            them; empty if nothing was done.
+        rows: Each thing that is done, in order, with the columns of `RECOVERY_SCHEMA`.
+        settings: Settings that are assumed, with their sources.
+
+    """
+
+    store: str
+    version: str
+    release: BrokerRelease
+    last_stop: LastStop
+    obstacles: tuple[str, ...]
+    boot: Boot | None
+    log_end: int
+    live_end: int
+    end_reason: str | None
+    checked: int
+    cut_bytes: int
+    cut_units: int
+    revived: int
+    max_offsets: Mapping[tuple[str, int], int]
+    rows: pa.Table
+    settings: tuple[FileSetting, ...]
+
+    @property
+    def is_harmless(self) -> bool:
+        """Whether the broker starts, and all live messages are then in the log, in their queues and in the index."""
+        is_sound = self.boot is not None and self.boot.loses_nothing and not self.obstacles
+        return is_sound and not self.cut_bytes and not self.revived
+
+
+def next_recovery(path: str, broker_version: str, broker_conf: str | None = None) -> Recovery:
+    """What a broker of a version would do to the store at `path` if it were started now. Nothing is changed.
+
+    The records from the segment on with which the broker begins are read and checked, without Spark.
+
+    Args:
+        path: The store directory (`storePathRootDir`): a path or a URI.
+        broker_version: The broker's version, such as `5.3.3`; it must tell which rules apply.
+        broker_conf: The file of the broker's settings; without it, defaults are assumed.
+
+    Raises:
+        StoreNotFoundError: The path is not a message store.
+        UnsupportedStoreError: The store is of a kind that is not read.
+        OptionError: `broker_version` is unknown or ambiguous, or `broker_conf` cannot be read.
+
+    Example:
+        >>> next_recovery("/data/store", "5.3.3").rows.to_pylist()[0]["action"]
+        'start'
+    """
+    release, conf = BrokerRelease.of(broker_version), BrokerConf.of(broker_conf)
+    with MessageStore(path, broker_version, broker_conf) as store:
+        return _Start(store, release, conf).run()
+
+
+class _Start:
+    """One start of a broker on a store, whose steps add rows in their order."""
+
+    def __init__(self, store: MessageStore, release: BrokerRelease, conf: BrokerConf) -> None:
+        self._store = store
+        self._location = store.location
+        self._release = release
+        self._conf = conf
+        self._rows = RecoveryRows()
+        self._settings = BootSettings.of(conf)
+        self._stop = last_stop(store)
+        self._checkpoint = Checkpoint.load(store.location)
+
+    def run(self) -> Recovery:
+        """Each step in its order."""
+        _refuse_other_queues(self._store)
+        files = self._log_files()
+        folders = self._queue_folders()
+        obstacles = boot_obstacles(self._location, self._conf, folders, self._release)
+        queue_size = find_queue_file_size(self._conf, [(self._location / CONSUME_QUEUE, folders)]).value
+        if obstacles:
+            self._rows = RecoveryRows()  # nothing is changed
+            for obstacle in obstacles:
+                self._rows.add("refuse", "store", obstacle)
+            return self._result(tuple(obstacles), None, -1, -1)
+        live_end = self._store.get_max_phy_offset()
+        recovered = [self._recover(folder, queue_size) for folder in folders]
+        if not files:
+            return self._without_log(recovered, live_end)
+        queues = StartingQueues(recovered, queue_size)
+        facts = self._facts(files, queues.highest)
+        return self._with_log(files, queues, facts, live_end)
+
+    # -- load ---------------------------------------------------------------------------------------------------------
+
+    def _log_files(self) -> list[LogFile]:
+        """The files of the log that the broker maps; an empty last one is deleted by some versions."""
+        folder = self._location / COMMIT_LOG
+        infos = [info for info in folder.entries() if is_segment_name(info)]
+        if infos and infos[-1].size == 0 and self._release.deletes_empty_files:
+            name = infos.pop().base_name
+            self._rows.add(
+                "delete",
+                "segment",
+                "it is empty",
+                file=f"{COMMIT_LOG}/{name}",
+                commit_log_offset=_offset(name),
+                bytes=0,
+            )
+        size = self._conf.commit_log_file_size or usual_size(infos)
+        return [LogFile(folder / info.base_name, int(info.base_name), size) for info in infos]
+
+    def _queue_folders(self) -> list[QueueFolder]:
+        folders = []
+        for folder in queue_folders(self._location / CONSUME_QUEUE, with_empty=True):
+            kept = folder
+            if folder.files and folder.files[-1].size == 0 and self._release.deletes_empty_files:
+                self._delete_queue_file(folder, folder.files[-1], "it is empty")
+                kept = QueueFolder(folder.topic, folder.queue_id, folder.location, folder.files[:-1])
+            folders.append(kept)
+        return folders
+
+    def _recover(self, folder: QueueFolder, file_size: int) -> RecoveredQueue:
+        queue = recover_queue(folder, file_size, self._store.files)
+        for info in queue.deleted:
+            at = f"the queue ends at queue offset {queue.end // UNIT_SIZE:,}: the unit there is not valid"
+            self._delete_queue_file(folder, info, at)
+        return queue
+
+    def _delete_queue_file(self, folder: QueueFolder, info: QueueFileInfo, reason: str) -> None:
+        self._rows.add(
+            "delete",
+            "queue file",
+            reason,
+            file=f"{CONSUME_QUEUE}/{folder.topic}/{folder.queue_id}/{info.base_name}",
+            topic=folder.topic,
+            queue_id=folder.queue_id,
+            queue_offset=_offset(info.base_name) // UNIT_SIZE,
+            bytes=info.size,
+        )
+
+    def _facts(self, files: Sequence[LogFile], queue_end: int) -> BootFacts:
+        index = index_state(self._store)
+        kept = list(index.files)
+        if not self._stop.is_clean:
+            kept = kept_files(index.files, self._checkpoint.index_msg_timestamp)
+        last = {kept[-1].name: last_indexed(self._store, self._conf, kept)} if kept else {}
+        return BootFacts(
+            self._stop.is_clean,
+            files[0].base,
+            -1,
+            tuple(file.base for file in files),
+            () if self._stop.is_clean else self._heads(files),
+            self._checkpoint,
+            queue_end,
+            index=index,
+            last_indexed=last,
+            settings=self._settings,
+        )
+
+    def _heads(self, files: Sequence[LogFile]) -> tuple[SegmentHead, ...]:
+        """The beginnings of segments, the newest first, down to one with which the recovery begins."""
+        heads = []
+        for file in reversed(files):
+            data = self._store.files.read(file.location, 0, HEAD_SIZE)
+            magic = int.from_bytes(data[MAGIC_AT : MAGIC_AT + 4], "big", signed=True)
+            heads.append(SegmentHead(file.base, magic, store_timestamp_of(data) or 0))
+            if matches_recovery(heads[-1], self._checkpoint, self._settings, self._release.rules):
+                break
+        return tuple(heads)
+
+    def _without_log(self, queues: Sequence[RecoveredQueue], live_end: int) -> Recovery:
+        for queue in queues:
+            for info in queue.files:
+                self._delete_queue_file(queue.folder, info, "the log has no segment")
+        facts = BootFacts(self._stop.is_clean, -1, -1, (), checkpoint=self._checkpoint)
+        return self._result((), next_boot(self._release.rules, facts), -1, live_end)
+
+    # -- recover, start -----------------------------------------------------------------------------------------------
+
+    def _with_log(self, files: Sequence[LogFile], queues: StartingQueues, facts: BootFacts, live_end: int) -> Recovery:
+        rules = self._release.rules
+        start = recovery_start(rules, facts)
+        first = facts.segments.index(start)
+        name = f"{COMMIT_LOG}/{files[first].location.name}"
+        self._rows.add("start", "segment", self._why_there(), file=name, position=0, commit_log_offset=start)
+        walk = RecoveryWalk(files, first, self._record_rules())
+        checked = queues.requests(walk.read())
+        end = walk.end
+        size = int(checked.store_size.sum(dtype=np.int64))
+        self._rows.add("check", "log", commit_log_offset=start, bytes=size, count=checked.position.size)
+        end_reason = END_REASONS[end.found]
+        self._rows.add(
+            "end",
+            "log",
+            end_reason,
+            file=f"{COMMIT_LOG}/{end.file.location.name}",
+            position=end.position,
+            commit_log_offset=end.commit_log_offset,
+        )
+        revived = self._revive(checked, max(live_end, files[0].base))
+
+        since = self._dispatched_from(facts.queue_end)
+        log = _DispatchLog(queues, self._rows)
+        log.dispatch(checked, LogRange(max(since, start), end.commit_log_offset), "while the log is checked", since)
+        cut_bytes = 0 if end.found == RecordCheck.BLANK else max(live_end - end.commit_log_offset, 0)
+        kept = self._truncate_log(files, end, cut_bytes)
+        cut_units = 0
+        if facts.queue_end >= end.commit_log_offset:
+            cut_units = self._truncate_queues(queues, log, end.commit_log_offset)
+
+        stuck = self._dispatch_rest(kept, queues, log, end, checked)
+        facts = replace(facts, log_end=end.commit_log_offset)
+        lacking = self._lacking_before(log.first_read(start))
+        outcomes = log.outcomes(lacking, self._store.files)
+        deleted, doubled, unindexed = self._index(facts, log)
+        boot = Boot(
+            rules,
+            self._stop.is_clean,
+            start,
+            tuple(log.ranges),
+            deleted,
+            doubled,
+            unindexed,
+            outcomes,
+            deletes_queues=False,
+        )
+        obstacles = ()
+        if stuck is not None:
+            obstacles = (
+                f"it waits forever for commit log offset {stuck:,}, which no segment has: it dispatches the log from "
+                "the end of the queues on before it starts",
+            )
+            self._rows.add("refuse", "store", obstacles[0], commit_log_offset=stuck)
+        return self._result(
+            obstacles,
+            boot,
+            end.commit_log_offset,
+            live_end,
+            end_reason=end_reason,
+            checked=int(checked.position.size),
+            cut_bytes=cut_bytes,
+            cut_units=cut_units if cut_bytes else 0,
+            revived=revived,
+            max_offsets=queues.max_offsets(),
+        )
+
+    def _why_there(self) -> str:
+        if not self._stop.is_clean:
+            return "not stopped cleanly: the newest segment whose first record is not newer than the checkpoint's times"
+        if self._release.rules == BootRules.V5_3_2:
+            return "stopped cleanly: the last segment that begins at or before the end of the queues"
+        return "stopped cleanly: the third-last segment"
+
+    def _record_rules(self) -> int:
+        numbers, conf = self._release.numbers, self._conf
+        rules = kernels.CHECKS_BODY_CRC if conf.is_enabled("checkCRCOnRecover", default=True) else 0
+        rules |= kernels.ACCEPTS_V2 if numbers >= (5, 1) else 0
+        rules |= kernels.CHECKS_SIZE_FIRST if numbers >= (5, 3, 2) else 0
+        rules |= kernels.CHECKS_BATCH if numbers >= (5,) else 0
+        is_whole = numbers >= (5, 2) and conf.is_enabled("forceVerifyPropCRC")
+        return rules | (kernels.CHECKS_PROPERTY_CRC if is_whole else 0)
+
+    def _revive(self, checked: DispatchRequests, live_end: int) -> int:
+        if self._stop.is_running:
+            return 0
+        old = checked.position >= live_end
+        count = int(old.sum())
+        if count:
+            self._rows.add(
+                "revive",
+                "log",
+                "old records that follow the live end without a gap",
+                commit_log_offset=int(checked.position[old][0]),
+                bytes=int(checked.store_size[old].sum(dtype=np.int64)),
+                count=count,
+            )
+        return count
+
+    def _dispatched_from(self, queue_end: int) -> int:
+        """The commit log offset that a record must at least state to be dispatched while it is checked."""
+        if not self._stop.is_clean:
+            return _ANYWHERE
+        return queue_end + 1 if self._release.rules == BootRules.V5_3_2 else _NOWHERE
+
+    def _truncate_log(self, files: Sequence[LogFile], end: WalkEnd, cut_bytes: int) -> list[LogFile]:
+        """`MappedFileQueue.truncateDirtyFiles`; returns the files that are kept."""
+        kept = []
+        for file in files:
+            name = f"{COMMIT_LOG}/{file.location.name}"
+            if file.base > end.commit_log_offset:
+                is_empty = find_data_end(file.location, file.size) == 0
+                reason = "after the end of the log" if not is_empty else "created in advance, without a record"
+                self._rows.add("delete", "segment", reason, file=name, commit_log_offset=file.base, bytes=file.size)
+                continue
+            kept.append(file)
+            if file.base + file.size > end.commit_log_offset:
+                dropped = find_data_end(file.location, file.size) - (end.commit_log_offset - file.base)
+                if dropped > 0:
+                    what = "live records" if cut_bytes else "no live record"
+                    self._rows.add(
+                        "truncate",
+                        "segment",
+                        f"after the end of the log: {what}; the bytes stay in the file until messages overwrite them",
+                        file=name,
+                        position=end.commit_log_offset - file.base,
+                        commit_log_offset=end.commit_log_offset,
+                        bytes=dropped,
+                    )
+        return kept
+
+    def _truncate_queues(self, queues: StartingQueues, log: _DispatchLog, log_end: int) -> int:
+        """Cut the queues at the end of the log; returns the number of units that are cut off."""
+        before = list(queues.on_disk)
+        cut = 0
+        for number, after in queues.truncate(log_end, self._store.files).items():
+            queue = before[number]
+            assert queue is not None
+            topic, queue_id = queues.names[number]
+            for info in after.deleted:
+                self._delete_queue_file(after.folder, info, "its first unit is of a message after the end of the log")
+            first = _offset(queue.files[0].base_name) if queue.files else 0
+            stop = first if after.end == NO_FILE else after.end
+            units = (queue.end - stop) // UNIT_SIZE
+            action, reason = "truncate", "units of messages after the end of the log"
+            if units > 0:
+                cut += units
+                log.cut(number)
+            else:
+                action, reason = "add", "its last file is empty, and the broker counts the first unit of a file"
+            self._rows.add(
+                action,
+                "queue",
+                reason,
+                topic=topic,
+                queue_id=queue_id,
+                queue_offset=min(stop, queue.end) // UNIT_SIZE,
+                bytes=abs(units) * UNIT_SIZE,
+                count=abs(units),
+            )
+        return cut
+
+    def _dispatch_rest(
+        self,
+        kept: Sequence[LogFile],
+        queues: StartingQueues,
+        log: _DispatchLog,
+        end: WalkEnd,
+        checked: DispatchRequests,
+    ) -> int | None:
+        """Dispatch from the end of the queues on, as `start` does.
+
+        Returns the offset at which the broker waits forever, if there is one.
+        """
+        is_4_9 = self._release.rules == BootRules.V4_9
+        if not is_4_9 and not self._settings.recheck_reput_offset_from_cq:
+            return None
+        offset = max(queues.highest, kept[0].base, 0)
+        walk = DispatchWalk(kept, end.commit_log_offset, self._record_rules(), checks_end=not is_4_9)
+        found = queues.requests(walk.read(offset))
+        part = LogRange(offset, end.commit_log_offset)
+        log.dispatch(found, part, "from the end of the queues on, before it starts")
+        return walk.stuck_at
+
+    def _lacking_before(self, offset: int) -> list[LackingMessage]:
+        """The lacking messages at the end of the log that the broker does not read."""
+        lacking = find_lacking_messages(self._store)
+        return [message for message in lacking.messages if message.commit_log_offset < offset]
+
+    # -- index --------------------------------------------------------------------------------------------------------
+
+    def _index(self, facts: BootFacts, log: _DispatchLog) -> tuple[tuple[str, ...], int, LogRange | None]:
+        """The deleted index files, the number of doubled entries, and the part of the log that the index lacks."""
+        assert facts.index is not None
+        deleted, _, unindexed = index_outcome(facts, log.ranges)
+        sizes = {file.name: file.size for file in index_files(self._location)}
+        for file in facts.index.files:
+            if file.name in deleted:
+                self._rows.add(
+                    "delete",
+                    "index file",
+                    "it ends after the checkpoint's index time, as every file that is not full",
+                    file=f"{INDEX}/{file.name}",
+                    commit_log_offset=file.end_offset,
+                    bytes=sizes.get(file.name),
+                )
+        if not self._settings.message_index_enable:
+            return deleted, 0, None
+        kept = [file for file in facts.index.files if file.name not in deleted]
+        index_end = kept[-1].end_offset if kept else 0
+        entries = facts.last_indexed[kept[-1].name].entries if kept else 0
+        doubled, first = doubled_entries(log.requests(), index_end, entries)
+        if doubled:
+            reason = "the keys of the last message in the index are put again, which harms no query"
+            self._rows.add("double", "index", reason, commit_log_offset=first, count=doubled)
+        if unindexed is not None:
+            reason = "no index file has the messages with keys in this part, and they are not dispatched"
+            self._rows.add("lack", "index", reason, commit_log_offset=unindexed.start, bytes=unindexed.size)
+        if kept and index_end >= facts.log_end > 0:
+            self._rows.add(
+                "skip",
+                "index",
+                "the index ends after the end of the log: the keys of new messages are not put before this offset",
+                file=f"{INDEX}/{kept[-1].name}",
+                commit_log_offset=index_end,
+                bytes=index_end - facts.log_end,
+            )
+        return deleted, doubled, unindexed
+
+    def _result(
+        self,
+        obstacles: tuple[str, ...],
+        boot: Boot | None,
+        log_end: int,
+        live_end: int,
+        end_reason: str | None = None,
+        checked: int = 0,
+        cut_bytes: int = 0,
+        cut_units: int = 0,
+        revived: int = 0,
+        max_offsets: Mapping[tuple[str, int], int] | None = None,
+    ) -> Recovery:
+        return Recovery(
+            str(self._location),
+            ".".join(map(str, self._release.numbers)),
+            self._release,
+            self._stop,
+            obstacles,
+            boot,
+            log_end,
+            live_end,
+            end_reason,
+            checked,
+            cut_bytes,
+            cut_units,
+            revived,
+            max_offsets or {},
+            self._rows.to_table(),
+            _assumed(self._conf, self._release),
+        )
+
+
+class _DispatchLog:
+    """What was dispatched, and what happened to each message."""
+
+    def __init__(self, queues: StartingQueues, rows: RecoveryRows) -> None:
+        self.ranges: list[LogRange] = []
+        self._queues = queues
+        self._rows = rows
+        self._read: list[DispatchRequests] = []
+        self._dispatched: list[DispatchRequests] = []
+        self._results: list[Int32s] = []
+
+    def dispatch(self, read: DispatchRequests, part: LogRange, reason: str, since: int = _ANYWHERE) -> None:
+        """Dispatch the messages that were read and state an offset from `since` on; `part` is where they are."""
+        is_dispatched = read.commit_log_offset >= since
+        results = np.full(read.position.size, _NOT_DISPATCHED, np.int32)
+        chosen = is_dispatched & read.has_unit
+        results[chosen] = self._queues.put(read.take(chosen))
+        self._read.append(read)
+        self._results.append(results)
+        dispatched = read.take(is_dispatched)
+        self._dispatched.append(dispatched)
+        if part.size > 0:
+            self.ranges.append(part)
+        if dispatched.position.size:
+            size = int(dispatched.store_size.sum(dtype=np.int64))
+            first = int(dispatched.position[0])
+            count = int(dispatched.position.size)
+            self._rows.add("dispatch", "log", reason, commit_log_offset=first, bytes=size, count=count)
+
+    def cut(self, number: int) -> None:
+        """Note that the units of a queue that were put so far are cut off."""
+        for read, results in zip(self._read, self._results, strict=True):
+            results[(read.queue == number) & (results > PutResult.IGNORED)] = PutResult.IGNORED
+
+    def requests(self) -> DispatchRequests:
+        """The messages that were dispatched, in order."""
+        return DispatchRequests.concatenate(self._dispatched)
+
+    def first_read(self, start: int) -> int:
+        """The smallest commit log offset that was read; `start` is that of the segment that is checked first."""
+        return min([start, *(int(read.position[0]) for read in self._read if read.position.size)])
+
+    def outcomes(self, lacking: Sequence[LackingMessage], readers: FileReaders) -> tuple[QueueOutcome, ...]:
+        """What happens to the queues that lack messages; `lacking` are messages that were not read."""
+        read = DispatchRequests.concatenate(self._read)
+        results = np.concatenate(self._results)
+        was_there = self._queues.are_there(read, readers)
+        ignored = int((was_there & (results == PutResult.IGNORED)).sum())
+        if ignored:
+            self._rows.add("ignore", "queue", "their queues have them", count=ignored)
+        again = was_there & (results > PutResult.IGNORED)
+        self._add_rows("double", read, again, "they get a second unit")
+        got, shifted = _with_any(read, results == PutResult.APPENDED), _with_any(read, results == PutResult.SHIFTED)
+        is_first = np.zeros(read.position.size, np.bool_)
+        is_first[np.unique(read.position, return_index=True)[1]] = True
+        lacked = is_first & read.has_unit & ~was_there
+        completed, moved, lost = lacked & got, lacked & ~got & shifted, lacked & ~got & ~shifted
+        self._add_rows("complete", read, completed, "they get the unit that they lack")
+        self._add_rows("shift", read, moved, "they get a unit, but not at their queue offset")
+        counts = {
+            name: np.bincount(read.queue[chosen], minlength=len(self._queues.names))
+            for name, chosen in (("completed", completed), ("shifted", moved), ("lost", lost))
+        }
+        first_lost = np.full(len(self._queues.names), _NOWHERE)
+        np.minimum.at(first_lost, read.queue[lost], read.commit_log_offset[lost])
+        early: dict[tuple[str, int], list[int]] = {}
+        for message in lacking:
+            early.setdefault((message.topic, message.queue_id), []).append(message.commit_log_offset)
+        numbers = np.flatnonzero(counts["completed"] + counts["shifted"] + counts["lost"])
+        by_name = {self._queues.names[number]: number for number in numbers.tolist()}
+        outcomes = []
+        for name in sorted(by_name.keys() | early.keys()):
+            number, offsets = by_name.get(name), early.get(name, [])
+            done = {kind: 0 if number is None else int(values[number]) for kind, values in counts.items()}
+            count, first = len(offsets) + done["lost"], min(offsets, default=_NOWHERE)
+            first = first if number is None else min(first, int(first_lost[number]))
+            if count:
+                self._rows.add(
+                    "lose",
+                    "queue",
+                    "they get no unit: no consumer gets them",
+                    topic=name[0],
+                    queue_id=name[1],
+                    commit_log_offset=first,
+                    count=count,
+                )
+            outcomes.append(QueueOutcome(*name, done["completed"], done["shifted"], count, first if count else None))
+        return tuple(outcomes)
+
+    def _add_rows(self, action: str, read: DispatchRequests, chosen: Flags, reason: str) -> None:
+        """A row for each queue of the chosen messages."""
+        indices = np.flatnonzero(chosen)
+        numbers, firsts, counts = np.unique(read.queue[indices], return_index=True, return_counts=True)
+        for number, first, count in zip(numbers.tolist(), firsts.tolist(), counts.tolist(), strict=True):
+            topic, queue_id = self._queues.names[number]
+            message = int(indices[first])
+            self._rows.add(
+                action,
+                "queue",
+                reason,
+                topic=topic,
+                queue_id=queue_id,
+                queue_offset=int(read.queue_offset[message]),
+                commit_log_offset=int(read.commit_log_offset[message]),
+                count=count,
+            )
+
+
+def _with_any(read: DispatchRequests, chosen: Flags) -> Flags:
+    """Which messages are chosen at one of the times when they were read."""
+    return np.isin(read.position, read.position[chosen])
+
+
+def _refuse_other_queues(store: MessageStore) -> None:
+    """Check that the queues are those of a broker with ordinary queue files.
+
+    Raises:
+        UnsupportedStoreError: The queues are in RocksDB, or there are batch consume queues.
+
+    """
+    _ = store.queues
+    if any(True for _ in queue_folders(store.location / _BATCH_QUEUES, with_empty=True)):
+        raise UnsupportedStoreError(
+            f"{store.location / _BATCH_QUEUES}: batch consume queues are not supported: what a broker does with them "
+            "at its start cannot be said"
+        )
+
+
+def _offset(name: str) -> int:
+    """The number in a file's name, at most the largest one that a table can have."""
+    return min(int(name), (1 << 63) - 1)
+
+
+def _assumed(conf: BrokerConf, release: BrokerRelease) -> tuple[FileSetting, ...]:
+    """The settings on which a start depends, and others that are not considered."""
+    settings = [("checkCRCOnRecover", True), ("messageIndexEnable", True), ("messageIndexSafe", False)]
+    if release.rules != BootRules.V4_9:
+        settings.append(("recheckReputOffsetFromCq", False))
+    if release.numbers >= (5, 2):
+        settings.append(("forceVerifyPropCRC", False))
+    assumed = [
+        FileSetting(
+            name, str(conf.is_enabled(name, default)).lower(), conf.source if name in conf.settings else NOTHING_TELLS
+        )
+        for name, default in settings
+    ]
+    for name in ("enableControllerMode", "duplicationEnable", "enableMultiDispatch"):
+        if conf.is_enabled(name):
+            assumed.append(FileSetting(name, "true, which is not considered here", conf.source))
+    return tuple(assumed)

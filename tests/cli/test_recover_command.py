@@ -1,0 +1,112 @@
+"""`spark-mq recover`: the answer, the form for programs, and errors. `tests/store/test_recovery.py` judges its rows."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spark_mq.cli.main import main
+from spark_mq.store.recovery_rows import RECOVERY_SCHEMA
+from tests.support.log_writer import LogWriter
+from tests.support.stores import OWN_STORES, RealStore, stores_in
+
+STORES = {store.name: store for store in stores_in(OWN_STORES)}
+Unpack = Callable[[RealStore], Path]
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "answer"),
+    [
+        (
+            "lagging-533",
+            "5.3.3",
+            "Stopped cleanly.\n"
+            "A broker of 5.3.3 checks 120 records from segment 00000000000000000000 on, and ends the log at commit log "
+            "offset 43,802 (size and magic number are 0, nothing was written there).\n"
+            "It loses 1 message for all consumers and gives 2 messages a wrong queue offset.",
+        ),
+        (
+            "crc-533",
+            "4.9.7",
+            "Stopped cleanly.\n"
+            "A broker of 4.9.7 checks 10 records from segment 00000000000000000000 on, and ends the log at commit log "
+            "offset 1,629 (a record of format V2 (a long topic) is there, which brokers before 5.1 reject).\n"
+            "It cuts 208.7 KiB off the log, with 417 messages of queues.",
+        ),
+    ],
+)
+def test_the_answer_comes_first(
+    name: str, version: str, answer: str, unpacked: Unpack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    conf = str(STORES[name].broker_conf)
+    assert main(["recover", str(unpacked(STORES[name])), "--as", version, "--broker-conf", conf]) == 0
+    text = capsys.readouterr().out
+    assert text.partition("\n\n")[0] == answer
+    assert "Save the store before a broker starts on it." in text
+
+
+def test_many_rows_of_a_kind_are_counted(unpacked: Unpack, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = str(unpacked(STORES["crc-533"]))
+    assert main(["recover", folder, "--as", "4.9.7", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    count = sum((row["action"], row["target"]) == ("truncate", "queue") for row in rows)
+    assert all(list(row) == RECOVERY_SCHEMA.names for row in rows)
+    assert main(["recover", folder, "--as", "4.9.7"]) == 0
+    assert f"{count - 8:,} more of these (queue); --json prints all" in capsys.readouterr().out
+
+
+def test_a_program_gets_one_object(unpacked: Unpack, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = str(unpacked(STORES["lagging-533"]))
+    assert main(["recover", folder, "--as", "5.3.3", "--json"]) == 0
+    fields = json.loads(capsys.readouterr().out)
+    assert (fields["store"], fields["broker_version"], fields["rules"]) == (folder, "5.3.3", "5.3.2 or 5.3.3")
+    assert (fields["lost"], fields["shifted"], fields["completed"], fields["doubled_entries"]) == (1, 2, 0, 3)
+    assert (fields["log_end"], fields["live_end"], fields["is_harmless"]) == (43802, 43802, False)
+    actions = [row["action"] for row in fields["rows"]]
+    assert actions == ["start", "check", "end", "dispatch", "shift", "lose", "double"]
+
+
+def test_hostile_names_steer_no_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    writer, evil = LogWriter(4096), "\x1b]0;evil\x07"
+    writer.append(0, b"a", topic=evil.encode())
+    writer.write(tmp_path)
+    assert main(["recover", str(tmp_path), "--as", "5.3.1"]) == 0
+    text = capsys.readouterr().out
+    assert "\x1b" not in text
+    assert "\\x1b]0;evil\\x07/0" in text
+    shutil.rmtree(tmp_path / "commitlog")
+    writer.write(tmp_path)
+    (tmp_path / "commitlog" / evil).touch()
+    assert main(["recover", str(tmp_path), "--as", "5.3.1"]) == 0
+    text = capsys.readouterr().out
+    assert "\x1b" not in text
+    assert "A broker of 5.3.1 does not start: commitlog/\\x1b]0;evil\\x07 is not a segment" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["nowhere", "--as", "5.3.3"], 1, "nowhere does not exist"),
+        ([".", "--as", "3"], 2, "neither 4.9 nor 5"),
+        ([".", "--as", "5.3"], 2, "brokers of 5.3 recover by different rules: give a version such as 5.3.1 or 5.3.3"),
+        ([".", "--as", "5.3.3", "--broker-conf", "nowhere"], 2, "there is no such file"),
+    ],
+)
+def test_a_wrong_argument_is_one_line(
+    arguments: list[str],
+    status: int,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["recover", *arguments]) == status
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert said in captured.err
+    assert captured.err.count("\n") == 1

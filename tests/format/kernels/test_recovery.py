@@ -1,0 +1,107 @@
+"""Records that a recovery accepts, and units that it puts: by the Java rules, and by the twin that `boot` uses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_mq.format.kernels.frames import new_frames
+from spark_mq.format.kernels.recovery import (
+    ACCEPTS_V2,
+    CHECKS_BODY_CRC,
+    CHECKS_PROPERTY_CRC,
+    CHECKS_SIZE_FIRST,
+    PutResult,
+    RecordCheck,
+    check_records,
+    put_units,
+)
+from spark_mq.format.record import Record
+from spark_mq.store.boot import BootFacts, next_boot
+from spark_mq.store.boot_rules import BootRules
+from spark_mq.store.lacking_messages import LackingMessage
+from tests.support.kernels import array
+
+FILE_SIZE = 100
+
+
+def put(offsets: list[int], end: int, last: int = -1) -> tuple[list[int], int]:
+    """Results of messages of 100 bytes, at 1000, 1100 and so on, and the queue's end after them."""
+    count = len(offsets)
+    ends, lasts = np.array([end], np.int64), np.array([last], np.int64)
+    results = np.empty(count, np.int32)
+    put_units(
+        np.zeros(count, np.int32),
+        np.array(offsets, np.int64),
+        np.arange(1000, 1000 + 100 * count, 100, dtype=np.int64),
+        np.full(count, 100, np.int32),
+        FILE_SIZE,
+        ends,
+        lasts,
+        results,
+    )
+    return results.tolist(), int(ends[0])
+
+
+@given(st.lists(st.integers(1, 12), max_size=8), st.one_of(st.none(), st.integers(0, 12)))
+def test_units_are_put_as_the_prediction_says(offsets: list[int], end: int | None) -> None:
+    lacking = tuple(LackingMessage("T", 0, offset, 1000 + 100 * n) for n, offset in enumerate(offsets))
+    facts = BootFacts(False, 0, 9000, (0,), lacking=lacking, next_queue_offsets={} if end is None else {("T", 0): end})
+    boot = next_boot(BootRules.V5_3_2, facts)
+    results, _ = put(offsets, -1 if end is None else 20 * end)
+    counts = [results.count(result) for result in (PutResult.APPENDED, PutResult.SHIFTED, PutResult.IGNORED)]
+    assert [boot.completed, boot.shifted, boot.lost] == counts
+
+
+@pytest.mark.parametrize(
+    ("offsets", "end", "last", "results", "after"),
+    [
+        ([5, 6], -1, -1, [1, 1], 140),  # the first file is filled up to the unit
+        ([5, 7], 100, -1, [1, 2], 140),
+        ([4], 100, -1, [0], 100),
+        ([5, 6], 100, 1100, [0, 2], 120),  # the queue has a later message than the first one
+        ([0], 100, -1, [2], 120),  # queue offset 0 is not compared with the end
+        ([-3], -1, -1, [0], 0),  # a file is created, and gets no unit
+    ],
+)
+def test_what_java_does_with_a_unit(offsets: list[int], end: int, last: int, results: list[int], after: int) -> None:
+    """`ConsumeQueue.putMessagePositionInfo`@5.3.3, as in 4.9.7."""
+    assert put(offsets, end, last) == (results, after)
+
+
+def found(data: bytes, rules: int, end: int | None = None) -> tuple[int, RecordCheck]:
+    count, _, status = check_records(array(data), len(data) if end is None else end, rules, new_frames(9))
+    return count, RecordCheck(status)
+
+
+RECORD = Record(b"T", body=b"order", properties=b"TAGS\1a\2", commit_log_offset=4711).encode()
+
+
+@pytest.mark.parametrize(
+    ("data", "rules", "result"),
+    [
+        (RECORD * 2 + bytes(8), 0, (2, RecordCheck.ZEROS)),  # the own offset is not checked
+        (RECORD * 2, 0, (2, RecordCheck.SHORT)),
+        (RECORD + RECORD[:-1], 0, (1, RecordCheck.SHORT)),
+        (RECORD + RECORD[:-1], CHECKS_SIZE_FIRST, (1, RecordCheck.BAD_SIZE)),
+        (RECORD[:8] + bytes(4) + RECORD[12:], CHECKS_BODY_CRC, (0, RecordCheck.BAD_CRC)),
+        (RECORD[:8] + bytes(4) + RECORD[12:] + bytes(8), 0, (1, RecordCheck.ZEROS)),
+        (RECORD, CHECKS_BODY_CRC | CHECKS_PROPERTY_CRC, (0, RecordCheck.BAD_CRC)),  # there is no CRC of the record
+        (b"\0\1\0\0\xcb\xd4\x31\x94", 0, (0, RecordCheck.BLANK)),
+        (b"\0\1\0\0\xcb\xd4\x31\x94", CHECKS_SIZE_FIRST, (0, RecordCheck.BAD_SIZE)),
+        (b"\x80\0\0\0\xcb\xd4\x31\x94", CHECKS_SIZE_FIRST, (0, RecordCheck.BAD_SIZE)),  # minus 4 overflows in Java
+        (b"\x80\0\0\4\xcb\xd4\x31\x94", CHECKS_SIZE_FIRST, (0, RecordCheck.BLANK)),
+        (RECORD.replace(b"\xda\xa3\x20\xa7", b"\xda\xa3\x20\xab"), 0, (0, RecordCheck.TOO_NEW)),
+        (RECORD.replace(b"\xda\xa3\x20\xa7", b"\xda\xa3\x20\xab"), ACCEPTS_V2, (0, RecordCheck.BAD_LENGTH)),
+    ],
+)
+def test_a_record_is_accepted_as_by_java(data: bytes, rules: int, result: tuple[int, RecordCheck]) -> None:
+    """`CommitLog.checkMessageAndReturnSize`@4.9.7 and @5.3.3."""
+    assert found(data, rules) == result
+
+
+def test_a_buffer_that_ends_before_the_file_decides_nothing() -> None:
+    for length in range(len(RECORD)):
+        assert found(RECORD[:length], CHECKS_BODY_CRC, len(RECORD)) == (0, RecordCheck.MORE)

@@ -1,0 +1,496 @@
+"""What `recover` says of a store, against what brokers did, and against the rules of the Java classes.
+
+Facts were taken after a boot of the version that wrote the store; the trees `.recovered` are those of a real boot.
+Expectations about damaged copies follow from facts (offsets and queues of messages) and from the Java rule that is
+named.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import struct
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_mq.errors import OptionError, SparkMqError, UnsupportedStoreError
+from spark_mq.format.record import BODY_CRC_AT, COMMIT_LOG_OFFSET_AT, MAGIC_AT, MAGIC_V2, Record
+from spark_mq.store.config.checkpoint import Checkpoint
+from spark_mq.store.recovery import Recovery, next_recovery
+from spark_mq.store.recovery_rows import RECOVERY_SCHEMA
+from spark_mq.store.store_state import store_state
+from tests.store.test_boot import CLEAN, RECOVERED, STORES, Unpack, entries_of, units_of
+from tests.support.index_stores import index_files
+from tests.support.log_writer import LogWriter
+from tests.support.soak import SOAKS
+from tests.support.stores import RealStore, all_stores
+
+VERSIONS = ("4.9.7", "5.3.1", "5.3.3")
+NOW = 1_700_000_000_000
+UNIT = struct.Struct(">qiq")
+
+
+def recover(folder: Path, version: str, store: RealStore | None = None) -> Recovery:
+    return next_recovery(str(folder), version, None if store is None else str(store.broker_conf))
+
+
+def rows(recovery: Recovery, action: str, target: str | None = None) -> list[dict[str, Any]]:
+    found = [row for row in recovery.rows.to_pylist() if row["action"] == action]
+    return [row for row in found if target in (None, row["target"])]
+
+
+def own_version(store: RealStore) -> str:
+    return "4.9.7" if store.broker_version == "4.9" else "5.3.3"
+
+
+@pytest.mark.parametrize("store", [store for store in all_stores() if store.name != "lagging-533"], ids=str)
+def test_the_log_and_the_queues_end_as_in_the_facts_after_a_boot(store: RealStore, unpacked: Unpack) -> None:
+    recovery = recover(unpacked(store), own_version(store), store)
+    assert recovery.log_end == store.facts("store")[0]["maxPhyOffset"]
+    maxima = {(fact["topic"], fact["queueId"]): fact["max"] for fact in store.facts("queue")}
+    assert {queue: end for queue, end in recovery.max_offsets.items() if end} == {
+        queue: end for queue, end in maxima.items() if end
+    }
+    assert recovery.is_harmless
+    assert recovery.rows.schema == RECOVERY_SCHEMA
+
+
+@pytest.mark.parametrize("store", RECOVERED, ids=str)
+def test_a_recovery_did_what_the_rows_say(store: RealStore, unpacked: Unpack, tmp_path: Path) -> None:
+    folder, recovered = unpacked(store), store.unpack(tmp_path, "recovered")
+    before, after = units_of(folder), units_of(recovered)
+    recovery = recover(folder, own_version(store), store)
+    gains = {(row["topic"], row["queue_id"]): row["count"] for row in rows(recovery, "complete")}
+    assert gains == {queue: after[queue] - before[queue] for queue in after if after[queue] != before[queue]}
+    names = [{file.name for file in index_files(tree)} for tree in (folder, recovered)]
+    deleted = {row["file"].removeprefix("index/") for row in rows(recovery, "delete", "index file")}
+    assert deleted == names[0] - names[1]
+    entries = Counter(entries_of(store, recovered))
+    keys = {fact["offset"]: fact for fact in store.facts("msg")}
+    kept = Counter(entries_of(store, folder))
+    (doubled,) = rows(recovery, "double", "index") or ({"commit_log_offset": None, "count": 0},)
+    assert not set(entries) - set(keys)
+    if doubled["count"]:
+        offset = doubled["commit_log_offset"]
+        assert entries[offset] - kept[offset] == doubled["count"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("store", [*RECOVERED, *CLEAN, STORES["lagging-533"]], ids=str)
+def test_the_exact_form_agrees_with_the_prediction(store: RealStore, version: str, unpacked: Unpack) -> None:
+    """`tests/store/test_boot.py` compares the prediction with what brokers did."""
+    folder = unpacked(store)
+    boot = recover(folder, version, store).boot
+    (predicted,) = store_state(str(folder), version, str(store.broker_conf)).boots
+    if store.name == "crc-533" and version == "4.9.7":  # the first records are of V2; the prediction reads no records
+        assert boot is not None
+        assert recover(folder, version, store).cut_bytes > 0
+    else:
+        assert boot == predicted
+
+
+def body_at(store: RealStore, folder: Path, commit_log_offset: int) -> tuple[Path, int]:
+    """The file and the position of the first byte of a message's body."""
+    fact = next(fact for fact in store.facts("msg") if fact["offset"] == commit_log_offset)
+    size = store.facts("store")[0]["mappedFileSizeCommitLog"]
+    base = commit_log_offset - commit_log_offset % size
+    file = folder / "commitlog" / f"{base:020d}"
+    assert fact["bodyLenRaw"] > 0
+    data = file.read_bytes()[commit_log_offset - base :]
+    at = 84 + 12 * bool(fact["sysFlag"] & 0x10) + 12 * bool(fact["sysFlag"] & 0x20) + 4
+    assert struct.unpack_from(">i", data, at - 4)[0] == fact["bodyLenRaw"]
+    return file, commit_log_offset - base + at
+
+
+def flip(file: Path, position: int) -> None:
+    data = bytearray(file.read_bytes())
+    data[position] ^= 1
+    file.write_bytes(data)
+
+
+def some_message(store: RealStore, after: int) -> int:
+    """The first message with a body at or after an offset."""
+    return int(min(fact["offset"] for fact in store.facts("msg") if fact["offset"] >= after and fact["bodyLenRaw"] > 0))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_clean_boot_cuts_the_log_at_a_wrong_crc(version: str, tmp_path: Path) -> None:
+    """`checkMessageAndReturnSize` fails, `truncateDirtyFiles` and `truncateDirtyLogicFiles` cut there."""
+    store = STORES["workload-533"]
+    folder = store.unpack(tmp_path)
+    offset = some_message(store, 530_000)
+    file, position = body_at(store, folder, offset)
+    flip(file, position)
+    recovery = recover(folder, version, store)
+    end = store.facts("store")[0]["maxPhyOffset"]
+    assert (recovery.log_end, recovery.live_end, recovery.cut_bytes) == (offset, end, end - offset)
+    assert recovery.end_reason == "the CRC of a record is wrong"
+    gone = [fact for fact in store.facts("msg") if fact["offset"] >= offset and fact["sysFlag"] & 0xC in (0, 8)]
+    assert recovery.cut_units == len(gone) == sum(row["count"] for row in rows(recovery, "truncate", "queue"))
+    counts = Counter((fact["topic"], fact["queueId"]) for fact in gone)
+    for fact in store.facts("queue"):
+        queue = fact["topic"], fact["queueId"]
+        assert recovery.max_offsets.get(queue, 0) in (fact["max"] - counts[queue], 0)
+    (cut,) = rows(recovery, "truncate", "segment")
+    assert (cut["file"], cut["commit_log_offset"]) == (f"commitlog/{file.name}", offset)
+    # The index still leads to what was cut off, and ignores messages before its last one (`IndexService.buildIndex`).
+    assert [row["commit_log_offset"] > offset for row in rows(recovery, "skip")] == [True]
+    assert not recovery.is_harmless
+
+
+@pytest.mark.parametrize(("version", "is_noticed"), [("4.9.7", True), ("5.3.1", True), ("5.3.3", False)])
+def test_damage_before_the_last_segment_is_noticed_by_some(version: str, is_noticed: bool, tmp_path: Path) -> None:
+    """A clean boot begins with the third-last file; that of 5.3.2 with the one at the end of the queues."""
+    store = STORES["workload-49x"]
+    folder = store.unpack(tmp_path)
+    offset = some_message(store, 300_000)
+    flip(*body_at(store, folder, offset))
+    recovery = recover(folder, version, store)
+    assert recovery.log_end == (offset if is_noticed else store.facts("store")[0]["maxPhyOffset"])
+    deleted = [row["commit_log_offset"] for row in rows(recovery, "delete", "segment")]
+    assert deleted == ([393216] if is_noticed else [])
+    (folder / "abort").touch()
+    (folder / "checkpoint").unlink()  # so the recovery begins with the first segment
+    forced = recover(folder, version, store)
+    assert forced.log_end == offset
+    assert rows(forced, "start")[0]["commit_log_offset"] == 0
+    (dispatched,) = rows(forced, "dispatch")
+    assert dispatched["count"] == sum(fact["offset"] < offset for fact in store.facts("msg")) == forced.checked
+
+
+def test_without_the_check_of_crcs_a_wrong_body_is_accepted(tmp_path: Path) -> None:
+    store = STORES["workload-533"]
+    folder = store.unpack(tmp_path)
+    flip(*body_at(store, folder, some_message(store, 530_000)))
+    conf = tmp_path / "broker.conf"
+    conf.write_text(f"{store.broker_conf.read_text()}\ncheckCRCOnRecover=false\n")
+    assert next_recovery(str(folder), "5.3.3", str(conf)).log_end == store.facts("store")[0]["maxPhyOffset"]
+
+
+@pytest.mark.parametrize("has_checkpoint", [True, False])
+def test_a_recovery_begins_where_the_checkpoint_says(has_checkpoint: bool, tmp_path: Path) -> None:
+    """`CommitLog.isMappedFileMatchedRecover`: three seconds before the older one of two times."""
+    store = STORES["workload-533"]
+    folder = store.unpack(tmp_path)
+    (folder / "abort").touch()
+    if not has_checkpoint:
+        (folder / "checkpoint").unlink()
+    recovery = recover(folder, "5.3.3", store)
+    (state,) = store_state(str(folder), "5.3.3", str(store.broker_conf)).boots
+    assert recovery.boot == state
+    (start,) = rows(recovery, "start")
+    assert (start["commit_log_offset"] > 0) is has_checkpoint
+    dispatched = [fact for fact in store.facts("msg") if fact["offset"] >= start["commit_log_offset"]]
+    assert rows(recovery, "dispatch")[0]["count"] == len(dispatched)
+
+
+def small_log(count: int = 10) -> LogWriter:
+    writer = LogWriter(4096)
+    for number in range(count):
+        writer.append(NOW + number, b"order %04d" % number, queue_id=number % 2)
+    return writer
+
+
+def change(writer: LogWriter, number: int, at: int, data: bytes) -> int:
+    """Overwrite bytes of a record in the first segment; returns the record's offset."""
+    offset = writer.offsets[number]
+    writer.segments[0][offset + at : offset + at + len(data)] = data
+    return offset
+
+
+@pytest.mark.parametrize(
+    ("at", "data", "ending"),
+    [
+        (BODY_CRC_AT, b"\x11\x11\x11\x11", ("CRC", "CRC", "CRC")),
+        (MAGIC_AT, b"\x12\x34\x56\x78", ("magic number is not", "magic number is not", "magic number is not")),
+        (MAGIC_AT, b"\0\0\0\0", ("magic number is not", "magic number is not", "magic number is not")),
+        (0, b"\x7f\xff\xff\xff", ("CRC|length|size|sum|add up", "CRC|length|size|add up", "points past the end")),
+        (0, b"\xff\xff\xff\xff", ("size", "size", "size")),
+        (0, b"\0\0\0\x20", ("add up", "add up", "add up")),
+        # The own offset is not checked (`checkMessageAndReturnSize`), so nothing ends the log.
+        (COMMIT_LOG_OFFSET_AT, b"\0\0\0\0\0\0\0\x07", (None, None, None)),
+        # 5.1.0 and later read a longer length of the topic, which then is wrong.
+        (MAGIC_AT, MAGIC_V2.to_bytes(4, "big", signed=True), ("V2", "length|ends|add up", "length|ends|add up")),
+    ],
+)
+def test_the_log_ends_at_the_first_record_that_is_not_accepted(
+    at: int, data: bytes, ending: tuple[str | None, str | None, str | None], tmp_path: Path
+) -> None:
+    writer = small_log()
+    offset = change(writer, 6, at, data)
+    writer.write(tmp_path)
+    for version, reason in zip(VERSIONS, ending, strict=True):
+        recovery = recover(tmp_path, version)
+        if reason is None:
+            assert recovery.checked == 10
+            continue
+        assert recovery.log_end == offset
+        assert any(part in (recovery.end_reason or "") for part in reason.split("|")), recovery.end_reason
+
+
+def test_a_blank_with_a_wrong_size_ends_the_log_of_new_versions_only(tmp_path: Path) -> None:
+    """5.3.2 compares the size with the rest of the file before the magic number."""
+    writer = small_log()
+    writer.roll()
+    writer.append(NOW + 99, b"in the second segment")
+    blank = writer.offsets[9] + (writer.offsets[9] - writer.offsets[8])
+    writer.segments[0][blank : blank + 4] = b"\0\1\0\0"
+    writer.write(tmp_path)
+    assert [recover(tmp_path, version).checked for version in VERSIONS] == [11, 11, 10]
+    assert recover(tmp_path, "5.3.3").log_end == blank
+    assert [row["commit_log_offset"] for row in rows(recover(tmp_path, "5.3.3"), "delete", "segment")] == [4096]
+
+
+def test_garbage_after_the_end_is_cut_off_and_harms_nothing(tmp_path: Path) -> None:
+    writer = small_log()
+    end = writer.append_bytes(b"\x55" * 100)
+    writer.write(tmp_path)
+    for version in ("4.9.7", "5.3.3"):
+        recovery = recover(tmp_path, version)
+        (cut,) = rows(recovery, "truncate", "segment")
+        assert (recovery.log_end, cut["commit_log_offset"], cut["bytes"], recovery.cut_bytes) == (end, end, 100, 0)
+        assert [row["count"] for row in rows(recovery, "complete")] == [5, 5]  # without queues, all are built
+    assert recover(tmp_path, "5.3.1").boot.lost == 10  # type: ignore[union-attr]
+
+
+def test_a_log_without_room_ends_before_its_blank(tmp_path: Path) -> None:
+    """`index >= mappedFiles.size()`: the blank does not count."""
+    writer = small_log()
+    end = writer.next_offset
+    writer.roll()
+    del writer.segments[4096]
+    writer.write(tmp_path)
+    for version in VERSIONS:
+        recovery = recover(tmp_path, version)
+        assert (recovery.log_end, recovery.cut_bytes) == (end, 0)
+
+
+def test_old_records_without_a_gap_are_revived(tmp_path: Path) -> None:
+    lost, writer = LogWriter(64 << 10), LogWriter(64 << 10)
+    for number in range(20):
+        lost.append(NOW + number, b"order %04d" % number, queue_id=number % 3)
+    for number in range(12):
+        writer.append(NOW + number + (3_600_000 if number >= 10 else 0), b"order %04d" % number, queue_id=number % 3)
+    written = len(writer.segments[0])
+    writer.segments[0] += lost.segments[0][written:]
+    writer.write(tmp_path)
+    (tmp_path / "checkpoint").write_bytes(Checkpoint(NOW + 3_600_011, NOW + 3_600_011).encode())
+    for version in VERSIONS:
+        recovery = recover(tmp_path, version)
+        (revived,) = rows(recovery, "revive")
+        assert (recovery.revived, revived["commit_log_offset"]) == (8, written)
+        assert recovery.log_end == len(lost.segments[0])
+        assert not recovery.is_harmless
+
+
+def write_units(folder: Path, queue_id: int, units: list[tuple[int, int]], base: int = 0, count: int = 20) -> None:
+    file = folder / "consumequeue" / "T" / str(queue_id) / f"{base:020d}"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(b"".join(UNIT.pack(offset, size, 0) for offset, size in units).ljust(count * 20, b"\0"))
+
+
+def test_a_hole_in_a_queue_drops_what_follows_it(tmp_path: Path) -> None:
+    """`ConsumeQueue.recover` stops at the first unit without a size, and deletes the files after it."""
+    writer = small_log()
+    writer.write(tmp_path)
+    size = writer.offsets[1]
+    first = [(offset, size) for offset in writer.offsets[::2]]
+    write_units(tmp_path, 1, [(offset, size) for offset in writer.offsets[1::2]])
+    write_units(tmp_path, 0, [first[0], (0, 0)], count=2)
+    write_units(tmp_path, 0, first[2:4], base=40, count=2)
+    conf = tmp_path / "broker.conf"
+    conf.write_text("mappedFileSizeConsumeQueue=40\n")
+    write_units(tmp_path, 1, [(offset, size) for offset in writer.offsets[1:4:2]], count=2)
+    write_units(tmp_path, 1, [(offset, size) for offset in writer.offsets[5:8:2]], base=40, count=2)
+    write_units(tmp_path, 1, [(offset, size) for offset in writer.offsets[9::2]], base=80, count=2)
+    recovery = next_recovery(str(tmp_path), "5.3.3", str(conf))
+    assert [row["file"] for row in rows(recovery, "delete", "queue file")] == [f"consumequeue/T/0/{40:020d}"]
+    (lost,) = rows(recovery, "lose")
+    assert (lost["queue_id"], lost["count"], lost["commit_log_offset"]) == (0, 4, writer.offsets[2])
+    assert recovery.max_offsets == {("T", 0): 1, ("T", 1): 5}
+    # 4.9 dispatches from the end of the queues on, which queue 1 has reached.
+    assert next_recovery(str(tmp_path), "4.9.7", str(conf)).boot.lost == 4  # type: ignore[union-attr]
+    (tmp_path / "abort").touch()
+    forced = next_recovery(str(tmp_path), "5.3.3", str(conf))
+    assert [(row["queue_id"], row["count"]) for row in rows(forced, "complete")] == [(0, 4)]
+    assert forced.is_harmless
+
+
+def test_an_empty_last_queue_file_gets_a_unit_of_zeros_when_queues_are_cut(tmp_path: Path) -> None:
+    """`truncateDirtyLogicFiles` counts the first unit of a file, if its offset is before the end of the log."""
+    writer = small_log()
+    offset = change(writer, 9, BODY_CRC_AT, b"\x11\x11\x11\x11")
+    writer.write(tmp_path)
+    size = writer.offsets[1]
+    units = [[(offset, size) for offset in writer.offsets[queue::2]] for queue in (0, 1)]
+    write_units(tmp_path, 1, units[1], count=5)
+    write_units(tmp_path, 0, units[0], count=5)
+    write_units(tmp_path, 0, [], base=100, count=5)
+    recovery = recover(tmp_path, "5.3.3")
+    assert recovery.log_end == offset
+    assert [(row["queue_id"], row["queue_offset"], row["count"]) for row in rows(recovery, "truncate", "queue")] == [
+        (1, 4, 1)
+    ]
+    assert [(row["queue_id"], row["queue_offset"], row["count"]) for row in rows(recovery, "add")] == [(0, 5, 1)]
+    assert recovery.max_offsets == {("T", 0): 6, ("T", 1): 4}
+
+
+def test_4_9_waits_forever_for_a_segment_that_is_missing(tmp_path: Path) -> None:
+    """`DefaultMessageStore.start`@4.9.7 waits until `ReputMessageService` has read the log; `getData` finds no file."""
+    writer = LogWriter(4096)
+    for number in range(200):
+        writer.append(NOW + number, b"order %04d" % number)
+    writer.write(tmp_path)
+    assert len(writer.segments) > 3
+    (tmp_path / "commitlog" / f"{4096:020d}").unlink()
+    recovery = recover(tmp_path, "4.9.7")
+    assert "waits forever for commit log offset 4,096" in recovery.obstacles[0]
+    assert [row["commit_log_offset"] for row in rows(recovery, "refuse")] == [4096]
+    assert recover(tmp_path, "5.3.3").obstacles == ()
+
+
+def empty_last_segment(folder: Path) -> None:
+    (folder / "commitlog" / f"{65536:020d}").touch()
+
+
+def empty_last_queue_file(folder: Path) -> None:
+    (folder / "consumequeue" / "LastQueue" / "0" / f"{2000:020d}").touch()
+
+
+def folder_in_log(folder: Path) -> None:
+    (folder / "commitlog" / "old").mkdir()
+
+
+def cut_segment(folder: Path) -> None:
+    os.truncate(folder / "commitlog" / f"{0:020d}", 50_000)
+
+
+@pytest.mark.parametrize(
+    ("damage", "refusing"),
+    [
+        (empty_last_segment, ("4.9.7", "5.1.2")),
+        (empty_last_queue_file, ("4.9.7", "5.1.2")),
+        (folder_in_log, ("4.9.7", "5.0")),
+        (cut_segment, ("4.9.7", "5.0", "5.1.2", "5.3.3")),
+    ],
+)
+def test_some_versions_do_not_start(damage: Callable[[Path], None], refusing: tuple[str, ...], tmp_path: Path) -> None:
+    """`MappedFileQueue.doLoad`: folders are skipped since 5.1.0, an empty last file is deleted since 5.1.3."""
+    store = STORES["lagging-533"]
+    folder = store.unpack(tmp_path)
+    damage(folder)
+    for version in ("4.9.7", "5.0", "5.1.2", "5.3.3"):
+        recovery = recover(folder, version, store)
+        is_refusing = version in refusing or (version == "5.0" and "5.1.2" in refusing)
+        assert bool(recovery.obstacles) is is_refusing
+        assert (recovery.boot is None) is is_refusing
+        assert len(rows(recovery, "refuse")) == is_refusing
+    if damage in (empty_last_segment, empty_last_queue_file):
+        (deleted,) = rows(recover(folder, "5.3.3", store), "delete")
+        assert (deleted["bytes"], deleted["reason"]) == (0, "it is empty")
+
+
+def test_without_segments_the_queues_are_deleted(tmp_path: Path) -> None:
+    folder = STORES["lagging-533"].unpack(tmp_path)
+    files = {f"consumequeue/{file.relative_to(folder / 'consumequeue')}" for file in folder.glob("consumequeue/*/*/*")}
+    for file in (folder / "commitlog").iterdir():
+        file.unlink()
+    for version in VERSIONS:
+        recovery = recover(folder, version, STORES["lagging-533"])
+        assert {row["file"] for row in rows(recovery, "delete")} == files
+        assert recovery.boot is not None
+        assert recovery.boot.deletes_queues
+
+
+def test_a_wrong_property_ends_the_log(tmp_path: Path) -> None:
+    """`Integer.parseInt` of DELAY throws in the schedule topic only."""
+    writer = LogWriter(4096)
+    writer.append(NOW, b"a", topic=b"T", properties=b"DELAY\1x\2")
+    end = writer.append(NOW, b"a", topic=b"SCHEDULE_TOPIC_XXXX", properties=b"DELAY\1x\2")
+    writer.write(tmp_path)
+    for version in VERSIONS:
+        assert recover(tmp_path, version).log_end == end
+    assert "DELAY" in (recover(tmp_path, "5.3.3").end_reason or "")
+
+
+@pytest.mark.parametrize("version", ["5", "5.3", "4.8", "6", "x", "4.9.x", "5.3.3.1"])
+def test_a_version_must_tell_its_rules(version: str, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"version|rules"):
+        recover(tmp_path, version)
+
+
+def test_batch_consume_queues_are_not_guessed(tmp_path: Path) -> None:
+    small_log().write(tmp_path)
+    (tmp_path / "batchconsumequeue" / "T" / "0").mkdir(parents=True)
+    with pytest.raises(UnsupportedStoreError, match="batch consume queues"):
+        recover(tmp_path, "5.3.3")
+
+
+def test_nothing_is_changed(tmp_path: Path) -> None:
+    store = STORES["killed-533"]
+    folder, other = store.unpack(tmp_path / "a"), store.unpack(tmp_path / "b")
+    recover(folder, "5.3.3", store)
+    files = sorted(path.relative_to(folder) for path in folder.rglob("*"))
+    assert files == sorted(path.relative_to(other) for path in other.rglob("*"))
+    for file in files:
+        if (folder / file).is_file():
+            assert (folder / file).read_bytes() == (other / file).read_bytes()
+            assert (folder / file).stat().st_mtime_ns == (other / file).stat().st_mtime_ns
+
+
+@pytest.mark.parametrize("seed", range(300 if SOAKS else 12))
+def test_no_damage_raises_an_unknown_error(seed: int, unpacked: Unpack, tmp_path: Path) -> None:
+    """Files of a store are cut, emptied, overwritten, replaced by a folder, or have a few random bytes."""
+    store, chance = STORES[("killed-533", "lagging-533", "stale-49x")[seed % 3]], random.Random(seed)
+    folder = tmp_path / "store"
+    shutil.copytree(unpacked(store), folder)
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    logs = [file for file in files if file.parent.name == "commitlog"]
+    for file in [chance.choice(logs), *chance.sample(files, 2)]:
+        if not file.is_file():
+            continue
+        data = bytearray(file.read_bytes())
+        kind = chance.choice(["cut", "empty", "noise", "ones", "folder", "bytes", "bytes", "bytes", "gone"])
+        if kind in ("folder", "gone"):
+            file.unlink()
+            if kind == "folder":
+                file.mkdir()
+            continue
+        at = chance.randrange(len(data) + 1)
+        if kind == "bytes":
+            for _ in range(chance.randint(1, 20)):
+                if data:
+                    data[chance.randrange(len(data))] = chance.choice([0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)])
+            file.write_bytes(data)
+        else:
+            tail = {"cut": b"", "noise": chance.randbytes(len(data) - at), "ones": b"\xff" * (len(data) - at)}
+            file.write_bytes(data[:at] + tail[kind] if kind in tail else b"")
+    if chance.random() < 0.5:
+        (folder / "abort").touch()
+    for version in ("5.3.3", "4.9.7"):
+        try:
+            recovery = next_recovery(str(folder), version, chance.choice([None, str(store.broker_conf)]))
+        except SparkMqError:
+            continue
+        assert recovery.rows.num_rows
+        assert recovery.obstacles or recovery.boot is not None
+
+
+def test_records_of_other_sizes_are_read(tmp_path: Path) -> None:
+    """A record is larger than what is read at a time."""
+    writer = LogWriter(24 << 20)
+    writer.append(NOW, b"a")
+    writer.append(NOW + 1, bytes(9 << 20))
+    writer.append(NOW + 2, b"b")
+    writer.write(tmp_path)
+    assert recover(tmp_path, "5.3.3").checked == 3
+    assert (
+        recover(tmp_path, "5.3.3").log_end
+        == writer.next_offset
+        == sum(Record(b"T", body=body, properties=b"TAGS\1a\2").size for body in (b"a", bytes(9 << 20), b"b"))
+    )
