@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -19,15 +19,21 @@ class DamagedFile:
     Attributes:
         file: The file, as a path in the store.
         codes: The codes of its findings, in order, each with the number of findings.
+        last_position: The last byte at which there is a finding; -1 if none has a position.
 
     """
 
     file: str
     codes: tuple[tuple[str, int], ...]
+    last_position: int = -1
 
     def has(self, *codes: str) -> bool:
         """Whether the file has a finding with one of these codes."""
         return any(code in codes for code, _ in self.codes)
+
+    def has_only(self, *codes: str) -> bool:
+        """Whether the file has only findings with these codes."""
+        return all(code in codes for code, _ in self.codes)
 
 
 @dataclass(frozen=True)
@@ -36,20 +42,27 @@ class DamagedFiles:
 
     Attributes:
         counts: The number of findings of each code and file. The file of a finding without one is empty text.
+        last_positions: By the same, the last byte at which there is such a finding; -1 if none has a position.
 
     """
 
-    counts: Counter[tuple[str, str]]
+    counts: Mapping[tuple[str, str], int]
+    last_positions: Mapping[tuple[str, str], int]
 
     @classmethod
     def of(cls, findings: Iterable[pa.RecordBatch]) -> Self:
         """The findings of a check (`spark_mq.verifier.finding.FINDING_SCHEMA`)."""
         counts: Counter[tuple[str, str]] = Counter()
+        last: dict[tuple[str, str], int] = {}
         for batch in findings:
-            table = pa.table([batch["code"], batch["file"]], names=["code", "file"])
-            for row in table.group_by(["code", "file"]).aggregate([([], "count_all")]).to_pylist():
-                counts[row["code"], row["file"] or ""] += row["count_all"]
-        return cls(counts)
+            table = pa.Table.from_batches([batch]).select(["code", "file", "position"])
+            grouped = table.group_by(["code", "file"]).aggregate([([], "count_all"), ("position", "max")])
+            for row in grouped.to_pylist():
+                key = row["code"], row["file"] or ""
+                counts[key] += row["count_all"]
+                position = row["position_max"]
+                last[key] = max(last.get(key, -1), -1 if position is None else position)
+        return cls(counts, last)
 
     def has(self, code: str) -> bool:
         """Whether there is a finding with a code."""
@@ -57,8 +70,10 @@ class DamagedFiles:
 
     def treated(self, treatment: Treatment) -> list[DamagedFile]:
         """The files with a finding that has this treatment, by name."""
-        found: dict[str, list[tuple[str, int]]] = {}
+        codes: dict[str, list[tuple[str, int]]] = {}
+        last: dict[str, int] = {}
         for (code, file), count in sorted(self.counts.items()):
             if TREATMENTS[code] == treatment:
-                found.setdefault(file, []).append((code, count))
-        return [DamagedFile(file, tuple(codes)) for file, codes in sorted(found.items())]
+                codes.setdefault(file, []).append((code, count))
+                last[file] = max(last.get(file, -1), self.last_positions[code, file])
+        return [DamagedFile(file, tuple(found), last[file]) for file, found in sorted(codes.items())]

@@ -58,12 +58,15 @@ class PlannedGap:
     unused: tuple[IndexFileInfo, ...]
 
 
-def find_gaps(files: Sequence[IndexFileInfo], damaged: frozenset[str], lacks_end: bool) -> Iterator[IndexGap]:
+def find_gaps(
+    files: Sequence[IndexFileInfo], damaged: frozenset[str], after_loss: frozenset[str], lacks_end: bool
+) -> Iterator[IndexGap]:
     """The gaps of an index that have to be filled.
 
     Args:
         files: All files of the index, by name.
         damaged: The names of the damaged ones.
+        after_loss: The names of sound ones before which entries are missing.
         lacks_end: Whether keys of messages after the last sound file have no entries.
 
     """
@@ -73,7 +76,7 @@ def find_gaps(files: Sequence[IndexFileInfo], damaged: frozenset[str], lacks_end
         if file.name in damaged:
             between.append(file)
             continue
-        if between:
+        if between or file.name in after_loss:
             yield IndexGap(before, file, tuple(between))
         before, between = file, []
     if between or lacks_end:

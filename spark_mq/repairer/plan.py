@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from spark_mq.errors import CorruptIndexError
 from spark_mq.format.consume_queue import UNIT_SIZE
+from spark_mq.format.index_file import ENTRY_SIZE, IndexLayout
 from spark_mq.indexer.index.build import find_time_zone
 from spark_mq.indexer.index.plan import IndexFilePlan
 from spark_mq.io.location import Location
 from spark_mq.repairer.changes import Change, ChangeKind
 from spark_mq.repairer.damaged_files import DamagedFile, DamagedFiles
-from spark_mq.repairer.index_gaps import find_gaps, plan_gap
+from spark_mq.repairer.index_gaps import IndexGap, find_gaps, plan_gap
 from spark_mq.repairer.queue_task import QueueFileName
 from spark_mq.repairer.treatments import TREATMENTS, Treatment
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.store_paths import INDEX
-from spark_mq.store.index.folder import IndexFileInfo, index_files
+from spark_mq.store.index.folder import index_files
 from spark_mq.store.log.data_end import find_data_end
 from spark_mq.store.queue.folders import queue_folders
 from spark_mq.verifier.check import Evidence
@@ -164,10 +165,12 @@ def _index(store: Location, damaged: DamagedFiles, evidence: Evidence) -> _Parts
     broken = {file.name for file in files if f"{INDEX}/{file.name}" in found}
     lagging = (info for info in evidence.index.files if info.name in broken and _lags(found[f"{INDEX}/{info.name}"]))
     sound = {info.name for info in lagging if info.header(layout).is_full(layout)}
+    after_loss = {name for name in broken if _lacks_only_before(found[f"{INDEX}/{name}"], layout)}
+    broken -= sound | after_loss
     lacks_end = any(file.has(*_ONLY_THE_END) for file in found.values())
-    zone = find_time_zone([file for file in files if file.name not in broken - sound], layout).value
+    zone = find_time_zone([file for file in files if file.name not in broken], layout).value
     codes = {path: entry.codes for path, entry in found.items()}
-    for gap in find_gaps(files, frozenset(broken - sound), lacks_end):
+    for gap in find_gaps(files, frozenset(broken), frozenset(after_loss), lacks_end):
         try:
             planned = plan_gap(gap, evidence.staged, layout, zone)
         except CorruptIndexError as error:
@@ -176,7 +179,7 @@ def _index(store: Location, damaged: DamagedFiles, evidence: Evidence) -> _Parts
             continue
         for plan in planned.files:
             path = f"{INDEX}/{plan.name}"
-            why = codes.get(path) or _of_neighbours(gap.damaged, codes) or codes.get(INDEX) or _of_end(found)
+            why = codes.get(path) or _of_neighbours(gap, codes) or codes.get(INDEX) or _of_end(found)
             parts.index_files.append(plan)
             parts.actions.append(_made(store, DamagedFile(path, why), Treatment.INDEX_FILE))
         for unused in planned.unused:
@@ -192,14 +195,22 @@ def _is_doubtful(file: DamagedFile, damaged: DamagedFiles) -> bool:
 
 def _lags(file: DamagedFile) -> bool:
     """Whether nothing is wrong with an index file, except that entries after its last one are missing."""
-    return all(code in _ONLY_THE_END for code, _ in file.codes)
+    return file.has_only(*_ONLY_THE_END)
 
 
-def _of_neighbours(
-    files: Sequence[IndexFileInfo], codes: dict[str, tuple[tuple[str, int], ...]]
-) -> tuple[tuple[str, int], ...]:
-    """The codes of the damaged files of a gap, for a file that they show to be missing."""
-    return tuple(dict(code for file in files for code in codes[f"{INDEX}/{file.name}"]).items())
+def _lacks_only_before(file: DamagedFile, layout: IndexLayout) -> bool:
+    """Whether nothing is wrong with an index file, except that entries before its first one are missing.
+
+    The time of the first entry counts from the end of the file before it, so it is a finding if that file is lost.
+    """
+    is_first = file.last_position <= layout.entries_at + ENTRY_SIZE
+    return is_first and file.has("INDEX_ENTRY_MISSING") and file.has_only("INDEX_ENTRY_MISSING", "INDEX_TIME")
+
+
+def _of_neighbours(gap: IndexGap, codes: dict[str, tuple[tuple[str, int], ...]]) -> tuple[tuple[str, int], ...]:
+    """The codes of the files of a gap, and of the file after it, for a file that they show to be missing."""
+    files = [*gap.damaged, *(() if gap.after is None else (gap.after,))]
+    return tuple({code: count for file in files for code, count in codes.get(f"{INDEX}/{file.name}", ())}.items())
 
 
 def _of_end(found: dict[str, DamagedFile]) -> tuple[tuple[str, int], ...]:

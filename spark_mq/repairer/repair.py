@@ -158,7 +158,7 @@ def repair_store(request: RepairRequest, work: Location, spread: Callable[[Locat
         started = time.monotonic()
         checked = check_store(check.store, check.conf, work, spread(work), check.split_size)
         before = verify_report(check, checked, round(time.monotonic() - started, 3), {})
-        damaged = DamagedFiles.of(_findings(work, checked, ["code", "file"]))
+        damaged = DamagedFiles.of(_findings(work, checked, ["code", "file", "position"]))
         plan = plan_repair(check.store, check.conf, damaged, checked.evidence, offsets=request.offsets)
         output = None if request.output is None else str(request.output)
         report = RepairReport(str(check.store), output, False, before, plan.actions, plan.left)

@@ -23,7 +23,7 @@ from tests.support.verified import Bench
 Unpack = Callable[[RealStore], Path]
 KILLS = 50 if SOAKS else 5
 MOMENTS = {
-    "before a new file is written": ("spark_mq.io.publish:publish", "/.spark_mq/repair/", 4),
+    "before a new file is written": ("spark_mq.io.publish:publish", "/.spark_mq/repair/", 3),
     "before an old file is kept": ("os:link", "/store/", 3),
     "before a new file is in place": ("os:replace", "/.spark_mq/repair/", 5),
     "before a file is moved aside": ("os:rename", "/store/consumequeue/", 1),

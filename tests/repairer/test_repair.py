@@ -1,0 +1,157 @@
+"""Repairs of real stores: what lags is completed as a broker's recovery does; what is sound stays as it is."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_mq.errors import NoRoomError, OptionError, OutputExistsError
+from spark_mq.repairer.changes import ChangeKind
+from tests.support.repaired import repair_here
+from tests.support.stores import OWN_STORES, RealStore, index_of, tree_of, usual_stores
+from tests.support.verified import Bench, check, grave
+
+Unpack = Callable[[RealStore], Path]
+LAGGING = {"lagging-533": "rebuilt", "killed-533": "recovered", "killed-49x": "recovered"}
+
+
+@pytest.fixture
+def bench(unpacked: Unpack, tmp_path: Path) -> Bench:
+    return Bench.of(unpacked(RealStore("workload-533", OWN_STORES)), "workload-533", tmp_path)
+
+
+def files_of(store: Path) -> dict[str, bytes]:
+    return {name: data for name, data in tree_of(store).items() if not name.startswith((".spark_mq", "lock"))}
+
+
+@pytest.mark.parametrize("store", usual_stores(), ids=str)
+def test_a_plan_is_for_stores_that_are_not_sound(store: RealStore, unpacked: Unpack) -> None:
+    report = repair_here(unpacked(store), store.broker_conf)
+    assert report.left == ()
+    assert bool(report.actions) == store.name.startswith(("lagging", "killed", "stale", "abort"))
+    assert report.before.is_sound == (not report.actions)
+
+
+@pytest.mark.parametrize("name", LAGGING)
+def test_what_lags_is_completed_as_by_a_broker(name: str, unpacked: Unpack, tmp_path: Path) -> None:
+    store = RealStore(name, OWN_STORES)
+    copy = Path(shutil.copytree(unpacked(store), tmp_path / "copy"))
+    recovered = store.unpack(tmp_path / "recovered", LAGGING[name])
+    before = files_of(copy)
+    report = repair_here(copy, store.broker_conf, apply=True)
+    assert report.left == ()
+    assert tree_of(copy / "consumequeue") == tree_of(recovered / "consumequeue")
+    changed = {action.change.file for action in report.actions}
+    assert {file: data for file, data in files_of(copy).items() if file not in changed} == {
+        file: data for file, data in before.items() if file not in changed
+    }
+    _, findings = check(copy, store.broker_conf)
+    assert grave(findings) == []
+
+
+def test_an_index_without_a_file_that_shows_its_layout_is_made_with_the_settings(bench: Bench) -> None:
+    expected = index_of(bench.path)
+    shutil.rmtree(bench.path / "index")
+    report = repair_here(bench.path, bench.packed.broker_conf, apply=True)
+    assert index_of(bench.path) == expected
+    assert {action.change.kind for action in report.actions} == {ChangeKind.CREATE}
+
+
+def test_several_lost_files_between_sound_ones_get_names_in_order(bench: Bench) -> None:
+    expected = index_of(bench.path)
+    sound = sorted((bench.path / "index").iterdir())
+    for lost in sound[2:5]:
+        lost.unlink()
+    repair_here(bench.path, bench.packed.broker_conf, apply=True)
+    assert index_of(bench.path) == expected
+    names = [file.name for file in sorted((bench.path / "index").iterdir())]
+    assert {sound[number].name for number in (0, 1, 5, -1)} <= set(names)
+
+
+def test_an_entry_that_a_recovery_put_twice_stays_in_its_sound_file(bench: Bench, unpacked: Unpack) -> None:
+    """Files after it begin elsewhere than in a new index, and keep their bytes."""
+    store = RealStore("killed-533", OWN_STORES)
+    copy = store.unpack_as_described(bench.path.parent)
+    before = index_of(copy)
+    number = len(before) // 2
+    damaged = sorted((copy / "index").iterdir())[number]
+    damaged.write_bytes(before[number][:-100] + bytes(100))
+    repair_here(copy, store.broker_conf, apply=True)
+    assert [one for at, one in enumerate(index_of(copy)) if at != number] == [
+        one for at, one in enumerate(before) if at != number
+    ]
+    _, findings = check(copy, store.broker_conf)
+    assert grave(findings) == []
+
+
+def test_due_times_need_the_settings_of_the_broker(bench: Bench) -> None:
+    fact = next(fact for fact in bench.messages if fact["topic"] == "SCHEDULE_TOPIC_XXXX")
+    file, position = bench.unit(fact["topic"], fact["queueId"], fact["queueOffset"])
+    bench.flip(file, position + 19)
+    report = repair_here(bench.path, None)
+    assert (report.actions, [left.code for left in report.left]) == ((), ["QUEUE_DUE_TIME"])
+    assert "--broker-conf" in report.left[0].reason
+
+
+def test_queues_of_another_file_size_are_not_made_again(bench: Bench, tmp_path: Path) -> None:
+    conf = tmp_path / "other.conf"
+    conf.write_text(bench.packed.broker_conf.read_text() + "\nmappedFileSizeConsumeQueue=4000\n")
+    report = repair_here(bench.path, conf)
+    assert not [action for action in report.actions if action.change.kind != ChangeKind.ASIDE]
+    assert "QUEUE_FILE_SIZE" in {left.code for left in report.left}
+
+
+def test_a_full_disk_leaves_the_store_as_it_was(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, position = bench.unit("SequenceDemo", 0, 7)
+    bench.flip(file, position + 6)
+    before = files_of(bench.path)
+
+    def full(*arguments: Any, **options: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("spark_mq.repairer.queue_task.publish", full)
+    with pytest.raises(NoRoomError, match="no file of the store has been changed"):
+        repair_here(bench.path, bench.packed.broker_conf, apply=True)
+    assert files_of(bench.path) == before
+    assert not (bench.path / ".spark_mq").exists()
+
+
+def test_an_output_must_be_new(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    with pytest.raises(OutputExistsError, match="is not empty"):
+        repair_here(bench.path, bench.packed.broker_conf, tmp_path / "full")
+    with pytest.raises(OptionError, match="is inside"):
+        repair_here(bench.path, bench.packed.broker_conf, bench.path / "consumequeue" / "new")
+
+
+def test_old_records_are_left_out_of_an_output(unpacked: Unpack, tmp_path: Path) -> None:
+    store = RealStore("stale-533", OWN_STORES)
+    source = unpacked(store)
+    repair_here(source, store.broker_conf, tmp_path / "output", apply=True)
+    segment = f"commitlog/{131072:020d}"
+    copy, (fact,) = (tmp_path / "output" / segment).read_bytes(), store.facts("store")
+    end = fact["maxPhyOffset"] - 131072
+    original = (source / segment).read_bytes()
+    assert (copy[:end], copy[end:].strip(b"\0"), len(copy)) == (original[:end], b"", len(original))
+    assert original[end:].strip(b"\0") != b""
+
+
+def test_backups_stay_when_a_rebuild_clears_its_folder(bench: Bench) -> None:
+    from spark_mq.io.location import Location
+    from spark_mq.job.output_committer import OutputCommitter
+
+    os.truncate(bench.path / "checkpoint", 100)
+    report = repair_here(bench.path, bench.packed.broker_conf, apply=True)
+    committer = OutputCommitter(Location.resolve(str(bench.path)), ("index",))
+    committer.clear()
+    (bench.path / ".spark_mq" / "staged").mkdir()
+    committer.abort()
+    assert report.backup is not None
+    assert (Path(report.backup) / "checkpoint").stat().st_size == 100
+    assert [path.name for path in (bench.path / ".spark_mq").iterdir()] == [Path(report.backup).name]
