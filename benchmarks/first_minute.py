@@ -1,6 +1,7 @@
 """What the first query and the first rebuild of a user on a machine cost: `python -m benchmarks.first_minute`.
 
 Each command runs in a process of its own: first with an empty cache of compiled kernels (cold), then again (warm). The
+first query of a session is compared with its second one; a data source of one row shows what Spark itself costs. The
 commands without Spark also print CPU seconds, which other work on the machine changes little.
 """
 
@@ -55,6 +56,32 @@ with spark_session("first minute") as spark:
     spark.read.format("rocketmq").load(store).show()
     measured()
 """
+_FIRST_QUERY = """
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from spark_mq.cli.spark import spark_session
+class Reader(DataSourceReader):
+    def partitions(self):
+        return [InputPartition(0)]
+    def read(self, partition):
+        yield (1,)
+class OneRow(DataSource):
+    @classmethod
+    def name(cls):
+        return "one_row"
+    def schema(self):
+        return "id INT"
+    def reader(self, schema):
+        return Reader()
+with spark_session("first query") as spark:
+    spark.dataSource.register(OneRow)
+    spark.range(10).collect()
+    times = []
+    for _ in range(2):
+        prepare()
+        spark.read.format("{source}").load(store).limit(20).collect()
+        times.append(time.perf_counter() - started[0])
+    print("measured", times[0] - times[1], 0)
+"""
 _PROGRAM = """
 import sys, time
 store, output = sys.argv[1:]
@@ -70,6 +97,8 @@ RUNS = {
     "all columns of a small store, no Spark": _READ,
     "dispatch of a small store, no Spark": _DISPATCH,
     "first show(), session running": _SHOW,
+    "first query beyond the second": _FIRST_QUERY.replace("{source}", "rocketmq"),
+    "the same of a source of one row": _FIRST_QUERY.replace("{source}", "one_row"),
 }
 
 
@@ -96,6 +125,7 @@ def main() -> None:
     """Print a table of medians."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--only", metavar="TEXT", default="", help="only what has this text in its name")
     parser.add_argument("--without-spark", action="store_true", help="leave out what starts a JVM")
     arguments = parser.parse_args()
     runs: dict[str, Callable[[Path, Path, Path], tuple[float, float]]] = {
@@ -105,10 +135,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         store = SAMPLE.unpack(Path(folder))
         print(f"{'':40} {'cold':>7} {'warm':>7} {'cold CPU':>9} {'warm CPU':>9}")
-        for name in runs if not arguments.without_spark else [name for name in runs if "no Spark" in name]:
+        text = "no Spark" if arguments.without_spark else arguments.only
+        for name in (name for name in runs if text in name):
             pairs = []
             for repetition in range(arguments.repetitions):
-                work = Path(folder) / f"{name.partition(' ')[0]}-{repetition}"
+                work = Path(folder) / f"{name.replace(' ', '-').replace('/', '-')}-{repetition}"
                 cache = work / "cache"
                 cache.mkdir(parents=True)
                 pairs.append([runs[name](store, work / state, cache) for state in ("cold", "warm")])
