@@ -5,6 +5,7 @@
 | before the first message of the log | pre-blank units, or units of expired messages in the order of the log |
 | of a message | the unit of the message |
 | between two messages, without one | anything: the log is damaged there |
+| of a whole file whose messages are all lost | units in the order of the log, which lead into its lost parts |
 | after the last message | zeros, or units of records that a recovery cut off the log |
 """
 
@@ -57,6 +58,8 @@ class ExpectedFile:
     """The commit log offset in the last unit of the queue's last file; -1 if it is not known."""
     is_configured: bool = True
     """Whether the topic is configured, or no file says which topics are."""
+    is_lost: bool = False
+    """Whether earlier and later files of the queue have messages in the log, and this one has none."""
     doubled: list[tuple[Numbers, Units]] = field(default_factory=list)
 
     @property
@@ -114,7 +117,9 @@ def queue_file_findings(
             found=text("queue offset ", queue_offsets),
         )
     checked = _Comparison(expected, existing, bounds, has_extensions)
-    if not checked.is_sound:
+    if expected.is_lost:
+        yield from checked.lost_findings()
+    elif not checked.is_sound:
         yield from checked.findings()
 
 
@@ -168,6 +173,22 @@ class _Comparison:
         extra = after & ~stale
         yield from self._batch("QUEUE_UNIT_EXTRA", extra, "zeros", self._unit_text(have, extra))
         yield from self._expired_order(is_expired & ~self.has_message)
+
+    def lost_findings(self) -> Iterator[pa.RecordBatch]:
+        """What is wrong with a file whose messages are all lost: only its units can be held against each other."""
+        have = self.have
+        offsets, ends = have["commit_log_offset"].astype(np.int64), _ends(have)
+        unit = is_live(have)
+        leads_there = unit & self.bounds.is_lost(offsets) & self.bounds.is_lost(ends - 1)
+        before = np.maximum.accumulate(np.concatenate(([0], np.where(leads_there, ends, 0)[:-1])))
+        in_order = leads_there & (offsets >= before)
+        for code, which, expected in (
+            ("QUEUE_NO_MESSAGE", in_order, "a message in the log"),
+            ("QUEUE_UNIT_MISPLACED", leads_there & ~in_order, "an offset after that of the unit before"),
+            ("QUEUE_UNIT_WRONG", unit & ~leads_there, "a unit of a message in a lost part of the log"),
+            ("QUEUE_UNIT_MISSING", ~unit, "a unit of a message in a lost part of the log"),
+        ):
+            yield from self._batch(code, which, expected, self._unit_text(have, which))
 
     def _wrong_units(self, wrong: Which, is_zero: Which, is_blank: Which) -> Iterator[pa.RecordBatch]:
         expected, want, have = self.expected, self.want, self.have
@@ -263,6 +284,12 @@ class _Comparison:
         chosen = units[which]
         numbers = [chosen[name].astype(np.int64) for name in ("commit_log_offset", "store_size", "tags_code")]
         return text("offset ", numbers[0], ", size ", numbers[1], ", tags code ", numbers[2])
+
+
+def _ends(units: Units) -> Numbers:
+    """The commit log offset after the message of each unit; of a unit with an impossible offset, any number."""
+    ends: Numbers = units["commit_log_offset"].astype(np.int64) + units["store_size"]
+    return ends
 
 
 def _padded(units: Units, size: int) -> Units:

@@ -7,7 +7,7 @@ import tempfile
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_mq.errors import StorageError
+from spark_mq.indexer.queue.carry_over import Queue
 from spark_mq.indexer.queue.runs import Assignment, QueueTask, Runs, StagedQueue, staged_runs
 from spark_mq.indexer.staging.staged_units import StagedUnits
 from spark_mq.io.location import Location
@@ -226,6 +227,9 @@ class _RunsOnSpark:
 
     def queues(self) -> list[StagedQueue]:
         return self.runs.queues()
+
+    def file_numbers(self, queues: Collection[Queue]) -> dict[Queue, frozenset[int]]:
+        return self.runs.file_numbers(queues)
 
     def summaries(self, assignment: Assignment, task: QueueTask) -> list[str]:
         with self.context.progress.stage("check queues", assignment.tasks, "tasks"):
