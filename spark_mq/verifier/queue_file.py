@@ -58,6 +58,8 @@ class ExpectedFile:
     """The commit log offset in the last unit of the queue's last file; -1 if it is not known."""
     is_configured: bool = True
     """Whether the topic is configured, or no file says which topics are."""
+    has_file: bool = False
+    """Whether the file exists, if it has no unit."""
     is_lost: bool = False
     """Whether earlier and later files of the queue have messages in the log, and this one has none."""
     doubled: list[tuple[Numbers, Units]] = field(default_factory=list)
@@ -233,7 +235,9 @@ class _Comparison:
         expected, first = self.expected, int(lacking[0])
         is_whole = expected.stop == 0
         newest = max(int(self.have["commit_log_offset"].max(initial=-1)), expected.newest_unit)
-        if int(self.want["commit_log_offset"][first]) < newest or (is_whole and not expected.is_configured):
+        if int(self.want["commit_log_offset"][first]) < newest or (
+            is_whole and not expected.is_configured and not expected.has_file
+        ):
             code = "QUEUE_DELETED"
         elif is_whole:
             code = "QUEUE_MISSING"
@@ -247,8 +251,14 @@ class _Comparison:
             queue_id=expected.queue_id,
             commit_log_offset=int(self.want["commit_log_offset"][first]),
             expected=f"units up to queue offset {expected.start + int(lacking[-1])}",
-            found="no file" if is_whole else f"units up to queue offset {expected.start + first - 1}",
+            found=self._end_text(expected.start + first),
         )
+
+    def _end_text(self, end: int) -> str:
+        """The end of a queue that lags."""
+        if self.expected.stop:
+            return f"units up to queue offset {end - 1}"
+        return "a file without units" if self.expected.has_file else "no file"
 
     def _expired_order(self, is_expired: Which) -> Iterator[pa.RecordBatch]:
         at = np.flatnonzero(is_expired)

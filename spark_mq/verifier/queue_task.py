@@ -56,10 +56,11 @@ class QueueFiles:
         existing = self._read(expected)
         if existing is None:
             return
-        if not existing.size and expected.stop:
-            expected.newest_unit = self._newest_unit(expected)
+        if not existing.size:
+            expected.has_file = self._location(expected).is_file
+            expected.newest_unit = self._newest_unit(expected) if expected.stop else -1
         has_later = expected.start + expected.capacity < expected.stop
-        if has_later and expected.units.size and not existing.size and not self._location(expected).is_file:
+        if has_later and expected.units.size and not existing.size and not expected.has_file:
             yield _missing_file(expected)
             return
         for batch in queue_file_findings(expected, existing, self.bounds, self.has_extensions):
