@@ -422,7 +422,7 @@ _CODES = (
         "NOT_CHECKED",
         _NOTE,
         "A part of the store is of a kind that is not checked.",
-        "batch consume queues, light message queues and others of INNER_MULTI_DISPATCH, consume queue extensions, RocksDB",
+        "batch consume queues, queues of INNER_MULTI_DISPATCH (as light ones), consume queue extensions, or RocksDB",
         Brokers.all("nothing"),
         "nothing",
     ),
