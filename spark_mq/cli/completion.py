@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from spark_mq.cli.exit_status import FOUND
 
@@ -17,10 +17,8 @@ examples:
 """
 
 
-def add_command(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser], parser: Callable[[], argparse.ArgumentParser]
-) -> None:
-    """Add the command and its argument; `parser` returns the parser of all commands."""
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command and its argument."""
     command = commands.add_parser(
         "completion",
         help="a script that completes commands and arguments in a shell",
@@ -30,19 +28,22 @@ def add_command(
         allow_abbrev=False,
     )
     command.add_argument("shell", metavar="SHELL", choices=_SHELLS, help=", ".join(_SHELLS))
-    command.set_defaults(run=lambda arguments: run(arguments, parser()))
+    command.set_defaults(run=run)
 
 
-def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Print the script."""
     import shtab
 
-    for action in _actions(parser):
+    from spark_mq.cli.commands import parser
+
+    program = parser()
+    for action in _actions(program):
         if action.metavar in _FOLDERS:
             action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
         elif action.metavar in _FILES:
             action.complete = shtab.FILE  # type: ignore[attr-defined]
-    print(shtab.complete(parser, arguments.shell))
+    print(shtab.complete(program, arguments.shell))
     return FOUND
 
 

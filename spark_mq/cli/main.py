@@ -6,24 +6,16 @@ Results go to stdout, progress and errors to stderr. Exit status: 0 done or foun
 
 from __future__ import annotations
 
-import argparse
 import io
 import os
 import sys
 from collections.abc import Sequence
 
-from spark_mq import __version__
-from spark_mq.cli import compile as compile_command
-from spark_mq.cli import completion, expire, paths, rebuild, repair, retention, tables, verify
-from spark_mq.cli.archive import command as archive
+from spark_mq.cli.commands import parser_for
 from spark_mq.cli.exit_status import FAILED, INTERRUPTED, INTERRUPTED_LINE, NOT_UNDERSTOOD
-from spark_mq.cli.messages import commands as messages
 from spark_mq.cli.moments import join_relative_times
 from spark_mq.cli.output import visible
 from spark_mq.cli.packages import missing_package
-from spark_mq.cli.recover import command as recover
-from spark_mq.cli.sql import command as sql
-from spark_mq.cli.state import command as state
 from spark_mq.errors import OptionError, SparkMqError
 
 
@@ -44,7 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("spark-mq: stdout is closed", file=sys.stderr)
         return FAILED
     _accept_any_text()
-    parsed = parser().parse_args(join_relative_times(sys.argv[1:] if arguments is None else arguments))
+    words = join_relative_times(sys.argv[1:] if arguments is None else arguments)
+    parsed = parser_for(words).parse_args(words)
     try:
         status = int(parsed.run(parsed))
         sys.stdout.flush()
@@ -67,30 +60,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(INTERRUPTED_LINE, file=sys.stderr)
         return INTERRUPTED
     return status
-
-
-def parser() -> argparse.ArgumentParser:
-    """The parser of all commands. Each command sets `run`, a function of the parsed arguments."""
-    every_command = argparse.ArgumentParser(
-        prog="spark-mq", description="Apache RocketMQ message stores, without a broker.", allow_abbrev=False
-    )
-    every_command.add_argument("--version", action="version", version=f"spark-mq {__version__}")
-    commands = every_command.add_subparsers(metavar="COMMAND", required=True)
-    verify.add_command(commands)
-    repair.add_command(commands)
-    rebuild.add_command(commands)
-    archive.add_commands(commands)
-    messages.add_commands(commands)
-    tables.add_commands(commands)
-    state.add_command(commands)
-    recover.add_command(commands)
-    retention.add_command(commands)
-    expire.add_command(commands)
-    sql.add_command(commands)
-    paths.add_command(commands)
-    compile_command.add_command(commands)
-    completion.add_command(commands, parser)
-    return every_command
 
 
 def _accept_any_text() -> None:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from spark_mq.errors import OptionError
-from spark_mq.format.timestamp import epoch_millis, parse_time
 
 _AGO = re.compile(r"-([0-9]{1,9})\s?([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -32,6 +31,8 @@ def parse_moment(name: str, text: str, now: datetime) -> int:
         >>> parse_moment("--begin", "-1h", datetime(2026, 11, 20, 8, tzinfo=UTC))
         1795158000000
     """
+    from spark_mq.format.timestamp import epoch_millis, parse_time
+
     word = text.strip().lower()
     ago = _AGO.fullmatch(word)
     try:

@@ -8,9 +8,10 @@ import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self, TextIO
+from typing import TYPE_CHECKING, Self, TextIO
 
-from spark_mq.job.progress import StageProgress
+if TYPE_CHECKING:
+    from spark_mq.job.progress import StageProgress
 
 _SECONDS_BETWEEN_LINES = 30.0
 """In a log, the time between two lines of a stage that runs."""

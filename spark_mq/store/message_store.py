@@ -179,7 +179,7 @@ class MessageStore:
             >>> store.get_max_offset_in_queue("orders", 3)
             1532
         """
-        return self._queues.ends(topic, queue_id, read_log)[1]
+        return self._queues.ends(topic, queue_id, read_log)[1] if read_log else self._queues.max_offset(topic, queue_id)
 
     def queue_cover(self, topic: str, queue_id: int) -> QueueCover:
         """What the units of a queue prove, and the parts of the log that must be read for its other messages.

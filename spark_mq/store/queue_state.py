@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
+from spark_mq.errors import CorruptLogError
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE
-from spark_mq.format.dispatch import LIGHT_PREFIX
+from spark_mq.format.dispatch import LIGHT_PREFIX, offset_in_queue
 from spark_mq.format.record import HEADER, HEADER_SIZE
 from spark_mq.store.config.consumer_offsets import consumed_offsets
 from spark_mq.store.config.topic_names import configured_topics
@@ -153,8 +154,14 @@ def _leads_to_its_message(store: MessageStore, queue: ConsumeQueue, queue_offset
     size, _, _, queue_id, _, own_queue_offset, own_offset, _, _ = HEADER.unpack(head)
     if (size, own_offset) != (store_size, commit_log_offset):
         return False
-    # A message is also in light message queues, at queue offsets of their own.
-    return queue.topic.startswith(LIGHT_PREFIX) or (queue_id, own_queue_offset) == (queue.queue_id, queue_offset)
+    if queue.topic.startswith(LIGHT_PREFIX) or (queue_id, own_queue_offset) == (queue.queue_id, queue_offset):
+        return True
+    # A message is also in the queues that its property INNER_MULTI_DISPATCH names, at queue offsets of their own.
+    try:
+        record = store.records.record(commit_log_offset, store_size)
+    except CorruptLogError:
+        return False
+    return offset_in_queue(record, queue.topic, queue.queue_id) == queue_offset
 
 
 def _by_queue(messages: Iterable[LackingMessage]) -> Mapping[Queue, _Lacking]:

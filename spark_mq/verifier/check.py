@@ -9,14 +9,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import pyarrow as pa
 
-from spark_mq.format.consume_queue import UNIT_SIZE
+from spark_mq.format.consume_queue import UNIT_SIZE, queue_file_name
 from spark_mq.format.delay_level import DEFAULT_DELAY_LEVELS
 from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.indexer.queue.plan import PlannedQueue, QueuePlan
@@ -46,6 +46,7 @@ from spark_mq.verifier.index_folder import IndexFolder, list_index
 from spark_mq.verifier.index_task import IndexFileCheck
 from spark_mq.verifier.log_bounds import LogBounds, merged
 from spark_mq.verifier.log_end import LiveLog, LogEndCheck
+from spark_mq.verifier.multi_dispatch import not_checked_queues
 from spark_mq.verifier.queue_file import ExpectedFile
 from spark_mq.verifier.queue_folders import not_checked, queue_folder_findings
 from spark_mq.verifier.queue_task import QueueChecker, QueueFiles, QueueFilesCheck
@@ -153,7 +154,8 @@ class _Check:
         has_queues = not is_rocksdb(self.store / CONSUME_QUEUE)
         folders = list(queue_folders(self.store / CONSUME_QUEUE)) if has_queues else []
         file_size = find_queue_file_size(self.conf, [(self.store / CONSUME_QUEUE, folders)]).value
-        staged, summaries = self._stage(log, file_size)
+        staged, summaries, named = self._stage(log, file_size)
+        dispatched = named & {(folder.topic, folder.queue_id) for folder in folders}
         start, end, newest = 0, 0, 0
         if staged is not None:
             start, end, newest = staged.start, staged.end, staged.last_store_timestamp
@@ -161,24 +163,31 @@ class _Check:
         live = LiveLog(self.store, log.segments[-1], end, newest) if log.segments else None
         expected = _expected_entries(staged)
         queues: list[StagedQueue] = []
+        missing: list[pa.RecordBatch] = []
         has_extensions = bool((self.store / "consumequeue_ext").entries())
         if live is not None:
             runs = self.spread.runs([] if staged is None else staged.units)
-            files = QueueFiles(self.store / CONSUME_QUEUE, file_size, bounds, live, has_extensions, config.topics)
+            files = QueueFiles(
+                self.store / CONSUME_QUEUE, file_size, bounds, live, has_extensions, config.topics, dispatched
+            )
             queues = runs.queues()
             expected.save(self.work / _ENTRIES)
             checks: list[Check] = [LogEndCheck(live), *self._index_checks(index, bounds, live)]
-            checks += _other_queue_files(files, queues, folders)
+            with_units = _files_with_units(runs, queues, files)
+            checks += _other_queue_files(files, queues, folders, with_units)
+            missing += _missing_lost_files(with_units, folders, files)
             # Both at the same time, because neither alone keeps all cores busy.
             with ThreadPoolExecutor(1) as executor:
                 others = executor.submit(self._run_checks, checks)
                 if has_queues:
                     summaries += self._check_queues(runs, queues, folders, files)
                 summaries += others.result()
-        bounds_of_queues = _bounds_of_queues(queues, folders)
+        bounds_of_queues = _bounds_of_queues(queues, folders, dispatched)
         with FindingSink(self.work / FINDINGS) as sink:
             sink.add(segment_findings(self.store, log, self.conf.commit_log_file_size))
             sink.add(not_checked(self.store))
+            sink.add(not_checked_queues(dispatched))
+            sink.add(missing)
             sink.add(queue_folder_findings(self.store, folders, file_size))
             sink.add(index.findings)
             sink.add(self._missing_index(index, expected))
@@ -206,26 +215,29 @@ class _Check:
             expected.count,
         )
 
-    def _stage(self, log: CommitLog, file_size: int) -> tuple[StagedLog | None, list[Summary]]:
-        """The staged log, None if it has no segment; and what is wrong with its records."""
+    def _stage(
+        self, log: CommitLog, file_size: int
+    ) -> tuple[StagedLog | None, list[Summary], frozenset[tuple[str, int]]]:
+        """The staged log, None if it has no segment; what is wrong with its records; and the queues that they name."""
         if not log.segments:
-            return None, []
+            return None, [], frozenset()
         levels = self.conf.message_delay_level or DEFAULT_DELAY_LEVELS
         targets = DispatchTargets(self.work / STAGED, file_size, True, levels)
         checked = self._dispatch("check log", plan_splits(log, self.split_size), targets, exact=False)
-        misaligned = misaligned_segments([row for row, _ in checked], log.segments[-1].base)
+        misaligned = misaligned_segments([split.row for split in checked], log.segments[-1].base)
         if misaligned:
             whole = [Split(segment, 0, segment.data_end) for segment in log.segments if segment.base in misaligned]
             again = self._dispatch("check log again", whole, targets, exact=True)
-            checked = [one for one in checked if one[0].segment not in misaligned] + again
-            checked.sort(key=lambda one: (one[0].segment, one[0].split_start))
-        rows = tuple(row for row, _ in checked)
+            checked = [split for split in checked if split.row.segment not in misaligned] + again
+            checked.sort(key=_CheckedSplit.place)
+        rows = tuple(split.row for split in checked)
         staged = StagedLog(targets.folder, rows, 0, sum(row.bytes_read for row in rows), ())
-        return staged, [summary for _, summary in checked]
+        named = frozenset[tuple[str, int]]().union(*(split.named for split in checked))
+        return staged, [split.summary for split in checked], named
 
     def _dispatch(
         self, name: str, splits: Sequence[Split], targets: DispatchTargets, exact: bool
-    ) -> list[tuple[SplitRow, Summary]]:
+    ) -> list[_CheckedSplit]:
         task = SplitTask(TaskItems.of(splits), targets, exact, self.work / FINDINGS)
         size = sum(split.stop - split.start for split in splits)
         table = self.spread.rows(
@@ -233,7 +245,11 @@ class _Check:
         )
         rows = [SplitRow.of(row) for row in table.select(SPLIT_SCHEMA.names).to_pylist()]
         summaries = [Summary.of_json(summary) for summary in table["summary"].to_pylist()]
-        return sorted(zip(rows, summaries, strict=True), key=lambda one: (one[0].segment, one[0].split_start))
+        named = [
+            frozenset((queue["topic"], queue["queue_id"]) for queue in queues)
+            for queues in table["dispatched_queues"].to_pylist()
+        ]
+        return sorted(map(_CheckedSplit, rows, summaries, named), key=_CheckedSplit.place)
 
     def _check_queues(
         self, runs: QueueRuns, queues: Sequence[StagedQueue], folders: Sequence[QueueFolder], files: QueueFiles
@@ -285,6 +301,19 @@ class _Check:
             yield findings("INDEX_MISSING", file=INDEX, expected=f"{expected.count} entries", found="no index file")
 
 
+@dataclass(frozen=True)
+class _CheckedSplit:
+    """A split of the log: its row, its findings, and the queues that its messages name (`multi_dispatch`)."""
+
+    row: SplitRow
+    summary: Summary
+    named: frozenset[tuple[str, int]]
+
+    def place(self) -> tuple[int, int]:
+        """Where the split is."""
+        return self.row.segment, self.row.split_start
+
+
 def _holes(log: CommitLog, staged: StagedLog | None) -> tuple[tuple[int, int], ...]:
     """The damaged and missing parts of the log."""
     damage = [*log.gaps, *(corrupt for split in staged.splits for corrupt in split.corrupt)] if staged else []
@@ -298,10 +327,51 @@ def _expected_entries(staged: StagedLog | None) -> ExpectedEntries:
     return ExpectedEntries(entries, tuple(split.segment + split.split_start for split in staged.splits))
 
 
+def _files_with_units(
+    runs: QueueRuns, queues: Iterable[StagedQueue], files: QueueFiles
+) -> Mapping[Queue, frozenset[int]]:
+    """The numbers of the files with messages, of each queue that can have files without any between them."""
+    capacity = files.file_size // UNIT_SIZE
+    chosen = [
+        (queue.topic, queue.queue_id)
+        for queue in queues
+        if (queue.queue_max - 1) // capacity - queue.queue_min // capacity > 1
+        and (files.bounds.holes or queue.staged_units < queue.queue_max - queue.queue_min)
+    ]
+    return runs.file_numbers(chosen) if chosen else {}
+
+
+def _missing_lost_files(
+    with_units: Mapping[Queue, frozenset[int]], folders: Iterable[QueueFolder], files: QueueFiles
+) -> Iterator[pa.RecordBatch]:
+    """Files between others that do not exist, and whose messages are all lost; those that follow each other are one."""
+    for folder in folders:
+        numbers = with_units.get((folder.topic, folder.queue_id), frozenset())
+        existing = {int(info.base_name) // files.file_size for info in folder.files}
+        for before, after in pairwise(sorted(numbers | existing)):
+            if after - before > 1 and before >= min(numbers, default=after) and after <= max(existing):
+                name = queue_file_name(before + 1, files.file_size)
+                yield findings(
+                    "QUEUE_FILE_MISSING",
+                    file=f"{CONSUME_QUEUE}/{folder.topic}/{folder.queue_id}/{name}",
+                    topic=folder.topic,
+                    queue_id=folder.queue_id,
+                    expected=f"{after - before - 1} files, whose messages are lost, too",
+                    found="no file, and later files of the queue",
+                )
+
+
 def _other_queue_files(
-    files: QueueFiles, queues: Iterable[StagedQueue], folders: Iterable[QueueFolder]
+    files: QueueFiles,
+    queues: Iterable[StagedQueue],
+    folders: Iterable[QueueFolder],
+    with_units: Mapping[Queue, frozenset[int]],
 ) -> Iterator[QueueFilesCheck]:
-    """Checks of the files that have no message in the log: expired ones, later ones, and those of other queues."""
+    """Checks of the files that have no message in the log.
+
+    They are expired ones, later ones, those of other queues, and those whose messages are all lost: these are between
+    files with messages (`with_units`, for the queues that can have such files).
+    """
     capacity = files.file_size // UNIT_SIZE
     staged = {(queue.topic, queue.queue_id): queue for queue in queues}
     expected: list[ExpectedFile] = []
@@ -316,8 +386,11 @@ def _other_queue_files(
         stop = _written_stop(folder, files.file_size)
         for info in folder.files:
             number, rest = divmod(int(info.base_name), files.file_size)
-            if not rest and number not in checked:
-                expected.append(ExpectedFile(folder.topic, folder.queue_id, number, capacity, low, high, stop))
+            inner = with_units.get((folder.topic, folder.queue_id))
+            is_lost = inner is not None and number in checked and number not in inner
+            if not rest and (number not in checked or is_lost):
+                file = ExpectedFile(folder.topic, folder.queue_id, number, capacity, low, high, stop, is_lost=is_lost)
+                expected.append(file)
     for start in range(0, len(expected), _FILES_PER_CHECK):
         yield QueueFilesCheck(files, tuple(expected[start : start + _FILES_PER_CHECK]))
 
@@ -357,15 +430,19 @@ def _inner_batches(staged: StagedLog) -> Iterator[pa.RecordBatch]:
         )
 
 
-def _bounds_of_queues(queues: Iterable[StagedQueue], folders: Iterable[QueueFolder]) -> Mapping[Queue, QueueBounds]:
-    """The offsets of queues, by the log; of a queue without a message in the log, by its files."""
-    bounds = {(queue.topic, queue.queue_id): QueueBounds(queue.queue_min, queue.queue_max) for queue in queues}
+def _bounds_of_queues(
+    queues: Iterable[StagedQueue], folders: Iterable[QueueFolder], dispatched: Collection[Queue]
+) -> Mapping[Queue, QueueBounds]:
+    """The offsets of queues, by the log; of a queue without own messages, or with others' messages, by its files."""
+    by_log = ((queue.topic, queue.queue_id, QueueBounds(queue.queue_min, queue.queue_max)) for queue in queues)
+    bounds = {(topic, queue_id): found for topic, queue_id, found in by_log if (topic, queue_id) not in dispatched}
     files = FileReaders()
     try:
         for folder in folders:
             if (folder.topic, folder.queue_id) not in bounds:
                 end = ConsumeQueue(folder, files).written_end
-                bounds[folder.topic, folder.queue_id] = QueueBounds(end, end)
+                start = 0 if (folder.topic, folder.queue_id) in dispatched else end
+                bounds[folder.topic, folder.queue_id] = QueueBounds(start, end)
     finally:
         files.close()
     return bounds

@@ -368,8 +368,8 @@ _CODES = (
     Code(
         "QUEUE_MISSING",
         _ERROR,
-        "A queue has messages in the log, and no files.",
-        "the folder was removed or not copied",
+        "A queue has messages in the log, and no units: it has no files, or only zeros are in them.",
+        "the folder was removed or not copied, or its files were cleared",
         Brokers(
             "the next boot dispatches the messages again if every queue lags as far, else the queue stays empty",
             "the queue is empty, and new messages get queue offsets from 0 on",
@@ -422,7 +422,7 @@ _CODES = (
         "NOT_CHECKED",
         _NOTE,
         "A part of the store is of a kind that is not checked.",
-        "batch consume queues, light message queues, consume queue extensions, or RocksDB",
+        "batch consume queues, queues of INNER_MULTI_DISPATCH (as light ones), consume queue extensions, or RocksDB",
         Brokers.all("nothing"),
         "nothing",
     ),

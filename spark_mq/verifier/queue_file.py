@@ -5,6 +5,7 @@
 | before the first message of the log | pre-blank units, or units of expired messages in the order of the log |
 | of a message | the unit of the message |
 | between two messages, without one | anything: the log is damaged there |
+| of a whole file whose messages are all lost | units in the order of the log, which lead into its lost parts |
 | after the last message | zeros, or units of records that a recovery cut off the log |
 """
 
@@ -59,6 +60,10 @@ class ExpectedFile:
     """Whether the topic is configured, or no file says which topics are."""
     last_store_timestamp: int | None = None
     """The store time of the last message of the file, in milliseconds; None without a message."""
+    has_file: bool = False
+    """Whether the file exists, if it has no unit."""
+    is_lost: bool = False
+    """Whether earlier and later files of the queue have messages in the log, and this one has none."""
     doubled: list[tuple[Numbers, Units]] = field(default_factory=list)
 
     @property
@@ -116,7 +121,9 @@ def queue_file_findings(
             found=text("queue offset ", queue_offsets),
         )
     checked = _Comparison(expected, existing, bounds, has_extensions)
-    if not checked.is_sound:
+    if expected.is_lost:
+        yield from checked.lost_findings()
+    elif not checked.is_sound:
         yield from checked.findings()
 
 
@@ -171,6 +178,22 @@ class _Comparison:
         yield from self._batch("QUEUE_UNIT_EXTRA", extra, "zeros", self._unit_text(have, extra))
         yield from self._expired_order(is_expired & ~self.has_message)
 
+    def lost_findings(self) -> Iterator[pa.RecordBatch]:
+        """What is wrong with a file whose messages are all lost: only its units can be held against each other."""
+        have = self.have
+        offsets, ends = have["commit_log_offset"].astype(np.int64), _ends(have)
+        unit = is_live(have)
+        leads_there = unit & self.bounds.is_lost(offsets) & self.bounds.is_lost(ends - 1)
+        before = np.maximum.accumulate(np.concatenate(([0], np.where(leads_there, ends, 0)[:-1])))
+        in_order = leads_there & (offsets >= before)
+        for code, which, expected in (
+            ("QUEUE_NO_MESSAGE", in_order, "a message in the log"),
+            ("QUEUE_UNIT_MISPLACED", leads_there & ~in_order, "an offset after that of the unit before"),
+            ("QUEUE_UNIT_WRONG", unit & ~leads_there, "a unit of a message in a lost part of the log"),
+            ("QUEUE_UNIT_MISSING", ~unit, "a unit of a message in a lost part of the log"),
+        ):
+            yield from self._batch(code, which, expected, self._unit_text(have, which))
+
     def _wrong_units(self, wrong: Which, is_zero: Which, is_blank: Which) -> Iterator[pa.RecordBatch]:
         expected, want, have = self.expected, self.want, self.have
         written = np.flatnonzero(~is_zero)
@@ -214,7 +237,9 @@ class _Comparison:
         expected, first = self.expected, int(lacking[0])
         is_whole = expected.stop == 0
         newest = max(int(self.have["commit_log_offset"].max(initial=-1)), expected.newest_unit)
-        if int(self.want["commit_log_offset"][first]) < newest or (is_whole and not expected.is_configured):
+        if int(self.want["commit_log_offset"][first]) < newest or (
+            is_whole and not expected.is_configured and not expected.has_file
+        ):
             code = "QUEUE_DELETED"
         elif is_whole:
             code = "QUEUE_MISSING"
@@ -228,8 +253,14 @@ class _Comparison:
             queue_id=expected.queue_id,
             commit_log_offset=int(self.want["commit_log_offset"][first]),
             expected=f"units up to queue offset {expected.start + int(lacking[-1])}",
-            found="no file" if is_whole else f"units up to queue offset {expected.start + first - 1}",
+            found=self._end_text(expected.start + first),
         )
+
+    def _end_text(self, end: int) -> str:
+        """The end of a queue that lags."""
+        if self.expected.stop:
+            return f"units up to queue offset {end - 1}"
+        return "a file without units" if self.expected.has_file else "no file"
 
     def _expired_order(self, is_expired: Which) -> Iterator[pa.RecordBatch]:
         at = np.flatnonzero(is_expired)
@@ -265,6 +296,12 @@ class _Comparison:
         chosen = units[which]
         numbers = [chosen[name].astype(np.int64) for name in ("commit_log_offset", "store_size", "tags_code")]
         return text("offset ", numbers[0], ", size ", numbers[1], ", tags code ", numbers[2])
+
+
+def _ends(units: Units) -> Numbers:
+    """The commit log offset after the message of each unit; of a unit with an impossible offset, any number."""
+    ends: Numbers = units["commit_log_offset"].astype(np.int64) + units["store_size"]
+    return ends
 
 
 def _padded(units: Units, size: int) -> Units:

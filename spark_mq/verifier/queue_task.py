@@ -20,6 +20,7 @@ from spark_mq.store.log.data_end import find_data_end
 from spark_mq.verifier.finding import findings
 from spark_mq.verifier.log_bounds import LogBounds
 from spark_mq.verifier.log_end import LiveLog
+from spark_mq.verifier.multi_dispatch import NOT_COMPARABLE
 from spark_mq.verifier.queue_file import ExpectedFile, queue_file_findings
 from spark_mq.verifier.sink import FindingSink
 
@@ -38,6 +39,7 @@ class QueueFiles:
         log: The log as it was when the check began.
         has_extensions: Whether tags codes can be addresses in `consumequeue_ext`.
         topics: The configured topics; None if no file names them.
+        dispatched: Queues with units of other queues' messages, which are not checked (`multi_dispatch`).
 
     """
 
@@ -47,20 +49,25 @@ class QueueFiles:
     log: LiveLog
     has_extensions: bool
     topics: frozenset[str] | None
+    dispatched: frozenset[tuple[str, int]] = frozenset()
 
     def findings(self, expected: ExpectedFile) -> Iterator[pa.RecordBatch]:
         """What is wrong with a file; nothing if it has another size, which is a finding of its own."""
         existing = self._read(expected)
         if existing is None:
             return
-        if not existing.size and expected.stop:
-            expected.newest_unit = self._newest_unit(expected)
+        if not existing.size:
+            expected.has_file = self._location(expected).is_file
+            expected.newest_unit = self._newest_unit(expected) if expected.stop else -1
         has_later = expected.start + expected.capacity < expected.stop
-        if has_later and expected.units.size and not existing.size and not self._location(expected).is_file:
+        if has_later and expected.units.size and not existing.size and not expected.has_file:
             yield _missing_file(expected)
             return
         for batch in queue_file_findings(expected, existing, self.bounds, self.has_extensions):
-            if batch["code"][0].as_py() not in AFTER_THE_LOG or not self.log.has_grown():
+            code = batch["code"][0].as_py()
+            if code in NOT_COMPARABLE and (expected.topic, expected.queue_id) in self.dispatched:
+                continue
+            if code not in AFTER_THE_LOG or not self.log.has_grown():
                 yield batch
 
     def _newest_unit(self, expected: ExpectedFile) -> int:

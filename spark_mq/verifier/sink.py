@@ -21,6 +21,9 @@ from spark_mq.verifier.finding import FINDING_SCHEMA, Finding, rows
 SHOWN = 5
 """The number of findings of a code that a report shows in full."""
 
+_WRITTEN_TOGETHER = 1 << 16
+"""Findings that are written together: each write is a row group, of which a file keeps a description in memory."""
+
 SUMMARY_SCHEMA = pa.schema([("summary", pa.string())])
 """What a task returns: a `Summary` as JSON."""
 
@@ -87,6 +90,8 @@ class FindingSink:
         # Names are unique, so the file of a task that Spark ran again is never read.
         self._name = f"{uuid.uuid4().hex}.parquet"
         self._writer: pq.ParquetWriter | None = None
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_rows = 0
         self._counts: dict[str, int] = {}
         self._first: dict[str, list[Finding]] = {}
 
@@ -96,6 +101,7 @@ class FindingSink:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._write()
         if self._writer is not None:
             self._writer.close()
 
@@ -112,10 +118,20 @@ class FindingSink:
             if self._folder is None:
                 self.batches.append(batch)
                 continue
-            if self._writer is None:
-                location = self._folder / self._name
-                self._writer = pq.ParquetWriter(location.path, FINDING_SCHEMA, filesystem=location.filesystem)
-            self._writer.write_batch(batch)
+            self._waiting.append(batch)
+            self._waiting_rows += batch.num_rows
+            if self._waiting_rows >= _WRITTEN_TOGETHER:
+                self._write()
+
+    def _write(self) -> None:
+        """Write what waits."""
+        if not self._waiting or self._folder is None:
+            return
+        if self._writer is None:
+            location = self._folder / self._name
+            self._writer = pq.ParquetWriter(location.path, FINDING_SCHEMA, filesystem=location.filesystem)
+        self._writer.write_table(pa.Table.from_batches(self._waiting), _WRITTEN_TOGETHER)
+        self._waiting, self._waiting_rows = [], 0
 
     @property
     def summary(self) -> Summary:

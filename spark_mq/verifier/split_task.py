@@ -21,7 +21,11 @@ from spark_mq.verifier.sink import FindingSink
 _MAX_HOLES = 256
 """The limit of damaged ranges of a split that the driver gets; more of them become one range."""
 
-CHECKED_SPLIT_SCHEMA = SPLIT_SCHEMA.append(pa.field("summary", pa.string()))
+_QUEUES = pa.list_(pa.struct([("topic", pa.string()), ("queue_id", pa.int32())]))
+CHECKED_SPLIT_SCHEMA = SPLIT_SCHEMA.append(pa.field("dispatched_queues", _QUEUES)).append(
+    pa.field("summary", pa.string())
+)
+"""The row of a split, the queues that its messages name (`multi_dispatch`), and its findings, counted."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,7 @@ class SplitTask:
 
 
 def check_split(split: Split, targets: DispatchTargets, exact: bool, sink: FindingSink) -> dict[str, Any]:
-    """The row of a split (`SPLIT_SCHEMA`), whose corrupt ranges are merged into a few.
+    """The row of a split (`CHECKED_SPLIT_SCHEMA` except the summary); its corrupt ranges are merged into a few.
 
     Args:
         split: The split.
@@ -65,19 +69,23 @@ def check_split(split: Split, targets: DispatchTargets, exact: bool, sink: Findi
     from spark_mq.format.kernels.big_endian import read_i64
     from spark_mq.indexer.staging.split_dispatch import dispatch_split
     from spark_mq.store.log.record_reader import RecordChunk
+    from spark_mq.verifier.multi_dispatch import Queue, dispatched_queues
     from spark_mq.verifier.records import record_findings
 
     name, segment = split.segment.location.name, split.segment.base
     newest: list[int] = []
+    queues: set[Queue] = set()
 
     def see(chunk: RecordChunk) -> None:
         before = newest[0] if newest else None
         sink.add(record_findings(chunk.buffer, chunk.base, chunk.frames, name, segment, before))
+        queues.update(dispatched_queues(chunk.buffer, chunk.base, chunk.frames))
         newest[:] = [int(read_i64(chunk.buffer, int(chunk.frames[-1].store_timestamp_at)))]
 
     row: dict[str, Any] = dispatch_split(split, targets, exact, see).to_pylist()[0]
     sink.add(_corrupt_finding(split, corrupt) for corrupt in row["corrupt"])
     row["corrupt"] = _few(row["corrupt"])
+    row["dispatched_queues"] = [{"topic": topic, "queue_id": queue_id} for topic, queue_id in sorted(queues)]
     return row
 
 

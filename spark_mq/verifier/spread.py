@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import pandas as pd
 import pyarrow as pa
 
+from spark_mq.indexer.queue.carry_over import Queue
 from spark_mq.indexer.queue.runs import Assignment, LocalRuns, QueueTask, StagedQueue
 from spark_mq.indexer.staging.staged_units import StagedUnits
 from spark_mq.io.location import Location
@@ -25,6 +26,9 @@ class QueueRuns(Protocol):
 
     def queues(self) -> list[StagedQueue]:
         """All queues, by topic and queue id."""
+
+    def file_numbers(self, queues: Collection[Queue]) -> dict[Queue, frozenset[int]]:
+        """The numbers of the files of these queues that have units."""
 
     def summaries(self, assignment: Assignment, task: QueueTask, stage: str = "check queues") -> list[str]:
         """The summaries that a task returns for the runs of the assigned queues.
@@ -80,6 +84,9 @@ class _RunsHere:
 
     def queues(self) -> list[StagedQueue]:
         return self.runs.queues()
+
+    def file_numbers(self, queues: Collection[Queue]) -> dict[Queue, frozenset[int]]:
+        return self.runs.file_numbers(queues)
 
     def summaries(self, assignment: Assignment, task: QueueTask, stage: str = "check queues") -> list[str]:
         own = self.runs.with_own_runs(assignment, task)

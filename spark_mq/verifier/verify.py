@@ -7,16 +7,17 @@ import tempfile
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_mq.errors import StorageError
+from spark_mq.indexer.queue.carry_over import Queue
 from spark_mq.indexer.queue.runs import Assignment, QueueTask, Runs, StagedQueue, staged_runs
 from spark_mq.indexer.staging.staged_units import StagedUnits
 from spark_mq.io.location import Location
@@ -90,9 +91,13 @@ class VerifyResult:
         if not self._files:
             write_findings(path, ())
             return
-        paths = [file.path for file in self._files]
-        dataset = ds.dataset(paths, FINDING_SCHEMA, format="parquet", filesystem=self._files[0].filesystem)
-        write_findings(path, dataset.to_batches())
+        write_findings(path, self._batches())
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        """All findings. One batch is read at a time: a scan by `pyarrow.dataset` reads many files in advance."""
+        for location in self._files:
+            with location.filesystem.open_input_file(location.path) as file:
+                yield from pq.ParquetFile(file).iter_batches()
 
     def close(self) -> None:
         """Remove the files of the findings."""
@@ -248,6 +253,9 @@ class _RunsOnSpark:
 
     def queues(self) -> list[StagedQueue]:
         return self.runs.queues()
+
+    def file_numbers(self, queues: Collection[Queue]) -> dict[Queue, frozenset[int]]:
+        return self.runs.file_numbers(queues)
 
     def summaries(self, assignment: Assignment, task: QueueTask, stage: str = "check queues") -> list[str]:
         with self.context.progress.stage(stage, assignment.tasks, "tasks"):

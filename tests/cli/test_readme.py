@@ -8,7 +8,7 @@ import shlex
 
 import pytest
 
-from spark_mq.cli.main import parser
+from spark_mq.cli.commands import parser
 from tests.support.readme import documented_options, documented_point_options, shell_lines
 
 COMMANDS = next(action.choices for action in parser()._actions if isinstance(action, argparse._SubParsersAction))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.verifier.quick import quick_check
+from tests.support.log_writer import LogWriter
 from tests.support.stores import OWN_STORES, RealStore
 from tests.support.verified import Bench, check, grave
 
@@ -51,6 +53,50 @@ def test_light_queues(bench: Bench) -> None:
     queue = bench.path / "consumequeue/%LMQ%sensor/0"
     shutil.copytree(bench.path / "consumequeue/SequenceDemo/0", queue)
     assert notes(bench) == ["consumequeue/%LMQ%sensor/0"]
+
+
+def a_store_of_4_9_with_multi_dispatch(folder: Path) -> Path:
+    """Messages of T are also in `copies`, in turns with its own ones: 4.9 numbers both together."""
+    writer = LogWriter(1 << 16)
+    units: dict[str, list[bytes]] = {"T": [], "copies": [], "%LMQ%sensor": []}
+    for number in range(8):
+        topic = b"T" if number % 2 else b"copies"
+        names, properties = [topic.decode()], b"TAGS\1a\2"
+        if topic == b"T":
+            names += ["copies", "%LMQ%sensor"]
+            offsets = f"{number},{number // 2}".encode()
+            properties += b"INNER_MULTI_DISPATCH\1copies,%LMQ%sensor\2INNER_MULTI_QUEUE_OFFSET\1" + offsets + b"\2"
+        queue_offset = len(units[names[0]])
+        offset = writer.append(1_600_000_000_000 + number, b"body", topic, 0, queue_offset, properties)
+        for name in names:
+            units[name].append(struct.pack(">qiq", offset, writer.next_offset - offset, ord("a")))
+    writer.write(folder)
+    for name, content in units.items():
+        queue = folder / "consumequeue" / name / "0"
+        queue.mkdir(parents=True)
+        (queue / f"{0:020d}").write_bytes(b"".join(content).ljust(400, b"\0"))
+    return folder
+
+
+def test_a_queue_with_messages_of_other_queues(tmp_path: Path) -> None:
+    store = a_store_of_4_9_with_multi_dispatch(tmp_path / "store")
+    conf = tmp_path / "broker.conf"
+    conf.write_text("mappedFileSizeConsumeQueue=400\nmessageIndexEnable=false\n")
+    (store / "config").mkdir()
+    (store / "config/consumerOffset.json").write_text('{"offsetTable":{"copies@readers":{0:8}}}')
+    _, findings = check(store, conf)
+    assert grave(findings) == []
+    skipped = {finding.file for finding in findings if finding.code == "NOT_CHECKED"}
+    assert skipped == {"consumequeue/copies/0", "consumequeue/%LMQ%sensor/0"}
+    report, _ = quick_check(str(store), BrokerConf.of(str(conf)))
+    assert report.is_sound, report.counts
+    queue = store / f"consumequeue/copies/0/{0:020d}"
+    data = bytearray(queue.read_bytes())
+    data[2 * 20 + 19] ^= 1  # the queue's own messages are at even offsets
+    data[3 * 20 + 19] ^= 1
+    queue.write_bytes(data)
+    (finding,) = grave(check(store, conf)[1])
+    assert (finding.code, finding.topic, finding.position) == ("QUEUE_UNIT_WRONG", "copies", 40)
 
 
 def test_an_empty_log(tmp_path: Path) -> None:

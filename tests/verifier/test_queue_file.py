@@ -91,3 +91,12 @@ def test_holes_are_merged_and_limited() -> None:
     assert merged([(5, 9), (0, 3), (8, 12), (20, 30), (40, 50)], limit=2) == ((0, 3), (5, 50))
     bounds = LogBounds(0, 100, True, ((0, 3), (5, 12)))
     assert bounds.is_lost(np.array([0, 2, 3, 5, 11, 12])).tolist() == [True, True, False, True, True, False]
+
+
+def test_a_queue_of_a_topic_that_is_not_configured_is_deleted_if_it_has_no_file() -> None:
+    for has_file, code in ((False, "QUEUE_DELETED"), (True, "QUEUE_MISSING")):
+        expected = file(1, stop=0)
+        expected.is_configured, expected.has_file = False, has_file
+        expected.put(0, units(100))
+        (finding,) = found(expected, units(), LogBounds(0, 200, True))
+        assert finding.code == code

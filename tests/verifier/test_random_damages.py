@@ -97,15 +97,18 @@ def test_every_damage_is_found_or_cannot_be_seen(copy: Copy) -> None:
     oracle, counts = Oracle(STORE, copy.original), Counter[str]()
     assert oracle.visible_changes(copy.path) == []
     _, before = check(copy.path, STORE.broker_conf)
+    missed = []
     for seed in range(TRIES):
         done = damage(copy.path, random.Random(seed))
         visible = oracle.visible_changes(copy.path)
         _, findings = check(copy.path, STORE.broker_conf)
         found = grave([finding for finding in findings if finding not in before])
-        assert found or not visible, (seed, done, visible[:3])
+        if visible and not found:
+            missed.append((seed, done, visible[:3]))
         counts["found" if found else "unseen" if copy.differs() else "harmless"] += 1
         copy.restore()
     print(dict(counts))
+    assert not missed
     assert counts["found"] > TRIES // 2
 
 

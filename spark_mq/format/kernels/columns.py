@@ -98,6 +98,10 @@ class MessageColumns:
         """Which messages have the property `name`."""
         return self._property(name)[1] >= 0
 
+    def property_text(self, name: bytes) -> pa.Array:
+        """The values of the property `name` as text; NULL without it."""
+        return self._text(*self._property(name))
+
     def _int32(self, positions: Int64s) -> pa.Array:
         return pa.array(int32s_at(self.buffer, positions))
 

@@ -7,20 +7,22 @@ the directories, and Spark sorts the runs, with their units, by queue file. Both
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Protocol, Self
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from pyspark.sql import Row
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_mq._compat import repartition_by_id
 from spark_mq.format.consume_queue import UNIT_SIZE
+from spark_mq.indexer.queue.carry_over import Queue
 from spark_mq.indexer.staging.staged_units import READERS, RUN_SCHEMA, StagedUnits
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.job.context import JobContext
@@ -35,6 +37,7 @@ _SPLITS_PER_TASK = 16
 _TOTALS = (("queue_min", "min"), ("queue_max", "max"), ("staged_units", "sum"), ("commit_log_offset", "min"))
 """The columns of `StagedQueue`, and how those of several runs become one: functions of Arrow and of Spark."""
 
+_FILE = ["topic", "queue_id", "file_number"]
 _ORDER = ("topic", "queue_id", "file_number", "commit_log_offset")
 _WRITER_SCHEMA = pa.schema(
     [
@@ -101,6 +104,9 @@ class Runs(Protocol):
     def queues(self) -> list[StagedQueue]:
         """All queues, by topic and queue id."""
 
+    def file_numbers(self, queues: Collection[Queue]) -> dict[Queue, frozenset[int]]:
+        """The numbers of the files of these queues that have units."""
+
     def spread(self, assignment: Assignment, task: QueueTask, schema: str) -> list[Row]:
         """Let tasks have the runs of the assigned queues; returns the rows of the tasks, which have this schema."""
 
@@ -134,6 +140,18 @@ def find_queues(runs: pa.Table) -> pa.Table:
         runs = pa.table(columns, names=[field.name for field in fields(StagedQueue)])
     found = runs.group_by(["topic", "queue_id"]).aggregate(list(_TOTALS))
     return found.select(["topic", "queue_id", *map("_".join, _TOTALS)]).rename_columns(runs.column_names)
+
+
+def find_files(runs: pa.Table, queues: Collection[Queue]) -> pa.Table:
+    """A row for each file of these queues that has runs: `topic`, `queue_id` and `file_number`."""
+    columns = [[topic for topic, _ in queues], pa.array([queue_id for _, queue_id in queues], pa.int32())]
+    chosen = runs.select(_FILE).join(pa.table(columns, _FILE[:2]), _FILE[:2], join_type="left semi")
+    return chosen.group_by(_FILE).aggregate([]).select(_FILE)
+
+
+def _by_queue(files: pa.Table) -> dict[Queue, frozenset[int]]:
+    found = files.group_by(_FILE[:2]).aggregate([("file_number", "list")]).to_pylist()
+    return {(row["topic"], row["queue_id"]): frozenset(row["file_number_list"]) for row in found}
 
 
 def _in_order(queues: pa.Table) -> list[StagedQueue]:
@@ -173,6 +191,10 @@ class LocalRuns:
         """All queues, by topic and queue id."""
         return _in_order(find_queues(self.runs))
 
+    def file_numbers(self, queues: Collection[Queue]) -> dict[Queue, frozenset[int]]:
+        """The numbers of the files of these queues that have units."""
+        return _by_queue(find_files(self.runs, queues))
+
     def with_own_runs(self, assignment: Assignment, task: QueueTask) -> QueueTask:
         """The task that gets numbers of tasks, and gives `task` the runs of each."""
         order = [(name, "ascending") for name in ("task", *_ORDER)]
@@ -190,6 +212,9 @@ class _RunsInDriver:
 
     def queues(self) -> list[StagedQueue]:
         return self.local.queues()
+
+    def file_numbers(self, queues: Collection[Queue]) -> dict[Queue, frozenset[int]]:
+        return self.local.file_numbers(queues)
 
     def spread(self, assignment: Assignment, task: QueueTask, schema: str) -> list[Row]:
         own = self.context.shared_storage.wrap(self.local.with_own_runs(assignment, task))
@@ -234,13 +259,20 @@ class _RunsInSpark:
     splits: tuple[StagedUnits, ...]
 
     def queues(self) -> list[StagedQueue]:
-        starts = range(0, len(self.splits), _SPLITS_PER_TASK)
-        groups = [self.splits[start : start + _SPLITS_PER_TASK] for start in starts]
-        find = self.context.shared_storage.wrap(_FindQueues(TaskItems.of(groups)))
-        schema = from_arrow_schema(find_queues(RUN_SCHEMA.empty_table()).schema)
-        found = self.context.numbers(len(groups)).mapInArrow(find, schema)
+        found = self._found(find_queues)
         totals = [getattr(F, function)(name).alias(name) for name, function in _TOTALS]
         return _in_order(found.groupBy("topic", "queue_id").agg(*totals).toArrow())
+
+    def file_numbers(self, queues: Collection[Queue]) -> dict[Queue, frozenset[int]]:
+        return _by_queue(self._found(partial(find_files, queues=queues)).distinct().toArrow())
+
+    def _found(self, find: Callable[[pa.Table], pa.Table]) -> DataFrame:
+        """What `find` finds in the runs of groups of splits."""
+        starts = range(0, len(self.splits), _SPLITS_PER_TASK)
+        groups = [self.splits[start : start + _SPLITS_PER_TASK] for start in starts]
+        task = self.context.shared_storage.wrap(_FindInRuns(TaskItems.of(groups), find))
+        schema = from_arrow_schema(find(RUN_SCHEMA.empty_table()).schema)
+        return self.context.numbers(len(groups)).mapInArrow(task, schema)
 
     def spread(self, assignment: Assignment, task: QueueTask, schema: str) -> list[Row]:
         read = self.context.shared_storage.wrap(_ReadRuns(TaskItems.of(self.splits), assignment))
@@ -255,16 +287,17 @@ class _RunsInSpark:
 
 
 @dataclass(frozen=True)
-class _FindQueues:
-    """For `mapInArrow`: numbers of groups of splits in, their queues out."""
+class _FindInRuns:
+    """For `mapInArrow`: numbers of groups of splits in, what `find` finds in their runs out."""
 
     groups: TaskItems[tuple[StagedUnits, ...]]
+    find: Callable[[pa.Table], pa.Table]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 runs = pa.concat_tables([split.read_runs() for split in self.groups[number]])
-                yield from find_queues(runs).to_batches()
+                yield from self.find(runs).combine_chunks().to_batches()
 
 
 @dataclass(frozen=True)

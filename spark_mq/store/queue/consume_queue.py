@@ -53,6 +53,7 @@ class ConsumeQueue:
         self._starts = starts
         self._readers = files
         self._written_end: int | None = None
+        self._last_written: tuple[int, int, int] | None = None
 
     @property
     def written_end(self) -> int:
@@ -61,10 +62,12 @@ class ConsumeQueue:
         The end in the last file is found by a binary search, which assumes that a file is written from its start on.
         """
         if self._written_end is None:
-            self._written_end = next(
-                (file.first + count for file in reversed(self.files) if (count := self._written_count(file)) > 0),
-                self.files[0].first if self.files else 0,
-            )
+            self._written_end = self.files[0].first if self.files else 0
+            for file in reversed(self.files):
+                count, unit = self._last_unit_of(file)
+                if count:
+                    self._written_end, self._last_written = file.first + count, unit
+                    break
         return self._written_end
 
     def units(self, start: int, stop: int) -> Units:
@@ -85,6 +88,8 @@ class ConsumeQueue:
 
     def unit(self, queue_offset: int) -> tuple[int, int, int]:
         """Commit log offset, size and tags code of one unit; zeros if no file contains the unit."""
+        if self._last_written is not None and queue_offset + 1 == self._written_end:
+            return self._last_written  # of most queues, only this unit is needed, several times
         index = bisect_right(self._starts, queue_offset) - 1
         if index < 0 or queue_offset >= self.files[index].first + self.files[index].count:
             return 0, 0, 0
@@ -158,27 +163,26 @@ class ConsumeQueue:
         data = self._readers.read(file.location, first * UNIT_SIZE, count * UNIT_SIZE)
         return np.frombuffer(data.ljust(count * UNIT_SIZE, b"\0"), UNIT_DTYPE)
 
-    def _written_count(self, file: QueueFile) -> int:
-        """The number of units of the file that were written: `offset >= 0 and size > 0` (`ConsumeQueue.recover`).
+    def _last_unit_of(self, file: QueueFile) -> tuple[int, tuple[int, int, int] | None]:
+        """The number of units of the file that were written, and the last one; 0 and None if there is none.
 
-        The end is in the first block whose last unit was not written; many queues are so short that it is the first.
+        A unit was written if `offset >= 0 and size > 0` (`ConsumeQueue.recover`). The end is in the first block whose
+        last unit was not written; many queues are so short that it is the first.
         """
         low, high = 0, -(-file.count // _BLOCK)
         block = 0
+        full: tuple[int, tuple[int, int, int] | None] = 0, None
+        partial = full
         while low < high:
-            last = min((block + 1) * _BLOCK, file.count) - 1
-            commit_log_offset, store_size, _ = self._unit_of(file, last)
-            if commit_log_offset >= 0 and store_size > 0:
-                low = block + 1
+            first = block * _BLOCK
+            length = min(_BLOCK, file.count - first)
+            count, unit = _last_written(self._readers.read(file.location, first * UNIT_SIZE, length * UNIT_SIZE))
+            if count == length:
+                low, full = block + 1, (first + count, unit)
             else:
-                high = block
+                high, partial = block, (first + count, unit)
             block = (low + high) // 2
-        first = low * _BLOCK
-        if first >= file.count:
-            return file.count
-        units = self._read(file, first, min(_BLOCK, file.count - first))
-        written = np.flatnonzero((units["commit_log_offset"] >= 0) & (units["store_size"] > 0))
-        return first + (int(written[-1]) + 1 if written.size else 0)
+        return full if partial[1] is None else partial
 
     def _is_stale(self, queue_offset: int, log_end: int) -> bool:
         """Whether the unit points to a record after the log's live end."""
@@ -193,3 +197,15 @@ class ConsumeQueue:
         if commit_log_offset < records.last_written_base:
             return False
         return not records.is_at(commit_log_offset, store_size)
+
+
+def _last_written(data: bytes) -> tuple[int, tuple[int, int, int] | None]:
+    """The number of units up to the last one that was written, and that unit; 0 and None if there is none."""
+    count = -(-len(data.rstrip(b"\0")) // UNIT_SIZE)  # without numpy: it takes longer for a few units
+    data = data.ljust(count * UNIT_SIZE, b"\0")
+    while count:
+        unit = UNIT.unpack_from(data, (count - 1) * UNIT_SIZE)
+        if unit[0] >= 0 and unit[1] > 0:
+            return count, unit
+        count -= 1
+    return 0, None

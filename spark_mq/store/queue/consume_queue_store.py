@@ -42,6 +42,7 @@ class ConsumeQueueStore:
         self._live_end = live_end
         self._broker_version = broker_version
         self._ends: dict[tuple[str, int], tuple[int, int]] = {}
+        self._max_offsets: dict[tuple[str, int], int] = {}
 
     @cached_property
     def found(self) -> dict[tuple[str, int], ConsumeQueue]:
@@ -69,6 +70,16 @@ class ConsumeQueueStore:
         if not read_log:
             return self._ends_of_units(topic, queue_id)
         return read_ends(self.cover(topic, queue_id), self._known_ends(topic, queue_id))
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """The queue offset that the next message will get, as the units show it; 0 for no queue."""
+        queue = self.queues.get((topic, queue_id))
+        if queue is None:
+            return 0
+        found = self._max_offsets.get((topic, queue_id))
+        if found is None:
+            found = self._max_offsets[topic, queue_id] = queue.max_offset(self._records, self._live_end())
+        return found
 
     def get_message(self, topic: str, queue_id: int, offset: int, max_num: int, read_log: bool) -> GetMessageResult:
         """At most `max_num` messages of a queue, from queue offset `offset` on."""
@@ -110,7 +121,7 @@ class ConsumeQueueStore:
             queue = self.queues.get((topic, queue_id))
             if queue is None:
                 return 0, 0
-            max_offset = queue.max_offset(self._records, self._live_end())
+            max_offset = self.max_offset(topic, queue_id)
             min_offset = queue.min_offset(max_offset, self._records.min_offset, self._broker_version())
             ends = self._ends[topic, queue_id] = min_offset, max_offset
         return ends
