@@ -16,9 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.stores import OWN_STORES, RealStore
-from tests.support.verified import Bench, check, grave
-from tests.verifier.test_damages import (
+from tests.support.damages import (
     DAMAGES,
     QUEUE,
     body_at,
@@ -29,6 +27,8 @@ from tests.verifier.test_damages import (
     properties_at,
     write_offset,
 )
+from tests.support.stores import OWN_STORES, RealStore
+from tests.support.verified import Bench, check, grave
 
 Unpack = Callable[[RealStore], Path]
 PRE_BLANK = struct.pack(">qiq", 0, 0x7FFFFFFF, 0)

@@ -1,0 +1,640 @@
+"""A catalogue of damages, each done to bytes that a broker wrote.
+
+Each damage gives the place at which it must be found: code, file and position. `also` are codes of its consequences.
+`tests/verifier/test_near_misses.py` has a near miss for each of them, which must stay silent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.support.verified import Bench
+
+Place = tuple[str, int | None]
+Change = Callable[[Bench], Place]
+
+
+@dataclass(frozen=True)
+class Damage:
+    """One entry of the catalogue."""
+
+    code: str
+    name: str
+    do: Change
+    store: str = "workload-533"
+    also: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.code}-{self.name}"
+
+
+DAMAGES: list[Damage] = []
+
+
+def damage(code: str, *also: str, store: str = "workload-533") -> Callable[[Change], Change]:
+    def add(do: Change) -> Change:
+        DAMAGES.append(Damage(code, do.__name__, do, store, also))
+        return do
+
+    return add
+
+
+def body_at(bench: Bench, offset: int) -> int:
+    """The position of a record's body, counted from the record's start."""
+    record = bench.record(offset)
+    return 48 + len(record.born_host) + 8 + len(record.store_host) + 16
+
+
+def properties_at(bench: Bench, offset: int) -> int:
+    record = bench.record(offset)
+    return body_at(bench, offset) + len(record.body) + (2 if record.magic == -626843477 else 1) + len(record.topic) + 2
+
+
+def ordinary(bench: Bench, number: int = 40) -> int:
+    """The offset of a message with a body, tags, a unique key and keys, in the middle of a segment."""
+    facts = [fact for fact in bench.messages if fact["topic"] == "SequenceDemo" and fact["bodyLenRaw"] > 20]
+    return int(facts[number]["offset"])
+
+
+def of_topic(bench: Bench, topic: str) -> int:
+    return next(int(fact["offset"]) for fact in bench.messages if fact["topic"] == topic)
+
+
+def change(bench: Bench, offset: int, at: int, data: bytes) -> Place:
+    """Write into a record; the place of the record."""
+    file, position = bench.segment(offset)
+    bench.write(file, position + at, data)
+    return file, position
+
+
+def flip(bench: Bench, offset: int, at: int, bit: int = 0) -> Place:
+    file, position = bench.segment(offset)
+    bench.flip(file, position + at, bit)
+    return file, position
+
+
+# records
+
+
+@damage("RECORD_BODY_CRC")
+def a_bit_of_a_body(bench: Bench) -> Place:
+    offset = ordinary(bench)
+    return flip(bench, offset, body_at(bench, offset) + 3)
+
+
+@damage("RECORD_BODY_CRC")
+def a_bit_of_a_body_crc(bench: Bench) -> Place:
+    return flip(bench, ordinary(bench), 9)
+
+
+LOST_MESSAGE = ("QUEUE_NO_MESSAGE", "INDEX_NO_MESSAGE")
+
+
+@damage("LOG_CORRUPT", *LOST_MESSAGE)
+def a_bit_of_a_magic(bench: Bench) -> Place:
+    return flip(bench, ordinary(bench), 4)
+
+
+@damage("LOG_CORRUPT", *LOST_MESSAGE)
+def a_size_that_is_one_too_large(bench: Bench) -> Place:
+    offset = ordinary(bench)
+    return change(bench, offset, 0, struct.pack(">i", bench.record(offset).size + 1))
+
+
+@damage("LOG_CORRUPT", *LOST_MESSAGE)
+def another_own_offset(bench: Bench) -> Place:
+    offset = ordinary(bench)
+    return change(bench, offset, 28, struct.pack(">q", offset + 131072))
+
+
+@damage("LOG_CORRUPT", *LOST_MESSAGE)
+def a_topic_length(bench: Bench) -> Place:
+    offset = ordinary(bench)
+    return flip(bench, offset, body_at(bench, offset) + len(bench.record(offset).body), 3)
+
+
+@damage("LOG_CORRUPT", *LOST_MESSAGE)
+def a_properties_length(bench: Bench) -> Place:
+    offset = ordinary(bench)
+    return flip(bench, offset, properties_at(bench, offset) - 1, 2)
+
+
+@damage("LOG_CORRUPT", *LOST_MESSAGE)
+def a_record_of_zeros(bench: Bench) -> Place:
+    offset = ordinary(bench)
+    return change(bench, offset, 0, bytes(bench.record(offset).size))
+
+
+@damage("RECORD_PROPERTIES", *LOST_MESSAGE)
+def a_property_without_a_separator(bench: Bench) -> Place:
+    offset = ordinary(bench)
+    at = bench.record(offset).properties.index(b"WAIT\1") + len("WAIT")
+    return change(bench, offset, properties_at(bench, offset) + at, b" ")
+
+
+@damage("RECORD_SYS_FLAG")
+def an_unknown_flag(bench: Bench) -> Place:
+    return flip(bench, ordinary(bench), 38, 4)
+
+
+@damage("RECORD_COMPRESSION")
+def a_body_that_is_not_compressed(bench: Bench) -> Place:
+    return flip(bench, ordinary(bench), 39, 0)
+
+
+@damage("RECORD_QUEUE_OFFSET", "QUEUE_NO_MESSAGE")
+def a_negative_queue_offset(bench: Bench) -> Place:
+    return change(bench, ordinary(bench), 20, struct.pack(">q", -1))
+
+
+@damage("RECORD_TIME_FAR_BACK", "INDEX_TIME", "INDEX_HEADER")
+def a_store_time_of_tomorrow(bench: Bench) -> Place:
+    offset = ordinary(bench)
+    record = bench.record(offset)
+    change(bench, offset, 48 + len(record.born_host), struct.pack(">q", record.store_timestamp + 86_400_000))
+    return bench.segment(offset + record.size)
+
+
+@damage("RECORD_CRC", store="crc-533")
+def a_bit_of_a_property(bench: Bench) -> Place:
+    offset = next(fact["offset"] for fact in bench.messages if b"WAIT\1" in bench.record(fact["offset"]).properties)
+    at = bench.record(offset).properties.index(b"WAIT\1")
+    return flip(bench, offset, properties_at(bench, offset) + at)
+
+
+@damage("QUEUE_NO_MESSAGE", "TOPIC_NAME", "INDEX_ENTRY_WRONG", "INDEX_CHAIN", "INDEX_SLOT")
+def a_topic_with_a_slash(bench: Bench) -> Place:
+    fact = next(fact for fact in bench.messages if fact["topic"] == "SequenceDemo" and fact["queueOffset"] == 3)
+    offset = fact["offset"]
+    record = bench.record(offset)
+    change(bench, offset, body_at(bench, offset) + len(record.body) + 1, b"/")
+    return bench.unit("SequenceDemo", fact["queueId"], 3)
+
+
+# segments
+
+
+@damage("SEGMENT_FILLER")
+def a_filler_of_zeros(bench: Bench) -> Place:
+    file, position = bench.segment(bench.packed.facts("blank")[1]["offset"])
+    bench.write(file, position, bytes(8))
+    return file, position
+
+
+@damage("SEGMENT_FILLER")
+def a_filler_of_another_size(bench: Bench) -> Place:
+    file, position = bench.segment(bench.packed.facts("blank")[1]["offset"])
+    bench.flip(file, position + 3)
+    return file, position
+
+
+@damage("SEGMENT_SIZE", "SEGMENT_GAP", "LOG_CORRUPT", "SEGMENT_FILLER", *LOST_MESSAGE)
+def a_segment_that_is_cut(bench: Bench) -> Place:
+    file, _ = bench.segment(140_000)
+    os.truncate(bench.path / file, 100_000)
+    return file, None
+
+
+@damage("SEGMENT_EMPTY")
+def an_empty_segment(bench: Bench) -> Place:
+    file, _ = bench.segment(5 * 131072)
+    (bench.path / file).touch()
+    return file, None
+
+
+@damage("SEGMENT_GAP", *LOST_MESSAGE)
+def a_lost_segment(bench: Bench) -> Place:
+    file, _ = bench.segment(140_000)
+    (bench.path / file).unlink()
+    return file, None
+
+
+@damage("SEGMENT_STRAY")
+def a_copy_under_another_name(bench: Bench) -> Place:
+    shutil.copy(bench.path / bench.segment(0)[0], bench.path / f"commitlog/{40 * 131072:020d}")
+    return f"commitlog/{40 * 131072:020d}", None
+
+
+@damage("FOLDER_STRAY_FILE")
+def a_note_beside_segments(bench: Bench) -> Place:
+    (bench.path / "commitlog/notes.txt").write_text("do not delete")
+    return "commitlog/notes.txt", None
+
+
+@damage("FOLDER_SUBFOLDER")
+def a_backup_beside_segments(bench: Bench) -> Place:
+    (bench.path / "commitlog/backup").mkdir()
+    return "commitlog/backup", None
+
+
+def live_end(bench: Bench) -> int:
+    (fact,) = bench.packed.facts("store")
+    return int(fact["maxPhyOffset"])
+
+
+@damage("LOG_STALE_TAIL")
+def old_records_after_the_live_end(bench: Bench) -> Place:
+    end = live_end(bench)
+    old = ordinary(bench)
+    data = bytearray(bench.read(*bench.segment(old), bench.record(old).size))
+    data[28:36] = struct.pack(">q", end + 40)
+    change(bench, end, 40, bytes(data))
+    return bench.segment(end)
+
+
+@damage("QUEUE_UNIT_STALE", "INDEX_ENTRY_STALE", "CHECKPOINT_AHEAD", "INDEX_HEADER", "OFFSET_PAST_END")
+def the_last_record(bench: Bench) -> Place:
+    fact = max(bench.messages, key=lambda fact: fact["offset"])
+    flip(bench, fact["offset"], 5)
+    return bench.unit(fact["topic"], fact["queueId"], fact["queueOffset"])
+
+
+# consume queues
+
+QUEUE = ("SequenceDemo", 0)
+
+
+@damage("QUEUE_UNIT_WRONG")
+def a_bit_of_a_unit_s_offset(bench: Bench) -> Place:
+    file, position = bench.unit(*QUEUE, 7)
+    bench.flip(file, position + 6)
+    return file, position
+
+
+@damage("QUEUE_UNIT_WRONG")
+def a_bit_of_a_unit_s_size(bench: Bench) -> Place:
+    file, position = bench.unit(*QUEUE, 7)
+    bench.flip(file, position + 11)
+    return file, position
+
+
+@damage("QUEUE_UNIT_WRONG")
+def a_bit_of_a_tags_code(bench: Bench) -> Place:
+    file, position = bench.unit(*QUEUE, 7)
+    bench.flip(file, position + 19)
+    return file, position
+
+
+@damage("QUEUE_UNIT_MISSING")
+def a_unit_of_zeros(bench: Bench) -> Place:
+    file, position = bench.unit(*QUEUE, 7)
+    bench.write(file, position, bytes(20))
+    return file, position
+
+
+@damage("QUEUE_UNIT_MISSING")
+def a_pre_blank_unit_instead_of_a_message(bench: Bench) -> Place:
+    file, position = bench.unit(*QUEUE, 7)
+    bench.write(file, position, struct.pack(">qiq", 0, 0x7FFFFFFF, 0))
+    return file, position
+
+
+def last_unit(bench: Bench) -> Place:
+    fact = next(f for f in bench.packed.facts("queue") if (f["topic"], f["queueId"]) == QUEUE)
+    return bench.unit(*QUEUE, fact["max"] - 1)
+
+
+@damage("QUEUE_LAGS_CLEAN")
+def the_last_unit(bench: Bench) -> Place:
+    file, position = last_unit(bench)
+    assert position is not None
+    bench.write(file, position, bytes(20))
+    return file, position
+
+
+@damage("QUEUE_LAGS")
+def the_last_unit_of_a_killed_broker(bench: Bench) -> Place:
+    (bench.path / "abort").touch()
+    return the_last_unit(bench)
+
+
+@damage("QUEUE_UNIT_MISPLACED")
+def two_units_that_are_swapped(bench: Bench) -> Place:
+    file, position = bench.unit(*QUEUE, 7)
+    data = bench.read(file, position, 40)
+    bench.write(file, position, data[20:] + data[:20])
+    return file, position
+
+
+@damage("QUEUE_UNIT_MISPLACED", "QUEUE_LAGS_CLEAN", "QUEUE_UNIT_WRONG", "QUEUE_UNIT_MISSING")
+def units_that_are_shifted(bench: Bench) -> Place:
+    file, position = bench.unit(*QUEUE, 7)
+    data = bench.read(file, position, 2000)
+    bench.write(file, position, data[20:] + bytes(20))
+    return file, position
+
+
+@damage("QUEUE_UNIT_EXTRA")
+def a_unit_that_is_doubled_at_the_end(bench: Bench) -> Place:
+    file, position = last_unit(bench)
+    assert position is not None
+    assert position < 1980
+    bench.write(file, position + 20, bench.read(file, position, 20))
+    return file, position + 20
+
+
+@damage("QUEUE_UNIT_STALE")
+def a_unit_after_the_live_end(bench: Bench) -> Place:
+    file, position = last_unit(bench)
+    assert position is not None
+    bench.write(file, position + 20, struct.pack(">qiq", live_end(bench), 200, 0))
+    return file, position + 20
+
+
+@damage("QUEUE_PRE_BLANK")
+def a_pre_blank_unit_of_zeros(bench: Bench) -> Place:
+    file, position = bench.unit("MovedQueue", 0, 430)
+    assert bench.read(file, position, 20) == struct.pack(">qiq", 0, 0x7FFFFFFF, 0)
+    bench.write(file, position, bytes(20))
+    return file, position
+
+
+@damage("QUEUE_FILE_SIZE")
+def a_queue_file_that_is_cut(bench: Bench) -> Place:
+    file, _ = bench.unit(*QUEUE, 7)
+    os.truncate(bench.path / file, 1000)
+    return file, None
+
+
+@damage("QUEUE_FILE_NAME", "QUEUE_LAGS_CLEAN", "QUEUE_MISSING", "QUEUE_FILE_MISSING")
+def a_queue_file_under_another_name(bench: Bench) -> Place:
+    file, _ = bench.unit(*QUEUE, 7)
+    renamed = f"{file[:-1]}7"
+    (bench.path / file).rename(bench.path / renamed)
+    return renamed, None
+
+
+@damage("QUEUE_FILE_MISSING")
+def a_lost_queue_file(bench: Bench) -> Place:
+    file, _ = bench.unit(*QUEUE, 7)
+    (bench.path / file).unlink()
+    return file, None
+
+
+@damage("QUEUE_FILE_MISSING")
+def a_lost_first_file(bench: Bench) -> Place:
+    file, _ = bench.unit("SequenceDemo", 1, 0)
+    (bench.path / file).unlink()
+    return file, None
+
+
+@damage("QUEUE_MISSING")
+def a_lost_queue(bench: Bench) -> Place:
+    shutil.rmtree(bench.path / "consumequeue/SequenceDemo/0")
+    return "consumequeue/SequenceDemo/0/00000000000000000000", 0
+
+
+@damage("QUEUE_DUE_TIME")
+def a_due_time(bench: Bench) -> Place:
+    fact = next(fact for fact in bench.messages if fact["topic"] == "SCHEDULE_TOPIC_XXXX")
+    file, position = bench.unit(fact["topic"], fact["queueId"], fact["queueOffset"])
+    bench.flip(file, position + 19)
+    return file, position
+
+
+@damage("FOLDER_STRAY_FILE")
+def a_note_beside_queue_files(bench: Bench) -> Place:
+    (bench.path / "consumequeue/SequenceDemo/0/notes.txt").write_text("do not delete")
+    return "consumequeue/SequenceDemo/0/notes.txt", None
+
+
+@damage("QUEUE_EXPIRED_ORDER", store="deleted-533")
+def expired_units_that_are_swapped(bench: Bench) -> Place:
+    """A file whose first two units are of expired messages."""
+    (fact,) = bench.packed.facts("store")
+    for path in sorted((bench.path / "consumequeue").glob("*/*/*")):
+        units = list(struct.iter_unpack(">qiq", path.read_bytes()[:40]))
+        if all(0 < offset < fact["minPhyOffset"] and size != 0x7FFFFFFF for offset, size, _ in units):
+            file = str(path.relative_to(bench.path))
+            data = bench.read(file, 0, 40)
+            bench.write(file, 0, data[20:] + data[:20])
+            return file, 20
+    raise AssertionError("no file with expired units")
+
+
+# the index
+
+
+@damage("INDEX_HEADER", "INDEX_TIME")
+def a_begin_time(bench: Bench) -> Place:
+    file = bench.index_file(1)
+    bench.flip(file, 6)
+    return file, 0
+
+
+@damage("INDEX_HEADER", "INDEX_TIME", "CHECKPOINT_AHEAD")
+def an_end_time(bench: Bench) -> Place:
+    file = bench.index_file(1)
+    bench.flip(file, 13)
+    return file, 8
+
+
+@damage("INDEX_HEADER")
+def a_begin_offset(bench: Bench) -> Place:
+    file = bench.index_file(1)
+    bench.flip(file, 22)
+    return file, 16
+
+
+@damage("INDEX_HEADER")
+def an_end_offset(bench: Bench) -> Place:
+    file = bench.index_file(1)
+    bench.flip(file, 30)
+    return file, 24
+
+
+@damage("INDEX_HEADER")
+def a_slot_count(bench: Bench) -> Place:
+    file = bench.index_file(1)
+    bench.flip(file, 35)
+    return file, 32
+
+
+@damage("INDEX_COUNT")
+def an_index_count_that_is_too_small(bench: Bench) -> Place:
+    file = bench.index_file(-1)
+    (count,) = struct.unpack(">i", bench.read(file, 36, 4))
+    bench.write(file, 36, struct.pack(">i", count - 30))
+    return file, 36
+
+
+@damage("INDEX_COUNT")
+def an_index_count_that_is_too_large(bench: Bench) -> Place:
+    file = bench.index_file(-1)
+    (count,) = struct.unpack(">i", bench.read(file, 36, 4))
+    bench.write(file, 36, struct.pack(">i", count + 30))
+    return file, 36
+
+
+@damage("INDEX_COUNT")
+def a_negative_index_count(bench: Bench) -> Place:
+    file = bench.index_file(2)
+    bench.write(file, 36, b"\xff")
+    return file, 36
+
+
+def used_slot(bench: Bench, file: str) -> int:
+    hashed = bench.entries(file)[9][0]
+    return 40 + 4 * (hashed % bench.setting("maxHashSlotNum"))
+
+
+@damage("INDEX_SLOT")
+def a_slot_of_zeros(bench: Bench) -> Place:
+    file = bench.index_file(1)
+    at = used_slot(bench, file)
+    bench.write(file, at, bytes(4))
+    return file, at
+
+
+@damage("INDEX_SLOT")
+def a_slot_that_skips_entries(bench: Bench) -> Place:
+    file = bench.index_file(1)
+    at = used_slot(bench, file)
+    (newest,) = struct.unpack(">i", bench.read(file, at, 4))
+    bench.write(file, at, bench.read(file, bench.entry(newest) + 16, 4))
+    return file, at
+
+
+def chained(bench: Bench, file: str) -> int:
+    """The number of an entry that has two entries before it in its chain."""
+    entries = bench.entries(file)
+    return next(n for n, e in enumerate(entries, 1) if e[3] > 0 and entries[e[3] - 1][3] > 0)
+
+
+@damage("INDEX_CHAIN")
+def a_pointer_that_became_zero(bench: Bench) -> Place:
+    file = bench.index_file(1)
+    at = bench.entry(chained(bench, file))
+    bench.write(file, at + 16, bytes(4))
+    return file, at
+
+
+@damage("INDEX_CHAIN")
+def a_pointer_that_skips_an_entry(bench: Bench) -> Place:
+    file = bench.index_file(1)
+    number = chained(bench, file)
+    entries = bench.entries(file)
+    bench.write(file, bench.entry(number) + 16, struct.pack(">i", entries[entries[number - 1][3] - 1][3]))
+    return file, bench.entry(number)
+
+
+@damage("INDEX_ENTRY_WRONG")
+def a_key_hash(bench: Bench) -> Place:
+    file = bench.index_file(1)
+    bench.flip(file, bench.entry(20) + 2)
+    return file, bench.entry(20)
+
+
+@damage("INDEX_ENTRY_WRONG")
+def an_entry_s_offset(bench: Bench) -> Place:
+    file = bench.index_file(1)
+    bench.flip(file, bench.entry(20) + 10)
+    return file, bench.entry(20)
+
+
+@damage("INDEX_ENTRY_WRONG", "INDEX_TIME", "INDEX_CHAIN")
+def an_entry_of_zeros(bench: Bench) -> Place:
+    file = bench.index_file(1)
+    bench.write(file, bench.entry(20), bytes(20))
+    return file, bench.entry(20)
+
+
+@damage("INDEX_TIME")
+def an_entry_s_time(bench: Bench) -> Place:
+    file = bench.index_file(1)
+    bench.flip(file, bench.entry(20) + 14)
+    return file, bench.entry(20)
+
+
+@damage("INDEX_ENTRY_MISSING", "INDEX_TIME")
+def a_lost_index_file(bench: Bench) -> Place:
+    (bench.path / bench.index_file(2)).unlink()
+    file = bench.index_file(2)
+    return file, bench.entry(1)
+
+
+@damage("INDEX_LAGS", "CHECKPOINT_AHEAD")
+def the_last_index_file(bench: Bench) -> Place:
+    (bench.path / bench.index_file(-1)).unlink()
+    return bench.index_file(-1), None
+
+
+@damage("INDEX_MISSING")
+def the_whole_index(bench: Bench) -> Place:
+    shutil.rmtree(bench.path / "index")
+    return "index", None
+
+
+@damage("INDEX_ORDER", "CHECKPOINT_AHEAD")
+def two_index_files_with_swapped_names(bench: Bench) -> Place:
+    one, other = bench.index_file(1), bench.index_file(2)
+    shutil.move(bench.path / one, bench.path / "index/kept")
+    shutil.move(bench.path / other, bench.path / one)
+    shutil.move(bench.path / "index/kept", bench.path / other)
+    return one, None
+
+
+@damage("INDEX_FILE_SIZE", "INDEX_ENTRY_MISSING", "INDEX_TIME")
+def an_index_file_that_is_cut(bench: Bench) -> Place:
+    file = bench.index_file(1)
+    os.truncate(bench.path / file, 5000)
+    return file, None
+
+
+@damage("INDEX_AFTER_END")
+def bytes_after_the_last_entry(bench: Bench) -> Place:
+    file = bench.index_file(-1)
+    (count,) = struct.unpack(">i", bench.read(file, 36, 4))
+    bench.write(file, bench.entry(count + 3), b"\1\2\3\4\5")
+    return file, bench.entry(count)
+
+
+# the rest
+
+
+@damage("CHECKPOINT_SIZE")
+def a_checkpoint_that_is_cut(bench: Bench) -> Place:
+    os.truncate(bench.path / "checkpoint", 100)
+    return "checkpoint", None
+
+
+@damage("CHECKPOINT_AHEAD")
+def a_time_in_the_checkpoint(bench: Bench) -> Place:
+    bench.flip("checkpoint", 3, 4)
+    return "checkpoint", 0
+
+
+@damage("CONFIG_FROM_BACKUP")
+def topics_that_are_cut(bench: Bench) -> Place:
+    os.truncate(bench.path / "config/topics.json", 300)
+    return "config/topics.json", None
+
+
+@damage("CONFIG_BROKEN")
+def offsets_that_are_cut_with_their_backup(bench: Bench) -> Place:
+    for name in ("consumerOffset.json", "consumerOffset.json.bak"):
+        (bench.path / "config" / name).write_text('{"offsetTable":{"a@b":{0:')
+    return "config/consumerOffset.json", None
+
+
+def write_offset(bench: Bench, offset: int) -> None:
+    (bench.path / "config/consumerOffset.json").write_text(
+        json.dumps({"offsetTable": {"SequenceDemo@readers": {"0": offset}}}).replace('"0"', "0")
+    )
+
+
+@damage("OFFSET_PAST_END")
+def an_offset_past_the_end(bench: Bench) -> Place:
+    write_offset(bench, 10_000)
+    return "config/consumerOffset.json", None
+
+
+@damage("DELAY_OFFSET_PAST_END")
+def a_delay_offset_past_the_end(bench: Bench) -> Place:
+    (bench.path / "config/delayOffset.json").write_text('{"offsetTable":{1:5000}}')
+    return "config/delayOffset.json", None
