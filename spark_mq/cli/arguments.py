@@ -81,3 +81,17 @@ def add_json_rows(command: argparse.ArgumentParser) -> None:
 def add_json_report(command: argparse.ArgumentParser) -> None:
     """Add `--json` for a command that prints a report."""
     command.add_argument("--json", action="store_true", help="print the report as one JSON object")
+
+
+def add_check_settings(command: argparse.ArgumentParser) -> None:
+    """Add the settings of a command that checks a whole store with Spark."""
+    add_broker_conf(command, "file sizes, slots and entries, and delay levels")
+    command.add_argument(
+        "--scratch",
+        metavar="DIR",
+        help="a folder for temporary files that every machine sees (default: a temporary folder of this machine)",
+    )
+    command.add_argument("--split-size", metavar="SIZE", default="128m", help="bytes of the log per task (128m)")
+    add_json_report(command)
+    command.add_argument("--quiet", action="store_true", help="print no progress")
+    add_spark_settings(command)

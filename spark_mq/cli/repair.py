@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from spark_mq.cli.arguments import add_broker_conf, add_spark_settings, add_store
+from spark_mq.cli.arguments import add_check_settings, add_store
 from spark_mq.cli.broker_settings import broker_conf_path
 from spark_mq.cli.exit_status import DAMAGED, FOUND
 from spark_mq.cli.output import visible
@@ -53,8 +53,9 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "--output", metavar="DIR", help="write the repaired files into this new folder, instead of into the store"
     )
     command.add_argument("--in-place", action="store_true", help="repair the store itself (the default)")
-    command.add_argument("--apply", action="store_true", help="make the changes")
-    command.add_argument("--dry-run", action="store_true", help="change nothing; print the plan (the default)")
+    mode = command.add_mutually_exclusive_group()
+    mode.add_argument("--apply", action="store_true", help="make the changes")
+    mode.add_argument("--dry-run", action="store_true", help="change nothing; print the plan (the default)")
     command.add_argument("--undo", action="store_true", help="put back what the newest repair replaced")
     command.add_argument(
         "--offsets",
@@ -72,16 +73,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         metavar="START:END",
         help="make these bytes of the log a blank, so that no boot cuts the log there; a copy is kept",
     )
-    add_broker_conf(command, "file sizes, slots and entries, and delay levels")
-    command.add_argument(
-        "--scratch",
-        metavar="DIR",
-        help="a folder for temporary files that every machine sees (default: a temporary folder of this machine)",
-    )
-    command.add_argument("--split-size", metavar="SIZE", default="128m", help="bytes of the log per task (128m)")
-    command.add_argument("--json", action="store_true", help="print the report as one JSON object")
-    command.add_argument("--quiet", action="store_true", help="print no progress")
-    add_spark_settings(command)
+    add_check_settings(command)
     command.set_defaults(run=run)
 
 
@@ -104,8 +96,6 @@ def run(arguments: argparse.Namespace) -> int:
 def _check_arguments(arguments: argparse.Namespace) -> None:
     if arguments.in_place and arguments.output is not None:
         raise OptionError("--in-place repairs the store itself, --output another folder: give one of them")
-    if arguments.apply and arguments.dry_run:
-        raise OptionError("--apply makes the changes, --dry-run none: give one of them")
     verbs = [arguments.undo, arguments.cut_log_at is not None, arguments.blank_range is not None]
     if sum(verbs) > 1:
         raise OptionError("--undo, --cut-log-at and --blank-range are different commands: give one of them")

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from spark_mq.cli.arguments import add_broker_conf, add_spark_settings
+from spark_mq.cli.arguments import add_check_settings
 from spark_mq.cli.broker_settings import broker_conf_path
 from spark_mq.cli.exit_status import COULD_NOT_RUN, SOUND, UNSOUND
 from spark_mq.cli.output import visible
@@ -54,16 +54,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "--report", metavar="FILE", help="write all findings to FILE: JSON lines, or Parquet if it ends with .parquet"
     )
     command.add_argument("--explain", metavar="CODE", help="explain a code of a finding; without STORE")
-    add_broker_conf(command, "file sizes, slots and entries, and delay levels")
-    command.add_argument(
-        "--scratch",
-        metavar="DIR",
-        help="a folder for temporary files that every machine sees (default: a temporary folder of this machine)",
-    )
-    command.add_argument("--split-size", metavar="SIZE", default="128m", help="bytes of the log per task (128m)")
-    command.add_argument("--json", action="store_true", help="print the report as one JSON object")
-    command.add_argument("--quiet", action="store_true", help="print no progress")
-    add_spark_settings(command)
+    add_check_settings(command)
     command.set_defaults(run=run)
 
 

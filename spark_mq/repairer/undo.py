@@ -20,9 +20,7 @@ def undo_plan(store: str) -> tuple[str, list[Change]]:
         StorageError: A file has changed since the repair.
 
     """
-    location = Location.resolve(store)
-    CommitLog.open(location)
-    backup = Backup.newest(location)
+    backup = _newest(Location.resolve(store))
     return str(backup.folder), backup.made()
 
 
@@ -40,7 +38,11 @@ def undo_repair(store: str) -> tuple[str, list[Change]]:
 
     """
     location = Location.resolve(store)
-    CommitLog.open(location)
-    backup = Backup.newest(location)
+    backup = _newest(location)
     with store_lock(location):
         return str(backup.folder), backup.undo()
+
+
+def _newest(store: Location) -> Backup:
+    CommitLog.open(store)
+    return Backup.newest(store)

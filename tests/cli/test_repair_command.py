@@ -118,7 +118,6 @@ def test_records_are_taken_out_only_when_told(bench: Bench, capsys: pytest.Captu
     [
         (FAILED, ["{tmp}/nothing"], "does not exist"),
         (NOT_UNDERSTOOD, ["{store}", "--in-place", "--output", "{tmp}/out"], "give one of them"),
-        (NOT_UNDERSTOOD, ["{store}", "--apply", "--dry-run"], "give one of them"),
         (NOT_UNDERSTOOD, ["{store}", "--undo", "--cut-log-at", "5"], "give one of them"),
         (NOT_UNDERSTOOD, ["{store}", "--undo", "--output", "{tmp}/out"], "leave out --output"),
         (NOT_UNDERSTOOD, ["{store}", "--undo"], "no backup of a repair"),
