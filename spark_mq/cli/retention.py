@@ -38,6 +38,8 @@ _IMPORTANCE = (
     "is_expired",
 )
 _LEAST_WIDTH = {"topic": 16, "consumer_group": 12}
+_NEAR = 3_600_000
+"""Milliseconds: a broker flushes a message long before."""
 _SHOWN = 20
 """Rows of a table; the rest is a number. `--json` has all."""
 
@@ -249,8 +251,20 @@ def _rules(found: Retention) -> Iterator[str]:
             f"  disk            {disk.used_percent} % used; above {disk.max_used_percent} % expired segments are "
             f"deleted at any hour{forcibly}"
         )
+    copied = [one for one in found.segments[:-1] if _is_off(one.modification_timestamp, one.last_store_timestamp)]
+    if copied:
+        are = "segment was" if len(copied) == 1 else "segments were"
+        yield (
+            f"  file times      {len(copied):,} {are} changed at another time than their newest message was stored (a "
+            "copy has new times); a broker goes by the file"
+        )
     for problem in found.problems:
         yield f"  kept            {problem}"
+
+
+def _is_off(modified: int, stored: int | None) -> bool:
+    """Whether the last change of a segment is not about the store time of its newest message."""
+    return stored is not None and abs(modified - stored) > _NEAR
 
 
 def _zone(found: Retention) -> str:
