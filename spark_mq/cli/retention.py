@@ -170,8 +170,8 @@ def _print_text(found: Retention, archive: str | None, archived_to: int | None) 
             )
             for loss in found.unread
         ]
-        names = ("delete_timestamp", "consumer_group", "topic", "queue_id", "unread", "loses", "lost")
-        _print_table(names, losses, (), ("delete_timestamp", "consumer_group", "topic", "queue_id", "loses"))
+        columns = ("delete_timestamp", "consumer_group", "topic", "queue_id", "unread", "loses", "lost")
+        _print_table(columns, losses, (), ("delete_timestamp", "consumer_group", "topic", "queue_id", "loses"))
     print("\nbytes by age of the newest message of a segment")
     ages = [(_age(one.from_hours, one.to_hours), one.segments, one.log_bytes) for one in found.ages]
     _print_table(("age", "segments", "log_bytes"), ages, ("log_bytes",))
@@ -209,8 +209,8 @@ def _verdict(found: Retention) -> Iterator[str]:
         deleted = _deletes("it", first.delete_timestamp)
         yield f"The first one, {first.file}, expires at {expires}. {deleted}"
     if found.left_over:
-        size = size_text(sum(file.size for file in found.left_over))
-        yield f"{len(found.left_over):,} files ({size}) have only messages that are deleted: they are deleted next."
+        left = size_text(sum(file.size for file in found.left_over))
+        yield f"{len(found.left_over):,} files ({left}) have only messages that are deleted: they are deleted next."
     losses = [loss for loss in found.unread if loss.expired]
     if losses:
         count, groups = sum(loss.expired for loss in losses), len({loss.consumer_group for loss in losses})
