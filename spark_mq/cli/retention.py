@@ -38,6 +38,8 @@ _IMPORTANCE = (
     "is_expired",
 )
 _LEAST_WIDTH = {"topic": 16, "consumer_group": 12}
+_NEAR = 3_600_000
+"""Milliseconds: a broker flushes a message long before."""
 _SHOWN = 20
 """Rows of a table; the rest is a number. `--json` has all."""
 
@@ -168,8 +170,8 @@ def _print_text(found: Retention, archive: str | None, archived_to: int | None) 
             )
             for loss in found.unread
         ]
-        names = ("delete_timestamp", "consumer_group", "topic", "queue_id", "unread", "loses", "lost")
-        _print_table(names, losses, (), ("delete_timestamp", "consumer_group", "topic", "queue_id", "loses"))
+        columns = ("delete_timestamp", "consumer_group", "topic", "queue_id", "unread", "loses", "lost")
+        _print_table(columns, losses, (), ("delete_timestamp", "consumer_group", "topic", "queue_id", "loses"))
     print("\nbytes by age of the newest message of a segment")
     ages = [(_age(one.from_hours, one.to_hours), one.segments, one.log_bytes) for one in found.ages]
     _print_table(("age", "segments", "log_bytes"), ages, ("log_bytes",))
@@ -207,8 +209,8 @@ def _verdict(found: Retention) -> Iterator[str]:
         deleted = _deletes("it", first.delete_timestamp)
         yield f"The first one, {first.file}, expires at {expires}. {deleted}"
     if found.left_over:
-        size = size_text(sum(file.size for file in found.left_over))
-        yield f"{len(found.left_over):,} files ({size}) have only messages that are deleted: they are deleted next."
+        left = size_text(sum(file.size for file in found.left_over))
+        yield f"{len(found.left_over):,} files ({left}) have only messages that are deleted: they are deleted next."
     losses = [loss for loss in found.unread if loss.expired]
     if losses:
         count, groups = sum(loss.expired for loss in losses), len({loss.consumer_group for loss in losses})
@@ -249,8 +251,20 @@ def _rules(found: Retention) -> Iterator[str]:
             f"  disk            {disk.used_percent} % used; above {disk.max_used_percent} % expired segments are "
             f"deleted at any hour{forcibly}"
         )
+    copied = [one for one in found.segments[:-1] if _is_off(one.modification_timestamp, one.last_store_timestamp)]
+    if copied:
+        are = "segment was" if len(copied) == 1 else "segments were"
+        yield (
+            f"  file times      {len(copied):,} {are} changed at another time than their newest message was stored (a "
+            "copy has new times); a broker goes by the file"
+        )
     for problem in found.problems:
         yield f"  kept            {problem}"
+
+
+def _is_off(modified: int, stored: int | None) -> bool:
+    """Whether the last change of a segment is not about the store time of its newest message."""
+    return stored is not None and abs(modified - stored) > _NEAR
 
 
 def _zone(found: Retention) -> str:

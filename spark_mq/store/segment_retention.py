@@ -108,8 +108,8 @@ def segment_retentions(
     expired = count_expired(times, at)
     bases = [segment.file.base for segment in live]
     by_segment: dict[int, list[OldFile]] = {}
-    for file in files:
-        by_segment.setdefault(bisect_right(bases, file.release_offset) - 1, []).append(file)
+    for old in files:
+        by_segment.setdefault(bisect_right(bases, old.release_offset) - 1, []).append(old)
     rows = []
     for index, segment in enumerate(live):
         file, expire = segment.file, times[index] if index < len(times) else None

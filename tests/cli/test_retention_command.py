@@ -86,6 +86,12 @@ def test_a_full_disk_is_said(
     assert said in "\n".join(lines_of(capsys, str(store), *LATER)[:4])
 
 
+def test_a_copy_with_new_file_times_is_said(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "file times" not in "\n".join(lines_of(capsys, str(store)))
+    (store / "commitlog" / f"{131_072:020d}").touch()
+    assert "  file times      1 segment was changed at another time" in "\n".join(lines_of(capsys, str(store)))
+
+
 def test_a_store_whose_broker_has_just_begun(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "commitlog").mkdir()
     assert lines_of(capsys, str(tmp_path))[0] == "The log has no message."

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from spark_mq import MessageStore
 from spark_mq.errors import CorruptLogError, OptionError, UnsupportedStoreError
 from spark_mq.expirer.plan import ByOffset, ByTime, ExpirePlan, plan_expiry
+from spark_mq.store.old_files import old_files
 from tests.support.stores import OWN_STORES, RealStore, stores_in
 
 Unpack = Callable[[RealStore], Path]
@@ -68,11 +69,14 @@ class Oracle:
 
 
 @pytest.fixture(scope="module")
-def oracles(unpacked: Unpack) -> Callable[[str], tuple[Oracle, MessageStore]]:
+def oracles(unpacked: Unpack, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Oracle, MessageStore]]:
+    """Gives a copy of a store by name, the times of whose segments a test may change."""
+
     @cache
     def oracle(name: str) -> tuple[Oracle, MessageStore]:
-        store = MessageStore(str(unpacked(STORES[name])))
-        return Oracle(unpacked(STORES[name]), store.get_max_phy_offset()), store
+        folder = Path(shutil.copytree(unpacked(STORES[name]), tmp_path_factory.mktemp(name) / "store"))
+        store = MessageStore(str(folder))
+        return Oracle(folder, store.get_max_phy_offset()), store
 
     return oracle
 
@@ -161,6 +165,27 @@ def test_a_file_that_ends_with_pre_blank_units(workload: Path, last: int, expect
     """`rebuild --mode permissive` writes them for messages that are lost. What is before them decides."""
     write_units(workload / "consumequeue" / QUEUE / ALL[0], 98, UNIT.pack(last, 100, 0) + UNIT.pack(0, PRE_BLANK, 0))
     assert queue_files(plan_of(workload), QUEUE) == expected
+    with MessageStore(str(workload)) as store:
+        (file,) = (file for file in old_files(store).files if file.path.endswith(f"{QUEUE}/{ALL[0]}"))
+    assert file.release_offset == last
+
+
+def test_files_that_end_with_the_first_message_that_is_kept(workload: Path) -> None:
+    file = sorted((workload / "index").iterdir())[2]
+    with file.open("r+b") as opened:
+        opened.write(HEADER.pack(1, 2, 50, 524_288, 96, 500))
+    write_units(workload / "consumequeue" / QUEUE / ALL[1], 99, UNIT.pack(524_288, 100, 0))
+    plan = plan_of(workload)
+    assert queue_files(plan, QUEUE) == ALL[:1]
+    assert len([file for file in plan.files if file.tree == "index"]) == 2
+    assert [problem for problem in plan.problems if QUEUE in problem] == []
+
+
+def test_the_newest_index_file_stays_even_if_it_is_old(workload: Path) -> None:
+    files = sorted((workload / "index").iterdir())
+    for file in files[2:]:
+        file.unlink()
+    assert [file.path for file in plan_of(workload).files if file.tree == "index"] == [f"index/{files[0].name}"]
 
 
 def test_a_hole_between_files(workload: Path) -> None:

@@ -14,6 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_mq import MessageStore
 from spark_mq.store import metadata_tables
+from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.retention import retention_rows
 from tests.support.index_stores import index_files, layout_of
 from tests.support.stores import OWN_STORES, RealStore, stores_in, without_full_index_files
 
@@ -21,6 +23,7 @@ Unpack = Callable[[RealStore], Path]
 WORKLOAD = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")
 SMALL: dict[str, Callable[[MessageStore], pa.Table]] = {
     "segments": metadata_tables.segments,
+    "retention": lambda store: retention_rows(store, None, None, BrokerConf.of(None)),
     "queues": metadata_tables.queues,
     "topics": metadata_tables.topics,
     "consumer_offsets": metadata_tables.consumer_offsets,

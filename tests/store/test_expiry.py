@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spark_mq.errors import OptionError
@@ -36,6 +36,8 @@ def deleted_by_offset(last_offsets: list[int], offset: int) -> int:
 
 
 @given(st.lists(TIMES, min_size=1), TIMES, st.integers(0, 40))
+@example([1, 0, 9], 4, 4)
+@example([1, 0, 9], 4, 5)
 def test_segments_by_time(modified: list[int], reserved: int, now: int) -> None:
     times = expire_times(modified[:-1], reserved)
     assert count_expired(times, now) == deleted_by_time(modified, reserved, now)
@@ -43,6 +45,7 @@ def test_segments_by_time(modified: list[int], reserved: int, now: int) -> None:
 
 
 @given(st.lists(TIMES, min_size=1), TIMES)
+@example([5, 1, 9], 3)
 def test_files_by_offset(last_offsets: list[int], offset: int) -> None:
     released = [release < offset for release in release_offsets(last_offsets[:-1])]
     assert sum(released) == deleted_by_offset(last_offsets, offset)

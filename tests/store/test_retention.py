@@ -80,8 +80,8 @@ def test_groups_that_lose_unread_messages(tmp_path: Path, unpacked: Unpack) -> N
         {"OrderEvents@behind": {"0": 0, "1": 5}, "OrderEvents@done": {"0": 62}, "SequenceDemo@slow": {"0": 100}}
         | {"Nothing@other": {"0": 3}},
     )
-    found = retention(str(store), at=datetime(2026, 11, 24, 11, 1, 16, tzinfo=UTC))
-    assert [segment.is_expired for segment in found.segments] == [True, True, False, False, False]
+    found = retention(str(store), at=datetime(2026, 11, 24, 11, 1, 16, 400_000, tzinfo=UTC))
+    assert [segment.is_expired for segment in found.segments] == [True, True, True, False, False]
     by_queue: dict[tuple[str, int], list[int]] = {}
     for fact in sorted(WORKLOAD.facts("msg"), key=lambda fact: fact["queueOffset"]):
         by_queue.setdefault((fact["topic"], fact["queueId"]), []).append(fact["offset"])
@@ -96,7 +96,7 @@ def test_groups_that_lose_unread_messages(tmp_path: Path, unpacked: Unpack) -> N
         assert (loss.file, loss.delete_timestamp) == (segment.file, segment.delete_timestamp)
         assert loss.loses == sum(offset < segment.end_offset for offset in offsets)
         assert (loss.unread, loss.lost) == (len(offsets), 0)
-        assert loss.expired == sum(offset < 262_144 for offset in offsets)
+        assert loss.expired == sum(offset < 393_216 for offset in offsets)
     times = [loss.delete_timestamp or 0 for loss in found.unread]
     assert times == sorted(times)
 
@@ -168,6 +168,26 @@ def test_the_newest_record_after_bodies_that_look_like_records(tmp_path: Path) -
         end = store.get_max_phy_offset()
         found = [newest_record(store.records, file, end) for file in store.records.segments]
     assert [record and record.store_timestamp for record in found] == [2000, 3000]
+
+
+def test_the_newest_record_wherever_its_header_is(tmp_path: Path) -> None:
+    """The last 16 KiB are searched first, and a header can be cut by their border."""
+    size, count = 40_000, 64
+    border = size - (16 << 10)
+    log = LogWriter(segment_size=size)
+    log.append(1000)
+    least = log.next_offset
+    log = LogWriter(segment_size=size)
+    for number in range(count):
+        log.append(1000, body=bytes(border - least - number))
+        log.append(2000 + number)
+        log.roll()
+    log.append(5000)
+    assert log.offsets[1] == border
+    with MessageStore(str(log.write(tmp_path / "store"))) as store:
+        end = store.get_max_phy_offset()
+        found = [newest_record(store.records, file, end) for file in store.records.segments]
+    assert [record and record.store_timestamp for record in found] == [*range(2000, 2000 + count), 5000]
 
 
 def test_a_segment_whose_end_is_damaged_has_no_newest_record(tmp_path: Path) -> None:
