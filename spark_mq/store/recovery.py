@@ -301,7 +301,7 @@ class _Start:
             outcomes,
             deletes_queues=False,
         )
-        obstacles = ()
+        obstacles: tuple[str, ...] = ()
         if stuck is not None:
             obstacles = (
                 f"it waits forever for commit log offset {stuck:,}, which no segment has: it dispatches the log from "
