@@ -665,6 +665,7 @@ def _assumed(
     if files:
         source = conf.source if conf.commit_log_file_size else "most segments"
         assumed.insert(0, FileSetting("segments", f"{files[0].size:,} bytes each", source))
+    assumed.append(FileSetting("rules", f"of a broker of {release.rules.value}", release.source))
     for name, default in settings:
         source = conf.source if name in conf.settings else NOTHING_TELLS
         assumed.append(FileSetting(name, str(conf.is_enabled(name, default)).lower(), source))
