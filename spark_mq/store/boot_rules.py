@@ -53,32 +53,37 @@ def find_boot_rules(store: Location, given: str | None) -> Sourced[tuple[BootRul
     if given is None:
         line = find_broker_version(store)
         return Sourced((BootRules.V4_9,) if line.value == BrokerVersion.V4_9 else _OF_5, line.source)
-    return _rules_of(given)
+    return _rules_of(given, "--broker-version")
 
 
-def _rules_of(given: str) -> Sourced[tuple[BootRules, ...]]:
+def _rules_of(given: str, option: str) -> Sourced[tuple[BootRules, ...]]:
     if parse_broker_version(given) == BrokerVersion.V4_9:
-        return Sourced((BootRules.V4_9,), "--broker-version")
+        return Sourced((BootRules.V4_9,), option)
     if not _VERSION.fullmatch(given):
         raise OptionError(f"broker version {given!r} is not a version such as 5.3.3")
     numbers = tuple(map(int, given.split(".")))
     if numbers in ((5,), (5, 3)):
-        return Sourced(_OF_5, "--broker-version")
+        return Sourced(_OF_5, option)
     if numbers < (5, 3, 2):
-        return Sourced((BootRules.V5_0,), "--broker-version")
+        return Sourced((BootRules.V5_0,), option)
     newer = "" if numbers <= _NEWEST else f"; {given} is newer than the rules known here, those of 5.3.3 are assumed"
-    return Sourced((BootRules.V5_3_2,), f"--broker-version{newer}")
+    return Sourced((BootRules.V5_3_2,), f"{option}{newer}")
 
 
 @dataclass(frozen=True)
 class BrokerRelease:
-    """One version of the broker: its numbers, such as (5, 3, 3), and its rules.
+    """One version of the broker.
 
-    A version of two numbers counts as the first of its line: 5.1 as 5.1.0.
+    Attributes:
+        numbers: Its numbers, such as (5, 3, 3). Two numbers count as the first version of a line: 5.1 as 5.1.0.
+        rules: Its rules.
+        source: Why these rules apply, as text for a person.
+
     """
 
     numbers: tuple[int, ...]
     rules: BootRules
+    source: str
 
     @classmethod
     def of(cls, version: str) -> Self:
@@ -91,12 +96,12 @@ class BrokerRelease:
             >>> BrokerRelease.of("5.3.3").rules
             <BootRules.V5_3_2: '5.3.2 or 5.3.3'>
         """
-        rules = _rules_of(version).value
+        rules = _rules_of(version, "--as")
         if not _VERSION.fullmatch(version):
             raise OptionError(f"broker version {version!r} is not a version such as 4.9.7")
-        if len(rules) > 1:
+        if len(rules.value) > 1:
             raise OptionError(f"brokers of {version} recover by different rules: give a version such as 5.3.1 or 5.3.3")
-        return cls(tuple(map(int, version.split("."))), rules[0])
+        return cls(tuple(map(int, version.split("."))), rules.value[0], rules.source)
 
     @property
     def deletes_empty_files(self) -> bool:

@@ -56,9 +56,8 @@ class DispatchRequests:
         return DispatchRequests(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
 
 
-_NO_REQUESTS = DispatchRequests(
-    *(np.empty(0, dtype) for dtype in (np.int64, np.int64, np.int32, np.int32, np.int64, np.bool_, np.int32))
-)
+_NO_INT32S, _NO_INT64S, _NO_FLAGS = np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.bool_)
+_NO_REQUESTS = DispatchRequests(_NO_INT64S, _NO_INT64S, _NO_INT32S, _NO_INT32S, _NO_INT64S, _NO_FLAGS, _NO_INT32S)
 
 
 class StartingQueues:

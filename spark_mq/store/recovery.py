@@ -35,7 +35,7 @@ from spark_mq.store.boot_obstacles import boot_obstacles
 from spark_mq.store.boot_rules import BootRules, BrokerRelease
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import Checkpoint
-from spark_mq.store.config.sourced import NOTHING_TELLS, FileSetting
+from spark_mq.store.config.sourced import NOTHING_TELLS, FileSetting, Sourced
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX
 from spark_mq.store.dispatch_requests import DispatchRequests, StartingQueues, doubled_entries
 from spark_mq.store.index.folder import index_files
@@ -143,6 +143,7 @@ class _Start:
         self._settings = BootSettings.of(conf)
         self._stop = last_stop(store)
         self._checkpoint = Checkpoint.load(store.location)
+        self._assumed: tuple[FileSetting, ...] = ()
 
     def run(self) -> Recovery:
         """Each step in its order."""
@@ -150,7 +151,9 @@ class _Start:
         files = self._log_files()
         folders = self._queue_folders()
         obstacles = boot_obstacles(self._location, self._conf, folders, self._release)
-        queue_size = find_queue_file_size(self._conf, [(self._location / CONSUME_QUEUE, folders)]).value
+        queue_files = find_queue_file_size(self._conf, [(self._location / CONSUME_QUEUE, folders)])
+        self._assumed = _assumed(self._conf, self._release, files, queue_files)
+        queue_size = queue_files.value
         if obstacles:
             self._rows = RecoveryRows()  # nothing is changed
             for obstacle in obstacles:
@@ -256,7 +259,7 @@ class _Start:
         start = recovery_start(rules, facts)
         first = facts.segments.index(start)
         name = f"{COMMIT_LOG}/{files[first].location.name}"
-        self._rows.add("start", "segment", self._why_there(), file=name, position=0, commit_log_offset=start)
+        self._rows.add("start", "segment", self._why_there(facts), file=name, position=0, commit_log_offset=start)
         walk = RecoveryWalk(files, first, self._record_rules())
         checked = queues.requests(walk.read())
         end = walk.end
@@ -298,7 +301,7 @@ class _Start:
             outcomes,
             deletes_queues=False,
         )
-        obstacles = ()
+        obstacles: tuple[str, ...] = ()
         if stuck is not None:
             obstacles = (
                 f"it waits forever for commit log offset {stuck:,}, which no segment has: it dispatches the log from "
@@ -318,12 +321,15 @@ class _Start:
             max_offsets=queues.max_offsets(),
         )
 
-    def _why_there(self) -> str:
+    def _why_there(self, facts: BootFacts) -> str:
         if not self._stop.is_clean:
-            return "not stopped cleanly: the newest segment whose first record is not newer than the checkpoint's times"
+            rules = self._release.rules
+            if any(matches_recovery(head, self._checkpoint, self._settings, rules) for head in facts.heads):
+                return "the newest one whose first record is not newer than the checkpoint's times"
+            return "the first one: no segment begins with a record that is as old as the checkpoint's times"
         if self._release.rules == BootRules.V5_3_2:
-            return "stopped cleanly: the last segment that begins at or before the end of the queues"
-        return "stopped cleanly: the third-last segment"
+            return "after a clean stop, the last one that begins at or before the end of the queues"
+        return "after a clean stop, the third-last one"
 
     def _record_rules(self) -> int:
         numbers, conf = self._release.numbers, self._conf
@@ -509,7 +515,7 @@ class _Start:
             revived,
             max_offsets or {},
             self._rows.to_table(),
-            _assumed(self._conf, self._release),
+            self._assumed,
         )
 
 
@@ -646,19 +652,23 @@ def _offset(name: str) -> int:
     return min(int(name), (1 << 63) - 1)
 
 
-def _assumed(conf: BrokerConf, release: BrokerRelease) -> tuple[FileSetting, ...]:
+def _assumed(
+    conf: BrokerConf, release: BrokerRelease, files: Sequence[LogFile], queue_files: Sourced[int]
+) -> tuple[FileSetting, ...]:
     """The settings on which a start depends, and others that are not considered."""
     settings = [("checkCRCOnRecover", True), ("messageIndexEnable", True), ("messageIndexSafe", False)]
     if release.rules != BootRules.V4_9:
         settings.append(("recheckReputOffsetFromCq", False))
     if release.numbers >= (5, 2):
         settings.append(("forceVerifyPropCRC", False))
-    assumed = [
-        FileSetting(
-            name, str(conf.is_enabled(name, default)).lower(), conf.source if name in conf.settings else NOTHING_TELLS
-        )
-        for name, default in settings
-    ]
+    assumed = [FileSetting("queue files", f"{queue_files.value:,} bytes each", queue_files.source)]
+    if files:
+        source = conf.source if conf.commit_log_file_size else "most segments"
+        assumed.insert(0, FileSetting("segments", f"{files[0].size:,} bytes each", source))
+    assumed.append(FileSetting("rules", f"of a broker of {release.rules.value}", release.source))
+    for name, default in settings:
+        source = conf.source if name in conf.settings else NOTHING_TELLS
+        assumed.append(FileSetting(name, str(conf.is_enabled(name, default)).lower(), source))
     for name in ("enableControllerMode", "duplicationEnable", "enableMultiDispatch"):
         if conf.is_enabled(name):
             assumed.append(FileSetting(name, "true, which is not considered here", conf.source))

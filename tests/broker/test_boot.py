@@ -7,6 +7,8 @@ Few boots only: one that loses messages, and one of each version that cuts the l
 from __future__ import annotations
 
 import json
+import random
+import re
 import struct
 from collections import Counter
 from pathlib import Path
@@ -14,11 +16,13 @@ from typing import Any
 
 import pytest
 
+from spark_mq.format.record import COMMIT_LOG_OFFSET_AT, MAGIC_V1, QUEUE_OFFSET_AT
 from spark_mq.store.recovery import next_recovery
 from spark_mq.store.store_state import store_state
 from tests.broker import harness
 from tests.store.test_boot import entries_of
 from tests.store.test_recovery import body_at, flip, rows, some_message
+from tests.support.soak import cases
 from tests.support.stores import RealStore
 
 LACKING = harness.missing()
@@ -93,5 +97,59 @@ def test_a_boot_after_a_crash_cuts_the_log_as_was_said(name: str, version: str, 
     facts = facts_of(store, conf, version, tmp_path / "facts.jsonl")
     assert facts["store"][0]["maxPhyOffset"] == recovery.log_end
     assert len(facts["msg"]) == sum(fact["offset"] < offset for fact in real.facts("msg"))
+    maxima = {(fact["topic"], fact["queueId"]): fact["max"] for fact in facts["queue"] if fact["max"]}
+    assert maxima == {queue: end for queue, end in recovery.max_offsets.items() if end}
+
+
+def damage(store: Path, chance: random.Random) -> None:
+    """Flip bits of records, overwrite fields and units, remove or add queue files; sizes stay, so the broker starts."""
+    logs, queue_files = sorted((store / "commitlog").iterdir()), sorted((store / "consumequeue").glob("*/*/*"))
+    for kind in chance.choices(["bits", "field", "unit", "file"], k=chance.randint(1, 3)):
+        file = chance.choice(logs if kind in ("bits", "field") else queue_files)
+        data = bytearray(file.read_bytes())
+        used = max(len(data.rstrip(b"\0")), _UNIT.size)
+        if kind == "bits":
+            for _ in range(3):
+                data[chance.randrange(used)] ^= 1 << chance.randrange(8)
+        elif kind == "field":
+            starts = [found.start() for found in re.finditer(re.escape(MAGIC_V1.to_bytes(4, "big", signed=True)), data)]
+            at = chance.choice(starts or [4]) - 4 + chance.choice([0, 4, 8, QUEUE_OFFSET_AT, COMMIT_LOG_OFFSET_AT])
+            data[at : at + 4] = struct.pack(">i", chance.choice([0, -1, 1, 77]))
+        elif kind == "unit":
+            at = chance.randrange(used // _UNIT.size) * _UNIT.size
+            unit = _UNIT.pack(chance.randrange(400_000), chance.choice([100, 0]), 0)
+            data[at : at + _UNIT.size] = chance.choice([unit, bytes(_UNIT.size)])
+        elif chance.random() < 0.5:
+            last = max(file.parent.iterdir())
+            (file.parent / f"{int(last.name) + last.stat().st_size:020d}").write_bytes(bytes(last.stat().st_size))
+        elif len(queue_files) > 1:
+            queue_files.remove(file)
+            file.unlink()
+            continue
+        file.write_bytes(data)
+    for name, is_there in (("abort", chance.random() < 0.5), ("checkpoint", chance.random() < 0.7)):
+        if not is_there:
+            (store / name).unlink(missing_ok=True)
+        elif name == "abort":
+            (store / name).touch()
+
+
+@pytest.mark.parametrize("seed", cases([1, 2], range(40)))
+def test_the_java_store_does_what_is_said_of_a_damaged_copy(seed: int, tmp_path: Path) -> None:
+    """The ends of the log and of all queues, after the Java message store was loaded and started."""
+    chance, version = random.Random(seed), ("5.3.3", "4.9.7")[seed % 2]
+    name = chance.choice(["killed-533", "lagging-533", "stale-49x", "stale-533", "killed-49x"])
+    store, conf = harness.unpack_store(name, tmp_path), harness.STORES / f"{name}.conf"
+    damage(store, chance)
+    recovery = next_recovery(str(store), version, str(conf))
+    if recovery.obstacles:
+        pytest.skip("4.9 would wait forever")
+    try:
+        facts = facts_of(store, conf, version, tmp_path / "facts.jsonl")
+    except harness.HarnessError as error:
+        if "MessageDecoder.decode" not in str(error):
+            raise
+        pytest.skip("the program that prints facts cannot decode a record that the broker accepts")
+    assert facts["store"][0]["maxPhyOffset"] == recovery.log_end
     maxima = {(fact["topic"], fact["queueId"]): fact["max"] for fact in facts["queue"] if fact["max"]}
     assert maxima == {queue: end for queue, end in recovery.max_offsets.items() if end}

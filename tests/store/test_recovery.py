@@ -73,9 +73,8 @@ def test_a_recovery_did_what_the_rows_say(store: RealStore, unpacked: Unpack, tm
     entries = Counter(entries_of(store, recovered))
     keys = {fact["offset"]: fact for fact in store.facts("msg")}
     kept = Counter(entries_of(store, folder))
-    (doubled,) = rows(recovery, "double", "index") or ({"commit_log_offset": None, "count": 0},)
     assert not set(entries) - set(keys)
-    if doubled["count"]:
+    for doubled in rows(recovery, "double", "index"):
         offset = doubled["commit_log_offset"]
         assert entries[offset] - kept[offset] == doubled["count"]
 
@@ -422,6 +421,12 @@ def test_a_wrong_property_ends_the_log(tmp_path: Path) -> None:
 def test_a_version_must_tell_its_rules(version: str, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"version|rules"):
         recover(tmp_path, version)
+
+
+def test_a_version_that_is_newer_than_the_rules_is_said(tmp_path: Path) -> None:
+    small_log().write(tmp_path)
+    (rules,) = (setting for setting in recover(tmp_path, "5.10.0").settings if setting.name == "rules")
+    assert (rules.value, "newer than the rules known here" in rules.source) == ("of a broker of 5.3.2 or 5.3.3", True)
 
 
 def test_batch_consume_queues_are_not_guessed(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from spark_mq.cli.output.value_text import size_text, visible
+from spark_mq.store.config.sourced import FileSetting
 from spark_mq.store.recovery import Recovery
 
 _SHOWN = 8
@@ -22,13 +23,19 @@ def recovery_lines(recovery: Recovery) -> list[str]:
     sections = [
         verdict(recovery),
         [f"a start of {recovery.version}", *_rows(recovery)],
-        ["assumed", *(f"  {setting.name}={setting.value} ({setting.source})" for setting in recovery.settings)],
+        ["assumed", *map(_setting, recovery.settings)],
         ["what to do", *(f"  - {remedy}" for remedy in _remedies(recovery))],
     ]
     lines = [
         visible(line) for section in sections if len(section) > 1 or section[0][-1:] == "." for line in (*section, "")
     ]
     return lines[:-1]
+
+
+def _setting(setting: FileSetting) -> str:
+    if setting.name.islower():
+        return f"  {setting.name:<{_WIDTH + 2}} {setting.value} ({setting.source})"
+    return f"  {setting.name}={setting.value} ({setting.source})"
 
 
 def verdict(recovery: Recovery) -> list[str]:
@@ -75,7 +82,7 @@ def _losses(recovery: Recovery) -> Iterator[str]:
     boot = recovery.boot
     assert boot is not None
     if recovery.cut_bytes:
-        units = f", with {_counted(recovery.cut_units, 'message')} of queues" if recovery.cut_units else ""
+        units = f", with {_counted(recovery.cut_units, 'message')} that queues have" if recovery.cut_units else ""
         yield f"cuts {size_text(recovery.cut_bytes)} off the log{units}"
     if recovery.revived:
         yield f"takes {_counted(recovery.revived, 'old record')} for live ones"
