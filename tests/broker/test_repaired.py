@@ -60,6 +60,16 @@ def test_a_broker_serves_every_message_of_a_repaired_store(tmp_path: Path, versi
     assert report["problemCount"] == 0
 
 
+@pytest.mark.parametrize(("version", "name"), [(V5, "killed-533"), (V4, "killed-49x")])
+def test_a_broker_boots_from_a_killed_store_whose_lag_was_repaired(tmp_path: Path, version: str, name: str) -> None:
+    """`abort` stays: the boot dispatches a part of the log again, which the queues ignore."""
+    bench = bench_of(name, tmp_path)
+    repaired(bench)
+    assert (bench.path / "abort").exists()
+    report = harness.check_served(bench.path, bench.packed.broker_conf, index=True, version=version)
+    assert report["problemCount"] == 0
+
+
 def test_a_clean_boot_of_5_3_3_loses_nothing_of_a_lagging_queue_that_was_repaired(tmp_path: Path) -> None:
     """`test_boot.py` shows that the same boot of the store as it is loses a message, and shifts two."""
     bench = bench_of("lagging-533", tmp_path)
