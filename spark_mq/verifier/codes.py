@@ -81,7 +81,8 @@ class Code:
 _NOTE, _WARNING, _ERROR = Severity.NOTE, Severity.WARNING, Severity.ERROR
 
 _DAMAGED_MEDIUM = "a damaged disk or memory, an interrupted copy, or a program that wrote into the file"
-_REBUILD = "`spark-mq rebuild STORE --replace` makes the file again from the log"
+_REPAIR = "`spark-mq repair STORE --apply`"
+_REBUILD = f"{_REPAIR} makes the file again from the log"
 _REPLICA = "copy the segment from a replica; without one, the message is lost"
 _REFUSES = Brokers.all("the broker does not start: it reports that the length of the file does not match")
 _FINDS_LESS = Brokers.all("a query by key does not find the messages, or finds others; consumers are not affected")
@@ -185,7 +186,7 @@ _CODES = (
             "a clean boot can take them for live ones, if they follow the live end without a gap",
             "a clean boot can take them for live ones, and dispatches them, if they follow the live end without a gap",
         ),
-        "nothing: the broker overwrites them; or, while it is stopped, fill the bytes after the live end with zeros",
+        f"{_REPAIR} fills the bytes after the live end with zeros",
     ),
     Code(
         "LOG_UNFINISHED",
@@ -221,7 +222,7 @@ _CODES = (
             "before 5.1.3 the broker does not start; from 5.1.3 on it deletes the file if it is the last one",
             "the broker deletes the file if it is the last one, else it does not start",
         ),
-        "remove the file if it is the last one; otherwise copy it from a replica",
+        f"{_REPAIR} moves the file away if it is the last one; otherwise copy it from a replica",
     ),
     Code(
         "SEGMENT_GAP",
@@ -237,7 +238,7 @@ _CODES = (
         "A file has the name of a segment, and is not a segment of this log.",
         "a copy under another name, or a file of another store",
         Brokers.all("the broker takes it for a segment; if it is the last one, it writes the next messages there"),
-        "move it out of commitlog/",
+        f"{_REPAIR} moves it into a backup",
     ),
     Code(
         "FOLDER_STRAY_FILE",
@@ -245,7 +246,7 @@ _CODES = (
         "A folder of segments or of queue files contains a file that the broker did not make.",
         "an editor, a copy that was interrupted, or a backup beside the files",
         _REFUSES,
-        "move it out of the folder",
+        f"{_REPAIR} moves it into a backup",
     ),
     Code(
         "FOLDER_SUBFOLDER",
@@ -257,7 +258,7 @@ _CODES = (
             "before 5.1.0 the broker does not start; from 5.1.0 on it skips the folder",
             "the broker skips the folder",
         ),
-        "move it out of the folder",
+        f"{_REPAIR} moves it into a backup",
     ),
     # consume queues
     Code(
@@ -351,7 +352,7 @@ _CODES = (
         "The last messages of a queue have no units, and the broker did not stop cleanly, or runs.",
         "a broker was killed before it dispatched its last messages",
         Brokers.all("the next boot dispatches the messages again"),
-        "start the broker: it completes the queue; or `spark-mq rebuild STORE --resume`",
+        f"start the broker: it completes the queue; or {_REPAIR}",
     ),
     Code(
         "QUEUE_LAGS_CLEAN",
@@ -363,7 +364,7 @@ _CODES = (
             "the messages stay without units, and are never consumed",
             "the next boot loses one message of the queue, and shifts every later unit by one",
         ),
-        "before the next boot: `spark-mq rebuild STORE --resume`",
+        f"before the next boot: {_REPAIR}",
     ),
     Code(
         "QUEUE_MISSING",
@@ -375,7 +376,7 @@ _CODES = (
             "the queue is empty, and new messages get queue offsets from 0 on",
             "the queue is empty unless no queue has files, and new messages get queue offsets from 0 on",
         ),
-        "before the next boot: `spark-mq rebuild STORE --replace`",
+        f"before the next boot: {_REPAIR}",
     ),
     Code(
         "QUEUE_DELETED",
@@ -531,7 +532,7 @@ _CODES = (
         Brokers.all(
             "after the next boot, the broker continues the file with the largest name, which is not the newest one"
         ),
-        "`spark-mq rebuild STORE --only index --replace --time-zone ZONE` with the broker's zone",
+        f"{_REPAIR} makes files whose names are in order",
     ),
     Code(
         "INDEX_LAGS",
@@ -543,7 +544,7 @@ _CODES = (
             "an unclean boot puts the entries again; a clean one never",
             "an unclean boot puts the entries again; a clean one does so only if the queues lag as far",
         ),
-        "`spark-mq rebuild STORE --only index --resume`",
+        _REPAIR,
     ),
     Code(
         "INDEX_MISSING",
@@ -551,7 +552,7 @@ _CODES = (
         "Messages have keys, and the store has no index file.",
         "index/ was removed or not copied; or the broker has messageIndexEnable=false",
         Brokers.all("a query by key finds nothing; a clean boot does not build the index"),
-        "`spark-mq rebuild STORE --only index`; or give --broker-conf with messageIndexEnable=false",
+        f"{_REPAIR}; or give --broker-conf with messageIndexEnable=false",
     ),
     # the rest
     Code(
@@ -568,7 +569,7 @@ _CODES = (
         "The file `checkpoint` has another size than 4096 bytes.",
         "a copy was cut",
         Brokers.all("the broker extends a short file with zeros: a recovery then starts at the first segment"),
-        "remove the file: a recovery then starts at the first segment, which is safe",
+        f"{_REPAIR}; or remove the file: a recovery then starts at the first segment, which is safe",
     ),
     Code(
         "CHECKPOINT_AHEAD",
@@ -576,7 +577,7 @@ _CODES = (
         "A time in the file `checkpoint` is later than the last message or index file.",
         "the end of the log was lost after it was flushed; or a recovery cut the log; or the file is damaged",
         Brokers.all("after a crash, a recovery can start too late, and leave queues and index incomplete"),
-        "find out whether the last messages were lost; remove the file: a recovery then starts at the first segment",
+        f"find out whether the last messages were lost; {_REPAIR} sets the time to that of the last message",
     ),
     Code(
         "CONFIG_BROKEN",
@@ -592,7 +593,7 @@ _CODES = (
         "A file of config/ cannot be read, and its .bak can.",
         "a crash while the broker wrote it, or an editor",
         Brokers.all("the broker uses the .bak, which is the content before the last change"),
-        "copy the .bak over the file",
+        f"{_REPAIR} copies the .bak over the file",
     ),
     Code(
         "OFFSET_PAST_END",

@@ -74,7 +74,7 @@ def test_the_answer_comes_first(
 def test_a_loss_has_a_remedy_that_works(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = str(STORES["lagging-533"].unpack(tmp_path))
     _, rest = text_of(capsys, folder, "--broker-version", "5.3.3")
-    assert f"`spark-mq rebuild {folder} --resume`" in rest
+    assert f"`spark-mq repair {folder} --apply`" in rest
     assert f"`touch {folder}/abort`" in rest
     Path(folder, "abort").touch()
     answer, rest = text_of(capsys, folder, "--broker-version", "5.3.3")

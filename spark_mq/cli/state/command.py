@@ -14,7 +14,7 @@ the details, and what to do.
 Few bytes are read: names, sizes and times of files, the last units of queues, the ends of index files, and at most
 256 KiB of the log. "At least" in front of a number says that the rest was not read. Damage in the middle of files is
 not noticed: the boot checks the records after the segment at which it starts, and cuts the log at the first damaged
-one. `spark-mq segments`, `queues` and `lag` check more, and `spark-mq rebuild` reads the whole log.
+one. `spark-mq verify` reads the whole log, and checks everything.
 
 Brokers recover by other rules since 5.0.0, and again since 5.3.2. The files of a store do not show which of them it
 was: without --broker-version, all possible ones are printed.

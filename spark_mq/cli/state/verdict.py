@@ -101,7 +101,7 @@ def _nothing(state: StoreState) -> str:
 def _of_losses(state: StoreState, losing: Sequence[Boot]) -> Iterator[str]:
     names = ", ".join(boot.rules.value for boot in losing)
     yield (
-        f"Do not start a broker of {names} on the store as it is. First `spark-mq rebuild {_path(state)} --resume`, "
+        f"Do not start a broker of {names} on the store as it is. First `spark-mq repair {_path(state)} --apply`, "
         "which adds the missing units and index entries from the log."
     )
     forced = [boot for boot in state.forced_boots if boot.rules in {one.rules for one in losing}]
@@ -114,13 +114,9 @@ def _of_losses(state: StoreState, losing: Sequence[Boot]) -> Iterator[str]:
 
 
 def _without_tail(state: StoreState, tail: StaleTail) -> str:
-    segment = int(state.log.last_segment or 0)
-    file = shlex.quote(f"{state.store}/commitlog/{segment:020d}")
-    position = tail.start - segment
     return (
-        f"Old records follow the live end at commit log offset {tail.start:,}. To keep them out, save the file, and "
-        f"zero what follows the end: `fallocate --zero-range --offset {position} "
-        f"--length {state.log.file_size - position} {file}`"
+        f"Old records follow the live end at commit log offset {tail.start:,}. `spark-mq repair {_path(state)} --apply` "
+        "zeroes what follows the end, and keeps a copy."
     )
 
 
