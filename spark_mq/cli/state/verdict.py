@@ -115,8 +115,8 @@ def _of_losses(state: StoreState, losing: Sequence[Boot]) -> Iterator[str]:
 
 def _without_tail(state: StoreState, tail: StaleTail) -> str:
     return (
-        f"Old records follow the live end at commit log offset {tail.start:,}. `spark-mq repair {_path(state)} --apply` "
-        "zeroes what follows the end, and keeps a copy."
+        f"Old records follow the live end at commit log offset {tail.start:,}. First `spark-mq repair {_path(state)} "
+        "--apply`, which zeroes them, and keeps a copy."
     )
 
 
