@@ -54,8 +54,18 @@ def queue_folder_findings(store: Location, queues: Sequence[QueueFolder], file_s
                 queue_id=queue.queue_id,
                 found="the units of light message queues are not checked",
             )
-        others = [info for info in (store / path).entries() if not _is_queue_file(info)]
-        yield from foreign_entries(path, others)
+        entries = (store / path).entries()
+        yield from foreign_entries(path, [info for info in entries if not _is_queue_file(info)])
+        for info in entries:
+            if _is_queue_file(info) and not info.size:
+                yield findings(
+                    "QUEUE_FILE_SIZE",
+                    file=f"{path}/{info.base_name}",
+                    topic=queue.topic,
+                    queue_id=queue.queue_id,
+                    expected=f"{file_size} bytes",
+                    found="0 bytes",
+                )
         for info in queue.files:
             start = int(info.base_name)
             columns: dict[str, Any] = {

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from pyarrow import fs
 
 from spark_mq.errors import StoreChangedError
 from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE, Units, queue_file_name
@@ -81,11 +82,12 @@ class QueueFiles:
         return self.folder / expected.topic / str(expected.queue_id) / name
 
     def _read(self, expected: ExpectedFile) -> Units | None:
-        """The units up to the last one that is not zeros; none if the file does not exist."""
+        """The units up to the last one that is not zeros; none if the file does not exist, or is empty."""
         location = self._location(expected)
-        if not location.is_file:
+        info = location.info()
+        if info.type != fs.FileType.File or not info.size:
             return np.zeros(0, UNIT_DTYPE)
-        if location.info().size != self.file_size:
+        if info.size != self.file_size:
             return None
         try:
             data_end = find_data_end(location, self.file_size)

@@ -23,6 +23,8 @@ SHOWN = 5
 
 _WRITTEN_TOGETHER = 1 << 16
 """Findings that are written together: each write is a row group, of which a file keeps a description in memory."""
+_JOINED = 256
+"""Waiting batches that are joined into one: a batch of one finding takes kilobytes."""
 
 SUMMARY_SCHEMA = pa.schema([("summary", pa.string())])
 """What a task returns: a `Summary` as JSON."""
@@ -122,6 +124,8 @@ class FindingSink:
             self._waiting_rows += batch.num_rows
             if self._waiting_rows >= _WRITTEN_TOGETHER:
                 self._write()
+            elif len(self._waiting) >= _JOINED:
+                self._waiting = pa.Table.from_batches(self._waiting).combine_chunks().to_batches()
 
     def _write(self) -> None:
         """Write what waits."""

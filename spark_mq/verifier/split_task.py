@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from spark_mq.indexer.settings import DispatchTargets
 from spark_mq.indexer.staging.split_rows import SPLIT_SCHEMA
 from spark_mq.io.location import Location
 from spark_mq.job.task_items import TaskItems
+from spark_mq.store.log.commit_log import Segment
 from spark_mq.store.log.last_record import UNFINISHED
 from spark_mq.store.log.splits import Split
 from spark_mq.verifier.finding import findings
@@ -20,6 +23,12 @@ from spark_mq.verifier.sink import FindingSink
 
 _MAX_HOLES = 256
 """The limit of damaged ranges of a split that the driver gets; more of them become one range."""
+
+_EXPECTED = {
+    "RECORD_QUEUE_OFFSET": "a possible queue offset",
+    "SEGMENT_FILLER": "the filler of the segment",
+    "LOG_CORRUPT": "a record",
+}
 
 _QUEUES = pa.list_(pa.struct([("topic", pa.string()), ("queue_id", pa.int32())]))
 CHECKED_SPLIT_SCHEMA = SPLIT_SCHEMA.append(pa.field("dispatched_queues", _QUEUES)).append(
@@ -83,7 +92,7 @@ def check_split(split: Split, targets: DispatchTargets, exact: bool, sink: Findi
         newest[:] = [int(read_i64(chunk.buffer, int(chunk.frames[-1].store_timestamp_at)))]
 
     row: dict[str, Any] = dispatch_split(split, targets, exact, see).to_pylist()[0]
-    sink.add(_corrupt_finding(split, corrupt) for corrupt in row["corrupt"])
+    sink.add(_corrupt_findings(split, row["corrupt"]))
     row["corrupt"] = _few(row["corrupt"])
     row["dispatched_queues"] = [{"topic": topic, "queue_id": queue_id} for topic, queue_id in sorted(queues)]
     return row
@@ -97,20 +106,27 @@ def _few(corrupt: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{**corrupt[0], "commit_log_offset": start, "length": stop - start} for start, stop in ranges]
 
 
-def _corrupt_finding(split: Split, corrupt: Mapping[str, Any]) -> pa.RecordBatch:
-    offset, length = corrupt["commit_log_offset"], corrupt["length"]
-    segment = split.segment
+def _corrupt_findings(split: Split, corrupt: Iterable[Mapping[str, Any]]) -> Iterator[pa.RecordBatch]:
+    """A finding for each damaged range, those with one code in one batch."""
+    ranges = defaultdict[str, list[Mapping[str, Any]]](list)
+    for one in corrupt:
+        ranges[_code_of(split.segment, one)].append(one)
+    for code, some in ranges.items():
+        offsets = np.array([one["commit_log_offset"] for one in some], np.int64)
+        yield findings(
+            code,
+            len(some),
+            file=f"commitlog/{split.segment.location.name}",
+            position=offsets - split.segment.base,
+            commit_log_offset=offsets,
+            expected=_EXPECTED[code],
+            found=[f"{one['length']} bytes: {one['reason']}" for one in some],
+        )
+
+
+def _code_of(segment: Segment, corrupt: Mapping[str, Any]) -> str:
     if corrupt["code"] == "BAD_QUEUE_OFFSET":
-        code, expected = "RECORD_QUEUE_OFFSET", "a possible queue offset"
-    elif offset + length >= segment.end_offset and not segment.is_last and corrupt["code"] != UNFINISHED:
-        code, expected = "SEGMENT_FILLER", "the filler of the segment"
-    else:
-        code, expected = "LOG_CORRUPT", "a record"
-    return findings(
-        code,
-        file=f"commitlog/{segment.location.name}",
-        position=offset - segment.base,
-        commit_log_offset=offset,
-        expected=expected,
-        found=f"{length} bytes: {corrupt['reason']}",
-    )
+        return "RECORD_QUEUE_OFFSET"
+    reaches_end = corrupt["commit_log_offset"] + corrupt["length"] >= segment.end_offset
+    is_filler = reaches_end and not segment.is_last and corrupt["code"] != UNFINISHED
+    return "SEGMENT_FILLER" if is_filler else "LOG_CORRUPT"

@@ -43,6 +43,9 @@ UNSEEN = (
     UnseenField("bodyCRC of an empty body", "record", "brokers do not check it either"),
     UnseenField("queueOffset of a message of type PREPARED or ROLLBACK", "record", "the message has no unit"),
     UnseenField("queueId of a message of type PREPARED or ROLLBACK", "record", "the message has no unit"),
+    UnseenField(
+        "topic of a message of type ROLLBACK, or PREPARED without keys", "record", "it has neither unit nor index entry"
+    ),
     UnseenField("properties", "record", "except TAGS, KEYS, UNIQ_KEY and DELAY, whose values queues and index contain"),
     UnseenField("bytes of a filler after its first eight", "segment", "brokers up to 4.9.0 leave any bytes there"),
     UnseenField("bytes after the live end", "segment", "a recovery does not clear them; old records are found"),

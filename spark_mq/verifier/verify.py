@@ -97,7 +97,7 @@ class VerifyResult:
         """All findings. One batch is read at a time: a scan by `pyarrow.dataset` reads many files in advance."""
         for location in self._files:
             with location.filesystem.open_input_file(location.path) as file:
-                yield from pq.ParquetFile(file).iter_batches()
+                yield from pq.ParquetFile(file, pre_buffer=False).iter_batches()
 
     def close(self) -> None:
         """Remove the files of the findings."""

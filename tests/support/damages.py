@@ -361,6 +361,21 @@ def a_queue_file_that_is_cut(bench: Bench) -> Place:
     return file, None
 
 
+@damage("QUEUE_FILE_SIZE", "QUEUE_LAGS_CLEAN")
+def a_last_queue_file_of_no_bytes(bench: Bench) -> Place:
+    file, _ = last_unit(bench)
+    os.truncate(bench.path / file, 0)
+    return file, None
+
+
+@damage("QUEUE_MISSING")
+def an_only_queue_file_of_no_bytes(bench: Bench) -> Place:
+    """Of a topic that is not configured: its queue is not deleted, because it has a file."""
+    file, position = bench.unit("DirectTopic", 0, 0)
+    os.truncate(bench.path / file, 0)
+    return file, position
+
+
 @damage("QUEUE_FILE_NAME", "QUEUE_LAGS_CLEAN", "QUEUE_MISSING", "QUEUE_FILE_MISSING")
 def a_queue_file_under_another_name(bench: Bench) -> Place:
     file, _ = bench.unit(*QUEUE, 7)

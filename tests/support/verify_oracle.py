@@ -105,9 +105,12 @@ class Oracle:
 
 def _visible_change(old: Record, new: Record) -> str | None:
     """The first field that differs, and that a check sees."""
-    if old.size != new.size or old.magic != new.magic or old.topic != new.topic:
-        return "size, magic or topic"
+    if old.size != new.size or old.magic != new.magic or len(old.topic) != len(new.topic):
+        return "size or magic"
     has_unit = old.sys_flag & 0xC not in (_PREPARED, _ROLLBACK)
+    has_keys = bool({b"KEYS", b"UNIQ_KEY"} & set(parse_properties(old.properties)))
+    if old.topic != new.topic and (has_unit or (has_keys and old.sys_flag & 0xC != _ROLLBACK)):
+        return "topic"
     if has_unit != (new.sys_flag & 0xC not in (_PREPARED, _ROLLBACK)):
         return "transaction type"
     if (old.sys_flag ^ new.sys_flag) & ~0x7FF or (old.sys_flag ^ new.sys_flag) & 0xB0:

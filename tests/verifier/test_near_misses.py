@@ -369,7 +369,8 @@ TABLE = [
     NearMiss("the_last_unit the_last_unit_of_a_killed_broker", an_abort_file, "a killed broker can be complete"),
     NearMiss("two_units_that_are_swapped", units_of_expired_messages, "expired units are in order", "deleted"),
     NearMiss(
-        "a_unit_that_is_doubled_at_the_end a_unit_after_the_live_end a_queue_file_that_is_cut",
+        "a_unit_that_is_doubled_at_the_end a_unit_after_the_live_end a_queue_file_that_is_cut "
+        "a_last_queue_file_of_no_bytes an_only_queue_file_of_no_bytes",
         a_queue_file_in_advance,
         "a file is created, with zeros, before its first unit is written",
     ),

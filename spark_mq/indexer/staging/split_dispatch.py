@@ -39,6 +39,9 @@ from spark_mq.store.log.splits import Split
 _MAX_QUEUE_OFFSET = 1 << 58
 """The limit of queue offsets: 20 bytes for each unit, a file position still fits 64 bits. No broker comes near it."""
 
+_MAX_PARTS = 1024
+"""Parts of a split's units that are joined into one: between damaged ranges, a part has few units."""
+
 NOTHING_FOUND = -1
 
 
@@ -115,6 +118,8 @@ def _dispatch(
             dispatched = frames if with_unit.all() else frames[with_unit]
             units = dispatch_units(part.buffer, dispatched, result.queues, delay_millis)
             result.units.append(_possible_units(units, result, split))
+            if len(result.units) >= _MAX_PARTS:
+                result.units = [DispatchedUnits.concatenate(result.units)]
 
 
 def _follow_time(times: Int64s, result: _SplitResult) -> None:
