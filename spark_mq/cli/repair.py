@@ -174,6 +174,8 @@ def report_lines(report: RepairReport) -> Iterator[str]:
     """The lines of a report: the plan by file, what is left, and the verdict in the last line."""
     yield f"repair of {visible(report.store)}"
     yield f"  check           {report.before.verdict}"
+    if report.actions:
+        yield "  keep            all files that are not named here, byte for byte"
     kinds: dict[str, list[Action]] = {}
     for action in report.actions:
         kinds.setdefault(action.change.kind, []).append(action)
