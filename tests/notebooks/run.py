@@ -20,6 +20,7 @@ from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 
+from tests.support.class_archive import SPARK_CONF
 from tests.support.stores import PROJECT
 
 FOLDER = PROJECT / "notebooks"
@@ -50,7 +51,8 @@ def executed(name: str) -> NotebookNode:
         record_timing=False,
         resources={"metadata": {"path": str(FOLDER)}},
     )
-    client.execute(env={name: value for name, value in os.environ.items() if name not in VARIABLES})
+    environment = {name: value for name, value in os.environ.items() if name not in VARIABLES}
+    client.execute(env={**environment, "SPARK_CONF_DIR": str(SPARK_CONF)})
     notebook.metadata.language_info = {"name": "python"}
     return notebook
 
