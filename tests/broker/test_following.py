@@ -21,12 +21,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from spark_mq.io.location import Location
 from spark_mq.store.live_end import LiveEndFinder
 from tests.broker import harness
-from tests.support.class_archive import SPARK_CONF
-from tests.support.delta_rows import delta_rows
 
 LACKING = harness.missing()
 pytestmark = [pytest.mark.broker, pytest.mark.skipif(LACKING is not None, reason=LACKING or "")]
@@ -58,10 +57,9 @@ class Follower:
         self._log = log
         self._printed = log.stat().st_size if log.exists() else 0
         command = [sys.executable, "-m", "spark_mq.cli.main", "archive", str(store), table, "--follow", "5", "--json"]
-        environment = {**os.environ, "SPARK_CONF_DIR": str(SPARK_CONF)}
         with log.open("a") as errors:
             self._process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True, env=environment
+                command, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True
             )
 
     @property
@@ -122,10 +120,8 @@ class Producer:
 
 
 def test_every_message_is_archived_once_while_broker_and_archive_are_killed(
-    delta_jars: dict[str, str], tmp_path: Path
+    delta: SparkSession, tmp_path: Path
 ) -> None:
-    if not delta_jars:
-        pytest.skip("Delta Lake's jars cannot be fetched from Maven Central")
     version, store, table = harness.VERSIONS[0], tmp_path / "store", str(tmp_path / "lake" / "messages")
     log, producer, began = tmp_path / "follow.log", Producer(), time.monotonic()
     with harness.Broker(version, store, SETTINGS) as broker:
@@ -154,15 +150,19 @@ def test_every_message_is_archived_once_while_broker_and_archive_are_killed(
     harness.describe(store, SETTINGS, tmp_path / "facts.jsonl", version)
     with (tmp_path / "facts.jsonl").open(encoding="utf-8") as lines:
         facts = [fact for fact in map(json.loads, lines) if fact["t"] == "msg"]
-    rows = delta_rows(Path(table))
-    assert {row["_corrupt_record"] for row in rows} == {None}
-    found = sorted((row["commit_log_offset"], hashlib.md5(row["body"]).hexdigest()) for row in rows)
+    rows = delta.read.format("delta").load(table).select("commit_log_offset", "body", "_corrupt_record").toArrow()
+    assert rows["_corrupt_record"].null_count == rows.num_rows
+    found = sorted(
+        (row["commit_log_offset"], hashlib.md5(row["body"]).hexdigest())
+        for row in rows.select(["commit_log_offset", "body"]).to_pylist()
+    )
     assert found == sorted((fact["offset"], fact["bodyMd5"]) for fact in facts)
-    keys = [row for row in delta_rows(Path(f"{table}_keys")) if row["key_type"] == "UNIQ_KEY"]
-    assert sorted(row["commit_log_offset"] for row in keys) == sorted(
+    keys = delta.read.format("delta").load(f"{table}_keys").where("key_type = 'UNIQ_KEY'")
+    assert sorted(row.commit_log_offset for row in keys.select("commit_log_offset").collect()) == sorted(
         fact["offset"] for fact in facts if fact["uniqKey"] is not None
     )
-    assert {row["commit_log_offset"] for row in delta_rows(Path(f"{table}_segments"))} == {
+    segments = delta.read.format("delta").load(f"{table}_segments").select("commit_log_offset").collect()
+    assert {row.commit_log_offset for row in segments} == {
         fact["offset"] // SEGMENT_SIZE * SEGMENT_SIZE for fact in facts
     }
     print(f"{len(found):,} messages; the last run appended {report['rows']:,}")

@@ -18,7 +18,6 @@ import pytest
 
 from tests.cluster.conftest import STORE
 from tests.cluster.processes import Python
-from tests.support.class_archive import SPARK_CONF
 from tests.support.readme import shell_lines
 from tests.support.stores import PROJECT, index_of, tree_of
 
@@ -67,7 +66,7 @@ class Shell:
             (self._tree / name).symlink_to(PROJECT / name)
         path = os.pathsep.join([str(programs), str(bare_python.spark_home / "bin"), os.environ["PATH"]])
         self._own = {**os.environ, "PATH": path, "PYTHONPATH": str(PROJECT), "PYSPARK_PYTHON": sys.executable}
-        self._bare = bare_python.environment(PATH=path, PYTHONPATH=str(package), SPARK_CONF_DIR=str(SPARK_CONF))
+        self._bare = bare_python.environment(PATH=path, PYTHONPATH=str(package))
 
     def run(self, line: str) -> str:
         """What a line prints on stdout."""

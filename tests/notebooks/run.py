@@ -20,7 +20,6 @@ from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 
-from tests.support.class_archive import SPARK_CONF
 from tests.support.stores import PROJECT
 
 FOLDER = PROJECT / "notebooks"
@@ -51,8 +50,7 @@ def executed(name: str) -> NotebookNode:
         record_timing=False,
         resources={"metadata": {"path": str(FOLDER)}},
     )
-    environment = {name: value for name, value in os.environ.items() if name not in VARIABLES}
-    client.execute(env={**environment, "SPARK_CONF_DIR": str(SPARK_CONF)})
+    client.execute(env={name: value for name, value in os.environ.items() if name not in VARIABLES})
     notebook.metadata.language_info = {"name": "python"}
     return notebook
 
