@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.class_archive import SPARK_CONF
 from tests.support.log_writer import LogWriter
 
 pytestmark = pytest.mark.archive
@@ -24,8 +23,7 @@ def test_a_run_prints_its_report_and_nothing_else(tmp_path: Path, delta_jars: di
         log.append(1_795_000_000_000 + number, b"a body", properties=b"KEYS\x01k%d\x02" % number)
     words = ["archive", str(log.write(tmp_path / "store")), str(tmp_path / "lake" / "messages"), "--json"]
     command = [sys.executable, "-m", "spark_mq", *words]
-    quick = {**os.environ, "SPARK_CONF_DIR": str(SPARK_CONF)}
-    first = subprocess.run(command, capture_output=True, text=True, check=False, env=quick)
+    first = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (first.returncode, first.stderr) == (0, "")
     report = json.loads(first.stdout)
     assert (report["rows"], report["keys"]) == (50, 50)

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 ARCHIVE: Final = Path(sys.prefix) / "spark.jsa"
 """In the environment of the Spark whose classes it has."""
 
-SPARK_CONF: Final = Path(__file__).parent / "spark_conf"
-"""The `SPARK_CONF_DIR` of a Spark that a test starts in a process of its own. `spark-mq sql` takes it for a user's."""
-
 STORE: Final = RealStore("workload-533", OWN_STORES)
 
 # A JVM that runs for seconds is half the work without its second compiler and the threads of its collector.
