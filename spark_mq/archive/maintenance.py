@@ -111,7 +111,7 @@ def maintain(
             _optimize(spark, delta_table, file_size)
         if vacuum_hours is not None:
             counts.vacuumed_files = _vacuum(spark, delta_table, vacuum_hours, dry_run)
-        counts.files_after, counts.bytes_after = _size(spark, delta_table)
+        counts.files_after, counts.bytes_after = (counts.files, counts.bytes) if dry_run else _size(spark, delta_table)
         report.tables.append(counts)
     return report
 
@@ -124,11 +124,11 @@ def _size(spark: SparkSession, table: ArchiveTable) -> tuple[int, int]:
 
 def _expire(spark: SparkSession, table: ArchiveTable, column: str, cutoff: datetime, dry_run: bool) -> int:
     """The number of rows before `cutoff`, which are deleted unless this is a dry run."""
-    rows = table.read(spark).where(F.col(column) < F.lit(cutoff)).count()
-    if rows and not dry_run:
-        literal = f"TIMESTAMP '{cutoff:%Y-%m-%d %H:%M:%S.%f}+00:00'"
-        spark.sql(f"DELETE FROM {table.sql_name} WHERE {column} < {literal}")
-    return rows
+    if dry_run:
+        return table.read(spark).where(F.col(column) < F.lit(cutoff)).count()
+    literal = f"TIMESTAMP '{cutoff:%Y-%m-%d %H:%M:%S.%f}+00:00'"
+    (row,) = spark.sql(f"DELETE FROM {table.sql_name} WHERE {column} < {literal}").collect()
+    return int(row.num_affected_rows)
 
 
 def _optimize(spark: SparkSession, table: ArchiveTable, file_size: int) -> None:
@@ -144,8 +144,12 @@ def _optimize(spark: SparkSession, table: ArchiveTable, file_size: int) -> None:
 
 
 def _vacuum(spark: SparkSession, table: ArchiveTable, hours: float, dry_run: bool) -> int:
-    """The number of unused files, which are removed unless this is a dry run; Delta lists at most a thousand."""
-    unused = spark.sql(f"VACUUM {table.sql_name} RETAIN {hours} HOURS DRY RUN").count()
-    if not dry_run:
+    """The number of unused files, which are removed unless this is a dry run; Delta lists at most a thousand.
+
+    A VACUUM that removes nothing takes as long as another, and makes two commits, after which the next run of `archive`
+    must look for itself whether anything is new.
+    """
+    unused = len(spark.sql(f"VACUUM {table.sql_name} RETAIN {hours} HOURS DRY RUN").collect())
+    if unused and not dry_run:
         spark.sql(f"VACUUM {table.sql_name} RETAIN {hours} HOURS").collect()
     return unused

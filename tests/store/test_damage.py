@@ -20,10 +20,12 @@ from tests.support.corruption_model import Place, expected_places, framing_field
 from tests.support.kernels import WITHOUT_JIT, examples
 from tests.support.log_writer import segment_files
 from tests.support.readers import Part, by_hopping, by_splits, limited_reads, split_sizes
+from tests.support.soak import cases
 from tests.support.stores import OWN_STORES, RealStore, stores_in
 
 OWN = {store.name: store for store in stores_in(OWN_STORES)}
 STORES = [OWN[name] for name in ("crc-533",) if WITHOUT_JIT] or list(OWN.values())
+SOME_STORES = [store for store in STORES if store.name in ("workload-533", "workload-49x", "crc-533", "stale-533")]
 WORKLOAD, CRC = OWN["crc-533" if WITHOUT_JIT else "workload-533"], OWN["crc-533"]
 Make = Callable[[RealStore], "Log"]
 
@@ -130,7 +132,7 @@ def field_damages(log: Log, messages: list[tuple[int, int]]) -> Iterator[dict[in
             yield dict(of_message[index] for of_message in values.values() if index < len(of_message))
 
 
-@pytest.mark.parametrize("store", STORES, ids=str)
+@pytest.mark.parametrize("store", cases(SOME_STORES, STORES), ids=str)
 def test_wrong_framing_at_both_ends_and_in_the_middle_of_segments(store: RealStore, make: Make) -> None:
     log = make(store)
     sizes = split_sizes(log.open())
@@ -266,8 +268,12 @@ def test_damage_before_a_stale_tail(store: RealStore, make: Make) -> None:
                 log.check(1000)
 
 
+def without_stale_tail(stores: list[RealStore]) -> list[RealStore]:
+    return [store for store in stores if not store.name.startswith("stale-")]
+
+
 @pytest.mark.parametrize("gap", [0, 1, 100])
-@pytest.mark.parametrize("store", [store for store in STORES if not store.name.startswith("stale-")], ids=str)
+@pytest.mark.parametrize("store", cases(*map(without_stale_tail, (SOME_STORES, STORES))), ids=str)
 def test_older_messages_behind_the_end(store: RealStore, gap: int, make: Make) -> None:
     """Messages of the same broker, from the segment's beginning, as they would lie behind a log that was cut."""
     log = make(store)
