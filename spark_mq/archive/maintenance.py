@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -14,6 +16,7 @@ from spark_mq.archive.archive_tables import ArchiveTable, ArchiveTables
 
 DEFAULT_FILE_SIZE = 256 << 20
 _FILE_SIZE_SETTING = "spark.databricks.delta.optimize.maxFileSize"
+_IGNORE_HOURS_SETTING = "spark.databricks.delta.vacuum.retentionWindowIgnore.enabled"
 
 
 @dataclass
@@ -132,15 +135,22 @@ def _expire(spark: SparkSession, table: ArchiveTable, column: str, cutoff: datet
 
 
 def _optimize(spark: SparkSession, table: ArchiveTable, file_size: int) -> None:
-    before = spark.conf.get(_FILE_SIZE_SETTING, None)
-    spark.conf.set(_FILE_SIZE_SETTING, str(file_size))
-    try:
+    with _setting(spark, _FILE_SIZE_SETTING, str(file_size)):
         spark.sql(f"OPTIMIZE {table.sql_name}").collect()
+
+
+@contextmanager
+def _setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
+    """A context in which a setting of the session has a value."""
+    before = spark.conf.get(name, None)
+    spark.conf.set(name, value)
+    try:
+        yield
     finally:
         if before is None:
-            spark.conf.unset(_FILE_SIZE_SETTING)
+            spark.conf.unset(name)
         else:
-            spark.conf.set(_FILE_SIZE_SETTING, before)
+            spark.conf.set(name, before)
 
 
 def _vacuum(spark: SparkSession, table: ArchiveTable, hours: float, dry_run: bool) -> int:
@@ -149,7 +159,9 @@ def _vacuum(spark: SparkSession, table: ArchiveTable, hours: float, dry_run: boo
     A VACUUM that removes nothing takes as long as another, and makes two commits, after which the next run of `archive`
     must look for itself whether anything is new.
     """
-    unused = len(spark.sql(f"VACUUM {table.sql_name} RETAIN {hours} HOURS DRY RUN").collect())
-    if unused and not dry_run:
-        spark.sql(f"VACUUM {table.sql_name} RETAIN {hours} HOURS").collect()
+    # Since 4.1, Delta takes the table's own retention for any number of hours except 0, unless this is off.
+    with _setting(spark, _IGNORE_HOURS_SETTING, "false"):
+        unused = len(spark.sql(f"VACUUM {table.sql_name} RETAIN {hours} HOURS DRY RUN").collect())
+        if unused and not dry_run:
+            spark.sql(f"VACUUM {table.sql_name} RETAIN {hours} HOURS").collect()
     return unused

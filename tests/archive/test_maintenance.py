@@ -10,6 +10,8 @@ from pyspark.sql import SparkSession
 
 from spark_mq.archive.maintenance import maintain
 
+IGNORES_HOURS = "spark.databricks.delta.vacuum.retentionWindowIgnore.enabled"
+
 
 class Answer:
     """The rows of a statement."""
@@ -24,16 +26,29 @@ class Answer:
         return self._rows
 
 
+class RuntimeConfig(dict[str, str]):
+    """The settings of a session."""
+
+    def set(self, name: str, value: str) -> None:
+        self[name] = value
+
+    def unset(self, name: str) -> None:
+        del self[name]
+
+
 class Session:
     """Notes statements. Each table has `old` rows to delete, and `unused` files to remove."""
 
     def __init__(self, old: int, unused: int) -> None:
         self.statements: list[str] = []
+        self.conf = RuntimeConfig({})
         self._old = old
         self._unused = unused
 
     def sql(self, text: str) -> Answer:
         self.statements.append(text)
+        if text.startswith("VACUUM"):
+            assert self.conf == {IGNORES_HOURS: "false"}, "Delta would ignore the hours"
         if text.startswith("DESCRIBE"):
             return Answer([SimpleNamespace(numFiles=1, sizeInBytes=100)])
         if text.startswith("DELETE"):
@@ -59,3 +74,4 @@ def test_files_are_removed_only_where_some_are_unused(unused: int) -> None:
         *[(5, unused)] * 3,
         (0, unused),
     ]
+    assert session.conf == {}
