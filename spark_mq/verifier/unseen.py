@@ -46,7 +46,11 @@ UNSEEN = (
     UnseenField(
         "topic of a message of type ROLLBACK, or PREPARED without keys", "record", "it has neither unit nor index entry"
     ),
-    UnseenField("properties", "record", "except TAGS, KEYS, UNIQ_KEY and DELAY, whose values queues and index contain"),
+    UnseenField(
+        "properties",
+        "record",
+        "except KEYS, UNIQ_KEY, and TAGS or, of a delayed message, DELAY, whose values index and queues contain",
+    ),
     UnseenField("bytes of a filler after its first eight", "segment", "brokers up to 4.9.0 leave any bytes there"),
     UnseenField("bytes after the live end", "segment", "a recovery does not clear them; old records are found"),
     UnseenField("units of expired messages", "consume queue", "only their order is checked"),

@@ -121,7 +121,9 @@ def _visible_change(old: Record, new: Record) -> str | None:
         return "body"
     if new.sys_flag & 1 and new.body and not _begins_as(new):
         return "compression"
-    names = _INDEXED if old.sys_flag & 0xC != _ROLLBACK else ()
+    # The unit of a delayed message has the due time, and that of any other message the hash of its tags.
+    other = b"TAGS" if old.topic == b"SCHEDULE_TOPIC_XXXX" else b"DELAY"
+    names = [name for name in _INDEXED if name != other] if old.sys_flag & 0xC != _ROLLBACK else []
     before, after = parse_properties(old.properties), parse_properties(new.properties)
     if has_unit and any(before.get(name) != after.get(name) for name in names):
         return "keys or tags"
