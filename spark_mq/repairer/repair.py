@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 from pyspark.sql import SparkSession
 
 from spark_mq.errors import NoRoomError, StorageError
@@ -20,7 +19,7 @@ from spark_mq.job.progress import Progress, StageProgress
 from spark_mq.job.session import job_session
 from spark_mq.job.storage_errors import is_full
 from spark_mq.job.task_errors import JOB_ERRORS
-from spark_mq.repairer.changes import Backup, Change
+from spark_mq.repairer.changes import Backup
 from spark_mq.repairer.damaged_files import DamagedFiles
 from spark_mq.repairer.new_files import NewFiles
 from spark_mq.repairer.plan import Action, RepairPlan, plan_repair
@@ -30,9 +29,9 @@ from spark_mq.store.config.checkpoint import CHECKPOINT
 from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
 from spark_mq.store.store_lock import store_lock
 from spark_mq.verifier.check import FINDINGS, CheckedStore, check_store
-from spark_mq.verifier.finding import FINDING_SCHEMA
 from spark_mq.verifier.quick import quick_check
 from spark_mq.verifier.result import VerifyReport
+from spark_mq.verifier.sink import read_findings
 from spark_mq.verifier.spread import Spread
 from spark_mq.verifier.verify import remove_folder, spark_spread, verify_report, work_folder
 
@@ -57,8 +56,8 @@ def repair(
     """Check a store, and make again from its log what is wrong with it: single queue files, index files, small files.
 
     Without `apply`, nothing is changed, and the result is a plan. Sound files keep every byte. What is replaced is kept
-    in a folder `.spark_mq/backup-TIME` of the store, and `undo_repair` puts it back. Records are never changed; only
-    the bytes after the live end of the log are, if they are old records.
+    in a folder `.spark_mq/backup-TIME` of the store, which `spark-mq repair --undo` puts back. Records are never
+    changed; only the bytes after the live end of the log are, if they are old records.
 
     Args:
         spark: The session. The job uses a session of its own on the same Spark.
@@ -124,24 +123,6 @@ def run_repair(
     finally:
         remove_folder(work)
     return replace(report, seconds=round(time.monotonic() - started, 3), stages=stages.seconds)
-
-
-def undo_repair(store: str) -> list[Change]:
-    """Put back what the newest repair of a store replaced; returns the changes that were undone.
-
-    Args:
-        store: The store directory, a local path.
-
-    Raises:
-        OptionError: The store has no backup of a repair.
-        StoreLockedError: A broker runs on the store, or another job writes into it.
-        StorageError: A file has changed since the repair, or cannot be put back.
-
-    """
-    location = Location.resolve(store)
-    backup = Backup.newest(location)
-    with store_lock(location):
-        return backup.undo()
 
 
 def repair_store(request: RepairRequest, work: Location, spread: Callable[[Location], Spread]) -> RepairReport:
@@ -222,15 +203,9 @@ def _ends_of_queues(work: Location, checked: CheckedStore) -> dict[tuple[str, in
     return {queue: bounds[queue].max_offset if queue in bounds else 0 for queue in queues}
 
 
-def _findings(work: Location, checked: CheckedStore, columns: list[str]) -> Iterable[pa.RecordBatch]:
+def _findings(work: Location, checked: CheckedStore, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Some columns of all findings."""
-    files = checked.summary.files
-    if not files:
-        return ()
-    paths = [(work / FINDINGS / name).path for name in files]
-    dataset = ds.dataset(paths, FINDING_SCHEMA, format="parquet", filesystem=work.filesystem)
-    batches: Iterable[pa.RecordBatch] = dataset.to_batches(columns=columns)
-    return batches
+    return read_findings([work / FINDINGS / name for name in checked.summary.files], columns)
 
 
 def _after(request: RepairRequest) -> VerifyReport | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from types import TracebackType
 from typing import Any, Self
@@ -141,3 +141,19 @@ class FindingSink:
     def summary(self) -> Summary:
         """What was taken so far."""
         return Summary(self._counts, self._first, (self._name,) if self._writer is not None else ())
+
+
+def read_findings(files: Iterable[Location], columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """The findings in Parquet files, or some of their columns.
+
+    One batch is read at a time: a scan by `pyarrow.dataset` reads many files in advance.
+
+    Args:
+        files: The files.
+        columns: The names of the columns; None for all.
+
+    """
+    for location in files:
+        with location.filesystem.open_input_file(location.path) as file:
+            names = None if columns is None else list(columns)
+            yield from pq.ParquetFile(file, pre_buffer=False).iter_batches(columns=names)

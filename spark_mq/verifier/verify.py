@@ -7,12 +7,11 @@ import tempfile
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -32,6 +31,7 @@ from spark_mq.verifier.check import FINDINGS, STAGED, CheckedStore, check_store
 from spark_mq.verifier.finding import FINDING_SCHEMA
 from spark_mq.verifier.report_file import write_findings
 from spark_mq.verifier.result import VerifyReport, report_of
+from spark_mq.verifier.sink import read_findings
 from spark_mq.verifier.spread import InProcess, QueueRuns, Spread, TaskOf
 from spark_mq.verifier.verify_request import VerifyRequest
 
@@ -88,16 +88,7 @@ class VerifyResult:
             StorageError: The file cannot be written.
 
         """
-        if not self._files:
-            write_findings(path, ())
-            return
-        write_findings(path, self._batches())
-
-    def _batches(self) -> Iterator[pa.RecordBatch]:
-        """All findings. One batch is read at a time: a scan by `pyarrow.dataset` reads many files in advance."""
-        for location in self._files:
-            with location.filesystem.open_input_file(location.path) as file:
-                yield from pq.ParquetFile(file, pre_buffer=False).iter_batches()
+        write_findings(path, read_findings(self._files))
 
     def close(self) -> None:
         """Remove the files of the findings."""

@@ -20,8 +20,7 @@ from spark_mq.format.record import COMMIT_LOG_OFFSET_AT, MAGIC_V1, QUEUE_OFFSET_
 from spark_mq.store.recovery import next_recovery
 from spark_mq.store.store_state import store_state
 from tests.broker import harness
-from tests.store.test_boot import entries_of
-from tests.store.test_recovery import body_at, flip, rows, some_message
+from tests.support.boots import body_at, entries_of, flip, rows, some_message
 from tests.support.soak import cases
 from tests.support.stores import RealStore
 

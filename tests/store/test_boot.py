@@ -7,9 +7,7 @@ compared with those before. 5.3.1 is in the form of a rule only: it dispatches n
 
 from __future__ import annotations
 
-import struct
 from collections import Counter
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,40 +22,15 @@ from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.lacking_messages import LackingMessage
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.store_state import StoreState, store_state
-from tests.support.index_stores import index_files, layout_of
-from tests.support.stores import OWN_STORES, RealStore, all_stores, stores_in
+from tests.support.boots import CLEAN, RECOVERED, STORES, Unpack, entries_of, units_of
+from tests.support.index_stores import index_files
+from tests.support.stores import RealStore
 
-Unpack = Callable[[RealStore], Path]
-STORES = {store.name: store for store in stores_in(OWN_STORES)}
-RECOVERED = [store for store in all_stores() if store.name.startswith(("killed", "abort"))]
-CLEAN = [store for store in all_stores() if not store.name.startswith(("killed", "abort", "lagging"))]
 V4_9, V5_0, V5_3_2 = BootRules
-_UNIT = struct.Struct(">qiq")
-_ENTRY = struct.Struct(">iqii")
 
 
 def state_of(store: RealStore, folder: Path, version: str | None = None) -> StoreState:
     return store_state(str(folder), version, str(store.broker_conf))
-
-
-def units_of(store: Path) -> dict[tuple[str, int], int]:
-    """The number of units of each queue."""
-    counts: Counter[tuple[str, int]] = Counter()
-    for file in (store / "consumequeue").rglob("0*"):
-        if file.is_file() and len(file.name) == 20:
-            queue = file.parent.parent.name, int(file.parent.name)
-            counts[queue] += sum(size > 0 for _, size, _ in _UNIT.iter_unpack(file.read_bytes()))
-    return counts
-
-
-def entries_of(store: RealStore, folder: Path) -> Iterator[int]:
-    """The commit log offset of each entry of the index files."""
-    layout = layout_of(store)
-    for file in index_files(folder):
-        data = file.read_bytes()
-        (count,) = struct.unpack_from(">i", data, 36)
-        for number in range(1, max(count, 1)):
-            yield _ENTRY.unpack_from(data, layout.entries_at + number * _ENTRY.size)[1]
 
 
 @pytest.mark.parametrize("store", RECOVERED, ids=str)

@@ -14,7 +14,6 @@ import struct
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -24,7 +23,18 @@ from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.recovery import Recovery, next_recovery
 from spark_mq.store.recovery_rows import RECOVERY_SCHEMA
 from spark_mq.store.store_state import store_state
-from tests.store.test_boot import CLEAN, RECOVERED, STORES, Unpack, entries_of, units_of
+from tests.support.boots import (
+    CLEAN,
+    RECOVERED,
+    STORES,
+    Unpack,
+    body_at,
+    entries_of,
+    flip,
+    rows,
+    some_message,
+    units_of,
+)
 from tests.support.index_stores import index_files
 from tests.support.log_writer import LogWriter
 from tests.support.soak import SOAKS
@@ -37,11 +47,6 @@ UNIT = struct.Struct(">qiq")
 
 def recover(folder: Path, version: str, store: RealStore | None = None) -> Recovery:
     return next_recovery(str(folder), version, None if store is None else str(store.broker_conf))
-
-
-def rows(recovery: Recovery, action: str, target: str | None = None) -> list[dict[str, Any]]:
-    found = [row for row in recovery.rows.to_pylist() if row["action"] == action]
-    return [row for row in found if target in (None, row["target"])]
 
 
 def own_version(store: RealStore) -> str:
@@ -91,30 +96,6 @@ def test_the_exact_form_agrees_with_the_prediction(store: RealStore, version: st
         assert recover(folder, version, store).cut_bytes > 0
     else:
         assert boot == predicted
-
-
-def body_at(store: RealStore, folder: Path, commit_log_offset: int) -> tuple[Path, int]:
-    """The file and the position of the first byte of a message's body."""
-    fact = next(fact for fact in store.facts("msg") if fact["offset"] == commit_log_offset)
-    size = store.facts("store")[0]["mappedFileSizeCommitLog"]
-    base = commit_log_offset - commit_log_offset % size
-    file = folder / "commitlog" / f"{base:020d}"
-    assert fact["bodyLenRaw"] > 0
-    data = file.read_bytes()[commit_log_offset - base :]
-    at = 84 + 12 * bool(fact["sysFlag"] & 0x10) + 12 * bool(fact["sysFlag"] & 0x20) + 4
-    assert struct.unpack_from(">i", data, at - 4)[0] == fact["bodyLenRaw"]
-    return file, commit_log_offset - base + at
-
-
-def flip(file: Path, position: int) -> None:
-    data = bytearray(file.read_bytes())
-    data[position] ^= 1
-    file.write_bytes(data)
-
-
-def some_message(store: RealStore, after: int) -> int:
-    """The first message with a body at or after an offset."""
-    return int(min(fact["offset"] for fact in store.facts("msg") if fact["offset"] >= after and fact["bodyLenRaw"] > 0))
 
 
 @pytest.mark.parametrize("version", VERSIONS)
