@@ -86,7 +86,7 @@ def test_an_interrupt_while_commands_are_imported_is_one_line() -> None:
 import sys
 class Interrupting:
     def find_spec(self, name, path, target=None):
-        if name == "spark_mq.cli.archive.command":
+        if name == "spark_mq.cli.tables":
             raise KeyboardInterrupt
 sys.meta_path.insert(0, Interrupting())
 from spark_mq.cli.entry import run
