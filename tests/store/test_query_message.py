@@ -23,6 +23,7 @@ from spark_mq.store.index import key_index
 from spark_mq.store.index.coverage import IndexedRange
 from spark_mq.store.log.scan import SHORT_RANGE
 from tests.support.index_stores import index_files, layout_of
+from tests.support.kernels import examples
 from tests.support.stores import OWN_STORES, Fact, RealStore, all_stores, stores_in, without_full_index_files
 
 Unpack = Callable[[RealStore], Path]
@@ -289,7 +290,7 @@ def test_an_entry_with_another_time_or_another_message_s_place_leaves_nothing_ou
 class TestDamage:
     """Never a wrong message, never an endless walk; what is damaged is named, and the log answers."""
 
-    @settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(80), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(data=st.data())
     def test_any_bit(self, damaged_folder: Path, data: st.DataObject) -> None:
         """Checked files give every message; unchecked ones may miss some where a pointer was cut."""
@@ -344,7 +345,7 @@ class TestDamage:
                 data[at : at + 4] = number.to_bytes(4, "big")
             file.write_bytes(data)
         with opened(WORKLOAD, folder) as found:
-            for key, facts in islice(by_key(WORKLOAD).items(), 0, None, 10):
+            for key, facts in islice(by_key(WORKLOAD).items(), 0, None, 40):
                 assert offsets(found.query_message(*key)) == expected(facts)
             assert found.index.problems
 
