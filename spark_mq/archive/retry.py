@@ -1,4 +1,4 @@
-"""Repeating a write that conflicts with another run, such as that of another broker's store into the same archive."""
+"""Repeating what failed for a moment: a write that conflicts with another run, a stream whose worker was late."""
 
 from __future__ import annotations
 
@@ -22,6 +22,26 @@ _CONFLICT = re.compile(
 For a moment, a table that another run of the same session creates is not found, although its first commit is there:
 Delta takes a list of commits that another query began before.
 """
+
+
+_LATE_WORKER = "Python worker failed to connect back"
+"""Spark gives a new Python process ten seconds, which are not enough on a machine that is busy for a moment."""
+
+
+def is_late_worker(error: BaseException) -> bool:
+    """Whether an error says only that a Python process started too late. A stream that is started again continues."""
+    return _LATE_WORKER in str(error)
+
+
+def retry_late_worker(run: Callable[[], _Answer]) -> _Answer:
+    """The result of `run`, which is called again, at most `TRIES` times, if a Python process started too late."""
+    for _ in range(1, TRIES):
+        try:
+            return run()
+        except SPARK_ERRORS as error:
+            if not is_late_worker(error):
+                raise
+    return run()
 
 
 def retry_on_conflict(write: Callable[[], _Answer]) -> _Answer:

@@ -24,6 +24,7 @@ from spark_mq.archive.last_run import ArchiveState, StoreState, Versions, is_loc
 from spark_mq.archive.progress import BatchProgress, stream_offset
 from spark_mq.archive.renaming import rename_lost, settle_name
 from spark_mq.archive.report import ArchiveReport
+from spark_mq.archive.retry import TRIES, is_late_worker, retry_late_worker
 from spark_mq.archive.segments import write_segments
 from spark_mq.archive.snapshot import write_snapshot
 from spark_mq.archive.store_archive import StoreArchive
@@ -70,7 +71,7 @@ class Archiver:
         with self._reported() as report:
             self._settle_lost_end(report)
             with report.stage("messages"):
-                report.add_progress(_finish(self._streams.start_messages()))
+                report.add_progress(retry_late_worker(lambda: _finish(self._streams.start_messages())))
             with report.stage("keys"):
                 self._add_keys_and_segments(report)
         return report
@@ -88,6 +89,7 @@ class Archiver:
         on_wait: Callable[[int], None],
     ) -> ArchiveReport:
         """Append the new messages every `seconds` seconds until `stop` returns true. Raises what `run` raises."""
+        late_workers = 0
         with self._reported() as report:
             self._settle_lost_end(report)
             while True:
@@ -99,11 +101,16 @@ class Archiver:
                     keys.stop()
                 try:
                     report.add_progress(_finish_stopped(messages))
+                    _finish_stopped(keys)
                 except LogCutError:
                     if not self._settle_lost_end(report):
                         raise
                     continue
-                _finish_stopped(keys)
+                except SPARK_ERRORS as error:
+                    late_workers += 1
+                    if not is_late_worker(error) or late_workers == TRIES:
+                        raise
+                    continue
                 break
             # The keys of the last messages are not written yet.
             self._add_keys_and_segments(report)
@@ -171,7 +178,8 @@ class Archiver:
         except BaseException:
             keys.stop()
             raise
-        _finish(keys)
+        started = [keys]
+        retry_late_worker(lambda: _finish(started.pop() if started else self._streams.start_keys()))
 
     def _add_segments(self, report: ArchiveReport) -> None:
         if report.archived_to < 0:
