@@ -35,13 +35,7 @@ def is_late_worker(error: BaseException) -> bool:
 
 def retry_late_worker(run: Callable[[], _Answer]) -> _Answer:
     """The result of `run`, which is called again, at most `TRIES` times, if a Python process started too late."""
-    for _ in range(1, TRIES):
-        try:
-            return run()
-        except SPARK_ERRORS as error:
-            if not is_late_worker(error):
-                raise
-    return run()
+    return _retry(run, is_late_worker, 0.0)
 
 
 def retry_on_conflict(write: Callable[[], _Answer]) -> _Answer:
@@ -49,11 +43,16 @@ def retry_on_conflict(write: Callable[[], _Answer]) -> _Answer:
 
     `write` must read the state of the table in each call.
     """
+    return _retry(write, lambda error: _CONFLICT.search(str(error)) is not None, _WAIT_SECONDS)
+
+
+def _retry(call: Callable[[], _Answer], is_momentary: Callable[[BaseException], bool], wait_seconds: float) -> _Answer:
+    """The result of `call`, which is called at most `TRIES` times; the waits between become longer."""
     for number in range(1, TRIES):
         try:
-            return write()
+            return call()
         except SPARK_ERRORS as error:
-            if not _CONFLICT.search(str(error)):
+            if not is_momentary(error):
                 raise
-            time.sleep(_WAIT_SECONDS * number)
-    return write()
+            time.sleep(wait_seconds * number)
+    return call()

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import chain
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -178,8 +179,8 @@ class Archiver:
         except BaseException:
             keys.stop()
             raise
-        started = [keys]
-        retry_late_worker(lambda: _finish(started.pop() if started else self._streams.start_keys()))
+        queries = chain([keys], iter(self._streams.start_keys, None))
+        retry_late_worker(lambda: _finish(next(queries)))
 
     def _add_segments(self, report: ArchiveReport) -> None:
         if report.archived_to < 0:

@@ -24,7 +24,7 @@ import numpy as np
 from spark_mq.errors import OptionError, StorageError
 from spark_mq.format.record import BLANK_SIZE, encode_blank
 from spark_mq.io.location import Location
-from spark_mq.io.publish import publish, sync_folder
+from spark_mq.io.publish import publish, published, sync_folder
 from spark_mq.job.output_committer import BACKUP, WORK_FOLDER
 
 CHANGES = "changes.json"
@@ -214,15 +214,10 @@ def _is_old_or_new(file: Path, kept: Path, change: Change) -> bool:
 
 def _copy_range(source: Path, target: Path, change: Change) -> None:
     """Keep the bytes of a range in a file of their own, whole or not at all."""
-    temporary = target.with_name(f".{target.name}.tmp")
-    with source.open("rb") as file, temporary.open("wb") as copy:
+    with source.open("rb") as file, published(Location.resolve(str(target)), change.stop - change.start) as copy:
+        file.seek(change.start)
         for part in _parts(change):
-            file.seek(part.start)
-            copy.write(file.read(len(part)))
-        copy.flush()
-        os.fsync(copy.fileno())
-    os.replace(temporary, target)
-    sync_folder(str(target.parent))
+            copy.write(part.start - change.start, file.read(len(part)))
 
 
 def _write_range(file: Path, change: Change) -> None:

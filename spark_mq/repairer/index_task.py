@@ -16,7 +16,7 @@ from spark_mq.io.location import Location
 from spark_mq.job.task_items import TaskItems
 from spark_mq.store.config.broker_version import BrokerVersion, detect_broker_version
 from spark_mq.store.config.store_paths import INDEX
-from spark_mq.verifier.sink import SUMMARY_SCHEMA
+from spark_mq.verifier.sink import SUMMARY_SCHEMA, summary_batch
 from spark_mq.verifier.spread import Spread
 
 _BLOCK = 4 << 20
@@ -53,8 +53,7 @@ class _IndexFiles:
             is_same = _are_equal(new, existing)
             if is_same:
                 new.filesystem.delete_file(new.path)
-            summary = json.dumps([f"{INDEX}/{plan.name}", header.end_timestamp, is_same])
-            yield pa.RecordBatch.from_pylist([{"summary": summary}], SUMMARY_SCHEMA)
+            yield summary_batch(json.dumps([f"{INDEX}/{plan.name}", header.end_timestamp, is_same]))
 
 
 def write_index_files(

@@ -17,7 +17,7 @@ from spark_mq.repairer.index_gaps import IndexGap, find_gaps, plan_gap
 from spark_mq.repairer.queue_task import QueueFileName
 from spark_mq.repairer.treatments import TREATMENTS, Treatment
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.config.store_paths import INDEX
+from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
 from spark_mq.store.index.folder import index_files
 from spark_mq.store.log.data_end import find_data_end
 from spark_mq.store.queue.folders import queue_folders
@@ -149,7 +149,7 @@ def _queues(store: Location, conf: BrokerConf, damaged: DamagedFiles, evidence: 
 
 
 def _count_queue_files(store: Location) -> int:
-    return sum(len(folder.files) for folder in queue_folders(store / "consumequeue"))
+    return sum(len(folder.files) for folder in queue_folders(store / CONSUME_QUEUE))
 
 
 def _index(store: Location, damaged: DamagedFiles, evidence: Evidence) -> _Parts:

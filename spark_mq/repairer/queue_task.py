@@ -22,7 +22,7 @@ from spark_mq.verifier.check import Evidence
 from spark_mq.verifier.log_bounds import LogBounds
 from spark_mq.verifier.queue_file import ExpectedFile
 from spark_mq.verifier.queue_task import expected_files
-from spark_mq.verifier.sink import SUMMARY_SCHEMA
+from spark_mq.verifier.sink import SUMMARY_SCHEMA, summary_batch
 from spark_mq.verifier.spread import Spread
 
 
@@ -106,7 +106,7 @@ class _OtherFiles:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for file in self.files.each(batches, self.done):
-            yield pa.RecordBatch.from_pylist([{"summary": json.dumps([self.writer.write(file)])}], SUMMARY_SCHEMA)
+            yield summary_batch(json.dumps([self.writer.write(file)]))
 
 
 def write_queue_files(

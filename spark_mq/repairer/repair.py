@@ -25,6 +25,7 @@ from spark_mq.repairer.new_files import NewFiles
 from spark_mq.repairer.plan import Action, RepairPlan, plan_repair
 from spark_mq.repairer.report import RepairReport
 from spark_mq.repairer.request import RepairRequest
+from spark_mq.repairer.treatments import TREATMENTS, Treatment
 from spark_mq.store.config.checkpoint import CHECKPOINT
 from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
 from spark_mq.store.store_lock import store_lock
@@ -38,7 +39,7 @@ from spark_mq.verifier.verify import remove_folder, spark_spread, verify_report,
 NEW_FILES = "repair"
 """The folder below `.spark_mq` in which new files are made."""
 
-_OFFSET_CODES = ("OFFSET_PAST_END", "DELAY_OFFSET_PAST_END")
+_OFFSET_CODES = [code for code, treatment in TREATMENTS.items() if treatment == Treatment.OFFSETS]
 
 
 def repair(

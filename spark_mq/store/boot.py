@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
-from spark_mq.format.record import MAGIC_V1, MAGIC_V2
+from spark_mq.format.record import MAGIC_AT, MAGIC_V1, MAGIC_V2, store_timestamp_of
 from spark_mq.store.boot_rules import BootRules
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import Checkpoint
@@ -39,6 +39,12 @@ class SegmentHead:
     base: int
     magic: int
     store_timestamp: int
+
+    @classmethod
+    def of(cls, base: int, data: bytes) -> Self:
+        """The beginning of the segment whose first `HEAD_SIZE` bytes are `data`."""
+        magic = int.from_bytes(data[MAGIC_AT : MAGIC_AT + 4], "big", signed=True)
+        return cls(base, magic, store_timestamp_of(data) or 0)
 
 
 @dataclass(frozen=True)

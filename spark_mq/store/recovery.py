@@ -14,17 +14,14 @@ import numpy as np
 import pyarrow as pa
 
 from spark_mq.errors import UnsupportedStoreError
-from spark_mq.format.array_types import Flags, Int32s
 from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.format.kernels import recovery as kernels
-from spark_mq.format.kernels.recovery import PutResult, RecordCheck
-from spark_mq.format.record import HEAD_SIZE, MAGIC_AT, store_timestamp_of
-from spark_mq.io.file_reader import FileReaders
+from spark_mq.format.kernels.recovery import RecordCheck
+from spark_mq.format.record import HEAD_SIZE
 from spark_mq.store.boot import (
     Boot,
     BootFacts,
     BootSettings,
-    QueueOutcome,
     SegmentHead,
     index_outcome,
     matches_recovery,
@@ -37,6 +34,7 @@ from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.config.sourced import NOTHING_TELLS, FileSetting, Sourced
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX
+from spark_mq.store.dispatch_log import ANYWHERE, NOWHERE, DispatchLog
 from spark_mq.store.dispatch_requests import DispatchRequests, StartingQueues, doubled_entries
 from spark_mq.store.index.folder import index_files
 from spark_mq.store.index_state import index_state, kept_files, last_indexed
@@ -52,9 +50,6 @@ from spark_mq.store.recovery_rows import RecoveryRows
 from spark_mq.store.store_state import LastStop, last_stop
 
 _BATCH_QUEUES = "batchconsumequeue"
-_ANYWHERE, _NOWHERE = -(1 << 63), (1 << 63) - 1
-"""Offsets before and after all others."""
-_NOT_DISPATCHED = -1
 
 
 @dataclass(frozen=True)
@@ -238,9 +233,7 @@ class _Start:
         """The beginnings of segments, the newest first, down to one with which the recovery begins."""
         heads = []
         for file in reversed(files):
-            data = self._store.files.read(file.location, 0, HEAD_SIZE)
-            magic = int.from_bytes(data[MAGIC_AT : MAGIC_AT + 4], "big", signed=True)
-            heads.append(SegmentHead(file.base, magic, store_timestamp_of(data) or 0))
+            heads.append(SegmentHead.of(file.base, self._store.files.read(file.location, 0, HEAD_SIZE)))
             if matches_recovery(heads[-1], self._checkpoint, self._settings, self._release.rules):
                 break
         return tuple(heads)
@@ -277,7 +270,7 @@ class _Start:
         revived = self._revive(checked, max(live_end, files[0].base))
 
         since = self._dispatched_from(facts.queue_end)
-        log = _DispatchLog(queues, self._rows)
+        log = DispatchLog(queues, self._rows)
         log.dispatch(checked, LogRange(max(since, start), end.commit_log_offset), "while the log is checked", since)
         cut_bytes = 0 if end.found == RecordCheck.BLANK else max(live_end - end.commit_log_offset, 0)
         kept = self._truncate_log(files, end, cut_bytes)
@@ -359,8 +352,8 @@ class _Start:
     def _dispatched_from(self, queue_end: int) -> int:
         """The commit log offset that a record must at least state to be dispatched while it is checked."""
         if not self._stop.is_clean:
-            return _ANYWHERE
-        return queue_end + 1 if self._release.rules == BootRules.V5_3_2 else _NOWHERE
+            return ANYWHERE
+        return queue_end + 1 if self._release.rules == BootRules.V5_3_2 else NOWHERE
 
     def _truncate_log(self, files: Sequence[LogFile], end: WalkEnd, cut_bytes: int) -> list[LogFile]:
         """`MappedFileQueue.truncateDirtyFiles`; returns the files that are kept."""
@@ -388,7 +381,7 @@ class _Start:
                     )
         return kept
 
-    def _truncate_queues(self, queues: StartingQueues, log: _DispatchLog, log_end: int) -> int:
+    def _truncate_queues(self, queues: StartingQueues, log: DispatchLog, log_end: int) -> int:
         """Cut the queues at the end of the log; returns the number of units that are cut off."""
         before = list(queues.on_disk)
         cut = 0
@@ -423,7 +416,7 @@ class _Start:
         self,
         kept: Sequence[LogFile],
         queues: StartingQueues,
-        log: _DispatchLog,
+        log: DispatchLog,
         end: WalkEnd,
         checked: DispatchRequests,
     ) -> int | None:
@@ -448,7 +441,7 @@ class _Start:
 
     # -- index --------------------------------------------------------------------------------------------------------
 
-    def _index(self, facts: BootFacts, log: _DispatchLog) -> tuple[tuple[str, ...], int, LogRange | None]:
+    def _index(self, facts: BootFacts, log: DispatchLog) -> tuple[tuple[str, ...], int, LogRange | None]:
         """The deleted index files, the number of doubled entries, and the part of the log that the index lacks."""
         assert facts.index is not None
         deleted, _, unindexed = index_outcome(facts, log.ranges)
@@ -517,119 +510,6 @@ class _Start:
             self._rows.to_table(),
             self._assumed,
         )
-
-
-class _DispatchLog:
-    """What was dispatched, and what happened to each message."""
-
-    def __init__(self, queues: StartingQueues, rows: RecoveryRows) -> None:
-        self.ranges: list[LogRange] = []
-        self._queues = queues
-        self._rows = rows
-        self._read: list[DispatchRequests] = []
-        self._dispatched: list[DispatchRequests] = []
-        self._results: list[Int32s] = []
-
-    def dispatch(self, read: DispatchRequests, part: LogRange, reason: str, since: int = _ANYWHERE) -> None:
-        """Dispatch the messages that were read and state an offset from `since` on; `part` is where they are."""
-        is_dispatched = read.commit_log_offset >= since
-        results = np.full(read.position.size, _NOT_DISPATCHED, np.int32)
-        chosen = is_dispatched & read.has_unit
-        results[chosen] = self._queues.put(read.take(chosen))
-        self._read.append(read)
-        self._results.append(results)
-        dispatched = read.take(is_dispatched)
-        self._dispatched.append(dispatched)
-        if part.size > 0:
-            self.ranges.append(part)
-        if dispatched.position.size:
-            size = int(dispatched.store_size.sum(dtype=np.int64))
-            first = int(dispatched.position[0])
-            count = int(dispatched.position.size)
-            self._rows.add("dispatch", "log", reason, commit_log_offset=first, bytes=size, count=count)
-
-    def cut(self, number: int) -> None:
-        """Note that the units of a queue that were put so far are cut off."""
-        for read, results in zip(self._read, self._results, strict=True):
-            results[(read.queue == number) & (results > PutResult.IGNORED)] = PutResult.IGNORED
-
-    def requests(self) -> DispatchRequests:
-        """The messages that were dispatched, in order."""
-        return DispatchRequests.concatenate(self._dispatched)
-
-    def first_read(self, start: int) -> int:
-        """The smallest commit log offset that was read; `start` is that of the segment that is checked first."""
-        return min([start, *(int(read.position[0]) for read in self._read if read.position.size)])
-
-    def outcomes(self, lacking: Sequence[LackingMessage], readers: FileReaders) -> tuple[QueueOutcome, ...]:
-        """What happens to the queues that lack messages; `lacking` are messages that were not read."""
-        read = DispatchRequests.concatenate(self._read)
-        results = np.concatenate(self._results)
-        was_there = self._queues.are_there(read, readers)
-        ignored = int((was_there & (results == PutResult.IGNORED)).sum())
-        if ignored:
-            self._rows.add("ignore", "queue", "their queues have them", count=ignored)
-        again = was_there & (results > PutResult.IGNORED)
-        self._add_rows("double", read, again, "they get a second unit")
-        got, shifted = _with_any(read, results == PutResult.APPENDED), _with_any(read, results == PutResult.SHIFTED)
-        is_first = np.zeros(read.position.size, np.bool_)
-        is_first[np.unique(read.position, return_index=True)[1]] = True
-        lacked = is_first & read.has_unit & ~was_there
-        completed, moved, lost = lacked & got, lacked & ~got & shifted, lacked & ~got & ~shifted
-        self._add_rows("complete", read, completed, "they get the unit that they lack")
-        self._add_rows("shift", read, moved, "they get a unit, but not at their queue offset")
-        counts = {
-            name: np.bincount(read.queue[chosen], minlength=len(self._queues.names))
-            for name, chosen in (("completed", completed), ("shifted", moved), ("lost", lost))
-        }
-        first_lost = np.full(len(self._queues.names), _NOWHERE)
-        np.minimum.at(first_lost, read.queue[lost], read.commit_log_offset[lost])
-        early: dict[tuple[str, int], list[int]] = {}
-        for message in lacking:
-            early.setdefault((message.topic, message.queue_id), []).append(message.commit_log_offset)
-        numbers = np.flatnonzero(counts["completed"] + counts["shifted"] + counts["lost"])
-        by_name = {self._queues.names[number]: number for number in numbers.tolist()}
-        outcomes = []
-        for name in sorted(by_name.keys() | early.keys()):
-            number, offsets = by_name.get(name), early.get(name, [])
-            done = {kind: 0 if number is None else int(values[number]) for kind, values in counts.items()}
-            count, first = len(offsets) + done["lost"], min(offsets, default=_NOWHERE)
-            first = first if number is None else min(first, int(first_lost[number]))
-            if count:
-                self._rows.add(
-                    "lose",
-                    "queue",
-                    "they get no unit: no consumer gets them",
-                    topic=name[0],
-                    queue_id=name[1],
-                    commit_log_offset=first,
-                    count=count,
-                )
-            outcomes.append(QueueOutcome(*name, done["completed"], done["shifted"], count, first if count else None))
-        return tuple(outcomes)
-
-    def _add_rows(self, action: str, read: DispatchRequests, chosen: Flags, reason: str) -> None:
-        """A row for each queue of the chosen messages."""
-        indices = np.flatnonzero(chosen)
-        numbers, firsts, counts = np.unique(read.queue[indices], return_index=True, return_counts=True)
-        for number, first, count in zip(numbers.tolist(), firsts.tolist(), counts.tolist(), strict=True):
-            topic, queue_id = self._queues.names[number]
-            message = int(indices[first])
-            self._rows.add(
-                action,
-                "queue",
-                reason,
-                topic=topic,
-                queue_id=queue_id,
-                queue_offset=int(read.queue_offset[message]),
-                commit_log_offset=int(read.commit_log_offset[message]),
-                count=count,
-            )
-
-
-def _with_any(read: DispatchRequests, chosen: Flags) -> Flags:
-    """Which messages are chosen at one of the times when they were read."""
-    return np.isin(read.position, read.position[chosen])
 
 
 def _refuse_other_queues(store: MessageStore) -> None:

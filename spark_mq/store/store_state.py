@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pyarrow import fs
 
 from spark_mq.errors import CorruptLogError, OptionError, UnsupportedStoreError
-from spark_mq.format.record import HEAD_SIZE, MAGIC_AT, store_timestamp_of
+from spark_mq.format.record import HEAD_SIZE
 from spark_mq.format.timestamp import NANOS_PER_MILLI
 from spark_mq.store.boot import Boot, BootFacts, BootSettings, SegmentHead, matches_recovery, next_boot
 from spark_mq.store.boot_obstacles import CONFIG_FILES, boot_obstacles
@@ -315,9 +315,7 @@ def _newest_heads(store: MessageStore, checkpoint: Checkpoint, settings: BootSet
     """The beginnings of segments, the newest first, down to one that every version accepts."""
     heads = []
     for segment in reversed(store.records.segments):
-        data = store.records.read(segment.base, HEAD_SIZE)
-        magic = int.from_bytes(data[MAGIC_AT : MAGIC_AT + 4], "big", signed=True)
-        head = SegmentHead(segment.base, magic, store_timestamp_of(data) or 0)
+        head = SegmentHead.of(segment.base, store.records.read(segment.base, HEAD_SIZE))
         heads.append(head)
         if matches_recovery(head, checkpoint, settings, BootRules.V4_9):
             break

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from spark_mq.io.location import Location
 from spark_mq.job.task_items import TaskItems
-from spark_mq.verifier.sink import SUMMARY_SCHEMA, FindingSink
+from spark_mq.verifier.sink import FindingSink, summary_batch
 
 Check = Callable[[FindingSink], None]
 """Puts what is wrong into a sink. It can be pickled."""
@@ -28,4 +28,4 @@ class CheckTask:
         for check in self.checks.each(batches, self.done):
             with FindingSink(self.findings) as sink:
                 check(sink)
-            yield pa.RecordBatch.from_pylist([{"summary": sink.summary.to_json()}], schema=SUMMARY_SCHEMA)
+            yield summary_batch(sink.summary.to_json())

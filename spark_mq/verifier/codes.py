@@ -82,7 +82,7 @@ _NOTE, _WARNING, _ERROR = Severity.NOTE, Severity.WARNING, Severity.ERROR
 
 _DAMAGED_MEDIUM = "a damaged disk or memory, an interrupted copy, or a program that wrote into the file"
 _REPAIR = "`spark-mq repair STORE --apply`"
-_REBUILD = f"{_REPAIR} makes the file again from the log"
+_MADE_AGAIN = f"{_REPAIR} makes the file again from the log"
 _REPLICA = "copy the segment from a replica; without one, the message is lost"
 _REFUSES = Brokers.all("the broker does not start: it reports that the length of the file does not match")
 _FINDS_LESS = Brokers.all("a query by key does not find the messages, or finds others; consumers are not affected")
@@ -267,7 +267,7 @@ _CODES = (
         "The unit of a message differs from what the log says: offset, size or tags code.",
         _DAMAGED_MEDIUM,
         Brokers.all("consumers do not get the message, or get other bytes, or a tag filter leaves it out"),
-        _REBUILD,
+        _MADE_AGAIN,
     ),
     Code(
         "QUEUE_UNIT_MISPLACED",
@@ -278,7 +278,7 @@ _CODES = (
             "consumers get the message under another queue offset than the record has; committed offsets mean other "
             "messages than before"
         ),
-        f"{_REBUILD}; consumers that committed offsets since then can skip or repeat messages",
+        f"{_MADE_AGAIN}; consumers that committed offsets since then can skip or repeat messages",
     ),
     Code(
         "QUEUE_UNIT_MISSING",
@@ -286,7 +286,7 @@ _CODES = (
         "A message has no unit, and later messages of the queue have.",
         f"{_DAMAGED_MEDIUM}; or a file of the queue was lost",
         Brokers.all("consumers never get the message; a recovery can take the place for the end of the queue"),
-        _REBUILD,
+        _MADE_AGAIN,
     ),
     Code(
         "QUEUE_UNIT_EXTRA",
@@ -294,7 +294,7 @@ _CODES = (
         "A unit points into the live log, and the log has no such message of the queue.",
         f"{_DAMAGED_MEDIUM}; or units of records that a recovery cut off, whose place has other messages now",
         Brokers.all("the broker counts the unit: the queue looks longer, and consumers get other bytes or nothing"),
-        _REBUILD,
+        _MADE_AGAIN,
     ),
     Code(
         "QUEUE_UNIT_STALE",
@@ -302,7 +302,7 @@ _CODES = (
         "A unit after the end of the queue points to the live end of the log, or after it.",
         "a recovery cut the log and did not clear the units; or the last records of the log are damaged or lost",
         Brokers.all("the next boot cuts the unit; the broker overwrites it"),
-        f"nothing, if a recovery cut the log; {_REBUILD}",
+        f"nothing, if a recovery cut the log; {_MADE_AGAIN}",
     ),
     Code(
         "QUEUE_NO_MESSAGE",
@@ -328,7 +328,7 @@ _CODES = (
         "A unit before the first message of a queue is neither pre-blank nor the unit of an expired message.",
         _DAMAGED_MEDIUM,
         Brokers.all("zeros end the queue for a recovery; other units count as messages"),
-        _REBUILD,
+        _MADE_AGAIN,
     ),
     Code(
         "QUEUE_EXPIRED_ORDER",
@@ -344,7 +344,7 @@ _CODES = (
         "The due time of a delayed message is not its store time plus the delay of its level.",
         "messageDelayLevel is another than the setting that was used here, or was changed; or the unit is damaged",
         Brokers.all("the message is delivered at the time in the unit"),
-        f"give --broker-conf with messageDelayLevel; if the setting was right, {_REBUILD}",
+        f"give --broker-conf with messageDelayLevel; if the setting was right, {_MADE_AGAIN}",
     ),
     Code(
         "QUEUE_LAGS",
@@ -393,7 +393,7 @@ _CODES = (
         "A queue file has another size than mappedFileSizeConsumeQueue, or than the other files.",
         "a copy was cut, or the setting was changed",
         _REFUSES,
-        f"{_REBUILD}; if the setting was changed, change it back",
+        f"{_MADE_AGAIN}; if the setting was changed, change it back",
     ),
     Code(
         "QUEUE_FILE_NAME",
@@ -401,7 +401,7 @@ _CODES = (
         "The name of a queue file is not a multiple of the size of queue files.",
         "the file was renamed, or the setting mappedFileSizeConsumeQueue was changed",
         Brokers.all("the broker looks for units in the wrong file"),
-        _REBUILD,
+        _MADE_AGAIN,
     ),
     Code(
         "QUEUE_FILE_MISSING",
@@ -409,7 +409,7 @@ _CODES = (
         "A queue has files before and after this file, which does not exist.",
         "the file was removed or not copied",
         Brokers.all("consumers do not get the messages of the file"),
-        _REBUILD,
+        _MADE_AGAIN,
     ),
     Code(
         "TOPIC_NAME",
@@ -434,7 +434,7 @@ _CODES = (
         "An index file has another size than its slots and entries take.",
         "a copy was cut, or maxHashSlotNum or maxIndexNum was changed",
         Brokers.all("the broker extends a short file with zeros, and reads entries at the wrong places"),
-        _REBUILD,
+        _MADE_AGAIN,
     ),
     Code(
         "INDEX_HEADER",
@@ -442,7 +442,7 @@ _CODES = (
         "The header of an index file contradicts its entries.",
         f"{_DAMAGED_MEDIUM}; or a crash of the machine",
         Brokers.all("queries by key with a time leave the file out, or read it in vain; expiry can delete it early"),
-        _REBUILD,
+        _MADE_AGAIN,
     ),
     Code(
         "INDEX_COUNT",
@@ -450,7 +450,7 @@ _CODES = (
         "The header of an index file counts more or fewer entries than the file has.",
         f"{_DAMAGED_MEDIUM}; or a crash of the machine",
         Brokers.all("queries by key do not find entries after the count; new entries overwrite them"),
-        _REBUILD,
+        _MADE_AGAIN,
     ),
     Code(
         "INDEX_SLOT",
@@ -458,7 +458,7 @@ _CODES = (
         "A slot of an index file does not lead to the newest entry with its hash.",
         _DAMAGED_MEDIUM,
         _FINDS_LESS,
-        _REBUILD,
+        _MADE_AGAIN,
     ),
     Code(
         "INDEX_CHAIN",
@@ -466,7 +466,7 @@ _CODES = (
         "An entry of an index file does not lead to the entry of its slot before it.",
         _DAMAGED_MEDIUM,
         _FINDS_LESS,
-        _REBUILD,
+        _MADE_AGAIN,
     ),
     Code(
         "INDEX_ENTRY_WRONG",
@@ -474,7 +474,7 @@ _CODES = (
         "An entry of an index file has another key hash or offset than the messages of the log.",
         _DAMAGED_MEDIUM,
         _FINDS_LESS,
-        _REBUILD,
+        _MADE_AGAIN,
     ),
     Code(
         "INDEX_NO_MESSAGE",
@@ -490,7 +490,7 @@ _CODES = (
         "The time of an index entry is not the store time of its message.",
         _DAMAGED_MEDIUM,
         Brokers.all("a query by key with a time does not find the message, or ends its search too early"),
-        _REBUILD,
+        _MADE_AGAIN,
     ),
     Code(
         "INDEX_ENTRY_MISSING",
@@ -498,7 +498,7 @@ _CODES = (
         "Keys of messages have no entry, and keys of later messages have.",
         "an index file was lost; or an unclean boot deleted it and dispatched only newer segments again",
         _FINDS_LESS,
-        _REBUILD,
+        _MADE_AGAIN,
     ),
     Code(
         "INDEX_ENTRY_TWICE",
@@ -514,7 +514,7 @@ _CODES = (
         "An index entry points to the live end of the log, or after it.",
         "a recovery cut the log; or the last records of the log are damaged or lost",
         Brokers.all("a query by key skips the entry, or finds the message that is later written there"),
-        f"nothing, if a recovery cut the log; {_REBUILD}",
+        f"nothing, if a recovery cut the log; {_MADE_AGAIN}",
     ),
     Code(
         "INDEX_AFTER_END",
@@ -522,7 +522,7 @@ _CODES = (
         "An index file has bytes after its last entry.",
         f"{_DAMAGED_MEDIUM}",
         Brokers.all("the broker overwrites them"),
-        _REBUILD,
+        _MADE_AGAIN,
     ),
     Code(
         "INDEX_ORDER",

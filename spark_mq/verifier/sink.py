@@ -30,6 +30,11 @@ SUMMARY_SCHEMA = pa.schema([("summary", pa.string())])
 """What a task returns: a `Summary` as JSON."""
 
 
+def summary_batch(summary: str) -> pa.RecordBatch:
+    """One row of `SUMMARY_SCHEMA`."""
+    return pa.RecordBatch.from_pylist([{"summary": summary}], SUMMARY_SCHEMA)
+
+
 @dataclass(frozen=True)
 class Summary:
     """Findings, counted.

@@ -1,0 +1,133 @@
+"""What a start of a broker dispatches, and what happens to each message and to the queues that lack messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from spark_mq.format.array_types import Flags, Int32s
+from spark_mq.format.kernels.recovery import PutResult
+from spark_mq.io.file_reader import FileReaders
+from spark_mq.store.boot import QueueOutcome
+from spark_mq.store.dispatch_requests import DispatchRequests, StartingQueues
+from spark_mq.store.lacking_messages import LackingMessage
+from spark_mq.store.log.log_range import LogRange
+from spark_mq.store.recovery_rows import RecoveryRows
+
+ANYWHERE, NOWHERE = -(1 << 63), (1 << 63) - 1
+"""Offsets before and after all others."""
+_NOT_DISPATCHED = -1
+
+
+class DispatchLog:
+    """What was dispatched, and what happened to each message."""
+
+    def __init__(self, queues: StartingQueues, rows: RecoveryRows) -> None:
+        self.ranges: list[LogRange] = []
+        self._queues = queues
+        self._rows = rows
+        self._read: list[DispatchRequests] = []
+        self._dispatched: list[DispatchRequests] = []
+        self._results: list[Int32s] = []
+
+    def dispatch(self, read: DispatchRequests, part: LogRange, reason: str, since: int = ANYWHERE) -> None:
+        """Dispatch the messages that were read and state an offset from `since` on; `part` is where they are."""
+        is_dispatched = read.commit_log_offset >= since
+        results = np.full(read.position.size, _NOT_DISPATCHED, np.int32)
+        chosen = is_dispatched & read.has_unit
+        results[chosen] = self._queues.put(read.take(chosen))
+        self._read.append(read)
+        self._results.append(results)
+        dispatched = read.take(is_dispatched)
+        self._dispatched.append(dispatched)
+        if part.size > 0:
+            self.ranges.append(part)
+        if dispatched.position.size:
+            size = int(dispatched.store_size.sum(dtype=np.int64))
+            first = int(dispatched.position[0])
+            count = int(dispatched.position.size)
+            self._rows.add("dispatch", "log", reason, commit_log_offset=first, bytes=size, count=count)
+
+    def cut(self, number: int) -> None:
+        """Note that the units of a queue that were put so far are cut off."""
+        for read, results in zip(self._read, self._results, strict=True):
+            results[(read.queue == number) & (results > PutResult.IGNORED)] = PutResult.IGNORED
+
+    def requests(self) -> DispatchRequests:
+        """The messages that were dispatched, in order."""
+        return DispatchRequests.concatenate(self._dispatched)
+
+    def first_read(self, start: int) -> int:
+        """The smallest commit log offset that was read; `start` is that of the segment that is checked first."""
+        return min([start, *(int(read.position[0]) for read in self._read if read.position.size)])
+
+    def outcomes(self, lacking: Sequence[LackingMessage], readers: FileReaders) -> tuple[QueueOutcome, ...]:
+        """What happens to the queues that lack messages; `lacking` are messages that were not read."""
+        read = DispatchRequests.concatenate(self._read)
+        results = np.concatenate(self._results)
+        was_there = self._queues.are_there(read, readers)
+        ignored = int((was_there & (results == PutResult.IGNORED)).sum())
+        if ignored:
+            self._rows.add("ignore", "queue", "their queues have them", count=ignored)
+        again = was_there & (results > PutResult.IGNORED)
+        self._add_rows("double", read, again, "they get a second unit")
+        got, shifted = _with_any(read, results == PutResult.APPENDED), _with_any(read, results == PutResult.SHIFTED)
+        is_first = np.zeros(read.position.size, np.bool_)
+        is_first[np.unique(read.position, return_index=True)[1]] = True
+        lacked = is_first & read.has_unit & ~was_there
+        completed, moved, lost = lacked & got, lacked & ~got & shifted, lacked & ~got & ~shifted
+        self._add_rows("complete", read, completed, "they get the unit that they lack")
+        self._add_rows("shift", read, moved, "they get a unit, but not at their queue offset")
+        counts = {
+            name: np.bincount(read.queue[chosen], minlength=len(self._queues.names))
+            for name, chosen in (("completed", completed), ("shifted", moved), ("lost", lost))
+        }
+        first_lost = np.full(len(self._queues.names), NOWHERE)
+        np.minimum.at(first_lost, read.queue[lost], read.commit_log_offset[lost])
+        early: dict[tuple[str, int], list[int]] = {}
+        for message in lacking:
+            early.setdefault((message.topic, message.queue_id), []).append(message.commit_log_offset)
+        numbers = np.flatnonzero(counts["completed"] + counts["shifted"] + counts["lost"])
+        by_name = {self._queues.names[number]: number for number in numbers.tolist()}
+        outcomes = []
+        for name in sorted(by_name.keys() | early.keys()):
+            number, offsets = by_name.get(name), early.get(name, [])
+            done = {kind: 0 if number is None else int(values[number]) for kind, values in counts.items()}
+            count, first = len(offsets) + done["lost"], min(offsets, default=NOWHERE)
+            first = first if number is None else min(first, int(first_lost[number]))
+            if count:
+                self._rows.add(
+                    "lose",
+                    "queue",
+                    "they get no unit: no consumer gets them",
+                    topic=name[0],
+                    queue_id=name[1],
+                    commit_log_offset=first,
+                    count=count,
+                )
+            outcomes.append(QueueOutcome(*name, done["completed"], done["shifted"], count, first if count else None))
+        return tuple(outcomes)
+
+    def _add_rows(self, action: str, read: DispatchRequests, chosen: Flags, reason: str) -> None:
+        """A row for each queue of the chosen messages."""
+        indices = np.flatnonzero(chosen)
+        numbers, firsts, counts = np.unique(read.queue[indices], return_index=True, return_counts=True)
+        for number, first, count in zip(numbers.tolist(), firsts.tolist(), counts.tolist(), strict=True):
+            topic, queue_id = self._queues.names[number]
+            message = int(indices[first])
+            self._rows.add(
+                action,
+                "queue",
+                reason,
+                topic=topic,
+                queue_id=queue_id,
+                queue_offset=int(read.queue_offset[message]),
+                commit_log_offset=int(read.commit_log_offset[message]),
+                count=count,
+            )
+
+
+def _with_any(read: DispatchRequests, chosen: Flags) -> Flags:
+    """Which messages are chosen at one of the times when they were read."""
+    return np.isin(read.position, read.position[chosen])
