@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from spark_mq.format.array_types import Bytes, Int32s
 from spark_mq.io.location import Location
-from spark_mq.restorer.chunk import Chunk, ChunkRows, Queue, QueueCount
+from spark_mq.restorer.chunk import Chunk, ChunkRows, Queue
 from spark_mq.restorer.encode_messages import EncodedMessages, encode_messages
 from spark_mq.restorer.encoding_rules import EncodingRules
 
@@ -128,7 +128,6 @@ def chunk_of_json(text: str) -> Chunk:
         **{
             **fields,
             "records": Location.resolve(fields["records"]),
-            "queues": tuple(QueueCount(**queue) for queue in fields["queues"]),
             "segments": tuple(map(tuple, fields["segments"])),
         }
     )
