@@ -1,0 +1,1 @@
+"""Messages back into a store that a broker boots from."""
