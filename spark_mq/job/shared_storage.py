@@ -42,11 +42,16 @@ class SharedStorageCheck:
         last = log.segments[-1]
         # A running broker may still be writing the head: only the bytes before the end of the data count.
         head = _read(last.location, min(last.data_end, _MAX_HEAD))
+        return cls(((last.location, head), *cls.of_folder(work_folder).heads))
+
+    @classmethod
+    def of_folder(cls, work_folder: Location) -> Self:
+        """The check for a job that reads no store: only its folder, into which a new nonce is written."""
         nonce = uuid.uuid4().hex
         file = work_folder / f"nonce-{nonce}"
         with file.filesystem.open_output_stream(file.path) as stream:
             stream.write(nonce.encode("ascii"))
-        return cls(((last.location, head), (file, nonce.encode("ascii"))))
+        return cls(((file, nonce.encode("ascii")),))
 
     def check(self) -> None:
         """Raise `NotSharedError` if this machine sees other files or bytes."""

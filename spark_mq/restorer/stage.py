@@ -1,0 +1,134 @@
+"""Rows become records: each partition of the source is encoded, and staged in chunks."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from spark_mq.format.array_types import Bytes, Int32s
+from spark_mq.io.location import Location
+from spark_mq.restorer.chunk import Chunk, ChunkRows, Queue, QueueCount
+from spark_mq.restorer.encode_messages import EncodedMessages, encode_messages
+from spark_mq.restorer.encoding_rules import EncodingRules
+
+CHUNK_SIZE = 64 << 20
+"""Bytes of records after which a chunk ends."""
+
+CHUNK_SCHEMA = pa.schema([("chunk", pa.string())])
+"""The rows of `StageTask`: a `Chunk` each, as JSON."""
+
+
+@dataclass(frozen=True)
+class StageTask:
+    """For `mapInArrow`: rows of messages in, a row for each chunk (`CHUNK_SCHEMA`) out.
+
+    Attributes:
+        rules: How rows become records.
+        folder: The folder of the chunks.
+        segment_size: Bytes of a segment, if records keep their offsets; else None.
+        chunk_size: Bytes of records after which a chunk ends.
+
+    """
+
+    rules: EncodingRules
+    folder: Location
+    segment_size: int | None
+    chunk_size: int = CHUNK_SIZE
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows of the chunks of a partition."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        for chunk in self.stage(batches, 0 if context is None else context.partitionId()):
+            yield pa.RecordBatch.from_pydict({"chunk": [chunk_to_json(chunk)]}, schema=CHUNK_SCHEMA)
+
+    def stage(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[Chunk]:
+        """The chunks of one partition, which are written.
+
+        Args:
+            batches: The messages of the partition.
+            partition: Its number.
+
+        Raises:
+            InvalidMessageError: A row cannot be written as a message.
+
+        """
+        number, growing = 0, _GrowingChunk()
+        for batch in batches:
+            if batch.num_rows:
+                growing.add(encode_messages(batch, self.rules))
+            if growing.size >= self.chunk_size:
+                yield growing.write(self.folder, (partition, number), self.segment_size)
+                number, growing = number + 1, _GrowingChunk()
+        if growing.size:
+            yield growing.write(self.folder, (partition, number), self.segment_size)
+
+
+@dataclass
+class _GrowingChunk:
+    """The records of a chunk before it is written."""
+
+    data: list[Bytes] = field(default_factory=list)
+    rows: list[ChunkRows] = field(default_factory=list)
+    queues: dict[Queue, int] = field(default_factory=dict)
+    size: int = 0
+
+    def add(self, messages: EncodedMessages) -> None:
+        """Add encoded messages."""
+        numbers: Int32s = np.array(
+            [self.queues.setdefault(queue, len(self.queues)) for queue in messages.queues], np.int32
+        )
+        self.data.append(messages.data)
+        self.rows.append(
+            ChunkRows(
+                messages.sizes,
+                messages.commit_log_offsets,
+                messages.old_queue_offsets,
+                numbers[messages.queue_numbers],
+                messages.store_timestamps,
+            )
+        )
+        self.size += int(messages.data.size)
+
+    def write(self, folder: Location, place: tuple[int, int], segment_size: int | None) -> Chunk:
+        """Write the chunk; sorted by commit log offset if records keep their offsets."""
+        data, rows = np.concatenate(self.data), ChunkRows.concatenate(self.rows)
+        if segment_size is not None and (np.diff(rows.commit_log_offset) < 0).any():
+            data, rows = _sorted(data, rows)
+        return Chunk.write(folder, place, data, rows, list(self.queues), segment_size)
+
+
+def _sorted(data: Bytes, rows: ChunkRows) -> tuple[Bytes, ChunkRows]:
+    from spark_mq.format.kernels.scatter import scatter_bytes
+
+    order = np.argsort(rows.commit_log_offset, kind="stable")
+    ordered = rows.take(order)
+    targets = np.empty(order.size, np.int64)
+    targets[order] = ordered.starts[:-1]
+    out = np.empty(data.size, np.uint8)
+    scatter_bytes(data, rows.starts[:-1], rows.store_size, targets, out)
+    return out, ordered
+
+
+def chunk_to_json(chunk: Chunk) -> str:
+    """A chunk as text, for Spark."""
+    return json.dumps(dataclasses.asdict(dataclasses.replace(chunk, records=chunk.records.uri)))  # type: ignore[arg-type]
+
+
+def chunk_of_json(text: str) -> Chunk:
+    """The chunk of a text."""
+    fields = json.loads(text)
+    return Chunk(
+        **{
+            **fields,
+            "records": Location.resolve(fields["records"]),
+            "queues": tuple(QueueCount(**queue) for queue in fields["queues"]),
+            "segments": tuple(map(tuple, fields["segments"])),
+        }
+    )

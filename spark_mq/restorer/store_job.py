@@ -1,0 +1,192 @@
+"""The stages of a restore: rows become records, records get places, and everything else is derived from the log.
+
+1. stage (`stage`): tasks encode rows, and write chunks of records. Only a small row for each chunk goes to the driver.
+2. place (`placement`): counts and sizes become positions.
+3. write (`segment_task`): one task writes one segment.
+4. derive: the rebuild of `indexer` makes queues and index out of the new log.
+5. finish: the files of `config/`, the checkpoint, and queues that have no message any more.
+
+A new store is made in a folder beside it, which is renamed when all is complete. A job that is killed leaves that
+folder, and the next one removes it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from spark_mq.errors import EmptyStoreError, StorageError
+from spark_mq.indexer.rebuild import rebuild_with
+from spark_mq.indexer.rebuild_request import PERMISSIVE, RebuildRequest
+from spark_mq.indexer.report import RebuildReport
+from spark_mq.io.location import Location
+from spark_mq.io.publish import sync_folder
+from spark_mq.job.output_lock import output_lock
+from spark_mq.job.progress import Progress, StageProgress
+from spark_mq.job.shared_storage import SharedStorageCheck
+from spark_mq.job.storage_errors import reason_of
+from spark_mq.job.task_items import TaskItems
+from spark_mq.job.tasks import Tasks
+from spark_mq.restorer.chunk import Chunk
+from spark_mq.restorer.encoding_rules import EncodingRules
+from spark_mq.restorer.origin import Origin
+from spark_mq.restorer.placement import LogPlan, place_after, place_as_before
+from spark_mq.restorer.report import RestoreReport
+from spark_mq.restorer.restore_request import RestoreRequest
+from spark_mq.restorer.segment_task import WRITTEN_SCHEMA, SegmentTask
+from spark_mq.restorer.stage import StageTask
+from spark_mq.store.config.store_paths import COMMIT_LOG
+
+_STORE, _CHUNKS = "store", "chunks"
+
+Stage = Callable[[Location, StageTask], Sequence[Chunk]]
+"""Runs a task over all rows of the source; gives the chunks that it wrote into a folder, in the order of the rows."""
+
+
+@dataclass(frozen=True)
+class StoreJob:
+    """One run of a request.
+
+    Attributes:
+        tasks: Where the tasks run.
+        origin: Where the messages come from.
+        request: What is restored, with all settings.
+        on_progress: Is called when a stage begins, when it ends, and about once a second between.
+
+    """
+
+    tasks: Tasks
+    origin: Origin
+    request: RestoreRequest
+    on_progress: Callable[[StageProgress], None] | None = None
+
+    @property
+    def is_faithful(self) -> bool:
+        """Whether messages keep their offsets."""
+        return self.origin.has_offsets and not self.request.is_renumbered
+
+    def stage_task(self, folder: Location) -> StageTask:
+        """The task that stages rows in a folder."""
+        rules = EncodingRules(
+            is_faithful=self.is_faithful,
+            now=int(time.time() * 1000),
+            store_host=self.request.store_host,
+            topics=self.request.topics,
+            properties_crc=self.request.broker_conf.is_enabled("enabledAppendPropCRC"),
+        )
+        return StageTask(rules, folder, self.request.segment_size if self.is_faithful else None)
+
+    def run(self, stage: Stage) -> RestoreReport:
+        """Make the store, put it in place, and report.
+
+        Args:
+            stage: Stages the rows.
+
+        Raises:
+            EmptyStoreError: There is no row.
+            InvalidMessageError: Messages do not fit together.
+            OutputInUseError: Another job makes the same store.
+            StorageError: The store cannot be written.
+
+        """
+        started = time.monotonic()
+        work = self.request.work_folder
+        with output_lock(work):
+            try:
+                report = self._make(work, stage)
+                _put_in_place(work / _STORE, self.request.store)
+            finally:
+                shutil.rmtree(work.path, ignore_errors=True)
+        return dataclasses.replace(report, seconds=round(time.monotonic() - started, 3))
+
+    def _make(self, work: Location, stage: Stage) -> RestoreReport:
+        """Make the whole store in the work folder."""
+        store, chunk_folder = work / _STORE, work / _CHUNKS
+        for folder in (store, chunk_folder):
+            shutil.rmtree(folder.path, ignore_errors=True)  # what a killed job left
+            os.makedirs(folder.path)
+        progress = Progress(work / "progress" / uuid.uuid4().hex, self.on_progress)
+        with progress.stage("encode messages", 1, "sources"):
+            chunks = stage(chunk_folder, self.stage_task(chunk_folder))
+        if not chunks:
+            raise EmptyStoreError(f"{self.origin.name} has no such message: there is nothing to restore")
+        plan = self._place(chunks)
+        written = self._write(plan, store, progress)
+        rebuilt = self._derive(store)
+        return _report(self.origin, self.request, self._mode, written, rebuilt, progress)
+
+    @property
+    def _mode(self) -> str:
+        return "append" if self.request.is_append else "faithful" if self.is_faithful else "compact"
+
+    def _place(self, chunks: Sequence[Chunk]) -> LogPlan:
+        """The places of all records."""
+        size, facts = self.request.segment_size, self.origin.facts
+        if self.is_faithful:
+            is_whole = self.request.where is None and not self.request.only_delivered
+            return place_as_before(chunks, size, facts.log_end if facts is not None and is_whole else None)
+        return place_after(chunks, size, lambda chunk: chunk.read_rows().store_size)
+
+    def _write(self, plan: LogPlan, store: Location, progress: Progress) -> pa.Table:
+        """Write the segments; returns their rows (`WRITTEN_SCHEMA`), in order."""
+        segments = plan.segments
+        blanks = {} if self.origin.facts is None else self.origin.facts.blanks
+        with progress.stage("write segments", len(segments), "segments") as done:
+            task = SegmentTask(TaskItems.of(segments), store / COMMIT_LOG, blanks, None, None, None, done)
+            check = SharedStorageCheck.of_folder(store.parent)
+            return self.tasks.checked(check).rows(task, len(segments), WRITTEN_SCHEMA).sort_by("base")
+
+    def _derive(self, store: Location) -> RebuildReport:
+        """Make queues and index out of the new log."""
+        request = RebuildRequest.of(store.path, mode=PERMISSIVE)
+        facts = self.origin.facts
+        zone = self.request.time_zone or (None if facts is None else facts.time_zone)
+        version = self.request.broker_version or (None if facts is None else facts.broker_version)
+        request = dataclasses.replace(
+            request, broker_conf=self.request.broker_conf, time_zone=zone, broker_version=version
+        )
+        return rebuild_with(self.tasks, request, self.on_progress)
+
+
+def _put_in_place(made: Location, store: Location) -> None:
+    """Rename the complete store to its final name, in one step."""
+    _sync_tree(made.path)
+    try:
+        os.rename(made.path, store.path)
+    except OSError as error:
+        raise StorageError(f"{store}: the new store cannot be put there: {reason_of(error)}") from error
+    sync_folder(store.parent.path)
+
+
+def _sync_tree(path: str) -> None:
+    for folder, _, _ in os.walk(path):
+        sync_folder(folder)
+
+
+def _report(
+    origin: Origin, request: RestoreRequest, mode: str, written: pa.Table, rebuilt: RebuildReport, progress: Progress
+) -> RestoreReport:
+    sums = {name: sum(written[name].to_pylist()) for name in ("messages", "gaps", "gap_bytes", "raised")}
+    return RestoreReport(
+        source=origin.name,
+        store=str(request.store),
+        mode=mode,
+        **sums,
+        log_start=written["base"][0].as_py(),
+        log_end=written["end"][-1].as_py(),
+        segments=written.num_rows,
+        queues=rebuilt.queues,
+        queue_files=rebuilt.files,
+        index_files=rebuilt.index_files,
+        index_entries=rebuilt.index_entries,
+        settings=list(rebuilt.settings),
+        notes=[],
+        stages={**progress.seconds, **rebuilt.stages},
+    )
