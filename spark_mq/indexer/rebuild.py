@@ -1,4 +1,4 @@
-"""The main job: consume queues and index files rebuilt from the commit log, in a few Spark stages.
+"""The main job: consume queues and index files rebuilt from the commit log, in a few stages.
 
 Each stage returns a value, and the report is built of these values at the end:
 
@@ -45,10 +45,11 @@ from spark_mq.job.context import JobContext
 from spark_mq.job.output_committer import OutputCommitter
 from spark_mq.job.output_lock import output_lock
 from spark_mq.job.progress import Progress, StageProgress
-from spark_mq.job.session import job_session, scratch_folders
+from spark_mq.job.session import job_errors, job_session
 from spark_mq.job.shared_storage import SharedStorageCheck
 from spark_mq.job.storage_errors import is_full
 from spark_mq.job.task_errors import JOB_ERRORS, unwrap_task_error
+from spark_mq.job.tasks import SparkTasks, Tasks
 from spark_mq.store.config.broker_version import detect_broker_version
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
 from spark_mq.store.config.store_kind import rocksdb_notes
@@ -146,7 +147,8 @@ def rebuild(
             resume=resume,
             split_size=split_size,
         )
-        return _Rebuild(session, request, None if progress is None else lambda stage: progress(str(stage))).run()
+        on_progress = None if progress is None else lambda stage: progress(str(stage))
+        return _Rebuild(SparkTasks(session), request, on_progress).run()
 
 
 def run_rebuild(
@@ -161,7 +163,29 @@ def run_rebuild(
 
     """
     with job_session(spark) as session:
-        return _Rebuild(session, request, progress).run()
+        return rebuild_with(SparkTasks(session), request, progress)
+
+
+def rebuild_with(
+    tasks: Tasks, request: RebuildRequest, progress: Callable[[StageProgress], None] | None = None
+) -> RebuildReport:
+    """Rebuild what a request says; returns the report, and raises the errors, of `rebuild`.
+
+    The files are the same wherever the tasks run. Without Spark (`LocalTasks`), all runs are in the memory of this
+    process, about 100 bytes each.
+
+    Args:
+        tasks: Where the tasks run.
+        request: What to rebuild.
+        progress: Is called when a stage begins, when it ends, and about once a second between.
+
+    Example:
+        >>> rebuild_with(LocalTasks(), RebuildRequest.of("/data/store", "/data/rebuilt")).messages
+        1510
+
+    """
+    with job_errors():
+        return _Rebuild(tasks, request, progress).run()
 
 
 @dataclass(frozen=True)
@@ -179,7 +203,7 @@ class _Outcome:
 class _Rebuild:
     """One run of a request."""
 
-    spark: SparkSession
+    tasks: Tasks
     request: RebuildRequest
     on_progress: Callable[[StageProgress], None] | None
 
@@ -205,7 +229,7 @@ class _Rebuild:
             except JOB_ERRORS as error:
                 if not is_full(error):
                     raise
-                raise no_room_error(output, room_needed(self.request, log), scratch_folders(self.spark)) from error
+                raise no_room_error(output, room_needed(self.request, log), self.tasks.scratch_folders()) from error
         seconds = round(time.monotonic() - started, 3)
         return self._report(log, [str(setting) for setting in settings], damage, outcome, seconds)
 
@@ -274,8 +298,7 @@ class _Rebuild:
         """Write the trees into the job's folder."""
         committer = self.committer
         context = JobContext(
-            self.spark,
-            SharedStorageCheck.record(log, committer.folder),
+            self.tasks.checked(SharedStorageCheck.record(log, committer.folder)),
             Progress(committer.folder / "progress" / uuid.uuid4().hex, self.on_progress),
             committer,
         )

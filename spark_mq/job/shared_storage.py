@@ -10,19 +10,18 @@ from __future__ import annotations
 
 import socket
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Generic, Self, TypeVar
+from typing import Self
+
+import pyarrow as pa
 
 from spark_mq.errors import NotSharedError
 from spark_mq.io.location import Location
+from spark_mq.job.arrow_task import ArrowTask
 from spark_mq.store.log.commit_log import CommitLog
 
 _MAX_HEAD = 1024
-
-Batch = TypeVar("Batch")
-Task = Callable[[Iterable[Batch]], Iterator[Batch]]
-"""A function for `mapInArrow` or `mapInPandas`."""
 
 
 @dataclass(frozen=True)
@@ -64,19 +63,19 @@ class SharedStorageCheck:
             if seen != head:
                 raise _not_shared(location, "sees another file there")
 
-    def wrap(self, task: Task[Batch]) -> CheckedTask[Batch]:
+    def wrap(self, task: ArrowTask) -> CheckedTask:
         """`task`, preceded by the check on the machine that runs it."""
         return CheckedTask(self, task)
 
 
 @dataclass(frozen=True)
-class CheckedTask(Generic[Batch]):
+class CheckedTask:
     """A task that starts with the check."""
 
     check: SharedStorageCheck
-    task: Task[Batch]
+    task: ArrowTask
 
-    def __call__(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The batches of the task. Raises `NotSharedError` if the check fails."""
         self.check.check()
         yield from self.task(batches)

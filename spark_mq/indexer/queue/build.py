@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import Row
-
 from spark_mq.errors import OptionError
 from spark_mq.indexer.damage import raise_or_report
 from spark_mq.indexer.queue.carry_over import Queue, carry_over, lost_offsets
@@ -15,7 +13,7 @@ from spark_mq.indexer.queue.existing import ExistingQueues
 from spark_mq.indexer.queue.findings import unit_findings
 from spark_mq.indexer.queue.plan import QueuePlan, plan_queues
 from spark_mq.indexer.queue.runs import Runs, StagedQueue, staged_runs
-from spark_mq.indexer.queue.writer import COMPLETED, STAGED, WRITTEN_SCHEMA, QueueWriter
+from spark_mq.indexer.queue.writer import COMPLETED, STAGED, WRITTEN_SCHEMA, QueueWriter, WrittenFile
 from spark_mq.indexer.rebuild_plan import RebuildPlan
 from spark_mq.indexer.staging.stage import StagedLog
 from spark_mq.io.location import Location
@@ -66,7 +64,7 @@ def write_queues(context: JobContext, plan: RebuildPlan, existing: ExistingQueue
 
     """
     file_size = plan.settings.queue_file_size
-    runs = staged_runs(context, staged.units)
+    runs = staged_runs(context.tasks, staged.units)
     queues = runs.queues()
     queue_plan = plan_queues(plan, existing, queues, staged.end)
     next_offsets, file_ranges = queue_plan.next_offsets, queue_plan.file_ranges
@@ -135,8 +133,8 @@ def _write_files(
     log_start: int,
     queue_plan: QueuePlan,
     runs: Runs,
-) -> Sequence[Row]:
-    """Write the planned files; returns their rows (`WRITTEN_SCHEMA`)."""
+) -> list[WrittenFile]:
+    """Write the planned files; returns what was written."""
     committer, assignment = context.committer, queue_plan.assignment()
     with context.progress.stage("write queues", assignment.tasks, "tasks") as done:
         writer = QueueWriter(
@@ -147,4 +145,4 @@ def _write_files(
             plan.is_resumed,
             done,
         )
-        return runs.spread(assignment, writer, WRITTEN_SCHEMA)
+        return [WrittenFile(**row) for row in runs.spread(assignment, writer, WRITTEN_SCHEMA).to_pylist()]

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_mq.indexer.damage import raise_or_report
 from spark_mq.indexer.rebuild_plan import RebuildPlan
@@ -152,8 +151,8 @@ class _Dispatcher:
         """Stage splits; returns the manifest with their segments, and the rows of the splits."""
         size = sum(split.stop - split.start for split in splits)
         with self.context.progress.stage(name, len(splits), "splits", size) as done:
-            task = self.context.shared_storage.wrap(_DispatchTask(TaskItems.of(splits), self.targets, exact, done))
-            rows = self.context.numbers(len(splits)).mapInArrow(task, from_arrow_schema(SPLIT_SCHEMA)).toArrow()
+            task = _DispatchTask(TaskItems.of(splits), self.targets, exact, done)
+            rows = self.context.tasks.rows(task, len(splits), SPLIT_SCHEMA)
         read = [SplitRow.of(row) for row in rows.to_pylist()]
         segments = [self.segments[base] for base in sorted({split.segment.base for split in splits})]
         manifest = manifest.with_staged(segments, read)
