@@ -148,9 +148,7 @@ class Chunk:
         """
         table = self._read_table("rows")
         if table.num_rows != self.messages:
-            raise StorageError(
-                f"{self._file('rows')} has {table.num_rows} rows, not {self.messages}: run it again"
-            )
+            raise StorageError(f"{self._file('rows')} has {table.num_rows} rows, not {self.messages}: run it again")
         return ChunkRows(*(table[name].to_numpy() for name in ROW_SCHEMA.names))
 
     def store_sizes(self) -> Int32s:

@@ -113,9 +113,7 @@ that was in no store gets a unique key if it has none (see `unique_keys`) |
     bodies = read_bodies(columns, rules, sys_flags, _int32s(columns, "body_crc"), is_from_source)
     store_timestamps = _times(columns, "store_timestamp", 1, is_from_source, np.int64(rules.now))
     born_timestamps = _times(columns, "born_timestamp", 0, is_from_source, store_timestamps)
-    born_hosts = read_hosts(
-        columns, "born_host", DEFAULT_BORN_HOST, sys_flags & BORN_HOST_V6_FLAG != 0, is_from_source
-    )
+    born_hosts = read_hosts(columns, "born_host", DEFAULT_BORN_HOST, sys_flags & BORN_HOST_V6_FLAG != 0, is_from_source)
     store_hosts = _store_hosts(columns, rules, sys_flags & STORE_HOST_V6_FLAG != 0, is_from_source)
     made_keys = _made_keys(rules, partition, first_row, born_timestamps, is_from_source)
     fields = RecordFields(
