@@ -33,7 +33,11 @@ ROW_SCHEMA = pa.schema(
     ]
 )
 """The columns of a record: its size, the offsets that it had in its source (-1 for none), the number of its queue in
-the chunk, and its store time in milliseconds."""
+the chunk (`NO_QUEUE` if it is in no queue), and its store time in milliseconds."""
+
+NO_QUEUE = -1
+"""The queue number of a message that is in no consume queue: a prepared or rolled back one. Its queue offset is 0
+(`MessageExtEncoder.encode`, `CommitLogDispatcherBuildConsumeQueue`@5.3.3)."""
 
 QUEUE_SCHEMA = pa.schema(
     [("topic", pa.string()), ("queue_id", pa.int32()), ("messages", pa.int64()), ("last_queue_offset", pa.int64())]
@@ -132,10 +136,11 @@ class Chunk:
         segments = () if segment_size is None else _segments(rows, segment_size)
         chunk = cls(*place, records, int(data.size), int(rows.store_size.size), segments)
         chunk._write_table("rows", pa.table([getattr(rows, name) for name in ROW_SCHEMA.names], schema=ROW_SCHEMA))
+        queued = rows.queue_number != NO_QUEUE
         last = np.full(len(queues), -1, np.int64)
-        np.maximum.at(last, rows.queue_number, rows.queue_offset)
+        np.maximum.at(last, rows.queue_number[queued], rows.queue_offset[queued])
         topics, ids = ([queue[part] for queue in queues] for part in (0, 1))
-        counts = np.bincount(rows.queue_number, minlength=len(queues))
+        counts = np.bincount(rows.queue_number[queued], minlength=len(queues))
         chunk._write_table("queues", pa.table([topics, ids, counts, last], schema=QUEUE_SCHEMA))
         return chunk
 

@@ -14,7 +14,7 @@ from spark_mq.query.sql import sql
 from spark_mq.restorer.archived_stores import choose_store
 from spark_mq.restorer.origin import Origin
 from spark_mq.restorer.restore_request import RestoreRequest
-from spark_mq.restorer.source_facts import facts_of_archive, facts_of_store
+from spark_mq.restorer.source_facts import SourceFacts, facts_of_archive, facts_of_store
 from spark_mq.restorer.source_kind import is_store
 from spark_mq.store.index.folder import find_index_layout, index_files
 
@@ -26,7 +26,7 @@ WAITING_TOPICS = (
 )
 """Topics of messages that a broker has not yet delivered to their own topic, or that it has delivered from there."""
 
-_FROM_LOG = (
+FROM_LOG = (
     "commit_log_offset",
     "store_size",
     "topic",
@@ -46,7 +46,7 @@ _FROM_LOG = (
 )
 """The columns of a store's messages from which the same bytes can be written."""
 
-_FROM_ARCHIVE = (*_FROM_LOG, "body", "born_timestamp", "store_timestamp", "_corrupt_record")
+_FROM_ARCHIVE = (*FROM_LOG, "body", "born_timestamp", "store_timestamp", "_corrupt_record")
 
 _OFFSETS = ("commit_log_offset", "queue_id", "queue_offset")
 
@@ -108,17 +108,13 @@ def _of_rows(rows: DataFrame, request: RestoreRequest) -> RestoreSource:
 
 def _of_store(spark: SparkSession, store: Location, request: RestoreRequest) -> RestoreSource:
     facts = facts_of_store(store)
-    settings: dict[str, str] = {}
-    if facts.segment_size:
-        settings["mappedFileSizeCommitLog"] = str(facts.segment_size)
-    if facts.queue_file_size:
-        settings["mappedFileSizeConsumeQueue"] = str(facts.queue_file_size)
+    settings = settings_of(facts)
     if index_files(store):
         layout = find_index_layout(store, request.broker_conf).value
         settings["maxHashSlotNum"], settings["maxIndexNum"] = str(layout.hash_slot_num), str(layout.index_num)
     if facts.log_start is None:
         raise EmptyStoreError(f"{store} has no message: there is nothing to restore")
-    query = f"SELECT {', '.join(_FROM_LOG)} FROM source.messages"
+    query = f"SELECT {', '.join(FROM_LOG)} FROM source.messages"
     if request.where is not None:
         query += f" WHERE ({request.where})"
     rows = sql(spark, query, stores={"source": {"path": store.uri, "mode": "FAILFAST"}})
@@ -129,11 +125,7 @@ def _of_archive(
     spark: SparkSession, tables: ArchiveTables, identity: StoreIdentity, request: RestoreRequest
 ) -> RestoreSource:
     facts = facts_of_archive(spark, tables, identity)
-    settings = {}
-    if facts.segment_size:
-        settings["mappedFileSizeCommitLog"] = str(facts.segment_size)
-    if facts.queue_file_size:
-        settings["mappedFileSizeConsumeQueue"] = str(facts.queue_file_size)
+    settings = settings_of(facts)
     of_store = _chosen(tables.messages.read(spark).where(identity.condition()), request)
     names = [name for name in _FROM_ARCHIVE if name in of_store.columns]
     size = of_store.agg(F.sum("store_size").cast("long")).collect()[0][0]
@@ -143,6 +135,12 @@ def _of_archive(
     rows = of_store.select(*names).repartitionByRange(size // _BYTES_PER_PARTITION + 1, *order)
     name = f"{tables.name} ({identity.broker} of {identity.cluster})"
     return RestoreSource(rows.sortWithinPartitions(*order), Origin(name, True, facts, settings))
+
+
+def settings_of(facts: SourceFacts) -> dict[str, str]:
+    """The sizes of a store's files, as a broker's settings."""
+    sizes = {"mappedFileSizeCommitLog": facts.segment_size, "mappedFileSizeConsumeQueue": facts.queue_file_size}
+    return {name: str(size) for name, size in sizes.items() if size}
 
 
 def _chosen(rows: DataFrame, request: RestoreRequest) -> DataFrame:

@@ -11,8 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from spark_mq.format.array_types import Bytes, Int32s
+from spark_mq.format.kernels.big_endian import int32s_at
+from spark_mq.format.record import SYS_FLAG_AT
+from spark_mq.format.sys_flag import TRANSACTION_COMMIT_TYPE, TRANSACTION_TYPE_MASK
 from spark_mq.io.location import Location
-from spark_mq.restorer.chunk import Chunk, ChunkRows, Queue
+from spark_mq.restorer.chunk import NO_QUEUE, Chunk, ChunkRows, Queue
 from spark_mq.restorer.encode_messages import EncodedMessages, encode_messages
 from spark_mq.restorer.encoding_rules import EncodingRules
 
@@ -100,13 +103,15 @@ class _GrowingChunk:
         numbers: Int32s = np.array(
             [self.queues.setdefault(queue, len(self.queues)) for queue in messages.queues], np.int32
         )
+        types = int32s_at(messages.data, messages.positions + SYS_FLAG_AT) & TRANSACTION_TYPE_MASK
+        is_queued = (types == 0) | (types == TRANSACTION_COMMIT_TYPE)
         self.data.append(messages.data)
         self.rows.append(
             ChunkRows(
                 messages.sizes,
                 messages.commit_log_offsets,
                 messages.old_queue_offsets,
-                numbers[messages.queue_numbers],
+                np.where(is_queued, numbers[messages.queue_numbers], NO_QUEUE).astype(np.int32),
                 messages.store_timestamps,
             )
         )

@@ -38,7 +38,7 @@ from spark_mq.restorer.chunk import Chunk
 from spark_mq.restorer.encoding_rules import EncodingRules
 from spark_mq.restorer.index_names import restore_index_names
 from spark_mq.restorer.origin import Origin
-from spark_mq.restorer.placement import LogPlan, place_after, place_as_before
+from spark_mq.restorer.placement import HALF_TOPIC, LogPlan, place_after, place_as_before
 from spark_mq.restorer.report import RestoreReport
 from spark_mq.restorer.restore_request import RestoreRequest
 from spark_mq.restorer.segment_task import WRITTEN_SCHEMA, SegmentTask
@@ -133,7 +133,10 @@ class StoreJob:
         if self.is_faithful:
             is_whole = self.request.where is None and not self.request.only_delivered
             return place_as_before(chunks, size, facts.log_end if facts is not None and is_whole else None)
-        return place_after(chunks, size)
+        # Where half messages keep their queue offsets, units before the first one are pre-blank. Brokers take these for
+        # expired ones only if the log does not start at 0.
+        has_kept = any(queue.topic == HALF_TOPIC for chunk in chunks for queue in chunk.queues())
+        return place_after(chunks, size, size if has_kept else 0)
 
     def _write(self, plan: LogPlan, store: Location, progress: Progress) -> pa.Table:
         """Write the segments; returns their rows (`WRITTEN_SCHEMA`), in order."""
