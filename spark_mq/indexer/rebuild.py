@@ -13,11 +13,9 @@ Each stage returns a value, and the report is built of these values at the end:
 
 from __future__ import annotations
 
-import threading
 import time
 import uuid
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 
@@ -27,10 +25,10 @@ from spark_mq import __version__
 from spark_mq.format.delay_level import DEFAULT_DELAY_LEVELS
 from spark_mq.indexer.disk_space import no_room_error, room_needed
 from spark_mq.indexer.file_settings import file_settings
-from spark_mq.indexer.index.build import ExistingIndex, IndexResult, find_existing_index, write_index
+from spark_mq.indexer.index.build import IndexResult, find_existing_index
 from spark_mq.indexer.output_folder import is_store_folder
-from spark_mq.indexer.queue.build import QueueResult, write_queues
-from spark_mq.indexer.queue.existing import ExistingQueues, find_existing_queues
+from spark_mq.indexer.queue.build import QueueResult
+from spark_mq.indexer.queue.existing import find_existing_queues
 from spark_mq.indexer.rebuild_plan import RebuildPlan
 from spark_mq.indexer.rebuild_request import FAILFAST, RebuildRequest
 from spark_mq.indexer.recovery import next_boot, rebuilt_checkpoint
@@ -39,6 +37,7 @@ from spark_mq.indexer.settings import StagingSettings
 from spark_mq.indexer.staging.manifest import Manifest
 from spark_mq.indexer.staging.stage import StagedLog, stage_log
 from spark_mq.indexer.staging.staged_files import STAGED
+from spark_mq.indexer.trees import write_trees
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.job.context import JobContext
@@ -310,7 +309,7 @@ class _Rebuild:
         folder.filesystem.create_dir(folder.path, recursive=True)
         targets = plan.settings.targets(folder, has_queues, has_index)
         staged = stage_log(context, plan, log, manifest, targets)
-        queue_result, index_result = _write_trees(context, plan, staged, queues, index)
+        queue_result, index_result = write_trees(context, plan, staged, queues, index)
         return _Outcome(staged, queue_result, index_result, context.progress.seconds)
 
     def _report(
@@ -361,28 +360,3 @@ class _Rebuild:
         if conf.is_enabled("enableMultiDispatch"):
             notes.append("queues of INNER_MULTI_DISPATCH (light message queues) are not rebuilt")
         return notes
-
-
-def _write_trees(
-    context: JobContext,
-    plan: RebuildPlan,
-    staged: StagedLog,
-    queues: ExistingQueues | None,
-    index: ExistingIndex | None,
-) -> tuple[QueueResult, IndexResult]:
-    """Write queues and index at the same time, because neither alone keeps all cores busy; None leaves a tree out."""
-    stopped = threading.Event()
-
-    def write_index_files() -> IndexResult:
-        if index is None:
-            return IndexResult()
-        return write_index(context, plan, index, staged, stopped.is_set)
-
-    with ThreadPoolExecutor(1) as executor:
-        try:
-            pending_index = executor.submit(write_index_files)
-            queue_result = QueueResult() if queues is None else write_queues(context, plan, queues, staged)
-            return queue_result, pending_index.result()
-        except BaseException:
-            stopped.set()
-            raise

@@ -2,5 +2,9 @@
 
 Read in this order: `restore_request` (the arguments), `restore_source` (which rows, and what else is known of their
 store), `encode_messages` (rows become records), `stage` (records in `chunk` files), `placement` (records get their
-places in segments), `segment_task` (one task writes one segment), `store_job` (all stages, and what happens at the end).
+places in segments), `segment_task` (one task writes one segment), `store_job`
+(all stages, and what happens at the end).
+
+The way of an append: `append_target` says where a store ends, and whether it can be appended to. `append` makes queue
+files and index files for the new records, and `append_commit` puts everything in place, all or nothing.
 """

@@ -66,7 +66,7 @@ def write_queues(context: JobContext, plan: RebuildPlan, existing: ExistingQueue
     file_size = plan.settings.queue_file_size
     runs = staged_runs(context.tasks, staged.units)
     queues = runs.queues()
-    queue_plan = plan_queues(plan, existing, queues, staged.end)
+    queue_plan = plan_queues(plan, existing, queues, staged.end_of_trees)
     next_offsets, file_ranges = queue_plan.next_offsets, queue_plan.file_ranges
     if not next_offsets and not existing.of_store and not existing.continued:
         _refuse_unknown_topic(plan, queues)
