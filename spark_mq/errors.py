@@ -64,6 +64,10 @@ class BodyError(SparkMqError, ValueError):
     """A message body cannot be decompressed, or is larger than the limit when it is decompressed."""
 
 
+class InvalidMessageError(SparkMqError, ValueError):
+    """Rows cannot become messages: a column is missing or unknown, or a value cannot be in a message."""
+
+
 class UnsafeNameError(SparkMqError, ValueError):
     """A name in a store that, used as a path, would lead out of the store."""
 

@@ -1,7 +1,12 @@
-"""A chunk: some ten megabytes of encoded records, staged as two files.
+"""A chunk: some ten megabytes of encoded records, staged as a few files.
 
-`NAME.records` has the records, one after the other. `NAME.rows` is an Arrow stream of `ROW_SCHEMA`, a row for each
-record. The files stay out of the JVM: the task that writes a segment reads the parts that it needs.
+- `NAME.records`: the records, one after the other.
+- `NAME.rows`: an Arrow stream of `ROW_SCHEMA`, a row for each record.
+- `NAME.queues`: an Arrow stream of `QUEUE_SCHEMA`, a row for each queue.
+- `NAME.starts`: the same with the queue offset of the first message of each queue, written when that is known.
+
+The files stay out of the JVM, and lists of queues out of the driver's memory. The task that writes a segment reads the
+parts that it needs.
 """
 
 from __future__ import annotations
@@ -28,7 +33,14 @@ ROW_SCHEMA = pa.schema(
     ]
 )
 """The columns of a record: its size, the offsets that it had in its source (-1 for none), the number of its queue in
-`Chunk.queues`, and its store time in milliseconds."""
+the chunk, and its store time in milliseconds."""
+
+QUEUE_SCHEMA = pa.schema(
+    [("topic", pa.string()), ("queue_id", pa.int32()), ("messages", pa.int64()), ("last_queue_offset", pa.int64())]
+)
+"""The columns of a queue: its messages in the chunk, and the largest queue offset that they had (-1 for none)."""
+
+_START_SCHEMA = pa.schema([("first_queue_offset", pa.int64())])
 
 Queue = tuple[str, int]
 
@@ -80,10 +92,8 @@ class Chunk:
         records: The file of the records.
         size: Bytes of the records.
         messages: The number of records.
-        queues: The messages of each queue; `queue_number` of a row is an index into it.
         segments: For each segment that has records of the chunk, in order: its first offset, the first row that is in
             it, and the store time of that row. Empty if offsets are new.
-        last_store_timestamp: The latest store time in milliseconds.
 
     """
 
@@ -92,9 +102,7 @@ class Chunk:
     records: Location
     size: int
     messages: int
-    queues: tuple[QueueCount, ...]
     segments: tuple[tuple[int, int, int], ...]
-    last_store_timestamp: int
 
     @classmethod
     def write(
@@ -117,55 +125,71 @@ class Chunk:
             segment_size: Bytes of a segment, if records keep their offsets.
 
         """
+        # Names are unique, so the file of a task that Spark ran again is never read.
         records = folder / f"{uuid.uuid4().hex}.records"
         with records.filesystem.open_output_stream(records.path) as file:
             file.write(data.data)
-        batch = pa.RecordBatch.from_arrays([getattr(rows, name) for name in ROW_SCHEMA.names], schema=ROW_SCHEMA)
-        with (
-            _rows_of(records).filesystem.open_output_stream(_rows_of(records).path) as file,
-            pa.ipc.new_stream(file, ROW_SCHEMA) as stream,
-        ):
-            stream.write_batch(batch)
-        counts = np.bincount(rows.queue_number, minlength=len(queues)).tolist()
+        segments = () if segment_size is None else _segments(rows, segment_size)
+        chunk = cls(*place, records, int(data.size), int(rows.store_size.size), segments)
+        chunk._write_table("rows", pa.table([getattr(rows, name) for name in ROW_SCHEMA.names], schema=ROW_SCHEMA))
         last = np.full(len(queues), -1, np.int64)
         np.maximum.at(last, rows.queue_number, rows.queue_offset)
-        return cls(
-            *place,
-            records,
-            int(data.size),
-            int(rows.store_size.size),
-            tuple(
-                QueueCount(topic, id_, count, offset)
-                for (topic, id_), count, offset in zip(queues, counts, last.tolist(), strict=True)
-            ),
-            () if segment_size is None else _segments(rows, segment_size),
-            int(rows.store_timestamp.max()),
-        )
+        topics, ids = ([queue[part] for queue in queues] for part in (0, 1))
+        counts = np.bincount(rows.queue_number, minlength=len(queues))
+        chunk._write_table("queues", pa.table([topics, ids, counts, last], schema=QUEUE_SCHEMA))
+        return chunk
 
-    def read_rows(self) -> ChunkRows:
+    def rows(self) -> ChunkRows:
         """The rows.
 
         Raises:
             StorageError: The file is not as it was written.
 
         """
-        location = _rows_of(self.records)
-        try:
-            with location.filesystem.open_input_stream(location.path) as file, pa.ipc.open_stream(file) as stream:
-                table = stream.read_all()
-        except (pa.ArrowException, OSError) as error:
-            raise StorageError(f"{location} is not as this job wrote it: run the job again") from error
+        table = self._read_table("rows")
         if table.num_rows != self.messages:
-            raise StorageError(f"{location} has {table.num_rows} rows instead of {self.messages}: run the job again")
+            raise StorageError(f"{self._file('rows')} has {table.num_rows} rows, not {self.messages}: run it again")
         return ChunkRows(*(table[name].to_numpy() for name in ROW_SCHEMA.names))
+
+    def store_sizes(self) -> Int32s:
+        """Bytes of each record."""
+        return self.rows().store_size
+
+    def queues(self) -> list[QueueCount]:
+        """The messages of each queue; `queue_number` of a row is an index into the list."""
+        return [QueueCount(**row) for row in self._read_table("queues").to_pylist()]
+
+    def put_queue_starts(self, first_offsets: Sequence[int]) -> None:
+        """Write the queue offset of the first message of each queue."""
+        self._write_table("starts", pa.table([pa.array(first_offsets, pa.int64())], schema=_START_SCHEMA))
+
+    def queue_starts(self) -> Int64s:
+        """The queue offset of the first message of each queue (`put_queue_starts`)."""
+        starts: Int64s = self._read_table("starts")["first_queue_offset"].to_numpy()
+        return starts
 
     def open(self) -> FileReader:
         """The file of the records, of which any range can be read."""
         return FileReader(self.records)
 
+    def _file(self, kind: str) -> Location:
+        return self.records.parent / f"{self.records.name.removesuffix('.records')}.{kind}"
 
-def _rows_of(records: Location) -> Location:
-    return records.parent / f"{records.name.removesuffix('.records')}.rows"
+    def _write_table(self, kind: str, table: pa.Table) -> None:
+        location = self._file(kind)
+        with (
+            location.filesystem.open_output_stream(location.path) as file,
+            pa.ipc.new_stream(file, table.schema) as stream,
+        ):
+            stream.write_table(table)
+
+    def _read_table(self, kind: str) -> pa.Table:
+        location = self._file(kind)
+        try:
+            with location.filesystem.open_input_stream(location.path) as file, pa.ipc.open_stream(file) as stream:
+                return stream.read_all()
+        except (pa.ArrowException, OSError) as error:
+            raise StorageError(f"{location} is not as this job wrote it: run the job again") from error
 
 
 def _segments(rows: ChunkRows, segment_size: int) -> tuple[tuple[int, int, int], ...]:

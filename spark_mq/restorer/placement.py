@@ -8,15 +8,13 @@ sizes of its records are read.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from spark_mq.errors import InvalidMessageError
-from spark_mq.format.array_types import Int32s
 from spark_mq.format.record import BLANK_SIZE
 from spark_mq.restorer.chunk import Chunk, Queue
 
@@ -24,7 +22,7 @@ HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 """The topic of half messages, whose queue offsets are in the bodies of op messages: they never change."""
 
 KEPT = -1
-"""Instead of the next queue offset of a queue: its messages keep the queue offsets that they have."""
+"""Instead of the first queue offset of a queue: its messages keep the queue offsets that they have."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +34,6 @@ class Piece:
         first_row: The first record.
         stop_row: The record after the last one.
         offset: The commit log offset of the first record; None if records keep their offsets.
-        next_queue_offsets: For each queue of the chunk, the queue offset of its first message in the *chunk*, or
-            `KEPT`; empty if records keep their offsets.
 
     """
 
@@ -45,7 +41,6 @@ class Piece:
     first_row: int
     stop_row: int
     offset: int | None = None
-    next_queue_offsets: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -101,7 +96,7 @@ def place_as_before(chunks: Iterable[Chunk], segment_size: int, log_end: int | N
         for (base, first_row, time), stop_row in zip(chunk.segments, stops, strict=True):
             pieces[base].append(Piece(chunk, first_row, stop_row))
             times[base] = min(times.get(base, time), time)
-        for queue in chunk.queues:
+        for queue in chunk.queues():
             name = (queue.topic, queue.queue_id)
             queues[name] = max(queues.get(name, 0), queue.last_queue_offset + 1)
     last = max(pieces)
@@ -117,7 +112,6 @@ def place_as_before(chunks: Iterable[Chunk], segment_size: int, log_end: int | N
 def place_after(
     chunks: Sequence[Chunk],
     segment_size: int,
-    sizes_of: Callable[[Chunk], Int32s],
     start: int = 0,
     next_queue_offsets: Mapping[Queue, int] | None = None,
 ) -> LogPlan:
@@ -126,7 +120,6 @@ def place_after(
     Args:
         chunks: The chunks, in the order that their records get.
         segment_size: Bytes of a segment.
-        sizes_of: Gives the sizes of a chunk's records.
         start: The commit log offset at which the first record is appended.
         next_queue_offsets: The next offset of each queue that has messages before `start`.
 
@@ -137,10 +130,9 @@ def place_after(
     next_offsets = dict(next_queue_offsets or {})
     pieces: dict[int, list[Piece]] = {}
     offset = start
-    base = start // segment_size * segment_size
     for chunk in chunks:
         firsts = []
-        for queue in chunk.queues:
+        for queue in chunk.queues():
             name = (queue.topic, queue.queue_id)
             if queue.topic == HALF_TOPIC and queue.last_queue_offset >= 0:
                 firsts.append(KEPT)
@@ -148,11 +140,10 @@ def place_after(
             else:
                 firsts.append(next_offsets.get(name, 0))
                 next_offsets[name] = firsts[-1] + queue.messages
-        for first_row, stop_row, at in _appended(chunk, offset, segment_size, sizes_of):
-            base = at // segment_size * segment_size
-            pieces.setdefault(base, []).append(Piece(chunk, first_row, stop_row, at, tuple(firsts)))
-            offset = at
-        offset = _end_of(chunk, pieces[base][-1], sizes_of)
+        chunk.put_queue_starts(firsts)
+        for first_row, stop_row, at, end in _appended(chunk, offset, segment_size):
+            pieces.setdefault(at // segment_size * segment_size, []).append(Piece(chunk, first_row, stop_row, at))
+            offset = end
     last = max(pieces)
     first = start // segment_size * segment_size
     return LogPlan(
@@ -164,34 +155,22 @@ def place_after(
     )
 
 
-def _appended(
-    chunk: Chunk, offset: int, segment_size: int, sizes_of: Callable[[Chunk], Int32s]
-) -> Iterable[tuple[int, int, int]]:
-    """The pieces of a chunk that is appended at an offset: first record, record after the last, commit log offset."""
+def _appended(chunk: Chunk, offset: int, segment_size: int) -> Iterator[tuple[int, int, int, int]]:
+    """The pieces of a chunk that is appended: first record, record after the last, first and last offset."""
     end = offset // segment_size * segment_size + segment_size
     if offset + chunk.size + BLANK_SIZE <= end:
-        yield 0, chunk.messages, offset
+        yield 0, chunk.messages, offset, offset + chunk.size
         return
-    ends = sizes_of(chunk).cumsum(dtype=np.int64)
-    row = 0
+    ends = chunk.store_sizes().cumsum(dtype=np.int64)
+    row, before = 0, 0
     while row < chunk.messages:
-        before = int(ends[row - 1]) if row else 0
-        room = end - offset - BLANK_SIZE
-        stop = bisect_left(ends, before + room + 1, lo=row)
+        stop = int(np.searchsorted(ends, before + end - offset - BLANK_SIZE, side="right"))
         if stop > row:
-            yield row, stop, offset
-            row = stop
+            yield row, stop, offset, offset + int(ends[stop - 1]) - before
+            row, before = stop, int(ends[stop - 1])
         elif end - offset == segment_size:
             raise InvalidMessageError(
                 f"a message takes {int(ends[row]) - before} bytes of the log, and a segment has {segment_size}: give a "
                 "larger mappedFileSizeCommitLog (--broker-conf)"
             )
         offset, end = end, end + segment_size
-
-
-def _end_of(chunk: Chunk, piece: Piece, sizes_of: Callable[[Chunk], Int32s]) -> int:
-    """The commit log offset after the last record of a chunk, whose last piece is `piece`."""
-    assert piece.offset is not None
-    if piece.first_row == 0:
-        return piece.offset + chunk.size
-    return piece.offset + int(sizes_of(chunk)[piece.first_row :].sum(dtype=np.int64))

@@ -50,7 +50,12 @@ def put_in_place(made: Location, store: Location, replaces: bool = False) -> str
         with store_lock(store, or_else=None):
             backup = _new_name(store)
             os.rename(made.path, backup)
-            if not _exchange(backup, store.path):
+            try:
+                is_exchanged = _exchange(backup, store.path)
+            except OSError:
+                os.rename(backup, made.path)
+                raise
+            if not is_exchanged:
                 os.rename(backup, made.path)
                 os.rename(store.path, backup)
                 os.rename(made.path, store.path)

@@ -10,8 +10,8 @@ from datetime import tzinfo
 from typing import Self
 
 from spark_mq.errors import OptionError, OutputExistsError, StorageError, StoreLockedError
-from spark_mq.format.message_id import parse_host
 from spark_mq.io.location import Location
+from spark_mq.restorer.host_text import parse_host
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.broker_version import BrokerVersion, parse_broker_version
 from spark_mq.store.config.store_paths import COMMIT_LOG

@@ -146,7 +146,7 @@ class _PieceRows:
     @classmethod
     def of(cls, piece: Piece, earliest: int | None) -> _PieceRows:
         """The rows of a piece."""
-        of_chunk, own = piece.chunk.read_rows(), slice(piece.first_row, piece.stop_row)
+        of_chunk, own = piece.chunk.rows(), slice(piece.first_row, piece.stop_row)
         rows = of_chunk.take(np.arange(piece.first_row, piece.stop_row))
         starts = of_chunk.starts[piece.first_row : piece.stop_row + 1]
         if piece.offset is None:
@@ -155,17 +155,17 @@ class _PieceRows:
         if earliest is not None:
             raised = int((rows.store_timestamp < earliest).sum())
             rows.store_timestamp[:] = np.maximum(rows.store_timestamp, earliest)
-        queue_offsets = _queue_offsets(of_chunk, np.array(piece.next_queue_offsets, np.int64))[own]
+        queue_offsets = _queue_offsets(of_chunk, piece.chunk.queue_starts())[own]
         return cls(piece, rows, starts, starts[:-1] - starts[0] + piece.offset, queue_offsets, raised)
 
 
-def _queue_offsets(rows: ChunkRows, next_offsets: Int64s) -> Int64s:
+def _queue_offsets(rows: ChunkRows, first_offsets: Int64s) -> Int64s:
     """The queue offset that each message of a chunk gets: those of a queue follow each other."""
     order = np.argsort(rows.queue_number, kind="stable")
-    counts = np.bincount(rows.queue_number, minlength=next_offsets.size)
+    counts = np.bincount(rows.queue_number, minlength=first_offsets.size)
     rank = np.empty(order.size, np.int64)
     rank[order] = np.arange(order.size) - np.repeat(counts.cumsum() - counts, counts)
-    first = next_offsets[rows.queue_number]
+    first = first_offsets[rows.queue_number]
     result: Int64s = np.where(first == KEPT, rows.queue_offset, first + rank)
     return result
 

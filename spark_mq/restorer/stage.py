@@ -12,12 +12,14 @@ import pyarrow as pa
 
 from spark_mq.format.array_types import Bytes, Int32s
 from spark_mq.io.location import Location
-from spark_mq.restorer.chunk import Chunk, ChunkRows, Queue, QueueCount
+from spark_mq.restorer.chunk import Chunk, ChunkRows, Queue
 from spark_mq.restorer.encode_messages import EncodedMessages, encode_messages
 from spark_mq.restorer.encoding_rules import EncodingRules
 
 CHUNK_SIZE = 64 << 20
 """Bytes of records after which a chunk ends."""
+
+_ROWS_AT_ONCE, _BYTES_AT_ONCE = 16 << 10, 16 << 20
 
 CHUNK_SCHEMA = pa.schema([("chunk", pa.string())])
 """The rows of `StageTask`: a `Chunk` each, as JSON."""
@@ -59,15 +61,29 @@ class StageTask:
             InvalidMessageError: A row cannot be written as a message.
 
         """
-        number, growing = 0, _GrowingChunk()
-        for batch in batches:
-            if batch.num_rows:
-                growing.add(encode_messages(batch, self.rules))
+        number, first_row, growing = 0, 0, _GrowingChunk()
+        for batch in joined(batches):
+            growing.add(encode_messages(batch, self.rules, partition, first_row))
+            first_row += batch.num_rows
             if growing.size >= self.chunk_size:
                 yield growing.write(self.folder, (partition, number), self.segment_size)
                 number, growing = number + 1, _GrowingChunk()
         if growing.size:
             yield growing.write(self.folder, (partition, number), self.segment_size)
+
+
+def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows in batches that are worth their encoding, whatever size Spark's batches have."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= _ROWS_AT_ONCE or size >= _BYTES_AT_ONCE:
+            yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
+            waiting, rows, size = [], 0, 0
+    if rows:
+        yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
 
 
 @dataclass
@@ -128,7 +144,6 @@ def chunk_of_json(text: str) -> Chunk:
         **{
             **fields,
             "records": Location.resolve(fields["records"]),
-            "queues": tuple(QueueCount(**queue) for queue in fields["queues"]),
             "segments": tuple(map(tuple, fields["segments"])),
         }
     )

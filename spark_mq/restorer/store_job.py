@@ -131,7 +131,7 @@ class StoreJob:
         if self.is_faithful:
             is_whole = self.request.where is None and not self.request.only_delivered
             return place_as_before(chunks, size, facts.log_end if facts is not None and is_whole else None)
-        return place_after(chunks, size, lambda chunk: chunk.read_rows().store_size)
+        return place_after(chunks, size)
 
     def _write(self, plan: LogPlan, store: Location, progress: Progress) -> pa.Table:
         """Write the segments; returns their rows (`WRITTEN_SCHEMA`), in order."""
