@@ -105,7 +105,7 @@ def _of_rows(rows: DataFrame, request: RestoreRequest) -> RestoreSource:
 
 
 def _of_store(spark: SparkSession, store: Location, request: RestoreRequest) -> RestoreSource:
-    facts = facts_of_store(store, request.broker_conf)
+    facts = facts_of_store(store)
     settings: dict[str, str] = {}
     if facts.segment_size:
         settings["mappedFileSizeCommitLog"] = str(facts.segment_size)

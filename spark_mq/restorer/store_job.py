@@ -34,6 +34,7 @@ from spark_mq.job.task_items import TaskItems
 from spark_mq.job.tasks import Tasks
 from spark_mq.restorer.chunk import Chunk
 from spark_mq.restorer.encoding_rules import EncodingRules
+from spark_mq.restorer.index_names import restore_index_names
 from spark_mq.restorer.origin import Origin
 from spark_mq.restorer.placement import LogPlan, place_after, place_as_before
 from spark_mq.restorer.put_in_place import put_in_place
@@ -151,7 +152,10 @@ class StoreJob:
         request = dataclasses.replace(
             request, broker_conf=self.request.broker_conf, time_zone=zone, broker_version=version
         )
-        return rebuild_with(self.tasks, request, self.on_progress)
+        report = rebuild_with(self.tasks, request, self.on_progress)
+        if self.is_faithful and facts is not None:
+            restore_index_names(store, facts.index_names)
+        return report
 
 
 def _report(
