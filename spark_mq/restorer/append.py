@@ -93,8 +93,9 @@ class Append:
         target, trees = self.target, self._trees
         log_range = list_offset_range(self.folder, target.log_end, log_end)
         committer = OutputCommitter(target.store, trees, work_folder=f"{WORK_FOLDER}/{APPEND}")
+        log = CommitLog(self.folder / COMMIT_LOG, log_range.segments)
         context = JobContext(
-            tasks.checked(SharedStorageCheck.record(CommitLog(self.folder / COMMIT_LOG, log_range.segments), self.folder)),
+            tasks.checked(SharedStorageCheck.record(log, self.folder)),
             Progress(self.folder / "progress" / uuid.uuid4().hex, on_progress),
             committer,
         )

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from spark_mq.io.location import Location
 from spark_mq.restorer.source_facts import SourceFacts
 
+OFFSET_COLUMNS = frozenset(("commit_log_offset", "queue_id", "queue_offset"))
+"""The columns of rows that have the offsets of a store."""
+
 
 @dataclass(frozen=True)
 class Origin:

@@ -28,6 +28,7 @@ class RestoreReport:
         index_files: Index files that were written.
         index_entries: Entries of these files.
         raised: Messages whose store time was raised to that of the message before them.
+        backup: The new name of the store that was replaced; None if none was.
         offset_map: The folder with the old and the new offsets; None if no offset changed.
         settings: The broker's settings that shape the files, a text each.
         notes: What a user has to know, a sentence each.
@@ -50,6 +51,7 @@ class RestoreReport:
     index_files: int = 0
     index_entries: int = 0
     raised: int = 0
+    backup: str | None = None
     offset_map: str | None = None
     settings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -75,6 +77,8 @@ class RestoreReport:
             lines.append(f"  left out        {self.gaps:,} ranges of the log, {size_text(self.gap_bytes)}")
         if self.raised:
             lines.append(f"  store times     {self.raised:,} raised to that of the message before")
+        if self.backup is not None:
+            lines.append(f"  replaced store  is in {self.backup}: remove it when it is no longer needed")
         if self.offset_map is not None:
             lines.append(f"  offsets         old and new ones are in {self.offset_map}")
         lines.append(f"  seconds         {self.seconds:.1f} without Spark's start ({rate:,.0f} messages a second)")

@@ -9,13 +9,15 @@ from dataclasses import dataclass, field
 from datetime import tzinfo
 from typing import Self
 
-from spark_mq.errors import OptionError, OutputExistsError, StorageError
+from spark_mq.errors import OptionError, OutputExistsError, StorageError, StoreLockedError
 from spark_mq.io.location import Location
 from spark_mq.restorer.host_text import parse_host
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.broker_version import BrokerVersion, parse_broker_version
+from spark_mq.store.config.store_paths import COMMIT_LOG
 from spark_mq.store.index.names import parse_time_zone
 from spark_mq.store.log.segment_files import DEFAULT_SEGMENT_SIZE
+from spark_mq.store.store_lock import is_locked
 
 RESTORING = ".restoring"
 """The end of the name of the folder beside the new store in which a job works."""
@@ -31,6 +33,7 @@ class RestoreRequest:
     Attributes:
         store: The store that is made, or continued.
         is_append: Whether messages are appended to the store.
+        replaces: Whether a store that exists is set aside under another name.
         is_renumbered: Whether messages get new offsets even if the source has offsets.
         where: The condition of the messages that are restored, as Spark SQL; None for all.
         only_delivered: Whether messages that wait in a broker's own topics are left out.
@@ -45,6 +48,7 @@ class RestoreRequest:
 
     store: Location
     is_append: bool = False
+    replaces: bool = False
     is_renumbered: bool = False
     where: str | None = None
     only_delivered: bool = False
@@ -63,6 +67,7 @@ class RestoreRequest:
         where: str | None = None,
         renumber: bool = False,
         append: bool = False,
+        replace: bool = False,
         only_delivered: bool = False,
         store_host: str | None = None,
         topic_map: Mapping[str, str] | None = None,
@@ -75,7 +80,8 @@ class RestoreRequest:
 
         Raises:
             OptionError: An argument is not valid, or contradicts another one.
-            OutputExistsError: The store exists, and nothing is appended.
+            OutputExistsError: The store exists, and is neither appended to nor replaced; or it is not a store.
+            StoreLockedError: A broker runs on the store that is replaced.
 
         """
         location = Location.resolve(store)
@@ -93,6 +99,7 @@ class RestoreRequest:
         request = cls(
             location,
             append,
+            replace,
             renumber or append,
             where,
             only_delivered,
@@ -117,14 +124,28 @@ class RestoreRequest:
         return self.offset_map or self.store.parent / f"{self.store.name}{MAP_SUFFIX}"
 
     def check_target(self) -> None:
-        """Raise `OutputExistsError` if the new store's folder has files; nothing is created or changed."""
+        """Raise an error if the new store cannot be put in its place; nothing is created or changed.
+
+        Raises:
+            OutputExistsError: The folder has files, and is not a store that is replaced.
+            StoreLockedError: A broker runs on the store that is replaced.
+            StorageError: The folder is a mount point.
+
+        """
         if self.is_append:
             return
         if self.store.is_file:
             raise OutputExistsError(f"{self.store} is a file: give a new folder")
-        if self.store.entries():
+        if self.replaces and (self.store / COMMIT_LOG).is_directory:
+            if is_locked(self.store):
+                raise StoreLockedError(
+                    f"{self.store}: a broker runs on this store, or another job writes into it: stop the broker first"
+                )
+        elif self.store.entries():
             raise OutputExistsError(
-                f"{self.store} is not empty: give a new folder, or --append to append to the store that is there"
+                f"{self.store} is not empty, and is not a message store: give another folder"
+                if not (self.store / COMMIT_LOG).is_directory
+                else f"{self.store} is not empty: give a new folder, or --append to append to the store that is there"
             )
         if os.path.ismount(self.store.path):
             raise StorageError(f"{self.store} is a mount point, which no folder can replace: give a folder in it")

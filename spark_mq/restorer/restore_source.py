@@ -12,7 +12,7 @@ from spark_mq.errors import EmptyStoreError, OptionError
 from spark_mq.io.location import Location
 from spark_mq.query.sql import sql
 from spark_mq.restorer.archived_stores import choose_store
-from spark_mq.restorer.origin import Origin
+from spark_mq.restorer.origin import OFFSET_COLUMNS, Origin
 from spark_mq.restorer.restore_request import RestoreRequest
 from spark_mq.restorer.source_facts import SourceFacts, facts_of_archive, facts_of_store
 from spark_mq.restorer.source_kind import is_store
@@ -47,8 +47,6 @@ FROM_LOG = (
 """The columns of a store's messages from which the same bytes can be written."""
 
 _FROM_ARCHIVE = (*FROM_LOG, "body", "born_timestamp", "store_timestamp", "_corrupt_record")
-
-_OFFSETS = ("commit_log_offset", "queue_id", "queue_offset")
 
 _BYTES_PER_PARTITION = 128 << 20
 
@@ -102,7 +100,7 @@ def open_source(
 def _of_rows(rows: DataFrame, request: RestoreRequest) -> RestoreSource:
     if "topic" not in rows.columns:
         raise OptionError(f"the DataFrame has no column topic; it has {', '.join(rows.columns) or 'no column'}")
-    has_offsets = set(_OFFSETS) <= set(rows.columns) and not request.is_renumbered
+    has_offsets = set(rows.columns) >= OFFSET_COLUMNS and not request.is_renumbered
     return RestoreSource(_in_order(_chosen(rows, request), request), Origin("a DataFrame", has_offsets))
 
 
@@ -153,7 +151,7 @@ def _delivered(rows: DataFrame, request: RestoreRequest) -> DataFrame:
 
 def _in_order(rows: DataFrame, request: RestoreRequest) -> DataFrame:
     """The rows in the order of their new offsets: by store time, then by their old offset; else as they are."""
-    if not request.is_renumbered and set(_OFFSETS) <= set(rows.columns):
+    if not request.is_renumbered and set(rows.columns) >= OFFSET_COLUMNS:
         return rows
     times = [name for name in ("store_timestamp", "store_timestamp_millis") if name in rows.columns]
     order = [*times[:1], *(["commit_log_offset"] if "commit_log_offset" in rows.columns else [])]

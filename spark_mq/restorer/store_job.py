@@ -22,16 +22,14 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from spark_mq.errors import EmptyStoreError, StorageError
+from spark_mq.errors import EmptyStoreError
 from spark_mq.indexer.rebuild import rebuild_with
 from spark_mq.indexer.rebuild_request import PERMISSIVE, RebuildRequest
 from spark_mq.indexer.report import RebuildReport
 from spark_mq.io.location import Location
-from spark_mq.io.publish import sync_folder
 from spark_mq.job.output_lock import output_lock
 from spark_mq.job.progress import Progress, StageProgress
 from spark_mq.job.shared_storage import SharedStorageCheck
-from spark_mq.job.storage_errors import reason_of
 from spark_mq.job.task_items import TaskItems
 from spark_mq.job.tasks import Tasks
 from spark_mq.restorer.chunk import Chunk
@@ -39,6 +37,7 @@ from spark_mq.restorer.encoding_rules import EncodingRules
 from spark_mq.restorer.index_names import restore_index_names
 from spark_mq.restorer.origin import Origin
 from spark_mq.restorer.placement import HALF_TOPIC, LogPlan, place_after, place_as_before
+from spark_mq.restorer.put_in_place import put_in_place
 from spark_mq.restorer.report import RestoreReport
 from spark_mq.restorer.restore_request import RestoreRequest
 from spark_mq.restorer.segment_task import WRITTEN_SCHEMA, SegmentTask
@@ -102,10 +101,10 @@ class StoreJob:
         with output_lock(work):
             try:
                 report = self._make(work, stage)
-                _put_in_place(work / _STORE, self.request.store)
+                backup = put_in_place(work / _STORE, self.request.store, self.request.replaces)
             finally:
                 shutil.rmtree(work.path, ignore_errors=True)
-        return dataclasses.replace(report, seconds=round(time.monotonic() - started, 3))
+        return dataclasses.replace(report, backup=backup, seconds=round(time.monotonic() - started, 3))
 
     def _make(self, work: Location, stage: Stage) -> RestoreReport:
         """Make the whole store in the work folder."""
@@ -160,21 +159,6 @@ class StoreJob:
         if self.is_faithful and facts is not None:
             restore_index_names(store, facts.index_names)
         return report
-
-
-def _put_in_place(made: Location, store: Location) -> None:
-    """Rename the complete store to its final name, in one step."""
-    _sync_tree(made.path)
-    try:
-        os.rename(made.path, store.path)
-    except OSError as error:
-        raise StorageError(f"{store}: the new store cannot be put there: {reason_of(error)}") from error
-    sync_folder(store.parent.path)
-
-
-def _sync_tree(path: str) -> None:
-    for folder, _, _ in os.walk(path):
-        sync_folder(folder)
 
 
 def _report(
