@@ -79,6 +79,20 @@ class LogPlan:
     next_queue_offsets: Mapping[Queue, int] = field(default_factory=dict)
 
 
+def with_leading_segment(plan: LogPlan) -> LogPlan:
+    """The same log after one more segment, which has no message; a log that starts at 0 stays as it is.
+
+    Brokers serve queues in which messages are left out only if the first segment has no message of a queue
+    (`indexer.queue.build.missing_offset`).
+    """
+    first = plan.segments[0]
+    if first.base < first.size:
+        return plan
+    base = first.base - first.size
+    leading = SegmentPlan(base, first.size, (), base, True, first.store_timestamp)
+    return LogPlan((leading, *plan.segments), plan.next_queue_offsets)
+
+
 def place_as_before(chunks: Iterable[Chunk], segment_size: int, log_end: int | None = None) -> LogPlan:
     """The log in which every record has the offset that it had.
 

@@ -30,6 +30,9 @@ PART_SIZE = 32 << 20
 _LARGE_GAP = 1 << 20
 """A gap of more bytes ends a part."""
 
+_EDGE = 4 << 10
+"""Bytes at both ends of a left-out record that have all of its fields."""
+
 WRITTEN_SCHEMA = pa.schema(
     [
         ("base", pa.int64()),
@@ -298,7 +301,10 @@ class _File:
             end = stop if rest <= MAX_LEFT_OUT_SIZE else min(start + MAX_LEFT_OUT_SIZE, stop - min_gap_size())
             records = np.zeros(end - start, np.uint8)
             fill_gaps(records, start, np.array([start]), np.array([end]), np.array([store_timestamp]))
-            self.file.write(start - self._base, records.data)
+            # Zeros are between the first and the last fields of a large record, where the file can have a hole.
+            edges = [records] if records.size < _LARGE_GAP else [records[:_EDGE], records[-_EDGE:]]
+            for edge, at in zip(edges, (start, end - _EDGE), strict=False):
+                self.file.write(at - self._base, edge.data)
             start = end
 
 

@@ -36,7 +36,7 @@ from spark_mq.restorer.chunk import Chunk
 from spark_mq.restorer.encoding_rules import EncodingRules
 from spark_mq.restorer.index_names import restore_index_names
 from spark_mq.restorer.origin import Origin
-from spark_mq.restorer.placement import HALF_TOPIC, LogPlan, place_after, place_as_before
+from spark_mq.restorer.placement import HALF_TOPIC, LogPlan, place_after, place_as_before, with_leading_segment
 from spark_mq.restorer.put_in_place import put_in_place
 from spark_mq.restorer.report import RestoreReport
 from spark_mq.restorer.restore_request import RestoreRequest
@@ -130,12 +130,17 @@ class StoreJob:
         """The places of all records."""
         size, facts = self.request.segment_size, self.origin.facts
         if self.is_faithful:
-            is_whole = self.request.where is None and not self.request.only_delivered
-            return place_as_before(chunks, size, facts.log_end if facts is not None and is_whole else None)
-        # Where half messages keep their queue offsets, units before the first one are pre-blank. Brokers take these for
-        # expired ones only if the log does not start at 0.
+            if facts is not None and self._is_whole:
+                return place_as_before(chunks, size, facts.log_end)
+            return with_leading_segment(place_as_before(chunks, size))
+        # Half messages keep their queue offsets, of which some can be left out.
         has_kept = any(queue.topic == HALF_TOPIC for chunk in chunks for queue in chunk.queues())
-        return place_after(chunks, size, size if has_kept else 0)
+        return with_leading_segment(place_after(chunks, size, 2 * size)) if has_kept else place_after(chunks, size)
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether no message of the source is left out."""
+        return self.request.where is None and not self.request.only_delivered
 
     def _write(self, plan: LogPlan, store: Location, progress: Progress) -> pa.Table:
         """Write the segments; returns their rows (`WRITTEN_SCHEMA`), in order."""

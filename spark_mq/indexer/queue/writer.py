@@ -3,7 +3,7 @@
 The position of a unit is its queue offset. If two messages have the same queue offset, the first in the log gets it
 (`ConsumeQueue.putMessagePositionInfo`@5.3.3 ignores a unit before the queue's end). If a queue offset has no message,
 a broker would close the gap and shift every later message. Here the position stays pre-blank and is reported, so that
-consumers' offsets keep their meaning.
+consumers' offsets keep their meaning. `missing_offset` says how a broker can serve such a queue.
 
 In a file that is continued, units of messages before the log's start stay. All other units must agree with the log. If
 they do not, that is reported, and the log's units are written. A file that is already correct is not written.
@@ -21,7 +21,15 @@ from itertools import chain, groupby, islice
 import numpy as np
 import pyarrow as pa
 
-from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE, Units, is_live, pre_blank, queue_file_name
+from spark_mq.format.consume_queue import (
+    PRE_BLANK_SIZE,
+    UNIT_DTYPE,
+    UNIT_SIZE,
+    Units,
+    is_live,
+    pre_blank,
+    queue_file_name,
+)
 from spark_mq.indexer.queue.runs import Run, runs_in
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
@@ -107,6 +115,7 @@ class QueueWriter:
         log_start: The commit log offset at which the log starts.
         is_resumed: Whether a killed job can have written some of the files.
         done: The folder in which the task marks itself as done.
+        missing_offset: The commit log offset in units between the messages of a queue that have no message.
 
     """
 
@@ -116,6 +125,7 @@ class QueueWriter:
     log_start: int
     is_resumed: bool
     done: Location
+    missing_offset: int = 0
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """For `mapInArrow`: runs sorted by file and then by commit log offset in, rows of `WRITTEN_SCHEMA` out."""
@@ -168,6 +178,7 @@ class QueueWriter:
     def _finish(self, file: _QueueFile) -> str:
         """Write a file unless it is already correct; returns its state."""
         path = (file.topic, str(file.queue_id), queue_file_name(file.number, self.file_size))
+        file.mark_missing(self.missing_offset)
         existing = None if self.continued is None else self._read(self.continued, path)
         if existing is not None:
             file.keep(np.frombuffer(existing, UNIT_DTYPE), self.log_start)
@@ -231,6 +242,12 @@ class _QueueFile:
         if stop > self._last_stop:
             self._last_stop, self.last_store_timestamp = stop, run.last_store_timestamp
 
+    def mark_missing(self, offset: int) -> None:
+        """Set the commit log offset of the units between the queue's messages that have no message."""
+        first = max(self._queue_min - self._start, 0)
+        units = self._units[first : self._queue_max - self._start]
+        units["commit_log_offset"][~self._taken[first : self._queue_max - self._start]] = offset
+
     def keep(self, existing: Units, log_start: int) -> None:
         """Keep the units of a continued file whose messages are before the log, up to the end of its queue."""
         if not self._existing_end:
@@ -239,7 +256,9 @@ class _QueueFile:
         counts[max(self._existing_end - self._start, 0) :] = False
         expired = counts & (existing["commit_log_offset"] < log_start)
         kept = expired & ~self._taken
-        self._units[kept] = existing[kept]
+        # A queue of a restored store has units of messages that were left out.
+        is_blank = (existing["store_size"] == PRE_BLANK_SIZE) & ~self._taken
+        self._units[kept | is_blank] = existing[kept | is_blank]
         wrong = counts & ~kept & (existing.view((np.void, UNIT_SIZE)) != self._units.view((np.void, UNIT_SIZE)))
         self.contradicted = int(wrong.sum())
         if self.contradicted:
