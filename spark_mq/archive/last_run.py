@@ -17,7 +17,7 @@ from typing import Any, Self
 from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity, is_local_path
 from spark_mq.archive.checkpoints import KEYS, MESSAGES, checkpoint_of
 from spark_mq.archive.delta_log import changes_no_row, digest_of, newest_commit, query_ids_of, version_of
-from spark_mq.archive.snapshot import snapshot
+from spark_mq.archive.snapshot import small_files
 from spark_mq.archive.tables import layouts
 from spark_mq.errors import SparkMqError
 from spark_mq.io.location import Location
@@ -53,7 +53,7 @@ class StoreState:
         """The files as they are now."""
         segments = [[info.base_name, info.size] for info in (store / COMMIT_LOG).entries()]
         files = []
-        for row in snapshot(store):
+        for row in small_files(store):
             content = row["content"]
             # Of a large file, a snapshot has only size and time.
             part = str(row["modification_timestamp"]).encode() if content is None else content

@@ -1,7 +1,12 @@
-"""The small files of a store that cannot be rebuilt from its log: `config/` and `checkpoint`."""
+"""What a store has that cannot be rebuilt from its log: `config/`, `checkpoint`, and facts of queues and index files.
+
+The next offset of a queue whose messages all expired, and the names of index files, are in no message. A snapshot has
+them as JSON, in one row for the folder `consumequeue` and one for the folder `index`.
+"""
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 
 from pyarrow import fs
@@ -13,7 +18,8 @@ from spark_mq.format.message_row import Row
 from spark_mq.format.timestamp import NANOS_PER_MICRO
 from spark_mq.io.location import Location
 from spark_mq.store.config.checkpoint import CHECKPOINT
-from spark_mq.store.config.store_paths import CONFIG
+from spark_mq.store.config.store_paths import CONFIG, CONSUME_QUEUE, INDEX
+from spark_mq.store.derived_facts import index_facts, queue_facts
 from spark_mq.store.message_store import MessageStore
 
 _MAX_FILE_SIZE = 64 << 20
@@ -21,27 +27,27 @@ _MAX_FILE_SIZE = 64 << 20
 
 def write_snapshot(archive: StoreArchive) -> int:
     """The number of files whose present contents were appended to the snapshots table."""
-    rows = snapshot(archive.store)
+    moment = datetime.now(UTC)
+    files = small_files(archive.store)
+    with MessageStore(archive.store.uri) as store:
+        log_range = {"log_start": store.get_min_phy_offset(), "log_end": store.get_max_phy_offset()}
+        facts = {CONSUME_QUEUE: queue_facts(store), INDEX: index_facts(archive.store)}
+    rows = [{"snapshot_timestamp": moment, **log_range, **row} for row in (*files, *_fact_rows(facts))]
     if rows:
         append_rows(archive, archive.tables.snapshots, SNAPSHOTS, rows)
-    return len(rows)
+    return len(files)
 
 
-def snapshot(store: Location) -> list[Row]:
+def small_files(store: Location) -> list[Row]:
     """A row for each file, with its present content; `content` is None if the file has more than 64 MiB or is gone.
 
     Folders in `config/` are RocksDB databases, each of several files that belong together. A running broker can change
     the database between two reads, so a snapshot of it can be inconsistent.
     """
-    moment = datetime.now(UTC)
-    with MessageStore(store.uri) as opened:
-        log_range = {"log_start": opened.get_min_phy_offset(), "log_end": opened.get_max_phy_offset()}
     selector = fs.FileSelector(f"{store.path}/{CONFIG}", recursive=True, allow_not_found=True)
     infos = [*store.filesystem.get_file_info(selector), (store / CHECKPOINT).info()]
     return [
         {
-            "snapshot_timestamp": moment,
-            **log_range,
             "file": info.path[len(store.path) + 1 :],
             "file_size": info.size,
             "modification_timestamp": (info.mtime_ns or 0) // NANOS_PER_MICRO,
@@ -49,6 +55,15 @@ def snapshot(store: Location) -> list[Row]:
         }
         for info in sorted(infos, key=lambda info: info.path)
         if info.is_file
+    ]
+
+
+def _fact_rows(facts: dict[str, Row | None]) -> list[Row]:
+    """A row for each folder of which there are facts."""
+    contents = {name: json.dumps(fact).encode() for name, fact in facts.items() if fact is not None}
+    return [
+        {"file": name, "file_size": len(content), "modification_timestamp": None, "content": content}
+        for name, content in contents.items()
     ]
 
 

@@ -44,7 +44,11 @@ class Checkpoint:
         (`StoreCheckpoint`@5.3.3).
         """
         file = store / CHECKPOINT
-        data = file.read_bytes() if file.is_file else b""
+        return cls.decode(file.read_bytes() if file.is_file else b"")
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """The checkpoint in the content of a file, which can be shorter than 4096 bytes."""
         return cls(*_FIELDS.unpack_from(data.ljust(_FIELDS.size, b"\0")))
 
     @property

@@ -1,0 +1,334 @@
+"""The table of old and new offsets, for restores that change offsets or offset message ids.
+
+Tasks write its Parquet files, a row for each message, beside the new store. Offsets of consumers are translated with
+it, in one pass over a few of its columns: memory does not grow with the number of messages.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from spark_mq.errors import OutputExistsError
+from spark_mq.format.array_types import Bytes, Int32s, Int64s
+from spark_mq.io.location import Location
+from spark_mq.io.publish import publish
+
+OFFSET_MAP_SCHEMA = pa.schema(
+    [
+        ("old_topic", pa.string()),
+        ("topic", pa.string()),
+        ("queue_id", pa.int32()),
+        ("old_queue_offset", pa.int64()),
+        ("queue_offset", pa.int64()),
+        ("old_commit_log_offset", pa.int64()),
+        ("commit_log_offset", pa.int64()),
+        ("old_offset_message_id", pa.string()),
+        ("offset_message_id", pa.string()),
+    ]
+)
+"""A row for each message of the new store.
+
+- `old_topic`: NULL if the source has a topic of the new name, and another one was renamed to it
+- `old_queue_offset`, `old_commit_log_offset`: NULL if the source had none
+- `old_offset_message_id`, `offset_message_id`: NULL if not all messages have the same store host. An id consists of the
+  store host and the commit log offset (`MessageDecoder.createMessageId`@5.3.3).
+"""
+
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+"""The topic whose messages keep their queue offsets: the messages that settle transactions name these."""
+
+_COMPLETE = "_SUCCESS"
+_FILE = re.compile(r"[0-9]{20}\.parquet")
+_BATCH_ROWS = 256 << 10
+_HEX = np.frombuffer(b"0123456789ABCDEF", np.uint8)
+_NOTHING_AFTER = np.iinfo(np.int64).max
+
+QueueOffset = tuple[str, int, int]
+"""A topic, a queue id and a queue offset of the source."""
+
+
+class NamedQueue(Protocol):
+    """A queue of the new store."""
+
+    @property
+    def topic(self) -> str:
+        """The topic, by its new name."""
+
+    @property
+    def queue_id(self) -> int:
+        """The queue id."""
+
+
+class StagedChunk(Protocol):
+    """A chunk of staged messages."""
+
+    @property
+    def queues(self) -> Sequence[NamedQueue]:
+        """The queues of its messages."""
+
+
+class StagedRows(Protocol):
+    """The rows of staged messages, with the offsets of their source; an offset is -1 if the source had none."""
+
+    @property
+    def commit_log_offset(self) -> Int64s:
+        """The commit log offsets in the source."""
+
+    @property
+    def queue_offset(self) -> Int64s:
+        """The queue offsets in the source."""
+
+    @property
+    def queue_number(self) -> Int32s:
+        """The number of each row's queue in `StagedChunk.queues`."""
+
+
+@dataclass(frozen=True)
+class OffsetMap:
+    """The folder of the table, and what its rows need. Tasks get a copy.
+
+    Attributes:
+        folder: The folder of the Parquet files.
+        old_topics: The old name of each topic that has another new name. None if it is not the only one that gets the
+            new name.
+        old_store_host: The store host of all messages in the source, as stored; None if it is unknown.
+        store_host: The store host of all messages in the new store, as stored; None if it is unknown.
+
+    """
+
+    folder: Location
+    old_topics: Mapping[str, str | None]
+    old_store_host: bytes | None = None
+    store_host: bytes | None = None
+
+    @classmethod
+    def create(
+        cls,
+        folder: Location,
+        topics: Mapping[str, str],
+        source_topics: Collection[str],
+        *,
+        old_store_host: bytes | None = None,
+        store_host: bytes | None = None,
+    ) -> Self:
+        """A new, empty table. What a killed job left in the folder is removed.
+
+        Args:
+            folder: The folder.
+            topics: New names of topics, by their old names.
+            source_topics: The topics of the source, as far as they are known.
+            old_store_host: The store host of all messages in the source, as stored (`format.record`).
+            store_host: The store host of all messages in the new store.
+
+        Raises:
+            OutputExistsError: The folder has a complete table, or other files.
+
+        """
+        names = [info.base_name for info in folder.entries()]
+        if folder.is_file or any(not _FILE.fullmatch(name) for name in names):
+            raise OutputExistsError(
+                f"{folder} is not empty: the table of old and new offsets needs a new folder (--offset-map)"
+            )
+        for name in names:
+            folder.filesystem.delete_file((folder / name).path)
+        folder.filesystem.create_dir(folder.path, recursive=True)
+        return cls(folder, _old_topics(topics, source_topics), old_store_host, store_host)
+
+    def write(self, chunk: StagedChunk, rows: StagedRows, offsets: Int64s, queue_offsets: Int64s | None) -> None:
+        """Write the file of some messages of a chunk. A task that runs again writes the same file.
+
+        Args:
+            chunk: The chunk.
+            rows: The rows of the messages.
+            offsets: Their commit log offsets in the new store, ascending.
+            queue_offsets: Their queue offsets in the new store; None if these are as in the source.
+
+        """
+        if not offsets.size:
+            return
+        table = self._table(chunk, rows, offsets, rows.queue_offset if queue_offsets is None else queue_offsets)
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink, compression="zstd")
+        content = sink.getvalue()
+        publish(self.folder / f"{int(offsets[0]):020d}.parquet", memoryview(content), content.size)
+
+    def complete(self) -> None:
+        """Mark the table as complete; a later job does not remove its files."""
+        publish(self.folder / _COMPLETE, b"", 0)
+
+    def new_offsets(self, wanted: Collection[QueueOffset]) -> dict[QueueOffset, int]:
+        """The new queue offsets for some old ones, which consumers hold; see `find_new_offsets`.
+
+        Args:
+            wanted: Topic, queue id and offset of the source.
+
+        Returns:
+            The new offsets. An offset in a queue of which no message was kept is left out.
+
+        """
+        files = [(self.folder / info.base_name).path for info in self.folder.entries() if _is_file(info.base_name)]
+        if not files or not wanted:
+            return {}
+        dataset = ds.dataset(files, OFFSET_MAP_SCHEMA, format="parquet", filesystem=self.folder.filesystem)
+        columns = ["old_topic", "queue_id", "old_queue_offset", "queue_offset"]
+        batches = dataset.to_batches(columns=columns, batch_size=_BATCH_ROWS, batch_readahead=4, fragment_readahead=2)
+        return find_new_offsets(batches, wanted)
+
+    def _table(self, chunk: StagedChunk, rows: StagedRows, offsets: Int64s, queue_offsets: Int64s) -> pa.Table:
+        numbers = pa.array(rows.queue_number)
+        new = [queue.topic for queue in chunk.queues]
+        old = [self.old_topics.get(topic, topic) for topic in new]
+        ids = pa.array([queue.queue_id for queue in chunk.queues], pa.int32())
+        columns = [
+            pa.array(old, pa.string()).take(numbers),
+            pa.array(new, pa.string()).take(numbers),
+            ids.take(numbers),
+            _known(rows.queue_offset),
+            pa.array(queue_offsets),
+            _known(rows.commit_log_offset),
+            pa.array(offsets),
+            offset_message_ids(self.old_store_host, rows.commit_log_offset),
+            offset_message_ids(self.store_host, offsets),
+        ]
+        return pa.Table.from_arrays(columns, schema=OFFSET_MAP_SCHEMA)
+
+
+def find_new_offsets(batches: Iterable[pa.RecordBatch], wanted: Collection[QueueOffset]) -> dict[QueueOffset, int]:
+    """The new queue offsets at which consumers continue that hold old ones.
+
+    A consumer continues at the first kept message that it has not consumed: the smallest new offset of the messages
+    whose old offset is at least the consumer's. If there is none, it continues after the last message that its old
+    queue had. So no message is missed, also if two queues become one, or if their order changes. Offsets in the queue
+    of half messages stay (`HALF_TOPIC`).
+
+    Args:
+        batches: Rows of the table, in any order.
+        wanted: Topic, queue id and offset of the source.
+
+    Returns:
+        The new offsets. An offset in a queue without a row is left out.
+
+    Example:
+        >>> rows = {"old_topic": ["T"] * 2, "queue_id": [0] * 2, "old_queue_offset": [5, 7], "queue_offset": [0, 1]}
+        >>> find_new_offsets([pa.RecordBatch.from_pydict(rows)], [("T", 0, 6), ("T", 0, 10)])
+        {('T', 0, 6): 1, ('T', 0, 10): 2}
+
+    """
+    searches: dict[tuple[str, int], _Search] = {}
+    for topic, queue_id, offset in sorted(wanted):
+        searches.setdefault((topic, queue_id), _Search([])).wanted.append(offset)
+    for search in searches.values():
+        search.start()
+    for batch in batches:
+        for queue, old, new in _rows_by_queue(batch, {topic for topic, _ in searches}):
+            if queue in searches:
+                searches[queue].add(old, new)
+    return {
+        (*queue, offset): offset if queue[0] == HALF_TOPIC else new
+        for queue, search in searches.items()
+        if search.last >= 0
+        for offset, new in zip(search.wanted, search.result(), strict=True)
+    }
+
+
+@dataclass
+class _Search:
+    """The search for new offsets in one queue.
+
+    Attributes:
+        wanted: The old offsets, ascending.
+        last: The largest new offset of the queue's messages; -1 if it has none.
+
+    """
+
+    wanted: list[int]
+    last: int = -1
+
+    def start(self) -> None:
+        """Begin, when all wanted offsets are there."""
+        self._offsets = np.array(self.wanted, np.int64)
+        self._next = np.full(self._offsets.size, _NOTHING_AFTER)
+
+    def add(self, old: Int64s, new: Int64s) -> None:
+        """Look at messages of the queue, with their old and new offsets."""
+        self.last = max(self.last, int(new.max()))
+        order = np.argsort(old, kind="stable")
+        smallest_from = np.minimum.accumulate(new[order][::-1])[::-1]
+        at = np.searchsorted(old[order], self._offsets)
+        has_next = at < old.size
+        self._next[has_next] = np.minimum(self._next[has_next], smallest_from[at[has_next]])
+
+    def result(self) -> list[int]:
+        """The new offset for each wanted one."""
+        result: list[int] = np.where(self._next == _NOTHING_AFTER, self.last + 1, self._next).tolist()
+        return result
+
+
+def _rows_by_queue(batch: pa.RecordBatch, topics: Collection[str]) -> Iterator[tuple[tuple[str, int], Int64s, Int64s]]:
+    """The old and new offsets of the rows of each queue of these topics."""
+    names = batch.column("old_topic").dictionary_encode()
+    is_wanted = pc.is_in(names.dictionary, pa.array(list(topics), pa.string()))
+    chosen = pc.and_(is_wanted.take(names.indices), batch.column("old_queue_offset").is_valid()).fill_null(False)
+    rows = np.flatnonzero(chosen.to_numpy(zero_copy_only=False))
+    if not rows.size:
+        return
+    numbers = names.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)[rows]
+    ids = batch.column("queue_id").to_numpy(zero_copy_only=False).astype(np.int64)[rows]
+    order = np.lexsort((ids, numbers))
+    numbers, ids, rows = numbers[order], ids[order], rows[order]
+    old = batch.column("old_queue_offset").take(pa.array(rows)).to_numpy(zero_copy_only=False)
+    new = batch.column("queue_offset").take(pa.array(rows)).to_numpy(zero_copy_only=False)
+    starts = np.flatnonzero((np.diff(numbers, prepend=-1) != 0) | (np.diff(ids, prepend=-1) != 0))
+    for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), rows.size], strict=True):
+        topic = names.dictionary[int(numbers[start])].as_py()
+        yield (topic, int(ids[start])), old[start:stop], new[start:stop]
+
+
+def offset_message_ids(store_host: bytes | None, offsets: Int64s) -> pa.Array:
+    """The offset message ids of messages that one broker stored; NULL for an offset below 0, or without a host.
+
+    Args:
+        store_host: Address and port as stored; None if there is no such broker.
+        offsets: The commit log offsets.
+
+    Example:
+        >>> offset_message_ids(bytes([127, 0, 0, 1, 0, 0, 42, 159]), np.array([4096])).to_pylist()
+        ['7F00000100002A9F0000000000001000']
+
+    """
+    if store_host is None:
+        return pa.nulls(offsets.size, pa.string())
+    size = len(store_host) + 8
+    data = np.empty((offsets.size, size), np.uint8)
+    data[:, : len(store_host)] = np.frombuffer(store_host, np.uint8)
+    data[:, len(store_host) :] = offsets.astype(">i8").view(np.uint8).reshape(-1, 8)
+    digits: Bytes = np.stack((_HEX[data >> 4], _HEX[data & 15]), axis=-1)
+    ends = pa.array(np.arange(offsets.size + 1, dtype=np.int32) * (2 * size))
+    text = pa.StringArray.from_buffers(offsets.size, ends.buffers()[1], pa.py_buffer(digits.tobytes()))
+    return pc.if_else(pa.array(offsets >= 0), text, pa.scalar(None, pa.string()))
+
+
+def _known(offsets: Int64s) -> pa.Array:
+    """The offsets, NULL where the source had none."""
+    return pa.array(offsets, mask=offsets < 0)
+
+
+def _old_topics(topics: Mapping[str, str], source_topics: Collection[str]) -> dict[str, str | None]:
+    """The old name of each new name; None if the source has several topics that get it."""
+    counts = Counter(topics.values())
+    counts.update(name for name in source_topics if name not in topics)
+    return {new: old if counts[new] == 1 else None for old, new in topics.items()}
+
+
+def _is_file(name: str) -> bool:
+    return _FILE.fullmatch(name) is not None

@@ -1,0 +1,308 @@
+"""What a source has apart from its messages: files of `config/`, sizes and names of files, next offsets of queues.
+
+A store has all of it. An archive has it in its tables `segments` and `snapshots`. An archive that an older spark-mq
+wrote lacks the facts of queues and index files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import tzinfo
+from typing import TYPE_CHECKING, Any
+
+from pyarrow import fs
+
+from spark_mq.errors import ConfigError
+from spark_mq.format.record import BLANK_SIZE, MAGIC_AT, MAGIC_BLANK, is_blank
+from spark_mq.io.location import Location
+from spark_mq.store.config.broker_version import BrokerVersion
+from spark_mq.store.config.checkpoint import CHECKPOINT
+from spark_mq.store.config.config_file import parse_fastjson
+from spark_mq.store.config.store_paths import CONFIG, CONSUME_QUEUE, INDEX
+from spark_mq.store.derived_facts import index_facts, next_offsets, queue_facts
+from spark_mq.store.index.names import zone_of_names
+from spark_mq.store.log.data_end import find_data_end
+from spark_mq.store.log.record_lookup import SegmentFile
+from spark_mq.store.log.segment_files import segment_files, usual_size
+from spark_mq.store.message_store import MessageStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
+
+BACKUP = ".bak"
+"""The end of the name of a file's backup, which has the previous content (`MixAll.string2File`@5.3.3)."""
+
+_BLANK_MAGIC = MAGIC_BLANK.to_bytes(4, "big", signed=True)
+_BLANK_LOOK = 4 << 20
+"""Bytes before the last byte that is not zero in which a second start of a blank is searched for."""
+
+
+@dataclass(frozen=True)
+class SourceFacts:
+    """Facts of the store that messages come from.
+
+    Attributes:
+        segment_size: Bytes of a segment; None if it is unknown.
+        queue_file_size: Bytes of a queue file; None if it is unknown.
+        blanks: The blanks that have more than zeros after their first eight bytes, without the zeros at their end, by
+            commit log offset.
+        files: The files of `config/`, and `checkpoint`, by their path in the store. The content of a file that a broker
+            cannot read is that of its backup; backups themselves are left out, and so are folders, which are RocksDB
+            databases.
+        index_names: The names of index files, by the commit log offset at which a file begins.
+        next_offsets: The offset that the next message of each queue gets, by topic and queue id.
+        log_start: The commit log offset of the first segment; None if there is no message.
+        log_end: The commit log offset after the last message; None if there is no message.
+        broker_version: The release line of the broker; None if nothing shows it.
+        time_zone: The zone of the names of index files; None if nothing shows it.
+        databases: The folders in `config/`, which are RocksDB databases.
+
+    """
+
+    segment_size: int | None = None
+    queue_file_size: int | None = None
+    blanks: Mapping[int, bytes] = field(default_factory=dict)
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    index_names: Mapping[int, str] = field(default_factory=dict)
+    next_offsets: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    log_start: int | None = None
+    log_end: int | None = None
+    broker_version: BrokerVersion | None = None
+    time_zone: tzinfo | None = None
+    databases: tuple[str, ...] = ()
+
+
+def facts_of_store(store: Location) -> SourceFacts:
+    """The facts of a store directory.
+
+    Only names, sizes and edges of large files are read.
+
+    Args:
+        store: The store directory.
+
+    Raises:
+        StoreNotFoundError: There is no such store.
+        UnsupportedStoreError: The store is of a kind that is not read.
+        ConfigError: Neither a file of `config/` nor its backup can be read.
+
+    Example:
+        >>> facts_of_store(Location.resolve("/data/store")).segment_size
+        1073741824
+
+    """
+    with MessageStore(store.uri) as opened:
+        log_start, log_end = opened.get_min_phy_offset(), opened.get_max_phy_offset()
+        has_messages = 0 <= log_start < log_end
+        queues = queue_facts(opened)
+        ended = [segment for segment in opened.records.segments if segment.base + segment.size <= log_end]
+        blanks = dict(_odd_blanks(store, opened, ended))
+    infos = store.filesystem.get_file_info(fs.FileSelector(f"{store.path}/{CONFIG}", allow_not_found=True))
+    paths = [f"{CONFIG}/{info.base_name}" for info in infos if info.is_file]
+    paths += [CHECKPOINT] if (store / CHECKPOINT).is_file else []
+    files = readable_files({path: (store / path).read_bytes() for path in sorted(paths)}, str(store))
+    index = index_facts(store)
+    return SourceFacts(
+        segment_size=usual_size(segment_files(store)) or None,
+        queue_file_size=None if queues is None else queues["file_size"],
+        blanks=blanks,
+        files=files,
+        index_names=_index_names([] if index is None else index["files"]),
+        next_offsets=next_offsets(queues),
+        log_start=log_start if has_messages else None,
+        log_end=log_end if has_messages else None,
+        broker_version=_version_of(files),
+        time_zone=_time_zone([] if index is None else index["files"]),
+        databases=tuple(sorted(f"{CONFIG}/{info.base_name}" for info in infos if not info.is_file)),
+    )
+
+
+def facts_of_archive(spark: SparkSession, tables: ArchiveTables, identity: StoreIdentity) -> SourceFacts:
+    """The facts of one store in an archive, from its segments and its newest whole snapshot.
+
+    A snapshot is not whole if a file was too large for it, or was removed while it was made. If no snapshot is whole,
+    the newest one counts, without such files. Names of index files come from all snapshots: a broker deletes old files.
+
+    Args:
+        spark: A session with Delta tables.
+        tables: The tables of the archive.
+        identity: The name of the store in the archive.
+
+    Raises:
+        ConfigError: Neither a file of `config/` nor its backup can be read.
+
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    condition = identity.condition()
+    columns = ("commit_log_offset", "file_size", "end_offset", "filler_offset", "filler_bytes")
+    segments = tables.segments.read(spark).where(condition & F.col("commit_log_offset").isNotNull())
+    rows = segments.select(*columns).toArrow().to_pylist()
+    files = _newest_snapshot(spark, tables, identity)
+    queues = _json_of(files.pop(CONSUME_QUEUE, None))
+    files.pop(INDEX, None)
+    index = _archived_index_files(spark, tables, identity)
+    nested = {path for path in files if path.count("/") > 1}
+    readable = readable_files({path: files[path] for path in files if path not in nested}, tables.name)
+    sizes = Counter(row["file_size"] for row in rows if row["file_size"])
+    ends = [row["end_offset"] for row in rows if row["end_offset"] > row["commit_log_offset"]]
+    return SourceFacts(
+        segment_size=max(sizes, key=lambda size: (sizes[size], size), default=None),
+        queue_file_size=None if queues is None else queues["file_size"],
+        blanks={
+            row["filler_offset"]: row["filler_bytes"]
+            for row in rows
+            if row["filler_offset"] is not None and len(row["filler_bytes"]) > BLANK_SIZE
+        },
+        files=readable,
+        index_names=_index_names(index),
+        next_offsets=next_offsets(queues),
+        log_start=min(row["commit_log_offset"] for row in rows) if ends else None,
+        log_end=max(ends, default=None),
+        broker_version=_version_of(readable),
+        time_zone=_time_zone(index),
+        databases=tuple(sorted({path.rsplit("/", path.count("/") - 1)[0] for path in nested})),
+    )
+
+
+def readable_files(files: Mapping[str, bytes], source: str) -> dict[str, bytes]:
+    """The files that a broker would read, by path: a file that is missing, empty or unreadable is that of its backup.
+
+    The order of the two is that of `ConfigManager.load`@5.3.3. Only files that contain JSON have backups.
+
+    Args:
+        files: The files by path, with backups.
+        source: The source, for error messages.
+
+    Raises:
+        ConfigError: There is content, but neither file contains a JSON object.
+
+    """
+    read: dict[str, bytes] = {}
+    for path in sorted({path.removesuffix(BACKUP) for path in files}):
+        choices = [name for name in (path, path + BACKUP) if files.get(name, b"").strip()]
+        if not _is_json(path, files):
+            choices = choices[:1] if choices[:1] == [path] else []
+        problems = []
+        for name in choices:
+            problem = _problem(files[name]) if _is_json(path, files) else None
+            if problem is None:
+                read[path] = files[name]
+                break
+            problems.append(f"{name}: {problem}")
+        if problems and path not in read:
+            raise ConfigError(
+                f"{source}: {'; '.join(problems)}. Put a readable copy in its place, or remove it with its {BACKUP}"
+            )
+    return read
+
+
+def _is_json(path: str, files: Mapping[str, bytes]) -> bool:
+    """Whether a broker reads the file as JSON (`ConfigManager`@5.3.3): by its name, or because it has a backup."""
+    return path.endswith(".json") or path + BACKUP in files
+
+
+def _problem(data: bytes) -> str | None:
+    """Why the content is not a JSON object; None if it is one."""
+    try:
+        content = parse_fastjson(data.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        return str(error)
+    return None if isinstance(content, dict) else "it does not contain a JSON object"
+
+
+def _version_of(files: Mapping[str, bytes]) -> BrokerVersion | None:
+    """The release line that `topics.json` shows, as `find_broker_version` does; None without such a file."""
+    data = files.get(f"{CONFIG}/topics.json")
+    content: Any = None if data is None else parse_fastjson(data.decode("utf-8"))
+    version = content.get("dataVersion") if isinstance(content, dict) else None
+    if not isinstance(version, dict):
+        return None
+    return BrokerVersion.V5 if "stateVersion" in version else BrokerVersion.V4_9
+
+
+def _index_names(files: Iterable[Mapping[str, Any]]) -> dict[int, str]:
+    """The name of each file by its begin offset. Offsets at which two files begin are left out."""
+    begins = [(file["begin_commit_log_offset"], file["name"]) for file in files]
+    counts = Counter(begin for begin, _ in begins)
+    return {begin: name for begin, name in begins if counts[begin] == 1}
+
+
+def _time_zone(files: Iterable[Mapping[str, Any]]) -> tzinfo | None:
+    return zone_of_names((file["name"], file["begin_timestamp"]) for file in files)
+
+
+def _odd_blanks(store: Location, opened: MessageStore, segments: Iterable[SegmentFile]) -> Iterable[tuple[int, bytes]]:
+    """The blanks of these segments that have more than zeros after their first eight bytes, with their offsets.
+
+    Most segments end with eight bytes and zeros, which their last bytes show. Of any other segment, the last record is
+    searched for: bytes in a blank are those of an older segment, and can look like the start of a blank themselves.
+    """
+    for segment in segments:
+        end = segment.base + segment.size
+        data_end = segment.base + find_data_end(segment.location, segment.size)
+        if _is_plain_blank(opened.records.read, segment.base, data_end, end):
+            continue
+        start = _blank_start(store, opened, segment.base, end)
+        if is_blank(opened.records.read(start, BLANK_SIZE), end - start):
+            content = opened.records.read(start, data_end - start)
+            if len(content) > BLANK_SIZE:
+                yield start, content
+
+
+def _is_plain_blank(read: Callable[[int, int], bytes], base: int, data_end: int, end: int) -> bool:
+    """Whether the last bytes before `data_end` are the eight bytes of a blank, and no other blank starts near them."""
+    start = max(base, data_end - BLANK_SIZE)
+    if not is_blank(read(start, BLANK_SIZE), end - start):
+        return False
+    look = max(base, start - _BLANK_LOOK)
+    before = read(look, start - look)
+    at = before.find(_BLANK_MAGIC, MAGIC_AT)
+    while at >= 0:
+        if is_blank(before[at - MAGIC_AT : at - MAGIC_AT + BLANK_SIZE], end - look - at + MAGIC_AT):
+            return False
+        at = before.find(_BLANK_MAGIC, at + 1)
+    return True
+
+
+def _blank_start(store: Location, opened: MessageStore, base: int, end: int) -> int:
+    """The commit log offset after the last record of a segment."""
+    from spark_mq.store.log.boundaries import last_record
+
+    offset = last_record(store, base, end)
+    return base if offset is None else offset + opened.records.record(offset).size
+
+
+def _newest_snapshot(spark: SparkSession, tables: ArchiveTables, identity: StoreIdentity) -> dict[str, bytes]:
+    """The files of the newest whole snapshot of a store, by path."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    rows = tables.snapshots.read(spark).where(identity.condition())
+    missing = F.count_if(F.col("content").isNull()).alias("missing")
+    snapshots = rows.groupBy("snapshot_timestamp").agg(missing).toArrow().to_pylist()
+    if not snapshots:
+        return {}
+    whole = [row for row in snapshots if not row["missing"]] or snapshots
+    newest = max(row["snapshot_timestamp"] for row in whole)
+    of_newest = rows.where((F.col("snapshot_timestamp") == F.lit(newest)) & F.col("content").isNotNull())
+    return {row["file"]: row["content"] for row in of_newest.select("file", "content").toArrow().to_pylist()}
+
+
+def _archived_index_files(spark: SparkSession, tables: ArchiveTables, identity: StoreIdentity) -> list[dict[str, Any]]:
+    """The index files of all snapshots of a store; of files with one name, the newest."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    rows = tables.snapshots.read(spark).where(identity.condition() & (F.col("file") == INDEX))
+    schema = "files ARRAY<STRUCT<name: STRING, begin_timestamp: BIGINT, begin_commit_log_offset: BIGINT>>"
+    content = F.from_json(F.col("content").cast("string"), schema)
+    files = rows.select("snapshot_timestamp", F.explode(content["files"]).alias("file"))
+    newest = F.max_by("file", "snapshot_timestamp").alias("file")
+    return [row["file"] for row in files.groupBy("file.name").agg(newest).select("file").toArrow().to_pylist()]
+
+
+def _json_of(content: bytes | None) -> dict[str, Any] | None:
+    return None if content is None else json.loads(content)

@@ -1,0 +1,80 @@
+"""Facts of queues and index files that no message of the log shows, as values that JSON can hold.
+
+- The next offset of a queue: if all its messages expired, only its files have it.
+- The names of index files: a broker names a file after the moment at which it made it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from spark_mq.io.location import Location
+from spark_mq.store.config.store_kind import is_rocksdb
+from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
+from spark_mq.store.index.folder import index_files
+from spark_mq.store.message_store import MessageStore
+from spark_mq.store.queue.folders import existing_file_size
+
+
+def queue_facts(store: MessageStore) -> dict[str, Any] | None:
+    """The size of a queue file in bytes, and the ends of each queue; None if there are no queue files.
+
+    Args:
+        store: The store.
+
+    Returns:
+        `file_size`, and `queues`: objects with `topic`, `queue_id`, `min_offset` and `max_offset`.
+
+    Example:
+        >>> queue_facts(MessageStore("/data/store"))["queues"][0]
+        {'topic': 'orders', 'queue_id': 0, 'min_offset': 1200, 'max_offset': 1532}
+
+    """
+    if is_rocksdb(store.location / CONSUME_QUEUE) or not store.queue_names:
+        return None
+    queues = [
+        {
+            "topic": topic,
+            "queue_id": queue_id,
+            "min_offset": store.get_min_offset_in_queue(topic, queue_id),
+            "max_offset": store.get_max_offset_in_queue(topic, queue_id),
+        }
+        for topic, queue_id in store.queue_names
+    ]
+    return {"file_size": existing_file_size([queue.folder for queue in store.queues.values()]), "queues": queues}
+
+
+def next_offsets(facts: Mapping[str, Any] | None) -> dict[tuple[str, int], int]:
+    """The offset that the next message of each queue gets, out of `queue_facts`."""
+    queues = [] if facts is None else facts["queues"]
+    return {(queue["topic"], queue["queue_id"]): queue["max_offset"] for queue in queues}
+
+
+def index_facts(store: Location) -> dict[str, Any] | None:
+    """Name, size and header of each index file; None if there are no index files.
+
+    Args:
+        store: The store directory.
+
+    Returns:
+        `files`: objects with `name`, `size` (bytes), and the fields of the header.
+
+    """
+    if not (store / INDEX).is_directory:
+        return None
+    files = []
+    for file in index_files(store):
+        header = file.stored_header()
+        files.append(
+            {
+                "name": file.name,
+                "size": file.size,
+                "begin_timestamp": header.begin_timestamp,
+                "end_timestamp": header.end_timestamp,
+                "begin_commit_log_offset": header.begin_commit_log_offset,
+                "end_commit_log_offset": header.end_commit_log_offset,
+                "index_count": header.index_count,
+            }
+        )
+    return {"files": files} if files else None
