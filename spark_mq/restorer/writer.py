@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from spark_mq._compat import arrow_schema
 from spark_mq.errors import StorageError
 from spark_mq.io.location import Location
 from spark_mq.job.session import job_errors
@@ -144,7 +144,7 @@ def store_writer(options: WriteOptions, schema: StructType, overwrite: bool) -> 
         time_zone=options.time_zone,
         offset_map=options.offset_map,
     )
-    columns = to_arrow_schema(schema)
+    columns = arrow_schema(schema)
     has_offsets = not request.is_renumbered and set(columns.names) >= OFFSET_COLUMNS
     check_columns(columns, has_offsets)
     job = StoreJob(LocalTasks(), Origin("a DataFrame", has_offsets), request)

@@ -69,7 +69,7 @@ def kill(run: Run, moment: str) -> None:
         rename(source, target)
 
     patches: dict[str, AbstractContextManager[object]] = {
-        "dispatched": mock.patch("spark_mq.indexer.rebuild.write_queues", side_effect=KeyboardInterrupt),
+        "dispatched": mock.patch("spark_mq.indexer.trees.write_queues", side_effect=KeyboardInterrupt),
         "written": mock.patch.object(OutputCommitter, "commit", side_effect=KeyboardInterrupt),
         "half-way in place": mock.patch("os.rename", failing),
     }

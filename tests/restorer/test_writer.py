@@ -64,7 +64,8 @@ def rows(topic: str, count: int) -> pa.RecordBatch:
         [f"{topic} number {number} \u4e2d" for number in range(count)],
         [BORN] * count,
     ]
-    return pa.RecordBatch.from_arrays([pa.array(*pair) for pair in zip(columns, FIELDS.types, strict=True)], FIELDS)
+    arrays = [pa.array(*pair) for pair in zip(columns, FIELDS.types, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=FIELDS)
 
 
 def writer_of(store: Path, schema: pa.Schema, overwrite: bool = False, **options: str) -> StoreWriter:
@@ -171,9 +172,9 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path, conf: str) -> None:
     assert tree_of(tmp_path) == before
     writer = writer_of(store, FIELDS, brokerConf=conf)
     message = writer.write(iter([rows("orders", 3)]))
-    with mock.patch("spark_mq.restorer.store_job.rebuild_with", side_effect=StorageError("no room")):
-        with pytest.raises(StorageError, match="no room"):
-            writer.commit([message])
+    failing = mock.patch("spark_mq.restorer.store_job.rebuild_with", side_effect=StorageError("no room"))
+    with failing, pytest.raises(StorageError, match="no room"):
+        writer.commit([message])
     assert tree_of(tmp_path) == before
     assert [path.name for path in tmp_path.iterdir()] == ["broker.conf"]
 
