@@ -257,7 +257,7 @@ def _what_changed(columns: SourceColumns) -> str:
     missing = [name for name in _EXACT_COLUMNS if not columns.has(name)]
     if not missing:
         return "a value was changed: restore the values of the source"
-    return f"columns that have its exact bytes are missing, read them, too: {', '.join(missing)}"
+    return f"columns {', '.join(missing)} are missing, which have its exact bytes: read them, too"
 
 
 def _is_changed(columns: SourceColumns, rules: EncodingRules) -> Flags:

@@ -55,7 +55,8 @@ def read_topics(columns: SourceColumns, rules: EncodingRules, is_from_source: Fl
     columns.check(
         is_wrong,
         lambda row: (
-            f"the topic {new_faults[indices[row]] or faults[indices[row]]}: rename it (topic map), or leave out its rows"
+            f"the topic {(faults if is_from_source[row] else new_faults)[indices[row]]}: "
+            "rename it (topic map), or leave out its rows"
         ),
     )
     names = [rules.topics.get(topic, topic) for topic in old]
