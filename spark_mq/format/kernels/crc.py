@@ -170,7 +170,9 @@ def _wrong_properties(buffer: Bytes, frames: Frames, wrong: OutFlags) -> None:
         frame = frames[index]
         size = int(frame.store_size)
         stored = stored_property_crc(buffer, frame.position + size, frame.properties_length)
-        wrong[index] = stored != _NONE and (crc32(buffer, frame.position, size - PROPERTY_CRC_SIZE) & CRC_MASK != stored)
+        wrong[index] = stored != _NONE and (
+            crc32(buffer, frame.position, size - PROPERTY_CRC_SIZE) & CRC_MASK != stored
+        )
 
 
 def wrong_body_crcs(buffer: Bytes, frames: Frames) -> npt.NDArray[np.bool_]:

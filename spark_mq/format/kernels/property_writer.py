@@ -10,7 +10,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from spark_mq.format.array_types import Bytes, Flags, Int32s, Int64s, OutBytes, OutInt32s, OutInt64s
+from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutBytes, OutInt32s, OutInt64s
 from spark_mq.format.kernels.big_endian import copy_bytes
 from spark_mq.format.kernels.kernel import kernel
 from spark_mq.format.kernels.properties import same_bytes
@@ -287,9 +287,7 @@ def _write_properties(
         if not has_unique_key and unique_key_lengths[index] > 0:
             if _has_byte_up_to_two(unique_keys, unique_key_starts[index], unique_key_lengths[index]):
                 faults[index] = _VALUE_SEPARATOR
-            at = _put(
-                out, at, _UNIQUE_KEY, unique_keys, unique_key_starts[index], unique_key_lengths[index]
-            )
+            at = _put(out, at, _UNIQUE_KEY, unique_keys, unique_key_starts[index], unique_key_lengths[index])
         if has_crc:
             copy_bytes(out, at, _CRC, 0, _CRC.size)
             at += _CRC.size

@@ -39,9 +39,7 @@ def _renumber(
         write_i64(data, start + COMMIT_LOG_OFFSET_AT, commit_log_offsets[index])
         if has_store_timestamp[index]:
             is_v6 = read_i32(data, start + SYS_FLAG_AT) & BORN_HOST_V6_FLAG
-            write_i64(
-                data, start + BORN_HOST_AT + (HOST_V6_SIZE if is_v6 else HOST_V4_SIZE), store_timestamps[index]
-            )
+            write_i64(data, start + BORN_HOST_AT + (HOST_V6_SIZE if is_v6 else HOST_V4_SIZE), store_timestamps[index])
         renew_property_crc(data, start)
 
 

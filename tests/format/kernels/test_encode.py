@@ -71,7 +71,9 @@ def fields_of(messages: list[Record], is_stored: list[bool]) -> RecordFields:
 def test_the_bytes_are_those_of_the_plain_twin_and_nothing_else_is_written(
     placed: list[tuple[Record, bool, int]],
 ) -> None:
-    messages = [record if record.magic == MAGIC_V2 else replace(record, topic=record.topic[:127]) for record, *_ in placed]
+    messages = [
+        record if record.magic == MAGIC_V2 else replace(record, topic=record.topic[:127]) for record, *_ in placed
+    ]
     fields = fields_of(messages, [stored for _, stored, _ in placed])
     expected = b""
     positions = []

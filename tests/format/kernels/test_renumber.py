@@ -73,7 +73,9 @@ def test_property_crcs_of_a_broker_come_back(store: RealStore, unpacked: Callabl
     sealed_records = 0
     for data, frames in live_frames(store, unpacked(store)):
         copy = data.copy()
-        mine = [decode_record(data[p : p + s].tobytes()) for p, s in zip(frames.position, frames.store_size, strict=True)]
+        mine = [
+            decode_record(data[p : p + s].tobytes()) for p, s in zip(frames.position, frames.store_size, strict=True)
+        ]
         zeros = np.zeros(frames.size, np.int64)
         renumber(copy, frames.position, zeros, zeros)
         for record, position in zip(mine, frames.position.tolist(), strict=True):
