@@ -230,8 +230,8 @@ def _check_queues(store: MessageStore, log_end: int) -> None:
         if state.problem is not None:
             raise _refused(
                 store.location,
-                f"consume queue {topic}/{queue_id}: {state.problem}; `spark-mq verify {store.location}` says what to do "
-                f"({_REBUILD})",
+                f"consume queue {topic}/{queue_id}: {state.problem}; `spark-mq verify {store.location}` says what to "
+                f"do ({_REBUILD})",
             )
     found = find_lacking_messages(store)
     if found.is_complete:

@@ -57,5 +57,3 @@ def rebuild_here(store: Path, output: Path | None = None, **settings: Any) -> Re
     """The report of a rebuild in this process."""
     request = RebuildRequest.of(str(store), None if output is None else str(output), **settings)
     return _Rebuild(local_session(), request, None).run()
-
-
