@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_mq.errors import StorageError
-from spark_mq.format.array_types import Bytes, Int32s, Int64s
+from spark_mq.format.array_types import Bytes, Flags, Int32s, Int64s
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 
@@ -29,15 +29,15 @@ ROW_SCHEMA = pa.schema(
         ("commit_log_offset", pa.int64()),
         ("queue_offset", pa.int64()),
         ("queue_number", pa.int32()),
+        ("has_unit", pa.bool_()),
         ("store_timestamp", pa.int64()),
     ]
 )
 """The columns of a record: its size, the offsets that it had in its source (-1 for none), the number of its queue in
-the chunk (`NO_QUEUE` if it is in no queue), and its store time in milliseconds."""
+the chunk, whether a consume queue has it, and its store time in milliseconds.
 
-NO_QUEUE = -1
-"""The queue number of a message that is in no consume queue: a prepared or rolled back one. Its queue offset is 0
-(`MessageExtEncoder.encode`, `CommitLogDispatcherBuildConsumeQueue`@5.3.3)."""
+No queue has a prepared or rolled back message. Its queue offset is 0 (`MessageExtEncoder.encode`,
+`CommitLogDispatcherBuildConsumeQueue`@5.3.3)."""
 
 QUEUE_SCHEMA = pa.schema(
     [("topic", pa.string()), ("queue_id", pa.int32()), ("messages", pa.int64()), ("last_queue_offset", pa.int64())]
@@ -57,6 +57,7 @@ class ChunkRows:
     commit_log_offset: Int64s
     queue_offset: Int64s
     queue_number: Int32s
+    has_unit: Flags
     store_timestamp: Int64s
 
     @property
@@ -136,7 +137,7 @@ class Chunk:
         segments = () if segment_size is None else _segments(rows, segment_size)
         chunk = cls(*place, records, int(data.size), int(rows.store_size.size), segments)
         chunk._write_table("rows", pa.table([getattr(rows, name) for name in ROW_SCHEMA.names], schema=ROW_SCHEMA))
-        queued = rows.queue_number != NO_QUEUE
+        queued = rows.has_unit
         last = np.full(len(queues), -1, np.int64)
         np.maximum.at(last, rows.queue_number[queued], rows.queue_offset[queued])
         topics, ids = ([queue[part] for queue in queues] for part in (0, 1))
@@ -154,7 +155,7 @@ class Chunk:
         table = self._read_table("rows")
         if table.num_rows != self.messages:
             raise StorageError(f"{self._file('rows')} has {table.num_rows} rows, not {self.messages}: run it again")
-        return ChunkRows(*(table[name].to_numpy() for name in ROW_SCHEMA.names))
+        return ChunkRows(*(table[name].to_numpy(zero_copy_only=False) for name in ROW_SCHEMA.names))
 
     def store_sizes(self) -> Int32s:
         """Bytes of each record."""

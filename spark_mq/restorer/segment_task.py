@@ -20,7 +20,7 @@ from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.io.publish import FileInParts, published
 from spark_mq.job.task_items import TaskItems
-from spark_mq.restorer.chunk import NO_QUEUE, ChunkRows
+from spark_mq.restorer.chunk import ChunkRows
 from spark_mq.restorer.offset_map import OffsetMap
 from spark_mq.restorer.placement import KEPT, Piece, SegmentPlan
 
@@ -166,7 +166,7 @@ def _queue_offsets(rows: ChunkRows, first_offsets: Int64s) -> Int64s:
     """The queue offset that each message of a chunk gets: those of a queue follow each other."""
     result = np.zeros(rows.queue_number.size, np.int64)
     order = np.argsort(rows.queue_number, kind="stable")
-    order = order[np.count_nonzero(rows.queue_number == NO_QUEUE) :]  # these are the first ones
+    order = order[rows.has_unit[order]]
     numbers = rows.queue_number[order]
     counts = np.bincount(numbers, minlength=first_offsets.size)
     rank = np.arange(order.size) - np.repeat(counts.cumsum() - counts, counts)

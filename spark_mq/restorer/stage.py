@@ -15,7 +15,7 @@ from spark_mq.format.kernels.big_endian import int32s_at
 from spark_mq.format.record import SYS_FLAG_AT
 from spark_mq.format.sys_flag import TRANSACTION_COMMIT_TYPE, TRANSACTION_TYPE_MASK
 from spark_mq.io.location import Location
-from spark_mq.restorer.chunk import NO_QUEUE, Chunk, ChunkRows, Queue
+from spark_mq.restorer.chunk import Chunk, ChunkRows, Queue
 from spark_mq.restorer.encode_messages import EncodedMessages, encode_messages
 from spark_mq.restorer.encoding_rules import EncodingRules
 
@@ -104,14 +104,14 @@ class _GrowingChunk:
             [self.queues.setdefault(queue, len(self.queues)) for queue in messages.queues], np.int32
         )
         types = int32s_at(messages.data, messages.positions + SYS_FLAG_AT) & TRANSACTION_TYPE_MASK
-        is_queued = (types == 0) | (types == TRANSACTION_COMMIT_TYPE)
         self.data.append(messages.data)
         self.rows.append(
             ChunkRows(
                 messages.sizes,
                 messages.commit_log_offsets,
                 messages.old_queue_offsets,
-                np.where(is_queued, numbers[messages.queue_numbers], NO_QUEUE).astype(np.int32),
+                numbers[messages.queue_numbers],
+                (types == 0) | (types == TRANSACTION_COMMIT_TYPE),
                 messages.store_timestamps,
             )
         )
