@@ -26,7 +26,9 @@ from spark_mq.job.session import job_errors
 from spark_mq.job.shared_storage import SharedStorageCheck
 from spark_mq.job.storage_errors import reason_of
 from spark_mq.job.tasks import LocalTasks
+from spark_mq.restorer.appended_messages import append_messages
 from spark_mq.restorer.chunk import Chunk
+from spark_mq.restorer.new_store import make_store
 from spark_mq.restorer.origin import OFFSET_COLUMNS, Origin
 from spark_mq.restorer.restore_request import RestoreRequest
 from spark_mq.restorer.source_columns import check_columns
@@ -96,7 +98,8 @@ class StoreWriter(DataSourceArrowWriter):
             if chunks or not self.job.request.is_append:
                 self.job.request.check_target()
                 with job_errors():
-                    self.job.run(lambda folder, task: chunks)
+                    run = append_messages if self.job.request.is_append else make_store
+                    run(self.job, lambda folder, task: chunks)
         finally:
             self._remove_chunks()
 

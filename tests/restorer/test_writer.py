@@ -172,7 +172,7 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path, conf: str) -> None:
     assert tree_of(tmp_path) == before
     writer = writer_of(store, FIELDS, brokerConf=conf)
     message = writer.write(iter([rows("orders", 3)]))
-    failing = mock.patch("spark_mq.restorer.store_job.rebuild_with", side_effect=StorageError("no room"))
+    failing = mock.patch("spark_mq.restorer.new_store.rebuild_with", side_effect=StorageError("no room"))
     with failing, pytest.raises(StorageError, match="no room"):
         writer.commit([message])
     assert tree_of(tmp_path) == before
