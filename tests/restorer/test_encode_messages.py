@@ -141,7 +141,7 @@ def stored_records(draw: st.DrawFn) -> Record:
     return replace(record, sys_flag=record.sys_flag & ~1 if record.body else record.sys_flag)
 
 
-@settings(max_examples=examples(200))
+@settings(max_examples=examples(120))
 @given(st.lists(stored_records(), min_size=1, max_size=4), st.booleans())
 def test_any_stored_record_comes_back_from_its_row(stored: list[Record], with_stored_body: bool) -> None:
     rows = [message_row(decode_record(record.encode())) for record in stored]
@@ -170,7 +170,7 @@ PLAIN_ROWS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=examples(300))
+@settings(max_examples=examples(150))
 @given(st.lists(PLAIN_ROWS, min_size=1, max_size=5), st.integers(0, 4))
 def test_any_row_is_what_the_plain_twin_makes_of_it(rows: list[dict[str, Any]], start: int) -> None:
     expected = [plain_record(row, NOW).encode() for row in rows]

@@ -87,6 +87,17 @@ def test_the_bytes_are_those_of_the_plain_twin_and_nothing_else_is_written(
     assert fields.sizes().tolist() == [message.size for message in messages]
 
 
+def test_long_texts_and_both_sources_of_bodies() -> None:
+    messages = [
+        Record(b"t" * 300, body=b"stored", properties=b"p" * 32_767, magic=MAGIC_V2),
+        Record(b"t" * 127, body=b"given", properties=b"p" * 256),
+    ]
+    fields = fields_of(messages, [True, False])
+    out = np.empty(int(fields.sizes().sum()), np.uint8)
+    assert encode_records(fields, out, np.cumsum(fields.sizes()) - fields.sizes()) == NONE_WRONG
+    assert out.tobytes() == b"".join(message.encode() for message in messages)
+
+
 def test_a_given_body_crc_is_written_and_a_wrong_one_is_found() -> None:
     crc = zlib.crc32(b"body") & 0x7FFFFFFF
     messages = [Record(b"T", body=b"body", body_crc=crc), Record(b"T", body_crc=7), Record(b"T", body=b"x", body_crc=8)]
