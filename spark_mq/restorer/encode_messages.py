@@ -152,6 +152,13 @@ def _written(columns: SourceColumns, rules: EncodingRules, fields: RecordFields)
     """The bytes of the records, where each record starts, and its size."""
     if rules.is_faithful and columns.has("store_size"):
         fields = _with_stored_sizes(columns, fields)
+    columns.check(
+        fields.is_v2 & (not rules.allows_v2),
+        lambda row: (
+            f"the record has version 2 and a topic of {fields.topics.lengths[row]} bytes: brokers before 5.1.0 cannot "
+            f"read it. Rename a topic of more than {_MAX_V1_TOPIC} bytes (topic map)"
+        ),
+    )
     sizes = fields.sizes()
     columns.check(sizes > MAX_RECORD_SIZE, lambda row: f"the message takes {sizes[row]} bytes: {MAX_RECORD_SIZE} fit")
     positions = np.cumsum(sizes) - sizes

@@ -85,8 +85,8 @@ def _map_entries(columns: SourceColumns) -> tuple[ListedPieces, Pieces]:
     """The names of each row's map, and their values."""
     if not columns.has("properties"):
         return _no_lists(columns.size), no_pieces(0)
-    maps = columns.array("properties")
-    return _listed(columns.is_given("properties"), maps.offsets, maps.keys), pieces_of_array(maps.items)
+    maps, given = columns.array("properties"), columns.is_given("properties")
+    return _listed(given, maps.offsets, maps.keys), _listed(given, maps.offsets, maps.items).pieces
 
 
 def _keys(columns: SourceColumns) -> ListedPieces:
@@ -100,8 +100,12 @@ def _keys(columns: SourceColumns) -> ListedPieces:
 
 
 def _listed(given: Flags, offsets: pa.Array, values: pa.Array) -> ListedPieces:
+    """The lists of the rows. `values` can have the elements of many more rows."""
     ends = offsets.to_numpy().astype(np.int64)
-    return ListedPieces(ends[:-1], np.where(given, ends[1:], ends[:-1]), pieces_of_array(values))
+    start, stop = int(ends[0]), int(ends[-1])
+    ends = ends - start
+    pieces = pieces_of_array(values.slice(start, stop - start))
+    return ListedPieces(ends[:-1], np.where(given, ends[1:], ends[:-1]), pieces)
 
 
 def _no_lists(count: int) -> ListedPieces:
