@@ -191,7 +191,7 @@ def _check_offsets(columns: SourceColumns) -> None:
     for name in ("commit_log_offset", "queue_offset"):
         columns.check(
             ~columns.is_given(name),
-            lambda row, name=name: f"{name} is NULL, so the message cannot keep it: give new offsets (renumber)",
+            f"{name} is NULL, so the message cannot keep it: give messages new offsets (renumber)",
         )
 
 
@@ -206,10 +206,8 @@ def _sys_flags(columns: SourceColumns, rules: EncodingRules) -> Int32s:
     if not rules.is_faithful:
         columns.check(
             sys_flags & INNER_BATCH_FLAG != 0,
-            lambda row: (
-                "the message is a batch of several messages (bit 0x80 of sys_flag), whose properties name its queue "
-                "offset: it cannot get a new one"
-            ),
+            "the message is a batch of several messages (bit 0x80 of sys_flag), whose properties name its queue "
+            "offset: it cannot get a new one",
         )
     return sys_flags
 

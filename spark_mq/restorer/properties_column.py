@@ -20,7 +20,7 @@ from spark_mq.format.kernels.property_writer import (
 )
 from spark_mq.format.pieces import Pieces, no_pieces, pieces_of_array, pieces_of_bytes
 from spark_mq.restorer.encoding_rules import EncodingRules
-from spark_mq.restorer.source_columns import SourceColumns
+from spark_mq.restorer.source_columns import SourceColumns, is_list
 
 MAX_PROPERTIES_SIZE = 32_767
 
@@ -73,7 +73,7 @@ def _written_properties(columns: SourceColumns, stored: Pieces, made_keys: Piece
         values=values,
         tags=columns.pieces("tags"),
         keys=_keys(columns),
-        keys_are_lists=columns.has("keys") and _is_list(columns.array("keys").type),
+        keys_are_lists=columns.has("keys") and is_list(columns.array("keys").type),
         unique_keys=_first_given(unique_keys, made_keys),
     )
     properties, faults = write_properties(sources)
@@ -93,7 +93,7 @@ def _keys(columns: SourceColumns) -> ListedPieces:
     if not columns.has("keys"):
         return _no_lists(columns.size)
     keys = columns.array("keys")
-    if _is_list(keys.type):
+    if is_list(keys.type):
         return _listed(columns.is_given("keys"), keys.offsets, keys.values)
     rows = np.arange(columns.size, dtype=np.int64)
     return ListedPieces(rows, rows + 1, pieces_of_array(keys))
@@ -111,10 +111,6 @@ def _listed(given: Flags, offsets: pa.Array, values: pa.Array) -> ListedPieces:
 def _no_lists(count: int) -> ListedPieces:
     zeros = np.zeros(count, np.int64)
     return ListedPieces(zeros, zeros, no_pieces(0))
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return pa.types.is_list(kind) or pa.types.is_large_list(kind)
 
 
 def _first_given(first: Pieces, second: Pieces) -> Pieces:
