@@ -239,8 +239,10 @@ except `abort` and `lock`, which a broker makes for itself."""
 _RULES = {rule.path: rule for rule in FILE_RULES}
 
 
-def rule_of(path: str) -> FileRule | None:
-    """The rule for a file of the source; None if this package does not know the file.
+def rule_of(path: str) -> FileRule:
+    """The rule for a file of the source.
+
+    A file that this package does not know is kept, unless it could have offsets that are old.
 
     Example:
         >>> rule_of("config/timercheck").treatment(Situation.RENUMBERED)
@@ -248,7 +250,8 @@ def rule_of(path: str) -> FileRule | None:
 
     """
     folder = "/".join(path.split("/")[: 2 if path.startswith("config/") else 1]) + "/"
-    return _RULES.get(path) or _RULES.get(folder)
+    unknown = FileRule(path, _KEPT, _KEPT, _LEFT_OUT, "spark-mq does not know the file, which can have old offsets")
+    return _RULES.get(path) or _RULES.get(folder) or unknown
 
 
 def kept_paths(situation: Situation) -> list[str]:
