@@ -54,6 +54,11 @@ def test_a_whole_store_keeps_its_files(store: RealStore, unpacked: Callable[[Rea
     assert (config.dropped, config.notes) == ({}, ())
 
 
+def test_a_group_that_has_consumed_nothing_begins_at_the_first_message() -> None:
+    for translate in (same_offsets({("a", 0)}), new_offsets({("a", 0, 7): 7})):
+        assert [translate("a", 0, 7), translate("b", 0, 7), translate("b", 0, 0)] == [7, None, 0]
+
+
 def test_offsets_of_renumbered_messages_are_translated(facts: SourceFacts) -> None:
     wanted = wanted_offsets(facts.files)
     assert wanted == {
