@@ -10,6 +10,7 @@ is never changed, and no broker is needed.
 - `rebuild`: writes `consumequeue/` and `index/` from `commitlog/`, byte for byte as the broker does.
 - `verify`: checks everything in a store against its commit log; the result has findings, counts and a verdict.
 - `repair`: makes again from the log what is wrong with a store; `spark-mq repair --undo` puts the old files back.
+- `restore`: makes a store out of an archive, another store or a DataFrame, or appends messages to a stopped store.
 - `retention`: when each segment of a store expires, and what is deleted with it; no Spark.
 - `expire`: deletes old segments, queue files and index files as a broker does; a dry run by default; no Spark.
 - `MessageStore`: one store in Python, without Spark or a JVM: messages by id, key, queue offset or time.
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from spark_mq.indexer.rebuild import rebuild
     from spark_mq.query.sql import sql
     from spark_mq.repairer.repair import repair
+    from spark_mq.restorer.restore import restore
     from spark_mq.source.datasource import RocketMQDataSource, register
     from spark_mq.source.explain import explain
     from spark_mq.store.message_store import MessageStore
@@ -60,6 +62,7 @@ __all__ = [
     "rebuild",
     "register",
     "repair",
+    "restore",
     "retention",
     "sql",
     "verify",
@@ -73,6 +76,7 @@ _MODULES = {
     "register": "spark_mq.source.datasource",
     "rebuild": "spark_mq.indexer.rebuild",
     "repair": "spark_mq.repairer.repair",
+    "restore": "spark_mq.restorer.restore",
     "retention": "spark_mq.store.retention",
     "sql": "spark_mq.query.sql",
     "verify": "spark_mq.verifier.verify",

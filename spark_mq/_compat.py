@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 try:
     from py4j.protocol import Py4JJavaError
@@ -35,11 +39,18 @@ __all__ = [
     "SPARK_ERRORS",
     "ReadAllAvailable",
     "SupportsTriggerAvailableNow",
+    "arrow_schema",
     "limited_read",
     "register_source",
     "repartition_by_id",
     "session_has_read_limits",
 ]
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The Arrow columns of rows with this schema. Spark 4.2 wants a time zone for TIMESTAMP; before, it is UTC."""
+    takes_zone = "timezone" in inspect.signature(to_arrow_schema).parameters
+    return to_arrow_schema(schema, timezone="UTC") if takes_zone else to_arrow_schema(schema)
 
 
 def register_source(spark: SparkSession, source: type[DataSource]) -> None:

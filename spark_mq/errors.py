@@ -40,6 +40,10 @@ class UnsupportedStoreError(SparkMqError, NotImplementedError):
     """The store is of a kind that this package cannot read, or is in a state in which it cannot be read."""
 
 
+class UnfinishedAppendError(UnsupportedStoreError):
+    """An append into the store was interrupted while its files were put in place, and has to be finished first."""
+
+
 class UnsupportedSparkError(SparkMqError, NotImplementedError):
     """The Spark version of the session lacks a feature that was requested."""
 
@@ -62,6 +66,10 @@ class CorruptIndexError(SparkMqError, ValueError):
 
 class BodyError(SparkMqError, ValueError):
     """A message body cannot be decompressed, or is larger than the limit when it is decompressed."""
+
+
+class InvalidMessageError(SparkMqError, ValueError):
+    """Rows cannot become messages: a column is missing or unknown, or a value cannot be in a message."""
 
 
 class UnsafeNameError(SparkMqError, ValueError):

@@ -16,6 +16,7 @@ _MODULES: Mapping[str, tuple[str, ...]] = {
     "repair": ("repair",),
     "rebuild": ("rebuild",),
     "archive.command": ("archive", "maintain-archive"),
+    "restore": ("restore",),
     "messages.query_by_id": ("query-by-id",),
     "messages.query_by_key": ("query-by-key",),
     "messages.query_by_unique_key": ("query-by-unique-key",),

@@ -10,7 +10,9 @@ of the queue. All files have one size (300,000 units by default). A file's name 
 | 12 | i64 | tags code, see `kernels.dispatch` |
 
 Zeros end a queue. If a queue does not begin at its first file's start, the units before the queue's first one are
-pre-blank: (0, 0x7FFFFFFF, 0) (`ConsumeQueue.fillPreBlank`).
+pre-blank: (0, 0x7FFFFFFF, 0) (`ConsumeQueue.fillPreBlank`). Between two messages of a queue, no broker leaves a unit
+without a message. This package does, for messages that were left out of a restored log, or are lost: such a unit has
+the same size, and can have the commit log offset at which the log starts (`indexer.queue.build.missing_offset`).
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from spark_mq.errors import OptionError, StorageError
 from spark_mq.io.location import Location
-from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX, MAPPED_FILE_NAME
+from spark_mq.store.config.store_kind import unfinished_append
+from spark_mq.store.config.store_paths import APPEND_UNFINISHED, COMMIT_LOG, CONSUME_QUEUE, INDEX, MAPPED_FILE_NAME
 from spark_mq.store.store_lock import LOCK
 
 _STORE_TREES = (COMMIT_LOG, CONSUME_QUEUE, INDEX, "consumequeue_ext", "batchconsumequeue")
@@ -26,8 +27,11 @@ def check_output(output: Location, store: Location, trees: tuple[str, ...]) -> N
         OptionError: `output` is inside `commitlog/`, `consumequeue/` or `index/` of a store, of `store` or of any
             other, also by a symbolic link; or the store itself would be replaced by one of the trees.
         StorageError: `output` or a parent of it is a file.
+        UnfinishedAppendError: `output` is a store in which only some of the files of an append are in place.
 
     """
+    if (output / COMMIT_LOG / APPEND_UNFINISHED).is_file:
+        raise unfinished_append(output)
     for folder in _folders_above(output):
         kind = _store_tree(folder, store)
         if kind is not None:

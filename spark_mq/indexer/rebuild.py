@@ -1,4 +1,4 @@
-"""The main job: consume queues and index files rebuilt from the commit log, in a few Spark stages.
+"""The main job: consume queues and index files rebuilt from the commit log, in a few stages.
 
 Each stage returns a value, and the report is built of these values at the end:
 
@@ -13,11 +13,9 @@ Each stage returns a value, and the report is built of these values at the end:
 
 from __future__ import annotations
 
-import threading
 import time
 import uuid
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 
@@ -27,10 +25,10 @@ from spark_mq import __version__
 from spark_mq.format.delay_level import DEFAULT_DELAY_LEVELS
 from spark_mq.indexer.disk_space import no_room_error, room_needed
 from spark_mq.indexer.file_settings import file_settings
-from spark_mq.indexer.index.build import ExistingIndex, IndexResult, find_existing_index, write_index
+from spark_mq.indexer.index.build import IndexResult, find_existing_index
 from spark_mq.indexer.output_folder import is_store_folder
-from spark_mq.indexer.queue.build import QueueResult, write_queues
-from spark_mq.indexer.queue.existing import ExistingQueues, find_existing_queues
+from spark_mq.indexer.queue.build import QueueResult
+from spark_mq.indexer.queue.existing import find_existing_queues
 from spark_mq.indexer.rebuild_plan import RebuildPlan
 from spark_mq.indexer.rebuild_request import FAILFAST, RebuildRequest
 from spark_mq.indexer.recovery import next_boot, rebuilt_checkpoint
@@ -39,16 +37,18 @@ from spark_mq.indexer.settings import StagingSettings
 from spark_mq.indexer.staging.manifest import Manifest
 from spark_mq.indexer.staging.stage import StagedLog, stage_log
 from spark_mq.indexer.staging.staged_files import STAGED
+from spark_mq.indexer.trees import write_trees
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.job.context import JobContext
 from spark_mq.job.output_committer import OutputCommitter
 from spark_mq.job.output_lock import output_lock
 from spark_mq.job.progress import Progress, StageProgress
-from spark_mq.job.session import job_session, scratch_folders
+from spark_mq.job.session import job_errors, job_session
 from spark_mq.job.shared_storage import SharedStorageCheck
 from spark_mq.job.storage_errors import is_full
 from spark_mq.job.task_errors import JOB_ERRORS, unwrap_task_error
+from spark_mq.job.tasks import SparkTasks, Tasks
 from spark_mq.store.config.broker_version import detect_broker_version
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
 from spark_mq.store.config.store_kind import rocksdb_notes
@@ -146,7 +146,8 @@ def rebuild(
             resume=resume,
             split_size=split_size,
         )
-        return _Rebuild(session, request, None if progress is None else lambda stage: progress(str(stage))).run()
+        on_progress = None if progress is None else lambda stage: progress(str(stage))
+        return _Rebuild(SparkTasks(session), request, on_progress).run()
 
 
 def run_rebuild(
@@ -161,7 +162,29 @@ def run_rebuild(
 
     """
     with job_session(spark) as session:
-        return _Rebuild(session, request, progress).run()
+        return rebuild_with(SparkTasks(session), request, progress)
+
+
+def rebuild_with(
+    tasks: Tasks, request: RebuildRequest, progress: Callable[[StageProgress], None] | None = None
+) -> RebuildReport:
+    """Rebuild what a request says; returns the report, and raises the errors, of `rebuild`.
+
+    The files are the same wherever the tasks run. Without Spark (`LocalTasks`), all runs are in the memory of this
+    process, about 100 bytes each.
+
+    Args:
+        tasks: Where the tasks run.
+        request: What to rebuild.
+        progress: Is called when a stage begins, when it ends, and about once a second between.
+
+    Example:
+        >>> rebuild_with(LocalTasks(), RebuildRequest.of("/data/store", "/data/rebuilt")).messages
+        1510
+
+    """
+    with job_errors():
+        return _Rebuild(tasks, request, progress).run()
 
 
 @dataclass(frozen=True)
@@ -179,7 +202,7 @@ class _Outcome:
 class _Rebuild:
     """One run of a request."""
 
-    spark: SparkSession
+    tasks: Tasks
     request: RebuildRequest
     on_progress: Callable[[StageProgress], None] | None
 
@@ -205,7 +228,7 @@ class _Rebuild:
             except JOB_ERRORS as error:
                 if not is_full(error):
                     raise
-                raise no_room_error(output, room_needed(self.request, log), scratch_folders(self.spark)) from error
+                raise no_room_error(output, room_needed(self.request, log), self.tasks.scratch_folders()) from error
         seconds = round(time.monotonic() - started, 3)
         return self._report(log, [str(setting) for setting in settings], damage, outcome, seconds)
 
@@ -274,8 +297,7 @@ class _Rebuild:
         """Write the trees into the job's folder."""
         committer = self.committer
         context = JobContext(
-            self.spark,
-            SharedStorageCheck.record(log, committer.folder),
+            self.tasks.checked(SharedStorageCheck.record(log, committer.folder)),
             Progress(committer.folder / "progress" / uuid.uuid4().hex, self.on_progress),
             committer,
         )
@@ -287,7 +309,7 @@ class _Rebuild:
         folder.filesystem.create_dir(folder.path, recursive=True)
         targets = plan.settings.targets(folder, has_queues, has_index)
         staged = stage_log(context, plan, log, manifest, targets)
-        queue_result, index_result = _write_trees(context, plan, staged, queues, index)
+        queue_result, index_result = write_trees(context, plan, staged, queues, index)
         return _Outcome(staged, queue_result, index_result, context.progress.seconds)
 
     def _report(
@@ -338,28 +360,3 @@ class _Rebuild:
         if conf.is_enabled("enableMultiDispatch"):
             notes.append("queues of INNER_MULTI_DISPATCH (light message queues) are not rebuilt")
         return notes
-
-
-def _write_trees(
-    context: JobContext,
-    plan: RebuildPlan,
-    staged: StagedLog,
-    queues: ExistingQueues | None,
-    index: ExistingIndex | None,
-) -> tuple[QueueResult, IndexResult]:
-    """Write queues and index at the same time, because neither alone keeps all cores busy; None leaves a tree out."""
-    stopped = threading.Event()
-
-    def write_index_files() -> IndexResult:
-        if index is None:
-            return IndexResult()
-        return write_index(context, plan, index, staged, stopped.is_set)
-
-    with ThreadPoolExecutor(1) as executor:
-        try:
-            pending_index = executor.submit(write_index_files)
-            queue_result = QueueResult() if queues is None else write_queues(context, plan, queues, staged)
-            return queue_result, pending_index.result()
-        except BaseException:
-            stopped.set()
-            raise

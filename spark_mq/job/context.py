@@ -1,14 +1,12 @@
-"""The context of a Spark job: its session, its output, and what its tasks need on each machine."""
+"""The context of a job: where its tasks run, the stages that they belong to, and its output."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, SparkSession
-
 from spark_mq.job.output_committer import OutputCommitter
 from spark_mq.job.progress import Progress
-from spark_mq.job.shared_storage import SharedStorageCheck
+from spark_mq.job.tasks import Tasks
 
 
 @dataclass(frozen=True)
@@ -16,18 +14,12 @@ class JobContext:
     """What a job of this package works with, whatever the job does.
 
     Attributes:
-        spark: The job's own session.
-        shared_storage: The check that each task runs before it starts.
+        tasks: Where the job's tasks run.
         progress: The stages of the job, with their seconds.
         committer: The output folder.
 
     """
 
-    spark: SparkSession
-    shared_storage: SharedStorageCheck
+    tasks: Tasks
     progress: Progress
     committer: OutputCommitter
-
-    def numbers(self, count: int) -> DataFrame:
-        """The numbers from 0 to `count` - 1 as rows: each is a task of its own."""
-        return self.spark.range(0, count, 1, count)

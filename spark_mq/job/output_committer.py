@@ -44,6 +44,7 @@ class OutputCommitter:
         removed_first: The name of the file in the job's folder without which nothing in the folder counts; None if
             there is no such file.
         keeps_replaced: Whether replaced trees are kept, in a folder `backup-TIME` of the output.
+        work_folder: The job's folder, as a path in the output.
 
     """
 
@@ -51,11 +52,12 @@ class OutputCommitter:
     names: tuple[str, ...]
     removed_first: str | None = None
     keeps_replaced: bool = True
+    work_folder: str = WORK_FOLDER
 
     @property
     def folder(self) -> Location:
         """The job's folder, for everything that is not finished."""
-        return self.output / WORK_FOLDER
+        return self.output / self.work_folder
 
     def target(self, name: str) -> Location:
         """The location of a finished tree."""

@@ -41,16 +41,30 @@ def job_session(spark: SparkSession) -> Iterator[SparkSession]:
     session = spark.newSession() if is_own else spark
     before = {key: session.conf.get(key) or "" for key in _SETTINGS}
     try:
-        _configure(session, _SETTINGS)
-        yield session
+        with job_errors():
+            _configure(session, _SETTINGS)
+            yield session
+    finally:
+        if not is_own:
+            _configure(session, before)
+
+
+@contextmanager
+def job_errors() -> Iterator[None]:
+    """A context that raises errors of Spark and of files as errors of this package.
+
+    Raises:
+        SparkMqError: A task raised an error of this package. The error keeps its class.
+        StorageError: A file or filesystem failed, on the driver or in a task.
+
+    """
+    try:
+        yield
     except JOB_ERRORS as error:
         named = unwrap_task_error(error) or _storage_error(error)
         if named is None or named is error:
             raise
         raise named from error
-    finally:
-        if not is_own:
-            _configure(session, before)
 
 
 def _configure(session: SparkSession, settings: Mapping[str, str]) -> None:

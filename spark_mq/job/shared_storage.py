@@ -10,19 +10,18 @@ from __future__ import annotations
 
 import socket
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Generic, Self, TypeVar
+from typing import Self
+
+import pyarrow as pa
 
 from spark_mq.errors import NotSharedError
 from spark_mq.io.location import Location
+from spark_mq.job.arrow_task import ArrowTask
 from spark_mq.store.log.commit_log import CommitLog
 
 _MAX_HEAD = 1024
-
-Batch = TypeVar("Batch")
-Task = Callable[[Iterable[Batch]], Iterator[Batch]]
-"""A function for `mapInArrow` or `mapInPandas`."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +42,16 @@ class SharedStorageCheck:
         last = log.segments[-1]
         # A running broker may still be writing the head: only the bytes before the end of the data count.
         head = _read(last.location, min(last.data_end, _MAX_HEAD))
+        return cls(((last.location, head), *cls.of_folder(work_folder).heads))
+
+    @classmethod
+    def of_folder(cls, work_folder: Location) -> Self:
+        """The check for a job that reads no store: only its folder, into which a new nonce is written."""
         nonce = uuid.uuid4().hex
         file = work_folder / f"nonce-{nonce}"
         with file.filesystem.open_output_stream(file.path) as stream:
             stream.write(nonce.encode("ascii"))
-        return cls(((last.location, head), (file, nonce.encode("ascii"))))
+        return cls(((file, nonce.encode("ascii")),))
 
     def check(self) -> None:
         """Raise `NotSharedError` if this machine sees other files or bytes."""
@@ -59,19 +63,19 @@ class SharedStorageCheck:
             if seen != head:
                 raise _not_shared(location, "sees another file there")
 
-    def wrap(self, task: Task[Batch]) -> CheckedTask[Batch]:
+    def wrap(self, task: ArrowTask) -> CheckedTask:
         """`task`, preceded by the check on the machine that runs it."""
         return CheckedTask(self, task)
 
 
 @dataclass(frozen=True)
-class CheckedTask(Generic[Batch]):
+class CheckedTask:
     """A task that starts with the check."""
 
     check: SharedStorageCheck
-    task: Task[Batch]
+    task: ArrowTask
 
-    def __call__(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The batches of the task. Raises `NotSharedError` if the check fails."""
         self.check.check()
         yield from self.task(batches)

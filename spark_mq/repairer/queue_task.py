@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
 from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE, Units
 from spark_mq.indexer.queue.plan import PlannedQueue, QueuePlan
+from spark_mq.indexer.queue.runs import Run, runs_in
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
@@ -81,19 +81,18 @@ class QueueFileWriter:
 
 @dataclass(frozen=True)
 class _FilesOfRuns:
-    """For `mapInPandas`: runs sorted by file and then by commit log offset in, the paths of the written files out."""
+    """For `mapInArrow`: runs sorted by file and then by commit log offset in, the paths of the written files out."""
 
     writer: QueueFileWriter
     files: frozenset[QueueFileName]
 
-    def __call__(self, batches: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         capacity = self.writer.file_size // UNIT_SIZE
-        written = [self.writer.write(file) for file in expected_files(map(self._chosen, batches), capacity)]
-        yield pd.DataFrame({"summary": [json.dumps(written)]})
+        chosen = filter(self._is_chosen, runs_in(batches))
+        yield summary_batch(json.dumps([self.writer.write(file) for file in expected_files(chosen, capacity)]))
 
-    def _chosen(self, runs: pd.DataFrame) -> pd.DataFrame:
-        names = zip(runs["topic"], runs["queue_id"], runs["file_number"], strict=True)
-        return runs[[QueueFileName(*name) in self.files for name in names]]
+    def _is_chosen(self, run: Run) -> bool:
+        return QueueFileName(run.topic, run.queue_id, run.file_number) in self.files
 
 
 @dataclass(frozen=True)
@@ -144,7 +143,8 @@ def write_queue_files(
         planned = [PlannedQueue(**vars(queues[name]), existing_end=0) for name in sorted(chosen)]
         plan = QueuePlan(tuple(planned), capacity)
         task = _FilesOfRuns(writer, frozenset(with_messages))
-        for row in spread.runs(evidence.staged.units).summaries(plan.assignment(), task, "make queue files"):
+        runs = spread.runs(evidence.staged.units)
+        for row in spread.summaries(runs, plan.assignment(), task, "make queue files"):
             written += json.loads(row)
     if others:
         items = TaskItems.of(others)

@@ -65,6 +65,7 @@ _CODES = {
         "RECORD_TIME_BACK",
         "LOG_UNFINISHED",
         "QUEUE_DELETED",
+        "QUEUE_LEFT_OUT",
         "NOT_CHECKED",
         "INDEX_ENTRY_TWICE",
         "ABORT",

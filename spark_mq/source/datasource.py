@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, DataSourceWriter
 from pyspark.sql.types import StructType
 
 from spark_mq._compat import register_source
@@ -21,6 +21,7 @@ from spark_mq.source.pushed_filters import (
     is_pushdown_planner,
 )
 from spark_mq.source.schema import column_names, default_schema
+from spark_mq.source.write_options import parse_write_options
 
 
 class RocketMQDataSource(DataSource):
@@ -145,6 +146,33 @@ class RocketMQDataSource(DataSource):
 
     >>> stream = spark.readStream.format("rocketmq").option("maxBytesPerTrigger", "1g").load(store)
     >>> stream.writeStream.format("delta").option("checkpointLocation", checkpoint).start(table)
+
+    writing
+    -------
+    `df.write.format("rocketmq").mode(mode).save(store)` makes a store that a broker boots from, out of rows with
+    columns of messages: commit log, consume queues, index files, checkpoint and config files. Only column topic is
+    required. Rows that have commit_log_offset, queue_id and queue_offset keep these offsets, and the bytes of their
+    records as far as the columns tell them (properties_bytes, stored_body, born_timestamp_millis,
+    store_timestamp_millis). Other rows are stored in their order, and get new offsets.
+
+    Save mode `append` makes the store, or appends to the store that exists; rows get new offsets then. Save mode
+    `overwrite` sets a store that exists aside as `STORE.backup-TIME`; nothing is deleted. The broker must be stopped.
+    Spark knows no other mode for this format, and asks for one of the two if none is given. The store appears when it
+    is complete; a write that fails changes nothing. `spark_mq.restore` does the same with more cores and machines:
+    here, only the rows are encoded by tasks, and one process on the driver's machine does everything else.
+
+    table : `messages`, the only table that can be written.
+    path : the store directory, on a local filesystem that all machines of the cluster share.
+    brokerConf : the file of the broker's settings, for the sizes of its files and its delay levels.
+    brokerVersion : `4.9` or `5` (default).
+    timeZone : the time zone of the names of index files, UTC by default.
+    renumber : `true` gives new offsets to rows that have offsets.
+    storeHost : HOST:PORT, the address of the broker in all messages. Offset message ids contain it.
+    topicMap : new names of topics, `old=new,old2=new2`; only if rows get new offsets.
+    offsetMap : the folder for the table of old and new offsets, `STORE_offsets` by default.
+
+    >>> rows = spark.sql("SELECT 'orders' AS topic, array('order-1') AS keys, 'paid' AS body")
+    >>> rows.write.format("rocketmq").mode("append").save(store)
 
     consume_queue
     -------------
@@ -388,6 +416,12 @@ class RocketMQDataSource(DataSource):
         """The stream reader of table `messages`. Raises the same errors as `reader`."""
         options = parse_stream_options(self.options)
         return MessagesStreamReader(options, column_names(Table.MESSAGES, schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """The writer of a DataFrame. Raises `OptionError` for invalid options, and the errors of `store_writer`."""
+        from spark_mq.restorer.writer import store_writer
+
+        return store_writer(parse_write_options(self.options), schema, overwrite)
 
 
 def _messages_reader(options: ReadOptions, names: list[str]) -> DataSourceReader:

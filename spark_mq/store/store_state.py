@@ -27,12 +27,11 @@ from spark_mq.store.index.folder import find_index_layout
 from spark_mq.store.index_state import IndexState, LastIndexed, index_state, kept_files, last_indexed
 from spark_mq.store.lacking_messages import LackingMessages, find_lacking_messages
 from spark_mq.store.log.log_range import LogRange, between
-from spark_mq.store.log.segment_files import is_segment_name, usual_size
+from spark_mq.store.log.segment_files import DEFAULT_SEGMENT_SIZE, is_segment_name, usual_size
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.folders import QueueFolder, find_queue_file_size
 from spark_mq.store.store_lock import is_locked
 
-_DEFAULT_SEGMENT_SIZE = 1 << 30
 _MAX_REVIVED = 1000
 """Stale records that are counted."""
 
@@ -252,7 +251,7 @@ def _settings(
     """The settings that are assumed; a setting that files do not show is said to be unknown."""
     size = conf.commit_log_file_size
     usual = log.file_size
-    segments = Sourced(usual, "most segments") if usual else Sourced(_DEFAULT_SEGMENT_SIZE, NOTHING_TELLS)
+    segments = Sourced(usual, "most segments") if usual else Sourced(DEFAULT_SEGMENT_SIZE, NOTHING_TELLS)
     segments = Sourced(size, conf.source) if size else segments
     queues = find_queue_file_size(conf, [(store.location / CONSUME_QUEUE, folders)])
     try:

@@ -20,7 +20,7 @@ from spark_mq.format.consume_queue import UNIT_SIZE, queue_file_name
 from spark_mq.format.delay_level import DEFAULT_DELAY_LEVELS
 from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.indexer.queue.plan import PlannedQueue, QueuePlan
-from spark_mq.indexer.queue.runs import StagedQueue
+from spark_mq.indexer.queue.runs import Runs, StagedQueue
 from spark_mq.indexer.settings import DispatchTargets
 from spark_mq.indexer.staging.alignment import misaligned_segments
 from spark_mq.indexer.staging.split_rows import SPLIT_SCHEMA, SplitRow
@@ -54,7 +54,7 @@ from spark_mq.verifier.records import FAR_BACK_MILLIS
 from spark_mq.verifier.segments import segment_findings
 from spark_mq.verifier.sink import SUMMARY_SCHEMA, FindingSink, Summary
 from spark_mq.verifier.split_task import CHECKED_SPLIT_SCHEMA, SplitTask
-from spark_mq.verifier.spread import QueueRuns, Spread
+from spark_mq.verifier.spread import Spread
 
 STAGED, FINDINGS = "staged", "findings"
 """Folders of a check's work folder: staged units and entries; the files of all findings."""
@@ -252,7 +252,7 @@ class _Check:
         return sorted(map(_CheckedSplit, rows, summaries, named), key=_CheckedSplit.place)
 
     def _check_queues(
-        self, runs: QueueRuns, queues: Sequence[StagedQueue], folders: Sequence[QueueFolder], files: QueueFiles
+        self, runs: Runs, queues: Sequence[StagedQueue], folders: Sequence[QueueFolder], files: QueueFiles
     ) -> list[Summary]:
         """The check of all queues that have messages in the log."""
         safe = [queue for queue in queues if is_topic_name(queue.topic)]
@@ -276,7 +276,7 @@ class _Check:
             PlannedQueue(**vars(queue), existing_end=ends.get((queue.topic, queue.queue_id), 0)) for queue in safe
         ]
         plan = QueuePlan(tuple(planned), files.file_size // UNIT_SIZE)
-        found = runs.summaries(plan.assignment(), QueueChecker(files, self.work / FINDINGS))
+        found = self.spread.summaries(runs, plan.assignment(), QueueChecker(files, self.work / FINDINGS))
         return [sink.summary, *map(Summary.of_json, found)]
 
     def _run_checks(self, checks: Sequence[Check]) -> list[Summary]:
@@ -327,9 +327,7 @@ def _expected_entries(staged: StagedLog | None) -> ExpectedEntries:
     return ExpectedEntries(entries, tuple(split.segment + split.split_start for split in staged.splits))
 
 
-def _files_with_units(
-    runs: QueueRuns, queues: Iterable[StagedQueue], files: QueueFiles
-) -> Mapping[Queue, frozenset[int]]:
+def _files_with_units(runs: Runs, queues: Iterable[StagedQueue], files: QueueFiles) -> Mapping[Queue, frozenset[int]]:
     """The numbers of the files with messages, of each queue that can have files without any between them."""
     capacity = files.file_size // UNIT_SIZE
     chosen = [

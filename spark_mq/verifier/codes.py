@@ -313,6 +313,14 @@ _CODES = (
         "as for the damage of the log",
     ),
     Code(
+        "QUEUE_LEFT_OUT",
+        _NOTE,
+        "A queue offset between two messages of the queue has no message, and its unit says so.",
+        "the store was restored without this message (`spark-mq restore --where`)",
+        Brokers.all("consumers skip the offset"),
+        "nothing",
+    ),
+    Code(
         "QUEUE_OFFSET_TWICE",
         _WARNING,
         "Messages have a queue offset that an earlier message of the queue has.",

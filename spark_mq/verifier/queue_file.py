@@ -4,7 +4,7 @@
 | --- | --- |
 | before the first message of the log | pre-blank units, or units of expired messages in the order of the log |
 | of a message | the unit of the message |
-| between two messages, without one | anything: the log is damaged there |
+| between two messages, without one | anything: the log is damaged there, or the message was left out of a restore |
 | of a whole file whose messages are all lost | units in the order of the log, which lead into its lost parts |
 | after the last message | zeros, or units of records that a recovery cut off the log |
 """
@@ -170,6 +170,9 @@ class _Comparison:
         lost = live & self.bounds.is_lost(have["commit_log_offset"].astype(np.int64))
         inner = inner | ((before | after) & lost)
         before, after = before & ~lost, after & ~lost
+        left_out = inner & self._is_left_out(have)
+        yield from self._batch("QUEUE_LEFT_OUT", left_out, "any unit", self._unit_text(have, left_out))
+        inner = inner & ~left_out
         yield from self._batch("QUEUE_NO_MESSAGE", inner, "a message in the log", self._unit_text(have, inner))
         yield from self._batch("QUEUE_PRE_BLANK", before, "a pre-blank unit", self._unit_text(have, before))
         stale = after & live & is_after
@@ -177,6 +180,12 @@ class _Comparison:
         extra = after & ~stale
         yield from self._batch("QUEUE_UNIT_EXTRA", extra, "zeros", self._unit_text(have, extra))
         yield from self._expired_order(is_expired & ~self.has_message)
+
+    def _is_left_out(self, have: Units) -> Which:
+        """Which units say that a message was left out of a restored log (`indexer.queue.build.missing_offset`)."""
+        is_marked = (have["store_size"] == PRE_BLANK_SIZE) & (have["tags_code"] == 0)
+        left_out: Which = is_marked & (have["commit_log_offset"] == self.bounds.start) & (self.bounds.start > 0)
+        return left_out
 
     def lost_findings(self) -> Iterator[pa.RecordBatch]:
         """What is wrong with a file whose messages are all lost: only its units can be held against each other."""

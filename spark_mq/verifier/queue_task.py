@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 from pyarrow import fs
 
 from spark_mq.errors import StoreChangedError
 from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE, Units, queue_file_name
 from spark_mq.format.system_topic import is_system_topic
+from spark_mq.indexer.queue.runs import Run, runs_in
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.store.log.data_end import find_data_end
@@ -23,7 +22,7 @@ from spark_mq.verifier.log_bounds import LogBounds
 from spark_mq.verifier.log_end import LiveLog
 from spark_mq.verifier.multi_dispatch import NOT_COMPARABLE
 from spark_mq.verifier.queue_file import ExpectedFile, queue_file_findings
-from spark_mq.verifier.sink import FindingSink
+from spark_mq.verifier.sink import FindingSink, summary_batch
 
 AFTER_THE_LOG = ("QUEUE_UNIT_STALE", "QUEUE_UNIT_EXTRA", "QUEUE_LAGS", "QUEUE_LAGS_CLEAN", "QUEUE_MISSING")
 """Findings that a broker causes while it appends: units of later messages, or units that are about to be written."""
@@ -124,33 +123,32 @@ class QueueChecker:
     files: QueueFiles
     findings: Location
 
-    def __call__(self, batches: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-        """For `mapInPandas`: runs sorted by file and then by commit log offset in, one summary out."""
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """For `mapInArrow`: runs sorted by file and then by commit log offset in, one summary out."""
         with FindingSink(self.findings) as sink:
-            for file in expected_files(batches, self.files.file_size // UNIT_SIZE):
+            for file in expected_files(runs_in(batches), self.files.file_size // UNIT_SIZE):
                 topics = self.files.topics
                 file.is_configured = topics is None or file.topic in topics or is_system_topic(file.topic)
                 sink.add(self.files.findings(file))
-        yield pd.DataFrame({"summary": [sink.summary.to_json()]})
+        yield summary_batch(sink.summary.to_json())
 
 
-def expected_files(batches: Iterable[pd.DataFrame], capacity: int) -> Iterator[ExpectedFile]:
+def expected_files(runs: Iterable[Run], capacity: int) -> Iterator[ExpectedFile]:
     """The files of runs, with all units that the log has for them.
 
     Args:
-        batches: Runs that are sorted by file and then by commit log offset.
+        runs: Runs that are sorted by file and then by commit log offset.
         capacity: The number of units in a file.
 
     """
-    runs: Iterator[Any] = (run for batch in batches for run in batch.itertuples(index=False))
     for (topic, queue_id, number), group in groupby(runs, lambda r: (r.topic, r.queue_id, r.file_number)):
         file: ExpectedFile | None = None
         for run in group:
             if file is None:
-                bounds = int(run.queue_min), int(run.queue_max), int(run.existing_end)
-                file = ExpectedFile(topic, int(queue_id), int(number), capacity, *bounds)
-            file.put(int(run.first_queue_offset), np.frombuffer(run.units, UNIT_DTYPE))
-            file.last_store_timestamp = int(run.last_store_timestamp)
+                bounds = run.queue_min, run.queue_max, run.existing_end
+                file = ExpectedFile(topic, queue_id, number, capacity, *bounds)
+            file.put(run.first_queue_offset, np.frombuffer(run.units, UNIT_DTYPE))
+            file.last_store_timestamp = run.last_store_timestamp
         if file is not None:
             yield file
 

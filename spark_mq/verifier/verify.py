@@ -7,24 +7,18 @@ import tempfile
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_mq.errors import StorageError
-from spark_mq.indexer.queue.carry_over import Queue
-from spark_mq.indexer.queue.runs import Assignment, QueueTask, Runs, StagedQueue, staged_runs
-from spark_mq.indexer.staging.staged_units import StagedUnits
 from spark_mq.io.location import Location
-from spark_mq.job.context import JobContext
-from spark_mq.job.output_committer import OutputCommitter
 from spark_mq.job.progress import Progress, StageProgress
 from spark_mq.job.session import job_session
 from spark_mq.job.shared_storage import SharedStorageCheck
+from spark_mq.job.tasks import LocalTasks, SparkTasks
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
 from spark_mq.verifier.check import FINDINGS, STAGED, CheckedStore, check_store
@@ -32,7 +26,7 @@ from spark_mq.verifier.finding import FINDING_SCHEMA
 from spark_mq.verifier.report_file import write_findings
 from spark_mq.verifier.result import VerifyReport, report_of
 from spark_mq.verifier.sink import read_findings
-from spark_mq.verifier.spread import InProcess, QueueRuns, Spread, TaskOf
+from spark_mq.verifier.spread import Spread
 from spark_mq.verifier.verify_request import VerifyRequest
 
 _PREFIX = "spark-mq-verify-"
@@ -215,39 +209,5 @@ def spark_spread(session: SparkSession, request: VerifyRequest, work: Location, 
     """
     log = CommitLog.open(request.store)
     if not log.segments:
-        return InProcess()
-    committer = OutputCommitter(work, ())
-    return _OnSpark(JobContext(session, SharedStorageCheck.record(log, work), progress, committer))
-
-
-@dataclass(frozen=True)
-class _OnSpark:
-    """Runs each part of a stage as a task of Spark."""
-
-    context: JobContext
-
-    def rows(
-        self, name: str, parts: str, task_of: TaskOf, count: int, schema: pa.Schema, size: int | None = None
-    ) -> pa.Table:
-        with self.context.progress.stage(name, count, parts, size) as done:
-            task = self.context.shared_storage.wrap(task_of(done))
-            return self.context.numbers(count).mapInArrow(task, from_arrow_schema(schema)).toArrow()
-
-    def runs(self, units: Sequence[StagedUnits]) -> QueueRuns:
-        return _RunsOnSpark(self.context, staged_runs(self.context, units))
-
-
-@dataclass(frozen=True)
-class _RunsOnSpark:
-    context: JobContext
-    runs: Runs
-
-    def queues(self) -> list[StagedQueue]:
-        return self.runs.queues()
-
-    def file_numbers(self, queues: Collection[Queue]) -> dict[Queue, frozenset[int]]:
-        return self.runs.file_numbers(queues)
-
-    def summaries(self, assignment: Assignment, task: QueueTask, stage: str = "check queues") -> list[str]:
-        with self.context.progress.stage(stage, assignment.tasks, "tasks"):
-            return [str(row.summary) for row in self.runs.spread(assignment, task, "summary STRING")]
+        return Spread(LocalTasks(), progress)
+    return Spread(SparkTasks(session, SharedStorageCheck.record(log, work)), progress)

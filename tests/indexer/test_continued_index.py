@@ -12,7 +12,6 @@ from pathlib import Path
 from unittest import mock
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,11 +21,12 @@ from spark_mq.errors import CorruptIndexError
 from spark_mq.format.index_file import HEADER, IndexLayout
 from spark_mq.indexer.index.pending import pending_entries
 from spark_mq.indexer.index.plan import plan_index_files
-from spark_mq.indexer.index.writer import IndexWriter
+from spark_mq.indexer.index.writer import WRITTEN_SCHEMA, IndexWriter
 from spark_mq.indexer.staging.split_rows import SplitRow
 from spark_mq.indexer.staging.staged_entries import EntryBatch, EntryRange, StagedEntries, StagedEntriesWriter
 from spark_mq.io.location import Location
 from spark_mq.job.task_items import TaskItems
+from spark_mq.job.tasks import LocalTasks
 from spark_mq.store.index.end import index_end
 from spark_mq.store.index.folder import index_files
 from spark_mq.store.log.corrupt_range import CorruptRange
@@ -101,13 +101,18 @@ def resume(store: Path, rows: Sequence[SplitRow], layout: IndexLayout) -> tuple[
     plans = plan_index_files(pending, layout, end, UTC, 1)
     (store / "done").mkdir(exist_ok=True)
     writer = IndexWriter(location / "growing", layout, TaskItems.of(plans), 1, location / "done")
-    numbers = pd.DataFrame({"id": range(len(plans))})
-    are_new = [new for batch in writer([numbers]) for new in batch["is_new"]]
-    assert [new for batch in writer([numbers]) for new in batch["is_new"]] == [not plan.ranges for plan in plans]
+    are_new = written(writer, len(plans))
+    assert written(writer, len(plans)) == [not plan.ranges for plan in plans]
     (store / "index").mkdir(exist_ok=True)
     for name, data in tree_of(store / "growing").items() if (store / "growing").exists() else ():
         (store / "index" / name).write_bytes(data)
     return list(pending.contradictions), are_new
+
+
+def written(writer: IndexWriter, count: int) -> list[bool]:
+    """Which of the planned files the writer wrote."""
+    is_new: list[bool] = LocalTasks(1).rows(writer, count, WRITTEN_SCHEMA)["is_new"].to_pylist()
+    return is_new
 
 
 @st.composite
@@ -241,8 +246,7 @@ def test_a_file_that_a_killed_job_wrote_of_another_log_is_written_again(tmp_path
     writer = IndexWriter(
         Location.resolve(str(growing)), layout, TaskItems.of([plan]), 1, Location.resolve(str(tmp_path))
     )
-    (batch,) = writer([pd.DataFrame({"id": [0]})])
-    assert batch["is_new"].tolist() == [True]
+    assert written(writer, 1) == [True]
     assert (growing / plan.name).read_bytes() == built(messages, layout).files[0].encode()
 
 

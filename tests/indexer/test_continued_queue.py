@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE, pre_blank, queue_file_name
-from spark_mq.indexer.queue.writer import COMPLETED, NEW, STAGED, UNTOUCHED, QueueWriter
+from spark_mq.indexer.queue.runs import Run
+from spark_mq.indexer.queue.writer import COMPLETED, NEW, STAGED, UNTOUCHED, QueueWriter, WrittenFile
 from spark_mq.io.location import Location
 from tests.support.stores import tree_of
 
@@ -34,10 +35,10 @@ def write_queue(folder: Path, units: list[bytes], first_file: int = 0) -> None:
         file.write_bytes(b"".join(units[start : start + UNITS_PER_FILE]).ljust(FILE_SIZE, b"\0"))
 
 
-RUN_COLUMNS = [
-    *("topic", "queue_id", "file_number", "first_queue_offset", "units", "commit_log_offset", "last_store_timestamp"),
-    *("queue_min", "queue_max", "existing_end"),
-]
+def written_files(writer: QueueWriter, runs: list[Run]) -> list[WrittenFile]:
+    """What the writer makes of these runs."""
+    batches = writer([pa.RecordBatch.from_pylist(list(map(vars, runs)))])
+    return [WrittenFile(**row) for batch in batches for row in batch.to_pylist()]
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Job:
     stop: int
     existing_end: int
 
-    def run(self, folder: Path, is_resumed: bool = False) -> pd.DataFrame:
+    def run(self, folder: Path, is_resumed: bool = False) -> list[WrittenFile]:
         """Write below `growing`, continuing what is below `there`."""
         runs = []
         for file_number in range(self.start // UNITS_PER_FILE, (self.stop - 1) // UNITS_PER_FILE + 1):
@@ -56,7 +57,7 @@ class Job:
             stop = min(self.stop, (file_number + 1) * UNITS_PER_FILE)
             units = b"".join(unit(offset) for offset in range(first, stop))
             runs.append(
-                ("orders", 0, file_number, first, units, 1000 * first, 1, self.start, self.stop, self.existing_end)
+                Run("orders", 0, file_number, 1000 * first, first, 1, units, self.start, self.stop, self.existing_end)
             )
         (folder / "done").mkdir(exist_ok=True)
         writer = QueueWriter(
@@ -67,7 +68,7 @@ class Job:
             is_resumed,
             Location.resolve(str(folder / "done")),
         )
-        return pd.concat(writer([pd.DataFrame(runs, columns=RUN_COLUMNS)]))
+        return written_files(writer, runs)
 
 
 @given(st.data())
@@ -87,12 +88,12 @@ def test_any_queue_becomes_whole(data: st.DataObject) -> None:
         again = Job(start, stop, end).run(folder, is_resumed=True)
     there = {**before, **grown}
     assert {name: there[name] for name in whole} == whole
-    assert not written.contradicted.any()
-    files = [f"orders/0/{queue_file_name(number, FILE_SIZE)}" for number in written.file_number]
+    assert not any(file.contradicted for file in written)
+    files = [f"orders/0/{queue_file_name(file.file_number, FILE_SIZE)}" for file in written]
     states = [UNTOUCHED if before.get(n) == whole[n] else COMPLETED if n in before else NEW for n in files]
-    assert written.state.tolist() == states
+    assert [file.state for file in written] == states
     assert sorted(grown) == [name for name, state in zip(files, states, strict=True) if state != UNTOUCHED]
-    assert again.state.tolist() == [STAGED if state == NEW else state for state in states]
+    assert [file.state for file in again] == [STAGED if state == NEW else state for state in states]
 
 
 @pytest.mark.parametrize(
@@ -111,44 +112,45 @@ def test_what_the_log_says_counts_and_a_contradiction_is_reported(
     write_queue(tmp_path / "whole", units)
     write_queue(tmp_path / "there", [*units[:5], wrong, units[6]])
     written = Job(2, 7, 7).run(tmp_path)
-    assert written.contradicted.tolist() == [0, int(is_contradiction)]
+    assert [file.contradicted for file in written] == [0, int(is_contradiction)]
     if is_contradiction:
-        assert written.first_contradicted.tolist()[1] == int(np.frombuffer(wrong, UNIT_DTYPE)["commit_log_offset"][0])
+        assert written[1].first_contradicted == int(np.frombuffer(wrong, UNIT_DTYPE)["commit_log_offset"][0])
     (file,) = tree_of(tmp_path / "growing").items()
     assert file in tree_of(tmp_path / "whole").items()
 
 
 def test_units_of_the_log_that_it_does_not_have_are_a_contradiction(tmp_path: Path) -> None:
     write_queue(tmp_path / "there", [unit(offset) for offset in range(4)])
-    wrong = Job(2, 3, 4).run(tmp_path)
-    assert (wrong.contradicted.tolist(), wrong.first_contradicted.tolist()) == ([1], [3000])
+    (wrong,) = Job(2, 3, 4).run(tmp_path)
+    assert (wrong.contradicted, wrong.first_contradicted) == (1, 3000)
 
 
 def test_a_file_of_another_size_is_not_continued(tmp_path: Path) -> None:
     write_queue(tmp_path / "there", [unit(0)])
     (file,) = (tmp_path / "there").rglob("0???*")
     file.write_bytes(unit(0))
-    assert Job(0, 2, 1).run(tmp_path).state.tolist() == [NEW]
+    assert [file.state for file in Job(0, 2, 1).run(tmp_path)] == [NEW]
 
 
 @given(st.sets(st.integers(0, 14), min_size=1))
 def test_the_offsets_that_no_message_has(taken: set[int]) -> None:
     """Each file names its own, and no more than so many ranges."""
+    first, last = min(taken), max(taken)
     runs = [
-        ("orders", 0, offset // UNITS_PER_FILE, offset, unit(offset), 1000 * offset, 1, min(taken), max(taken) + 1, 0)
+        Run(
+            "orders", 0, offset // UNITS_PER_FILE, 1000 * offset, offset, 1, unit(offset), min(taken), max(taken) + 1, 0
+        )
         for offset in sorted(taken)
     ]
     with tempfile.TemporaryDirectory() as name:
         done = Location.resolve(name)
-        written = pd.concat(
-            QueueWriter(f"{name}/growing", None, FILE_SIZE, 0, False, done)([pd.DataFrame(runs, columns=RUN_COLUMNS)])
-        )
+        written = written_files(QueueWriter(f"{name}/growing", None, FILE_SIZE, 0, False, done), runs)
     named = [
         offset
-        for starts, stops in zip(written.missing_starts, written.missing_stops, strict=True)
-        for start, stop in zip(starts, stops, strict=True)
+        for file in written
+        for start, stop in zip(file.missing_starts, file.missing_stops, strict=True)
         for offset in range(start, stop)
     ]
     files = {offset // UNITS_PER_FILE for offset in taken}
-    between = range(min(taken), max(taken) + 1)
+    between = range(first, last + 1)
     assert named == [offset for offset in between if offset not in taken and offset // UNITS_PER_FILE in files]

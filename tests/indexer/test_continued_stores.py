@@ -9,11 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pyspark.sql import SparkSession
 
-from spark_mq import rebuild
 from spark_mq.errors import CorruptLogError
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT_DTYPE, is_live
+from tests.support.rebuilt import rebuild_here
 from tests.support.soak import cases
 from tests.support.store_history import cut_log, grow_log, identities, record_ends, settings_of
 from tests.support.stores import OWN_STORES, RealStore, all_stores, index_of, stores_in, tree_of
@@ -25,7 +24,7 @@ GROWN = ("own-workload-49x", "own-killed-533")
 
 
 @pytest.fixture(scope="module")
-def whole(spark: SparkSession, unpacked: Unpack, tmp_path_factory: pytest.TempPathFactory) -> Unpack:
+def whole(unpacked: Unpack, tmp_path_factory: pytest.TempPathFactory) -> Unpack:
     """Gives a rebuild of a store's log from nothing, without queues that only the store's own files know."""
     made: dict[RealStore, Path] = {}
 
@@ -34,7 +33,7 @@ def whole(spark: SparkSession, unpacked: Unpack, tmp_path_factory: pytest.TempPa
             folder = tmp_path_factory.mktemp(str(store))
             log = cut_log(unpacked(store), folder / "store", 1 << 62)
             made[store] = folder / "whole"
-            rebuild(spark, str(log), str(made[store]), **settings_of(store))
+            rebuild_here(str(log), str(made[store]), **settings_of(store))
         return made[store]
 
     return rebuilt
@@ -45,15 +44,13 @@ def queues_in(tree: dict[str, bytes]) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("store", cases([s for s in STORES if str(s) in GROWN], STORES), ids=str)
-def test_a_log_that_grew(
-    spark: SparkSession, unpacked: Unpack, tmp_path: Path, whole: Unpack, store: RealStore
-) -> None:
+def test_a_log_that_grew(unpacked: Unpack, tmp_path: Path, whole: Unpack, store: RealStore) -> None:
     settings, output = settings_of(store), str(tmp_path / "out")
     begun = cut_log(unpacked(store), tmp_path / "store", random.Random(store.name).choice(record_ends(store)[:-1]))
-    rebuild(spark, str(begun), output, **settings)
+    rebuild_here(str(begun), output, **settings)
     before = identities(tmp_path / "out")
     grow_log(unpacked(store), begun)
-    report = rebuild(spark, str(begun), output, resume=True, **settings)
+    report = rebuild_here(str(begun), output, resume=True, **settings)
     after = identities(tmp_path / "out")
     assert tree_of(tmp_path / "out") == tree_of(whole(store))
     changed = {name for name in before if after[name][2] != before[name][2]}
@@ -63,14 +60,12 @@ def test_a_log_that_grew(
 
 
 @pytest.mark.parametrize("store", cases(stores_in(OWN_STORES), STORES), ids=str)
-def test_what_a_broker_left(
-    spark: SparkSession, unpacked: Unpack, tmp_path: Path, whole: Unpack, store: RealStore
-) -> None:
+def test_what_a_broker_left(unpacked: Unpack, tmp_path: Path, whole: Unpack, store: RealStore) -> None:
     """Behind a crash, with units that are missing or stale, and with files of messages that expired."""
     folder = Path(shutil.copytree(unpacked(store), tmp_path / "store"))
     (folder / "lock").write_bytes(b"lock")  # every broker leaves this file; the packed stores do not have it
     before = tree_of(folder)
-    report = rebuild(spark, str(folder), resume=True, **settings_of(store))
+    report = rebuild_here(str(folder), resume=True, **settings_of(store))
     after = tree_of(folder)
     changed = {name for name in before if after[name] != before[name]} - {"checkpoint"}
     assert after.keys() == before.keys()
@@ -88,7 +83,7 @@ def test_what_a_broker_left(
         assert len(changed) == 1
 
 
-def test_files_that_a_crash_left_odd(spark: SparkSession, unpacked: Unpack, tmp_path: Path) -> None:
+def test_files_that_a_crash_left_odd(unpacked: Unpack, tmp_path: Path) -> None:
     """Stale units, some in a file of their own; a queue that got no further than its pre-blank units; an empty file."""
     store = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")
     folder = Path(shutil.copytree(unpacked(store), tmp_path / "store"))
@@ -109,13 +104,11 @@ def test_files_that_a_crash_left_odd(spark: SparkSession, unpacked: Unpack, tmp_
     (stale / f"{int(half.name) + units.nbytes:020d}").write_bytes(units.tobytes())
     last = max(empty.iterdir())
     last.write_bytes(bytes(last.stat().st_size))
-    rebuild(spark, str(folder), resume=True, **settings_of(store))
+    rebuild_here(str(folder), resume=True, **settings_of(store))
     assert queues_in(tree_of(folder)) == queues_in(before)
 
 
-def test_a_queue_that_is_longer_than_its_log_is_no_queue_of_it(
-    spark: SparkSession, unpacked: Unpack, tmp_path: Path
-) -> None:
+def test_a_queue_that_is_longer_than_its_log_is_no_queue_of_it(unpacked: Unpack, tmp_path: Path) -> None:
     store = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")
     folder = Path(shutil.copytree(unpacked(store), tmp_path / "store"))
     (folder / "checkpoint").unlink()
@@ -128,5 +121,5 @@ def test_a_queue_that_is_longer_than_its_log_is_no_queue_of_it(
     (folder / "lock").write_bytes(b"lock")
     before = tree_of(folder)
     with pytest.raises(CorruptLogError, match=r"SequenceDemo/0: .*--replace"):
-        rebuild(spark, str(folder), resume=True, **settings_of(store))
+        rebuild_here(str(folder), resume=True, **settings_of(store))
     assert tree_of(folder) == before

@@ -8,9 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
-from spark_mq import rebuild
 from spark_mq.errors import OptionError, OutputExistsError
 from spark_mq.format.index_file import INDEX_COUNT_AT, IndexLayout, decode_header
 from spark_mq.indexer.report import RebuildReport
@@ -20,6 +18,7 @@ from spark_mq.store.index.names import parse_time_zone
 from tests.support.index_model import PlainIndexFile
 from tests.support.index_stores import layout_of
 from tests.support.log_writer import LogWriter
+from tests.support.rebuilt import rebuild_here
 from tests.support.stores import OWN_STORES, RealStore, index_of, stores_in, tree_of
 
 Unpack = Callable[[RealStore], Path]
@@ -27,14 +26,14 @@ WORKLOAD = next(store for store in stores_in(OWN_STORES) if store.name == "workl
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def rebuilt(spark: SparkSession, store: RealStore, folder: Path, output: Path, **options: object) -> RebuildReport:
+def rebuilt(store: RealStore, folder: Path, output: Path, **options: object) -> RebuildReport:
     settings = {"broker_conf": str(store.broker_conf), "broker_version": store.broker_version, "only": "index"}
-    return rebuild(spark, str(folder), str(output), **{**settings, **options})  # type: ignore[arg-type]
+    return rebuild_here(str(folder), str(output), **{**settings, **options})  # type: ignore[arg-type]
 
 
-def test_both_kinds_are_made_of_one_read(spark: SparkSession, unpacked: Unpack, tmp_path: Path) -> None:
+def test_both_kinds_are_made_of_one_read(unpacked: Unpack, tmp_path: Path) -> None:
     folder = unpacked(WORKLOAD)
-    report = rebuild(spark, str(folder), str(tmp_path), broker_conf=str(WORKLOAD.broker_conf))
+    report = rebuild_here(str(folder), str(tmp_path), broker_conf=str(WORKLOAD.broker_conf))
     assert index_of(tmp_path) == index_of(folder)
     assert tree_of(tmp_path / "consumequeue") == tree_of(folder / "consumequeue")
     segments = len(list((folder / "commitlog").iterdir()))
@@ -42,15 +41,15 @@ def test_both_kinds_are_made_of_one_read(spark: SparkSession, unpacked: Unpack, 
     assert [path.name for path in sorted(tmp_path.iterdir())] == ["checkpoint", "consumequeue", "index"]
 
 
-def test_one_kind_leaves_the_other_alone(spark: SparkSession, tmp_path: Path) -> None:
+def test_one_kind_leaves_the_other_alone(tmp_path: Path) -> None:
     store = WORKLOAD.unpack(tmp_path)
     conf = str(WORKLOAD.broker_conf)
     before = tree_of(store)
     with pytest.raises(OutputExistsError, match="--replace"):
-        rebuild(spark, str(store), broker_conf=conf)
+        rebuild_here(str(store), broker_conf=conf)
     assert tree_of(store) == before
     shutil.rmtree(store / "index")
-    rebuild(spark, str(store), only="index", broker_conf=conf)
+    rebuild_here(str(store), only="index", broker_conf=conf)
     after = tree_of(store)
     others = {name for name in before if not name.startswith(("index/", "checkpoint"))}
     assert {name: after[name] for name in others} == {name: before[name] for name in others}
@@ -62,12 +61,12 @@ def name_at(millis: int, zone: str) -> str:
     return f"{moment:%Y%m%d%H%M%S}{moment.microsecond // 1000:03}"
 
 
-def test_files_are_named_after_their_first_message(spark: SparkSession, unpacked: Unpack, tmp_path: Path) -> None:
+def test_files_are_named_after_their_first_message(unpacked: Unpack, tmp_path: Path) -> None:
     """In UTC, as the broker's own names show, which was run in that zone; or in the zone that is given."""
     folder = unpacked(WORKLOAD)
     for zone, options in (("UTC", {}), ("Asia/Shanghai", {"time_zone": "Asia/Shanghai"})):
         output = tmp_path / zone
-        rebuilt(spark, WORKLOAD, folder, output, **options)
+        rebuilt(WORKLOAD, folder, output, **options)
         names = sorted(path.name for path in (output / "index").iterdir())
         begins = [decode_header(data, layout_of(WORKLOAD), "").begin_timestamp for data in index_of(output)]
         assert names[0] == name_at(begins[0], zone)
@@ -77,18 +76,17 @@ def test_files_are_named_after_their_first_message(spark: SparkSession, unpacked
             assert [name[:12] for name in names] == [name[:12] for name in own]
 
 
-def test_messages_without_keys_make_a_file_too(spark: SparkSession, tmp_path: Path) -> None:
+def test_messages_without_keys_make_a_file_too(tmp_path: Path) -> None:
     """`IndexService.buildIndex` makes the file before it looks for keys."""
     writer = LogWriter(4096)
     writer.append(1_795_258_842_150)
     writer.write(tmp_path / "store")
     conf = tmp_path / "broker.conf"
     conf.write_text("maxHashSlotNum=7\nmaxIndexNum=9\n")
-    rebuild(spark, str(tmp_path / "store"), str(tmp_path / "out"), only="index", broker_conf=str(conf))
+    rebuild_here(str(tmp_path / "store"), str(tmp_path / "out"), only="index", broker_conf=str(conf))
     assert index_of(tmp_path / "out") == [PlainIndexFile.after(IndexLayout(7, 9), 0, 0).encode()]
     assert [path.name for path in (tmp_path / "out" / "index").iterdir()] == ["20261121110042150"]
-    rebuild(
-        spark,
+    rebuild_here(
         str(tmp_path / "store"),
         str(tmp_path / "4.9"),
         only="index",
@@ -99,10 +97,10 @@ def test_messages_without_keys_make_a_file_too(spark: SparkSession, tmp_path: Pa
     assert decode_header(empty, IndexLayout(7, 9), "").index_count == 0
 
 
-def test_full_files_show_slots_and_entries(spark: SparkSession, unpacked: Unpack, tmp_path: Path) -> None:
+def test_full_files_show_slots_and_entries(unpacked: Unpack, tmp_path: Path) -> None:
     """The last file can have room left, so it alone does not show them; nor do files that contradict each other."""
     store = Path(shutil.copytree(unpacked(WORKLOAD), tmp_path / "store"))
-    rebuild(spark, str(store), str(tmp_path / "out"), only="index")
+    rebuild_here(str(store), str(tmp_path / "out"), only="index")
     assert index_of(tmp_path / "out") == index_of(store)
     first, *_, last = sorted((store / "index").iterdir())
     with first.open("r+b") as full:
@@ -111,32 +109,32 @@ def test_full_files_show_slots_and_entries(spark: SparkSession, unpacked: Unpack
     asked = []
     for _ in range(2):
         with pytest.raises(OptionError, match="maxHashSlotNum and maxIndexNum") as error:
-            rebuild(spark, str(store), str(tmp_path / "no"), only="index")
+            rebuild_here(str(store), str(tmp_path / "no"), only="index")
         asked.append(str(error.value))
         for file in (store / "index").iterdir():
             if file != last:
                 file.unlink()
     assert [last.name in text for text in asked] == [False, True]
     with pytest.raises(OptionError, match="--time-zone"):
-        rebuild(spark, str(unpacked(WORKLOAD)), str(tmp_path / "no"), time_zone="Nowhere/Land")
+        rebuild_here(str(unpacked(WORKLOAD)), str(tmp_path / "no"), time_zone="Nowhere/Land")
     assert not (tmp_path / "no").exists()
 
 
-def test_a_broker_that_keeps_no_index_gets_none(spark: SparkSession, unpacked: Unpack, tmp_path: Path) -> None:
+def test_a_broker_that_keeps_no_index_gets_none(unpacked: Unpack, tmp_path: Path) -> None:
     conf = tmp_path / "broker.conf"
     conf.write_text(WORKLOAD.broker_conf.read_text() + "\nmessageIndexEnable=false\n")
-    report = rebuild(spark, str(unpacked(WORKLOAD)), str(tmp_path / "out"), broker_conf=str(conf))
+    report = rebuild_here(str(unpacked(WORKLOAD)), str(tmp_path / "out"), broker_conf=str(conf))
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["checkpoint", "consumequeue"]
     assert any("messageIndexEnable" in note for note in report.notes)
     with pytest.raises(OptionError, match="messageIndexEnable"):
-        rebuild(spark, str(unpacked(WORKLOAD)), str(tmp_path / "no"), only="index", broker_conf=str(conf))
+        rebuild_here(str(unpacked(WORKLOAD)), str(tmp_path / "no"), only="index", broker_conf=str(conf))
 
 
 @pytest.mark.parametrize("only", [None, "index", "consumequeue"])
-def test_the_checkpoint_speaks_of_what_was_rebuilt(spark: SparkSession, tmp_path: Path, only: str | None) -> None:
+def test_the_checkpoint_speaks_of_what_was_rebuilt(tmp_path: Path, only: str | None) -> None:
     store = WORKLOAD.unpack(tmp_path)
     own = Checkpoint.load(Location.resolve(str(store)))
-    report = rebuild(spark, str(store), str(tmp_path / "out"), only=only, broker_conf=str(WORKLOAD.broker_conf))
+    report = rebuild_here(str(store), str(tmp_path / "out"), only=only, broker_conf=str(WORKLOAD.broker_conf))
     made = Checkpoint.load(Location.resolve(str(tmp_path / "out")))
     last = max(fact["storeTimestamp"] for fact in WORKLOAD.facts("msg"))
     (newest,) = index_of(store)[-1:]
@@ -148,8 +146,8 @@ def test_the_checkpoint_speaks_of_what_was_rebuilt(spark: SparkSession, tmp_path
     assert (tmp_path / "out" / "checkpoint").stat().st_size == 4096
     assert "as they are" in report.next_boot
     (store / "abort").touch()
-    again = rebuild(
-        spark, str(store), str(tmp_path / "out"), only=only, broker_conf=str(WORKLOAD.broker_conf), replace=True
+    again = rebuild_here(
+        str(store), str(tmp_path / "out"), only=only, broker_conf=str(WORKLOAD.broker_conf), replace=True
     )
     assert "abort" in again.next_boot
     assert again.next_boot in again.to_text()

@@ -13,12 +13,11 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from pyspark.sql import SparkSession
 
-from spark_mq import rebuild
 from spark_mq.errors import CorruptIndexError, CorruptLogError, OptionError, OutputExistsError
 from spark_mq.indexer.report import RebuildReport
 from spark_mq.job.output_committer import OutputCommitter
+from tests.support.rebuilt import rebuild_here
 from tests.support.soak import cases
 from tests.support.store_history import cut_log, expire, grow_log, identities, record_ends, settings_of
 from tests.support.stores import OWN_STORES, RealStore, stores_in, tree_of
@@ -32,11 +31,11 @@ WORKLOAD = next(store for store in stores_in(OWN_STORES) if store.name == "workl
 
 
 @pytest.fixture(scope="module")
-def whole(spark: SparkSession, unpacked: Unpack, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+def whole(unpacked: Unpack, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """The files of the whole log, from nothing, without queues that only the store's own files know."""
     place = tmp_path_factory.mktemp("whole")
     log = cut_log(unpacked(WORKLOAD), place / "store", cut(1))
-    rebuild(spark, str(log), str(place / "out"), **settings_of(WORKLOAD))
+    rebuild_here(str(log), str(place / "out"), **settings_of(WORKLOAD))
     return tree_of(place / "out")
 
 
@@ -47,9 +46,9 @@ def begun(unpacked: Unpack, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def run(spark: SparkSession, begun: Path, tmp_path: Path) -> Run:
+def run(begun: Path, tmp_path: Path) -> Run:
     """A job on that store."""
-    return partial(rebuild, spark, str(begun), str(tmp_path / "out"), **settings_of(WORKLOAD))
+    return partial(rebuild_here, str(begun), str(tmp_path / "out"), **settings_of(WORKLOAD))
 
 
 def cut(part: float) -> int:
@@ -70,7 +69,7 @@ def kill(run: Run, moment: str) -> None:
         rename(source, target)
 
     patches: dict[str, AbstractContextManager[object]] = {
-        "dispatched": mock.patch("spark_mq.indexer.rebuild.write_queues", side_effect=KeyboardInterrupt),
+        "dispatched": mock.patch("spark_mq.indexer.trees.write_queues", side_effect=KeyboardInterrupt),
         "written": mock.patch.object(OutputCommitter, "commit", side_effect=KeyboardInterrupt),
         "half-way in place": mock.patch("os.rename", failing),
     }
@@ -238,11 +237,9 @@ def test_with_nothing_there_it_is_a_rebuild(
     assert (report.segments_staged_before, report.files_untouched, report.files_completed) == (0, 0, 0)
 
 
-def test_files_of_another_store_are_refused(
-    run: Run, begun: Path, tmp_path: Path, unpacked: Unpack, spark: SparkSession
-) -> None:
+def test_files_of_another_store_are_refused(run: Run, begun: Path, tmp_path: Path, unpacked: Unpack) -> None:
     other = next(store for store in stores_in(OWN_STORES) if store.name == "crc-533")
-    rebuild(spark, str(unpacked(other)), str(tmp_path / "out"), **settings_of(other))
+    rebuild_here(str(unpacked(other)), str(tmp_path / "out"), **settings_of(other))
     before = identities(tmp_path / "out")
     for only, error in (("consumequeue", CorruptLogError), ("index", (CorruptLogError, CorruptIndexError))):
         with pytest.raises(error, match="--replace"):

@@ -6,10 +6,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
-from spark_mq import rebuild
 from spark_mq.errors import UnsupportedStoreError
+from tests.support.rebuilt import rebuild_here
 from tests.support.stores import OWN_STORES, RealStore, tree_of
 
 STORE = RealStore("lagging-533", OWN_STORES)
@@ -28,16 +27,16 @@ def store(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("replace", [False, True])
-def test_no_queue_file_takes_the_database_s_place(spark: SparkSession, store: Path, replace: bool) -> None:
+def test_no_queue_file_takes_the_database_s_place(store: Path, replace: bool) -> None:
     before = tree_of(store)
     with pytest.raises(UnsupportedStoreError, match="give another --output"):
-        rebuild(spark, str(store), broker_conf=str(STORE.broker_conf), replace=replace)
+        rebuild_here(str(store), broker_conf=str(STORE.broker_conf), replace=replace)
     assert tree_of(store) == before
 
 
-def test_queues_are_rebuilt_elsewhere_with_notes(spark: SparkSession, store: Path, tmp_path: Path) -> None:
+def test_queues_are_rebuilt_elsewhere_with_notes(store: Path, tmp_path: Path) -> None:
     before = tree_of(store)
-    report = rebuild(spark, str(store), str(tmp_path / "output"), broker_conf=str(STORE.broker_conf))
+    report = rebuild_here(str(store), str(tmp_path / "output"), broker_conf=str(STORE.broker_conf))
     assert tree_of(store) == before
     assert [note.split(":")[0] for note in report.notes] == [
         "consumequeue is a RocksDB database",

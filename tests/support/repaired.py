@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from spark_mq.io.location import Location
+from spark_mq.job.tasks import LocalTasks
 from spark_mq.repairer.repair import repair_store
 from spark_mq.repairer.report import RepairReport
 from spark_mq.repairer.request import RepairRequest
-from spark_mq.verifier.spread import InProcess
+from spark_mq.verifier.spread import Spread
 
 
 def repair_here(store: Path, conf: Path | str | None, output: Path | None = None, **options: Any) -> RepairReport:
@@ -20,7 +21,7 @@ def repair_here(store: Path, conf: Path | str | None, output: Path | None = None
     where = None if output is None else str(output)
     request = RepairRequest.of(str(store), where, broker_conf=settings, **options)
     with tempfile.TemporaryDirectory() as folder:
-        return repair_store(request, Location.resolve(folder), lambda written: InProcess())
+        return repair_store(request, Location.resolve(folder), lambda written: Spread(LocalTasks(1)))
 
 
 if __name__ == "__main__":

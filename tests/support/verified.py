@@ -12,10 +12,11 @@ import pyarrow.parquet as pq
 
 from spark_mq.format.record import Record, decode_record
 from spark_mq.io.location import Location
+from spark_mq.job.tasks import LocalTasks
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.verifier.check import FINDINGS, CheckedStore, check_store
 from spark_mq.verifier.finding import Finding
-from spark_mq.verifier.spread import InProcess
+from spark_mq.verifier.spread import Spread
 from tests.support.stores import OWN_STORES, Fact, RealStore
 
 
@@ -24,7 +25,7 @@ def check(store: Path, conf: Path | str | None, split_size: int = 128 << 20) -> 
     with tempfile.TemporaryDirectory() as folder:
         work = Location.resolve(folder)
         settings = BrokerConf.of(None if conf is None else str(conf))
-        checked = check_store(Location.resolve(str(store)), settings, work, InProcess(), split_size)
+        checked = check_store(Location.resolve(str(store)), settings, work, Spread(LocalTasks(1)), split_size)
         files = [Path(folder) / FINDINGS / name for name in checked.summary.files]
         findings = [Finding(**row) for file in files for row in pq.read_table(file).to_pylist()]
     assert sum(checked.summary.counts.values()) == len(findings)

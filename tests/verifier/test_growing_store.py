@@ -4,34 +4,36 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from spark_mq.io.location import Location
+from spark_mq.job.tasks import LocalTasks
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.verifier.check import check_store
 from spark_mq.verifier.codes import Severity, code_of
-from spark_mq.verifier.spread import InProcess, TaskOf
+from spark_mq.verifier.spread import Spread, TaskOf
 from tests.support.stores import OWN_STORES, RealStore
 from tests.support.verified import Bench
 
 Unpack = Callable[[RealStore], Path]
 
 
-class Appending(InProcess):
-    """Runs checks in this process; between the reading of the log and everything else, a broker appends."""
+@dataclass(frozen=True)
+class Appending(Spread):
+    """Runs checks; between the reading of the log and everything else, a broker appends."""
 
-    def __init__(self, append: Callable[[], object]) -> None:
-        self._append = append
+    append: Callable[[], object] = list
 
     def rows(
         self, name: str, parts: str, task_of: TaskOf, count: int, schema: pa.Schema, size: int | None = None
     ) -> pa.Table:
         table = super().rows(name, parts, task_of, count, schema, size)
         if name.startswith("check log"):
-            self._append()
+            self.append()
         return table
 
 
@@ -59,6 +61,6 @@ def test_what_is_newer_than_the_end_is_left_out(
     work.mkdir()
     conf = BrokerConf.of(str(bench.packed.broker_conf))
     store = Location.resolve(str(bench.path))
-    checked = check_store(store, conf, Location.resolve(str(work)), Appending(append))
+    checked = check_store(store, conf, Location.resolve(str(work)), Appending(LocalTasks(1), append=append))
     found = {code for code in checked.summary.counts if code_of(code).severity != Severity.NOTE}
     assert (found == set()) == is_silent, found

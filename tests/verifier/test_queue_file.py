@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spark_mq.format.consume_queue import UNIT_DTYPE, Units
+from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT_DTYPE, Units
 from spark_mq.verifier.finding import Finding, rows
 from spark_mq.verifier.log_bounds import LogBounds, merged
 from spark_mq.verifier.queue_file import ExpectedFile, queue_file_findings
@@ -67,6 +67,21 @@ def test_units_of_a_damaged_part_of_the_log_are_not_wrong() -> None:
     expected.put(2, units(300))
     bounds = LogBounds(0, 400, True, ((200, 300),))
     assert [finding.code for finding in found(expected, units(100, 200, 300), bounds)] == ["QUEUE_NO_MESSAGE"]
+
+
+def test_a_message_that_a_restore_left_out_is_noted() -> None:
+    """Its unit has the log's start; any other one is that of a lost message, and so are all in a log from 0 on."""
+    expected = file(3)
+    expected.put(0, units(1100))
+    expected.put(2, units(1300))
+    have = units(1100, 1000, 1300)
+    have["store_size"][1], have["tags_code"][1] = PRE_BLANK_SIZE, 0
+    for start, code in ((1000, "QUEUE_LEFT_OUT"), (900, "QUEUE_NO_MESSAGE")):
+        assert [finding.code for finding in found(expected, have, LogBounds(start, 1400, True))] == [code]
+    have["commit_log_offset"][1] = 0
+    for start in (0, 1000):
+        codes = [finding.code for finding in found(expected, have, LogBounds(start, 1400, True))]
+        assert codes == ["QUEUE_NO_MESSAGE"]
 
 
 def test_a_queue_without_a_message_keeps_units_that_expired() -> None:

@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import argparse
-import re
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_mq.cli.archive.arguments import check_archive_folders, check_is_archive, check_name, number
 from spark_mq.cli.archive.follow_output import FollowOutput
+from spark_mq.cli.archive.session import delta_session_settings, known_filesystem
 from spark_mq.cli.arguments import add_archive_table, add_broker_conf, add_json_report, add_spark_settings, add_store
 from spark_mq.cli.broker_settings import broker_conf_path
 from spark_mq.cli.output.report import print_report
 from spark_mq.cli.spark import given_settings, is_launched, spark_errors, spark_session
-from spark_mq.errors import SparkMqError, UnsupportedSparkError
 
 if TYPE_CHECKING:
     from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
     from spark_mq.archive.report import ArchiveReport
     from spark_mq.io.location import Location
-
-_NO_FILESYSTEM = re.compile(r"No FileSystem for scheme|Class org\.apache\.hadoop\.fs\.\S+ not found")
 
 EPILOG = """\
 TABLE is a path, or a name in Spark's catalog (then give --checkpoint, too). The other tables of the archive are next to
@@ -186,9 +182,9 @@ def _archive(
 
     output = FollowOutput(sys.stderr)
     with (
-        _known_filesystem(tables.name),
+        known_filesystem(tables.name),
         spark_errors(),
-        spark_session("spark-mq archive", partial(_settings, given), given) as spark,
+        spark_session("spark-mq archive", partial(delta_session_settings, given), given) as spark,
     ):
         try:
             return archive(
@@ -211,16 +207,6 @@ def _archive(
             output.end()
 
 
-def _settings(given: Mapping[str, str]) -> dict[str, str]:
-    """The settings of a session with Delta Lake, without its package if the user gives the jars."""
-    from spark_mq.archive.delta import delta_settings
-
-    settings = delta_settings()
-    if "delta-spark" in given.get("spark.jars", ""):
-        del settings["spark.jars.packages"]
-    return settings
-
-
 def run_maintenance(arguments: argparse.Namespace) -> int:
     """Maintain, or show what would change, and print the report."""
     from spark_mq.archive.archive_tables import ArchiveTables
@@ -232,9 +218,9 @@ def run_maintenance(arguments: argparse.Namespace) -> int:
     check_is_archive(arguments.table)
     given = given_settings(arguments)
     with (
-        _known_filesystem(arguments.table),
+        known_filesystem(arguments.table),
         spark_errors(),
-        spark_session("spark-mq maintain-archive", partial(_settings, given), given) as spark,
+        spark_session("spark-mq maintain-archive", partial(delta_session_settings, given), given) as spark,
     ):
         report = maintain(
             spark,
@@ -247,21 +233,6 @@ def run_maintenance(arguments: argparse.Namespace) -> int:
         )
     print_report(report.to_json() if arguments.json else report.to_text())
     return 0
-
-
-@contextmanager
-def _known_filesystem(table: str) -> Iterator[None]:
-    """A context in which an error about a missing filesystem of the table's URI names the remedy."""
-    try:
-        yield
-    except SparkMqError as error:
-        if not _NO_FILESYSTEM.search(str(error)):
-            raise
-        scheme = table.partition(":")[0]
-        raise UnsupportedSparkError(
-            f"{table}: this Spark has no filesystem for {scheme}: ({error}). For S3, write s3a:// and give Spark the "
-            "library: --packages org.apache.hadoop:hadoop-aws:VERSION, where VERSION is that of Spark's Hadoop jars"
-        ) from error
 
 
 def _stop_on_signals() -> threading.Event:

@@ -17,8 +17,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from spark_mq.format.array_types import Bytes, OutFlags
-from spark_mq.format.kernels.big_endian import byte_at, read_i32
+from spark_mq.format.array_types import Bytes, OutBytes, OutFlags
+from spark_mq.format.kernels.big_endian import byte_at, read_i16, read_i32
 from spark_mq.format.kernels.frames import Frames
 from spark_mq.format.kernels.kernel import kernel
 from spark_mq.format.properties import (
@@ -28,10 +28,20 @@ from spark_mq.format.properties import (
     PROPERTY_CRC_SIZE,
     PROPERTY_SEPARATOR,
 )
-from spark_mq.format.record import BODY_CRC_AT
+from spark_mq.format.record import (
+    BODY_CRC_AT,
+    BORN_HOST_AT,
+    HOST_V4_SIZE,
+    HOST_V6_SIZE,
+    MAGIC_AT,
+    MAGIC_V2,
+    SYS_FLAG_AT,
+    TIMESTAMP_SIZE,
+)
+from spark_mq.format.sys_flag import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG
 
 _POLYNOMIAL = 0xEDB88320
-_MASK = 0x7FFFFFFF
+CRC_MASK = 0x7FFFFFFF
 _NONE = -1
 _ZERO = ord("0")
 _IMPOSSIBLE = 1 << 31
@@ -106,12 +116,51 @@ def stored_property_crc(buffer: Bytes, end: int, properties_length: int) -> int:
 
 
 @kernel
+def write_property_crc(buffer: OutBytes, start: int, size: int) -> None:
+    """Write the property CRC of the record of `size` bytes at `start` to its last 20 bytes, name included."""
+    end = start + size
+    position = end - PROPERTY_CRC_SIZE
+    crc = crc32(buffer, start, size - PROPERTY_CRC_SIZE) & CRC_MASK
+    for index in range(_NAME.size):
+        buffer[position + index] = _NAME[index]
+    position += _NAME.size
+    for _ in range(CRC_DIGITS):
+        buffer[position] = _ZERO + crc % 10
+        crc //= 10
+        position += 1
+    buffer[end - 1] = PROPERTY_SEPARATOR
+
+
+@kernel
+def renew_property_crc(buffer: OutBytes, start: int) -> bool:
+    """Write the property CRC of the sound record at `start` again, and return True, if the record ends with one."""
+    size = read_i32(buffer, start)
+    end = start + size
+    if buffer[end - 1] != PROPERTY_SEPARATOR or buffer[end - PROPERTY_CRC_SIZE] != _NAME[0]:
+        return False
+    sys_flag = read_i32(buffer, start + SYS_FLAG_AT)
+    at = start + BORN_HOST_AT + TIMESTAMP_SIZE + 12
+    at += HOST_V6_SIZE if sys_flag & BORN_HOST_V6_FLAG else HOST_V4_SIZE
+    at += HOST_V6_SIZE if sys_flag & STORE_HOST_V6_FLAG else HOST_V4_SIZE
+    body_length = read_i32(buffer, at)
+    at += 4 + (body_length if body_length > 0 else 0)
+    if read_i32(buffer, start + MAGIC_AT) == MAGIC_V2:
+        at += 2 + read_i16(buffer, at)
+    else:
+        at += 1 + byte_at(buffer, at)
+    if stored_property_crc(buffer, end, read_i16(buffer, at)) == _NONE:
+        return False
+    write_property_crc(buffer, start, size)
+    return True
+
+
+@kernel
 def _wrong_bodies(buffer: Bytes, frames: Frames, wrong: OutFlags) -> None:
     for index in range(frames.size):
         frame = frames[index]
         length = int(frame.body_length)
         wrong[index] = length > 0 and (
-            crc32(buffer, frame.body_start, length) & _MASK != read_i32(buffer, frame.position + BODY_CRC_AT)
+            crc32(buffer, frame.body_start, length) & CRC_MASK != read_i32(buffer, frame.position + BODY_CRC_AT)
         )
 
 
@@ -121,7 +170,9 @@ def _wrong_properties(buffer: Bytes, frames: Frames, wrong: OutFlags) -> None:
         frame = frames[index]
         size = int(frame.store_size)
         stored = stored_property_crc(buffer, frame.position + size, frame.properties_length)
-        wrong[index] = stored != _NONE and (crc32(buffer, frame.position, size - PROPERTY_CRC_SIZE) & _MASK != stored)
+        wrong[index] = stored != _NONE and (
+            crc32(buffer, frame.position, size - PROPERTY_CRC_SIZE) & CRC_MASK != stored
+        )
 
 
 def wrong_body_crcs(buffer: Bytes, frames: Frames) -> npt.NDArray[np.bool_]:

@@ -10,7 +10,7 @@ from spark_mq.format.index_file import IndexLayout
 from spark_mq.indexer.damage import raise_or_report
 from spark_mq.indexer.index.pending import pending_entries
 from spark_mq.indexer.index.plan import plan_index_files
-from spark_mq.indexer.index.writer import WRITTEN_SCHEMA, IndexWriter
+from spark_mq.indexer.index.writer import WRITTEN_SCHEMA, IndexWriter, WrittenFile
 from spark_mq.indexer.rebuild_plan import RebuildPlan
 from spark_mq.indexer.staging.stage import StagedLog
 from spark_mq.io.location import Location
@@ -111,7 +111,8 @@ def write_index(
         folder = context.committer.staging_path(INDEX)
         empty_index_count = 0 if plan.broker_version == BrokerVersion.V4_9 else 1
         writer = IndexWriter(folder, existing.layout, TaskItems.of(plans), empty_index_count, done)
-        written = context.numbers(len(plans)).mapInPandas(context.shared_storage.wrap(writer), WRITTEN_SCHEMA).collect()
+        rows = context.tasks.rows(writer, len(plans), WRITTEN_SCHEMA)
+    written = [WrittenFile(**row) for row in rows.to_pylist()]
     completed = {file.name for file in plans if file.continued is not None}
     staged_before = sum(not row.is_new for row in written if row.file not in completed)
     return IndexResult(
@@ -120,7 +121,7 @@ def write_index(
         bytes_written=sum(row.is_new for row in written) * existing.layout.file_size,
         files_untouched=existing.file_count + staged_before - len(completed),
         files_completed=len(completed),
-        end_timestamp=max(written, key=lambda row: str(row.file)).end_timestamp,
+        end_timestamp=max(written, key=lambda row: row.file).end_timestamp,
         corrupt=corrupt,
     )
 

@@ -43,7 +43,7 @@ def pending_entries(splits: Sequence[SplitRow], folder: Location, end: IndexEnd 
     are pending. If the log starts after the end, all entries are pending.
 
     Args:
-        splits: The splits of the log, in its order.
+        splits: The splits of the log, or of its last part, in the order of the log.
         folder: The folder of staged files.
         end: The end of the existing index; None if there is none.
 
@@ -52,7 +52,7 @@ def pending_entries(splits: Sequence[SplitRow], folder: Location, end: IndexEnd 
     for split in splits:
         staged = split.staged_entries(folder)
         ranges.append(EntryRange(staged, 0, staged.count))
-    if end is None or end.commit_log_offset < splits[0].segment:
+    if end is None or end.commit_log_offset < splits[0].start:
         return _pending(ranges, splits)
     offset = end.commit_log_offset
     number = next((n for n, split in enumerate(splits) if offset < split.segment + split.split_stop), len(splits))

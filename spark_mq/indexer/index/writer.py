@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
+import pyarrow as pa
 
 from spark_mq.format.array_types import Bytes
 from spark_mq.format.index_file import ENTRY_DTYPE, ENTRY_SIZE, HEADER_SIZE, IndexHeader, IndexLayout, decode_header
@@ -15,13 +15,32 @@ from spark_mq.indexer.index.plan import IndexFilePlan
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.io.publish import published
-from spark_mq.job.progress import mark_done
 from spark_mq.job.task_items import TaskItems
 
-WRITTEN_SCHEMA = "file STRING, entries BIGINT, end_timestamp BIGINT, is_new BOOLEAN"
-"""One row for each file: its entries, its end timestamp (ms), and whether the task wrote it (else it existed)."""
+WRITTEN_SCHEMA = pa.schema(
+    [("file", pa.string()), ("entries", pa.int64()), ("end_timestamp", pa.int64()), ("is_new", pa.bool_())]
+)
+"""The columns of `WrittenFile`, one row for each file."""
 
 _BLOCK = 16 << 20
+
+
+@dataclass(frozen=True)
+class WrittenFile:
+    """An index file that a task has finished.
+
+    Attributes:
+        file: The file's name.
+        entries: The number of its entries.
+        end_timestamp: The time at which it ends, in milliseconds.
+        is_new: Whether the task wrote it; else it existed.
+
+    """
+
+    file: str
+    entries: int
+    end_timestamp: int
+    is_new: bool
 
 
 @dataclass(frozen=True)
@@ -43,23 +62,14 @@ class IndexWriter:
     empty_index_count: int
     done: Location
 
-    def __call__(self, batches: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-        """For `mapInPandas`: numbers of planned files in, rows of `WRITTEN_SCHEMA` out."""
-        for batch in batches:
-            for number in batch["id"]:
-                plan = self.plans[number]
-                header = self._written(plan)
-                is_new = header is None
-                header = header or self.write(plan)
-                yield pd.DataFrame(
-                    {
-                        "file": [plan.name],
-                        "entries": [header.next_entry - 1],
-                        "end_timestamp": [header.end_timestamp],
-                        "is_new": [is_new],
-                    }
-                )
-                mark_done(self.done, plan.name)
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """For `mapInArrow`: numbers of planned files in, rows of `WRITTEN_SCHEMA` out."""
+        for plan in self.plans.each(batches, self.done):
+            header = self._written(plan)
+            is_new = header is None
+            header = header or self.write(plan)
+            written = WrittenFile(plan.name, header.next_entry - 1, header.end_timestamp, is_new)
+            yield pa.RecordBatch.from_pylist([vars(written)], schema=WRITTEN_SCHEMA)
 
     def _written(self, plan: IndexFilePlan) -> IndexHeader | None:
         """The header of a planned file that exists with the planned entries; None if the file has to be written."""

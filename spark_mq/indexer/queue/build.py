@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import Row
-
 from spark_mq.errors import OptionError
 from spark_mq.indexer.damage import raise_or_report
 from spark_mq.indexer.queue.carry_over import Queue, carry_over, lost_offsets
@@ -15,7 +13,7 @@ from spark_mq.indexer.queue.existing import ExistingQueues
 from spark_mq.indexer.queue.findings import unit_findings
 from spark_mq.indexer.queue.plan import QueuePlan, plan_queues
 from spark_mq.indexer.queue.runs import Runs, StagedQueue, staged_runs
-from spark_mq.indexer.queue.writer import COMPLETED, STAGED, WRITTEN_SCHEMA, QueueWriter
+from spark_mq.indexer.queue.writer import COMPLETED, STAGED, WRITTEN_SCHEMA, QueueWriter, WrittenFile
 from spark_mq.indexer.rebuild_plan import RebuildPlan
 from spark_mq.indexer.staging.stage import StagedLog
 from spark_mq.io.location import Location
@@ -66,13 +64,13 @@ def write_queues(context: JobContext, plan: RebuildPlan, existing: ExistingQueue
 
     """
     file_size = plan.settings.queue_file_size
-    runs = staged_runs(context, staged.units)
+    runs = staged_runs(context.tasks, staged.units)
     queues = runs.queues()
-    queue_plan = plan_queues(plan, existing, queues, staged.end)
+    queue_plan = plan_queues(plan, existing, queues, staged.end_of_trees)
     next_offsets, file_ranges = queue_plan.next_offsets, queue_plan.file_ranges
     if not next_offsets and not existing.of_store and not existing.continued:
         _refuse_unknown_topic(plan, queues)
-    written = _write_files(context, plan, existing, staged.start, queue_plan, runs) if next_offsets else []
+    written = _write_files(context, plan, existing, staged, queue_plan, runs) if next_offsets else []
     findings = raise_or_report(unit_findings(queue_plan, written), plan.is_permissive)
     growing = context.committer.staging_path(CONSUME_QUEUE)
     copied, lost = carry_over(existing.not_continued(), next_offsets, growing, file_size)
@@ -132,19 +130,32 @@ def _write_files(
     context: JobContext,
     plan: RebuildPlan,
     existing: ExistingQueues,
-    log_start: int,
+    staged: StagedLog,
     queue_plan: QueuePlan,
     runs: Runs,
-) -> Sequence[Row]:
-    """Write the planned files; returns their rows (`WRITTEN_SCHEMA`)."""
+) -> list[WrittenFile]:
+    """Write the planned files; returns what was written."""
     committer, assignment = context.committer, queue_plan.assignment()
     with context.progress.stage("write queues", assignment.tasks, "tasks") as done:
         writer = QueueWriter(
             str(committer.staging_path(CONSUME_QUEUE)),
             str(committer.target(CONSUME_QUEUE)) if existing.continued else None,
             plan.settings.queue_file_size,
-            log_start,
+            staged.start,
             plan.is_resumed,
             done,
+            missing_offset(staged),
         )
-        return runs.spread(assignment, writer, WRITTEN_SCHEMA)
+        return [WrittenFile(**row) for row in runs.spread(assignment, writer, WRITTEN_SCHEMA).to_pylist()]
+
+
+def missing_offset(staged: StagedLog) -> int:
+    """The commit log offset in units without a message: that of the log's start, if its first segment is in no queue.
+
+    A broker of 5.3 searches a queue's first unit in the log by bisection (`ConsumeQueue.correctMinOffset`@5.3.3), which
+    needs offsets from the log's start on after that unit. It reads no record for such a unit, because of its size, and
+    continues with the next segment (`DefaultMessageStore.getMessage`, the same in 4.9.7). So messages in the unit's own
+    segment would be skipped. If there are any, the units are pre-blank, which is right for 4.9 only.
+    """
+    in_first = [split for split in staged.splits if split.segment == staged.start]
+    return 0 if any(split.units for split in in_first) else staged.start

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from pyspark.sql import Row
-
 from spark_mq.format.consume_queue import UNIT_SIZE, queue_file_name
 from spark_mq.indexer.queue.carry_over import Queue
 from spark_mq.indexer.queue.plan import PlannedQueue, QueuePlan
+from spark_mq.indexer.queue.writer import WrittenFile
 from spark_mq.store.log.corrupt_range import CorruptRange
 
 _MAX_RANGES_SHOWN = 10
 
 
-def unit_findings(plan: QueuePlan, written: Sequence[Row]) -> Iterator[CorruptRange]:
+def unit_findings(plan: QueuePlan, written: Sequence[WrittenFile]) -> Iterator[CorruptRange]:
     """What is wrong with the units of queues.
 
     Args:
         plan: The queues.
-        written: The rows of all files (`WRITTEN_SCHEMA`).
+        written: All files.
 
     """
     queues = {queue.key: queue for queue in plan.queues}
@@ -28,20 +27,20 @@ def unit_findings(plan: QueuePlan, written: Sequence[Row]) -> Iterator[CorruptRa
     yield from _contradicted_units(plan.units_per_file * UNIT_SIZE, written)
 
 
-def _missing_units(plan: QueuePlan, written: Sequence[Row]) -> Iterator[CorruptRange]:
+def _missing_units(plan: QueuePlan, written: Sequence[WrittenFile]) -> Iterator[CorruptRange]:
     """Queues that have queue offsets without a message."""
-    files: dict[Queue, list[Row]] = {}
+    files: dict[Queue, list[WrittenFile]] = {}
     for file in written:
         files.setdefault((file.topic, file.queue_id), []).append(file)
     for queue in plan.queues:
-        of_queue = sorted(files[queue.key], key=lambda file: int(file.file_number))
+        of_queue = sorted(files[queue.key], key=lambda file: file.file_number)
         count = queue.queue_max - queue.queue_min - sum(file.units for file in of_queue)
         if count:
             text = missing_text(missing_ranges(of_queue, plan.units_per_file), count)
             yield CorruptRange(queue.name, queue.commit_log_offset, 0, "MISSING_UNITS", text)
 
 
-def _doubled_units(queues: Mapping[Queue, PlannedQueue], written: Sequence[Row]) -> Iterator[CorruptRange]:
+def _doubled_units(queues: Mapping[Queue, PlannedQueue], written: Sequence[WrittenFile]) -> Iterator[CorruptRange]:
     """Files in which messages claim a queue offset that an earlier message has."""
     for file in written:
         if file.doubled:
@@ -53,7 +52,7 @@ def _doubled_units(queues: Mapping[Queue, PlannedQueue], written: Sequence[Row])
             yield CorruptRange(queue.name, queue.commit_log_offset, 0, "DOUBLED_UNITS", reason)
 
 
-def _contradicted_units(file_size: int, written: Sequence[Row]) -> Iterator[CorruptRange]:
+def _contradicted_units(file_size: int, written: Sequence[WrittenFile]) -> Iterator[CorruptRange]:
     """Files that were continued, and contain units that the log contradicts."""
     for file in written:
         if file.contradicted:
@@ -66,11 +65,11 @@ def _contradicted_units(file_size: int, written: Sequence[Row]) -> Iterator[Corr
             yield CorruptRange(name, file.first_contradicted, 0, "CONTRADICTED_UNITS", reason)
 
 
-def missing_ranges(files: Sequence[Row], units_per_file: int) -> list[range]:
+def missing_ranges(files: Sequence[WrittenFile], units_per_file: int) -> list[range]:
     """The queue offsets of a queue that have no message, as ranges that do not touch; of many only the first ones.
 
     Args:
-        files: The queue's rows of `WRITTEN_SCHEMA`, by file number; a file without a unit has no row.
+        files: The queue's files with units, by file number.
         units_per_file: The number of units in a file.
 
     """

@@ -109,7 +109,7 @@ def plan_queues(
         plan: The plan of the rebuild.
         existing: The queues that exist.
         staged_queues: The queues that have messages in the log, by topic and queue id.
-        log_end: The commit log offset at which the log ends.
+        log_end: The commit log offset up to which units of existing queues can lead to messages.
 
     Raises:
         UnsafeNameError: The name of a topic would lead out of the output, and the mode is not permissive.

@@ -2,7 +2,8 @@
 
 A log of some gigabytes has few runs: the driver reads the directories of all splits, plans in Arrow, and each task
 reads the units of its own runs. With more runs than the driver should have in memory, Spark does the same: tasks read
-the directories, and Spark sorts the runs, with their units, by queue file. Both ways use the same functions.
+the directories, and Spark sorts the runs, with their units, by queue file. Both ways use the same functions. A job
+without Spark always does the first.
 """
 
 from __future__ import annotations
@@ -11,22 +12,21 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
-from pyspark.sql import DataFrame, Row
-from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
-from pyspark.sql.pandas.types import from_arrow_schema
 
-from spark_mq._compat import repartition_by_id
 from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.indexer.queue.carry_over import Queue
 from spark_mq.indexer.staging.staged_units import READERS, RUN_SCHEMA, StagedUnits
 from spark_mq.io.file_reader import FileReaders
-from spark_mq.job.context import JobContext
+from spark_mq.job.arrow_task import ArrowTask
 from spark_mq.job.task_items import TaskItems
+from spark_mq.job.tasks import SparkTasks, Tasks
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _MAX_RUNS_IN_DRIVER = 100_000
 _MAX_REMOTE_RUNS_IN_DRIVER = 2_000
@@ -51,8 +51,29 @@ _WRITER_SCHEMA = pa.schema(
 )
 """What a task of `Runs.spread` gets, and the number of the task."""
 
-QueueTask = Callable[[Iterable[pd.DataFrame]], Iterator[pd.DataFrame]]
-"""A task over runs that are sorted by queue file and then by commit log offset: runs in, rows of its own schema out."""
+
+@dataclass(frozen=True)
+class Run:
+    """A run as a task gets it: the columns of `StagedUnits.read_runs` and of `Assignment.queues`, and the units."""
+
+    topic: str
+    queue_id: int
+    file_number: int
+    commit_log_offset: int
+    first_queue_offset: int
+    last_store_timestamp: int
+    units: bytes
+    queue_min: int
+    queue_max: int
+    existing_end: int
+
+
+def runs_in(batches: Iterable[pa.RecordBatch]) -> Iterator[Run]:
+    """The runs that a task gets."""
+    names = [field.name for field in fields(Run)]
+    for batch in batches:
+        columns = (batch.column(name).to_pylist() for name in names)
+        yield from map(Run, *columns)
 
 
 @dataclass(frozen=True)
@@ -107,23 +128,30 @@ class Runs(Protocol):
     def file_numbers(self, queues: Collection[Queue]) -> dict[Queue, frozenset[int]]:
         """The numbers of the files of these queues that have units."""
 
-    def spread(self, assignment: Assignment, task: QueueTask, schema: str) -> list[Row]:
-        """Let tasks have the runs of the assigned queues; returns the rows of the tasks, which have this schema."""
+    def spread(self, assignment: Assignment, task: ArrowTask, schema: pa.Schema) -> pa.Table:
+        """Let tasks have the runs of the assigned queues; returns the rows of the tasks.
+
+        Args:
+            assignment: Which task gets the runs of each queue.
+            task: The task. It gets runs that are sorted by queue file and then by commit log offset (`runs_in`).
+            schema: The columns of the rows.
+
+        """
 
 
-def staged_runs(context: JobContext, splits: Sequence[StagedUnits]) -> Runs:
+def staged_runs(tasks: Tasks, splits: Sequence[StagedUnits]) -> Runs:
     """The runs of all splits.
 
     Args:
-        context: The job's context.
+        tasks: Where the tasks of the job run.
         splits: The staged units of each split that has units.
 
     """
     is_remote = any(not split.location.is_local for split in splits[:1])
     limit = _MAX_REMOTE_RUNS_IN_DRIVER if is_remote else _MAX_RUNS_IN_DRIVER
-    if sum(split.runs for split in splits) > limit:
-        return _RunsInSpark(context, tuple(splits))
-    return _RunsInDriver(context, LocalRuns.read(tuple(splits)))
+    if isinstance(tasks, SparkTasks) and sum(split.runs for split in splits) > limit:
+        return _RunsInSpark(tasks, tuple(splits))
+    return _RunsInDriver(tasks, LocalRuns.read(tuple(splits)))
 
 
 def find_queues(runs: pa.Table) -> pa.Table:
@@ -166,7 +194,7 @@ def _with_units(runs: pa.Table, units: Iterable[bytes]) -> pa.Table:
 
 @dataclass(frozen=True)
 class LocalRuns:
-    """Few runs, which this process has read.
+    """Runs that this process has read.
 
     Attributes:
         splits: The staged units of each split that has units.
@@ -195,7 +223,7 @@ class LocalRuns:
         """The numbers of the files of these queues that have units."""
         return _by_queue(find_files(self.runs, queues))
 
-    def with_own_runs(self, assignment: Assignment, task: QueueTask) -> QueueTask:
+    def with_own_runs(self, assignment: Assignment, task: ArrowTask) -> ArrowTask:
         """The task that gets numbers of tasks, and gives `task` the runs of each."""
         order = [(name, "ascending") for name in ("task", *_ORDER)]
         runs = assignment.of(self.runs).sort_by(order)
@@ -205,9 +233,9 @@ class LocalRuns:
 
 @dataclass(frozen=True)
 class _RunsInDriver:
-    """Few runs, which the driver has read."""
+    """Runs that the driver has read."""
 
-    context: JobContext
+    tasks: Tasks
     local: LocalRuns
 
     def queues(self) -> list[StagedQueue]:
@@ -216,27 +244,26 @@ class _RunsInDriver:
     def file_numbers(self, queues: Collection[Queue]) -> dict[Queue, frozenset[int]]:
         return self.local.file_numbers(queues)
 
-    def spread(self, assignment: Assignment, task: QueueTask, schema: str) -> list[Row]:
-        own = self.context.shared_storage.wrap(self.local.with_own_runs(assignment, task))
-        return self.context.numbers(assignment.tasks).mapInPandas(own, schema).collect()
+    def spread(self, assignment: Assignment, task: ArrowTask, schema: pa.Schema) -> pa.Table:
+        return self.tasks.rows(self.local.with_own_runs(assignment, task), assignment.tasks, schema)
 
 
 @dataclass(frozen=True)
 class _WithOwnRuns:
-    """For `mapInPandas`: numbers of tasks in, rows of the inner task out; the task reads the units of its runs."""
+    """For `mapInArrow`: numbers of tasks in, rows of the inner task out; the task reads the units of its runs."""
 
     splits: TaskItems[StagedUnits]
     runs: pa.Table
     bounds: list[int]
-    task: QueueTask
+    task: ArrowTask
 
-    def __call__(self, batches: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for number in batch["id"]:
+            for number in batch.column(0).to_pylist():
                 start, stop = self.bounds[number : number + 2]
-                yield from self.task(self._frames(self.runs.slice(start, stop - start)))
+                yield from self.task(self._with_units(self.runs.slice(start, stop - start)))
 
-    def _frames(self, runs: pa.Table) -> Iterator[pd.DataFrame]:
+    def _with_units(self, runs: pa.Table) -> Iterator[pa.RecordBatch]:
         files = FileReaders()
         try:
             for start in range(0, runs.num_rows, _BATCH_RUNS):
@@ -246,7 +273,7 @@ class _WithOwnRuns:
                     files.read(self.splits[split].location, first * UNIT_SIZE, count * UNIT_SIZE)
                     for split, first, count in zip(*columns, strict=True)
                 ]
-                yield _with_units(batch, units).to_pandas()
+                yield from _with_units(batch, units).to_batches()
         finally:
             files.close()
 
@@ -255,10 +282,12 @@ class _WithOwnRuns:
 class _RunsInSpark:
     """More runs than the driver should have in memory."""
 
-    context: JobContext
+    tasks: SparkTasks
     splits: tuple[StagedUnits, ...]
 
     def queues(self) -> list[StagedQueue]:
+        from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+
         found = self._found(find_queues)
         totals = [getattr(F, function)(name).alias(name) for name, function in _TOTALS]
         return _in_order(found.groupBy("topic", "queue_id").agg(*totals).toArrow())
@@ -270,20 +299,18 @@ class _RunsInSpark:
         """What `find` finds in the runs of groups of splits."""
         starts = range(0, len(self.splits), _SPLITS_PER_TASK)
         groups = [self.splits[start : start + _SPLITS_PER_TASK] for start in starts]
-        task = self.context.shared_storage.wrap(_FindInRuns(TaskItems.of(groups), find))
-        schema = from_arrow_schema(find(RUN_SCHEMA.empty_table()).schema)
-        return self.context.numbers(len(groups)).mapInArrow(task, schema)
+        task = _FindInRuns(TaskItems.of(groups), find)
+        return self.tasks.frame(self.tasks.numbers(len(groups)), task, find(RUN_SCHEMA.empty_table()).schema)
 
-    def spread(self, assignment: Assignment, task: QueueTask, schema: str) -> list[Row]:
-        read = self.context.shared_storage.wrap(_ReadRuns(TaskItems.of(self.splits), assignment))
-        runs = self.context.numbers(len(self.splits)).mapInArrow(read, from_arrow_schema(_WRITER_SCHEMA))
-        return (
-            repartition_by_id(runs, assignment.tasks, F.col("task"))
-            .sortWithinPartitions(*_ORDER)
-            .drop("task")
-            .mapInPandas(self.context.shared_storage.wrap(task), schema)
-            .collect()
-        )
+    def spread(self, assignment: Assignment, task: ArrowTask, schema: pa.Schema) -> pa.Table:
+        from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+
+        from spark_mq._compat import repartition_by_id
+
+        read = _ReadRuns(TaskItems.of(self.splits), assignment)
+        runs = self.tasks.frame(self.tasks.numbers(len(self.splits)), read, _WRITER_SCHEMA)
+        runs = repartition_by_id(runs, assignment.tasks, F.col("task")).sortWithinPartitions(*_ORDER).drop("task")
+        return self.tasks.frame(runs, task, schema).toArrow()
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 The position of a unit is its queue offset. If two messages have the same queue offset, the first in the log gets it
 (`ConsumeQueue.putMessagePositionInfo`@5.3.3 ignores a unit before the queue's end). If a queue offset has no message,
 a broker would close the gap and shift every later message. Here the position stays pre-blank and is reported, so that
-consumers' offsets keep their meaning.
+consumers' offsets keep their meaning. `missing_offset` says how a broker can serve such a queue.
 
 In a file that is continued, units of messages before the log's start stay. All other units must agree with the log. If
 they do not, that is reported, and the log's units are written. A file that is already correct is not written.
@@ -17,32 +17,43 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain, groupby, islice
-from typing import Any
 
 import numpy as np
-import pandas as pd
+import pyarrow as pa
 
-from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE, Units, is_live, pre_blank, queue_file_name
+from spark_mq.format.consume_queue import (
+    PRE_BLANK_SIZE,
+    UNIT_DTYPE,
+    UNIT_SIZE,
+    Units,
+    is_live,
+    pre_blank,
+    queue_file_name,
+)
+from spark_mq.indexer.queue.runs import Run, runs_in
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.job.progress import mark_done
 
-WRITTEN_SCHEMA = (
-    "topic STRING, queue_id INT, file_number BIGINT, bytes BIGINT, units BIGINT, missing_starts ARRAY<BIGINT>, "
-    "missing_stops ARRAY<BIGINT>, doubled BIGINT, first_doubled BIGINT, contradicted BIGINT, "
-    "first_contradicted BIGINT, state STRING"
-)
-"""One row for each file:
+_OFFSETS = pa.list_(pa.field("element", pa.int64()))
 
-- `bytes`: bytes written
-- `units`: units that the log has for the file
-- `missing_starts`, `missing_stops`: the first ranges of queue offsets, between the queue's first and last message, that
-  have no message
-- `doubled`, `first_doubled`: units whose position was taken, and the queue offset of the first of them
-- `contradicted`, `first_contradicted`: units of a continued file that the log contradicts, and the commit log offset of
-  the first of them
-- `state`: NEW; STAGED, a killed job wrote the file; UNTOUCHED, a continued file was correct; COMPLETED, it was not
-"""
+WRITTEN_SCHEMA = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("queue_id", pa.int32()),
+        ("file_number", pa.int64()),
+        ("bytes", pa.int64()),
+        ("units", pa.int64()),
+        ("missing_starts", _OFFSETS),
+        ("missing_stops", _OFFSETS),
+        ("doubled", pa.int64()),
+        ("first_doubled", pa.int64()),
+        ("contradicted", pa.int64()),
+        ("first_contradicted", pa.int64()),
+        ("state", pa.string()),
+    ]
+)
+"""The columns of `WrittenFile`, one row for each file."""
 
 MAX_MISSING_RANGES = 32
 """The limit of ranges without a message that are named for a file; a hostile log can have any number of them."""
@@ -59,6 +70,41 @@ COMPLETED = "COMPLETED"
 
 
 @dataclass(frozen=True)
+class WrittenFile:
+    """A queue file that a task has finished.
+
+    Attributes:
+        topic: The topic.
+        queue_id: The number of the queue in its topic.
+        file_number: The number of the file in its queue.
+        bytes: Bytes written.
+        units: Units that the log has for the file.
+        missing_starts: The starts of the first ranges of queue offsets, between the queue's first and last message,
+            that have no message.
+        missing_stops: The stops of these ranges.
+        doubled: Units whose position was taken.
+        first_doubled: The queue offset of the first of them.
+        contradicted: Units of a continued file that the log contradicts.
+        first_contradicted: The commit log offset of the first of them.
+        state: NEW; STAGED, a killed job wrote the file; UNTOUCHED, a continued file was correct; COMPLETED, it was not.
+
+    """
+
+    topic: str
+    queue_id: int
+    file_number: int
+    bytes: int
+    units: int
+    missing_starts: list[int]
+    missing_stops: list[int]
+    doubled: int
+    first_doubled: int
+    contradicted: int
+    first_contradicted: int
+    state: str
+
+
+@dataclass(frozen=True)
 class QueueWriter:
     """The task that writes the files of its runs.
 
@@ -69,6 +115,7 @@ class QueueWriter:
         log_start: The commit log offset at which the log starts.
         is_resumed: Whether a killed job can have written some of the files.
         done: The folder in which the task marks itself as done.
+        missing_offset: The commit log offset in units between the messages of a queue that have no message.
 
     """
 
@@ -78,14 +125,15 @@ class QueueWriter:
     log_start: int
     is_resumed: bool
     done: Location
+    missing_offset: int = 0
 
-    def __call__(self, batches: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-        """For `mapInPandas`: runs sorted by file and then by commit log offset in, rows of `WRITTEN_SCHEMA` out."""
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """For `mapInArrow`: runs sorted by file and then by commit log offset in, rows of `WRITTEN_SCHEMA` out."""
         rows = self._rows(batches)
         while batch := list(islice(rows, _ROWS_PER_BATCH)):
-            yield pd.DataFrame(batch)
+            yield pa.RecordBatch.from_pylist(list(map(vars, batch)), schema=WRITTEN_SCHEMA)
 
-    def _rows(self, batches: Iterable[pd.DataFrame]) -> Iterator[dict[str, Any]]:
+    def _rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[WrittenFile]:
         """A row for each file, as soon as it is finished."""
         # A disk flushes several files at once in little more time than one.
         with ThreadPoolExecutor(_FILES_AT_ONCE) as publishers:
@@ -100,36 +148,37 @@ class QueueWriter:
         if has_written:
             mark_done(self.done, uuid.uuid4().hex)
 
-    def _files(self, batches: Iterable[pd.DataFrame]) -> Iterator[_QueueFile]:
+    def _files(self, batches: Iterable[pa.RecordBatch]) -> Iterator[_QueueFile]:
         """The files of the runs, with all their units."""
-        runs = (run for batch in batches for run in batch.itertuples(index=False))
-        for (topic, queue_id, number), group in groupby(runs, lambda r: (r.topic, r.queue_id, r.file_number)):
+        for _, group in groupby(runs_in(batches), lambda run: (run.topic, run.queue_id, run.file_number)):
             first = next(group)
-            file = _QueueFile(topic, int(queue_id), int(number), self.file_size // UNIT_SIZE, first)
+            file = _QueueFile(first, self.file_size // UNIT_SIZE)
             for run in chain([first], group):
                 file.put(run)
             yield file
 
-    def _row(self, file: _QueueFile, finished: Future[str]) -> dict[str, Any]:
+    def _row(self, file: _QueueFile, finished: Future[str]) -> WrittenFile:
         state = finished.result()
-        return {
-            "topic": file.topic,
-            "queue_id": file.queue_id,
-            "file_number": file.number,
-            "bytes": 0 if state == UNTOUCHED else self.file_size,
-            "units": file.units,
-            "missing_starts": file.missing[0],
-            "missing_stops": file.missing[1],
-            "doubled": file.doubled,
-            "first_doubled": file.first_doubled,
-            "contradicted": file.contradicted,
-            "first_contradicted": file.first_contradicted,
-            "state": state,
-        }
+        missing_starts, missing_stops = file.missing
+        return WrittenFile(
+            topic=file.topic,
+            queue_id=file.queue_id,
+            file_number=file.number,
+            bytes=0 if state == UNTOUCHED else self.file_size,
+            units=file.units,
+            missing_starts=missing_starts,
+            missing_stops=missing_stops,
+            doubled=file.doubled,
+            first_doubled=file.first_doubled,
+            contradicted=file.contradicted,
+            first_contradicted=file.first_contradicted,
+            state=state,
+        )
 
     def _finish(self, file: _QueueFile) -> str:
         """Write a file unless it is already correct; returns its state."""
         path = (file.topic, str(file.queue_id), queue_file_name(file.number, self.file_size))
+        file.mark_missing(self.missing_offset)
         existing = None if self.continued is None else self._read(self.continued, path)
         if existing is not None:
             file.keep(np.frombuffer(existing, UNIT_DTYPE), self.log_start)
@@ -161,37 +210,43 @@ class _QueueFile:
     exist: a queue of few messages has a file of the same size as any other.
     """
 
-    def __init__(self, topic: str, queue_id: int, number: int, capacity: int, run: Any) -> None:
-        self.topic = topic
-        self.queue_id = queue_id
-        self.number = number
+    def __init__(self, run: Run, capacity: int) -> None:
+        self.topic = run.topic
+        self.queue_id = run.queue_id
+        self.number = run.file_number
         self.doubled = 0
         self.first_doubled = -1
         self.contradicted = 0
         self.first_contradicted = -1
         self.last_store_timestamp = 0
-        self._start = number * capacity
-        self._queue_min, self._queue_max = int(run.queue_min), int(run.queue_max)
-        self._existing_end = int(run.existing_end)
+        self._start = self.number * capacity
+        self._queue_min, self._queue_max = run.queue_min, run.queue_max
+        self._existing_end = run.existing_end
         size = capacity if self._existing_end else min(self._queue_max - self._start, capacity)
         self._units = pre_blank(size)
         self._taken = np.zeros(size, np.bool_)
         self._last_stop = -1
 
-    def put(self, run: Any) -> None:
+    def put(self, run: Run) -> None:
         """Put a staged run at its position; runs come in the order of the log."""
         units = np.frombuffer(run.units, UNIT_DTYPE)
-        first = int(run.first_queue_offset) - self._start
+        first = run.first_queue_offset - self._start
         stop = first + units.size
         free = ~self._taken[first:stop]
         if not free.all():
             if not self.doubled:
-                self.first_doubled = int(run.first_queue_offset) + int(np.flatnonzero(~free)[0])
+                self.first_doubled = run.first_queue_offset + int(np.flatnonzero(~free)[0])
             self.doubled += int(units.size - free.sum())
         self._units[first:stop][free] = units[free]
         self._taken[first:stop] = True
         if stop > self._last_stop:
-            self._last_stop, self.last_store_timestamp = stop, int(run.last_store_timestamp)
+            self._last_stop, self.last_store_timestamp = stop, run.last_store_timestamp
+
+    def mark_missing(self, offset: int) -> None:
+        """Set the commit log offset of the units between the queue's messages that have no message."""
+        first = max(self._queue_min - self._start, 0)
+        units = self._units[first : self._queue_max - self._start]
+        units["commit_log_offset"][~self._taken[first : self._queue_max - self._start]] = offset
 
     def keep(self, existing: Units, log_start: int) -> None:
         """Keep the units of a continued file whose messages are before the log, up to the end of its queue."""
@@ -201,7 +256,9 @@ class _QueueFile:
         counts[max(self._existing_end - self._start, 0) :] = False
         expired = counts & (existing["commit_log_offset"] < log_start)
         kept = expired & ~self._taken
-        self._units[kept] = existing[kept]
+        # A queue of a restored store has units of messages that were left out.
+        is_blank = (existing["store_size"] == PRE_BLANK_SIZE) & ~self._taken
+        self._units[kept | is_blank] = existing[kept | is_blank]
         wrong = counts & ~kept & (existing.view((np.void, UNIT_SIZE)) != self._units.view((np.void, UNIT_SIZE)))
         self.contradicted = int(wrong.sum())
         if self.contradicted:

@@ -14,12 +14,12 @@ from itertools import groupby
 from spark_mq.indexer.staging.split_rows import SplitRow
 
 
-def misaligned_segments(rows: Iterable[SplitRow], last_segment: int) -> list[int]:
+def misaligned_segments(rows: Iterable[SplitRow], last_segment: int | None = None) -> list[int]:
     """The base offsets of segments that must be read again.
 
     Args:
         rows: The splits, in the order of the log.
-        last_segment: The base offset of the log's last segment.
+        last_segment: The base offset of the log's last segment; None if the end of the log is known.
 
     """
     misaligned = []

@@ -68,7 +68,8 @@ def dispatch_split(
     Args:
         split: The split.
         targets: What records are dispatched to.
-        exact: Whether the split is a whole segment, which is read up to its live end.
+        exact: Whether a record or a blank starts where the split starts. In the last segment, the split is the whole
+            segment, which is read up to its live end.
         see: Is called with all records of the split, chunk by chunk.
 
     """
@@ -82,7 +83,7 @@ def dispatch_split(
             end = live.position
         else:
             reader = RecordReader(source, 0)
-            first = 0 if split.start == 0 else reader.find_next(split.start, split.stop)
+            first = split.start if exact or split.start == 0 else reader.find_next(split.start, split.stop)
             reader.position = first
             _dispatch(reader.read(split.stop), targets, result, split, see)
             end = reader.position

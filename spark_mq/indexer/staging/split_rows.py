@@ -106,6 +106,11 @@ class SplitRow:
         corrupt = tuple(CorruptRange(**damage) for damage in values["corrupt"])
         return cls(**{**values, "corrupt": corrupt})
 
+    @property
+    def start(self) -> int:
+        """The commit log offset at which the split starts."""
+        return self.segment + self.split_start
+
     def staged_units(self, folder: Location) -> StagedUnits | None:
         """The staged units in the folder of staged files; None without a unit."""
         if self.units_file is None:

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_mq.indexer.damage import raise_or_report
 from spark_mq.indexer.rebuild_plan import RebuildPlan
@@ -28,7 +27,7 @@ from spark_mq.store.log.splits import Split, plan_splits
 
 @dataclass(frozen=True)
 class StagedLog:
-    """The whole log, staged.
+    """The whole log, staged; or only its last part, which follows what existing trees already have.
 
     Attributes:
         folder: The folder of staged files.
@@ -36,6 +35,7 @@ class StagedLog:
         segments_staged_before: The number of segments that a killed job had staged.
         bytes_read: Bytes of the log that this job read.
         corrupt: Damage of the log that was skipped.
+        follows_trees: Whether the existing trees end where the staged part starts.
 
     """
 
@@ -44,6 +44,7 @@ class StagedLog:
     segments_staged_before: int
     bytes_read: int
     corrupt: tuple[CorruptRange, ...]
+    follows_trees: bool = False
 
     @property
     def units(self) -> list[StagedUnits]:
@@ -62,14 +63,19 @@ class StagedLog:
 
     @property
     def start(self) -> int:
-        """The commit log offset at which the log starts."""
-        return self.splits[0].segment
+        """The commit log offset at which the staged log starts."""
+        return self.splits[0].start
 
     @property
     def end(self) -> int:
         """The commit log offset at which the log ends."""
         last = self.splits[-1].segment
         return last + max(split.end_position for split in self.splits if split.segment == last)
+
+    @property
+    def end_of_trees(self) -> int:
+        """The commit log offset up to which units of existing queues can lead to messages."""
+        return self.start if self.follows_trees else self.end
 
     @property
     def first_store_timestamp(self) -> int:
@@ -121,6 +127,49 @@ def stage_log(
     )
 
 
+def stage_range(context: JobContext, splits: Sequence[Split], targets: DispatchTargets) -> StagedLog:
+    """The last part of a log, staged: new records, which follow what existing trees have.
+
+    Nothing of it was staged before, and the manifest does not get it.
+
+    Args:
+        context: The job's context.
+        splits: The splits of that part, in the order of the log. The first one starts with a record or a blank, and
+            the part ends with a record or a blank.
+        targets: What records are dispatched to.
+
+    Raises:
+        CorruptLogError: The part has damage.
+
+    """
+    rows = _in_order(_dispatch(context, targets, "dispatch", splits, exact=False))
+    read = sum(row.bytes_read for row in rows)
+    misaligned = misaligned_segments(rows)
+    if misaligned:
+        whole = [_joined([split for split in splits if split.segment.base == base]) for base in misaligned]
+        again = _dispatch(context, targets, "dispatch again", whole, exact=True)
+        rows = _in_order([*(row for row in rows if row.segment not in misaligned), *again])
+        read += sum(row.bytes_read for row in again)
+    corrupt = raise_or_report((corrupt for row in rows for corrupt in row.corrupt), is_permissive=False)
+    return StagedLog(targets.folder, tuple(rows), 0, read, corrupt, follows_trees=True)
+
+
+def _joined(splits: Sequence[Split]) -> Split:
+    """One split with the bytes of all splits of a segment."""
+    return replace(splits[0], stop=splits[-1].stop)
+
+
+def _dispatch(
+    context: JobContext, targets: DispatchTargets, name: str, splits: Sequence[Split], exact: bool
+) -> list[SplitRow]:
+    """Stage splits as tasks; returns their rows."""
+    size = sum(split.stop - split.start for split in splits)
+    with context.progress.stage(name, len(splits), "splits", size) as done:
+        task = _DispatchTask(TaskItems.of(splits), targets, exact, done)
+        rows = context.tasks.rows(task, len(splits), SPLIT_SCHEMA)
+    return [SplitRow.of(row) for row in rows.to_pylist()]
+
+
 @dataclass(frozen=True)
 class _DispatchTask:
     """For `mapInArrow`: numbers of splits in, their rows (`SPLIT_SCHEMA`) out."""
@@ -150,11 +199,7 @@ class _Dispatcher:
         self, name: str, splits: Sequence[Split], manifest: Manifest, exact: bool
     ) -> tuple[Manifest, list[SplitRow]]:
         """Stage splits; returns the manifest with their segments, and the rows of the splits."""
-        size = sum(split.stop - split.start for split in splits)
-        with self.context.progress.stage(name, len(splits), "splits", size) as done:
-            task = self.context.shared_storage.wrap(_DispatchTask(TaskItems.of(splits), self.targets, exact, done))
-            rows = self.context.numbers(len(splits)).mapInArrow(task, from_arrow_schema(SPLIT_SCHEMA)).toArrow()
-        read = [SplitRow.of(row) for row in rows.to_pylist()]
+        read = _dispatch(self.context, self.targets, name, splits, exact)
         segments = [self.segments[base] for base in sorted({split.segment.base for split in splits})]
         manifest = manifest.with_staged(segments, read)
         manifest.save(self.context.committer.folder)

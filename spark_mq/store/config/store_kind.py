@@ -15,9 +15,9 @@ from itertools import pairwise
 
 from pyarrow import fs
 
-from spark_mq.errors import SparkMqError, StoreNotFoundError, UnsupportedStoreError
+from spark_mq.errors import SparkMqError, StoreNotFoundError, UnfinishedAppendError, UnsupportedStoreError
 from spark_mq.io.location import Location
-from spark_mq.store.config.store_paths import COMMIT_LOG, CONFIG, CONSUME_QUEUE, MAPPED_FILE_NAME
+from spark_mq.store.config.store_paths import APPEND_UNFINISHED, COMMIT_LOG, CONFIG, CONSUME_QUEUE, MAPPED_FILE_NAME
 
 _DLEDGER = "dledger-"
 _MIN_FILES = 3
@@ -30,6 +30,7 @@ def check_plain_log(store: Location) -> list[fs.FileInfo]:
     Raises:
         StoreNotFoundError: `store` has no commit log; the message names what the path is instead.
         UnsupportedStoreError: The store is a DLedger log, or its log is spread over several folders.
+        UnfinishedAppendError: The files of an append are not all in place.
     """
     if not store.is_directory:
         what = "is a file" if store.is_file else "does not exist"
@@ -42,6 +43,8 @@ def check_plain_log(store: Location) -> list[fs.FileInfo]:
     if not has_log:
         raise _no_log_error(store)
     entries = location.entries()
+    if any(info.base_name == APPEND_UNFINISHED for info in entries):
+        raise unfinished_append(store)
     files = _mapped_files(entries)
     others = [info.base_name for info in entries if not info.base_name.startswith(".")]
     if others and not files:
@@ -50,6 +53,16 @@ def check_plain_log(store: Location) -> list[fs.FileInfo]:
         )
     _check_one_of_several(location, files)
     return entries
+
+
+def unfinished_append(store: Location) -> UnfinishedAppendError:
+    """The error for a store in which only some of the files of an append are in place."""
+    return UnfinishedAppendError(
+        f"{store / COMMIT_LOG / APPEND_UNFINISHED}: messages are being appended to this store, or the append was "
+        "interrupted while its files were put in place. Until it is finished, the store cannot be read, and no broker "
+        "starts on it. If no `spark-mq restore --append` runs on this store, run it again: it finishes the interrupted "
+        "one first. Do not remove the file"
+    )
 
 
 def _no_log_error(store: Location) -> SparkMqError:

@@ -15,6 +15,9 @@ CONFIG = "config"
 ABORT = "abort"
 """A file that a broker creates when it starts, and deletes when it stops cleanly
 (`DefaultMessageStore.createTempFile`@5.3.3)."""
+APPEND_UNFINISHED = "append-unfinished"
+"""A file in `commitlog/` that exists while the files of an append are put in place (`restorer/append_commit`). A broker
+does not load a folder of segments with such a file (`MappedFileQueue.doLoad`@5.3.3 and @4.9.7)."""
 
 MAPPED_FILE_NAME = re.compile(r"[0-9]{20}")
 """A segment or a queue file: the offset of its first byte (`UtilAll.offset2FileName`@5.3.3)."""

@@ -1,10 +1,19 @@
-"""Which topics can be the name of a folder: a topic in a store may be anything."""
+"""Which topics a message can have: the name of a folder, and the names that clients can use.
+
+A topic in a store may be anything. A broker refuses most of it (`TopicValidator.validateTopic`,
+`HookUtils.checkBeforePutMessage`@5.3.3).
+"""
 
 from __future__ import annotations
+
+import re
 
 from spark_mq.errors import UnsafeNameError
 
 _MAX_NAME_BYTES = 255
+_MAX_NAME_CHARACTERS = 127
+_CHARACTERS = re.compile(r"[%|a-zA-Z0-9_-]+")
+_RETRY_PREFIX = "%RETRY%"
 
 
 def check_topic_name(topic: str) -> str:
@@ -29,3 +38,22 @@ def is_topic_name(topic: str) -> bool:
     except UnsafeNameError:
         return False
     return True
+
+
+def new_topic_fault(topic: str) -> str | None:
+    """Why a broker takes no message for `topic`, as the end of a sentence; None if it does.
+
+    Topics of a broker's own are allowed.
+
+    Example:
+        >>> new_topic_fault("a.b")
+        'has other characters than letters, digits, and % | - _'
+        >>> new_topic_fault("%RETRY%billing") is None
+        True
+    """
+    if not topic:
+        return "is empty"
+    if not _CHARACTERS.fullmatch(topic):
+        return "has other characters than letters, digits, and % | - _"
+    longest = _MAX_NAME_BYTES if topic.startswith(_RETRY_PREFIX) else _MAX_NAME_CHARACTERS
+    return f"has more than {longest} characters" if len(topic) > longest else None

@@ -27,6 +27,9 @@ from spark_mq.store.config.store_paths import COMMIT_LOG, MAPPED_FILE_NAME
 from spark_mq.store.log.corrupt_range import STRAY, CorruptRange
 from spark_mq.store.log.data_end import find_data_end
 
+DEFAULT_SEGMENT_SIZE = 1 << 30
+"""Bytes of a segment by a broker's default (`MessageStoreConfig.mappedFileSizeCommitLog`)."""
+
 MAX_OFFSET = (1 << 63) - 1
 
 _FIRST_LOOK = 64 << 10

@@ -1,0 +1,129 @@
+"""`spark-mq restore SOURCE STORE`: a store out of an archive, another store, or a part of either."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+
+from spark_mq.cli.arguments import add_broker_conf, add_broker_version, add_json_report, add_spark_settings, pair
+from spark_mq.cli.broker_settings import broker_conf_path
+from spark_mq.cli.exit_status import FOUND
+from spark_mq.cli.output.report import print_report
+from spark_mq.cli.progress_printer import ProgressPrinter
+from spark_mq.cli.spark import given_settings, spark_errors, spark_session
+from spark_mq.errors import OptionError
+
+EPILOG = """\
+STORE appears when it is complete. A job that is killed leaves nothing but a folder STORE.restoring, which the next
+job removes. With --append, a job that is killed leaves the store as it was, or the next one completes it.
+
+exit status: 0 done; 1 failed; 2 an argument or its value is wrong; 130 interrupted (Ctrl-C).
+"""
+
+_KERNELS = ("encode", "renumber", "scatter", "left_out", "frames", "big_endian", "dispatch", "index_keys", "index_put")
+"""The modules of the kernels that a restore calls, in the order in which it needs them."""
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command and its arguments."""
+    command = commands.add_parser(
+        "restore",
+        help="make a store out of an archive or another store, or append to one",
+        description="Make a store that a broker boots from, out of the messages of an archive or of another store: "
+        "commit log, consume queues, index files, checkpoint and config/. Messages keep their offsets and bytes.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    command.add_argument(
+        "source",
+        metavar="SOURCE",
+        help="a store directory, or an archive's table of messages: a path, or a catalog name",
+    )
+    command.add_argument("store", metavar="STORE", help="the store directory to make: missing or empty")
+    command.add_argument("--where", metavar="SQL", help="restore only messages for which this condition is true")
+    command.add_argument(
+        "--renumber", action="store_true", help="give messages new offsets without gaps; consumers' offsets follow"
+    )
+    command.add_argument(
+        "--append", action="store_true", help="append to STORE, which exists; its broker must be stopped"
+    )
+    command.add_argument(
+        "--only-delivered", action="store_true", help="leave out delayed messages, timers and half messages"
+    )
+    command.add_argument(
+        "--store-host", metavar="HOST:PORT", help="the new broker's address; offset message ids change with it"
+    )
+    command.add_argument(
+        "--topic-map",
+        metavar="OLD=NEW",
+        action="append",
+        type=pair("orders=orders_2025"),
+        default=[],
+        help="rename a topic; can be repeated; needs --renumber or --append",
+    )
+    add_broker_conf(command, "file sizes and delay levels of the new store (default: the source's own)")
+    add_broker_version(command)
+    command.add_argument(
+        "--time-zone",
+        metavar="ZONE",
+        help="the time zone of index files' names (default: as the source shows, else UTC)",
+    )
+    command.add_argument(
+        "--offset-map", metavar="DIR", help="the folder for old and new offsets, if they change (STORE_offsets)"
+    )
+    command.add_argument("--cluster", metavar="NAME", help="the store's cluster, in an archive of several stores")
+    command.add_argument("--broker", metavar="NAME", help="the store's broker, in an archive of several stores")
+    command.add_argument("--store-name", metavar="NAME", help="the store's name, in an archive of several stores")
+    add_json_report(command)
+    command.add_argument("--quiet", action="store_true", help="print no progress")
+    add_spark_settings(command)
+    command.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Restore, and print the report; returns the exit status."""
+    from spark_mq.restorer.restore_request import RestoreRequest
+
+    topics = dict(arguments.topic_map)
+    if len(topics) < len(arguments.topic_map):
+        raise OptionError("--topic-map: a topic has two new names")
+    # Wrong arguments, and a store that cannot be made, are found before a JVM starts.
+    request = RestoreRequest.of(
+        arguments.store,
+        where=arguments.where,
+        renumber=arguments.renumber,
+        append=arguments.append,
+        only_delivered=arguments.only_delivered,
+        store_host=arguments.store_host,
+        topic_map=topics,
+        broker_conf=broker_conf_path(arguments.broker_conf, arguments.store),
+        broker_version=arguments.broker_version,
+        time_zone=arguments.time_zone,
+        offset_map=arguments.offset_map,
+    )
+    given = given_settings(arguments)
+    names = {name: getattr(arguments, name) for name in ("cluster", "broker", "store_name")}
+    settings = _settings(arguments.source, given)
+    with spark_errors(), ProgressPrinter(is_quiet=arguments.quiet) as progress:
+        progress.announce("starting Spark")
+        with spark_session("spark-mq restore", lambda: settings, given, kernels=_KERNELS) as spark:
+            from spark_mq.restorer.restore import run_restore
+
+            report = run_restore(spark, arguments.source, request, names, progress)
+    print_report(report.to_json() if arguments.json else report.to_text())
+    return FOUND
+
+
+def _settings(source: str, given: Mapping[str, str]) -> dict[str, str]:
+    """The settings of Spark that the source needs: those of Delta tables, unless it is a store."""
+    from spark_mq.archive.archive_tables import ArchiveTables
+    from spark_mq.cli.archive.arguments import check_is_archive
+    from spark_mq.cli.archive.session import delta_session_settings
+    from spark_mq.restorer.source_kind import is_store
+
+    if is_store(source):
+        return {}
+    ArchiveTables.of(source, checkpoint="")
+    check_is_archive(source)
+    return delta_session_settings(given)

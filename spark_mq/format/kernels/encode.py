@@ -1,0 +1,255 @@
+"""Writing many records from arrays: the values of fields in, bytes out.
+
+`spark_mq.format.record` explains the fields, and its `Record.encode` is the twin for one record. The caller has checked
+that every value fits its field.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from spark_mq.format.array_types import Bytes, Flags, Int32s, Int64s, OutBytes
+from spark_mq.format.kernels.big_endian import copy_bytes, write_i32, write_i64
+from spark_mq.format.kernels.crc import CRC_MASK, crc32, renew_property_crc
+from spark_mq.format.kernels.kernel import kernel
+from spark_mq.format.pieces import Pieces
+from spark_mq.format.record import (
+    BODY_CRC_AT,
+    BORN_HOST_AT,
+    BORN_TIMESTAMP_AT,
+    COMMIT_LOG_OFFSET_AT,
+    FLAG_AT,
+    HOST_V4_SIZE,
+    HOST_V6_SIZE,
+    MAGIC_AT,
+    MAGIC_V1,
+    MAGIC_V2,
+    MIN_RECORD_SIZE,
+    QUEUE_ID_AT,
+    QUEUE_OFFSET_AT,
+    SYS_FLAG_AT,
+    TIMESTAMP_SIZE,
+)
+from spark_mq.format.sys_flag import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG
+
+NONE_WRONG = -1
+"""What `write_records` returns if every stored body CRC fits its body."""
+
+
+@dataclass(frozen=True)
+class RecordFields:
+    """The values of many records, one element of every array for each record.
+
+    Arrays may be read-only and strided, such as those of `np.broadcast_to`.
+
+    Attributes:
+        is_v2: Whether the record has magic number V2, whose topic length is a short.
+        queue_ids: Queue ids.
+        flags: The users' flags.
+        queue_offsets: Queue offsets.
+        commit_log_offsets: The records' own commit log offsets.
+        sys_flags: Their IPv6 bits say how many bytes a host has: 8, or 20.
+        born_timestamps: Milliseconds since the epoch.
+        born_hosts: The bytes of all hosts.
+        born_host_starts: Where a record's born host starts in `born_hosts`.
+        store_timestamps: Milliseconds since the epoch.
+        store_hosts: As `born_hosts`.
+        store_host_starts: As `born_host_starts`.
+        reconsume_times: Reconsume times.
+        prepared_transaction_offsets: Prepared transaction offsets.
+        bodies: Bodies; a length of -1 is as good as 0.
+        stored_bodies: Bodies of the records of which `has_stored_body` is set.
+        has_stored_body: Whether the body is a piece of `stored_bodies`.
+        body_crcs: The body CRCs of the records of which `has_body_crc` is set; the others are computed.
+        has_body_crc: Whether the body CRC is given. If the body has bytes, the CRC must be theirs.
+        topics: Topics.
+        properties: Properties; a length of -1 is as good as 0.
+    """
+
+    is_v2: Flags
+    queue_ids: Int32s
+    flags: Int32s
+    queue_offsets: Int64s
+    commit_log_offsets: Int64s
+    sys_flags: Int32s
+    born_timestamps: Int64s
+    born_hosts: Bytes
+    born_host_starts: Int64s
+    store_timestamps: Int64s
+    store_hosts: Bytes
+    store_host_starts: Int64s
+    reconsume_times: Int32s
+    prepared_transaction_offsets: Int64s
+    bodies: Pieces
+    stored_bodies: Pieces
+    has_stored_body: Flags
+    body_crcs: Int32s
+    has_body_crc: Flags
+    topics: Pieces
+    properties: Pieces
+
+    def body_lengths(self) -> Int32s:
+        """The bytes of each record's body, 0 without one."""
+        lengths = np.where(self.has_stored_body, self.stored_bodies.lengths, self.bodies.lengths)
+        return np.maximum(lengths, 0).astype(np.int32)
+
+    def sizes(self) -> Int64s:
+        """The bytes of each record."""
+        sizes: Int64s = self.body_lengths().astype(np.int64) + self.topics.lengths
+        sizes += np.maximum(self.properties.lengths, 0)
+        sizes += MIN_RECORD_SIZE + self.is_v2
+        for bit in (BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG):
+            sizes += np.where(self.sys_flags & bit, HOST_V6_SIZE - HOST_V4_SIZE, 0)
+        return sizes
+
+
+def encode_records(fields: RecordFields, out: OutBytes, positions: Int64s) -> int:
+    """Write all records to `out`.
+
+    Args:
+        fields: The values of the records, all of which fit their fields.
+        out: Bytes of which the records' places are overwritten, and nothing else.
+        positions: Where each record starts in `out`, which has room for `fields.sizes()` bytes there.
+
+    Returns:
+        The first record whose given body CRC is not the CRC of its body; `NONE_WRONG` if there is none.
+
+    Example:
+        >>> out = np.empty(fields.sizes().sum(), np.uint8)
+        >>> encode_records(fields, out, np.cumsum(fields.sizes()) - fields.sizes())
+        -1
+    """
+    wrong: int = write_records(
+        out,
+        positions,
+        fields.sizes(),
+        fields.is_v2,
+        fields.queue_ids,
+        fields.flags,
+        fields.queue_offsets,
+        fields.commit_log_offsets,
+        fields.sys_flags,
+        fields.born_timestamps,
+        fields.born_hosts,
+        fields.born_host_starts,
+        fields.store_timestamps,
+        fields.store_hosts,
+        fields.store_host_starts,
+        fields.reconsume_times,
+        fields.prepared_transaction_offsets,
+        fields.bodies.buffer,
+        fields.bodies.starts,
+        fields.bodies.lengths,
+        fields.stored_bodies.buffer,
+        fields.stored_bodies.starts,
+        fields.stored_bodies.lengths,
+        fields.has_stored_body,
+        fields.body_crcs,
+        fields.has_body_crc,
+        fields.topics.buffer,
+        fields.topics.starts,
+        fields.topics.lengths,
+        fields.properties.buffer,
+        fields.properties.starts,
+        fields.properties.lengths,
+    )
+    return wrong
+
+
+@kernel
+def write_records(
+    out: OutBytes,
+    positions: Int64s,
+    sizes: Int64s,
+    is_v2: Flags,
+    queue_ids: Int32s,
+    flags: Int32s,
+    queue_offsets: Int64s,
+    commit_log_offsets: Int64s,
+    sys_flags: Int32s,
+    born_timestamps: Int64s,
+    born_hosts: Bytes,
+    born_host_starts: Int64s,
+    store_timestamps: Int64s,
+    store_hosts: Bytes,
+    store_host_starts: Int64s,
+    reconsume_times: Int32s,
+    prepared_transaction_offsets: Int64s,
+    bodies: Bytes,
+    body_starts: Int64s,
+    body_lengths: Int32s,
+    stored_bodies: Bytes,
+    stored_body_starts: Int64s,
+    stored_body_lengths: Int32s,
+    has_stored_body: Flags,
+    body_crcs: Int32s,
+    has_body_crc: Flags,
+    topics: Bytes,
+    topic_starts: Int64s,
+    topic_lengths: Int32s,
+    properties: Bytes,
+    properties_starts: Int64s,
+    properties_lengths: Int32s,
+) -> int:
+    """`encode_records`, with every array of `RecordFields` as a parameter."""
+    first_wrong = NONE_WRONG
+    for index in range(positions.size):
+        start = positions[index]
+        sys_flag = sys_flags[index]
+        write_i32(out, start, sizes[index])
+        write_i32(out, start + MAGIC_AT, MAGIC_V2 if is_v2[index] else MAGIC_V1)
+        write_i32(out, start + QUEUE_ID_AT, queue_ids[index])
+        write_i32(out, start + FLAG_AT, flags[index])
+        write_i64(out, start + QUEUE_OFFSET_AT, queue_offsets[index])
+        write_i64(out, start + COMMIT_LOG_OFFSET_AT, commit_log_offsets[index])
+        write_i32(out, start + SYS_FLAG_AT, sys_flag)
+        write_i64(out, start + BORN_TIMESTAMP_AT, born_timestamps[index])
+        at = start + BORN_HOST_AT
+        host_size = HOST_V6_SIZE if sys_flag & BORN_HOST_V6_FLAG else HOST_V4_SIZE
+        copy_bytes(out, at, born_hosts, born_host_starts[index], host_size)
+        at += host_size
+        write_i64(out, at, store_timestamps[index])
+        at += TIMESTAMP_SIZE
+        host_size = HOST_V6_SIZE if sys_flag & STORE_HOST_V6_FLAG else HOST_V4_SIZE
+        copy_bytes(out, at, store_hosts, store_host_starts[index], host_size)
+        at += host_size
+        write_i32(out, at, reconsume_times[index])
+        write_i64(out, at + 4, prepared_transaction_offsets[index])
+        length = int(stored_body_lengths[index] if has_stored_body[index] else body_lengths[index])
+        length = length if length > 0 else 0
+        write_i32(out, at + 12, length)
+        at += 16
+        if has_stored_body[index]:
+            copy_bytes(out, at, stored_bodies, stored_body_starts[index], length)
+        else:
+            copy_bytes(out, at, bodies, body_starts[index], length)
+        body_crc = crc32(out, at, length) & CRC_MASK
+        if has_body_crc[index]:
+            if length > 0 and body_crc != body_crcs[index] and first_wrong == NONE_WRONG:
+                first_wrong = index
+            body_crc = int(body_crcs[index])
+        write_i32(out, start + BODY_CRC_AT, body_crc)
+        at += length
+        length = int(topic_lengths[index])
+        if is_v2[index]:
+            out[at] = length >> 8 & 0xFF
+            at += 1
+        out[at] = length & 0xFF
+        copy_bytes(out, at + 1, topics, topic_starts[index], length)
+        at += 1 + length
+        length = int(properties_lengths[index])
+        length = length if length > 0 else 0
+        out[at] = length >> 8 & 0xFF
+        out[at + 1] = length & 0xFF
+        copy_bytes(out, at + 2, properties, properties_starts[index], length)
+    return first_wrong
+
+
+@kernel
+def renew_property_crcs(data: OutBytes, positions: Int64s, renewed: Flags) -> None:
+    """Compute the property CRC again of each record at `positions` that has one and of which `renewed` is set."""
+    for index in range(positions.size):
+        if renewed[index]:
+            renew_property_crc(data, positions[index])

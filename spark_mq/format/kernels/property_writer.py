@@ -1,0 +1,358 @@
+"""Writing the stored properties of many messages, as kernels; `spark_mq.format.properties` has their form.
+
+The result of every function here is `Pieces`: the properties of message i are piece i.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutBytes, OutInt32s, OutInt64s
+from spark_mq.format.kernels.big_endian import copy_bytes
+from spark_mq.format.kernels.kernel import kernel
+from spark_mq.format.kernels.properties import same_bytes
+from spark_mq.format.pieces import Pieces
+from spark_mq.format.properties import (
+    CRC_DIGITS,
+    CRC_PROPERTY,
+    KEYS,
+    NAME_VALUE_SEPARATOR,
+    PROPERTY_CRC_SIZE,
+    PROPERTY_SEPARATOR,
+    TAGS,
+    UNIQUE_KEY,
+)
+
+_SPACE = ord(" ")
+_TAGS, _KEYS, _UNIQUE_KEY = (np.frombuffer(name, np.uint8) for name in (TAGS, KEYS, UNIQUE_KEY))
+_CRC_NAME = np.frombuffer(CRC_PROPERTY, np.uint8)
+_CRC = np.frombuffer(
+    CRC_PROPERTY + bytes((NAME_VALUE_SEPARATOR,)) + b"0" * CRC_DIGITS + bytes((PROPERTY_SEPARATOR,)), np.uint8
+)
+"""A property CRC that is not computed yet."""
+
+
+class PropertyFault(IntEnum):
+    """Why the properties of a row cannot be written."""
+
+    NONE = 0
+    NAME_SEPARATOR = 1
+    """A name contains 0x01 or 0x02."""
+    VALUE_SEPARATOR = 2
+    """A value contains 0x01 or 0x02."""
+    EMPTY_NAME = 3
+    KEY_WITH_SPACE = 4
+    """A key of a list of keys contains a space, which separates keys."""
+
+
+_NAME_SEPARATOR, _VALUE_SEPARATOR = int(PropertyFault.NAME_SEPARATOR), int(PropertyFault.VALUE_SEPARATOR)
+_EMPTY_NAME, _KEY_WITH_SPACE = int(PropertyFault.EMPTY_NAME), int(PropertyFault.KEY_WITH_SPACE)
+
+
+@dataclass(frozen=True)
+class ListedPieces:
+    """A list of pieces for each row: row i has the pieces `starts[i]` to `stops[i]` - 1."""
+
+    starts: Int64s
+    stops: Int64s
+    pieces: Pieces
+
+
+@dataclass(frozen=True)
+class PropertySources:
+    """Where the properties of rows come from.
+
+    Attributes:
+        stored: The stored properties of a row. If it has them, nothing else is used.
+        names: The names in each row's map.
+        values: The values of these names: `pieces[i]` belongs to piece i of `names`.
+        tags: The value of TAGS, if the map lacks it.
+        keys: The keys of each row, if the map lacks KEYS.
+        keys_are_lists: Whether each key is an element of a list; else a row has one piece, the whole value of KEYS.
+        unique_keys: The value of UNIQ_KEY, if the map lacks it.
+    """
+
+    stored: Pieces
+    names: ListedPieces
+    values: Pieces
+    tags: Pieces
+    keys: ListedPieces
+    keys_are_lists: bool
+    unique_keys: Pieces
+
+
+def write_properties(sources: PropertySources) -> tuple[Pieces, Int32s]:
+    """The properties of each row, and the `PropertyFault` of each row.
+
+    Empty values are left out, because a decoder drops them. A property CRC is put at the end, and has to be computed
+    again.
+    """
+    count = sources.stored.size
+    parts = (sources.stored, sources.names.pieces, sources.values, sources.tags, sources.keys.pieces)
+    separators = 2 * sources.names.pieces.size + sources.keys.pieces.size
+    fixed = count * (len(TAGS) + len(KEYS) + len(UNIQUE_KEY) + 3 * 2 + PROPERTY_CRC_SIZE)
+    out = np.empty(sum(part.total() for part in parts) + sources.unique_keys.total() + separators + fixed, np.uint8)
+    starts, lengths = np.empty(count, np.int64), np.empty(count, np.int32)
+    faults = np.empty(count, np.int32)
+    _write_properties(
+        sources.stored.buffer,
+        sources.stored.starts,
+        sources.stored.lengths,
+        sources.names.starts,
+        sources.names.stops,
+        sources.names.pieces.buffer,
+        sources.names.pieces.starts,
+        sources.names.pieces.lengths,
+        sources.values.buffer,
+        sources.values.starts,
+        sources.values.lengths,
+        sources.tags.buffer,
+        sources.tags.starts,
+        sources.tags.lengths,
+        sources.keys.starts,
+        sources.keys.stops,
+        sources.keys.pieces.buffer,
+        sources.keys.pieces.starts,
+        sources.keys.pieces.lengths,
+        int(sources.keys_are_lists),
+        sources.unique_keys.buffer,
+        sources.unique_keys.starts,
+        sources.unique_keys.lengths,
+        out,
+        starts,
+        lengths,
+        faults,
+    )
+    return Pieces(out, starts, lengths), faults
+
+
+def replace_values(properties: Pieces, value_starts: Int64s, value_lengths: Int32s, replacements: Pieces) -> Pieces:
+    """The properties with one value of each message replaced.
+
+    Args:
+        properties: The properties of each message.
+        value_starts: Where the value starts in the buffer of `properties`.
+        value_lengths: The bytes of the value.
+        replacements: The new values; NULL for a message that keeps its properties.
+    """
+    out = np.empty(properties.total() + replacements.total(), np.uint8)
+    starts, lengths = np.empty(properties.size, np.int64), np.empty(properties.size, np.int32)
+    _replace_values(
+        properties.buffer,
+        properties.starts,
+        properties.lengths,
+        value_starts,
+        value_lengths,
+        replacements.buffer,
+        replacements.starts,
+        replacements.lengths,
+        out,
+        starts,
+        lengths,
+    )
+    return Pieces(out, starts, lengths)
+
+
+def with_property_crcs(properties: Pieces) -> Pieces:
+    """The properties with a property CRC at the end, which is still zero where there was none.
+
+    As a broker does, it puts a separator before the property CRC if there is none (`MessageExtEncoder.encode`@5.3.3).
+    """
+    out = np.empty(properties.total() + properties.size * (PROPERTY_CRC_SIZE + 1), np.uint8)
+    starts, lengths = np.empty(properties.size, np.int64), np.empty(properties.size, np.int32)
+    _append_property_crcs(properties.buffer, properties.starts, properties.lengths, out, starts, lengths)
+    return Pieces(out, starts, lengths)
+
+
+@kernel
+def _has_byte_up_to_two(buffer: Bytes, start: int, length: int) -> bool:
+    """Whether a piece has a separator: the loop has no early exit, so the compiler uses vector instructions."""
+    found = np.uint8(0)
+    for position in range(start, start + length):
+        byte = buffer[position]
+        found |= np.uint8(byte == np.uint8(NAME_VALUE_SEPARATOR)) | np.uint8(byte == np.uint8(PROPERTY_SEPARATOR))
+    return bool(found)
+
+
+@kernel
+def _put(out: OutBytes, at: int, name: Bytes, buffer: Bytes, start: int, length: int) -> int:
+    """Write a property at `at`, and return the position after it."""
+    copy_bytes(out, at, name, 0, name.size)
+    at += name.size
+    out[at] = NAME_VALUE_SEPARATOR
+    copy_bytes(out, at + 1, buffer, start, length)
+    at += 1 + length
+    out[at] = PROPERTY_SEPARATOR
+    return at + 1
+
+
+@kernel
+def _is_piece(buffer: Bytes, start: int, length: int, text: Bytes) -> bool:
+    return length == text.size and same_bytes(buffer, start, text, 0, text.size)
+
+
+@kernel
+def _write_properties(
+    stored: Bytes,
+    stored_starts: Int64s,
+    stored_lengths: Int32s,
+    map_starts: Int64s,
+    map_stops: Int64s,
+    names: Bytes,
+    name_starts: Int64s,
+    name_lengths: Int32s,
+    values: Bytes,
+    value_starts: Int64s,
+    value_lengths: Int32s,
+    tags: Bytes,
+    tags_starts: Int64s,
+    tags_lengths: Int32s,
+    list_starts: Int64s,
+    list_stops: Int64s,
+    keys: Bytes,
+    key_starts: Int64s,
+    key_lengths: Int32s,
+    keys_are_lists: int,
+    unique_keys: Bytes,
+    unique_key_starts: Int64s,
+    unique_key_lengths: Int32s,
+    out: OutBytes,
+    starts: OutInt64s,
+    lengths: OutInt32s,
+    faults: OutInt32s,
+) -> None:
+    at = 0
+    for index in range(stored_starts.size):
+        starts[index] = at
+        faults[index] = 0
+        if stored_lengths[index] >= 0:
+            copy_bytes(out, at, stored, stored_starts[index], stored_lengths[index])
+            lengths[index] = stored_lengths[index]
+            at += int(stored_lengths[index])
+            continue
+        has_tags, has_keys, has_unique_key, has_crc = False, False, False, False
+        for entry in range(map_starts[index], map_stops[index]):
+            start, length = name_starts[entry], int(name_lengths[entry])
+            value_start, value_length = value_starts[entry], int(value_lengths[entry])
+            if value_length <= 0:
+                continue
+            if _is_piece(names, start, length, _CRC_NAME):
+                has_crc = True
+                continue
+            has_tags = has_tags or _is_piece(names, start, length, _TAGS)
+            has_keys = has_keys or _is_piece(names, start, length, _KEYS)
+            has_unique_key = has_unique_key or _is_piece(names, start, length, _UNIQUE_KEY)
+            if length <= 0:
+                faults[index] = _EMPTY_NAME
+                continue
+            if _has_byte_up_to_two(names, start, length):
+                faults[index] = _NAME_SEPARATOR
+            if _has_byte_up_to_two(values, value_start, value_length):
+                faults[index] = _VALUE_SEPARATOR
+            copy_bytes(out, at, names, start, length)
+            at += length
+            out[at] = NAME_VALUE_SEPARATOR
+            copy_bytes(out, at + 1, values, value_start, value_length)
+            at += 1 + value_length
+            out[at] = PROPERTY_SEPARATOR
+            at += 1
+        if not has_tags and tags_lengths[index] > 0:
+            if _has_byte_up_to_two(tags, tags_starts[index], tags_lengths[index]):
+                faults[index] = _VALUE_SEPARATOR
+            at = _put(out, at, _TAGS, tags, tags_starts[index], tags_lengths[index])
+        if not has_keys:
+            first = True
+            for entry in range(list_starts[index], list_stops[index]):
+                start, length = key_starts[entry], int(key_lengths[entry])
+                if length <= 0:
+                    continue
+                if _has_byte_up_to_two(keys, start, length):
+                    faults[index] = _VALUE_SEPARATOR
+                if keys_are_lists:
+                    for position in range(start, start + length):
+                        if keys[position] == _SPACE:
+                            faults[index] = _KEY_WITH_SPACE
+                if first:
+                    at = _put(out, at, _KEYS, keys, start, length)
+                    first = False
+                else:
+                    out[at - 1] = _SPACE
+                    copy_bytes(out, at, keys, start, length)
+                    at += length
+                    out[at] = PROPERTY_SEPARATOR
+                    at += 1
+        if not has_unique_key and unique_key_lengths[index] > 0:
+            if _has_byte_up_to_two(unique_keys, unique_key_starts[index], unique_key_lengths[index]):
+                faults[index] = _VALUE_SEPARATOR
+            at = _put(out, at, _UNIQUE_KEY, unique_keys, unique_key_starts[index], unique_key_lengths[index])
+        if has_crc:
+            copy_bytes(out, at, _CRC, 0, _CRC.size)
+            at += _CRC.size
+        lengths[index] = at - starts[index]
+
+
+@kernel
+def _replace_values(
+    properties: Bytes,
+    properties_starts: Int64s,
+    properties_lengths: Int32s,
+    value_starts: Int64s,
+    value_lengths: Int32s,
+    replacements: Bytes,
+    replacement_starts: Int64s,
+    replacement_lengths: Int32s,
+    out: OutBytes,
+    starts: OutInt64s,
+    lengths: OutInt32s,
+) -> None:
+    at = 0
+    for index in range(properties_starts.size):
+        starts[index] = at
+        start, length = properties_starts[index], int(properties_lengths[index])
+        replacement = int(replacement_lengths[index])
+        if replacement < 0 or length < 0:
+            copy_bytes(out, at, properties, start, length)
+            lengths[index] = length
+            at += length if length > 0 else 0
+            continue
+        before = value_starts[index] - start
+        after = length - before - int(value_lengths[index])
+        copy_bytes(out, at, properties, start, before)
+        copy_bytes(out, at + before, replacements, replacement_starts[index], replacement)
+        copy_bytes(out, at + before + replacement, properties, start + length - after, after)
+        lengths[index] = before + replacement + after
+        at += before + replacement + after
+
+
+@kernel
+def _append_property_crcs(
+    properties: Bytes,
+    properties_starts: Int64s,
+    properties_lengths: Int32s,
+    out: OutBytes,
+    starts: OutInt64s,
+    lengths: OutInt32s,
+) -> None:
+    for index in range(properties_starts.size):
+        at = 0 if index == 0 else starts[index - 1] + int(lengths[index - 1])
+        starts[index] = at
+        start, length = properties_starts[index], int(properties_lengths[index])
+        length = length if length > 0 else 0
+        copy_bytes(out, at, properties, start, length)
+        name_size = _CRC.size - CRC_DIGITS - 1
+        has_crc = (
+            length >= _CRC.size
+            and same_bytes(properties, start + length - _CRC.size, _CRC, 0, name_size)
+            and properties[start + length - 1] == PROPERTY_SEPARATOR
+            and (length == _CRC.size or properties[start + length - _CRC.size - 1] == PROPERTY_SEPARATOR)
+        )
+        if not has_crc:
+            if length > 0 and properties[start + length - 1] != PROPERTY_SEPARATOR:
+                out[at + length] = PROPERTY_SEPARATOR
+                length += 1
+            copy_bytes(out, at + length, _CRC, 0, _CRC.size)
+            length += _CRC.size
+        lengths[index] = length

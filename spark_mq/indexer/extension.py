@@ -1,0 +1,65 @@
+"""Both trees continued by the records of a part of the log, of which nothing else is read.
+
+The existing trees must end where that part starts. New files are whole: the last file of each queue that gets messages
+is completed, the last file of the index is continued until it is full, and then new files follow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spark_mq.errors import CorruptLogError
+from spark_mq.indexer.index.build import IndexResult, find_existing_index
+from spark_mq.indexer.queue.build import QueueResult
+from spark_mq.indexer.queue.existing import find_existing_queues
+from spark_mq.indexer.rebuild_plan import RebuildPlan
+from spark_mq.indexer.staging.stage import StagedLog, stage_range
+from spark_mq.indexer.staging.staged_files import STAGED
+from spark_mq.indexer.trees import write_trees
+from spark_mq.job.context import JobContext
+from spark_mq.store.log.offset_range import OffsetRange
+
+
+@dataclass(frozen=True)
+class Extension:
+    """What was written for a part of the log.
+
+    Attributes:
+        staged: The part, staged.
+        queues: The result of the queues.
+        index: The result of the index.
+
+    """
+
+    staged: StagedLog
+    queues: QueueResult
+    index: IndexResult
+
+
+def extend_trees(context: JobContext, plan: RebuildPlan, log_range: OffsetRange) -> Extension:
+    """Write the queue files and index files that the records of a range change.
+
+    Args:
+        context: The job's context. Files are written in the folder of its committer, and nothing is put in place.
+        plan: The plan: what a rebuild of the store would have, with both trees continued.
+        log_range: The range. It starts with a record or a blank, and stops at the end of one.
+
+    Raises:
+        CorruptLogError: The range has damage, or the existing queues contradict it.
+        CorruptIndexError: The existing index cannot be continued.
+        UnsafeNameError: The name of a topic would lead out of the store.
+
+    """
+    has_queues, has_index = plan.selection.has_queues, plan.selection.has_index
+    queues = find_existing_queues(plan, plan.store) if has_queues else None
+    index = find_existing_index(plan, plan.store) if has_index else None
+    folder = context.committer.folder / STAGED
+    folder.filesystem.create_dir(folder.path, recursive=True)
+    targets = plan.settings.targets(folder, has_queues, has_index)
+    staged = stage_range(context, log_range.splits(plan.split_size), targets)
+    if staged.end != log_range.end:
+        raise CorruptLogError(
+            f"{log_range.segments[-1].location}: the last record ends at commit log offset {staged.end}, not at "
+            f"{log_range.end}"
+        )
+    return Extension(staged, *write_trees(context, plan, staged, queues, index))

@@ -1,0 +1,233 @@
+"""An append to a stopped store: its lock, its folder, its queue files and index files, and its end.
+
+The caller writes the new records into the append's folder, as segments. The first one is the last segment of the store
+up to its live end, and then new records; zeros follow the last record of all. Everything else is made here, and only
+the new records are read for it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from spark_mq import __version__
+from spark_mq.errors import UnfinishedAppendError, UnsupportedStoreError
+from spark_mq.format.delay_level import DEFAULT_DELAY_LEVELS
+from spark_mq.indexer.extension import Extension, extend_trees
+from spark_mq.indexer.rebuild_plan import RebuildPlan
+from spark_mq.indexer.recovery import rebuilt_checkpoint
+from spark_mq.indexer.selection import Selection
+from spark_mq.indexer.settings import StagingSettings
+from spark_mq.io.location import Location
+from spark_mq.io.publish import publish
+from spark_mq.job.context import JobContext
+from spark_mq.job.output_committer import WORK_FOLDER, OutputCommitter
+from spark_mq.job.progress import Progress, StageProgress
+from spark_mq.job.shared_storage import SharedStorageCheck
+from spark_mq.job.tasks import Tasks
+from spark_mq.restorer.append_commit import (
+    APPEND,
+    FinishedAppend,
+    begin_append,
+    commit_append,
+    discard_append,
+    finish_append,
+)
+from spark_mq.restorer.append_target import AppendTarget, not_local
+from spark_mq.restorer.stale_units import write_without_stale_units
+from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
+from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX
+from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.store.log.offset_range import list_offset_range
+from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
+from spark_mq.store.store_lock import store_lock
+
+
+@dataclass(frozen=True)
+class Append:
+    """An append that has begun.
+
+    Attributes:
+        target: Where the store ends.
+        folder: The folder that gets the new files, under their paths in the store.
+        interrupted: What has become of an append that was interrupted before; None if there was none. If it is in
+            place, and is the same append, it must not be run again.
+
+    """
+
+    target: AppendTarget
+    folder: Location
+    interrupted: FinishedAppend | None
+
+    def segment(self, base: int) -> Location:
+        """The place of the new segment that starts at commit log offset `base`."""
+        return self.folder / COMMIT_LOG / f"{base:020d}"
+
+    def write_trees(
+        self,
+        tasks: Tasks,
+        log_end: int,
+        split_size: int = DEFAULT_SPLIT_SIZE,
+        on_progress: Callable[[StageProgress], None] | None = None,
+    ) -> Extension:
+        """Write queue files, index files and the checkpoint for the new records, into the append's folder.
+
+        Args:
+            tasks: Where the tasks run.
+            log_end: The commit log offset at which the last new record ends.
+            split_size: Bytes of the log for a task.
+            on_progress: Is called when a stage begins, when it ends, and about once a second between.
+
+        Returns:
+            What was written.
+
+        Raises:
+            UnsupportedStoreError: A new record is a batch, which belongs into a batch consume queue.
+            CorruptLogError: The new records are damaged, or the store's queues contradict them.
+
+        """
+        target, trees = self.target, self._trees
+        log_range = list_offset_range(self.folder, target.log_end, log_end)
+        committer = OutputCommitter(target.store, trees, work_folder=f"{WORK_FOLDER}/{APPEND}")
+        log = CommitLog(self.folder / COMMIT_LOG, log_range.segments)
+        context = JobContext(
+            tasks.checked(SharedStorageCheck.record(log, self.folder)),
+            Progress(self.folder / "progress" / uuid.uuid4().hex, on_progress),
+            committer,
+        )
+        plan = RebuildPlan(
+            store=target.store,
+            broker_conf=target.conf,
+            broker_version=target.broker_version,
+            time_zone=None,
+            selection=Selection(has_index=target.has_index),
+            settings=StagingSettings(
+                __version__,
+                str(target.store),
+                trees,
+                target.queue_file_size,
+                target.conf.message_delay_level or DEFAULT_DELAY_LEVELS,
+                replace=False,
+            ),
+            split_size=split_size,
+            is_permissive=False,
+            continued=trees,
+            is_resumed=False,
+        )
+        extension = extend_trees(context, plan, log_range)
+        if extension.staged.inner_batches:
+            raise UnsupportedStoreError(
+                f"{extension.staged.inner_batches:,} of the new messages are batches of a topic with batch consume "
+                "queues (queue.type=BatchCQ), which are not written; leave them out"
+            )
+        self._write_checkpoint(extension)
+        return self._without_stale_units(extension)
+
+    @property
+    def _trees(self) -> tuple[str, ...]:
+        return (CONSUME_QUEUE, INDEX) if self.target.has_index else (CONSUME_QUEUE,)
+
+    def _write_checkpoint(self, extension: Extension) -> None:
+        last = max(self.target.last_store_timestamp, extension.staged.last_store_timestamp)
+        existing = Checkpoint.load(self.target.store)
+        checkpoint = rebuilt_checkpoint(existing, self._trees, last, extension.index.end_timestamp)
+        publish(self.folder / CHECKPOINT, checkpoint.encode(), CHECKPOINT_SIZE)
+
+    def _without_stale_units(self, extension: Extension) -> Extension:
+        """Make the queues without new messages end where they end; their stale units could lead to new records."""
+        written = self.folder / CONSUME_QUEUE
+        ends = {
+            (topic, queue_id): self.target.next_offsets[topic, queue_id]
+            for topic, queue_id in self.target.stale_queues
+            if not (written / topic / str(queue_id)).is_directory
+        }
+        removed = write_without_stale_units(self.target.store, ends, written)
+        queues = replace(extension.queues, stale_files=(*extension.queues.stale_files, *removed))
+        return replace(extension, queues=queues)
+
+    def commit(self, extension: Extension, config: Mapping[str, bytes], about: Mapping[str, Any]) -> None:
+        """Put everything in place, all or nothing. Afterwards the append's folder is gone.
+
+        Args:
+            extension: What `write_trees` wrote.
+            config: New content of files of the store, by path, such as `config/topics.json`. As with a broker, the
+                previous content stays as `.bak` (`MixAll.string2File`@5.3.3).
+            about: What `finish_append` says of this append if it is interrupted: values that JSON can express.
+
+        Raises:
+            NoRoomError: The disk is full; the store is as it was.
+            StorageError: A file cannot be written. The message says whether the append is decided.
+
+        """
+        root = self.target.store
+        for path, content in config.items():
+            file = root / path
+            previous = file.read_bytes() if file.is_file else None
+            if previous == content:
+                continue
+            if previous is not None:
+                publish(self.folder / f"{path}.bak", previous, len(previous))
+            publish(self.folder / path, content, len(content))
+        removed = [file.path.removeprefix(f"{root.path}/") for file in extension.queues.stale_files]
+        commit_append(root, removed, about)
+
+
+@contextmanager
+def appending(store: Location, conf: BrokerConf) -> Iterator[Append]:
+    """A context for an append; the store's lock is held in it. Without `commit`, the store stays as it is.
+
+    An append that was interrupted is finished first.
+
+    Args:
+        store: The store.
+        conf: The broker's settings.
+
+    Raises:
+        StoreLockedError: A broker runs on the store, or another job writes into it.
+        UnsupportedStoreError: Nothing can be appended to the store as it is.
+        UnfinishedAppendError: An append was interrupted, and cannot be finished.
+        StorageError: The folder of the append cannot be created.
+
+    Example:
+        >>> with appending(store, conf) as append:
+        ...     log_end = write_segments(append)  # the caller's own
+        ...     extension = append.write_trees(tasks, log_end)
+        ...     append.commit(extension, config={}, about={"source": "/data/archive"})
+
+    """
+    with locked_store(store) as interrupted:
+        target = AppendTarget.open(store, conf, has_lock=True)
+        folder = begin_append(store)
+        try:
+            yield Append(target, folder, interrupted)
+        finally:
+            discard_append(store)
+
+
+@contextmanager
+def locked_store(store: Location) -> Iterator[FinishedAppend | None]:
+    """A context in which the store's lock is held; an append that was interrupted is finished first.
+
+    Args:
+        store: The store.
+
+    Yields:
+        What has become of the interrupted append; None if there was none.
+
+    Raises:
+        StoreLockedError: A broker runs on the store, or another job writes into it.
+        UnsupportedStoreError: The store is not local, or of a kind that is not read.
+        UnfinishedAppendError: An append was interrupted, and cannot be finished.
+        StorageError: A file cannot be written.
+
+    """
+    if not store.is_local:
+        raise not_local(store)
+    with suppress(UnfinishedAppendError):
+        CommitLog.open(store)  # a path that is not a store gets no lock file
+    with store_lock(store, or_else=None):
+        yield finish_append(store)

@@ -1,0 +1,190 @@
+"""The places of records: which segment, and where in it. Pure functions over counts and sizes.
+
+A record is appended if eight bytes are left after it in the segment; else a blank ends the segment, and the record is
+the first of the next one (`CommitLog.DefaultAppendMessageCallback`@5.3.3). So the place of a record depends on all
+records before it. Whole chunks are placed by their sizes alone. Only of a chunk that crosses the end of a segment, the
+sizes of its records are read.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from spark_mq.errors import InvalidMessageError
+from spark_mq.format.record import BLANK_SIZE
+from spark_mq.restorer.chunk import Chunk, Queue
+
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+"""The topic of half messages, whose queue offsets are in the bodies of op messages: they never change."""
+
+KEPT = -1
+"""Instead of the first queue offset of a queue: its messages keep the queue offsets that they have."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Consecutive records of one chunk that are in one segment.
+
+    Attributes:
+        chunk: The chunk.
+        first_row: The first record.
+        stop_row: The record after the last one.
+        offset: The commit log offset of the first record; None if records keep their offsets.
+
+    """
+
+    chunk: Chunk
+    first_row: int
+    stop_row: int
+    offset: int | None = None
+
+
+@dataclass(frozen=True)
+class SegmentPlan:
+    """What a segment contains.
+
+    Attributes:
+        base: The commit log offset of its first byte.
+        size: Bytes of the file.
+        pieces: The records, in any order if they keep their offsets.
+        start: The commit log offset before which the file has the content of another one; `base` if it has none.
+        has_blank: Whether a blank ends the segment.
+        store_timestamp: The store time of left-out records if the segment has no message, in milliseconds.
+
+    """
+
+    base: int
+    size: int
+    pieces: tuple[Piece, ...]
+    start: int
+    has_blank: bool
+    store_timestamp: int = 0
+
+
+@dataclass(frozen=True)
+class LogPlan:
+    """The new log, or the new part of a log.
+
+    Attributes:
+        segments: The segments, in order, without a gap.
+        next_queue_offsets: The next offset of each queue that gets messages.
+
+    """
+
+    segments: tuple[SegmentPlan, ...]
+    next_queue_offsets: Mapping[Queue, int] = field(default_factory=dict)
+
+
+def with_leading_segment(plan: LogPlan) -> LogPlan:
+    """The same log after one more segment, which has no message; a log of the first two segments stays as it is.
+
+    Brokers serve queues in which messages are left out only if the first segment has no message of a queue
+    (`indexer.queue.build.missing_offset`).
+    """
+    first = plan.segments[0]
+    if first.base < 2 * first.size:  # a log that starts at 0 has no expired offset
+        return plan
+    base = first.base - first.size
+    leading = SegmentPlan(base, first.size, (), base, True, first.store_timestamp)
+    return LogPlan((leading, *plan.segments), plan.next_queue_offsets)
+
+
+def place_as_before(chunks: Iterable[Chunk], segment_size: int, log_end: int | None = None) -> LogPlan:
+    """The log in which every record has the offset that it had.
+
+    Args:
+        chunks: The chunks, each sorted by commit log offset.
+        segment_size: Bytes of a segment.
+        log_end: Where the log of the source ended. If it ended with a blank, so does the new one.
+
+    """
+    pieces: dict[int, list[Piece]] = defaultdict(list)
+    times: dict[int, int] = {}
+    queues: dict[Queue, int] = {}
+    for chunk in chunks:
+        stops = [row for _, row, _ in chunk.segments[1:]] + [chunk.messages]
+        for (base, first_row, time), stop_row in zip(chunk.segments, stops, strict=True):
+            pieces[base].append(Piece(chunk, first_row, stop_row))
+            times[base] = min(times.get(base, time), time)
+        for queue in chunk.queues():
+            name = (queue.topic, queue.queue_id)
+            queues[name] = max(queues.get(name, 0), queue.last_queue_offset + 1)
+    last = max(pieces)
+    plans: list[SegmentPlan] = []
+    for base in range(last, min(pieces) - segment_size, -segment_size):
+        # A segment without a message gets the time of the next one.
+        time = times[base] if base in times else plans[-1].store_timestamp
+        has_blank = base != last or log_end == last + segment_size
+        plans.append(SegmentPlan(base, segment_size, tuple(pieces.get(base, ())), base, has_blank, time))
+    return LogPlan(tuple(reversed(plans)), queues)
+
+
+def place_after(
+    chunks: Sequence[Chunk],
+    segment_size: int,
+    start: int = 0,
+    next_queue_offsets: Mapping[Queue, int] | None = None,
+) -> LogPlan:
+    """The log in which the records of all chunks follow each other, with dense queues.
+
+    Args:
+        chunks: The chunks, in the order that their records get.
+        segment_size: Bytes of a segment.
+        start: The commit log offset at which the first record is appended.
+        next_queue_offsets: The next offset of each queue that has messages before `start`.
+
+    Raises:
+        InvalidMessageError: A record does not fit into a segment.
+
+    """
+    next_offsets = dict(next_queue_offsets or {})
+    pieces: dict[int, list[Piece]] = {}
+    offset = start
+    for chunk in chunks:
+        firsts = []
+        for queue in chunk.queues():
+            name = (queue.topic, queue.queue_id)
+            if queue.topic == HALF_TOPIC and queue.last_queue_offset >= 0:
+                firsts.append(KEPT)
+                next_offsets[name] = max(next_offsets.get(name, 0), queue.last_queue_offset + 1)
+            else:
+                firsts.append(next_offsets.get(name, 0))
+                next_offsets[name] = firsts[-1] + queue.messages
+        chunk.put_queue_starts(firsts)
+        for first_row, stop_row, at, end in _appended(chunk, offset, segment_size):
+            pieces.setdefault(at // segment_size * segment_size, []).append(Piece(chunk, first_row, stop_row, at))
+            offset = end
+    last = max(pieces)
+    first = start // segment_size * segment_size
+    return LogPlan(
+        tuple(
+            SegmentPlan(base, segment_size, tuple(pieces.get(base, ())), max(base, start), base != last)
+            for base in range(first, last + 1, segment_size)
+        ),
+        next_offsets,
+    )
+
+
+def _appended(chunk: Chunk, offset: int, segment_size: int) -> Iterator[tuple[int, int, int, int]]:
+    """The pieces of a chunk that is appended: first record, record after the last, first and last offset."""
+    end = offset // segment_size * segment_size + segment_size
+    if offset + chunk.size + BLANK_SIZE <= end:
+        yield 0, chunk.messages, offset, offset + chunk.size
+        return
+    ends = chunk.store_sizes().cumsum(dtype=np.int64)
+    row, before = 0, 0
+    while row < chunk.messages:
+        stop = int(np.searchsorted(ends, before + end - offset - BLANK_SIZE, side="right"))
+        if stop > row:
+            yield row, stop, offset, offset + int(ends[stop - 1]) - before
+            row, before = stop, int(ends[stop - 1])
+        elif end - offset == segment_size:
+            raise InvalidMessageError(
+                f"a message takes {int(ends[row]) - before} bytes of the log, and a segment has {segment_size}: give a "
+                "larger mappedFileSizeCommitLog (--broker-conf)"
+            )
+        offset, end = end, end + segment_size

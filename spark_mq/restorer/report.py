@@ -1,0 +1,97 @@
+"""The report of a restore, for a person and for a program."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import pyarrow as pa
+
+from spark_mq.io.size_text import size_text
+
+
+@dataclass(frozen=True)
+class RestoreReport:
+    """What was restored. It is built once, when the store is in place.
+
+    Attributes:
+        source: The source of the messages.
+        store: The store that was made, or continued.
+        mode: `faithful`, `compact` or `append`.
+        messages: Messages that were written.
+        log_start: The commit log offset of the first segment that has new messages.
+        log_end: The commit log offset of the end of the log.
+        segments: Segments that were written.
+        gaps: Ranges of the log whose messages were left out, filled with left-out records.
+        gap_bytes: Bytes of these ranges.
+        queues: Queues that have messages.
+        queue_files: Queue files that were written.
+        index_files: Index files that were written.
+        index_entries: Entries of these files.
+        raised: Messages whose store time was raised to that of the message before them.
+        backup: The new name of the store that was replaced; None if none was.
+        offset_map: The folder with the old and the new offsets; None if no offset changed.
+        settings: The broker's settings that shape the files, a text each.
+        notes: What a user has to know, a sentence each.
+        seconds: The duration of the job.
+        stages: The duration of each stage, in seconds.
+
+    """
+
+    source: str
+    store: str
+    mode: str
+    messages: int = 0
+    log_start: int = 0
+    log_end: int = 0
+    segments: int = 0
+    gaps: int = 0
+    gap_bytes: int = 0
+    queues: int = 0
+    queue_files: int = 0
+    index_files: int = 0
+    index_entries: int = 0
+    raised: int = 0
+    backup: str | None = None
+    offset_map: str | None = None
+    settings: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    stages: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, source: str, store: str, mode: str, written: pa.Table, **fields: Any) -> Self:
+        """The report of a log whose segments have these rows (`segment_task.WRITTEN_SCHEMA`), in order."""
+        sums = {name: sum(written[name].to_pylist()) for name in ("messages", "gaps", "gap_bytes", "raised")}
+        start, end = written["base"][0].as_py(), written["end"][-1].as_py()
+        return cls(source, store, mode, **sums, log_start=start, log_end=end, segments=written.num_rows, **fields)
+
+    def to_json(self) -> str:
+        """One JSON object with the fields of this class."""
+        return json.dumps(dataclasses.asdict(self))
+
+    def to_text(self) -> str:
+        """The report as lines for a terminal; a row that does not apply is left out."""
+        verb = "appended to" if self.mode == "append" else "restored to"
+        rate = self.messages / self.seconds if self.seconds else 0.0
+        lines = [
+            f"{self.source} {verb} {self.store} ({self.mode})",
+            f"  messages        {self.messages:,}",
+            f"  commit log      {self.log_start:,} to {self.log_end:,} in {self.segments:,} segments",
+            f"  queues          {self.queues:,} in {self.queue_files:,} files",
+            f"  index           {self.index_entries:,} entries in {self.index_files:,} files",
+        ]
+        if self.gaps:
+            lines.append(f"  left out        {self.gaps:,} ranges of the log, {size_text(self.gap_bytes)}")
+        if self.raised:
+            lines.append(f"  store times     {self.raised:,} raised to that of the message before")
+        if self.backup is not None:
+            lines.append(f"  replaced store  is in {self.backup}: remove it when it is no longer needed")
+        if self.offset_map is not None:
+            lines.append(f"  offsets         old and new ones are in {self.offset_map}")
+        lines.append(f"  seconds         {self.seconds:.1f} without Spark's start ({rate:,.0f} messages a second)")
+        lines += [f"  assumed         {setting}" for setting in self.settings]
+        lines += [f"  note            {note}" for note in self.notes]
+        return "\n".join(lines)

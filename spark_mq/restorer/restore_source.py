@@ -1,0 +1,151 @@
+"""What a store is made of: rows of messages, and the other facts of the store that they come from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
+from spark_mq.errors import EmptyStoreError, OptionError
+from spark_mq.io.location import Location
+from spark_mq.query.sql import sql
+from spark_mq.restorer.archived_stores import choose_store
+from spark_mq.restorer.new_log import WAITING_TOPICS
+from spark_mq.restorer.origin import OFFSET_COLUMNS, Origin
+from spark_mq.restorer.restore_request import RestoreRequest
+from spark_mq.restorer.source_facts import SourceFacts, facts_of_archive, facts_of_store
+from spark_mq.restorer.source_kind import is_store
+from spark_mq.store.index.folder import find_index_layout, index_files
+
+FROM_LOG = (
+    "commit_log_offset",
+    "store_size",
+    "topic",
+    "queue_id",
+    "queue_offset",
+    "flag",
+    "sys_flag",
+    "born_timestamp_millis",
+    "born_host",
+    "store_timestamp_millis",
+    "store_host",
+    "reconsume_times",
+    "prepared_transaction_offset",
+    "body_crc",
+    "stored_body",
+    "properties_bytes",
+)
+"""The columns of a store's messages from which the same bytes can be written."""
+
+_FROM_ARCHIVE = (*FROM_LOG, "body", "born_timestamp", "store_timestamp", "_corrupt_record")
+
+_BYTES_PER_PARTITION = 128 << 20
+
+
+@dataclass(frozen=True)
+class RestoreSource:
+    """The source of a restore.
+
+    Attributes:
+        rows: The messages, in the order of their partitions.
+        origin: Where they come from.
+
+    """
+
+    rows: DataFrame
+    origin: Origin
+
+
+def open_source(
+    spark: SparkSession,
+    source: str | DataFrame,
+    request: RestoreRequest,
+    *,
+    cluster: str | None = None,
+    broker: str | None = None,
+    store_name: str | None = None,
+) -> RestoreSource:
+    """The messages and facts of a source.
+
+    Args:
+        spark: The session.
+        source: A store directory, the messages table of an archive, or a DataFrame.
+        request: What is restored.
+        cluster: The cluster of the store in an archive of several stores.
+        broker: Its broker.
+        store_name: Its name.
+
+    Raises:
+        OptionError: The source is neither, or has several stores of which none is chosen.
+        StoreNotFoundError: The source is not there.
+
+    """
+    if isinstance(source, DataFrame):
+        return _of_rows(source, request)
+    if is_store(source):
+        return _of_store(spark, Location.resolve(source), request)
+    tables = ArchiveTables.of(source, checkpoint="")
+    return _of_archive(spark, tables, choose_store(spark, tables, cluster, broker, store_name), request)
+
+
+def _of_rows(rows: DataFrame, request: RestoreRequest) -> RestoreSource:
+    if "topic" not in rows.columns:
+        raise OptionError(f"the DataFrame has no column topic; it has {', '.join(rows.columns) or 'no column'}")
+    has_offsets = set(rows.columns) >= OFFSET_COLUMNS and not request.is_renumbered
+    return RestoreSource(_in_order(_chosen(rows, request), request), Origin("a DataFrame", has_offsets))
+
+
+def _of_store(spark: SparkSession, store: Location, request: RestoreRequest) -> RestoreSource:
+    facts = facts_of_store(store)
+    settings = settings_of(facts)
+    if index_files(store):
+        layout = find_index_layout(store, request.broker_conf).value
+        settings["maxHashSlotNum"], settings["maxIndexNum"] = str(layout.hash_slot_num), str(layout.index_num)
+    if facts.log_start is None:
+        raise EmptyStoreError(f"{store} has no message: there is nothing to restore")
+    query = f"SELECT {', '.join(FROM_LOG)} FROM source.messages"
+    if request.where is not None:
+        query += f" WHERE ({request.where})"
+    rows = sql(spark, query, stores={"source": {"path": store.uri, "mode": "FAILFAST"}})
+    return RestoreSource(_delivered(rows, request), Origin(str(store), True, facts, settings, store))
+
+
+def _of_archive(
+    spark: SparkSession, tables: ArchiveTables, identity: StoreIdentity, request: RestoreRequest
+) -> RestoreSource:
+    facts = facts_of_archive(spark, tables, identity)
+    settings = settings_of(facts)
+    of_store = _chosen(tables.messages.read(spark).where(identity.condition()), request)
+    names = [name for name in _FROM_ARCHIVE if name in of_store.columns]
+    size = of_store.agg(F.sum("store_size").cast("long")).collect()[0][0]
+    if size is None:
+        raise EmptyStoreError(f"{tables.name} has no such message of {identity}: there is nothing to restore")
+    order = ["store_timestamp", "commit_log_offset"] if request.is_renumbered else ["commit_log_offset"]
+    rows = of_store.select(*names).repartitionByRange(size // _BYTES_PER_PARTITION + 1, *order)
+    name = f"{tables.name} ({identity.broker} of {identity.cluster})"
+    return RestoreSource(rows.sortWithinPartitions(*order), Origin(name, True, facts, settings))
+
+
+def settings_of(facts: SourceFacts) -> dict[str, str]:
+    """The sizes of a store's files, as a broker's settings."""
+    sizes = {"mappedFileSizeCommitLog": facts.segment_size, "mappedFileSizeConsumeQueue": facts.queue_file_size}
+    return {name: str(size) for name, size in sizes.items() if size}
+
+
+def _chosen(rows: DataFrame, request: RestoreRequest) -> DataFrame:
+    return _delivered(rows if request.where is None else rows.where(request.where), request)
+
+
+def _delivered(rows: DataFrame, request: RestoreRequest) -> DataFrame:
+    return rows.where(~F.col("topic").isin(*WAITING_TOPICS)) if request.only_delivered else rows
+
+
+def _in_order(rows: DataFrame, request: RestoreRequest) -> DataFrame:
+    """The rows in the order of their new offsets: by store time, then by their old offset; else as they are."""
+    if not request.is_renumbered and set(rows.columns) >= OFFSET_COLUMNS:
+        return rows
+    times = [name for name in ("store_timestamp", "store_timestamp_millis") if name in rows.columns]
+    order = [*times[:1], *(["commit_log_offset"] if "commit_log_offset" in rows.columns else [])]
+    return rows.sort(*order) if order else rows

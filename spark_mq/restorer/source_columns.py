@@ -1,0 +1,226 @@
+"""The columns of rows that become messages: which there may be, of which types, and their values as arrays.
+
+This module imports no numba, so that a driver can check columns before tasks start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from spark_mq.errors import InvalidMessageError
+from spark_mq.format.array_types import Flags, Int64s
+from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, CORRUPT_RECORD, KEY, KEY_TYPE
+from spark_mq.format.pieces import Pieces, no_pieces, pieces_of_array
+from spark_mq.similar_names import similar
+
+IGNORED_COLUMNS = frozenset(("cluster", "broker", "store", "offset_message_id", "transaction_type", KEY, KEY_TYPE))
+"""Columns of messages, of archives and of keys that say nothing about a message that other columns do not say."""
+
+_KNOWN = IGNORED_COLUMNS.union(ALL_MESSAGE_FIELDS)
+_UNITS_IN_A_MILLISECOND = {"ms": 1, "us": 1000, "ns": 1_000_000}
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        return _is_text(kind.value_type)
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    return (
+        _is_text(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_binary_view(kind)
+        or pa.types.is_fixed_size_binary(kind)
+    )
+
+
+def _is_integer(kind: pa.DataType) -> bool:
+    return pa.types.is_integer(kind) and not pa.types.is_uint64(kind)
+
+
+def _is_time(kind: pa.DataType) -> bool:
+    return pa.types.is_timestamp(kind) and kind.tz is not None
+
+
+def _is_keys(kind: pa.DataType) -> bool:
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    return _is_text(kind) or (is_list and (_is_text(kind.value_type) or pa.types.is_null(kind.value_type)))
+
+
+def _is_map(kind: pa.DataType) -> bool:
+    return pa.types.is_map(kind) and _is_text(kind.key_type) and _is_text(kind.item_type)
+
+
+_TEXT = (_is_text, "STRING")
+_BINARY = (_is_binary, "BINARY or STRING")
+_INTEGER = (_is_integer, "INT or BIGINT")
+_TIME = (_is_time, "TIMESTAMP (a time zone is needed; a column of the same name and _millis has milliseconds)")
+_TYPES: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
+    "topic": _TEXT,
+    "tags": _TEXT,
+    "keys": (_is_keys, "ARRAY<STRING> or STRING"),
+    "unique_key": _TEXT,
+    "born_timestamp": _TIME,
+    "born_host": _TEXT,
+    "store_timestamp": _TIME,
+    "store_host": _TEXT,
+    "body": _BINARY,
+    "stored_body": _BINARY,
+    "encoded_body": _BINARY,
+    "properties_bytes": _BINARY,
+    "properties": (_is_map, "MAP<STRING, STRING>"),
+    CORRUPT_RECORD: _TEXT,
+}
+"""Which types a column may have, and how an error names them; a column that is not in the table has integers."""
+
+
+def check_columns(schema: pa.Schema, is_faithful: bool = False) -> None:
+    """Check that rows with these columns can become messages.
+
+    Args:
+        schema: The columns. A column of type NULL is as good as none.
+        is_faithful: Whether the messages keep their offsets, which then are needed.
+
+    Raises:
+        InvalidMessageError: A column is missing, is not a column of messages, is there twice, or has another type.
+
+    Example:
+        >>> check_columns(pa.schema([("topik", pa.string())]))
+        Traceback (most recent call last):
+        spark_mq.errors.InvalidMessageError: column 'topik' is not a column of messages; similar: topic
+    """
+    for name in schema.names:
+        if name not in _KNOWN:
+            raise InvalidMessageError(f"column {name!r} is not a column of messages{similar(name, _KNOWN)}")
+        if schema.names.count(name) > 1:
+            raise InvalidMessageError(f"column {name!r} is there twice: leave one of them out")
+        if name in IGNORED_COLUMNS:
+            continue
+        kind = schema.field(name).type
+        is_right, expected = _TYPES.get(name, _INTEGER)
+        if not (pa.types.is_null(kind) or is_right(kind)):
+            raise InvalidMessageError(f"column {name!r} has type {kind}: it must be {expected}")
+    if "topic" not in schema.names:
+        raise InvalidMessageError("column 'topic' is missing: every message needs a topic")
+    missing = [name for name in ("commit_log_offset", "queue_offset") if name not in schema.names]
+    if is_faithful and missing:
+        raise InvalidMessageError(
+            f"column {missing[0]!r} is missing, without which messages cannot keep their offsets: add it, or give them "
+            "new offsets (renumber)"
+        )
+
+
+@dataclass(frozen=True)
+class SourceColumns:
+    """The columns of a batch of rows that `check_columns` accepts.
+
+    Attributes:
+        batch: The rows.
+        first_row: The number of the batch's first row, for errors.
+
+    """
+
+    batch: pa.RecordBatch
+    first_row: int = 0
+
+    @property
+    def size(self) -> int:
+        """The number of rows."""
+        return int(self.batch.num_rows)
+
+    def has(self, name: str) -> bool:
+        """Whether the column is there."""
+        return name in self.batch.schema.names and not pa.types.is_null(self.batch.schema.field(name).type)
+
+    def array(self, name: str) -> pa.Array:
+        """The column, which must be there."""
+        return self.batch.column(name)
+
+    def is_given(self, name: str) -> Flags:
+        """In which rows the column has a value; in none if it is not there."""
+        if not self.has(name):
+            return np.zeros(self.size, np.bool_)
+        given: Flags = self.array(name).is_valid().to_numpy(zero_copy_only=False)
+        return given
+
+    def pieces(self, name: str) -> Pieces:
+        """The texts or bytes of the column; all NULL if it is not there."""
+        return pieces_of_array(self.array(name)) if self.has(name) else no_pieces(self.size)
+
+    def numbers(self, name: str, first: int, last: int, default: int = 0) -> Int64s:
+        """The integers of the column, with `default` for NULL.
+
+        Raises:
+            InvalidMessageError: A number is not from `first` to `last`.
+        """
+        if not self.has(name):
+            return np.broadcast_to(np.int64(default), self.size)
+        array = self.array(name)
+        array = array.cast(pa.int64())
+        numbers: Int64s = (array.fill_null(default) if array.null_count else array).to_numpy()
+        outside = (numbers < first) | (numbers > last)
+        if outside.any():
+            self.check(
+                outside & self.is_given(name), lambda row: f"{name} {numbers[row]} is not from {first} to {last}"
+            )
+        return numbers
+
+    def millis(self, name: str, first: int, last: int) -> tuple[Int64s, Flags]:
+        """The times of column `NAME_millis`, or of TIMESTAMP column `name` where that is NULL.
+
+        Returns:
+            Milliseconds since the epoch, rounded down, and in which rows there is a time. Other rows have 0.
+
+        Raises:
+            InvalidMessageError: A time is not from `first` to `last`.
+        """
+        exact = f"{name}_millis"
+        given = self.is_given(exact)
+        values = self.numbers(exact, first, last)
+        if not self.has(name) or given.all():
+            return values, given
+        array = self.array(name)
+        times = array.cast(pa.int64()).fill_null(0).to_numpy()
+        unit = array.type.unit
+        times = times * 1000 if unit == "s" else times // _UNITS_IN_A_MILLISECOND[unit]
+        present = self.is_given(name)
+        outside = ~given & present & ((times < first) | (times > last))
+        self.check(outside, lambda row: f"{name} is {times[row]} milliseconds, which are not from {first} to {last}")
+        return np.where(given, values, times), given | present
+
+    def check(self, faults: Flags, reason: Callable[[int], str]) -> None:
+        """Raise the error of the first row that has a fault.
+
+        Args:
+            faults: Which rows have the fault.
+            reason: The text of the error, for a row.
+
+        Raises:
+            InvalidMessageError: A row has the fault. The error names the row.
+        """
+        if faults.any():
+            row = int(np.argmax(faults))
+            raise InvalidMessageError(f"{self.name_of(row)}: {reason(row)}")
+
+    def name_of(self, row: int) -> str:
+        """What an error calls a row: its commit log offset, topic and queue if it has them, and its number."""
+        known = {
+            text: self.array(name)[row].as_py()
+            for name, text in (("commit_log_offset", "commit log offset"), ("queue_id", "queue"))
+            if self.has(name)
+        }
+        named = [f"{text} {value}" for text, value in known.items() if value is not None]
+        topic = self.pieces("topic").piece(row) if self.has("topic") else b""
+        named += [f"topic {topic[:80].decode('utf-8', 'replace')!r}"] if topic else []
+        return f"row {self.first_row + row}" + (f" ({', '.join(named)})" if named else "")
+
+
+def is_fault(faults: Sequence[str | None]) -> Flags:
+    """Which distinct values have a fault."""
+    return np.array([fault is not None for fault in faults], np.bool_)

@@ -1,0 +1,146 @@
+"""One run of a restore: what all its stages know, and the steps that a new store and an append share.
+
+1. stage (`stage`): tasks encode rows, and write chunks of records. Only a small row for each chunk goes to the driver.
+2. place (`placement`): counts and sizes become positions.
+3. write (`segment_task`): one task writes one segment.
+4. derive: queues and index are made out of the new log, by the functions of the indexer.
+5. finish: the files of `config/`, and the checkpoint.
+
+`new_store` and `appended_messages` put these steps together.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from spark_mq.errors import EmptyStoreError
+from spark_mq.io.location import Location
+from spark_mq.job.progress import Progress, StageProgress
+from spark_mq.job.shared_storage import SharedStorageCheck
+from spark_mq.job.task_items import TaskItems
+from spark_mq.job.tasks import Tasks
+from spark_mq.restorer.chunk import Chunk
+from spark_mq.restorer.encoding_rules import EncodingRules
+from spark_mq.restorer.host_text import parse_host
+from spark_mq.restorer.offset_map import OffsetMap
+from spark_mq.restorer.origin import Origin
+from spark_mq.restorer.placement import LogPlan
+from spark_mq.restorer.restore_request import RestoreRequest
+from spark_mq.restorer.segment_task import WRITTEN_SCHEMA, SegmentTask
+from spark_mq.restorer.stage import StageTask
+from spark_mq.store.config.store_paths import COMMIT_LOG
+
+CHUNKS = "chunks"
+"""The name of the folder of chunks in a job's folder."""
+
+Stage = Callable[[Location, StageTask], Sequence[Chunk]]
+"""Runs a task over all rows of the source; gives the chunks that it wrote into a folder, in the order of the rows."""
+
+
+@dataclass(frozen=True)
+class StoreJob:
+    """One run of a request.
+
+    Attributes:
+        tasks: Where the tasks run.
+        origin: Where the messages come from.
+        request: What is restored, with all settings.
+        on_progress: Is called when a stage begins, when it ends, and about once a second between.
+
+    """
+
+    tasks: Tasks
+    origin: Origin
+    request: RestoreRequest
+    on_progress: Callable[[StageProgress], None] | None = None
+
+    @property
+    def is_faithful(self) -> bool:
+        """Whether messages keep their offsets."""
+        return self.origin.has_offsets and not self.request.is_renumbered
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no message of the source is left out."""
+        return self.request.where is None and not self.request.only_delivered
+
+    @property
+    def mode(self) -> str:
+        """The mode, for the report."""
+        return "append" if self.request.is_append else "faithful" if self.is_faithful else "compact"
+
+    def stage_task(self, folder: Location) -> StageTask:
+        """The task that stages rows in a folder."""
+        rules = EncodingRules(
+            is_faithful=self.is_faithful,
+            now=int(time.time() * 1000),
+            store_host=self.request.store_host,
+            topics=self.request.topics,
+            properties_crc=self.request.broker_conf.is_enabled("enabledAppendPropCRC"),
+        )
+        return StageTask(rules, folder, self.request.segment_size if self.is_faithful else None)
+
+    def stage(self, stage: Stage, folder: Location, progress: Progress) -> Sequence[Chunk]:
+        """The chunks of all rows.
+
+        Args:
+            stage: Stages the rows.
+            folder: The folder of the chunks, which exists.
+            progress: The stages of the job.
+
+        Raises:
+            EmptyStoreError: There is no row.
+
+        """
+        with progress.stage("encode messages", 1, "sources"):
+            chunks = stage(folder, self.stage_task(folder))
+        if not chunks:
+            raise EmptyStoreError(f"{self.origin.name} has no such message: there is nothing to restore")
+        return chunks
+
+    def offset_map(self, chunks: Sequence[Chunk]) -> OffsetMap | None:
+        """The table of old and new offsets; None if neither offsets nor ids change, or if there are no old ones.
+
+        Raises:
+            OutputExistsError: The folder of the table is not empty.
+
+        """
+        if not self.origin.has_offsets or (self.is_faithful and self.request.store_host is None):
+            return None
+        hosts = {host for chunk in chunks for host in chunk.store_hosts}
+        old_host = parse_host(next(iter(hosts)), any_port=True) if len(hosts) == 1 else None
+        new_host = old_host if self.request.store_host is None else parse_host(self.request.store_host)
+        topics = {queue.topic for chunk in chunks for queue in chunk.queues()}
+        folder = self.request.offset_map_folder
+        return OffsetMap.create(folder, self.request.topics, topics, old_store_host=old_host, store_host=new_host)
+
+    def write_log(
+        self,
+        plan: LogPlan,
+        folder: Location,
+        offset_map: OffsetMap | None,
+        progress: Progress,
+        previous: Location | None = None,
+        earliest: int | None = None,
+    ) -> pa.Table:
+        """Write the segments; returns their rows (`segment_task.WRITTEN_SCHEMA`), in order.
+
+        Args:
+            plan: The places of the records.
+            folder: The folder of the store that is made.
+            offset_map: Takes old and new offsets; None if there are none.
+            progress: The stages of the job.
+            previous: The segment that is continued; None for a new log.
+            earliest: Store times before this one are raised to it, in milliseconds; None to keep all.
+
+        """
+        blanks = {} if self.origin.facts is None or not self.is_faithful else self.origin.facts.blanks
+        with progress.stage("write segments", len(plan.segments), "segments") as done:
+            items = TaskItems.of(plan.segments)
+            task = SegmentTask(items, folder / COMMIT_LOG, blanks, previous, earliest, offset_map, done)
+            tasks = self.tasks.checked(SharedStorageCheck.of_folder(folder.parent))
+            return tasks.rows(task, len(plan.segments), WRITTEN_SCHEMA).sort_by("base")

@@ -1,0 +1,164 @@
+"""Writing a DataFrame as a store: what `df.write.format("rocketmq").save(store)` does.
+
+Spark makes the writer on the driver (`store_writer`), and sends a copy to each task. A task encodes rows, and writes
+chunks of records into a folder beside the store (`StoreWriter.write`). Then the driver makes the store of the chunks
+(`commit`), in a Python process that has no session: so all other stages of the restore run in that process.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from spark_mq._compat import arrow_schema
+from spark_mq.errors import StorageError
+from spark_mq.io.location import Location
+from spark_mq.job.session import job_errors
+from spark_mq.job.shared_storage import SharedStorageCheck
+from spark_mq.job.storage_errors import reason_of
+from spark_mq.job.tasks import LocalTasks
+from spark_mq.restorer.appended_messages import append_messages
+from spark_mq.restorer.chunk import Chunk
+from spark_mq.restorer.new_store import make_store
+from spark_mq.restorer.origin import OFFSET_COLUMNS, Origin
+from spark_mq.restorer.restore_request import RestoreRequest
+from spark_mq.restorer.source_columns import check_columns
+from spark_mq.restorer.source_kind import is_store
+from spark_mq.restorer.stage import StageTask
+from spark_mq.restorer.store_job import StoreJob
+
+if TYPE_CHECKING:
+    from spark_mq.source.write_options import WriteOptions
+
+WRITING = ".writing-"
+"""In the name of the folder beside the store that gets the chunks of a write."""
+
+
+@dataclass(frozen=True)
+class StagedChunks(WriterCommitMessage):
+    """What one task wrote."""
+
+    chunks: tuple[Chunk, ...]
+
+
+@dataclass(frozen=True)
+class StoreWriter(DataSourceArrowWriter):
+    """Writes the rows of one DataFrame.
+
+    Attributes:
+        job: The restore that makes the store.
+        task: Encodes rows, and writes chunks into `task.folder`.
+        check: The check that a task sees the folder that the driver made.
+
+    """
+
+    job: StoreJob
+    task: StageTask
+    check: SharedStorageCheck
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedChunks:
+        """Write the chunks of one partition; returns them for `commit`.
+
+        Args:
+            iterator: The rows.
+
+        Raises:
+            InvalidMessageError: A row cannot be written as a message. The error names the row.
+            NotSharedError: This machine does not see the folder that the driver made.
+            StorageError: The folder cannot be written.
+
+        """
+        context = TaskContext.get()
+        with job_errors():
+            self.check.check()
+            return StagedChunks(tuple(self.task.stage(iterator, 0 if context is None else context.partitionId())))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Make the store of all chunks, and put it in place.
+
+        Args:
+            messages: What the tasks returned, by partition.
+
+        Raises:
+            SparkMqError: The errors of `spark_mq.restore`.
+
+        """
+        chunks = [chunk for message in messages if isinstance(message, StagedChunks) for chunk in message.chunks]
+        chunks.sort(key=lambda chunk: (chunk.partition, chunk.number))
+        try:
+            if chunks or not self.job.request.is_append:
+                self.job.request.check_target()
+                with job_errors():
+                    run = append_messages if self.job.request.is_append else make_store
+                    run(self.job, lambda folder, task: chunks)
+        finally:
+            self._remove_chunks()
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Remove what the tasks wrote; the store is as it was.
+
+        Args:
+            messages: What the tasks returned; None for those that failed.
+
+        """
+        self._remove_chunks()
+
+    def _remove_chunks(self) -> None:
+        shutil.rmtree(self.task.folder.path, ignore_errors=True)
+
+
+def store_writer(options: WriteOptions, schema: StructType, overwrite: bool) -> StoreWriter:
+    """The writer of a DataFrame; makes the folder for its chunks.
+
+    A store that exists is appended to, or set aside under another name if `overwrite` is true.
+
+    Args:
+        options: The options of the write.
+        schema: The columns of the DataFrame.
+        overwrite: Whether the save mode is `overwrite`; else it is `append`.
+
+    Raises:
+        OptionError: An option is not valid.
+        InvalidMessageError: The rows lack a column, or have one that a message does not have.
+        OutputExistsError: The path is neither empty nor a store.
+        StoreLockedError: A broker runs on the store.
+        UnsupportedStoreError: The store cannot be appended to in the state in which it is.
+        StorageError: The folder for chunks cannot be made.
+
+    """
+    request = RestoreRequest.of(
+        options.path,
+        renumber=options.renumber,
+        append=not overwrite and is_store(options.path),
+        replace=overwrite,
+        store_host=options.store_host,
+        topic_map=options.topic_map,
+        broker_conf=options.broker_conf,
+        broker_version=options.broker_version,
+        time_zone=options.time_zone,
+        offset_map=options.offset_map,
+    )
+    columns = arrow_schema(schema)
+    has_offsets = not request.is_renumbered and set(columns.names) >= OFFSET_COLUMNS
+    check_columns(columns, has_offsets)
+    job = StoreJob(LocalTasks(), Origin("a DataFrame", has_offsets), request)
+    folder = _make_folder(request.store)
+    return StoreWriter(job, job.stage_task(folder), SharedStorageCheck.of_folder(folder))
+
+
+def _make_folder(store: Location) -> Location:
+    folder = store.parent / f"{store.name}{WRITING}{uuid.uuid4().hex}"
+    try:
+        os.makedirs(folder.path)
+    except OSError as error:
+        raise StorageError(f"{folder}: the folder of the write cannot be created: {reason_of(error)}") from error
+    return folder

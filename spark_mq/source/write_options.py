@@ -1,0 +1,100 @@
+"""The options of `df.write.format("rocketmq")`, and their parser."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from spark_mq.errors import OptionError
+from spark_mq.similar_names import similar
+from spark_mq.source.option_values import parse_boolean
+from spark_mq.source.options import OPTION_NAMES, Table
+
+WRITE_NAMES = (
+    "path",
+    "table",
+    "brokerConf",
+    "brokerVersion",
+    "timeZone",
+    "renumber",
+    "storeHost",
+    "topicMap",
+    "offsetMap",
+)
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """The options of a write; the arguments of `spark_mq.restore` have the same names.
+
+    Attributes:
+        path: The store directory.
+        broker_conf: The settings file of the store's broker.
+        broker_version: The version of that broker.
+        time_zone: The zone of the names of index files.
+        renumber: Whether messages get new offsets even if the rows have offsets.
+        store_host: The address that messages get as that of their broker.
+        topic_map: New names of topics, by their old names.
+        offset_map: The folder for the table of old and new offsets.
+
+    """
+
+    path: str
+    broker_conf: str | None = None
+    broker_version: str | None = None
+    time_zone: str | None = None
+    renumber: bool = False
+    store_host: str | None = None
+    topic_map: Mapping[str, str] = field(default_factory=dict)
+    offset_map: str | None = None
+
+
+def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
+    """The options of a write.
+
+    Args:
+        options: Names and values, as Spark passes them; names are not case-sensitive.
+
+    Raises:
+        OptionError: A name is unknown (the error names the nearest known name), an option has no effect on a write, or
+            a value is not valid.
+
+    Example:
+        >>> parse_write_options({"path": "/data/store", "topicMap": "orders=orders_2025"}).topic_map
+        {'orders': 'orders_2025'}
+
+    """
+    given: dict[str, str] = {}
+    for key, value in options.items():
+        name = next((known for known in WRITE_NAMES if known.lower() == key.lower()), None)
+        if name is None:
+            if key.lower() in (known.lower() for known in OPTION_NAMES):
+                raise OptionError(f"option {key} has no effect on a write; it has {', '.join(WRITE_NAMES)}")
+            raise OptionError(f"unknown option {key}{similar(key, WRITE_NAMES)}. Options: {', '.join(WRITE_NAMES)}")
+        given[name] = value
+    if not given.get("path"):
+        raise OptionError("option path is missing: give the store directory, .save('/data/store')")
+    if given.get("table", Table.MESSAGES).lower() != Table.MESSAGES:
+        raise OptionError(f"table {given['table']} cannot be written: a broker derives it from {Table.MESSAGES}")
+    return WriteOptions(
+        path=given["path"],
+        broker_conf=given.get("brokerConf"),
+        broker_version=given.get("brokerVersion"),
+        time_zone=given.get("timeZone"),
+        renumber=parse_boolean("renumber", given),
+        store_host=given.get("storeHost"),
+        topic_map=_parse_topic_map(given.get("topicMap", "")),
+        offset_map=given.get("offsetMap"),
+    )
+
+
+def _parse_topic_map(text: str) -> dict[str, str]:
+    topics: dict[str, str] = {}
+    for pair in filter(None, (part.strip() for part in text.split(","))):
+        old, separator, new = (part.strip() for part in pair.partition("="))
+        if not (old and separator and new):
+            raise OptionError(f"option topicMap={text!r}: {pair!r} is not OLD=NEW; write orders=orders_2025,old=new")
+        if old in topics:
+            raise OptionError(f"option topicMap={text!r}: topic {old} has two new names")
+        topics[old] = new
+    return topics

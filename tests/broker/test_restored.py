@@ -1,0 +1,52 @@
+"""Real brokers boot from restored stores, serve every message, and take new ones.
+
+The check is that of `test_rebuilt.py`: every queue, id and key, and new messages after them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tests.broker import harness
+from tests.support.restored import restore_here
+from tests.support.stores import OWN_STORES, RealStore
+from tests.support.verified import check, grave
+
+LACKING = harness.missing()
+pytestmark = [pytest.mark.broker, pytest.mark.skipif(LACKING is not None, reason=LACKING or "")]
+
+V5, V4 = harness.VERSIONS
+
+
+def later_messages(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The messages after the first segments, without a third of them."""
+    offsets = batch["commit_log_offset"].to_numpy()
+    return batch.filter(pa.array((offsets > 300_000) & (offsets % 3 != 0)))
+
+
+@pytest.mark.parametrize(
+    ("version", "name", "is_filtered", "options"),
+    [
+        (V5, "workload-533", False, {}),
+        (V4, "workload-49x", False, {}),
+        (V5, "workload-533", False, {"renumber": True}),
+        (V4, "workload-49x", False, {"renumber": True}),
+        (V5, "workload-533", True, {"where": "later"}),
+        (V4, "workload-49x", True, {"where": "later"}),
+    ],
+)
+def test_a_broker_serves_every_message(
+    tmp_path: Path, version: str, name: str, is_filtered: bool, options: dict[str, object]
+) -> None:
+    packed = RealStore(name, OWN_STORES)
+    store, new = packed.unpack(tmp_path), tmp_path / "new"
+    keep = later_messages if is_filtered else lambda batch: batch
+    report = restore_here(store, new, packed.broker_conf, keep, **options)
+    assert report.messages > 100
+    _, findings = check(new, packed.broker_conf)
+    assert grave(findings) == []
+    served = harness.check_served(new, packed.broker_conf, index=True, version=version)
+    assert served["problemCount"] == 0

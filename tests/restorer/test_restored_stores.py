@@ -1,0 +1,143 @@
+"""Stores out of the messages of stores that real brokers wrote: the brokers' bytes again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from spark_mq.errors import InvalidMessageError, OutputExistsError
+from tests.support.restored import message_batches, restore_here
+from tests.support.stores import OWN_STORES, RealStore, usual_stores
+from tests.support.verified import check, grave
+
+KINDS = ("workload", "crc", "deleted", "visible", "edge")
+SOUND = [store for store in usual_stores() if store.name.startswith(KINDS)]
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+@pytest.mark.parametrize("packed", SOUND, ids=str)
+def test_all_messages_give_the_broker_s_files(packed: RealStore, tmp_path: Path) -> None:
+    store, new = packed.unpack(tmp_path), tmp_path / "new"
+    report = restore_here(store, new, packed.broker_conf, broker_version=packed.broker_version)
+    assert report.messages == len(packed.facts("msg"))
+    assert (report.gaps, report.mode) == (0, "faithful")
+    assert content(new / "commitlog") == content(store / "commitlog")
+    judge = packed.unpack(tmp_path, "rebuilt") if packed.has("rebuilt") else store
+    queues = content(new / "consumequeue")
+    # Queues whose messages have all expired are in the source's own folder only.
+    expired = {name: queues.pop(name) for name in queues.keys() - content(judge / "consumequeue").keys()}
+    assert expired.items() <= content(store / "consumequeue").items()
+    assert queues == content(judge / "consumequeue")
+    index, judged = content(new / "index"), content(judge / "index")
+    assert list(index.values()) == list(judged.values())
+    assert judge != store or list(index) == list(judged)
+    _, findings = check(new, packed.broker_conf)
+    assert grave(findings) == []
+    assert not list(tmp_path.glob("*.restoring"))
+
+
+def unpacked(name: str, folder: Path) -> tuple[RealStore, Path]:
+    packed = RealStore(name, OWN_STORES)
+    return packed, packed.unpack(folder)
+
+
+def log_of(store: Path) -> bytes:
+    """The segments of a store, one after the other."""
+    return b"".join(path.read_bytes() for path in sorted((store / "commitlog").iterdir()))
+
+
+def test_messages_that_are_left_out_leave_records_that_no_queue_has(tmp_path: Path) -> None:
+    packed, store = unpacked("workload-533", tmp_path)
+    new = tmp_path / "new"
+
+    def keep(batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Two of three queues, and a part of each; nothing of three segments."""
+        offsets = batch["commit_log_offset"].to_numpy()
+        is_kept = (batch["queue_id"].to_numpy() % 3 != 1) & (offsets % 5 > 0)
+        return batch.filter(pa.array(is_kept & ~np.isin(offsets // (128 << 10), (0, 1, 3))))
+
+    report = restore_here(store, new, packed.broker_conf, keep, where="not all")
+    kept = [row for batch in message_batches(store) for row in keep(batch).to_pylist()]
+    restored = [row for batch in message_batches(new) for row in batch.to_pylist()]
+    left_out = [row for row in restored if row["topic"] == "SPARK_MQ_LEFT_OUT"]
+    assert [row for row in restored if row not in left_out] == kept
+    assert report.messages == len(kept)
+    assert 0 < report.gaps <= len(left_out)
+    old_log, new_log, base = log_of(store), log_of(new), int(min((new / "commitlog").iterdir()).name)
+    for row in kept:
+        start, stop = row["commit_log_offset"], row["commit_log_offset"] + row["store_size"]
+        assert new_log[start - base : stop - base] == old_log[start:stop]
+    for topic in {row["topic"] for row in kept}:
+        assert (new / "consumequeue" / topic).is_dir()
+    assert not (new / "consumequeue" / "SPARK_MQ_LEFT_OUT").exists()
+    _, findings = check(new, packed.broker_conf)
+    assert grave(findings) == []
+    assert "QUEUE_LEFT_OUT" in {finding.code for finding in findings}
+    assert [path.name for path in sorted((new / "commitlog").iterdir())] == [
+        f"{n * (128 << 10):020d}" for n in range(1, 5)
+    ]
+
+
+def test_a_log_from_0_on_cannot_say_which_messages_were_left_out(tmp_path: Path) -> None:
+    packed, store = unpacked("workload-533", tmp_path)
+    new = tmp_path / "new"
+    restore_here(store, new, packed.broker_conf, lambda batch: batch.slice(0, batch.num_rows // 2), where="a half")
+    _, findings = check(new, packed.broker_conf)
+    assert {finding.code for finding in grave(findings)} <= {"QUEUE_NO_MESSAGE"}
+
+
+def test_new_offsets_follow_each_other(tmp_path: Path) -> None:
+    packed, store = unpacked("workload-533", tmp_path)
+    new = tmp_path / "new"
+
+    def keep(batch: pa.RecordBatch) -> pa.RecordBatch:
+        return batch.filter(pa.array(batch["commit_log_offset"].to_numpy() > 200_000))
+
+    report = restore_here(store, new, packed.broker_conf, keep, renumber=True)
+    old = [row for batch in message_batches(store) for row in keep(batch).to_pylist()]
+    rows = [row for batch in message_batches(new) for row in batch.to_pylist()]
+    changed = ("commit_log_offset", "queue_offset", "prepared_transaction_offset")
+    same = [name for name in rows[0] if name not in changed]
+    assert [[row[name] for name in same] for row in rows] == [[row[name] for name in same] for row in old]
+    assert report.mode == "compact"
+    counts: dict[tuple[str, int], int] = {}
+    for row, before in zip(rows, old, strict=True):
+        queue = (row["topic"], row["queue_id"])
+        if row["sys_flag"] & 0xC in (0x4, 0xC):
+            assert row["queue_offset"] == 0
+            continue
+        expected = counts.get(queue, 0) if row["topic"] != "RMQ_SYS_TRANS_HALF_TOPIC" else before["queue_offset"]
+        assert row["queue_offset"] == expected
+        counts[queue] = expected + 1
+    _, findings = check(new, packed.broker_conf)
+    assert grave(findings) == []
+
+
+def test_two_messages_of_one_place_are_an_error_and_leave_nothing(tmp_path: Path) -> None:
+    packed, store = unpacked("crc-533", tmp_path)
+    with pytest.raises(InvalidMessageError, match=r"both claim .*--renumber"):
+        restore_here(store, tmp_path / "new", packed.broker_conf, lambda batch: pa.concat_batches([batch, batch]))
+    assert sorted(path.name for path in tmp_path.iterdir()) == [store.name]
+
+
+def test_segments_of_another_size_are_an_error_that_says_so(tmp_path: Path) -> None:
+    _, store = unpacked("workload-533", tmp_path)
+    conf = tmp_path / "other.conf"
+    conf.write_text("mappedFileSizeCommitLog=50000\nmaxHashSlotNum=100\nmaxIndexNum=500\n")
+    with pytest.raises(InvalidMessageError, match=r"mappedFileSizeCommitLog"):
+        restore_here(store, tmp_path / "new", conf)
+
+
+def test_a_store_that_exists_is_not_replaced(tmp_path: Path) -> None:
+    packed, store = unpacked("crc-533", tmp_path)
+    before = content(store)
+    with pytest.raises(OutputExistsError, match="--append"):
+        restore_here(store, store, packed.broker_conf)
+    assert content(store) == before

@@ -1,0 +1,67 @@
+"""Stores that are restored in this process, without Spark: the same stages, with the rows that Spark would give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS
+from spark_mq.io.location import Location
+from spark_mq.job.tasks import LocalTasks
+from spark_mq.restorer.appended_messages import append_messages
+from spark_mq.restorer.chunk import Chunk
+from spark_mq.restorer.new_store import make_store
+from spark_mq.restorer.origin import Origin
+from spark_mq.restorer.report import RestoreReport
+from spark_mq.restorer.restore_request import RestoreRequest
+from spark_mq.restorer.restore_source import FROM_LOG, settings_of
+from spark_mq.restorer.source_facts import facts_of_store
+from spark_mq.restorer.stage import StageTask
+from spark_mq.restorer.store_job import StoreJob
+from spark_mq.source.datasource import RocketMQDataSource
+
+Batches = Iterator[pa.RecordBatch]
+
+
+def message_batches(store: Path, columns: Sequence[str] = FROM_LOG) -> Batches:
+    """The messages of a store, with the columns that a restore of a store reads."""
+    source = RocketMQDataSource({"path": str(store), "mode": "FAILFAST"})
+    reader = source.reader(from_arrow_schema(pa.schema([ALL_MESSAGE_FIELDS[name] for name in columns])))
+    for partition in reader.partitions():
+        yield from (batch for batch in reader.read(partition) if isinstance(batch, pa.RecordBatch))
+
+
+def restore_here(
+    source: Path,
+    store: Path,
+    conf: Path,
+    keep: Callable[[pa.RecordBatch], pa.RecordBatch] = lambda batch: batch,
+    chunk_size: int = 1 << 16,
+    **options: Any,
+) -> RestoreReport:
+    """The report of a restore of a store that runs in this process.
+
+    Args:
+        source: The store whose messages are restored.
+        store: The store that is made.
+        conf: The settings of the broker.
+        keep: Gives the rows of a batch that are restored.
+        chunk_size: Bytes of records in a chunk.
+        options: The other arguments of a request.
+
+    """
+    request = RestoreRequest.of(str(store), broker_conf=str(conf), **options)
+    location = Location.resolve(str(source))
+    facts = facts_of_store(location)
+    origin = Origin(str(source), True, facts, settings_of(facts), location)
+
+    def stage(folder: Location, task: StageTask) -> Sequence[Chunk]:
+        smaller = StageTask(task.rules, folder, task.segment_size, chunk_size)
+        return list(smaller.stage(map(keep, message_batches(source)), 0))
+
+    job = StoreJob(LocalTasks(), origin, request.with_settings(origin.settings))
+    return append_messages(job, stage) if request.is_append else make_store(job, stage)
