@@ -239,10 +239,8 @@ except `abort` and `lock`, which a broker makes for itself."""
 _RULES = {rule.path: rule for rule in FILE_RULES}
 
 
-def rule_of(path: str) -> FileRule:
-    """The rule for a file of the source.
-
-    A file that this package does not know is kept, unless it could have offsets that are old.
+def rule_of(path: str) -> FileRule | None:
+    """The rule for a file of the source; None if this package does not know the file.
 
     Example:
         >>> rule_of("config/timercheck").treatment(Situation.RENUMBERED)
@@ -250,8 +248,7 @@ def rule_of(path: str) -> FileRule:
 
     """
     folder = "/".join(path.split("/")[: 2 if path.startswith("config/") else 1]) + "/"
-    unknown = FileRule(path, _KEPT, _KEPT, _LEFT_OUT, "spark-mq does not know the file, which can have old offsets")
-    return _RULES.get(path) or _RULES.get(folder) or unknown
+    return _RULES.get(path) or _RULES.get(folder)
 
 
 def kept_paths(situation: Situation) -> list[str]:
