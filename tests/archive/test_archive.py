@@ -328,6 +328,8 @@ def test_an_archive_has_the_same_facts_as_the_store(filled: Archive, unpacked: C
         choose_store(filled.spark, tables, None, None, "s")
     with pytest.raises(OptionError, match=r"no store with broker w; it has .*--broker z"):
         choose_store(filled.spark, tables, None, "w", None)
+    with pytest.raises(OptionError, match=r"other is neither a store directory nor an archive"):
+        choose_store(filled.spark, ArchiveTables.of(f"{filled.table}/other"), None, None, None)
 
 
 def test_a_table_of_an_older_version_gets_the_new_columns(lake: Archive) -> None:
