@@ -129,11 +129,14 @@ def queues_of(store: Path) -> dict[str, bytes]:
 
 @contextmanager
 def reads_of_the_log(patch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """The commit log offsets at which segments are read."""
+    """The commit log offsets at which segments are read, after the search for the end of the store."""
     read, offsets = SegmentSource.read, []
 
     def seen(source: SegmentSource, position: int, length: int) -> Any:
-        offsets.append(source.segment.base + position)
+        if "/.spark_mq/append/" in source.segment.location.path:
+            offsets.append(source.segment.base + position)
+        elif offsets:
+            raise AssertionError(f"{source.segment.location} is read")
         return read(source, position, length)
 
     with patch.context() as context:
