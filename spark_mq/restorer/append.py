@@ -16,7 +16,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from spark_mq import __version__
-from spark_mq.errors import UnfinishedAppendError, UnsupportedStoreError
+from spark_mq.errors import NoRoomError, SparkMqError, UnfinishedAppendError, UnsupportedStoreError
 from spark_mq.format.delay_level import DEFAULT_DELAY_LEVELS
 from spark_mq.indexer.extension import Extension, extend_trees
 from spark_mq.indexer.rebuild_plan import RebuildPlan
@@ -29,6 +29,8 @@ from spark_mq.job.context import JobContext
 from spark_mq.job.output_committer import WORK_FOLDER, OutputCommitter
 from spark_mq.job.progress import Progress, StageProgress
 from spark_mq.job.shared_storage import SharedStorageCheck
+from spark_mq.job.storage_errors import is_full
+from spark_mq.job.task_errors import JOB_ERRORS
 from spark_mq.restorer.append_commit import (
     APPEND,
     FinishedAppend,
@@ -78,7 +80,7 @@ class Append:
         """Write queue files, index files and the checkpoint for the new records, into the append's folder.
 
         Args:
-            spark: The session.
+            spark: The job's own session (`job_session`).
             log_end: The commit log offset at which the last new record ends.
             split_size: Bytes of the log for a task.
             on_progress: Is called when a stage begins, when it ends, and about once a second between.
@@ -191,6 +193,7 @@ def appending(store: Location, conf: BrokerConf) -> Iterator[Append]:
         StoreLockedError: A broker runs on the store, or another job writes into it.
         UnsupportedStoreError: Nothing can be appended to the store as it is.
         UnfinishedAppendError: An append was interrupted, and cannot be finished.
+        NoRoomError: The disk is full; the store is as it was.
         StorageError: The folder of the append cannot be created.
 
     Example:
@@ -205,6 +208,10 @@ def appending(store: Location, conf: BrokerConf) -> Iterator[Append]:
         folder = begin_append(store)
         try:
             yield Append(target, folder, interrupted)
+        except JOB_ERRORS as error:
+            if isinstance(error, SparkMqError) or not is_full(error):
+                raise
+            raise NoRoomError(f"{folder}: the disk is full; nothing was appended, the store is as it was") from error
         finally:
             discard_append(store)
 

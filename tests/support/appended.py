@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from pyspark.sql import SparkSession
+
 from spark_mq.indexer.extension import Extension
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
@@ -28,7 +30,12 @@ def segments_of(store: Path) -> dict[int, bytes]:
 
 
 def append_here(
-    store: Path, segments: dict[int, bytes], log_end: int, conf: Path, topics: bytes | None = None
+    store: Path,
+    segments: dict[int, bytes],
+    log_end: int,
+    conf: Path,
+    topics: bytes | None = None,
+    session: SparkSession | None = None,
 ) -> Extension | None:
     """What was written; None if this append was interrupted, and now is in place."""
     config = {} if topics is None else {TOPICS: topics}
@@ -37,7 +44,7 @@ def append_here(
             assert append.interrupted.about == {"log_end": log_end}
             return None
         write_segments(append, segments, log_end)
-        extension = append.write_trees(local_session(), log_end, SPLIT_SIZE)
+        extension = append.write_trees(session or local_session(), log_end, SPLIT_SIZE)
         append.commit(extension, config, {"log_end": log_end})
         return extension
 
