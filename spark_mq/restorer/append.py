@@ -16,7 +16,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from spark_mq import __version__
-from spark_mq.errors import NoRoomError, SparkMqError, UnfinishedAppendError, UnsupportedStoreError
+from spark_mq.errors import CorruptLogError, NoRoomError, SparkMqError, UnfinishedAppendError, UnsupportedStoreError
 from spark_mq.format.delay_level import DEFAULT_DELAY_LEVELS
 from spark_mq.indexer.extension import Extension, extend_trees
 from spark_mq.indexer.rebuild_plan import RebuildPlan
@@ -67,7 +67,7 @@ class Append:
     interrupted: FinishedAppend | None
 
     def segment(self, base: int) -> Location:
-        """The place of the new segment that starts at commit log offset `base`."""
+        """The place of the new segment that starts at commit log offset `base`. It is written whole (`published`)."""
         return self.folder / COMMIT_LOG / f"{base:020d}"
 
     def write_trees(
@@ -89,12 +89,14 @@ class Append:
             What was written.
 
         Raises:
-            UnsupportedStoreError: A new record is a batch, which belongs into a batch consume queue.
-            CorruptLogError: The new records are damaged, or the store's queues contradict them.
+            UnsupportedStoreError: New records belong into a batch consume queue.
+            CorruptLogError: The new records are damaged or missing, or the store's queues contradict them.
 
         """
         target, trees = self.target, self._trees
         log_range = list_offset_range(self.folder, target.log_end, log_end)
+        for missing in log_range.missing:
+            raise CorruptLogError(f"{self.folder}: the new records are not all there: {missing.describe()}")
         committer = OutputCommitter(target.store, trees, work_folder=f"{WORK_FOLDER}/{APPEND}")
         context = JobContext(
             spark,
@@ -127,6 +129,7 @@ class Append:
                 f"{extension.staged.inner_batches:,} of the new messages are batches of a topic with batch consume "
                 "queues (queue.type=BatchCQ), which are not written; leave them out"
             )
+        target.check_topics(entry.base_name for entry in (self.folder / CONSUME_QUEUE).entries())
         self._write_checkpoint(extension)
         return self._without_stale_units(extension)
 
