@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from spark_mq._compat import arrow_schema
-from spark_mq.errors import StorageError
+from spark_mq.errors import OptionError, StorageError
 from spark_mq.io.location import Location
 from spark_mq.job.session import job_errors
 from spark_mq.job.shared_storage import SharedStorageCheck
@@ -132,10 +132,15 @@ def store_writer(options: WriteOptions, schema: StructType, overwrite: bool) -> 
         StorageError: The folder for chunks cannot be made.
 
     """
+    columns = arrow_schema(schema)
+    appends = not overwrite and is_store(options.path)
+    has_offsets = set(columns.names) >= OFFSET_COLUMNS and not (options.renumber or appends)
+    if options.topic_map and has_offsets:
+        raise OptionError("option topicMap changes messages, so they need new offsets: add option renumber=true")
     request = RestoreRequest.of(
         options.path,
-        renumber=options.renumber,
-        append=not overwrite and is_store(options.path),
+        renumber=not has_offsets,
+        append=appends,
         replace=overwrite,
         store_host=options.store_host,
         topic_map=options.topic_map,
@@ -144,8 +149,6 @@ def store_writer(options: WriteOptions, schema: StructType, overwrite: bool) -> 
         time_zone=options.time_zone,
         offset_map=options.offset_map,
     )
-    columns = arrow_schema(schema)
-    has_offsets = not request.is_renumbered and set(columns.names) >= OFFSET_COLUMNS
     check_columns(columns, has_offsets)
     job = StoreJob(LocalTasks(), Origin("a DataFrame", has_offsets), request)
     folder = _make_folder(request.store)

@@ -17,6 +17,7 @@ from spark_mq.errors import (
     EmptyStoreError,
     InvalidMessageError,
     NotSharedError,
+    OptionError,
     OutputExistsError,
     StorageError,
     StoreLockedError,
@@ -89,16 +90,16 @@ def save(store: Path, partitions: Sequence[pa.RecordBatch], overwrite: bool = Fa
 
 def test_rows_become_a_sound_store_in_their_order(tmp_path: Path, conf: str) -> None:
     store = tmp_path / "store"
-    save(store, [rows("orders", 300), rows("bills", 200)], brokerConf=conf)
+    save(store, [rows("orders", 300), rows("invoices", 200)], brokerConf=conf, topicMap="invoices=bills")
     found = [(row["topic"], row["queue_id"], row["queue_offset"], row["body"]) for row in read_rows(path=str(store))]
     expected = [
-        (topic, number % 2, number // 2, f"{topic} number {number} \u4e2d".encode())
-        for topic, count in (("orders", 300), ("bills", 200))
+        (topic, number % 2, number // 2, f"{name} number {number} \u4e2d".encode())
+        for name, topic, count in (("orders", "orders", 300), ("invoices", "bills", 200))
         for number in range(count)
     ]
     assert found == expected
     assert grave(check(store, conf)[1]) == []
-    (row,) = read_rows(path=str(store), topic="bills", key="bills-7", brokerConf=conf)
+    (row,) = read_rows(path=str(store), topic="bills", key="invoices-7", brokerConf=conf)
     assert (row["tags"], row["born_timestamp"]) == ("paid", BORN)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["broker.conf", "store"]
 
@@ -191,6 +192,15 @@ def test_a_task_that_does_not_see_the_folder_of_the_driver_stops(tmp_path: Path)
     folder.rename(tmp_path / "elsewhere")
     with pytest.raises(NotSharedError, match="every machine"):
         writer.write(iter([rows("orders", 3)]))
+
+
+def test_messages_that_keep_their_offsets_keep_their_topics(tmp_path: Path) -> None:
+    schema = pa.schema(
+        [ALL_MESSAGE_FIELDS[name] for name in ("topic", "commit_log_offset", "queue_id", "queue_offset")]
+    )
+    with pytest.raises(OptionError, match="renumber=true"):
+        writer_of(tmp_path / "store", schema, topicMap="a=b")
+    assert writer_of(tmp_path / "store", schema, topicMap="a=b", renumber="true").job.request.is_renumbered
 
 
 @pytest.mark.parametrize(
