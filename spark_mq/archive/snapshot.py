@@ -7,13 +7,16 @@ them as JSON, in one row for the folder `consumequeue` and one for the folder `i
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 
 from pyarrow import fs
 
 from spark_mq.archive.row_append import append_rows
 from spark_mq.archive.store_archive import StoreArchive
 from spark_mq.archive.tables import SNAPSHOTS
+from spark_mq.errors import StoreChangedError
 from spark_mq.format.message_row import Row
 from spark_mq.format.timestamp import NANOS_PER_MICRO
 from spark_mq.io.location import Location
@@ -31,8 +34,12 @@ def write_snapshot(archive: StoreArchive) -> int:
     files = small_files(archive.store)
     with MessageStore(archive.store.uri) as store:
         log_range = {"log_start": store.get_min_phy_offset(), "log_end": store.get_max_phy_offset()}
-        facts = {CONSUME_QUEUE: queue_facts(store), INDEX: index_facts(archive.store)}
-    rows = [{"snapshot_timestamp": moment, **log_range, **row} for row in (*files, *_fact_rows(facts))]
+        facts = [
+            _fact_row(CONSUME_QUEUE, lambda: queue_facts(store)),
+            _fact_row(INDEX, lambda: index_facts(store.location)),
+        ]
+    found = [row for row in facts if row is not None]
+    rows = [{"snapshot_timestamp": moment, **log_range, **row} for row in (*files, *found)]
     if rows:
         append_rows(archive, archive.tables.snapshots, SNAPSHOTS, rows)
     return len(files)
@@ -58,13 +65,16 @@ def small_files(store: Location) -> list[Row]:
     ]
 
 
-def _fact_rows(facts: dict[str, Row | None]) -> list[Row]:
-    """A row for each folder of which there are facts."""
-    contents = {name: json.dumps(fact).encode() for name, fact in facts.items() if fact is not None}
-    return [
-        {"file": name, "file_size": len(content), "modification_timestamp": None, "content": content}
-        for name, content in contents.items()
-    ]
+def _fact_row(name: str, facts: Callable[[], dict[str, Any] | None]) -> Row | None:
+    """The row for a folder; None if there are no facts, or if a broker deletes files of it at this moment."""
+    try:
+        found = facts()
+    except (StoreChangedError, FileNotFoundError):
+        return None
+    if found is None:
+        return None
+    content = json.dumps(found).encode()
+    return {"file": name, "file_size": len(content), "modification_timestamp": None, "content": content}
 
 
 def _content(store: Location, info: fs.FileInfo) -> bytes | None:

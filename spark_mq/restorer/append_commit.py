@@ -54,17 +54,39 @@ _TEXT = (
 
 
 @dataclass(frozen=True)
+class NewFile:
+    """A new file: its path in the store, its bytes, and the time of its last change in nanoseconds.
+
+    A rename keeps all of these, so they tell a new file from an old one.
+    """
+
+    path: str
+    size: int
+    mtime_ns: int
+
+    @classmethod
+    def of(cls, folder: Path, path: str) -> Self:
+        """The file at a path in a folder."""
+        stat = (folder / path).stat()
+        return cls(path, stat.st_size, stat.st_mtime_ns)
+
+    def is_in(self, folder: Path) -> bool:
+        """Whether the file is at its path in a folder."""
+        return (folder / self.path).is_file() and self.of(folder, self.path) == self
+
+
+@dataclass(frozen=True)
 class Commit:
     """The changes of an append; paths are relative to the store.
 
     Attributes:
-        files: The new files, in the order in which they are put in place, with their sizes in bytes.
+        files: The new files, in the order in which they are put in place.
         removed: The files that are removed after that.
         about: What the caller says of the append: values that JSON can express.
 
     """
 
-    files: tuple[tuple[str, int], ...]
+    files: tuple[NewFile, ...]
     removed: tuple[str, ...]
     about: Mapping[str, Any]
 
@@ -75,11 +97,11 @@ class Commit:
             values = json.loads((folder / COMMIT).read_bytes())
         except FileNotFoundError:
             return None
-        return cls(tuple((path, size) for path, size in values["files"]), tuple(values["removed"]), values["about"])
+        return cls(tuple(NewFile(**file) for file in values["files"]), tuple(values["removed"]), values["about"])
 
-    def staged(self, folder: Path) -> list[str]:
+    def staged(self, folder: Path) -> list[NewFile]:
         """The new files that are still in the append's folder."""
-        return [path for path, _ in self.files if (folder / path).is_file()]
+        return [file for file in self.files if (folder / file.path).is_file()]
 
 
 @dataclass(frozen=True)
@@ -139,7 +161,7 @@ def commit_append(store: Location, removed: Iterable[str] = (), about: Mapping[s
     folder = Path(append_folder(store).path)
     try:
         commit = Commit(tuple(_new_files(folder)), tuple(removed), dict(about or {}))
-        _flush(folder, [path for path, _ in commit.files])
+        _flush(folder, [file.path for file in commit.files])
         content = json.dumps(asdict(commit)).encode()
         publish(Location.resolve(str(folder / COMMIT)), content, len(content))
         staged_marker = folder / APPEND_UNFINISHED
@@ -195,14 +217,14 @@ def _marker(store: Location) -> Path:
     return Path(store.path, COMMIT_LOG, APPEND_UNFINISHED)
 
 
-def _new_files(folder: Path) -> Iterator[tuple[str, int]]:
-    """The new files in the folder, with their sizes. A name that begins with a dot is that of an unfinished file."""
+def _new_files(folder: Path) -> Iterator[NewFile]:
+    """The new files in the folder. A name that begins with a dot is that of an unfinished file."""
     for tree in _TREES:
         for file in sorted((folder / tree).rglob("*")):
             if file.is_file() and not file.name.startswith("."):
-                yield file.relative_to(folder).as_posix(), file.stat().st_size
+                yield NewFile.of(folder, file.relative_to(folder).as_posix())
     if (folder / CHECKPOINT).is_file():
-        yield CHECKPOINT, (folder / CHECKPOINT).stat().st_size
+        yield NewFile.of(folder, CHECKPOINT)
 
 
 def _flush(folder: Path, files: Iterable[str]) -> None:
@@ -227,15 +249,15 @@ def _put_in_place(store: Location, folder: Path, commit: Commit) -> None:
     try:
         sync_folder(str(marker.parent))
         changed = set()
-        for path, size in commit.files:
-            target = root / path
-            if (folder / path).is_file():
+        for file in commit.files:
+            target = root / file.path
+            if (folder / file.path).is_file():
                 changed.update(_make_folders(target.parent))
-                os.replace(folder / path, target)
-            elif not target.is_file() or target.stat().st_size != size:
+                os.replace(folder / file.path, target)
+            elif not file.is_in(root):
                 raise UnfinishedAppendError(
-                    f"{target} is not the file of the interrupted append, which has {size:,} bytes, and {folder} does "
-                    "not have it either: take the store from a backup"
+                    f"{target} is not the file of the interrupted append, and {folder} does not have it either: take "
+                    "the store from a backup"
                 )
             changed.add(target.parent)
         for path in commit.removed:

@@ -99,6 +99,7 @@ class Chunk:
         messages: The number of records.
         segments: For each segment that has records of the chunk, in order: its first offset, the first row that is in
             it, and the store time of that row. Empty if offsets are new.
+        store_hosts: The store hosts that the messages had in their source, as text; of more than two, two.
 
     """
 
@@ -108,6 +109,7 @@ class Chunk:
     size: int
     messages: int
     segments: tuple[tuple[int, int, int], ...]
+    store_hosts: tuple[str, ...] = ()
 
     @classmethod
     def write(
@@ -118,6 +120,7 @@ class Chunk:
         rows: ChunkRows,
         queues: Sequence[Queue],
         segment_size: int | None,
+        store_hosts: Sequence[str] = (),
     ) -> Chunk:
         """Write a new chunk into a folder.
 
@@ -128,6 +131,7 @@ class Chunk:
             rows: Their rows, at least one.
             queues: The queues by number.
             segment_size: Bytes of a segment, if records keep their offsets.
+            store_hosts: The store hosts that the messages had.
 
         """
         # Names are unique, so the file of a task that Spark ran again is never read.
@@ -135,7 +139,9 @@ class Chunk:
         with records.filesystem.open_output_stream(records.path) as file:
             file.write(data.data)
         segments = () if segment_size is None else _segments(rows, segment_size)
-        chunk = cls(*place, records, int(data.size), int(rows.store_size.size), segments)
+        chunk = cls(
+            *place, records, int(data.size), int(rows.store_size.size), segments, tuple(sorted(store_hosts)[:2])
+        )
         chunk._write_table("rows", pa.table([getattr(rows, name) for name in ROW_SCHEMA.names], schema=ROW_SCHEMA))
         queued = rows.has_unit
         last = np.full(len(queues), -1, np.int64)

@@ -1,16 +1,17 @@
 """Queues that have no message in the restored store, but a next offset that must stay.
 
 A broker numbers the messages of a queue from the end of its last file on. A queue whose messages all expired keeps that
-file. So such a queue gets one file, which ends at its next offset. Its units look like units of an expired message:
+file. So such a queue gets one file, which ends at its next offset. Its last unit looks like that of an expired message,
+and pre-blank units are before it, as in a queue of which only that message was left:
 
-- Commit log offset 1 is before the first segment, so every version takes the unit for expired, and finds no message
-  there (`ConsumeQueue.correctMinOffset`, `DefaultMessageStore.getMessage`@4.9.7 and @5.3.3). At offset 0 a broker
-  would return the first bytes of the log instead (`MappedFileQueue.findMappedFileByOffset(0, true)`).
+- The commit log offset of the last unit, 1, is before the first segment. So every version takes the unit for expired,
+  and finds no message there (`ConsumeQueue.correctMinOffset`, `DefaultMessageStore.getMessage`@4.9.7 and @5.3.3). At
+  offset 0 a broker would return the first bytes of the log (`MappedFileQueue.findMappedFileByOffset(0, true)`).
 - Its size is 1. A boot takes offset and size of the last unit for the end of what the queue has from the log, and
-  ignores messages before that end (`ConsumeQueue.recover`, `putMessagePositionInfo`). With pre-blank units
-  (0, 0x7FFFFFFF, 0), it would ignore all messages in the first 2 GiB of the log.
-- The last unit must be there: a boot of 5.3.3 fails at a file without a unit (`correctMinOffset` reads the unit before
-  the end). So a queue that ends at the end of a file has this file, full, and not an empty next one.
+  ignores messages before that end (`ConsumeQueue.recover`, `putMessagePositionInfo`). With a pre-blank unit
+  (0, 0x7FFFFFFF, 0) as the last one, it would ignore all messages in the first 2 GiB of the log.
+- A file has at least one unit: a boot of 5.3.3 fails at a last file without one (`correctMinOffset` reads the unit
+  before the end). So a queue that ends at the end of a file has this file, full, and not an empty next one.
 
 This works only in a log whose first segment is not at offset 0: there is no expired offset in such a log.
 """
@@ -23,15 +24,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from spark_mq.errors import OptionError
-from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE, queue_file_name
+from spark_mq.format.consume_queue import UNIT_SIZE, pre_blank, queue_file_name
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.store.config.topic_name import is_topic_name
 
 Queue = tuple[str, int]
 
-_EXPIRED = (1, 1, 0)
-"""Commit log offset, size and tags code of a unit."""
+_LAST_UNIT = (1, 1, 0)
+"""Commit log offset, size and tags code."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,8 @@ def empty_queue_file(next_offset: int, file_size: int) -> EmptyQueueFile:
     file_number = (next_offset - 1) // units_per_file
     if next_offset < 1 or (file_number + 1) * file_size > np.iinfo(np.int64).max:
         raise OptionError(f"a queue file cannot end at queue offset {next_offset}")
-    units = np.full(next_offset - file_number * units_per_file, np.array(_EXPIRED, UNIT_DTYPE))
+    units = pre_blank(next_offset - file_number * units_per_file)
+    units[-1] = _LAST_UNIT
     return EmptyQueueFile(queue_file_name(file_number, file_size), units.tobytes())
 
 
@@ -118,7 +120,7 @@ def write_empty_queues(
         except OptionError:
             left_out.append((topic, queue_id))
             continue
-        if sum(_EXPIRED[:2]) > log_start or not is_topic_name(topic) or not 0 <= queue_id < 1 << 31:
+        if sum(_LAST_UNIT[:2]) > log_start or not is_topic_name(topic) or not 0 <= queue_id < 1 << 31:
             left_out.append((topic, queue_id))
             continue
         publish(folder / topic / str(queue_id) / file.name, file.content, file_size, modified_millis)

@@ -15,7 +15,7 @@ from spark_mq.format.kernels.encode import NONE_WRONG, RecordFields, encode_reco
 from spark_mq.format.message_schema import CORRUPT_RECORD, MAX_TIMESTAMP_MILLIS
 from spark_mq.format.pieces import Pieces, no_pieces
 from spark_mq.format.record import MAX_RECORD_SIZE
-from spark_mq.format.sys_flag import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG
+from spark_mq.format.sys_flag import BORN_HOST_V6_FLAG, INNER_BATCH_FLAG, STORE_HOST_V6_FLAG
 from spark_mq.restorer.body_column import read_bodies
 from spark_mq.restorer.encoding_rules import DEFAULT_BORN_HOST, DEFAULT_STORE_HOST, EncodingRules
 from spark_mq.restorer.host_column import Hosts, one_host, read_hosts
@@ -74,13 +74,13 @@ def encode_messages(
 
     | value | comes from |
     | --- | --- |
-    | properties | `properties_bytes`; else `properties`, and `tags`, `keys`, `unique_key` if the map lacks them. A row \
-that was in no store gets a unique key if it has none (see `unique_keys`) |
-    | body | `stored_body` (or `encoded_body`); else `body`, and then the bits of compression are cleared |
+    | properties | `properties_bytes`; else `properties`, and `tags`, `keys`, `unique_key` if the map lacks them |
+    | unique key | made if a row that was in no store has none, nor `properties_bytes`; see `unique_keys` |
+    | body | `stored_body` or `encoded_body`; else `body`, of which the bits of compression are cleared |
     | body CRC | `body_crc` if the stored body, or a faithful message, is written; else computed |
     | times | `*_timestamp_millis`; else `*_timestamp`; else the store time, which is by default `rules.now` |
-    | version | the one that gives `store_size` if the message is faithful; else V2 if the topic has more than 127 bytes |
-    | offsets, prepared transaction offset | the row's if the message is faithful; else 0 |
+    | version | V1, or V2 if a topic has more than 127 bytes; of a faithful message the one that fits `store_size` |
+    | offsets, also of a prepared transaction | the row's if the message is faithful; else 0 |
 
     Args:
         batch: The rows.
@@ -101,27 +101,30 @@ that was in no store gets a unique key if it has none (see `unique_keys`) |
     check_columns(batch.schema, rules.is_faithful)
     columns = SourceColumns(batch, first_row)
     _check_damage(columns)
-    commit_log_offsets = columns.numbers("commit_log_offset", 0, _MAX_COMMIT_LOG_OFFSET, UNKNOWN)
-    old_queue_offsets = columns.numbers("queue_offset", 0, _MAX_QUEUE_OFFSET, UNKNOWN)
     if rules.is_faithful:
         _check_offsets(columns)
+    commit_log_offsets = columns.numbers("commit_log_offset", 0, _MAX_COMMIT_LOG_OFFSET, UNKNOWN)
+    queue_offsets = columns.numbers("queue_offset", 0, _MAX_QUEUE_OFFSET, UNKNOWN)
     is_from_source: Flags = commit_log_offsets >= 0
     topics = read_topics(columns, rules, is_from_source)
-    queue_ids = columns.numbers("queue_id", 0, _MAX_INT32 - 1)
+    queue_ids = columns.numbers("queue_id", 0, _MAX_INT32 - 1).astype(np.int32)
     queue_numbers, queues = number_queues(topics, queue_ids)
-    sys_flags = _int32s(columns, "sys_flag")
+    sys_flags = _sys_flags(columns, rules)
     bodies = read_bodies(columns, rules, sys_flags, _int32s(columns, "body_crc"), is_from_source)
     store_timestamps = _times(columns, "store_timestamp", 1, is_from_source, np.int64(rules.now))
     born_timestamps = _times(columns, "born_timestamp", 0, is_from_source, store_timestamps)
-    born_hosts = read_hosts(columns, "born_host", DEFAULT_BORN_HOST, sys_flags & BORN_HOST_V6_FLAG != 0, is_from_source)
+    was_v6 = sys_flags & BORN_HOST_V6_FLAG != 0
+    born_hosts = read_hosts(columns, "born_host", DEFAULT_BORN_HOST, was_v6, is_from_source)
     store_hosts = _store_hosts(columns, rules, sys_flags & STORE_HOST_V6_FLAG != 0, is_from_source)
     made_keys = _made_keys(rules, partition, first_row, born_timestamps, is_from_source)
+    prepared_offsets = columns.numbers("prepared_transaction_offset", _MIN_INT64, _MAX_INT64)
+    zeros = np.broadcast_to(np.int64(0), columns.size)
     fields = RecordFields(
         is_v2=topics.pieces.lengths > _MAX_V1_TOPIC,
-        queue_ids=queue_ids.astype(np.int32),
+        queue_ids=queue_ids,
         flags=_int32s(columns, "flag"),
-        queue_offsets=old_queue_offsets if rules.is_faithful else _zeros(columns.size),
-        commit_log_offsets=commit_log_offsets if rules.is_faithful else _zeros(columns.size),
+        queue_offsets=queue_offsets if rules.is_faithful else zeros,
+        commit_log_offsets=commit_log_offsets if rules.is_faithful else zeros,
         sys_flags=_with_host_bits(bodies.sys_flags, born_hosts, store_hosts),
         born_timestamps=born_timestamps,
         born_hosts=born_hosts.buffer,
@@ -130,11 +133,7 @@ that was in no store gets a unique key if it has none (see `unique_keys`) |
         store_hosts=store_hosts.buffer,
         store_host_starts=store_hosts.starts,
         reconsume_times=_int32s(columns, "reconsume_times"),
-        prepared_transaction_offsets=(
-            columns.numbers("prepared_transaction_offset", _MIN_INT64, _MAX_INT64)
-            if rules.is_faithful
-            else _zeros(columns.size)
-        ),
+        prepared_transaction_offsets=prepared_offsets if rules.is_faithful else zeros,
         bodies=bodies.contents,
         stored_bodies=bodies.stored,
         has_stored_body=bodies.has_stored,
@@ -143,6 +142,14 @@ that was in no store gets a unique key if it has none (see `unique_keys`) |
         topics=topics.pieces,
         properties=read_properties(columns, rules, made_keys),
     )
+    data, positions, sizes = _written(columns, rules, fields)
+    return EncodedMessages(
+        data, positions, sizes, commit_log_offsets, queue_offsets, store_timestamps, queue_numbers, queues
+    )
+
+
+def _written(columns: SourceColumns, rules: EncodingRules, fields: RecordFields) -> tuple[Bytes, Int64s, Int32s]:
+    """The bytes of the records, where each record starts, and its size."""
     if rules.is_faithful and columns.has("store_size"):
         fields = _with_stored_sizes(columns, fields)
     sizes = fields.sizes()
@@ -150,23 +157,16 @@ that was in no store gets a unique key if it has none (see `unique_keys`) |
     positions = np.cumsum(sizes) - sizes
     data = np.empty(int(sizes.sum()), np.uint8)
     wrong = encode_records(fields, data, positions)
-    columns.check(
-        np.arange(columns.size) == wrong if wrong != NONE_WRONG else np.zeros(columns.size, np.bool_),
-        lambda row: (
-            f"body_crc {bodies.body_crcs[row]} is not the CRC of the body: leave out column body_crc if the body was changed"
-        ),
-    )
+    if wrong != NONE_WRONG:
+        columns.check(
+            np.arange(columns.size) == wrong,
+            lambda row: (
+                f"body_crc {fields.body_crcs[row]} is not the CRC of the body: leave out column body_crc "
+                "if bodies were changed"
+            ),
+        )
     renew_property_crcs(data, positions, _is_changed(columns, rules))
-    return EncodedMessages(
-        data,
-        positions,
-        sizes.astype(np.int32),
-        commit_log_offsets,
-        old_queue_offsets,
-        store_timestamps,
-        queue_numbers,
-        queues,
-    )
+    return data, positions, sizes.astype(np.int32)
 
 
 def _check_damage(columns: SourceColumns) -> None:
@@ -193,8 +193,18 @@ def _int32s(columns: SourceColumns, name: str) -> Int32s:
     return numbers
 
 
-def _zeros(count: int) -> Int64s:
-    return np.broadcast_to(np.int64(0), count)
+def _sys_flags(columns: SourceColumns, rules: EncodingRules) -> Int32s:
+    """The sysFlags of the rows. An inner batch has queue offsets in its properties, which only a faithful one keeps."""
+    sys_flags = _int32s(columns, "sys_flag")
+    if not rules.is_faithful:
+        columns.check(
+            sys_flags & INNER_BATCH_FLAG != 0,
+            lambda row: (
+                "the message is a batch of several messages (bit 0x80 of sys_flag), whose properties name its queue "
+                "offset: it cannot get a new one"
+            ),
+        )
+    return sys_flags
 
 
 def _times(
@@ -244,8 +254,8 @@ def _with_stored_sizes(columns: SourceColumns, fields: RecordFields) -> RecordFi
     columns.check(
         given & ((sizes != had) | (~is_v2 & (fields.topics.lengths > _MAX_V1_TOPIC))),
         lambda row: (
-            f"the message would take {sizes[row]} bytes, but took {had[row]} (store_size): {_what_changed(columns)}, or "
-            "give messages new offsets (renumber)"
+            f"the message would take {sizes[row]} bytes, but took {had[row]} (store_size): {_what_changed(columns)}, "
+            "or give messages new offsets (renumber)"
         ),
     )
     return replace(fields, is_v2=is_v2)
@@ -255,7 +265,7 @@ def _what_changed(columns: SourceColumns) -> str:
     missing = [name for name in _EXACT_COLUMNS if not columns.has(name)]
     if not missing:
         return "a value was changed: restore the values of the source"
-    return f"columns that have its exact bytes are missing, read them, too: {', '.join(missing)}"
+    return f"columns {', '.join(missing)} are missing, which have its exact bytes: read them, too"
 
 
 def _is_changed(columns: SourceColumns, rules: EncodingRules) -> Flags:

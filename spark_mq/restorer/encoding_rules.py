@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from spark_mq.errors import OptionError
 from spark_mq.format.message_schema import MAX_TIMESTAMP_MILLIS
-from spark_mq.restorer.host_text import parse_host
+from spark_mq.restorer.host_text import host_fault
 from spark_mq.store.config.topic_name import new_topic_fault
 
 DEFAULT_STORE_HOST = "127.0.0.1:10911"
@@ -45,11 +45,8 @@ class EncodingRules:
     def __post_init__(self) -> None:
         if not 0 < self.now <= MAX_TIMESTAMP_MILLIS:
             raise OptionError(f"now={self.now} is not a time: give milliseconds since the epoch")
-        if self.store_host is not None:
-            try:
-                parse_host(self.store_host)
-            except ValueError as error:
-                raise OptionError(f"store host {error}") from error
+        if self.store_host is not None and (fault := host_fault(self.store_host)):
+            raise OptionError(f"store host {fault}")
         for old, new in self.topics.items():
             if fault := new_topic_fault(new):
                 raise OptionError(f"topic map {old!r} to {new[:80]!r}: the new name {fault}")

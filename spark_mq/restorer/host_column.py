@@ -10,8 +10,8 @@ import pyarrow as pa
 from spark_mq.format.array_types import Bytes, Flags, Int64s
 from spark_mq.format.pieces import pieces_of_bytes
 from spark_mq.format.record import HOST_V4_SIZE, HOST_V6_SIZE
-from spark_mq.restorer.host_text import V4_MAPPED, parse_host
-from spark_mq.restorer.source_columns import SourceColumns
+from spark_mq.restorer.host_text import V4_MAPPED, host_fault, parse_host
+from spark_mq.restorer.source_columns import SourceColumns, is_fault
 
 
 @dataclass(frozen=True)
@@ -53,17 +53,16 @@ def read_hosts(columns: SourceColumns, name: str, default: str, was_v6: Flags, i
     if not columns.has(name):
         return one_host(default, columns.size)
     distinct = columns.array(name).cast(pa.string()).dictionary_encode()
-    indices = distinct.indices.fill_null(len(distinct.dictionary)).to_numpy()
-    parsed, strict_faults, faults = [], {}, {}
-    for index, text in enumerate([*distinct.dictionary.cast(pa.binary()).to_pylist(), default.encode()]):
-        try:
-            parsed.append(parse_host(text.decode("utf-8", "replace"), any_port=True))
-            parse_host(text.decode("utf-8", "replace"))
-        except ValueError as error:
-            (strict_faults if len(parsed) > index else faults)[index] = f"{name} {error}"
-            parsed += [] if len(parsed) > index else [bytes(HOST_V4_SIZE)]
-    is_wrong = np.isin(indices, list(faults)) | (np.isin(indices, list(strict_faults)) & ~is_from_source)
-    columns.check(is_wrong, lambda row: (faults | strict_faults)[int(indices[row])])
+    texts = [text.decode("utf-8", "replace") for text in distinct.dictionary.cast(pa.binary()).to_pylist()]
+    texts.append(default)
+    indices = distinct.indices.fill_null(len(texts) - 1).to_numpy()
+    faults = [host_fault(text, any_port=True) for text in texts]
+    new_faults = [host_fault(text) for text in texts]
+    is_wrong = np.where(is_from_source, is_fault(faults)[indices], is_fault(new_faults)[indices])
+    columns.check(is_wrong, lambda row: f"{name} {faults[indices[row]] or new_faults[indices[row]]}")
+    parsed = [
+        parse_host(text, any_port=True) if fault is None else b"" for text, fault in zip(texts, faults, strict=True)
+    ]
     mapped = [V4_MAPPED + host if len(host) == HOST_V4_SIZE else host for host in parsed]
     hosts = pieces_of_bytes(parsed + mapped)
     places = indices + np.where(was_v6 & columns.is_given(name), len(parsed), 0)

@@ -42,6 +42,15 @@ def parse_host(text: str, any_port: bool = False) -> bytes:
     return address.packed + _PORT.pack(port)
 
 
+def host_fault(text: str, any_port: bool = False) -> str | None:
+    """Why `parse_host` does not accept a text; None if it does."""
+    try:
+        parse_host(text, any_port)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
 def _reason(text: str) -> str:
     return (
         f"{text[:80]!r} is not an address and a port, such as 10.0.0.1:10911 or [2001:db8::1]:10911 "

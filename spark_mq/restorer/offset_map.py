@@ -72,7 +72,6 @@ class NamedQueue(Protocol):
 class StagedChunk(Protocol):
     """A chunk of staged messages."""
 
-    @property
     def queues(self) -> Sequence[NamedQueue]:
         """The queues of its messages."""
 
@@ -90,7 +89,7 @@ class StagedRows(Protocol):
 
     @property
     def queue_number(self) -> Int32s:
-        """The number of each row's queue in `StagedChunk.queues`."""
+        """The number of each row's queue in `StagedChunk.queues()`."""
 
 
 @dataclass(frozen=True)
@@ -185,10 +184,10 @@ class OffsetMap:
         return find_new_offsets(batches, wanted)
 
     def _table(self, chunk: StagedChunk, rows: StagedRows, offsets: Int64s, queue_offsets: Int64s) -> pa.Table:
-        numbers = pa.array(rows.queue_number)
-        new = [queue.topic for queue in chunk.queues]
+        numbers, queues = pa.array(rows.queue_number), chunk.queues()
+        new = [queue.topic for queue in queues]
         old = [self.old_topics.get(topic, topic) for topic in new]
-        ids = pa.array([queue.queue_id for queue in chunk.queues], pa.int32())
+        ids = pa.array([queue.queue_id for queue in queues], pa.int32())
         columns = [
             pa.array(old, pa.string()).take(numbers),
             pa.array(new, pa.string()).take(numbers),

@@ -80,13 +80,13 @@ class LogPlan:
 
 
 def with_leading_segment(plan: LogPlan) -> LogPlan:
-    """The same log after one more segment, which has no message; a log that starts at 0 stays as it is.
+    """The same log after one more segment, which has no message; a log of the first two segments stays as it is.
 
     Brokers serve queues in which messages are left out only if the first segment has no message of a queue
     (`indexer.queue.build.missing_offset`).
     """
     first = plan.segments[0]
-    if first.base < first.size:
+    if first.base < 2 * first.size:  # a log that starts at 0 has no expired offset
         return plan
     base = first.base - first.size
     leading = SegmentPlan(base, first.size, (), base, True, first.store_timestamp)

@@ -5,7 +5,7 @@ This module imports no numba, so that a driver can check columns before tasks st
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -219,3 +219,8 @@ class SourceColumns:
         topic = self.pieces("topic").piece(row) if self.has("topic") else b""
         named += [f"topic {topic[:80].decode('utf-8', 'replace')!r}"] if topic else []
         return f"row {self.first_row + row}" + (f" ({', '.join(named)})" if named else "")
+
+
+def is_fault(faults: Sequence[str | None]) -> Flags:
+    """Which distinct values have a fault."""
+    return np.array([fault is not None for fault in faults], np.bool_)

@@ -183,7 +183,8 @@ def readable_files(files: Mapping[str, bytes], source: str) -> dict[str, bytes]:
 
     """
     read: dict[str, bytes] = {}
-    for path in sorted({path.removesuffix(BACKUP) for path in files}):
+    paths = {path.removesuffix(BACKUP) for path in files}
+    for path in sorted(path for path in paths if not path.endswith(("/", BACKUP))):
         choices = [name for name in (path, path + BACKUP) if files.get(name, b"").strip()]
         if not _is_json(path, files):
             choices = choices[:1] if choices[:1] == [path] else []

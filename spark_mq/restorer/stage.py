@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_mq.format.array_types import Bytes, Int32s
 from spark_mq.format.record import SYS_FLAG_AT
@@ -72,6 +73,8 @@ class StageTask:
         number, first_row, growing = 0, 0, _GrowingChunk()
         for batch in joined(batches):
             growing.add(encode_messages(batch, self.rules, partition, first_row))
+            if "store_host" in batch.schema.names:
+                growing.store_hosts.update(pc.unique(batch["store_host"].drop_null()).to_pylist())
             first_row += batch.num_rows
             if growing.size >= self.chunk_size:
                 yield growing.write(self.folder, (partition, number), self.segment_size)
@@ -101,6 +104,7 @@ class _GrowingChunk:
     data: list[Bytes] = field(default_factory=list)
     rows: list[ChunkRows] = field(default_factory=list)
     queues: dict[Queue, int] = field(default_factory=dict)
+    store_hosts: set[str] = field(default_factory=set)
     size: int = 0
 
     def add(self, messages: EncodedMessages) -> None:
@@ -129,7 +133,7 @@ class _GrowingChunk:
         data, rows = np.concatenate(self.data), ChunkRows.concatenate(self.rows)
         if segment_size is not None and (np.diff(rows.commit_log_offset) < 0).any():
             data, rows = _sorted(data, rows)
-        return Chunk.write(folder, place, data, rows, list(self.queues), segment_size)
+        return Chunk.write(folder, place, data, rows, list(self.queues), segment_size, list(self.store_hosts))
 
 
 def _sorted(data: Bytes, rows: ChunkRows) -> tuple[Bytes, ChunkRows]:
@@ -157,5 +161,6 @@ def chunk_of_json(text: str) -> Chunk:
             **fields,
             "records": Location.resolve(fields["records"]),
             "segments": tuple(map(tuple, fields["segments"])),
+            "store_hosts": tuple(fields["store_hosts"]),
         }
     )

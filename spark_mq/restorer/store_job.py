@@ -32,9 +32,13 @@ from spark_mq.job.progress import Progress, StageProgress
 from spark_mq.job.shared_storage import SharedStorageCheck
 from spark_mq.job.task_items import TaskItems
 from spark_mq.job.tasks import Tasks
-from spark_mq.restorer.chunk import Chunk
+from spark_mq.restorer.chunk import Chunk, Queue
+from spark_mq.restorer.config_files import Situation
 from spark_mq.restorer.encoding_rules import EncodingRules
+from spark_mq.restorer.finish import NewLog, finish_store
+from spark_mq.restorer.host_text import parse_host
 from spark_mq.restorer.index_names import restore_index_names
+from spark_mq.restorer.offset_map import OffsetMap
 from spark_mq.restorer.origin import Origin
 from spark_mq.restorer.placement import HALF_TOPIC, LogPlan, place_after, place_as_before, with_leading_segment
 from spark_mq.restorer.put_in_place import put_in_place
@@ -118,9 +122,45 @@ class StoreJob:
         if not chunks:
             raise EmptyStoreError(f"{self.origin.name} has no such message: there is nothing to restore")
         plan = self._place(chunks)
-        written = self._write(plan, store, progress)
+        offset_map = self._offset_map(chunks)
+        written = self._write(plan, store, offset_map, progress)
         rebuilt = self._derive(store)
-        return _report(self.origin, self.request, self._mode, written, rebuilt, progress)
+        log = _new_log(chunks, plan, written)
+        notes = finish_store(store, self.origin, self.request, log, self._situation, offset_map)
+        return _report(
+            self.origin, self.request, self._mode, written, rebuilt, [*notes, *self._notes], offset_map, progress
+        )
+
+    def _offset_map(self, chunks: Sequence[Chunk]) -> OffsetMap | None:
+        """The table of old and new offsets; None if neither offsets nor ids change, or if there are no old ones."""
+        if not self.origin.has_offsets or (self.is_faithful and self.request.store_host is None):
+            return None
+        hosts = {host for chunk in chunks for host in chunk.store_hosts}
+        old_host = parse_host(next(iter(hosts)), any_port=True) if len(hosts) == 1 else None
+        new_host = old_host if self.request.store_host is None else parse_host(self.request.store_host)
+        topics = {queue.topic for chunk in chunks for queue in chunk.queues()}
+        return OffsetMap.create(
+            self.request.offset_map_folder,
+            self.request.topics,
+            topics,
+            old_store_host=old_host,
+            store_host=new_host,
+        )
+
+    @property
+    def _situation(self) -> Situation:
+        if not self.is_faithful:
+            return Situation.RENUMBERED
+        return Situation.WHOLE if self._is_whole and self.origin.location is not None else Situation.PARTIAL
+
+    @property
+    def _notes(self) -> list[str]:
+        notes = [
+            "segments are as new as this job: a broker deletes them when fileReservedTime (72 h) has passed from now"
+        ]
+        if self.request.store_host is not None:
+            notes.append("offset message ids have another broker's address in them than before")
+        return notes
 
     @property
     def _mode(self) -> str:
@@ -142,12 +182,12 @@ class StoreJob:
         """Whether no message of the source is left out."""
         return self.request.where is None and not self.request.only_delivered
 
-    def _write(self, plan: LogPlan, store: Location, progress: Progress) -> pa.Table:
+    def _write(self, plan: LogPlan, store: Location, offset_map: OffsetMap | None, progress: Progress) -> pa.Table:
         """Write the segments; returns their rows (`WRITTEN_SCHEMA`), in order."""
         segments = plan.segments
         blanks = {} if self.origin.facts is None else self.origin.facts.blanks
         with progress.stage("write segments", len(segments), "segments") as done:
-            task = SegmentTask(TaskItems.of(segments), store / COMMIT_LOG, blanks, None, None, None, done)
+            task = SegmentTask(TaskItems.of(segments), store / COMMIT_LOG, blanks, None, None, offset_map, done)
             check = SharedStorageCheck.of_folder(store.parent)
             return self.tasks.checked(check).rows(task, len(segments), WRITTEN_SCHEMA).sort_by("base")
 
@@ -166,8 +206,30 @@ class StoreJob:
         return report
 
 
+def _new_log(chunks: Sequence[Chunk], plan: LogPlan, written: pa.Table) -> NewLog:
+    messages: dict[Queue, int] = {}
+    for chunk in chunks:
+        for queue in chunk.queues():
+            name = (queue.topic, queue.queue_id)
+            messages[name] = messages.get(name, 0) + queue.messages
+    return NewLog(
+        plan.segments[0].base,
+        written["end"][-1].as_py(),
+        messages,
+        plan.next_queue_offsets,
+        max(written["last_store_timestamp"].to_pylist()),
+    )
+
+
 def _report(
-    origin: Origin, request: RestoreRequest, mode: str, written: pa.Table, rebuilt: RebuildReport, progress: Progress
+    origin: Origin,
+    request: RestoreRequest,
+    mode: str,
+    written: pa.Table,
+    rebuilt: RebuildReport,
+    notes: Sequence[str],
+    offset_map: OffsetMap | None,
+    progress: Progress,
 ) -> RestoreReport:
     sums = {name: sum(written[name].to_pylist()) for name in ("messages", "gaps", "gap_bytes", "raised")}
     return RestoreReport(
@@ -183,6 +245,7 @@ def _report(
         index_files=rebuilt.index_files,
         index_entries=rebuilt.index_entries,
         settings=list(rebuilt.settings),
-        notes=[],
+        notes=list(notes),
+        offset_map=None if offset_map is None else str(offset_map.folder),
         stages={**progress.seconds, **rebuilt.stages},
     )

@@ -11,7 +11,7 @@ from spark_mq.errors import UnsafeNameError
 from spark_mq.format.array_types import Flags, Int32s, Int64s
 from spark_mq.format.pieces import Pieces, pieces_of_bytes
 from spark_mq.restorer.encoding_rules import EncodingRules
-from spark_mq.restorer.source_columns import SourceColumns
+from spark_mq.restorer.source_columns import SourceColumns, is_fault
 from spark_mq.store.config.topic_name import check_topic_name, new_topic_fault
 
 _REPLACED = "\ufffd"
@@ -50,12 +50,12 @@ def read_topics(columns: SourceColumns, rules: EncodingRules, is_from_source: Fl
     old = [text.decode("utf-8", "replace") for text in distinct.dictionary.cast(pa.binary()).to_pylist()]
     faults = [None if topic in rules.topics else _folder_fault(topic) for topic in old]
     new_faults = [None if topic in rules.topics else new_topic_fault(topic) for topic in old]
-    is_wrong = np.array([fault is not None for fault in faults], np.bool_)[indices]
-    is_wrong |= np.array([fault is not None for fault in new_faults], np.bool_)[indices] & ~is_from_source
+    is_wrong = np.where(is_from_source, is_fault(faults)[indices], is_fault(new_faults)[indices])
     columns.check(
         is_wrong,
         lambda row: (
-            f"the topic {new_faults[indices[row]] or faults[indices[row]]}: rename it (topic map), or leave out its rows"
+            f"the topic {(faults if is_from_source[row] else new_faults)[indices[row]]}: "
+            "rename it (topic map), or leave out its rows"
         ),
     )
     names = [rules.topics.get(topic, topic) for topic in old]

@@ -29,7 +29,6 @@ _SIZE = 16
 _DIGITS = 2 * _SIZE
 _BLOCK_BITS = 16
 _LOCAL_ADDRESS = b"\x7f\x00\x00\x01"
-_HEX = np.frombuffer(b"".join(b"%02X" % byte for byte in range(256)), np.uint8).reshape(256, 2)
 
 
 def make_unique_keys(store_host: bytes, now: int, partition: int, first_row: int, born_timestamps: Int64s) -> Pieces:
@@ -53,5 +52,5 @@ def make_unique_keys(store_host: bytes, now: int, partition: int, first_row: int
     months = born_timestamps.astype("datetime64[ms]").astype("datetime64[M]").astype("datetime64[ms]").astype(np.int64)
     keys[:, 10:14] = (born_timestamps - months).astype(">u4").view(np.uint8).reshape(count, 4)
     keys[:, 14:] = (rows & 0xFFFF).astype(">u2").view(np.uint8).reshape(count, 2)
-    digits = _HEX[keys].reshape(-1)
+    digits = np.frombuffer(keys.tobytes().hex().upper().encode(), np.uint8)
     return Pieces(digits, np.arange(count, dtype=np.int64) * _DIGITS, np.full(count, _DIGITS, np.int32))

@@ -47,7 +47,7 @@ def chunk_of(
 ) -> InMemory:
     nowhere = Location.resolve("/nowhere")
     counted = counts or (QueueCount("T", 0, len(sizes), -1),)
-    return InMemory(0, number, nowhere, sum(sizes), len(sizes), segments, tuple(sizes), counted)
+    return InMemory(0, number, nowhere, sum(sizes), len(sizes), segments, sizes=tuple(sizes), counts=counted)
 
 
 def appended(sizes: list[int], start: int) -> list[int]:

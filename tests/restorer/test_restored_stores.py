@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -29,7 +30,11 @@ def test_all_messages_give_the_broker_s_files(packed: RealStore, tmp_path: Path)
     assert (report.gaps, report.mode) == (0, "faithful")
     assert content(new / "commitlog") == content(store / "commitlog")
     judge = packed.unpack(tmp_path, "rebuilt") if packed.has("rebuilt") else store
-    assert content(new / "consumequeue") == content(judge / "consumequeue")
+    queues = content(new / "consumequeue")
+    # Queues whose messages have all expired are in the source's own folder only.
+    expired = {name: queues.pop(name) for name in queues.keys() - content(judge / "consumequeue").keys()}
+    assert expired.items() <= content(store / "consumequeue").items()
+    assert queues == content(judge / "consumequeue")
     index, judged = content(new / "index"), content(judge / "index")
     assert list(index.values()) == list(judged.values())
     assert judge != store or list(index) == list(judged)
@@ -53,9 +58,10 @@ def test_messages_that_are_left_out_leave_records_that_no_queue_has(tmp_path: Pa
     new = tmp_path / "new"
 
     def keep(batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Two of three queues, and not the whole second segment."""
+        """Two of three queues, and a part of each; nothing of three segments."""
         offsets = batch["commit_log_offset"].to_numpy()
-        return batch.filter(pa.array((batch["queue_id"].to_numpy() % 3 != 1) & (offsets // (128 << 10) != 1)))
+        is_kept = (batch["queue_id"].to_numpy() % 3 != 1) & (offsets % 5 > 0)
+        return batch.filter(pa.array(is_kept & ~np.isin(offsets // (128 << 10), (0, 1, 3))))
 
     report = restore_here(store, new, packed.broker_conf, keep, where="not all")
     kept = [row for batch in message_batches(store) for row in keep(batch).to_pylist()]
@@ -73,6 +79,18 @@ def test_messages_that_are_left_out_leave_records_that_no_queue_has(tmp_path: Pa
     assert not (new / "consumequeue" / "SPARK_MQ_LEFT_OUT").exists()
     _, findings = check(new, packed.broker_conf)
     assert grave(findings) == []
+    assert "QUEUE_LEFT_OUT" in {finding.code for finding in findings}
+    assert [path.name for path in sorted((new / "commitlog").iterdir())] == [
+        f"{n * (128 << 10):020d}" for n in range(5)
+    ]
+
+
+def test_a_log_from_0_on_cannot_say_which_messages_were_left_out(tmp_path: Path) -> None:
+    packed, store = unpacked("workload-533", tmp_path)
+    new = tmp_path / "new"
+    restore_here(store, new, packed.broker_conf, lambda batch: batch.slice(0, batch.num_rows // 2), where="a half")
+    _, findings = check(new, packed.broker_conf)
+    assert {finding.code for finding in grave(findings)} <= {"QUEUE_NO_MESSAGE"}
 
 
 def test_new_offsets_follow_each_other(tmp_path: Path) -> None:

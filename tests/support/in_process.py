@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS
 from spark_mq.source.datasource import RocketMQDataSource
 
 
@@ -21,3 +23,13 @@ def read_rows(**options: str) -> list[dict[str, Any]]:
             assert from_arrow_schema(batch.schema) == source.schema()
             rows += batch.to_pylist()
     return rows
+
+
+def message_batches(names: Sequence[str], **options: str) -> Iterator[pa.RecordBatch]:
+    """These columns of the messages of a read with these options."""
+    source = RocketMQDataSource(options)
+    reader = source.reader(from_arrow_schema(pa.schema([ALL_MESSAGE_FIELDS[name] for name in names])))
+    for partition in reader.partitions():
+        for batch in reader.read(partition):
+            assert isinstance(batch, pa.RecordBatch)
+            yield batch

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from spark_mq.errors import UnsafeNameError
-from spark_mq.store.config.topic_name import check_topic_name
+from spark_mq.store.config.topic_name import check_topic_name, new_topic_fault
 from tests.support.stores import RealStore, all_stores
 
 
@@ -21,4 +21,35 @@ def test_any_other_topic_is_given_back(topic: str) -> None:
 @pytest.mark.parametrize("store", all_stores(), ids=str)
 def test_topics_of_real_stores_are_names(store: RealStore) -> None:
     for topic in {fact["topic"] for fact in store.facts("msg")}:
+        assert check_topic_name(topic) == topic
+
+
+@pytest.mark.parametrize(
+    ("topic", "fault"),
+    [
+        ("", "is empty"),
+        ("a.b", "has other characters"),
+        ("a b", "has other characters"),
+        ("T\n", "has other characters"),
+        ("schlüssel", "has other characters"),
+        ("\u0661", "has other characters"),
+        ("t" * 128, "has more than 127 characters"),
+        ("%RETRY%" + "g" * 249, "has more than 255 characters"),
+    ],
+)
+def test_a_topic_that_a_broker_refuses_has_a_fault(topic: str, fault: str) -> None:
+    assert fault in (new_topic_fault(topic) or "")
+
+
+def test_a_broker_takes_any_other_topic_and_its_own() -> None:
+    for topic in (
+        "T",
+        "t" * 127,
+        "%RETRY%" + "g" * 248,
+        "%DLQ%g",
+        "SCHEDULE_TOPIC_XXXX",
+        "rmq_sys_wheel_timer",
+        "-_|%",
+    ):
+        assert new_topic_fault(topic) is None
         assert check_topic_name(topic) == topic

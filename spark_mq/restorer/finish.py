@@ -1,0 +1,247 @@
+"""What a new store has besides its log, queues and index: `config/`, the checkpoint, and queues without a message."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE
+from spark_mq.format.system_topic import SCHEDULE_TOPIC
+from spark_mq.indexer.queue.carry_over import carry_over
+from spark_mq.io.location import Location
+from spark_mq.io.publish import publish
+from spark_mq.restorer.checkpoint import restored_checkpoint
+from spark_mq.restorer.chunk import Queue
+from spark_mq.restorer.config_files import (
+    CONSUMER_OFFSETS,
+    DELAY_OFFSETS,
+    LMQ_CONSUMER_OFFSETS,
+    TOPICS,
+    Situation,
+    Translate,
+    TranslatedOffsets,
+    Treatment,
+    consumer_offsets_json,
+    delay_offsets_json,
+    kept_paths,
+    rule_of,
+    topics_json,
+)
+from spark_mq.restorer.empty_queues import write_empty_queues
+from spark_mq.restorer.offset_map import OffsetMap, QueueOffset
+from spark_mq.restorer.origin import Origin
+from spark_mq.restorer.placement import HALF_TOPIC
+from spark_mq.restorer.restore_request import RestoreRequest
+from spark_mq.store.config.broker_version import BrokerVersion
+from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
+from spark_mq.store.config.store_paths import CONFIG, CONSUME_QUEUE
+from spark_mq.store.queue.folders import queue_folders
+
+_TIMER_TOPIC = "rmq_sys_wheel_timer"
+_WAITING = {
+    SCHEDULE_TOPIC: "delayed messages: a broker delivers those that are due as soon as it starts",
+    _TIMER_TOPIC: "timer messages: a broker of 5.x delivers those that are due as soon as it starts",
+    HALF_TOPIC: "half messages: a broker asks the producers of those that are not settled",
+}
+_OFFSET_FILES = (CONSUMER_OFFSETS, LMQ_CONSUMER_OFFSETS, DELAY_OFFSETS)
+
+
+@dataclass(frozen=True)
+class NewLog:
+    """What is known of the new log when it is written.
+
+    Attributes:
+        start: The commit log offset of the first segment.
+        end: The commit log offset after the last record.
+        messages: The number of messages of each queue.
+        next_offsets: The next offset of each of these queues.
+        last_store_timestamp: The store time of the last message, in milliseconds.
+
+    """
+
+    start: int
+    end: int
+    messages: Mapping[Queue, int]
+    next_offsets: Mapping[Queue, int]
+    last_store_timestamp: int
+
+    def queue_counts(self) -> dict[str, int]:
+        """The largest queue id and 1, for each topic."""
+        counts: dict[str, int] = {}
+        for topic, queue_id in self.next_offsets:
+            counts[topic] = max(counts.get(topic, 0), queue_id + 1)
+        return counts
+
+
+def finish_store(
+    store: Location,
+    origin: Origin,
+    request: RestoreRequest,
+    log: NewLog,
+    situation: Situation,
+    offset_map: OffsetMap | None,
+) -> list[str]:
+    """Write everything that is left into a new store; returns what a user has to know, a sentence each.
+
+    Args:
+        store: The new store, with log, queues, index, and the checkpoint of a rebuild.
+        origin: Where the messages come from.
+        request: What is restored.
+        log: The new log.
+        situation: How messages come into the store.
+        offset_map: The old and the new offsets; None if offsets and ids stay.
+
+    Raises:
+        ConfigError: A file of the source cannot be read.
+        StorageError: A file cannot be written.
+
+    """
+    notes = _waiting(log.messages)
+    empty = _write_empty_queues(store, origin, request, log, situation)
+    notes += empty.notes
+    next_offsets = {**log.next_offsets, **empty.next_offsets}
+    notes += _write_config(
+        store, origin, request, log, situation, _translation(origin, situation, next_offsets, offset_map)
+    )
+    _write_checkpoint(store, origin, log, situation)
+    if offset_map is not None:
+        offset_map.complete()
+    return notes
+
+
+def _waiting(messages: Mapping[Queue, int]) -> list[str]:
+    counts: dict[str, int] = {}
+    for (topic, _), count in messages.items():
+        counts[topic] = counts.get(topic, 0) + count
+    return [
+        f"{counts[topic]:,} {text} (--only-delivered leaves them out)"
+        for topic, text in _WAITING.items()
+        if topic in counts
+    ]
+
+
+@dataclass(frozen=True)
+class _EmptyQueues:
+    next_offsets: Mapping[Queue, int]
+    notes: Sequence[str]
+
+
+def _write_empty_queues(
+    store: Location, origin: Origin, request: RestoreRequest, log: NewLog, situation: Situation
+) -> _EmptyQueues:
+    """Make the files of queues whose messages have all expired, or were left out, if offsets stay."""
+    facts = origin.facts
+    if facts is None or situation == Situation.RENUMBERED:
+        return _EmptyQueues({}, ())
+    missing = {
+        queue: offset for queue, offset in facts.next_offsets.items() if queue not in log.next_offsets and offset
+    }
+    folder = store / CONSUME_QUEUE
+    file_size = request.broker_conf.consume_queue_file_size or DEFAULT_FILE_SIZE
+    if situation == Situation.WHOLE and origin.location is not None:
+        existing = queue_folders(origin.location / CONSUME_QUEUE)
+        kept, lost = carry_over(existing, log.next_offsets, folder, file_size)
+        names = set(kept)
+        return _EmptyQueues({q: offset for q, offset in missing.items() if f"{q[0]}/{q[1]}" in names}, lost)
+    made = write_empty_queues(folder, missing, file_size, log.start, log.last_store_timestamp)
+    notes = []
+    if made.left_out:
+        first = ", ".join(f"{topic}/{queue_id}" for topic, queue_id in made.left_out[:3])
+        notes.append(
+            f"{len(made.left_out):,} queues have no message left ({first}{', ...' if len(made.left_out) > 3 else ''}): "
+            "their next message gets offset 0 again. Only a log that does not start at 0 can keep such an offset"
+        )
+    return _EmptyQueues({queue: missing[queue] for queue in made.written}, notes)
+
+
+def _translation(
+    origin: Origin, situation: Situation, next_offsets: Mapping[Queue, int], offset_map: OffsetMap | None
+) -> Translate:
+    """How offsets of consumers become offsets in the new store."""
+    if situation == Situation.WHOLE:
+        return lambda topic, queue_id, offset: offset
+    if situation == Situation.PARTIAL:
+
+        def within(topic: str, queue_id: int, offset: int) -> int | None:
+            end = next_offsets.get((topic, queue_id))
+            return None if end is None else min(offset, end)
+
+        return within
+    if offset_map is None or origin.facts is None:
+        return lambda topic, queue_id, offset: None
+    wanted: list[QueueOffset] = []
+    for path in _OFFSET_FILES:
+        content = origin.facts.files.get(path)
+        if content is not None:
+            # The first pass only asks which offsets there are.
+            _translated(path, content, lambda *offset: wanted.append(offset), {})
+    found = offset_map.new_offsets(wanted)
+    return lambda topic, queue_id, offset: found.get((topic, queue_id, offset))
+
+
+def _translated(path: str, content: bytes, translate: Translate, topics: Mapping[str, str]) -> TranslatedOffsets:
+    if path == DELAY_OFFSETS:
+        return delay_offsets_json(content, translate)
+    return consumer_offsets_json(content, translate, topics, path)
+
+
+def _write_config(
+    store: Location, origin: Origin, request: RestoreRequest, log: NewLog, situation: Situation, translate: Translate
+) -> list[str]:
+    facts, notes = origin.facts, []
+    files = dict(facts.files) if facts is not None else {}
+    files.pop(CHECKPOINT, None)
+    version = request.broker_version or (None if facts is None else facts.broker_version) or BrokerVersion.V5
+    new = {
+        TOPICS: topics_json(
+            files.pop(TOPICS, None), log.queue_counts(), request.topics, version, log.last_store_timestamp
+        )
+    }
+    for path, content in files.items():
+        rule = rule_of(path)
+        if rule is None:
+            notes.append(f"{path} is left out: it is not known what a broker does with it")
+        elif rule.treatment(situation) == Treatment.LEFT_OUT:
+            notes.append(f"{path} is left out: {rule.reason}")
+        elif path in _OFFSET_FILES:
+            translated = _translated(path, content, translate, request.topics)
+            new[path] = translated.content
+            if translated.dropped:
+                count = sum(translated.dropped.values())
+                notes.append(f"{path}: {count:,} offsets are left out, in queues that have no message here")
+        else:
+            new[path] = content
+    for path, content in new.items():
+        publish(store / path, content, len(content))
+    for path in () if facts is None else facts.databases:
+        rule = rule_of(f"{path}/")
+        notes.append(f"{path} is left out: {'it is not known' if rule is None else rule.reason}")
+    if origin.location is not None:
+        _copy_other_files(origin.location, store, situation)
+    return notes
+
+
+def _copy_other_files(source: Location, store: Location, situation: Situation) -> None:
+    """Copy the files and folders outside of `config/` that stay as they are; timerwheel is a sparse file."""
+    for path in kept_paths(situation):
+        if path.startswith(CONFIG):
+            continue
+        name = path.rstrip("/")
+        if (source / name).is_directory:
+            shutil.copytree((source / name).path, (store / name).path)
+        elif (source / name).is_file:
+            os.makedirs((store / name).parent.path, exist_ok=True)
+            shutil.copy2((source / name).path, (store / name).path)
+
+
+def _write_checkpoint(store: Location, origin: Origin, log: NewLog, situation: Situation) -> None:
+    checkpoint = restored_checkpoint(
+        None if origin.facts is None else origin.facts.files.get(CHECKPOINT),
+        last_store_timestamp=log.last_store_timestamp,
+        index_end_timestamp=Checkpoint.load(store).index_msg_timestamp,
+        log_end=log.end,
+        has_new_offsets=situation == Situation.RENUMBERED,
+    )
+    publish(store / CHECKPOINT, checkpoint.encode(), CHECKPOINT_SIZE)

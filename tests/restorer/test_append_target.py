@@ -1,0 +1,165 @@
+"""Stores to which nothing can be appended, and why. No Spark here."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_mq import MessageStore
+from spark_mq.errors import StoreLockedError, UnfinishedAppendError, UnsupportedStoreError
+from spark_mq.io.location import Location
+from spark_mq.restorer.append import appending
+from spark_mq.restorer.append_target import AppendTarget
+from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.store_lock import store_lock
+from tests.support.stores import OWN_STORES, RealStore, tree_of
+
+Unpack = Callable[[RealStore], Path]
+
+CRC = RealStore("crc-533", OWN_STORES)
+CONF = BrokerConf.of(str(CRC.broker_conf))
+
+
+@pytest.fixture
+def store(unpacked: Unpack, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(unpacked(CRC), tmp_path / "store"))
+
+
+def target_of(store: Path, conf: BrokerConf = CONF, **options: Any) -> AppendTarget:
+    return AppendTarget.open(Location.resolve(str(store)), conf, **options)
+
+
+def crashed(store: Path) -> None:
+    (store / "abort").touch()
+
+
+def in_rocksdb(store: Path) -> None:
+    shutil.rmtree(store / "consumequeue")
+    (store / "consumequeue").mkdir()
+    (store / "consumequeue" / "CURRENT").touch()
+    (store / "consumequeue" / "MANIFEST-000001").touch()
+
+
+def without_last_index_file(store: Path) -> None:
+    max((store / "index").iterdir()).unlink()
+
+
+def without_index(store: Path) -> None:
+    shutil.rmtree(store / "index")
+
+
+def without_last_entry(store: Path) -> None:
+    """A broker that was killed between two keys of the last message."""
+    file = max((store / "index").iterdir())
+    data = bytearray(file.read_bytes())
+    data[36:40] = (int.from_bytes(data[36:40], "big") - 1).to_bytes(4, "big")
+    file.write_bytes(data)
+
+
+def without_queues(store: Path) -> None:
+    shutil.rmtree(store / "consumequeue")
+
+
+def without_a_queue(store: Path) -> None:
+    shutil.rmtree(store / "consumequeue" / "OrderEvents" / "0")
+
+
+def with_a_stray_file(store: Path) -> None:
+    (store / "commitlog" / "notes.txt").write_text("do not delete")
+
+
+def with_another_segment_size(store: Path) -> None:
+    with max((store / "commitlog").iterdir()).open("r+b") as file:
+        file.truncate(100_000)
+
+
+def without_a_segment(store: Path) -> None:
+    first, *_ = sorted((store / "commitlog").iterdir())
+    shutil.copy(first, first.with_name(f"{1 << 40:020d}"))
+
+
+def consumed_too_far(store: Path) -> None:
+    table = {"offsetTable": {"OrderEvents@GID": {"0": 1 << 40}}}
+    (store / "config" / "consumerOffset.json").write_text(json.dumps(table))
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (crashed, "abort .*stop it cleanly"),
+        (in_rocksdb, "RocksDB"),
+        (without_last_index_file, "the index lacks the keys of the message at commit log offset"),
+        (without_index, "the index lacks the keys of the message at commit log offset 0.*messageIndexEnable"),
+        (without_last_entry, "the index lacks the keys|the last entry is of|the header ends"),
+        (without_queues, "has no files, but the log has"),
+        (without_a_queue, "OrderEvents/0: it has no files"),
+        (with_a_stray_file, "no broker starts on it: commitlog/notes.txt"),
+        (with_another_segment_size, "100,000 bytes|no broker starts"),
+        (without_a_segment, "is not a segment of this log"),
+        (consumed_too_far, "OrderEvents/0: .*a consumer group has consumed it up to"),
+    ],
+)
+def test_a_store_that_is_refused(change: Callable[[Path], None], reason: str, store: Path) -> None:
+    target_of(store)
+    change(store)
+    before = tree_of(store)
+    with pytest.raises(UnsupportedStoreError, match=f"(?s){reason}"):
+        target_of(store)
+    with pytest.raises(UnsupportedStoreError), appending(Location.resolve(str(store)), CONF):
+        pass
+    (store / "lock").unlink(missing_ok=True)
+    assert tree_of(store) == before
+
+
+def test_a_store_whose_queues_lack_messages(unpacked: Unpack) -> None:
+    lagging = RealStore("lagging-533", OWN_STORES)
+    with pytest.raises(UnsupportedStoreError, match=r"LastQueue/0: it lacks at least 3 messages.*rebuild"):
+        target_of(unpacked(lagging), BrokerConf.of(str(lagging.broker_conf)))
+
+
+def test_a_store_with_a_lock(store: Path) -> None:
+    location = Location.resolve(str(store))
+    with store_lock(location):
+        with pytest.raises(UnsupportedStoreError, match="lock is locked"):
+            target_of(store)
+        assert target_of(store, has_lock=True).log_end
+        with pytest.raises(StoreLockedError), appending(location, CONF):
+            pass
+
+
+def test_a_store_that_is_not_local() -> None:
+    location = Location.resolve("mock:///store")
+    with pytest.raises(UnsupportedStoreError, match="local"):
+        AppendTarget.open(location, CONF)
+    with pytest.raises(UnsupportedStoreError, match="local"), appending(location, CONF):
+        pass
+
+
+def test_a_store_without_an_index(store: Path) -> None:
+    without_index(store)
+    target = target_of(store, BrokerConf({**CONF.settings, "messageIndexEnable": "false"}))
+    assert (target.has_index, target.index_end) == (False, None)
+
+
+def test_a_topic_with_batch_queues(store: Path) -> None:
+    topics = json.loads((store / "config" / "topics.json").read_bytes())
+    topics["topicConfigTable"]["Batched"] = {"topicName": "Batched", "attributes": {"queue.type": "BatchCQ"}}
+    (store / "config" / "topics.json").write_text(json.dumps(topics))
+    (store / "batchconsumequeue" / "Old").mkdir(parents=True)
+    target = target_of(store)
+    target.check_topics(["OrderEvents", "unknown"])
+    for topic in ("Batched", "Old"):
+        with pytest.raises(UnsupportedStoreError, match=f"'{topic}' has batch consume queues"):
+            target.check_topics(["OrderEvents", topic])
+
+
+def test_nobody_reads_a_store_with_some_files_of_an_append(store: Path) -> None:
+    (store / "commitlog" / "append-unfinished").write_text("text")
+    for read in (lambda: MessageStore(str(store)), lambda: target_of(store)):
+        with pytest.raises(UnfinishedAppendError, match="spark-mq restore --append"):
+            read()
