@@ -26,6 +26,7 @@ from spark_mq.job.session import job_errors
 from spark_mq.job.shared_storage import SharedStorageCheck
 from spark_mq.job.storage_errors import reason_of
 from spark_mq.job.tasks import LocalTasks
+from spark_mq.restorer.append_target import AppendTarget
 from spark_mq.restorer.chunk import Chunk
 from spark_mq.restorer.origin import OFFSET_COLUMNS, Origin
 from spark_mq.restorer.restore_request import RestoreRequest
@@ -129,6 +130,7 @@ def store_writer(options: WriteOptions, schema: StructType, overwrite: bool) -> 
         OutputExistsError: The path is neither empty nor a store.
         StoreLockedError: A broker runs on the store.
         UnsupportedStoreError: The store cannot be appended to in the state in which it is.
+        UnfinishedAppendError: Another append was interrupted while its files were put in place.
         StorageError: The folder for chunks cannot be made.
 
     """
@@ -150,6 +152,8 @@ def store_writer(options: WriteOptions, schema: StructType, overwrite: bool) -> 
         offset_map=options.offset_map,
     )
     check_columns(columns, has_offsets)
+    if appends:
+        AppendTarget.open(request.store, request.broker_conf)
     job = StoreJob(LocalTasks(), Origin("a DataFrame", has_offsets), request)
     folder = _make_folder(request.store)
     return StoreWriter(job, job.stage_task(folder), SharedStorageCheck.of_folder(folder))

@@ -21,6 +21,7 @@ from spark_mq.errors import (
     OutputExistsError,
     StorageError,
     StoreLockedError,
+    UnsupportedStoreError,
 )
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS
 from spark_mq.io.location import Location
@@ -148,6 +149,17 @@ def test_overwrite_leaves_other_folders_and_running_brokers_alone(tmp_path: Path
     with store_lock(Location.resolve(str(store))), pytest.raises(StoreLockedError, match="stop the broker first"):
         writer_of(store, FIELDS, overwrite=True)
     assert tree_of(tmp_path) == {**before, "store/lock": b"lock"}
+
+
+def test_rows_are_not_encoded_for_a_store_that_cannot_be_appended_to(tmp_path: Path, conf: str) -> None:
+    store = tmp_path / "store"
+    save(store, [rows("orders", 3)], brokerConf=conf)
+    with store_lock(Location.resolve(str(store))), pytest.raises(UnsupportedStoreError, match="broker"):
+        writer_of(store, FIELDS, brokerConf=conf)
+    (store / "abort").touch()
+    with pytest.raises(UnsupportedStoreError, match="abort"):
+        writer_of(store, FIELDS, brokerConf=conf)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["broker.conf", "store"]
 
 
 def test_a_broker_that_starts_while_rows_are_written_keeps_its_store(tmp_path: Path, conf: str) -> None:
