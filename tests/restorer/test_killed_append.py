@@ -12,8 +12,8 @@ import pytest
 
 from spark_mq.errors import StoreLockedError
 from tests.support.appended import append_here, segments_of
-from tests.support.rebuilt import rebuild_here
 from tests.support.paused_process import paused
+from tests.support.rebuilt import rebuild_here
 from tests.support.store_history import cut_log, record_ends, settings_of
 from tests.support.stores import OWN_STORES, RealStore, tree_of
 

@@ -28,7 +28,10 @@ class Queue:
 
 @dataclass(frozen=True)
 class Chunk:
-    queues: tuple[Queue, ...]
+    all_queues: tuple[Queue, ...]
+
+    def queues(self) -> tuple[Queue, ...]:
+        return self.all_queues
 
 
 @dataclass(frozen=True)

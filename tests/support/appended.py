@@ -8,9 +8,9 @@ from pathlib import Path
 from spark_mq.indexer.extension import Extension
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
+from spark_mq.job.tasks import LocalTasks
 from spark_mq.restorer.append import Append, appending
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.job.tasks import LocalTasks
 
 TOPICS = "config/topics.json"
 SPLIT_SIZE = 16 << 10

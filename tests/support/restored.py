@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
-from spark_mq.restorer.source_facts import facts_of_store
 
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS
 from spark_mq.io.location import Location
@@ -18,6 +17,7 @@ from spark_mq.restorer.origin import Origin
 from spark_mq.restorer.report import RestoreReport
 from spark_mq.restorer.restore_request import RestoreRequest
 from spark_mq.restorer.restore_source import FROM_LOG, settings_of
+from spark_mq.restorer.source_facts import facts_of_store
 from spark_mq.restorer.stage import StageTask
 from spark_mq.restorer.store_job import StoreJob
 from spark_mq.source.datasource import RocketMQDataSource
