@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE
-from spark_mq.format.system_topic import SCHEDULE_TOPIC
 from spark_mq.indexer.queue.carry_over import carry_over
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
@@ -30,49 +29,16 @@ from spark_mq.restorer.config_files import (
     topics_json,
 )
 from spark_mq.restorer.empty_queues import write_empty_queues
+from spark_mq.restorer.new_log import NewLog
 from spark_mq.restorer.offset_map import OffsetMap, QueueOffset
 from spark_mq.restorer.origin import Origin
-from spark_mq.restorer.placement import HALF_TOPIC
 from spark_mq.restorer.restore_request import RestoreRequest
 from spark_mq.store.config.broker_version import BrokerVersion
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
 from spark_mq.store.config.store_paths import CONFIG, CONSUME_QUEUE
 from spark_mq.store.queue.folders import queue_folders
 
-_TIMER_TOPIC = "rmq_sys_wheel_timer"
-_WAITING = {
-    SCHEDULE_TOPIC: "delayed messages: a broker delivers those that are due as soon as it starts",
-    _TIMER_TOPIC: "timer messages: a broker of 5.x delivers those that are due as soon as it starts",
-    HALF_TOPIC: "half messages: a broker asks the producers of those that are not settled",
-}
 _OFFSET_FILES = (CONSUMER_OFFSETS, LMQ_CONSUMER_OFFSETS, DELAY_OFFSETS)
-
-
-@dataclass(frozen=True)
-class NewLog:
-    """What is known of the new log when it is written.
-
-    Attributes:
-        start: The commit log offset of the first segment.
-        end: The commit log offset after the last record.
-        messages: The number of messages of each queue.
-        next_offsets: The next offset of each of these queues.
-        last_store_timestamp: The store time of the last message, in milliseconds.
-
-    """
-
-    start: int
-    end: int
-    messages: Mapping[Queue, int]
-    next_offsets: Mapping[Queue, int]
-    last_store_timestamp: int
-
-    def queue_counts(self) -> dict[str, int]:
-        """The largest queue id and 1, for each topic."""
-        counts: dict[str, int] = {}
-        for topic, queue_id in self.next_offsets:
-            counts[topic] = max(counts.get(topic, 0), queue_id + 1)
-        return counts
 
 
 def finish_store(
@@ -98,9 +64,8 @@ def finish_store(
         StorageError: A file cannot be written.
 
     """
-    notes = _waiting(log.messages)
     empty = _write_empty_queues(store, origin, request, log, situation)
-    notes += empty.notes
+    notes = list(empty.notes)
     next_offsets = {**log.next_offsets, **empty.next_offsets}
     notes += _write_config(
         store, origin, request, log, situation, _translation(origin, situation, next_offsets, offset_map)
@@ -109,17 +74,6 @@ def finish_store(
     if offset_map is not None:
         offset_map.complete()
     return notes
-
-
-def _waiting(messages: Mapping[Queue, int]) -> list[str]:
-    counts: dict[str, int] = {}
-    for (topic, _), count in messages.items():
-        counts[topic] = counts.get(topic, 0) + count
-    return [
-        f"{counts[topic]:,} {text} (--only-delivered leaves them out)"
-        for topic, text in _WAITING.items()
-        if topic in counts
-    ]
 
 
 @dataclass(frozen=True)
@@ -196,7 +150,7 @@ def _write_config(
     version = request.broker_version or (None if facts is None else facts.broker_version) or BrokerVersion.V5
     new = {
         TOPICS: topics_json(
-            files.pop(TOPICS, None), log.queue_counts(), request.topics, version, log.last_store_timestamp
+            files.pop(TOPICS, None), log.queue_counts, request.topics, version, log.last_store_timestamp
         )
     }
     for path, content in files.items():

@@ -5,6 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass, field
+from typing import Any, Self
+
+import pyarrow as pa
 
 from spark_mq.io.size_text import size_text
 
@@ -57,6 +60,13 @@ class RestoreReport:
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
     stages: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, source: str, store: str, mode: str, written: pa.Table, **fields: Any) -> Self:
+        """The report of a log whose segments have these rows (`segment_task.WRITTEN_SCHEMA`), in order."""
+        sums = {name: sum(written[name].to_pylist()) for name in ("messages", "gaps", "gap_bytes", "raised")}
+        start, end = written["base"][0].as_py(), written["end"][-1].as_py()
+        return cls(source, store, mode, **sums, log_start=start, log_end=end, segments=written.num_rows, **fields)
 
     def to_json(self) -> str:
         """One JSON object with the fields of this class."""

@@ -11,7 +11,9 @@ from spark_mq.job.progress import StageProgress
 from spark_mq.job.session import job_session
 from spark_mq.job.shared_storage import SharedStorageCheck
 from spark_mq.job.tasks import SparkTasks
+from spark_mq.restorer.appended_messages import append_messages
 from spark_mq.restorer.chunk import Chunk
+from spark_mq.restorer.new_store import make_store
 from spark_mq.restorer.report import RestoreReport
 from spark_mq.restorer.restore_request import RestoreRequest
 from spark_mq.restorer.restore_source import open_source
@@ -139,4 +141,4 @@ def run_restore(
             chunks = [chunk_of_json(text) for text in rows["chunk"].to_pylist()]
             return sorted(chunks, key=lambda chunk: (chunk.partition, chunk.number))
 
-        return job.run(stage)
+        return append_messages(job, stage) if settled.is_append else make_store(job, stage)

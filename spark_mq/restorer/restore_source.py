@@ -12,19 +12,12 @@ from spark_mq.errors import EmptyStoreError, OptionError
 from spark_mq.io.location import Location
 from spark_mq.query.sql import sql
 from spark_mq.restorer.archived_stores import choose_store
+from spark_mq.restorer.new_log import WAITING_TOPICS
 from spark_mq.restorer.origin import OFFSET_COLUMNS, Origin
 from spark_mq.restorer.restore_request import RestoreRequest
 from spark_mq.restorer.source_facts import SourceFacts, facts_of_archive, facts_of_store
 from spark_mq.restorer.source_kind import is_store
 from spark_mq.store.index.folder import find_index_layout, index_files
-
-WAITING_TOPICS = (
-    "SCHEDULE_TOPIC_XXXX",
-    "rmq_sys_wheel_timer",
-    "RMQ_SYS_TRANS_HALF_TOPIC",
-    "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-)
-"""Topics of messages that a broker has not yet delivered to their own topic, or that it has delivered from there."""
 
 FROM_LOG = (
     "commit_log_offset",

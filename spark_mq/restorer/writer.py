@@ -26,8 +26,9 @@ from spark_mq.job.session import job_errors
 from spark_mq.job.shared_storage import SharedStorageCheck
 from spark_mq.job.storage_errors import reason_of
 from spark_mq.job.tasks import LocalTasks
-from spark_mq.restorer.append_target import AppendTarget
+from spark_mq.restorer.appended_messages import append_messages, check_append
 from spark_mq.restorer.chunk import Chunk
+from spark_mq.restorer.new_store import make_store
 from spark_mq.restorer.origin import OFFSET_COLUMNS, Origin
 from spark_mq.restorer.restore_request import RestoreRequest
 from spark_mq.restorer.source_columns import check_columns
@@ -97,7 +98,8 @@ class StoreWriter(DataSourceArrowWriter):
             if chunks or not self.job.request.is_append:
                 self.job.request.check_target()
                 with job_errors():
-                    self.job.run(lambda folder, task: chunks)
+                    run = append_messages if self.job.request.is_append else make_store
+                    run(self.job, lambda folder, task: chunks)
         finally:
             self._remove_chunks()
 
@@ -130,7 +132,7 @@ def store_writer(options: WriteOptions, schema: StructType, overwrite: bool) -> 
         OutputExistsError: The path is neither empty nor a store.
         StoreLockedError: A broker runs on the store.
         UnsupportedStoreError: The store cannot be appended to in the state in which it is.
-        UnfinishedAppendError: Another append was interrupted while its files were put in place.
+        UnfinishedAppendError: An append of a DataFrame was interrupted, and is now finished; or it cannot be finished.
         StorageError: The folder for chunks cannot be made.
 
     """
@@ -152,9 +154,9 @@ def store_writer(options: WriteOptions, schema: StructType, overwrite: bool) -> 
         offset_map=options.offset_map,
     )
     check_columns(columns, has_offsets)
-    if appends:
-        AppendTarget.open(request.store, request.broker_conf)
     job = StoreJob(LocalTasks(), Origin("a DataFrame", has_offsets), request)
+    if appends:
+        check_append(job)
     folder = _make_folder(request.store)
     return StoreWriter(job, job.stage_task(folder), SharedStorageCheck.of_folder(folder))
 

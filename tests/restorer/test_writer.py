@@ -21,6 +21,7 @@ from spark_mq.errors import (
     OutputExistsError,
     StorageError,
     StoreLockedError,
+    UnfinishedAppendError,
     UnsupportedStoreError,
 )
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS
@@ -151,10 +152,39 @@ def test_overwrite_leaves_other_folders_and_running_brokers_alone(tmp_path: Path
     assert tree_of(tmp_path) == {**before, "store/lock": b"lock"}
 
 
+def test_append_continues_the_store(tmp_path: Path, conf: str) -> None:
+    store, whole = tmp_path / "store", tmp_path / "whole"
+    save(store, [rows("orders", 300)], brokerConf=conf)
+    save(store, [rows("orders", 300), rows("bills", 5)], brokerConf=conf)
+    save(store, [rows("orders", 0)], brokerConf=conf)  # nothing
+    save(whole, [rows("orders", 300), rows("orders", 300), rows("bills", 5)], brokerConf=conf)
+    found, expected = (
+        [(row["topic"], row["queue_offset"], row["body"]) for row in read_rows(path=str(s))] for s in (store, whole)
+    )
+    assert found == expected
+    assert grave(check(store, conf)[1]) == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["broker.conf", "store", "whole"]
+
+
+def test_an_interrupted_append_of_rows_is_finished_and_named(tmp_path: Path, conf: str) -> None:
+    """Nobody can know whether the rows of the next write are the same: they are neither lost nor doubled silently."""
+    store = tmp_path / "store"
+    save(store, [rows("orders", 3)], brokerConf=conf)
+    killed = mock.patch("spark_mq.restorer.append_commit._put_in_place", side_effect=KeyboardInterrupt)
+    with killed, pytest.raises(KeyboardInterrupt):
+        save(store, [rows("orders", 2)], brokerConf=conf)
+    with pytest.raises(UnfinishedAppendError, match="of 2 messages .* is complete now"):
+        writer_of(store, FIELDS, brokerConf=conf)
+    assert len(read_rows(path=str(store))) == 5
+    save(store, [rows("orders", 1)], brokerConf=conf)
+    assert len(read_rows(path=str(store))) == 6
+    assert grave(check(store, conf)[1]) == []
+
+
 def test_rows_are_not_encoded_for_a_store_that_cannot_be_appended_to(tmp_path: Path, conf: str) -> None:
     store = tmp_path / "store"
     save(store, [rows("orders", 3)], brokerConf=conf)
-    with store_lock(Location.resolve(str(store))), pytest.raises(UnsupportedStoreError, match="broker"):
+    with store_lock(Location.resolve(str(store))), pytest.raises(StoreLockedError, match="broker"):
         writer_of(store, FIELDS, brokerConf=conf)
     (store / "abort").touch()
     with pytest.raises(UnsupportedStoreError, match="abort"):
@@ -185,7 +215,7 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path, conf: str) -> None:
     assert tree_of(tmp_path) == before
     writer = writer_of(store, FIELDS, brokerConf=conf)
     message = writer.write(iter([rows("orders", 3)]))
-    failing = mock.patch("spark_mq.restorer.store_job.rebuild_with", side_effect=StorageError("no room"))
+    failing = mock.patch("spark_mq.restorer.new_store.rebuild_with", side_effect=StorageError("no room"))
     with failing, pytest.raises(StorageError, match="no room"):
         writer.commit([message])
     assert tree_of(tmp_path) == before

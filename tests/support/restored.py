@@ -12,7 +12,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS
 from spark_mq.io.location import Location
 from spark_mq.job.tasks import LocalTasks
+from spark_mq.restorer.appended_messages import append_messages
 from spark_mq.restorer.chunk import Chunk
+from spark_mq.restorer.new_store import make_store
 from spark_mq.restorer.origin import Origin
 from spark_mq.restorer.report import RestoreReport
 from spark_mq.restorer.restore_request import RestoreRequest
@@ -61,4 +63,5 @@ def restore_here(
         smaller = StageTask(task.rules, folder, task.segment_size, chunk_size)
         return list(smaller.stage(map(keep, message_batches(source)), 0))
 
-    return StoreJob(LocalTasks(), origin, request.with_settings(origin.settings)).run(stage)
+    job = StoreJob(LocalTasks(), origin, request.with_settings(origin.settings))
+    return append_messages(job, stage) if request.is_append else make_store(job, stage)

@@ -1,0 +1,141 @@
+"""Messages that are appended to a stopped store: they get offsets after its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Sequence
+
+from spark_mq.errors import OptionError, UnfinishedAppendError
+from spark_mq.job.progress import Progress
+from spark_mq.restorer.append import Append, appending, locked_store
+from spark_mq.restorer.append_commit import FinishedAppend
+from spark_mq.restorer.append_target import AppendTarget
+from spark_mq.restorer.chunk import Chunk
+from spark_mq.restorer.config_files import TOPICS, topics_json
+from spark_mq.restorer.new_log import OP_TOPIC, NewLog
+from spark_mq.restorer.placement import HALF_TOPIC, place_after
+from spark_mq.restorer.report import RestoreReport
+from spark_mq.restorer.store_job import CHUNKS, Stage, StoreJob
+
+
+def append_messages(job: StoreJob, stage: Stage) -> RestoreReport:
+    """Append the messages of a request to its store, all or nothing, and report.
+
+    If the same append was interrupted while its files were put in place, it is finished, and nothing is appended twice.
+
+    Args:
+        job: The run.
+        stage: Stages the rows.
+
+    Raises:
+        EmptyStoreError: There is no row.
+        InvalidMessageError: A message does not fit into a segment.
+        OptionError: Messages cannot be appended.
+        StoreLockedError: A broker runs on the store, or another job writes into it.
+        UnsupportedStoreError: Nothing can be appended to the store as it is.
+        UnfinishedAppendError: An append was interrupted, and cannot be finished.
+        StorageError: The store cannot be written.
+
+    """
+    started = time.monotonic()
+    with appending(job.request.store, job.request.broker_conf) as append:
+        finished = _report_of_same(job, append.interrupted)
+        if finished is not None:
+            return finished
+        report = _append(job, append, stage)
+    return dataclasses.replace(report, seconds=round(time.monotonic() - started, 3))
+
+
+def check_append(job: StoreJob) -> None:
+    """Raise an error if messages cannot be appended, before any row is read. An interrupted append is finished.
+
+    Args:
+        job: The run.
+
+    Raises:
+        SparkMqError: The errors of `append_messages` about the store.
+
+    """
+    with locked_store(job.request.store) as interrupted:
+        _report_of_same(job, interrupted)
+        AppendTarget.open(job.request.store, job.request.broker_conf, has_lock=True)
+
+
+def _report_of_same(job: StoreJob, interrupted: FinishedAppend | None) -> RestoreReport | None:
+    """The report of an interrupted append if it is now in place, and was the same; else None.
+
+    Raises:
+        UnfinishedAppendError: It was an append of a DataFrame, too, whose rows nobody can compare now.
+
+    """
+    if interrupted is None or not interrupted.is_in_place or interrupted.about.get("request") != _fingerprint(job):
+        return None
+    report = RestoreReport(**interrupted.about["report"])
+    if job.origin.facts is None:
+        raise UnfinishedAppendError(
+            f"{job.request.store}: an append of {report.messages:,} messages of a DataFrame was interrupted, and is "
+            f"complete now; the log ends at {report.log_end}. If these are the same messages, there is nothing left to do. "
+            "If they are others, append them again"
+        )
+    return report
+
+
+def _fingerprint(job: StoreJob) -> str:
+    """A text that two runs of the same append have in common."""
+    request = job.request
+    return repr((job.origin.name, request.where, request.only_delivered, request.store_host, request.topics))
+
+
+def _append(job: StoreJob, append: Append, stage: Stage) -> RestoreReport:
+    target, chunk_folder = append.target, append.folder / CHUNKS
+    os.makedirs(chunk_folder.path)
+    progress = Progress(append.folder / "progress" / uuid.uuid4().hex, job.on_progress)
+    chunks = job.stage(stage, chunk_folder, progress)
+    _check_topics(target, chunks)
+    plan = place_after(chunks, target.segment_size, target.log_end, target.next_offsets)
+    offset_map = job.offset_map(chunks)
+    previous = None if target.last_segment is None else target.last_segment.location
+    written = job.write_log(plan, append.folder, offset_map, progress, previous, target.last_store_timestamp)
+    extension = append.write_trees(job.tasks, written["end"][-1].as_py(), on_progress=job.on_progress)
+    log = NewLog.of(chunks, plan, written)
+    report = RestoreReport.of(
+        job.origin.name,
+        str(job.request.store),
+        job.mode,
+        written,
+        queues=extension.queues.queues,
+        queue_files=extension.queues.files,
+        index_files=extension.index.index_files,
+        index_entries=extension.index.index_entries,
+        notes=log.waiting_notes,
+        offset_map=None if offset_map is None else str(offset_map.folder),
+        stages=progress.seconds,
+    )
+    shutil.rmtree(chunk_folder.path)
+    about = {"request": _fingerprint(job), "report": dataclasses.asdict(report)}
+    append.commit(extension, {TOPICS: _topics(target, log)}, about)
+    if offset_map is not None:
+        offset_map.complete()
+    return report
+
+
+def _check_topics(target: AppendTarget, chunks: Sequence[Chunk]) -> None:
+    topics = {queue.topic for chunk in chunks for queue in chunk.queues()}
+    target.check_topics(topics)
+    transactional = topics & {HALF_TOPIC, OP_TOPIC}
+    if transactional:
+        raise OptionError(
+            f"messages of {', '.join(sorted(transactional))} cannot be appended: they name each other by their queue "
+            "offsets, which change; --only-delivered leaves them out"
+        )
+
+
+def _topics(target: AppendTarget, log: NewLog) -> bytes:
+    """The store's `topics.json`, with the topics of the new messages."""
+    file = target.store / TOPICS
+    existing = file.read_bytes() if file.is_file else None
+    return topics_json(existing, log.queue_counts, {}, target.broker_version, log.last_store_timestamp)

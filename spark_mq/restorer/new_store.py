@@ -1,0 +1,138 @@
+"""A new store: it is made in a folder beside it, which is renamed when all is complete.
+
+A job that is killed leaves that folder, and the next one removes it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Sequence
+
+from spark_mq.errors import InvalidMessageError
+from spark_mq.indexer.rebuild import rebuild_with
+from spark_mq.indexer.rebuild_request import PERMISSIVE, RebuildRequest
+from spark_mq.indexer.report import RebuildReport
+from spark_mq.io.location import Location
+from spark_mq.job.output_lock import output_lock
+from spark_mq.job.progress import Progress
+from spark_mq.restorer.chunk import Chunk
+from spark_mq.restorer.config_files import Situation
+from spark_mq.restorer.finish import finish_store
+from spark_mq.restorer.index_names import restore_index_names
+from spark_mq.restorer.new_log import NewLog
+from spark_mq.restorer.placement import HALF_TOPIC, LogPlan, place_after, place_as_before, with_leading_segment
+from spark_mq.restorer.put_in_place import put_in_place
+from spark_mq.restorer.report import RestoreReport
+from spark_mq.restorer.store_job import CHUNKS, Stage, StoreJob
+
+_STORE = "store"
+_EXPIRY_NOTE = "the segments are as new as this job: a broker deletes them after fileReservedTime (72 h) from now"
+_ID_NOTE = "offset message ids contain the address of another broker than before"
+
+
+def make_store(job: StoreJob, stage: Stage) -> RestoreReport:
+    """Make the store of a request, put it in place, and report.
+
+    Args:
+        job: The run.
+        stage: Stages the rows.
+
+    Raises:
+        EmptyStoreError: There is no row.
+        InvalidMessageError: Messages do not fit together.
+        OutputExistsError: The folder of the table of offsets is not empty.
+        OutputInUseError: Another job makes the same store.
+        StorageError: The store cannot be written.
+
+    """
+    started = time.monotonic()
+    work = job.request.work_folder
+    with output_lock(work):
+        try:
+            report = _make(job, work, stage)
+            backup = put_in_place(work / _STORE, job.request.store, job.request.replaces)
+        finally:
+            shutil.rmtree(work.path, ignore_errors=True)
+    return dataclasses.replace(report, backup=backup, seconds=round(time.monotonic() - started, 3))
+
+
+def _make(job: StoreJob, work: Location, stage: Stage) -> RestoreReport:
+    store, chunk_folder = work / _STORE, work / CHUNKS
+    for folder in (store, chunk_folder):
+        shutil.rmtree(folder.path, ignore_errors=True)  # what a killed job left
+        os.makedirs(folder.path)
+    progress = Progress(work / "progress" / uuid.uuid4().hex, job.on_progress)
+    chunks = job.stage(stage, chunk_folder, progress)
+    plan = _place(job, chunks)
+    offset_map = job.offset_map(chunks)
+    written = job.write_log(plan, store, offset_map, progress)
+    rebuilt = _derive(job, store)
+    log = NewLog.of(chunks, plan, written)
+    situation = _situation(job)
+    notes = finish_store(store, job.origin, job.request, log, situation, offset_map)
+    notes += [_EXPIRY_NOTE, *([_ID_NOTE] if job.request.store_host is not None else [])]
+    return RestoreReport.of(
+        job.origin.name,
+        str(job.request.store),
+        job.mode,
+        written,
+        queues=rebuilt.queues,
+        queue_files=rebuilt.files,
+        index_files=rebuilt.index_files,
+        index_entries=rebuilt.index_entries,
+        settings=list(rebuilt.settings),
+        notes=[*log.waiting_notes, *notes],
+        offset_map=None if offset_map is None else str(offset_map.folder),
+        stages={**progress.seconds, **rebuilt.stages},
+    )
+
+
+def _situation(job: StoreJob) -> Situation:
+    if not job.is_faithful:
+        return Situation.RENUMBERED
+    return Situation.WHOLE if job.is_whole and job.origin.location is not None else Situation.PARTIAL
+
+
+def _place(job: StoreJob, chunks: Sequence[Chunk]) -> LogPlan:
+    """The places of all records."""
+    size, facts = job.request.segment_size, job.origin.facts
+    if job.is_faithful:
+        if facts is not None and job.is_whole:
+            return place_as_before(chunks, size, facts.log_end)
+        return with_leading_segment(place_as_before(chunks, size))
+    # Half messages keep their queue offsets, of which some can be left out.
+    has_kept = any(queue.topic == HALF_TOPIC for chunk in chunks for queue in chunk.queues())
+    return with_leading_segment(place_after(chunks, size, 2 * size)) if has_kept else place_after(chunks, size)
+
+
+def _derive(job: StoreJob, store: Location) -> RebuildReport:
+    """Make queues and index out of the new log.
+
+    Raises:
+        InvalidMessageError: Two messages have the same queue offset, and the source is not a store in which they had.
+
+    """
+    facts = job.origin.facts
+    zone = job.request.time_zone or (None if facts is None else facts.time_zone)
+    version = job.request.broker_version or (None if facts is None else facts.broker_version)
+    # Queue offsets without a message are no reason to stop: their messages were left out.
+    request = dataclasses.replace(
+        RebuildRequest.of(store.path, mode=PERMISSIVE),
+        broker_conf=job.request.broker_conf,
+        time_zone=zone,
+        broker_version=version,
+    )
+    report = rebuild_with(job.tasks, request, job.on_progress)
+    doubled = [damage for damage in report.corrupt if damage.code == "DOUBLED_UNITS"]
+    if doubled and job.origin.location is None:
+        raise InvalidMessageError(
+            f"consume queue {doubled[0].file}: {doubled[0].reason}; leave out one of the messages, or give new offsets "
+            "(--renumber)"
+        )
+    if job.is_faithful and facts is not None:
+        restore_index_names(store, facts.index_names)
+    return report
