@@ -87,7 +87,7 @@ def save(store: Path, partitions: Sequence[pa.RecordBatch], overwrite: bool = Fa
         with mock.patch("spark_mq.restorer.writer.TaskContext.get") as context:
             context.return_value.partitionId.return_value = number
             messages.append(pickle.loads(pickle.dumps(writer.write(iter([partitions[number]])))))
-    writer.commit(list(reversed(messages)))
+    writer.commit(messages)
 
 
 def test_rows_become_a_sound_store_in_their_order(tmp_path: Path, conf: str) -> None:
@@ -173,7 +173,7 @@ def test_an_interrupted_append_of_rows_is_finished_and_named(tmp_path: Path, con
     killed = mock.patch("spark_mq.restorer.append_commit._put_in_place", side_effect=KeyboardInterrupt)
     with killed, pytest.raises(KeyboardInterrupt):
         save(store, [rows("orders", 2)], brokerConf=conf)
-    with pytest.raises(UnfinishedAppendError, match="of 2 messages .* is complete now"):
+    with pytest.raises(UnfinishedAppendError, match=r"of 2 messages .* is complete now"):
         writer_of(store, FIELDS, brokerConf=conf)
     assert len(read_rows(path=str(store))) == 5
     save(store, [rows("orders", 1)], brokerConf=conf)
