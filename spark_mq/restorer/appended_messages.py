@@ -78,8 +78,8 @@ def _report_of_same(job: StoreJob, interrupted: FinishedAppend | None) -> Restor
     if job.origin.facts is None:
         raise UnfinishedAppendError(
             f"{job.request.store}: an append of {report.messages:,} messages of a DataFrame was interrupted, and is "
-            f"complete now; the log ends at {report.log_end}. If these are the same messages, nothing is left to do. If "
-            "they are others, append them again"
+            f"complete now; the log ends at {report.log_end}. If these are the same messages, nothing is left to do. "
+            "If they are others, append them again"
         )
     return report
 
