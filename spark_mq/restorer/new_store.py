@@ -24,7 +24,14 @@ from spark_mq.restorer.config_files import Situation
 from spark_mq.restorer.finish import finish_store
 from spark_mq.restorer.index_names import restore_index_names
 from spark_mq.restorer.new_log import NewLog
-from spark_mq.restorer.placement import HALF_TOPIC, LogPlan, place_after, place_as_before, with_leading_segment
+from spark_mq.restorer.placement import (
+    HALF_TOPIC,
+    LEADING,
+    LogPlan,
+    place_after,
+    place_as_before,
+    with_leading_segments,
+)
 from spark_mq.restorer.put_in_place import put_in_place
 from spark_mq.restorer.report import RestoreReport
 from spark_mq.restorer.store_job import CHUNKS, Stage, StoreJob
@@ -103,10 +110,11 @@ def _place(job: StoreJob, chunks: Sequence[Chunk]) -> LogPlan:
     if job.is_faithful:
         if facts is not None and job.is_whole:
             return place_as_before(chunks, size, facts.log_end)
-        return with_leading_segment(place_as_before(chunks, size))
-    # Half messages keep their queue offsets, of which some can be left out.
-    has_kept = any(queue.topic == HALF_TOPIC for chunk in chunks for queue in chunk.queues())
-    return with_leading_segment(place_after(chunks, size, 2 * size)) if has_kept else place_after(chunks, size)
+        return with_leading_segments(place_as_before(chunks, size))
+    if any(queue.topic == HALF_TOPIC for chunk in chunks for queue in chunk.queues()):
+        # Half messages keep their queue offsets, of which some can be left out.
+        return with_leading_segments(place_after(chunks, size, (LEADING + 1) * size))
+    return place_after(chunks, size)
 
 
 def _derive(job: StoreJob, store: Location) -> RebuildReport:

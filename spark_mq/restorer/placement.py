@@ -79,18 +79,23 @@ class LogPlan:
     next_queue_offsets: Mapping[Queue, int] = field(default_factory=dict)
 
 
-def with_leading_segment(plan: LogPlan) -> LogPlan:
-    """The same log after one more segment, which has no message; a log of the first two segments stays as it is.
+LEADING = 2
+"""Segments without a message of which brokers can serve queues with left-out messages."""
 
-    Brokers serve queues in which messages are left out only if the first segment has no message of a queue
-    (`indexer.queue.build.missing_offset`).
+
+def with_leading_segments(plan: LogPlan) -> LogPlan:
+    """The same log after two more segments, which have no message.
+
+    Brokers serve queues in which messages are left out only if the first two segments have no message of a queue
+    (`indexer.queue.build.missing_offset`). A log that starts in one of the first three segments stays as it is, because
+    one that starts at 0 has no expired offset.
     """
     first = plan.segments[0]
-    if first.base < 2 * first.size:  # a log that starts at 0 has no expired offset
+    if first.base <= LEADING * first.size:
         return plan
-    base = first.base - first.size
-    leading = SegmentPlan(base, first.size, (), base, True, first.store_timestamp)
-    return LogPlan((leading, *plan.segments), plan.next_queue_offsets)
+    bases = range(first.base - LEADING * first.size, first.base, first.size)
+    leading = [SegmentPlan(base, first.size, (), base, True, first.store_timestamp) for base in bases]
+    return LogPlan((*leading, *plan.segments), plan.next_queue_offsets)
 
 
 def place_as_before(chunks: Iterable[Chunk], segment_size: int, log_end: int | None = None) -> LogPlan:

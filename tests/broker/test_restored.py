@@ -6,12 +6,13 @@ The check is that of `test_rebuilt.py`: every queue, id and key, and new message
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from tests.broker import harness
-from tests.support.restored import restore_here
+from tests.support.restored import delivered, restore_here
 from tests.support.stores import OWN_STORES, RealStore
 from tests.support.verified import check, grave
 
@@ -24,7 +25,7 @@ V5, V4 = harness.VERSIONS
 def later_messages(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The messages after the first segments, without a third of them."""
     offsets = batch["commit_log_offset"].to_numpy()
-    return batch.filter(pa.array((offsets > 300_000) & (offsets % 3 != 0)))
+    return batch.filter(pa.array((offsets > 400_000) & (offsets % 3 != 0)))
 
 
 @pytest.mark.parametrize(
@@ -39,7 +40,7 @@ def later_messages(batch: pa.RecordBatch) -> pa.RecordBatch:
     ],
 )
 def test_a_broker_serves_every_message(
-    tmp_path: Path, version: str, name: str, is_filtered: bool, options: dict[str, object]
+    tmp_path: Path, version: str, name: str, is_filtered: bool, options: dict[str, Any]
 ) -> None:
     packed = RealStore(name, OWN_STORES)
     store, new = packed.unpack(tmp_path), tmp_path / "new"
@@ -49,4 +50,17 @@ def test_a_broker_serves_every_message(
     _, findings = check(new, packed.broker_conf)
     assert grave(findings) == []
     served = harness.check_served(new, packed.broker_conf, index=True, version=version)
+    assert served["problemCount"] == 0
+
+
+@pytest.mark.parametrize(
+    ("version", "name", "target"), [(V5, "crc-533", "workload-533"), (V4, "workload-49x", "stale-49x")]
+)
+def test_a_broker_serves_what_was_appended(tmp_path: Path, version: str, name: str, target: str) -> None:
+    source = RealStore(name, OWN_STORES).unpack(tmp_path / "source")
+    packed = RealStore(target, OWN_STORES)
+    store = packed.unpack(tmp_path)
+    report = restore_here(source, store, packed.broker_conf, delivered, append=True, only_delivered=True)
+    assert report.messages > 100
+    served = harness.check_served(store, packed.broker_conf, index=True, version=version)
     assert served["problemCount"] == 0

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_mq.errors import InvalidMessageError, OutputExistsError
-from tests.support.restored import message_batches, restore_here
+from spark_mq.errors import InvalidMessageError, OptionError, OutputExistsError
+from tests.support.restored import delivered, message_batches, restore_here
 from tests.support.stores import OWN_STORES, RealStore, usual_stores
 from tests.support.verified import check, grave
 
@@ -58,10 +58,10 @@ def test_messages_that_are_left_out_leave_records_that_no_queue_has(tmp_path: Pa
     new = tmp_path / "new"
 
     def keep(batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Two of three queues, and a part of each; nothing of three segments."""
+        """Two of three queues, and a part of each; nothing of the first three segments."""
         offsets = batch["commit_log_offset"].to_numpy()
         is_kept = (batch["queue_id"].to_numpy() % 3 != 1) & (offsets % 5 > 0)
-        return batch.filter(pa.array(is_kept & ~np.isin(offsets // (128 << 10), (0, 1, 3))))
+        return batch.filter(pa.array(is_kept & ~np.isin(offsets // (128 << 10), (0, 1, 2))))
 
     report = restore_here(store, new, packed.broker_conf, keep, where="not all")
     kept = [row for batch in message_batches(store) for row in keep(batch).to_pylist()]
@@ -141,3 +141,32 @@ def test_a_store_that_exists_is_not_replaced(tmp_path: Path) -> None:
     with pytest.raises(OutputExistsError, match="--append"):
         restore_here(store, store, packed.broker_conf)
     assert content(store) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "target"), [("workload-533", "deleted-533"), ("crc-533", "workload-533"), ("workload-49x", "stale-49x")]
+)
+def test_delivered_messages_are_appended_to_another_store(tmp_path: Path, name: str, target: str) -> None:
+    _, source = unpacked(name, tmp_path / "source")
+    packed, store = unpacked(target, tmp_path)
+    before = [row for batch in message_batches(store) for row in batch.to_pylist()]
+    appended = [row for batch in message_batches(source) for row in delivered(batch).to_pylist()]
+    report = restore_here(source, store, packed.broker_conf, delivered, append=True, only_delivered=True)
+    rows = [row for batch in message_batches(store) for row in batch.to_pylist()]
+    assert rows[: len(before)] == before
+    assert report.messages == len(rows) - len(before) == len(appended)
+    same = ("topic", "queue_id", "born_timestamp_millis", "stored_body", "sys_flag", "flag", "body_crc")
+    new = rows[len(before) :]
+    assert [[row[column] for column in same] for row in new] == [[row[column] for column in same] for row in appended]
+    assert (np.diff([row["store_timestamp_millis"] for row in rows]) >= 0).all()
+    _, findings = check(store, packed.broker_conf)
+    assert [finding for finding in grave(findings) if finding.code != "ABORT"] == []
+
+
+def test_half_messages_cannot_be_appended(tmp_path: Path) -> None:
+    _, source = unpacked("workload-533", tmp_path / "source")
+    packed, store = unpacked("crc-533", tmp_path)
+    before = content(store)
+    with pytest.raises(OptionError, match="--only-delivered"):
+        restore_here(source, store, packed.broker_conf, append=True)
+    assert content(store) == {**before, "lock": b"lock"}

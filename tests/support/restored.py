@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS
@@ -14,6 +15,7 @@ from spark_mq.io.location import Location
 from spark_mq.job.tasks import LocalTasks
 from spark_mq.restorer.appended_messages import append_messages
 from spark_mq.restorer.chunk import Chunk
+from spark_mq.restorer.new_log import WAITING_TOPICS
 from spark_mq.restorer.new_store import make_store
 from spark_mq.restorer.origin import Origin
 from spark_mq.restorer.report import RestoreReport
@@ -33,6 +35,11 @@ def message_batches(store: Path, columns: Sequence[str] = FROM_LOG) -> Batches:
     reader = source.reader(from_arrow_schema(pa.schema([ALL_MESSAGE_FIELDS[name] for name in columns])))
     for partition in reader.partitions():
         yield from (batch for batch in reader.read(partition) if isinstance(batch, pa.RecordBatch))
+
+
+def delivered(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The messages that do not wait in a broker's own topics."""
+    return batch.filter(pc.invert(pc.is_in(batch["topic"], pa.array(WAITING_TOPICS))))
 
 
 def restore_here(

@@ -150,12 +150,14 @@ def _write_files(
 
 
 def missing_offset(staged: StagedLog) -> int:
-    """The commit log offset in units without a message: that of the log's start, if its first segment is in no queue.
+    """The commit log offset in units without a message: that of the second segment, if both first ones are in no queue.
 
-    A broker of 5.3 searches a queue's first unit in the log by bisection (`ConsumeQueue.correctMinOffset`@5.3.3), which
-    needs offsets from the log's start on after that unit. It reads no record for such a unit, because of its size, and
-    continues with the next segment (`DefaultMessageStore.getMessage`, the same in 4.9.7). So messages in the unit's own
-    segment would be skipped. If there are any, the units are pre-blank, which is right for 4.9 only.
+    A broker of 5.3 searches a queue's first unit in the log by bisection, which ends at a unit with the log's start
+    (`ConsumeQueue.correctMinOffset`@5.3.3). So units after the first one need later offsets. A broker reads no record
+    for such a unit, because of its size, and continues with the next segment (`DefaultMessageStore.getMessage`, the
+    same in 4.9.7). So messages in the segment that the unit names would be skipped. If the first segments have
+    messages, the units are pre-blank, which is right for 4.9 only.
     """
-    in_first = [split for split in staged.splits if split.segment == staged.start]
-    return 0 if any(split.units for split in in_first) else staged.start
+    bases = sorted({split.segment for split in staged.splits})[:2]
+    has_units = any(split.units for split in staged.splits if split.segment in bases)
+    return 0 if has_units or len(bases) < 2 else bases[1]
