@@ -12,7 +12,7 @@ from spark_mq.errors import EmptyStoreError, OptionError
 from spark_mq.io.location import Location
 from spark_mq.query.sql import sql
 from spark_mq.restorer.archived_stores import choose_store
-from spark_mq.restorer.new_log import WAITING_TOPICS
+from spark_mq.restorer.new_log import LEFT_OUT, WAITING_TOPICS
 from spark_mq.restorer.origin import OFFSET_COLUMNS, Origin
 from spark_mq.restorer.restore_request import RestoreRequest
 from spark_mq.restorer.source_facts import SourceFacts, facts_of_archive, facts_of_store
@@ -139,7 +139,10 @@ def _chosen(rows: DataFrame, request: RestoreRequest) -> DataFrame:
 
 
 def _delivered(rows: DataFrame, request: RestoreRequest) -> DataFrame:
-    return rows.where(~F.col("topic").isin(*WAITING_TOPICS)) if request.only_delivered else rows
+    """The rows without messages that wait, and without left-out records of an earlier restore if offsets are new."""
+    topics = [*(WAITING_TOPICS if request.only_delivered else ()), *([LEFT_OUT] if request.is_renumbered else ())]
+    # A row without a topic is damage, which encoding refuses.
+    return rows.where(F.col("topic").isNull() | ~F.col("topic").isin(*topics)) if topics else rows
 
 
 def _in_order(rows: DataFrame, request: RestoreRequest) -> DataFrame:
