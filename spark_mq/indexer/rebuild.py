@@ -171,7 +171,7 @@ def rebuild_with(
     """Rebuild what a request says; returns the report, and raises the errors, of `rebuild`.
 
     The files are the same wherever the tasks run. Without Spark (`LocalTasks`), all runs are in the memory of this
-    process, about 100 bytes each.
+    process, about 500 bytes each.
 
     Args:
         tasks: Where the tasks run.

@@ -69,12 +69,9 @@ class LocalTasks:
         """The rows of a task; see `Tasks.rows`. An error of a part ends the others before they start."""
         if min(self.threads, count) <= 1:
             return pa.Table.from_batches(task([_numbers(0, count)]), schema)
-        executor = ThreadPoolExecutor(min(self.threads, count))
-        try:
+        with ThreadPoolExecutor(min(self.threads, count)) as executor:
             parts = executor.map(lambda number: list(task([_numbers(number, number + 1)])), range(count))
             return pa.Table.from_batches((batch for part in parts for batch in part), schema)
-        finally:
-            executor.shutdown(cancel_futures=True)
 
     def checked(self, check: SharedStorageCheck) -> LocalTasks:
         """These tasks: this process sees what the driver sees, because it is the driver."""

@@ -9,9 +9,10 @@ import time
 import uuid
 from collections.abc import Sequence
 
-from spark_mq.errors import OptionError
+from spark_mq.errors import OptionError, UnfinishedAppendError
 from spark_mq.job.progress import Progress
-from spark_mq.restorer.append import Append, appending
+from spark_mq.restorer.append import Append, appending, locked_store
+from spark_mq.restorer.append_commit import FinishedAppend
 from spark_mq.restorer.append_target import AppendTarget
 from spark_mq.restorer.chunk import Chunk
 from spark_mq.restorer.config_files import TOPICS, topics_json
@@ -42,11 +43,45 @@ def append_messages(job: StoreJob, stage: Stage) -> RestoreReport:
     """
     started = time.monotonic()
     with appending(job.request.store, job.request.broker_conf) as append:
-        before = append.interrupted
-        if before is not None and before.is_in_place and before.about.get("request") == _fingerprint(job):
-            return RestoreReport(**before.about["report"])
+        finished = _report_of_same(job, append.interrupted)
+        if finished is not None:
+            return finished
         report = _append(job, append, stage)
     return dataclasses.replace(report, seconds=round(time.monotonic() - started, 3))
+
+
+def check_append(job: StoreJob) -> None:
+    """Raise an error if messages cannot be appended, before any row is read. An interrupted append is finished.
+
+    Args:
+        job: The run.
+
+    Raises:
+        SparkMqError: The errors of `append_messages` about the store.
+
+    """
+    with locked_store(job.request.store) as interrupted:
+        _report_of_same(job, interrupted)
+        AppendTarget.open(job.request.store, job.request.broker_conf, has_lock=True)
+
+
+def _report_of_same(job: StoreJob, interrupted: FinishedAppend | None) -> RestoreReport | None:
+    """The report of an interrupted append if it is now in place, and was the same; else None.
+
+    Raises:
+        UnfinishedAppendError: It was an append of a DataFrame, too, whose rows nobody can compare now.
+
+    """
+    if interrupted is None or not interrupted.is_in_place or interrupted.about.get("request") != _fingerprint(job):
+        return None
+    report = RestoreReport(**interrupted.about["report"])
+    if job.origin.facts is None:
+        raise UnfinishedAppendError(
+            f"{job.request.store}: an append of {report.messages:,} messages of a DataFrame was interrupted, and is "
+            f"complete now; the log ends at {report.log_end}. If these are the same messages, nothing is left to do. "
+            "If they are others, append them again"
+        )
+    return report
 
 
 def _fingerprint(job: StoreJob) -> str:

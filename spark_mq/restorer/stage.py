@@ -6,19 +6,21 @@ import dataclasses
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_mq.format.array_types import Bytes, Int32s
-from spark_mq.format.kernels.big_endian import int32s_at
 from spark_mq.format.record import SYS_FLAG_AT
 from spark_mq.format.sys_flag import TRANSACTION_COMMIT_TYPE, TRANSACTION_TYPE_MASK
 from spark_mq.io.location import Location
 from spark_mq.restorer.chunk import Chunk, ChunkRows, Queue
-from spark_mq.restorer.encode_messages import EncodedMessages, encode_messages
 from spark_mq.restorer.encoding_rules import EncodingRules
+
+if TYPE_CHECKING:
+    from spark_mq.restorer.encode_messages import EncodedMessages
 
 CHUNK_SIZE = 64 << 20
 """Bytes of records after which a chunk ends."""
@@ -65,6 +67,9 @@ class StageTask:
             InvalidMessageError: A row cannot be written as a message.
 
         """
+        # This loads numba, which the driver does not need.
+        from spark_mq.restorer.encode_messages import encode_messages
+
         number, first_row, growing = 0, 0, _GrowingChunk()
         for batch in joined(batches):
             growing.add(encode_messages(batch, self.rules, partition, first_row))
@@ -104,6 +109,8 @@ class _GrowingChunk:
 
     def add(self, messages: EncodedMessages) -> None:
         """Add encoded messages."""
+        from spark_mq.format.kernels.big_endian import int32s_at
+
         numbers: Int32s = np.array(
             [self.queues.setdefault(queue, len(self.queues)) for queue in messages.queues], np.int32
         )

@@ -20,13 +20,13 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from spark_mq._compat import arrow_schema
-from spark_mq.errors import StorageError
+from spark_mq.errors import OptionError, StorageError
 from spark_mq.io.location import Location
 from spark_mq.job.session import job_errors
 from spark_mq.job.shared_storage import SharedStorageCheck
 from spark_mq.job.storage_errors import reason_of
 from spark_mq.job.tasks import LocalTasks
-from spark_mq.restorer.appended_messages import append_messages
+from spark_mq.restorer.appended_messages import append_messages, check_append
 from spark_mq.restorer.chunk import Chunk
 from spark_mq.restorer.new_store import make_store
 from spark_mq.restorer.origin import OFFSET_COLUMNS, Origin
@@ -132,13 +132,19 @@ def store_writer(options: WriteOptions, schema: StructType, overwrite: bool) -> 
         OutputExistsError: The path is neither empty nor a store.
         StoreLockedError: A broker runs on the store.
         UnsupportedStoreError: The store cannot be appended to in the state in which it is.
+        UnfinishedAppendError: An append of a DataFrame was interrupted, and is now finished; or it cannot be finished.
         StorageError: The folder for chunks cannot be made.
 
     """
+    columns = arrow_schema(schema)
+    appends = not overwrite and is_store(options.path)
+    has_offsets = set(columns.names) >= OFFSET_COLUMNS and not (options.renumber or appends)
+    if options.topic_map and has_offsets:
+        raise OptionError("option topicMap changes messages, so they need new offsets: add option renumber=true")
     request = RestoreRequest.of(
         options.path,
-        renumber=options.renumber,
-        append=not overwrite and is_store(options.path),
+        renumber=not has_offsets,
+        append=appends,
         replace=overwrite,
         store_host=options.store_host,
         topic_map=options.topic_map,
@@ -147,10 +153,10 @@ def store_writer(options: WriteOptions, schema: StructType, overwrite: bool) -> 
         time_zone=options.time_zone,
         offset_map=options.offset_map,
     )
-    columns = arrow_schema(schema)
-    has_offsets = not request.is_renumbered and set(columns.names) >= OFFSET_COLUMNS
     check_columns(columns, has_offsets)
     job = StoreJob(LocalTasks(), Origin("a DataFrame", has_offsets), request)
+    if appends:
+        check_append(job)
     folder = _make_folder(request.store)
     return StoreWriter(job, job.stage_task(folder), SharedStorageCheck.of_folder(folder))
 

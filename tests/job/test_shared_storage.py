@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from spark_mq.errors import NotSharedError
@@ -16,6 +17,7 @@ from tests.support.log_writer import LogWriter
 from tests.support.stores import tree_of
 
 START = 1_795_000_000_000
+NUMBERS = pa.RecordBatch.from_pydict({"id": [1, 2]})
 
 
 def write_log(folder: Path, first_time: int, records: int = 3) -> CommitLog:
@@ -41,8 +43,8 @@ def check(tmp_path: Path, work_folder: Path) -> SharedStorageCheck:
 
 
 def test_a_task_that_sees_the_same_begins(check: SharedStorageCheck) -> None:
-    checked = pickle.loads(pickle.dumps(check)).wrap(lambda batches: (batch * 2 for batch in batches))
-    assert list(checked([1, 2])) == [2, 4]
+    checked = pickle.loads(pickle.dumps(check)).wrap(lambda batches: (batch.slice(1) for batch in batches))
+    assert [batch.to_pylist() for batch in checked([NUMBERS, NUMBERS])] == [[{"id": 2}], [{"id": 2}]]
 
 
 def test_nothing_is_written_to_the_store(tmp_path: Path, work_folder: Path) -> None:
@@ -88,12 +90,12 @@ def test_a_broker_may_go_on_writing(check: SharedStorageCheck, tmp_path: Path) -
 def test_a_task_does_not_begin_where_it_sees_something_else(check: SharedStorageCheck, work_folder: Path) -> None:
     begun = []
 
-    def task(batches: Iterable[int]) -> Iterator[int]:
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         begun.append(True)
         yield from batches
 
     (nonce,) = work_folder.iterdir()
     nonce.unlink()
     with pytest.raises(NotSharedError):
-        list(check.wrap(task)([1]))
+        list(check.wrap(task)([NUMBERS]))
     assert begun == []

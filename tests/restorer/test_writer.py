@@ -17,9 +17,12 @@ from spark_mq.errors import (
     EmptyStoreError,
     InvalidMessageError,
     NotSharedError,
+    OptionError,
     OutputExistsError,
     StorageError,
     StoreLockedError,
+    UnfinishedAppendError,
+    UnsupportedStoreError,
 )
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS
 from spark_mq.io.location import Location
@@ -84,21 +87,21 @@ def save(store: Path, partitions: Sequence[pa.RecordBatch], overwrite: bool = Fa
         with mock.patch("spark_mq.restorer.writer.TaskContext.get") as context:
             context.return_value.partitionId.return_value = number
             messages.append(pickle.loads(pickle.dumps(writer.write(iter([partitions[number]])))))
-    writer.commit(list(reversed(messages)))
+    writer.commit(messages)
 
 
 def test_rows_become_a_sound_store_in_their_order(tmp_path: Path, conf: str) -> None:
     store = tmp_path / "store"
-    save(store, [rows("orders", 300), rows("bills", 200)], brokerConf=conf)
+    save(store, [rows("orders", 300), rows("invoices", 200)], brokerConf=conf, topicMap="invoices=bills")
     found = [(row["topic"], row["queue_id"], row["queue_offset"], row["body"]) for row in read_rows(path=str(store))]
     expected = [
-        (topic, number % 2, number // 2, f"{topic} number {number} \u4e2d".encode())
-        for topic, count in (("orders", 300), ("bills", 200))
+        (topic, number % 2, number // 2, f"{name} number {number} \u4e2d".encode())
+        for name, topic, count in (("orders", "orders", 300), ("invoices", "bills", 200))
         for number in range(count)
     ]
     assert found == expected
     assert grave(check(store, conf)[1]) == []
-    (row,) = read_rows(path=str(store), topic="bills", key="bills-7", brokerConf=conf)
+    (row,) = read_rows(path=str(store), topic="bills", key="invoices-7", brokerConf=conf)
     assert (row["tags"], row["born_timestamp"]) == ("paid", BORN)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["broker.conf", "store"]
 
@@ -149,6 +152,46 @@ def test_overwrite_leaves_other_folders_and_running_brokers_alone(tmp_path: Path
     assert tree_of(tmp_path) == {**before, "store/lock": b"lock"}
 
 
+def test_append_continues_the_store(tmp_path: Path, conf: str) -> None:
+    store, whole = tmp_path / "store", tmp_path / "whole"
+    save(store, [rows("orders", 300)], brokerConf=conf)
+    save(store, [rows("orders", 300), rows("bills", 5)], brokerConf=conf)
+    save(store, [rows("orders", 0)], brokerConf=conf)  # nothing
+    save(whole, [rows("orders", 300), rows("orders", 300), rows("bills", 5)], brokerConf=conf)
+    found, expected = (
+        [(row["topic"], row["queue_offset"], row["body"]) for row in read_rows(path=str(s))] for s in (store, whole)
+    )
+    assert found == expected
+    assert grave(check(store, conf)[1]) == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["broker.conf", "store", "whole"]
+
+
+def test_an_interrupted_append_of_rows_is_finished_and_named(tmp_path: Path, conf: str) -> None:
+    """Nobody can know whether the rows of the next write are the same: they are neither lost nor doubled silently."""
+    store = tmp_path / "store"
+    save(store, [rows("orders", 3)], brokerConf=conf)
+    killed = mock.patch("spark_mq.restorer.append_commit._put_in_place", side_effect=KeyboardInterrupt)
+    with killed, pytest.raises(KeyboardInterrupt):
+        save(store, [rows("orders", 2)], brokerConf=conf)
+    with pytest.raises(UnfinishedAppendError, match=r"of 2 messages .* is complete now"):
+        writer_of(store, FIELDS, brokerConf=conf)
+    assert len(read_rows(path=str(store))) == 5
+    save(store, [rows("orders", 1)], brokerConf=conf)
+    assert len(read_rows(path=str(store))) == 6
+    assert grave(check(store, conf)[1]) == []
+
+
+def test_rows_are_not_encoded_for_a_store_that_cannot_be_appended_to(tmp_path: Path, conf: str) -> None:
+    store = tmp_path / "store"
+    save(store, [rows("orders", 3)], brokerConf=conf)
+    with store_lock(Location.resolve(str(store))), pytest.raises(StoreLockedError, match="broker"):
+        writer_of(store, FIELDS, brokerConf=conf)
+    (store / "abort").touch()
+    with pytest.raises(UnsupportedStoreError, match="abort"):
+        writer_of(store, FIELDS, brokerConf=conf)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["broker.conf", "store"]
+
+
 def test_a_broker_that_starts_while_rows_are_written_keeps_its_store(tmp_path: Path, conf: str) -> None:
     store = tmp_path / "store"
     save(store, [rows("orders", 3)], brokerConf=conf)
@@ -191,6 +234,15 @@ def test_a_task_that_does_not_see_the_folder_of_the_driver_stops(tmp_path: Path)
     folder.rename(tmp_path / "elsewhere")
     with pytest.raises(NotSharedError, match="every machine"):
         writer.write(iter([rows("orders", 3)]))
+
+
+def test_messages_that_keep_their_offsets_keep_their_topics(tmp_path: Path) -> None:
+    schema = pa.schema(
+        [ALL_MESSAGE_FIELDS[name] for name in ("topic", "commit_log_offset", "queue_id", "queue_offset")]
+    )
+    with pytest.raises(OptionError, match="renumber=true"):
+        writer_of(tmp_path / "store", schema, topicMap="a=b")
+    assert writer_of(tmp_path / "store", schema, topicMap="a=b", renumber="true").job.request.is_renumbered
 
 
 @pytest.mark.parametrize(
