@@ -12,12 +12,12 @@ from spark_mq.errors import EmptyStoreError, OptionError
 from spark_mq.io.location import Location
 from spark_mq.query.sql import sql
 from spark_mq.restorer.archived_stores import choose_store
-from spark_mq.restorer.new_log import LEFT_OUT, WAITING_TOPICS
+from spark_mq.restorer.new_log import LEFT_OUT, REVIVE_PREFIX, WAITING_TOPICS
 from spark_mq.restorer.origin import OFFSET_COLUMNS, Origin
 from spark_mq.restorer.restore_request import RestoreRequest
 from spark_mq.restorer.source_facts import SourceFacts, facts_of_archive, facts_of_store
 from spark_mq.restorer.source_kind import is_store
-from spark_mq.restorer.staged_rows import QueryRows, StoreRows
+from spark_mq.restorer.staged_rows import LeftOut, QueryRows, StoreRows
 from spark_mq.store.index.folder import find_index_layout, index_files
 
 FROM_LOG = (
@@ -140,16 +140,24 @@ def _chosen(rows: DataFrame, request: RestoreRequest) -> DataFrame:
     return _delivered(rows if request.where is None else rows.where(request.where), request)
 
 
-def _left_out(request: RestoreRequest) -> tuple[str, ...]:
-    """Topics whose messages are left out: those that wait, and left-out records of an earlier restore."""
-    return (*(WAITING_TOPICS if request.only_delivered else ()), *((LEFT_OUT,) if request.is_renumbered else ()))
+def _left_out(request: RestoreRequest) -> LeftOut:
+    """Topics whose messages are left out.
+
+    With new offsets, these are left-out records of an earlier restore, and what pop consumption wrote down: messages
+    that name others by their queue offsets.
+    """
+    topics = (*(WAITING_TOPICS if request.only_delivered else ()), *((LEFT_OUT,) if request.is_renumbered else ()))
+    return LeftOut(topics, REVIVE_PREFIX if request.is_renumbered else None)
 
 
 def _delivered(rows: DataFrame, request: RestoreRequest) -> DataFrame:
     """The rows without the topics that are left out."""
-    topics = _left_out(request)
+    left_out = _left_out(request)
+    is_left_out = F.col("topic").isin(*left_out.topics) if left_out.topics else F.lit(False)
+    if left_out.prefix is not None:
+        is_left_out |= F.col("topic").startswith(left_out.prefix)
     # A row without a topic is damage, which encoding refuses.
-    return rows.where(F.col("topic").isNull() | ~F.col("topic").isin(*topics)) if topics else rows
+    return rows.where(F.col("topic").isNull() | ~is_left_out)
 
 
 def _in_order(rows: DataFrame, request: RestoreRequest) -> DataFrame:

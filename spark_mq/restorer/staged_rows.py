@@ -22,6 +22,21 @@ from spark_mq.source.datasource import RocketMQDataSource
 
 
 @dataclass(frozen=True)
+class LeftOut:
+    """Topics whose messages are left out: some names, and all that begin with a prefix."""
+
+    topics: tuple[str, ...] = ()
+    prefix: str | None = None
+
+    def kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The messages of a batch that are not left out."""
+        is_left_out = pc.is_in(batch["topic"], pa.array(self.topics, pa.string()))
+        if self.prefix is not None:
+            is_left_out = pc.or_(is_left_out, pc.starts_with(batch["topic"], self.prefix))
+        return batch.filter(pc.invert(is_left_out)) if pc.any(is_left_out).as_py() else batch
+
+
+@dataclass(frozen=True)
 class QueryRows:
     """The rows of a DataFrame, in the order of its partitions."""
 
@@ -46,7 +61,7 @@ class StoreRows:
 
     store: Location
     columns: tuple[str, ...]
-    left_out: tuple[str, ...] = ()
+    left_out: LeftOut = LeftOut()
 
     def stage(self, tasks: Tasks, folder: Location, task: StageTask) -> list[Chunk]:
         """The chunks of the rows, which are written into a folder, in the order of the rows.
@@ -69,18 +84,13 @@ class _ReadTask:
 
     reader: Any
     partitions: TaskItems[tuple[int, Any]]
-    left_out: tuple[str, ...]
+    left_out: LeftOut
     task: StageTask
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number, partition in self.partitions.each(batches, None):
-            messages = map(self._kept, self.reader.read(partition))
+            messages = map(self.left_out.kept, self.reader.read(partition))
             yield from map(chunk_row, self.task.stage(messages, number))
-
-    def _kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        if not self.left_out:
-            return batch
-        return batch.filter(pc.invert(pc.is_in(batch["topic"], pa.array(self.left_out, pa.string()))))
 
 
 def _in_order(rows: pa.Table) -> list[Chunk]:
