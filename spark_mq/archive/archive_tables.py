@@ -155,7 +155,7 @@ class ArchiveTables:
 
     @property
     def snapshots(self) -> ArchiveTable:
-        """The table with a row for each file of `config/`, and the `checkpoint`, of each snapshot."""
+        """The table with a row for each file of `config/`, `checkpoint`, and two of facts, of each snapshot."""
         return self._table("_snapshots")
 
     def checkpoint(self, identity: StoreIdentity, stream: str) -> str:

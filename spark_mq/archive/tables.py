@@ -78,7 +78,8 @@ SNAPSHOTS_SCHEMA = pa.schema(
         ("content", pa.binary()),
     ]
 )
-"""The files of `config/`, and `checkpoint`, at the start of a run and after each hour of it, with the log's range."""
+"""The files of `config/`, `checkpoint`, and facts of queues and index files (`snapshot`), at the start of a run and
+after each hour of it, with the log's range."""
 
 
 @dataclass(frozen=True)

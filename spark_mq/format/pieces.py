@@ -84,5 +84,6 @@ def pieces_of_array(array: pa.Array) -> Pieces:
     lengths = np.minimum(np.diff(ends), _LONGEST).astype(np.int32)
     if array.null_count:
         lengths[array.is_null().to_numpy(zero_copy_only=False)] = -1
-    buffer = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
-    return Pieces(buffer, ends[:-1].astype(np.int64), lengths)
+    start, stop = int(ends[0]), int(ends[-1])  # the array can be a part of a much larger one
+    buffer = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)[start:stop]
+    return Pieces(buffer, ends[:-1].astype(np.int64) - start, lengths)

@@ -25,7 +25,7 @@ ARCHIVE_TABLE_COMMENTS = {
     "messages": "the archived messages",
     "keys": "the keys of archived messages, and where the messages are",
     "segments": "the files of the archived commit logs",
-    "snapshots": "the files of config/, and checkpoint, at the times of archiving",
+    "snapshots": "the files of config/, checkpoint, and facts of queues and index files, at the times of archiving",
 }
 """By table of an archive: what its rows are."""
 

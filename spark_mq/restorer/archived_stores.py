@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
@@ -26,7 +27,13 @@ def archived_stores(spark: SparkSession, tables: ArchiveTables) -> list[StoreIde
     """
     found: set[StoreIdentity] = set()
     for table in (tables.segments, tables.snapshots):
-        rows = table.read(spark).select(*_NAMES).distinct().collect()
+        try:
+            rows = table.read(spark).select(*_NAMES).distinct().collect()
+        except AnalysisException as error:
+            raise OptionError(
+                f"{tables.name} is neither a store directory nor an archive (spark-mq archive): table {table.name} "
+                f"cannot be read: {str(error).partition(chr(10))[0]}"
+            ) from error
         found |= {StoreIdentity(row.cluster, row.broker, row.store) for row in rows}
     return sorted(found, key=dataclasses.astuple)
 

@@ -62,10 +62,8 @@ def read_bodies(
     if rules.is_faithful:
         columns.check(
             was_compressed,
-            lambda row: (
-                "the body is compressed in its store, and the row has only its content: read column stored_body, too, "
-                "or give messages new offsets (renumber)"
-            ),
+            "the body is compressed in its store, and the row has only its content: read column stored_body, too, or "
+            "give messages new offsets (renumber)",
         )
     columns.check(
         ~has_stored & (was_compressed | ~is_from_source) & (contents.lengths > rules.max_body_size),

@@ -152,6 +152,13 @@ def _written(columns: SourceColumns, rules: EncodingRules, fields: RecordFields)
     """The bytes of the records, where each record starts, and its size."""
     if rules.is_faithful and columns.has("store_size"):
         fields = _with_stored_sizes(columns, fields)
+    columns.check(
+        fields.is_v2 & (not rules.allows_v2),
+        lambda row: (
+            f"the record has version 2 and a topic of {fields.topics.lengths[row]} bytes: brokers before 5.1.0 cannot "
+            f"read it. Rename a topic of more than {_MAX_V1_TOPIC} bytes (topic map)"
+        ),
+    )
     sizes = fields.sizes()
     columns.check(sizes > MAX_RECORD_SIZE, lambda row: f"the message takes {sizes[row]} bytes: {MAX_RECORD_SIZE} fit")
     positions = np.cumsum(sizes) - sizes
@@ -184,7 +191,7 @@ def _check_offsets(columns: SourceColumns) -> None:
     for name in ("commit_log_offset", "queue_offset"):
         columns.check(
             ~columns.is_given(name),
-            lambda row, name=name: f"{name} is NULL, so the message cannot keep it: give new offsets (renumber)",
+            f"{name} is NULL, so the message cannot keep it: give messages new offsets (renumber)",
         )
 
 
@@ -199,10 +206,8 @@ def _sys_flags(columns: SourceColumns, rules: EncodingRules) -> Int32s:
     if not rules.is_faithful:
         columns.check(
             sys_flags & INNER_BATCH_FLAG != 0,
-            lambda row: (
-                "the message is a batch of several messages (bit 0x80 of sys_flag), whose properties name its queue "
-                "offset: it cannot get a new one"
-            ),
+            "the message is a batch of several messages (bit 0x80 of sys_flag), whose properties name its queue "
+            "offset: it cannot get a new one",
         )
     return sys_flags
 

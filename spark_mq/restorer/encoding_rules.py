@@ -28,6 +28,7 @@ class EncodingRules:
         max_body_size: The largest body in bytes, for a body that did not have this length in a store before.
         properties_crc: Whether each record gets the property CRC of a broker with `enabledAppendPropCRC`. A faithful
             record never gets one that it did not have.
+        allows_v2: Whether the broker can read records of version 2, which long topics need: brokers from 5.1.0 on can.
 
     Raises:
         OptionError: `store_host` or `now` is not valid, a new name in `topics` is not a topic, or faithful records
@@ -41,6 +42,7 @@ class EncodingRules:
     topics: Mapping[str, str] = field(default_factory=dict)
     max_body_size: int = 4 << 20
     properties_crc: bool = False
+    allows_v2: bool = True
 
     def __post_init__(self) -> None:
         if not 0 < self.now <= MAX_TIMESTAMP_MILLIS:

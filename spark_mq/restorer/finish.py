@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE
+from spark_mq.format.system_topic import SCHEDULE_TOPIC
 from spark_mq.indexer.queue.carry_over import carry_over
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
@@ -113,14 +114,17 @@ def _write_empty_queues(
 def _translation(
     origin: Origin, situation: Situation, next_offsets: Mapping[Queue, int], offset_map: OffsetMap | None
 ) -> Translate:
-    """How offsets of consumers become offsets in the new store."""
+    """How offsets of consumers become offsets in the new store.
+
+    An offset 0 is always right: a queue that does not exist begins there.
+    """
     if situation == Situation.WHOLE:
         return lambda topic, queue_id, offset: offset
     if situation == Situation.PARTIAL:
 
         def within(topic: str, queue_id: int, offset: int) -> int | None:
-            end = next_offsets.get((topic, queue_id))
-            return None if end is None else min(offset, end)
+            end = next_offsets.get((topic, queue_id), 0)
+            return min(offset, end) if end or offset == 0 else None
 
         return within
     if offset_map is None or origin.facts is None:
@@ -132,7 +136,7 @@ def _translation(
             # The first pass only asks which offsets there are.
             _translated(path, content, lambda *offset: wanted.append(offset), {})
     found = offset_map.new_offsets(wanted)
-    return lambda topic, queue_id, offset: found.get((topic, queue_id, offset))
+    return lambda topic, queue_id, offset: found.get((topic, queue_id, offset), 0 if offset == 0 else None)
 
 
 def _translated(path: str, content: bytes, translate: Translate, topics: Mapping[str, str]) -> TranslatedOffsets:
@@ -167,6 +171,11 @@ def _write_config(
                 notes.append(f"{path}: {count:,} offsets are left out, in queues that have no message here")
         else:
             new[path] = content
+    if SCHEDULE_TOPIC in log.queue_counts and DELAY_OFFSETS not in new:
+        notes.append(
+            f"the source has no {DELAY_OFFSETS}: a broker delivers all messages in {SCHEDULE_TOPIC} again, also those "
+            "that were delivered before (--only-delivered leaves them out)"
+        )
     for path, content in new.items():
         publish(store / path, content, len(content))
     for path in () if facts is None else facts.databases:

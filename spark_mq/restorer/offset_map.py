@@ -19,7 +19,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from spark_mq.errors import OutputExistsError
-from spark_mq.format.array_types import Bytes, Int32s, Int64s
+from spark_mq.format.array_types import Bytes, Flags, Int32s, Int64s
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 
@@ -39,6 +39,7 @@ OFFSET_MAP_SCHEMA = pa.schema(
 """A row for each message of the new store.
 
 - `old_topic`: NULL if the source has a topic of the new name, and another one was renamed to it
+- `old_queue_offset`, `queue_offset`: NULL if no queue has the message, because it is a prepared or a rolled back one
 - `old_queue_offset`, `old_commit_log_offset`: NULL if the source had none
 - `old_offset_message_id`, `offset_message_id`: NULL if not all messages have the same store host. An id consists of the
   store host and the commit log offset (`MessageDecoder.createMessageId`@5.3.3).
@@ -90,6 +91,10 @@ class StagedRows(Protocol):
     @property
     def queue_number(self) -> Int32s:
         """The number of each row's queue in `StagedChunk.queues()`."""
+
+    @property
+    def has_unit(self) -> Flags:
+        """Whether a queue has the message."""
 
 
 @dataclass(frozen=True)
@@ -192,9 +197,9 @@ class OffsetMap:
             pa.array(old, pa.string()).take(numbers),
             pa.array(new, pa.string()).take(numbers),
             ids.take(numbers),
-            _known(rows.queue_offset),
-            pa.array(queue_offsets),
-            _known(rows.commit_log_offset),
+            pa.array(rows.queue_offset, mask=(rows.queue_offset < 0) | ~rows.has_unit),
+            pa.array(queue_offsets, mask=~rows.has_unit),
+            pa.array(rows.commit_log_offset, mask=rows.commit_log_offset < 0),
             pa.array(offsets),
             offset_message_ids(self.old_store_host, rows.commit_log_offset),
             offset_message_ids(self.store_host, offsets),
@@ -315,11 +320,6 @@ def offset_message_ids(store_host: bytes | None, offsets: Int64s) -> pa.Array:
     ends = pa.array(np.arange(offsets.size + 1, dtype=np.int32) * (2 * size))
     text = pa.StringArray.from_buffers(offsets.size, ends.buffers()[1], pa.py_buffer(digits.tobytes()))
     return pc.if_else(pa.array(offsets >= 0), text, pa.scalar(None, pa.string()))
-
-
-def _known(offsets: Int64s) -> pa.Array:
-    """The offsets, NULL where the source had none."""
-    return pa.array(offsets, mask=offsets < 0)
 
 
 def _old_topics(topics: Mapping[str, str], source_topics: Collection[str]) -> dict[str, str | None]:

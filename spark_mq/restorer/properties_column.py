@@ -20,7 +20,7 @@ from spark_mq.format.kernels.property_writer import (
 )
 from spark_mq.format.pieces import Pieces, no_pieces, pieces_of_array, pieces_of_bytes
 from spark_mq.restorer.encoding_rules import EncodingRules
-from spark_mq.restorer.source_columns import SourceColumns
+from spark_mq.restorer.source_columns import SourceColumns, is_list
 
 MAX_PROPERTIES_SIZE = 32_767
 
@@ -73,7 +73,7 @@ def _written_properties(columns: SourceColumns, stored: Pieces, made_keys: Piece
         values=values,
         tags=columns.pieces("tags"),
         keys=_keys(columns),
-        keys_are_lists=columns.has("keys") and _is_list(columns.array("keys").type),
+        keys_are_lists=columns.has("keys") and is_list(columns.array("keys").type),
         unique_keys=_first_given(unique_keys, made_keys),
     )
     properties, faults = write_properties(sources)
@@ -85,32 +85,32 @@ def _map_entries(columns: SourceColumns) -> tuple[ListedPieces, Pieces]:
     """The names of each row's map, and their values."""
     if not columns.has("properties"):
         return _no_lists(columns.size), no_pieces(0)
-    maps = columns.array("properties")
-    return _listed(columns.is_given("properties"), maps.offsets, maps.keys), pieces_of_array(maps.items)
+    maps, given = columns.array("properties"), columns.is_given("properties")
+    return _listed(given, maps.offsets, maps.keys), _listed(given, maps.offsets, maps.items).pieces
 
 
 def _keys(columns: SourceColumns) -> ListedPieces:
     if not columns.has("keys"):
         return _no_lists(columns.size)
     keys = columns.array("keys")
-    if _is_list(keys.type):
+    if is_list(keys.type):
         return _listed(columns.is_given("keys"), keys.offsets, keys.values)
     rows = np.arange(columns.size, dtype=np.int64)
     return ListedPieces(rows, rows + 1, pieces_of_array(keys))
 
 
 def _listed(given: Flags, offsets: pa.Array, values: pa.Array) -> ListedPieces:
+    """The lists of the rows. `values` can have the elements of many more rows."""
     ends = offsets.to_numpy().astype(np.int64)
-    return ListedPieces(ends[:-1], np.where(given, ends[1:], ends[:-1]), pieces_of_array(values))
+    start, stop = int(ends[0]), int(ends[-1])
+    ends = ends - start
+    pieces = pieces_of_array(values.slice(start, stop - start))
+    return ListedPieces(ends[:-1], np.where(given, ends[1:], ends[:-1]), pieces)
 
 
 def _no_lists(count: int) -> ListedPieces:
     zeros = np.zeros(count, np.int64)
     return ListedPieces(zeros, zeros, no_pieces(0))
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return pa.types.is_list(kind) or pa.types.is_large_list(kind)
 
 
 def _first_given(first: Pieces, second: Pieces) -> Pieces:

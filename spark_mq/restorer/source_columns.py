@@ -27,7 +27,7 @@ _UNITS_IN_A_MILLISECOND = {"ms": 1, "us": 1000, "ns": 1_000_000}
 def _is_text(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind):
         return _is_text(kind.value_type)
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def _is_binary(kind: pa.DataType) -> bool:
@@ -48,9 +48,13 @@ def _is_time(kind: pa.DataType) -> bool:
     return pa.types.is_timestamp(kind) and kind.tz is not None
 
 
+def is_list(kind: pa.DataType) -> bool:
+    """Whether values of an Arrow type are lists."""
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
 def _is_keys(kind: pa.DataType) -> bool:
-    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
-    return _is_text(kind) or (is_list and (_is_text(kind.value_type) or pa.types.is_null(kind.value_type)))
+    return _is_text(kind) or (is_list(kind) and (_is_text(kind.value_type) or pa.types.is_null(kind.value_type)))
 
 
 def _is_map(kind: pa.DataType) -> bool:
@@ -194,19 +198,19 @@ class SourceColumns:
         self.check(outside, lambda row: f"{name} is {times[row]} milliseconds, which are not from {first} to {last}")
         return np.where(given, values, times), given | present
 
-    def check(self, faults: Flags, reason: Callable[[int], str]) -> None:
+    def check(self, faults: Flags, reason: str | Callable[[int], str]) -> None:
         """Raise the error of the first row that has a fault.
 
         Args:
             faults: Which rows have the fault.
-            reason: The text of the error, for a row.
+            reason: The text of the error, of any row or for a row.
 
         Raises:
             InvalidMessageError: A row has the fault. The error names the row.
         """
         if faults.any():
             row = int(np.argmax(faults))
-            raise InvalidMessageError(f"{self.name_of(row)}: {reason(row)}")
+            raise InvalidMessageError(f"{self.name_of(row)}: {reason if isinstance(reason, str) else reason(row)}")
 
     def name_of(self, row: int) -> str:
         """What an error calls a row: its commit log offset, topic and queue if it has them, and its number."""

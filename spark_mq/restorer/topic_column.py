@@ -44,7 +44,7 @@ def read_topics(columns: SourceColumns, rules: EncodingRules, is_from_source: Fl
     Raises:
         InvalidMessageError: A topic is NULL, or is not a topic.
     """
-    columns.check(~columns.is_given("topic"), lambda row: "topic is NULL: every message needs a topic")
+    columns.check(~columns.is_given("topic"), "topic is NULL: every message needs a topic")
     distinct = columns.array("topic").cast(pa.string()).dictionary_encode()
     indices = distinct.indices.to_numpy()
     old = [text.decode("utf-8", "replace") for text in distinct.dictionary.cast(pa.binary()).to_pylist()]
@@ -65,7 +65,7 @@ def read_topics(columns: SourceColumns, rules: EncodingRules, is_from_source: Fl
     return Topics(tuple(numbers), of_names, pieces.take(of_names))
 
 
-def number_queues(topics: Topics, queue_ids: Int64s) -> tuple[Int32s, tuple[tuple[str, int], ...]]:
+def number_queues(topics: Topics, queue_ids: Int32s) -> tuple[Int32s, tuple[tuple[str, int], ...]]:
     """The number of each message's queue, and the topic and queue id of each queue, in the order of first messages."""
     distinct = pa.array((topics.numbers << 32) | queue_ids).dictionary_encode()
     queues = tuple((topics.names[queue >> 32], queue & 0xFFFFFFFF) for queue in distinct.dictionary.to_pylist())

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from spark_mq.io.location import Location
+from spark_mq.store.config.broker_version import BrokerVersion
 from spark_mq.store.config.store_kind import is_rocksdb
 from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
 from spark_mq.store.index.folder import index_files
@@ -19,6 +20,9 @@ from spark_mq.store.queue.folders import existing_file_size
 
 def queue_facts(store: MessageStore) -> dict[str, Any] | None:
     """The size of a queue file in bytes, and the ends of each queue; None if there are no queue files.
+
+    The first offset is that of a broker of 5.x, which a binary search finds (`ConsumeQueue.correctMinOffset`@5.3.3).
+    The rule of 4.9 would read the whole first file of each queue.
 
     Args:
         store: The store.
@@ -33,15 +37,11 @@ def queue_facts(store: MessageStore) -> dict[str, Any] | None:
     """
     if is_rocksdb(store.location / CONSUME_QUEUE) or not store.queue_names:
         return None
-    queues = [
-        {
-            "topic": topic,
-            "queue_id": queue_id,
-            "min_offset": store.get_min_offset_in_queue(topic, queue_id),
-            "max_offset": store.get_max_offset_in_queue(topic, queue_id),
-        }
-        for topic, queue_id in store.queue_names
-    ]
+    queues, log_start = [], store.get_min_phy_offset()
+    for topic, queue_id in store.queue_names:
+        max_offset = store.get_max_offset_in_queue(topic, queue_id)
+        min_offset = store.queues[topic, queue_id].min_offset(max_offset, log_start, BrokerVersion.V5)
+        queues.append({"topic": topic, "queue_id": queue_id, "min_offset": min_offset, "max_offset": max_offset})
     return {"file_size": existing_file_size([queue.folder for queue in store.queues.values()]), "queues": queues}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
+import json
 import shutil
 import time
 from collections import Counter
@@ -31,6 +32,8 @@ from spark_mq.archive.writer import archive
 from spark_mq.errors import DataLossError, LogCutError, OptionError
 from spark_mq.format.record import FRAME, HOST_V4_SIZE, MAGIC_V1, MAGIC_V2, Record, encode_blank
 from spark_mq.io.location import Location
+from spark_mq.restorer.archived_stores import choose_store
+from spark_mq.restorer.source_facts import facts_of_archive, facts_of_store
 from spark_mq.store.message_store import MessageStore
 from tests.support.delta_rows import delta_rows
 from tests.support.log_writer import LogWriter, segment_files
@@ -305,7 +308,28 @@ def test_the_small_files_of_a_store_are_kept_for_each_run(
         runs.setdefault(row["snapshot_timestamp"], {})[row["file"]] = row["content"]
     files = [*(path for path in (folder / "config").rglob("*") if path.is_file()), folder / "checkpoint"]
     expected = {str(path.relative_to(folder)): path.read_bytes() for path in files}
+    facts = [{name: json.loads(run.pop(name)) for name in ("consumequeue", "index")} for run in runs.values()]
     assert list(runs.values()) == [expected, expected]
+    assert facts[0] == facts[1]
+    assert facts[0]["consumequeue"]["file_size"] == A.facts("store")[0]["mappedFileSizeConsumeQueue"]
+    assert {(one["topic"], one["queue_id"]): one["max_offset"] for one in facts[0]["consumequeue"]["queues"]} == {
+        (fact["topic"], fact["queueId"]): fact["max"] for fact in A.facts("queue")
+    }
+    assert [file["name"] for file in facts[0]["index"]["files"]] == sorted(path.name for path in folder.glob("index/*"))
+
+
+def test_an_archive_has_the_same_facts_as_the_store(filled: Archive, unpacked: Callable[[RealStore], Path]) -> None:
+    tables = ArchiveTables.of(filled.table)
+    chosen = choose_store(filled.spark, tables, None, "x", None)
+    assert chosen == StoreIdentity(DEFAULT_CLUSTER, "x", "s")
+    of_store = facts_of_store(Location.resolve(str(unpacked(A))))
+    assert facts_of_archive(filled.spark, tables, chosen) == of_store
+    with pytest.raises(OptionError, match=r"3 stores: choose one of them .*--broker x --store-name s; .*--broker y"):
+        choose_store(filled.spark, tables, None, None, "s")
+    with pytest.raises(OptionError, match=r"no store with broker w; it has .*--broker z"):
+        choose_store(filled.spark, tables, None, "w", None)
+    with pytest.raises(OptionError, match=r"other is neither a store directory nor an archive"):
+        choose_store(filled.spark, ArchiveTables.of(f"{filled.table}/other"), None, None, None)
 
 
 def test_a_table_of_an_older_version_gets_the_new_columns(lake: Archive) -> None:

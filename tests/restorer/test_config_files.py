@@ -176,7 +176,8 @@ def test_offsets_of_consumers_are_translated() -> None:
 
 
 def test_a_group_of_two_topics_that_become_one_misses_no_message() -> None:
-    translated = consumer_offsets_json(FILE_OF_OFFSETS.encode(), same, {"a": "b"})
+    existing = FILE_OF_OFFSETS.replace('"b@g":{0:2', '"b@g":{0:2,1:9')
+    translated = consumer_offsets_json(existing.encode(), same, {"a": "b"})
     assert b'"b@g":{0:2,1:7\n' in translated.content
 
 

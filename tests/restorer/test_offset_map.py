@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_mq.errors import OutputExistsError
-from spark_mq.format.array_types import Int32s, Int64s
+from spark_mq.format.array_types import Flags, Int32s, Int64s
 from spark_mq.format.message_id import encode_offset_message_id
 from spark_mq.io.location import Location
 from spark_mq.restorer.offset_map import HALF_TOPIC, OFFSET_MAP_SCHEMA, OffsetMap, find_new_offsets
@@ -39,15 +39,17 @@ class Rows:
     commit_log_offset: Int64s
     queue_offset: Int64s
     queue_number: Int32s
+    has_unit: Flags
 
 
 CHUNK = Chunk((Queue("b", 0), Queue("b", 1), Queue(HALF_TOPIC, 0)))
 
 
-def rows_of(*rows: tuple[int, int, int]) -> Rows:
+def rows_of(*rows: tuple[int, int, int], has_unit: bool = True) -> Rows:
     """Rows of old commit log offset, old queue offset and number of the queue."""
     columns = list(zip(*rows, strict=True))
-    return Rows(np.array(columns[0]), np.array(columns[1]), np.array(columns[2], np.int32))
+    numbers = np.array(columns[2], np.int32)
+    return Rows(np.array(columns[0]), np.array(columns[1]), numbers, np.full(numbers.size, has_unit))
 
 
 def new_map(folder: Path, **topics: str) -> OffsetMap:
@@ -84,6 +86,14 @@ def test_rows_have_old_and_new_offsets(tmp_path: Path) -> None:
         ("a", 1, 9): 1,
         (HALF_TOPIC, 0, 30): 30,
     }
+
+
+def test_a_prepared_message_is_in_no_queue(tmp_path: Path) -> None:
+    table = new_map(tmp_path)
+    table.write(CHUNK, rows_of((500, 0, 0), has_unit=False), np.array([4096]), np.array([0]))
+    (row,) = pq.read_table(tmp_path / "map").to_pylist()
+    assert (row["old_queue_offset"], row["queue_offset"], row["commit_log_offset"]) == (None, None, 4096)
+    assert table.new_offsets([("b", 0, 0), ("b", 0, 5)]) == {}
 
 
 def test_ids_of_ipv6_hosts_and_of_messages_without_an_old_offset(tmp_path: Path) -> None:

@@ -143,6 +143,34 @@ def test_a_store_that_exists_is_not_replaced(tmp_path: Path) -> None:
     assert content(store) == before
 
 
+def test_consumers_go_on_where_they_were(tmp_path: Path) -> None:
+    """Two messages of PaymentLog/0 are left out, which its group has consumed; all other offsets stay."""
+    packed, store = unpacked("workload-533", tmp_path)
+    conf, config = packed.broker_conf, store / "config"
+    before = (config / "consumerOffset.json").read_text().replace("RetryDemo@GID_failing", "PaymentLog@g")
+    (config / "consumerOffset.json").write_text(before)
+
+    def keep(batch: pa.RecordBatch) -> pa.RecordBatch:
+        rows = batch.to_pylist()
+        return batch.filter(
+            pa.array([row["topic"] != "PaymentLog" or row["queue_offset"] not in (0, 3) for row in rows])
+        )
+
+    report = restore_here(store, tmp_path / "new", conf, keep, renumber=True)
+    offsets = (tmp_path / "new/config/consumerOffset.json").read_text()
+    assert '"PaymentLog@g":{0:3\n' in offsets
+    assert '"RMQ_SYS_TRANS_HALF_TOPIC@CID_RMQ_SYS_TRANS":{0:36\n' in offsets
+    assert '"RMQ_SYS_TRANS_OP_HALF_TOPIC@CID_RMQ_SYS_TRANS":{0:3\n' in offsets
+    assert "{1:14,2:4,18:0\n" in (tmp_path / "new/config/delayOffset.json").read_text()
+    (config / "delayOffset.json").unlink()
+    (config / "delayOffset.json.bak").unlink()
+    assert not any("delayOffset.json" in note for note in report.notes)
+    report = restore_here(store, tmp_path / "part", conf, keep, where="a part")
+    part = (tmp_path / "part/config/consumerOffset.json").read_text()
+    assert part.partition('"offsetTable"')[1:] == before.partition('"offsetTable"')[1:]
+    assert any("no config/delayOffset.json: a broker delivers all messages" in note for note in report.notes)
+
+
 @pytest.mark.parametrize(
     ("name", "target"), [("workload-533", "deleted-533"), ("crc-533", "workload-533"), ("workload-49x", "stale-49x")]
 )

@@ -34,7 +34,7 @@ def test_facts_are_those_of_the_java_store(store: RealStore, described: Callable
     }
     assert facts.index_names == begins_of(folder)
     assert str(facts.time_zone) == "UTC"
-    expected = {}
+    expected: dict[int, bytes] = {}
     for fact in store.facts("blank"):
         file = max(file for file in segment_files(folder) if int(file.name) <= fact["offset"])
         blank = file.read_bytes()[fact["offset"] - int(file.name) :][: fact["size"]].rstrip(b"\0")

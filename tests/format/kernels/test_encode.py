@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_mq.format.kernels.encode import NONE_WRONG, RecordFields, encode_records, renew_property_crcs
-from spark_mq.format.pieces import Pieces, pieces_of_bytes
+from spark_mq.format.pieces import pieces_of_bytes
 from spark_mq.format.record import HOST_V6_SIZE, MAGIC_V2, Record
 from spark_mq.format.sys_flag import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG
 from tests.support.kernels import examples
@@ -26,14 +25,14 @@ def with_flags(record: Record) -> Record:
     return replace(record, sys_flag=flags)
 
 
-def without(pieces: Pieces, missing: Sequence[bool]) -> Pieces:
-    return replace(pieces, lengths=np.where(missing, -1, pieces.lengths).astype(np.int32))
-
-
 def fields_of(messages: list[Record], is_stored: list[bool]) -> RecordFields:
     """The values of the records, as a caller of the kernel would have them."""
+    pairs = list(zip(messages, is_stored, strict=True))
     born, store = (pieces_of_bytes([getattr(each, name) for each in messages]) for name in ("born_host", "store_host"))
-    bodies = pieces_of_bytes([each.body for each in messages])
+    bodies, stored_bodies = (
+        pieces_of_bytes([each.body if is_here == stored else b"not used" for each, stored in pairs])
+        for is_here in (False, True)
+    )
 
     def int32s(name: str) -> np.ndarray:
         return np.array([getattr(each, name) or 0 for each in messages], np.int32)
@@ -56,8 +55,8 @@ def fields_of(messages: list[Record], is_stored: list[bool]) -> RecordFields:
         store_host_starts=store.starts,
         reconsume_times=int32s("reconsume_times"),
         prepared_transaction_offsets=int64s("prepared_transaction_offset"),
-        bodies=without(bodies, is_stored),
-        stored_bodies=without(bodies, [not stored for stored in is_stored]),
+        bodies=bodies,
+        stored_bodies=stored_bodies,
         has_stored_body=np.array(is_stored, np.bool_),
         body_crcs=int32s("body_crc"),
         has_body_crc=np.array([each.body_crc is not None for each in messages], np.bool_),
@@ -85,6 +84,17 @@ def test_the_bytes_are_those_of_the_plain_twin_and_nothing_else_is_written(
     assert encode_records(fields, out, np.array(positions, np.int64)) == NONE_WRONG
     assert out.tobytes() == expected
     assert fields.sizes().tolist() == [message.size for message in messages]
+
+
+def test_long_texts_and_both_sources_of_bodies() -> None:
+    messages = [
+        Record(b"t" * 300, body=b"stored", properties=b"p" * 32_767, magic=MAGIC_V2),
+        Record(b"t" * 127, body=b"given", properties=b"p" * 256),
+    ]
+    fields = fields_of(messages, [True, False])
+    out = np.empty(int(fields.sizes().sum()), np.uint8)
+    assert encode_records(fields, out, np.cumsum(fields.sizes()) - fields.sizes()) == NONE_WRONG
+    assert out.tobytes() == b"".join(message.encode() for message in messages)
 
 
 def test_a_given_body_crc_is_written_and_a_wrong_one_is_found() -> None:

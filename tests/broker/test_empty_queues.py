@@ -1,0 +1,72 @@
+"""Real brokers go on at the next offset of a queue without messages whose file was written here."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_mq.io.location import Location
+from spark_mq.restorer.empty_queues import write_empty_queues
+from tests.broker import harness
+from tests.support.stores import OWN_STORES, RealStore
+
+LACKING = harness.missing()
+pytestmark = [pytest.mark.broker, pytest.mark.skipif(LACKING is not None, reason=LACKING or "")]
+
+V5, V4 = harness.VERSIONS
+TOPIC = "DirectTopic"
+NEXT_OFFSETS = {(TOPIC, 1): 1, (TOPIC, 2): 250, (TOPIC, 3): 200, ("gone", 0): 57}
+"""In files of 100 units: one unit; an offset in a file; the end of a file; a queue that gets no message."""
+
+
+def facts_of(store: Path, settings: Path, folder: Path, version: str) -> dict[str, list[dict[str, Any]]]:
+    """What the message store says of a store, by kind."""
+    out = folder / "facts.jsonl"
+    harness.describe(store, settings, out, version)
+    facts: dict[str, list[dict[str, Any]]] = {}
+    for line in out.read_text("utf-8").splitlines():
+        fact = json.loads(line)
+        facts.setdefault(fact["t"], []).append(fact)
+    return facts
+
+
+@pytest.mark.parametrize(("version", "name"), [(V5, "workload-533"), (V4, "workload-49x")])
+def test_a_queue_without_messages_goes_on_at_its_next_offset(version: str, name: str, tmp_path: Path) -> None:
+    packed, settings = RealStore(name, OWN_STORES), harness.STORES / f"{name}.conf"
+    store = harness.unpack_store(name, tmp_path)
+    first, second, *_ = sorted((store / "commitlog").iterdir())
+    first.unlink()
+    log_start, (said,) = int(second.name), packed.facts("store")
+    assert all(fact["offset"] < log_start for fact in packed.facts("msg") if fact["topic"] == TOPIC)
+    shutil.rmtree(store / "consumequeue" / TOPIC)
+    folder = Location.resolve(str(store / "consumequeue"))
+    written = write_empty_queues(folder, NEXT_OFFSETS, said["mappedFileSizeConsumeQueue"], log_start, 0)
+    assert set(written.written) == set(NEXT_OFFSETS)
+
+    def ends(facts: dict[str, list[dict[str, Any]]]) -> dict[tuple[str, int], tuple[int, int]]:
+        queues = {(fact["topic"], fact["queueId"]): (fact["min"], fact["max"]) for fact in facts["queue"]}
+        return {queue: queues[queue] for queue in NEXT_OFFSETS}
+
+    before = facts_of(store, settings, tmp_path, version)
+    assert ends(before) == {queue: (offset if version == V5 else 0, offset) for queue, offset in NEXT_OFFSETS.items()}
+    gets = [fact for fact in before["get"] if (fact["topic"], fact["queueId"]) in NEXT_OFFSETS]
+    assert gets
+    assert all(fact["offsets"] == [] for fact in gets)
+
+    harness.append(store, settings, 5, version)
+    after = facts_of(store, settings, tmp_path, version)
+    for (topic, queue_id), offset in NEXT_OFFSETS.items():
+        new = [
+            fact["queueOffset"]
+            for fact in after["msg"]
+            if (fact["topic"], fact["queueId"]) == (topic, queue_id) and fact["offset"] >= said["maxPhyOffset"]
+        ]
+        assert bool(new) == (topic == TOPIC)
+        assert new == list(range(offset, offset + len(new)))
+        assert ends(after)[topic, queue_id][1] == offset + len(new)
+        if new:
+            assert ends(after)[topic, queue_id][0] == offset
