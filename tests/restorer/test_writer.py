@@ -111,10 +111,11 @@ def test_rows_with_offsets_give_the_same_files(unpacked: Unpack, tmp_path: Path)
     source, names = unpacked(WORKLOAD), [name for name in ALL_MESSAGE_FIELDS if name != "encoded_body"]
     schema = pa.schema([ALL_MESSAGE_FIELDS[name] for name in names])
     reader = RocketMQDataSource({"path": str(source), "splitSize": "64k"}).reader(from_arrow_schema(schema))
-    batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]
+    read = (batch for partition in reader.partitions() for batch in reader.read(partition))
+    batches = [batch for batch in read if isinstance(batch, pa.RecordBatch)]
     assert len(batches) > 3
-    settings = {"brokerConf": str(WORKLOAD.broker_conf), "brokerVersion": WORKLOAD.broker_version}
-    save(tmp_path / "store", [*batches[2:], *batches[:2]], **settings)  # type: ignore[list-item]
+    partitions, conf, version = [*batches[2:], *batches[:2]], str(WORKLOAD.broker_conf), WORKLOAD.broker_version
+    save(tmp_path / "store", partitions, brokerConf=conf, brokerVersion=version)
     for tree in ("commitlog", "consumequeue"):
         assert tree_of(tmp_path / "store" / tree) == tree_of(source / tree)
     assert index_of(tmp_path / "store") == index_of(source)
