@@ -75,7 +75,7 @@ def main() -> int:
     rate = report.messages / restored
     print(f"{report.messages:,} messages: restore {restored:.2f} s ({rate:,.0f} a second), cp {copying:.2f} s")
     print(f"restore takes {ratio:.1f} times as long as cp; stages: {report.stages}")
-    result = {"pairs": pairs, "cores": os.cpu_count(), "stages": report.stages}
+    result: dict[str, object] = {"pairs": pairs, "cores": os.cpu_count(), "stages": report.stages}
     if arguments.broker:
         sent = sent_per_second()
         print(f"a broker takes {sent:,.0f} messages a second over loopback: restore is {rate / sent:.0f} times as fast")
