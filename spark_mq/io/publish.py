@@ -122,7 +122,7 @@ def _published_locally(path: str, size: int, modified_millis: int | None) -> Ite
 
 
 def sync_folder(path: str) -> None:
-    """Flush the entries of the local folder `path` to the disk."""
+    """Flush the entries of the local folder `path` to the disk; or the bytes of a file."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

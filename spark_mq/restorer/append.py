@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from spark_mq import __version__
-from spark_mq.errors import UnfinishedAppendError, UnsupportedStoreError
+from spark_mq.errors import CorruptLogError, NoRoomError, SparkMqError, UnfinishedAppendError, UnsupportedStoreError
 from spark_mq.format.delay_level import DEFAULT_DELAY_LEVELS
 from spark_mq.indexer.extension import Extension, extend_trees
 from spark_mq.indexer.rebuild_plan import RebuildPlan
@@ -27,6 +27,8 @@ from spark_mq.job.context import JobContext
 from spark_mq.job.output_committer import WORK_FOLDER, OutputCommitter
 from spark_mq.job.progress import Progress, StageProgress
 from spark_mq.job.shared_storage import SharedStorageCheck
+from spark_mq.job.storage_errors import is_full
+from spark_mq.job.task_errors import JOB_ERRORS
 from spark_mq.job.tasks import Tasks
 from spark_mq.restorer.append_commit import (
     APPEND,
@@ -64,7 +66,7 @@ class Append:
     interrupted: FinishedAppend | None
 
     def segment(self, base: int) -> Location:
-        """The place of the new segment that starts at commit log offset `base`."""
+        """The place of the new segment that starts at commit log offset `base`. It is written whole (`published`)."""
         return self.folder / COMMIT_LOG / f"{base:020d}"
 
     def write_trees(
@@ -86,12 +88,14 @@ class Append:
             What was written.
 
         Raises:
-            UnsupportedStoreError: A new record is a batch, which belongs into a batch consume queue.
-            CorruptLogError: The new records are damaged, or the store's queues contradict them.
+            UnsupportedStoreError: New records belong into a batch consume queue.
+            CorruptLogError: The new records are damaged or missing, or the store's queues contradict them.
 
         """
         target, trees = self.target, self._trees
         log_range = list_offset_range(self.folder, target.log_end, log_end)
+        for missing in log_range.missing:
+            raise CorruptLogError(f"{self.folder}: the new records are not all there: {missing.describe()}")
         committer = OutputCommitter(target.store, trees, work_folder=f"{WORK_FOLDER}/{APPEND}")
         log = CommitLog(self.folder / COMMIT_LOG, log_range.segments)
         context = JobContext(
@@ -124,6 +128,7 @@ class Append:
                 f"{extension.staged.inner_batches:,} of the new messages are batches of a topic with batch consume "
                 "queues (queue.type=BatchCQ), which are not written; leave them out"
             )
+        target.check_topics(entry.base_name for entry in (self.folder / CONSUME_QUEUE).entries())
         self._write_checkpoint(extension)
         return self._without_stale_units(extension)
 
@@ -190,6 +195,7 @@ def appending(store: Location, conf: BrokerConf) -> Iterator[Append]:
         StoreLockedError: A broker runs on the store, or another job writes into it.
         UnsupportedStoreError: Nothing can be appended to the store as it is.
         UnfinishedAppendError: An append was interrupted, and cannot be finished.
+        NoRoomError: The disk is full; the store is as it was.
         StorageError: The folder of the append cannot be created.
 
     Example:
@@ -204,6 +210,10 @@ def appending(store: Location, conf: BrokerConf) -> Iterator[Append]:
         folder = begin_append(store)
         try:
             yield Append(target, folder, interrupted)
+        except JOB_ERRORS as error:
+            if isinstance(error, SparkMqError) or not is_full(error):
+                raise
+            raise NoRoomError(f"{folder}: the disk is full; nothing was appended, the store is as it was") from error
         finally:
             discard_append(store)
 

@@ -18,6 +18,9 @@ OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 TIMER_TOPIC = "rmq_sys_wheel_timer"
 """The topic of the timers of 5.x."""
 
+LEFT_OUT = "SPARK_MQ_LEFT_OUT"
+"""The topic of left-out records (`kernels.gaps`). In a gap of less than 108 bytes, the name is cut."""
+
 WAITING_TOPICS = (SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, OP_TOPIC)
 """The topics from which a broker delivers messages to their own topics."""
 

@@ -32,6 +32,7 @@ from spark_mq.restorer.placement import LogPlan
 from spark_mq.restorer.restore_request import RestoreRequest
 from spark_mq.restorer.segment_task import WRITTEN_SCHEMA, SegmentTask
 from spark_mq.restorer.stage import StageTask
+from spark_mq.store.config.broker_version import BrokerVersion
 from spark_mq.store.config.store_paths import COMMIT_LOG
 
 CHUNKS = "chunks"
@@ -81,6 +82,7 @@ class StoreJob:
             store_host=self.request.store_host,
             topics=self.request.topics,
             properties_crc=self.request.broker_conf.is_enabled("enabledAppendPropCRC"),
+            allows_v2=self.request.broker_version != BrokerVersion.V4_9,
         )
         return StageTask(rules, folder, self.request.segment_size if self.is_faithful else None)
 

@@ -1,10 +1,12 @@
-"""Messages appended to a stopped store: the bytes that a broker makes of the whole log. No Spark here.
+"""Messages appended to a stopped store: the bytes that a broker makes of the whole log. Only one test starts Spark.
 
 A real store is cut at a record. Then the rest of its log is appended, and must give what the whole log gives.
 """
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,11 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
+import spark_mq.indexer.queue.writer as queue_writer
 import spark_mq.indexer.staging.stage as stage
-from spark_mq.errors import CorruptLogError
+from spark_mq.errors import CorruptLogError, NoRoomError
 from spark_mq.format.record import Record
 from spark_mq.io.location import Location
+from spark_mq.job.session import job_session
+from spark_mq.job.tasks import SparkTasks
 from spark_mq.restorer.append import appending
 from spark_mq.restorer.append_target import AppendTarget
 from spark_mq.store.config.broker_conf import BrokerConf
@@ -129,11 +135,14 @@ def queues_of(store: Path) -> dict[str, bytes]:
 
 @contextmanager
 def reads_of_the_log(patch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """The commit log offsets at which segments are read."""
+    """The commit log offsets at which segments are read, after the search for the end of the store."""
     read, offsets = SegmentSource.read, []
 
     def seen(source: SegmentSource, position: int, length: int) -> Any:
-        offsets.append(source.segment.base + position)
+        if "/.spark_mq/append/" in source.segment.location.path:
+            offsets.append(source.segment.base + position)
+        elif offsets:
+            raise AssertionError(f"{source.segment.location} is read")
         return read(source, position, length)
 
     with patch.context() as context:
@@ -194,6 +203,26 @@ def test_splits_that_do_not_fit_together_are_read_again(
     assert files_of(begun) == files_of(whole(CRC))
 
 
+def test_tasks_of_spark(spark: SparkSession, unpacked: Unpack, whole: Unpack, tmp_path: Path) -> None:
+    begun = cut(unpacked(CRC), tmp_path / "store", middle_of_a_segment(CRC), CRC)
+    with job_session(spark) as session:
+        append_here(begun, segments_of(unpacked(CRC)), record_ends(CRC)[-1], CRC.broker_conf, tasks=SparkTasks(session))
+    assert files_of(begun) == files_of(whole(CRC))
+
+
+def test_a_full_disk_changes_nothing(unpacked: Unpack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = cut(unpacked(CRC), tmp_path / "store", middle_of_a_segment(CRC), CRC)
+    before = identities(begun)
+
+    def full(*arguments: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(queue_writer, "publish", full)
+    with pytest.raises(NoRoomError, match="nothing was appended, the store is as it was"):
+        append_here(begun, segments_of(unpacked(CRC)), record_ends(CRC)[-1], CRC.broker_conf)
+    assert identities(begun) == before
+
+
 def test_damaged_records_change_nothing(unpacked: Unpack, tmp_path: Path) -> None:
     begun = cut(unpacked(CRC), tmp_path / "store", middle_of_a_segment(CRC), CRC)
     before = identities(begun)
@@ -209,7 +238,8 @@ def test_config_files_keep_their_previous_content_as_brokers_do(
     unpacked: Unpack, whole: Unpack, tmp_path: Path
 ) -> None:
     begun = cut(unpacked(CRC), tmp_path / "store", last_record_but_one(CRC), CRC)
-    previous = (begun / TOPICS).read_bytes()
+    previous = (begun / TOPICS).read_bytes() + b"\n"
+    (begun / TOPICS).write_bytes(previous)
     append_here(begun, segments_of(unpacked(CRC)), record_ends(CRC)[-1], CRC.broker_conf, b'{"new":1}')
     assert (begun / TOPICS).read_bytes() == b'{"new":1}'
     assert (begun / f"{TOPICS}.bak").read_bytes() == previous
@@ -241,7 +271,7 @@ def test_a_stale_tail(name: str, unpacked: Unpack, tmp_path: Path) -> None:
             queue_id=queue[1],
             queue_offset=target.next_offsets[queue] + number,
             commit_log_offset=base + len(data),
-            body=b"new",
+            body=b"new" * 300,  # they overwrite old records of all queues
             properties=b"UNIQ_KEY\1%d\2" % number,
             store_timestamp=target.last_store_timestamp,
         ).encode()

@@ -111,11 +111,10 @@ def test_rows_with_offsets_give_the_same_files(unpacked: Unpack, tmp_path: Path)
     source, names = unpacked(WORKLOAD), [name for name in ALL_MESSAGE_FIELDS if name != "encoded_body"]
     schema = pa.schema([ALL_MESSAGE_FIELDS[name] for name in names])
     reader = RocketMQDataSource({"path": str(source), "splitSize": "64k"}).reader(from_arrow_schema(schema))
-    read = (batch for partition in reader.partitions() for batch in reader.read(partition))
-    batches = [batch for batch in read if isinstance(batch, pa.RecordBatch)]
+    batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]
     assert len(batches) > 3
-    partitions, conf, version = [*batches[2:], *batches[:2]], str(WORKLOAD.broker_conf), WORKLOAD.broker_version
-    save(tmp_path / "store", partitions, brokerConf=conf, brokerVersion=version)
+    rows = [batch for batch in (*batches[2:], *batches[:2]) if isinstance(batch, pa.RecordBatch)]
+    save(tmp_path / "store", rows, brokerConf=str(WORKLOAD.broker_conf), brokerVersion=WORKLOAD.broker_version)
     for tree in ("commitlog", "consumequeue"):
         assert tree_of(tmp_path / "store" / tree) == tree_of(source / tree)
     assert index_of(tmp_path / "store") == index_of(source)

@@ -8,7 +8,7 @@ from pathlib import Path
 from spark_mq.indexer.extension import Extension
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
-from spark_mq.job.tasks import LocalTasks
+from spark_mq.job.tasks import LocalTasks, Tasks
 from spark_mq.restorer.append import Append, appending
 from spark_mq.store.config.broker_conf import BrokerConf
 
@@ -28,7 +28,12 @@ def segments_of(store: Path) -> dict[int, bytes]:
 
 
 def append_here(
-    store: Path, segments: dict[int, bytes], log_end: int, conf: Path, topics: bytes | None = None
+    store: Path,
+    segments: dict[int, bytes],
+    log_end: int,
+    conf: Path,
+    topics: bytes | None = None,
+    tasks: Tasks | None = None,
 ) -> Extension | None:
     """What was written; None if this append was interrupted, and now is in place."""
     config = {} if topics is None else {TOPICS: topics}
@@ -37,7 +42,7 @@ def append_here(
             assert append.interrupted.about == {"log_end": log_end}
             return None
         write_segments(append, segments, log_end)
-        extension = append.write_trees(LocalTasks(), log_end, SPLIT_SIZE)
+        extension = append.write_trees(tasks or LocalTasks(), log_end, SPLIT_SIZE)
         append.commit(extension, config, {"log_end": log_end})
         return extension
 
