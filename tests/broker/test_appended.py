@@ -7,13 +7,13 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from tests.support.rebuilt import rebuild_here
 
 from spark_mq.errors import StorageError
 from spark_mq.io.location import Location
 from spark_mq.restorer.append import locked_store
 from tests.broker import harness
 from tests.support.appended import TOPICS, append_here, segments_of
+from tests.support.rebuilt import rebuild_here
 from tests.support.store_history import cut_log, record_ends, settings_of
 from tests.support.stores import OWN_STORES, RealStore, index_of, tree_of
 from tests.support.verified import check, grave
