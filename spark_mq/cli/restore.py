@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Mapping
 
 from spark_mq.cli.arguments import add_broker_conf, add_broker_version, add_json_report, add_spark_settings, pair
@@ -83,11 +84,14 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def run(arguments: argparse.Namespace) -> int:
     """Restore, and print the report; returns the exit status."""
+    from spark_mq.restorer.offset_map import check_map_folder
     from spark_mq.restorer.restore_request import RestoreRequest
+    from spark_mq.restorer.source_kind import check_source
 
     topics = dict(arguments.topic_map)
     if len(topics) < len(arguments.topic_map):
-        raise OptionError("--topic-map: a topic has two new names")
+        names = [old for old, _ in arguments.topic_map]
+        raise OptionError(f"--topic-map: topic {next(old for old in names if names.count(old) > 1)} has two new names")
     # Wrong arguments, and a store that cannot be made, are found before a JVM starts.
     request = RestoreRequest.of(
         arguments.store,
@@ -105,6 +109,9 @@ def run(arguments: argparse.Namespace) -> int:
     given = given_settings(arguments)
     names = {name: getattr(arguments, name) for name in ("cluster", "broker", "store_name")}
     settings = _settings(arguments.source, given)
+    check_source(arguments.source, request, names)
+    if request.is_renumbered or request.store_host is not None:
+        check_map_folder(request.offset_map_folder)
     with spark_errors(), ProgressPrinter(is_quiet=arguments.quiet) as progress:
         progress.announce("starting Spark")
         with spark_session("spark-mq restore", lambda: settings, given, kernels=_KERNELS) as spark:
@@ -120,10 +127,17 @@ def _settings(source: str, given: Mapping[str, str]) -> dict[str, str]:
     from spark_mq.archive.archive_tables import ArchiveTables
     from spark_mq.cli.archive.arguments import check_is_archive
     from spark_mq.cli.archive.session import delta_session_settings
+    from spark_mq.cli.sql.session import has_empty_catalog
     from spark_mq.restorer.source_kind import is_store
 
     if is_store(source):
         return {}
     ArchiveTables.of(source, checkpoint="")
+    if "/" not in source and has_empty_catalog(given):
+        problem = "is not a store" if os.path.exists(source) else "does not exist"
+        raise OptionError(
+            f"{source} {problem}: give a store directory, or the TABLE of spark-mq archive (the path of a table needs "
+            f"a slash: ./{source})"
+        )
     check_is_archive(source)
     return delta_session_settings(given)

@@ -23,6 +23,9 @@ from spark_mq.store.log.commit_log import CommitLog
 
 _MAX_HEAD = 1024
 
+NONCE = "nonce-"
+"""The beginning of the name of a file in a job's folder that each task must see."""
+
 
 @dataclass(frozen=True)
 class SharedStorageCheck:
@@ -48,7 +51,7 @@ class SharedStorageCheck:
     def of_folder(cls, work_folder: Location) -> Self:
         """The check for a job that reads no store: only its folder, into which a new nonce is written."""
         nonce = uuid.uuid4().hex
-        file = work_folder / f"nonce-{nonce}"
+        file = work_folder / f"{NONCE}{nonce}"
         with file.filesystem.open_output_stream(file.path) as stream:
             stream.write(nonce.encode("ascii"))
         return cls(((file, nonce.encode("ascii")),))

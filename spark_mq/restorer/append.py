@@ -154,7 +154,13 @@ class Append:
         queues = replace(extension.queues, stale_files=(*extension.queues.stale_files, *removed))
         return replace(extension, queues=queues)
 
-    def commit(self, extension: Extension, config: Mapping[str, bytes], about: Mapping[str, Any]) -> None:
+    def commit(
+        self,
+        extension: Extension,
+        config: Mapping[str, bytes],
+        about: Mapping[str, Any],
+        then: Callable[[], None] = lambda: None,
+    ) -> None:
         """Put everything in place, all or nothing. Afterwards the append's folder is gone.
 
         Args:
@@ -162,6 +168,8 @@ class Append:
             config: New content of files of the store, by path, such as `config/topics.json`. As with a broker, the
                 previous content stays as `.bak` (`MixAll.string2File`@5.3.3).
             about: What `finish_append` says of this append if it is interrupted: values that JSON can express.
+            then: Is called when everything is in place. If the process is killed before, `finish_append` still tells
+                of this append.
 
         Raises:
             NoRoomError: The disk is full; the store is as it was.
@@ -178,7 +186,7 @@ class Append:
                 publish(self.folder / f"{path}.bak", previous, len(previous))
             publish(self.folder / path, content, len(content))
         removed = [file.path.removeprefix(f"{root.path}/") for file in extension.queues.stale_files]
-        commit_append(root, removed, about)
+        commit_append(root, removed, about, then)
 
 
 @contextmanager

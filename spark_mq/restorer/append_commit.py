@@ -27,7 +27,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -151,13 +151,19 @@ def discard_append(store: Location) -> None:
         _remove(folder)
 
 
-def commit_append(store: Location, removed: Iterable[str] = (), about: Mapping[str, Any] | None = None) -> None:
+def commit_append(
+    store: Location,
+    removed: Iterable[str] = (),
+    about: Mapping[str, Any] | None = None,
+    then: Callable[[], None] = lambda: None,
+) -> None:
     """Put the files in the folder of an append in place, all or none of them, and remove the folder.
 
     Args:
         store: The store.
         removed: Files that the store has, and that are removed, as paths in the store.
         about: What `finish_append` returns if this function is interrupted: values that JSON can express.
+        then: Is called when everything is in place, before the folder is removed.
 
     Raises:
         NoRoomError: The disk is full; the store is as it was.
@@ -178,6 +184,8 @@ def commit_append(store: Location, removed: Iterable[str] = (), about: Mapping[s
             raise NoRoomError(f"{folder}: the disk is full; nothing was appended, the store is as it was") from error
         raise _storage_error(str(error.filename or folder), "cannot be written; nothing was appended", error) from error
     _put_in_place(store, folder, commit)
+    then()
+    _remove(folder)
 
 
 def finish_append(store: Location) -> FinishedAppend | None:
@@ -204,6 +212,7 @@ def finish_append(store: Location) -> FinishedAppend | None:
                 "files is gone: put that folder back. Without it, take the store from a backup"
             )
         _put_in_place(store, folder, commit)
+        _remove(folder)
         return FinishedAppend(True, commit.about)
     if not folder.exists():
         return None
@@ -277,7 +286,6 @@ def _put_in_place(store: Location, folder: Path, commit: Commit) -> None:
             "cannot be changed. The append is decided, and has to be finished: run it again",
             error,
         ) from error
-    _remove(folder)
 
 
 def _make_folders(folder: Path) -> list[Path]:

@@ -101,7 +101,7 @@ class AppendTarget:
             1073742336
 
         """
-        _check_stopped(store, has_lock)
+        check_stopped(store, has_lock)
         log = CommitLog.open(store)
         for problem in [*log.gaps, *log.stray]:
             raise _refused(store, f"{problem.describe()}; `spark-mq verify {store}` says what to do")
@@ -160,7 +160,8 @@ def not_local(store: Location) -> UnsupportedStoreError:
     return _refused(store, "it is not on a local filesystem, where a broker could lock it; append to a local copy")
 
 
-def _check_stopped(store: Location, has_lock: bool) -> None:
+def check_stopped(store: Location, has_lock: bool) -> None:
+    """Raise `UnsupportedStoreError` if a store is not local, or its broker runs or crashed; see `AppendTarget.open`."""
     if not store.is_local:
         raise not_local(store)
     if not has_lock and is_locked(store):

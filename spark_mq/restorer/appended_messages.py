@@ -7,9 +7,12 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any
 
 from spark_mq.errors import OptionError, UnfinishedAppendError
+from spark_mq.io.location import Location
 from spark_mq.job.progress import Progress
 from spark_mq.restorer.append import Append, appending, locked_store
 from spark_mq.restorer.append_commit import FinishedAppend
@@ -17,9 +20,11 @@ from spark_mq.restorer.append_target import AppendTarget
 from spark_mq.restorer.chunk import Chunk
 from spark_mq.restorer.config_files import TOPICS, topics_json
 from spark_mq.restorer.new_log import OP_TOPIC, NewLog
+from spark_mq.restorer.offset_map import complete_map
 from spark_mq.restorer.placement import HALF_TOPIC, place_after
 from spark_mq.restorer.report import RestoreReport
-from spark_mq.restorer.store_job import CHUNKS, Stage, StoreJob
+from spark_mq.restorer.restore_request import CHUNKS, PROGRESS
+from spark_mq.restorer.store_job import Stage, StoreJob
 
 
 def append_messages(job: StoreJob, stage: Stage) -> RestoreReport:
@@ -72,7 +77,10 @@ def _report_of_same(job: StoreJob, interrupted: FinishedAppend | None) -> Restor
         UnfinishedAppendError: It was an append of a DataFrame, too, whose rows nobody can compare now.
 
     """
-    if interrupted is None or not interrupted.is_in_place or interrupted.about.get("request") != _fingerprint(job):
+    if interrupted is None or not interrupted.is_in_place:
+        return None
+    _complete_map(interrupted.about)
+    if interrupted.about.get("request") != _fingerprint(job):
         return None
     report = RestoreReport(**interrupted.about["report"])
     if job.origin.facts is None:
@@ -93,14 +101,15 @@ def _fingerprint(job: StoreJob) -> str:
 def _append(job: StoreJob, append: Append, stage: Stage) -> RestoreReport:
     target, chunk_folder = append.target, append.folder / CHUNKS
     os.makedirs(chunk_folder.path)
-    progress = Progress(append.folder / "progress" / uuid.uuid4().hex, job.on_progress)
+    progress = Progress(append.folder / PROGRESS / uuid.uuid4().hex, job.on_progress)
     chunks = job.stage(stage, chunk_folder, progress)
     _check_topics(target, chunks)
     plan = place_after(chunks, target.segment_size, target.log_end, target.next_offsets)
     offset_map = job.offset_map(chunks)
     previous = None if target.last_segment is None else target.last_segment.location
-    written = job.write_log(plan, append.folder, offset_map, progress, previous, target.last_store_timestamp)
-    extension = append.write_trees(job.tasks, written["end"][-1].as_py(), on_progress=job.on_progress)
+    with nullcontext() if offset_map is None else offset_map.removed_on_error():
+        written = job.write_log(plan, append.folder, offset_map, progress, previous, target.last_store_timestamp)
+        extension = append.write_trees(job.tasks, written["end"][-1].as_py(), on_progress=job.on_progress)
     log = NewLog.of(chunks, plan, written)
     report = RestoreReport.of(
         job.origin.name,
@@ -111,16 +120,21 @@ def _append(job: StoreJob, append: Append, stage: Stage) -> RestoreReport:
         queue_files=extension.queues.files,
         index_files=extension.index.index_files,
         index_entries=extension.index.index_entries,
-        notes=log.waiting_notes,
+        notes=[*log.waiting_notes, *job.unmapped_notes(chunks)],
         offset_map=None if offset_map is None else str(offset_map.folder),
         stages=progress.seconds,
     )
     shutil.rmtree(chunk_folder.path)
     about = {"request": _fingerprint(job), "report": dataclasses.asdict(report)}
-    append.commit(extension, {TOPICS: _topics(target, log)}, about)
-    if offset_map is not None:
-        offset_map.complete()
+    append.commit(extension, {TOPICS: _topics(target, log)}, about, then=lambda: _complete_map(about))
     return report
+
+
+def _complete_map(about: Mapping[str, Any]) -> None:
+    """Mark the table of offsets of an append as complete, when the append is in place."""
+    folder = about.get("report", {}).get("offset_map")
+    if folder is not None:
+        complete_map(Location.resolve(folder))
 
 
 def _check_topics(target: AppendTarget, chunks: Sequence[Chunk]) -> None:

@@ -72,8 +72,6 @@ def finish_store(
         store, origin, request, log, situation, _translation(origin, situation, next_offsets, offset_map)
     )
     _write_checkpoint(store, origin, log, situation)
-    if offset_map is not None:
-        offset_map.complete()
     return notes
 
 

@@ -11,6 +11,7 @@ import shutil
 import time
 import uuid
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 from spark_mq.errors import InvalidMessageError
 from spark_mq.indexer.rebuild import rebuild_with
@@ -24,6 +25,7 @@ from spark_mq.restorer.config_files import Situation
 from spark_mq.restorer.finish import finish_store
 from spark_mq.restorer.index_names import restore_index_names
 from spark_mq.restorer.new_log import NewLog
+from spark_mq.restorer.offset_map import complete_map
 from spark_mq.restorer.placement import (
     HALF_TOPIC,
     LEADING,
@@ -34,9 +36,9 @@ from spark_mq.restorer.placement import (
 )
 from spark_mq.restorer.put_in_place import put_in_place
 from spark_mq.restorer.report import RestoreReport
-from spark_mq.restorer.store_job import CHUNKS, Stage, StoreJob
+from spark_mq.restorer.restore_request import CHUNKS, PROGRESS, STORE
+from spark_mq.restorer.store_job import Stage, StoreJob
 
-_STORE = "store"
 _EXPIRY_NOTE = "the segments are as new as this job: a broker deletes them after fileReservedTime (72 h) from now"
 _ID_NOTE = "offset message ids contain the address of another broker than before"
 
@@ -60,29 +62,32 @@ def make_store(job: StoreJob, stage: Stage) -> RestoreReport:
     work = job.request.work_folder
     with output_lock(work):
         try:
-            report = _make(job, work, stage)
-            backup = put_in_place(work / _STORE, job.request.store, job.request.replaces)
+            report, backup = _make(job, work, stage)
         finally:
             shutil.rmtree(work.path, ignore_errors=True)
     return dataclasses.replace(report, backup=backup, seconds=round(time.monotonic() - started, 3))
 
 
-def _make(job: StoreJob, work: Location, stage: Stage) -> RestoreReport:
-    store, chunk_folder = work / _STORE, work / CHUNKS
+def _make(job: StoreJob, work: Location, stage: Stage) -> tuple[RestoreReport, str | None]:
+    """Make the store, and put it in place; returns the report, and the new name of the store that was replaced."""
+    store, chunk_folder = work / STORE, work / CHUNKS
     for folder in (store, chunk_folder):
         shutil.rmtree(folder.path, ignore_errors=True)  # what a killed job left
         os.makedirs(folder.path)
-    progress = Progress(work / "progress" / uuid.uuid4().hex, job.on_progress)
+    progress = Progress(work / PROGRESS / uuid.uuid4().hex, job.on_progress)
     chunks = job.stage(stage, chunk_folder, progress)
     plan = _place(job, chunks)
     offset_map = job.offset_map(chunks)
-    written = job.write_log(plan, store, offset_map, progress)
-    rebuilt = _derive(job, store)
-    log = NewLog.of(chunks, plan, written)
-    situation = _situation(job)
-    notes = finish_store(store, job.origin, job.request, log, situation, offset_map)
+    with nullcontext() if offset_map is None else offset_map.removed_on_error():
+        written = job.write_log(plan, store, offset_map, progress)
+        rebuilt = _derive(job, store)
+        log = NewLog.of(chunks, plan, written)
+        notes = finish_store(store, job.origin, job.request, log, _situation(job), offset_map)
+        backup = put_in_place(store, job.request.store, job.request.replaces)
+    if offset_map is not None:
+        complete_map(offset_map.folder)
     notes += [_EXPIRY_NOTE, *([_ID_NOTE] if job.request.store_host is not None else [])]
-    return RestoreReport.of(
+    report = RestoreReport.of(
         job.origin.name,
         str(job.request.store),
         job.mode,
@@ -92,10 +97,11 @@ def _make(job: StoreJob, work: Location, stage: Stage) -> RestoreReport:
         index_files=rebuilt.index_files,
         index_entries=rebuilt.index_entries,
         settings=list(rebuilt.settings),
-        notes=[*log.waiting_notes, *notes],
+        notes=[*log.waiting_notes, *job.unmapped_notes(chunks), *notes],
         offset_map=None if offset_map is None else str(offset_map.folder),
         stages={**progress.seconds, **rebuilt.stages},
     )
+    return report, backup
 
 
 def _situation(job: StoreJob) -> Situation:

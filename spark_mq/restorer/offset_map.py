@@ -6,9 +6,11 @@ it, in one pass over a few of its columns: memory does not grow with the number 
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Protocol, Self
 
@@ -50,6 +52,8 @@ HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 
 _COMPLETE = "_SUCCESS"
 _FILE = re.compile(r"[0-9]{20}\.parquet")
+_UNFINISHED = re.compile(r"\.\w+(\.parquet)?\.[0-9a-f]{32}\.tmp")
+"""The name of a file that was being written when the job was killed (`io.publish`)."""
 _BATCH_ROWS = 256 << 10
 _HEX = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 _NOTHING_AFTER = np.iinfo(np.int64).max
@@ -138,13 +142,8 @@ class OffsetMap:
             OutputExistsError: The folder has a complete table, or other files.
 
         """
-        names = [info.base_name for info in folder.entries()]
-        if folder.is_file or any(not _FILE.fullmatch(name) for name in names):
-            raise OutputExistsError(
-                f"{folder} is not empty: the table of old and new offsets needs a new folder (--offset-map)"
-            )
-        for name in names:
-            folder.filesystem.delete_file((folder / name).path)
+        check_map_folder(folder)
+        _remove_files(folder)
         folder.filesystem.create_dir(folder.path, recursive=True)
         return cls(folder, _old_topics(topics, source_topics), old_store_host, store_host)
 
@@ -166,9 +165,16 @@ class OffsetMap:
         content = sink.getvalue()
         publish(self.folder / f"{int(offsets[0]):020d}.parquet", memoryview(content), content.size)
 
-    def complete(self) -> None:
-        """Mark the table as complete; a later job does not remove its files."""
-        publish(self.folder / _COMPLETE, b"", 0)
+    @contextmanager
+    def removed_on_error(self) -> Iterator[None]:
+        """A context for the job that needs the table; if the job fails, the table is removed."""
+        try:
+            yield
+        except BaseException:
+            _remove_files(self.folder)
+            with suppress(OSError):  # somebody put a file into it
+                os.rmdir(self.folder.path)
+            raise
 
     def new_offsets(self, wanted: Collection[QueueOffset]) -> dict[QueueOffset, int]:
         """The new queue offsets for some old ones, which consumers hold; see `find_new_offsets`.
@@ -205,6 +211,25 @@ class OffsetMap:
             offset_message_ids(self.store_host, offsets),
         ]
         return pa.Table.from_arrays(columns, schema=OFFSET_MAP_SCHEMA)
+
+
+def check_map_folder(folder: Location) -> None:
+    """Raise `OutputExistsError` if a folder has a complete table, or other files than a killed job leaves."""
+    if folder.is_file or any(not _is_left(info.base_name) for info in folder.entries()):
+        raise OutputExistsError(
+            f"{folder} is not empty: the table of old and new offsets needs a new folder (--offset-map)"
+        )
+
+
+def complete_map(folder: Location) -> None:
+    """Mark the table in a folder as complete, when its store is in place; a later job does not remove its files."""
+    publish(folder / _COMPLETE, b"", 0)
+
+
+def _remove_files(folder: Location) -> None:
+    for info in folder.entries():
+        if _is_left(info.base_name):
+            folder.filesystem.delete_file((folder / info.base_name).path)
 
 
 def find_new_offsets(batches: Iterable[pa.RecordBatch], wanted: Collection[QueueOffset]) -> dict[QueueOffset, int]:
@@ -331,3 +356,8 @@ def _old_topics(topics: Mapping[str, str], source_topics: Collection[str]) -> di
 
 def _is_file(name: str) -> bool:
     return _FILE.fullmatch(name) is not None
+
+
+def _is_left(name: str) -> bool:
+    """Whether a killed job can have left a file of this name."""
+    return _is_file(name) or _UNFINISHED.fullmatch(name) is not None

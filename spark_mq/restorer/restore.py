@@ -16,6 +16,7 @@ from spark_mq.restorer.new_store import make_store
 from spark_mq.restorer.report import RestoreReport
 from spark_mq.restorer.restore_request import RestoreRequest
 from spark_mq.restorer.restore_source import open_source
+from spark_mq.restorer.source_kind import check_source
 from spark_mq.restorer.stage import StageTask
 from spark_mq.restorer.store_job import StoreJob
 
@@ -128,6 +129,8 @@ def run_restore(
         progress: Is called when a stage begins, when it ends, and about once a second between.
 
     """
+    if isinstance(source, str):
+        check_source(source, request, names)
     with job_session(spark) as session:
         session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", _ROWS_PER_BATCH)
         opened = open_source(session, source, request, **names)

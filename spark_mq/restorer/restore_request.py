@@ -5,17 +5,24 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import tzinfo
+from pathlib import Path
 from typing import Self
 
-from spark_mq.errors import OptionError, OutputExistsError, StorageError, StoreLockedError
+from spark_mq.errors import OptionError, OutputExistsError, StorageError, StoreLockedError, UnfinishedAppendError
 from spark_mq.io.location import Location
+from spark_mq.job.shared_storage import NONCE
+from spark_mq.query.syntax_error import certain_syntax_error
+from spark_mq.restorer.append_target import check_stopped
 from spark_mq.restorer.host_text import parse_host
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.broker_version import BrokerVersion, parse_broker_version
 from spark_mq.store.config.store_paths import COMMIT_LOG
+from spark_mq.store.config.topic_name import new_topic_fault
 from spark_mq.store.index.names import parse_time_zone
+from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.segment_files import DEFAULT_SEGMENT_SIZE
 from spark_mq.store.store_lock import is_locked
 
@@ -24,6 +31,9 @@ RESTORING = ".restoring"
 
 MAP_SUFFIX = "_offsets"
 """The end of the name of the folder beside the new store that has the old and the new offsets."""
+
+STORE, CHUNKS, PROGRESS = "store", "chunks", "progress"
+"""What is in the folder in which a job works: the new store, chunks of records, and how far each stage is."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +90,7 @@ class RestoreRequest:
 
         Raises:
             OptionError: An argument is not valid, or contradicts another one.
-            OutputExistsError: The store exists, and is neither appended to nor replaced; or it is not a store.
-            StoreLockedError: A broker runs on the store that is replaced.
+            SparkMqError: The errors of `check_target`.
 
         """
         location = Location.resolve(store)
@@ -89,13 +98,20 @@ class RestoreRequest:
             raise OptionError(f"{location} is not on a local filesystem: restore to a folder, and copy it from there")
         if topic_map and not (renumber or append):
             raise OptionError("--topic-map changes the sizes of messages, so they need new offsets: add --renumber")
+        for old, new in (topic_map or {}).items():
+            if fault := new_topic_fault(new):
+                raise OptionError(f"--topic-map {old}={new[:80]}: the new name {fault}")
+        if where is not None:
+            _check_condition(where)
         if store_host is not None:
             try:
                 parse_host(store_host)
             except ValueError as error:
-                raise OptionError(
-                    f"--store-host {store_host}: {error}; give HOST:PORT, such as 10.0.0.7:10911"
-                ) from error
+                raise OptionError(f"--store-host: {error}") from error
+        if offset_map is not None and not (renumber or append or store_host):
+            raise OptionError(
+                "--offset-map has no effect: offsets and ids change only with --renumber, --append or --store-host"
+            )
         request = cls(
             location,
             append,
@@ -127,20 +143,29 @@ class RestoreRequest:
         """Raise an error if the new store cannot be put in its place; nothing is created or changed.
 
         Raises:
+            OptionError: The folder of the table of offsets is in the store's folder.
             OutputExistsError: The folder has files, and is not a store that is replaced.
-            StoreLockedError: A broker runs on the store that is replaced.
-            StorageError: The folder is a mount point.
+            StoreNotFoundError: There is no store to append to.
+            StoreLockedError: A broker runs on the store that is replaced or appended to.
+            UnsupportedStoreError: Nothing can be appended to the store as it is.
+            StorageError: The folder is a mount point, or a folder above it is a file or cannot be written.
 
         """
+        for folder in (self.store, self.work_folder):
+            if self.offset_map is not None and _is_within(self.offset_map, folder):
+                raise OptionError(f"--offset-map {self.offset_map} is in the folder {folder}: give another folder")
         if self.is_append:
+            with suppress(UnfinishedAppendError):  # the job finishes that append
+                CommitLog.open(self.store)
+            self._check_lock()
+            check_stopped(self.store, has_lock=True)
             return
+        if os.path.islink(self.store.path):
+            raise OutputExistsError(f"{self.store} is a symbolic link: give the folder to which it leads")
         if self.store.is_file:
             raise OutputExistsError(f"{self.store} is a file: give a new folder")
         if self.replaces and (self.store / COMMIT_LOG).is_directory:
-            if is_locked(self.store):
-                raise StoreLockedError(
-                    f"{self.store}: a broker runs on this store, or another job writes into it: stop the broker first"
-                )
+            self._check_lock()
         elif self.store.entries():
             raise OutputExistsError(
                 f"{self.store} is not empty, and is not a message store: give another folder"
@@ -149,6 +174,52 @@ class RestoreRequest:
             )
         if os.path.ismount(self.store.path):
             raise StorageError(f"{self.store} is a mount point, which no folder can replace: give a folder in it")
+        for info in self.work_folder.entries():
+            if info.base_name not in (STORE, CHUNKS, PROGRESS) and not info.base_name.startswith(NONCE):
+                raise OutputExistsError(
+                    f"{self.work_folder} has files that no restore made, such as {info.base_name}: move them, because "
+                    "a restore works in this folder, and removes it"
+                )
+        self._check_parent()
+
+    def _check_lock(self) -> None:
+        if is_locked(self.store):
+            raise StoreLockedError(
+                f"{self.store}: a broker runs on this store, or another job writes into it: stop the broker first"
+            )
+
+    def _check_parent(self) -> None:
+        """Raise `StorageError` if nothing can be created in the folder that gets the new store."""
+        parent = Path(self.store.path).parent
+        while not os.path.lexists(parent):
+            parent = parent.parent
+        if not parent.is_dir():
+            raise StorageError(f"{self.store} cannot be made: {parent} is not a folder")
+        if not os.access(parent, os.W_OK | os.X_OK):
+            raise StorageError(f"{self.store} cannot be made: {parent} cannot be written; give a folder elsewhere")
+
+    def check_source(self, source: Location) -> None:
+        """Raise `OptionError` if the job would change its own source.
+
+        Args:
+            source: The folder of the store, or of the table.
+
+        """
+        if not source.is_local:
+            return
+        if _is_within(self.store, source):
+            raise OptionError(
+                f"SOURCE and STORE are the same folder, {source}"
+                if _is_within(source, self.store)
+                else f"STORE {self.store} is in the folder of SOURCE, which stays as it is: give a folder elsewhere"
+            )
+        if _is_within(source, self.store) or _is_within(source, self.work_folder):
+            raise OptionError(f"SOURCE {source} is in a folder that the job changes: give a STORE elsewhere")
+        if _is_within(self.offset_map_folder, source):
+            raise OptionError(
+                f"--offset-map {self.offset_map_folder} is in the folder of SOURCE, which stays as it is: give a "
+                "folder elsewhere"
+            )
 
     def with_settings(self, settings: Mapping[str, str]) -> Self:
         """The request with settings of the source, where the user gave none."""
@@ -159,3 +230,14 @@ class RestoreRequest:
     def segment_size(self) -> int:
         """Bytes of a segment."""
         return self.broker_conf.commit_log_file_size or DEFAULT_SEGMENT_SIZE
+
+
+def _check_condition(where: str) -> None:
+    """Raise `OptionError` if a condition is certainly not one; Spark finds all other errors."""
+    problem = certain_syntax_error(f"SELECT 1 WHERE ({where}\n)") if where.strip() else "it is empty"
+    if problem is not None:
+        raise OptionError(f"--where {where!r} is not a condition: {problem}")
+
+
+def _is_within(inner: Location, outer: Location) -> bool:
+    return Path(inner.path).resolve().is_relative_to(Path(outer.path).resolve())

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -18,6 +21,7 @@ from spark_mq.restorer.restore_request import RestoreRequest
 from spark_mq.restorer.source_facts import SourceFacts, facts_of_archive, facts_of_store
 from spark_mq.restorer.source_kind import is_store
 from spark_mq.restorer.staged_rows import LeftOut, QueryRows, StoreRows
+from spark_mq.source.datasource import register
 from spark_mq.store.index.folder import find_index_layout, index_files
 
 FROM_LOG = (
@@ -109,8 +113,11 @@ def _of_store(spark: SparkSession, store: Location, request: RestoreRequest) -> 
     origin = Origin(str(store), True, facts, settings, store)
     if request.where is None:
         return RestoreSource(StoreRows(store, FROM_LOG, _left_out(request)), origin)
-    query = f"SELECT {', '.join(FROM_LOG)} FROM source.messages WHERE ({request.where})"
-    rows = sql(spark, query, stores={"source": {"path": store.uri, "mode": "FAILFAST"}})
+    # The condition can end with a comment.
+    query = f"SELECT {', '.join(FROM_LOG)} FROM source.messages WHERE ({request.where}\n)"
+    register(spark)
+    with _named_condition(request.where):
+        rows = sql(spark, query, stores={"source": {"path": store.uri, "mode": "FAILFAST"}})
     return RestoreSource(QueryRows(_delivered(rows, request)), origin)
 
 
@@ -137,7 +144,20 @@ def settings_of(facts: SourceFacts) -> dict[str, str]:
 
 
 def _chosen(rows: DataFrame, request: RestoreRequest) -> DataFrame:
-    return _delivered(rows if request.where is None else rows.where(request.where), request)
+    with _named_condition(request.where):
+        return _delivered(rows if request.where is None else rows.where(request.where), request)
+
+
+@contextmanager
+def _named_condition(where: str | None) -> Iterator[None]:
+    """A context in which an error of Spark's analysis is one of the condition, if there is one."""
+    try:
+        yield
+    except AnalysisException as error:
+        if where is None:
+            raise
+        reason = str(error).partition("\n")[0].partition(" SQLSTATE")[0]
+        raise OptionError(f"--where {where!r}: {reason}") from error
 
 
 def _left_out(request: RestoreRequest) -> LeftOut:

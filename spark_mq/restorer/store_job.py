@@ -26,7 +26,7 @@ from spark_mq.job.tasks import Tasks
 from spark_mq.restorer.chunk import Chunk
 from spark_mq.restorer.encoding_rules import EncodingRules
 from spark_mq.restorer.host_text import parse_host
-from spark_mq.restorer.offset_map import OffsetMap
+from spark_mq.restorer.offset_map import OffsetMap, check_map_folder
 from spark_mq.restorer.origin import Origin
 from spark_mq.restorer.placement import LogPlan
 from spark_mq.restorer.restore_request import RestoreRequest
@@ -34,9 +34,6 @@ from spark_mq.restorer.segment_task import WRITTEN_SCHEMA, SegmentTask
 from spark_mq.restorer.stage import StageTask
 from spark_mq.store.config.broker_version import BrokerVersion
 from spark_mq.store.config.store_paths import COMMIT_LOG
-
-CHUNKS = "chunks"
-"""The name of the folder of chunks in a job's folder."""
 
 Stage = Callable[[Location, StageTask], Sequence[Chunk]]
 """Runs a task over all rows of the source; gives the chunks that it wrote into a folder, in the order of the rows."""
@@ -74,6 +71,11 @@ class StoreJob:
         """The mode, for the report."""
         return "append" if self.request.is_append else "faithful" if self.is_faithful else "compact"
 
+    @property
+    def has_offset_map(self) -> bool:
+        """Whether offsets or ids of messages change that have been in a store."""
+        return self.origin.has_offsets and not (self.is_faithful and self.request.store_host is None)
+
     def stage_task(self, folder: Location) -> StageTask:
         """The task that stages rows in a folder."""
         rules = EncodingRules(
@@ -96,8 +98,11 @@ class StoreJob:
 
         Raises:
             EmptyStoreError: There is no row.
+            OutputExistsError: The folder of the table of offsets is not empty.
 
         """
+        if self.has_offset_map:
+            check_map_folder(self.request.offset_map_folder)  # before the long work, not after it
         with progress.stage("encode messages", 1, "sources"):
             chunks = stage(folder, self.stage_task(folder))
         if not chunks:
@@ -111,7 +116,7 @@ class StoreJob:
             OutputExistsError: The folder of the table is not empty.
 
         """
-        if not self.origin.has_offsets or (self.is_faithful and self.request.store_host is None):
+        if not self.has_offset_map:
             return None
         hosts = {host for chunk in chunks for host in chunk.store_hosts}
         old_host = parse_host(next(iter(hosts)), any_port=True) if len(hosts) == 1 else None
@@ -119,6 +124,12 @@ class StoreJob:
         topics = {queue.topic for chunk in chunks for queue in chunk.queues()}
         folder = self.request.offset_map_folder
         return OffsetMap.create(folder, self.request.topics, topics, old_store_host=old_host, store_host=new_host)
+
+    def unmapped_notes(self, chunks: Sequence[Chunk]) -> list[str]:
+        """A sentence for each topic that has a new name, and of which there is certainly no message."""
+        topics = {queue.topic for chunk in chunks for queue in chunk.queues()}
+        missing = [old for old, new in self.request.topics.items() if new not in topics]
+        return [f"--topic-map: no message has topic {old}" for old in missing]
 
     def write_log(
         self,

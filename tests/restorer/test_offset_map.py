@@ -15,7 +15,7 @@ from spark_mq.errors import OutputExistsError
 from spark_mq.format.array_types import Flags, Int32s, Int64s
 from spark_mq.format.message_id import encode_offset_message_id
 from spark_mq.io.location import Location
-from spark_mq.restorer.offset_map import HALF_TOPIC, OFFSET_MAP_SCHEMA, OffsetMap, find_new_offsets
+from spark_mq.restorer.offset_map import HALF_TOPIC, OFFSET_MAP_SCHEMA, OffsetMap, complete_map, find_new_offsets
 
 HOST = bytes([127, 0, 0, 1, 0, 0, 42, 159])
 
@@ -62,7 +62,7 @@ def test_rows_have_old_and_new_offsets(tmp_path: Path) -> None:
     table.write(CHUNK, rows, np.array([4096, 4300, 4500, 4700]), np.array([0, 0, 1, 44]))
     table.write(CHUNK, rows, np.array([4096, 4300, 4500, 4700]), np.array([0, 0, 1, 44]))
     table.write(CHUNK, rows_of((1, 1, 0)), np.array([9000]), None)
-    table.complete()
+    complete_map(table.folder)
     written = pq.read_table(tmp_path / "map")
     assert written.schema.equals(OFFSET_MAP_SCHEMA)
     assert written.sort_by("commit_log_offset").drop_columns(["offset_message_id"]).to_pylist() == [
@@ -119,7 +119,8 @@ def test_files_of_a_killed_job_are_removed_and_no_others(tmp_path: Path) -> None
     table = new_map(tmp_path)
     table.write(CHUNK, rows_of((1, 1, 0)), np.array([300]), np.array([0]))
     assert [path.name for path in (tmp_path / "map").iterdir()] == [f"{300:020d}.parquet"]
-    new_map(tmp_path).complete()
+    new_map(tmp_path)
+    complete_map(table.folder)
     assert [path.name for path in (tmp_path / "map").iterdir()] == ["_SUCCESS"]
     with pytest.raises(OutputExistsError, match="is not empty"):
         new_map(tmp_path)

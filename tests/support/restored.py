@@ -1,7 +1,12 @@
-"""Stores that are restored in this process, without Spark: the same stages, with the rows that Spark would give."""
+"""Stores that are restored in this process, without Spark: the same stages, with the rows that Spark would give.
+
+Also as a program, for kill tests.
+"""
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -72,3 +77,7 @@ def restore_here(
 
     job = StoreJob(LocalTasks(), origin, request.with_settings(origin.settings))
     return append_messages(job, stage) if request.is_append else make_store(job, stage)
+
+
+if __name__ == "__main__":
+    restore_here(*map(Path, sys.argv[1:4]), **json.loads(sys.argv[4]))
