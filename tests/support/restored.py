@@ -80,4 +80,4 @@ def restore_here(
 
 
 if __name__ == "__main__":
-    restore_here(*map(Path, sys.argv[1:4]), **json.loads(sys.argv[4]))
+    restore_here(Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), **json.loads(sys.argv[4]))
