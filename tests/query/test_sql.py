@@ -104,7 +104,7 @@ def _small(spark: SparkSession) -> Iterator[None]:
 def whole(spark: SparkSession) -> DataFrame:
     frame = spark.sql(f"SELECT * FROM VALUES {ROWS} AS t ({', '.join(COLUMNS)})")
     frame = frame.withColumn("store_timestamp", col("store_timestamp").cast("timestamp"))
-    frame = spark.createDataFrame(frame.toArrow(), SCHEMA)  # rows in the plan: no query of them starts a task
+    frame = spark.createDataFrame(frame.collect(), SCHEMA)
     assert frame.count() == 11
     return frame
 
