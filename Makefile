@@ -8,8 +8,9 @@ BENCH_FOLDER ?= /tmp/spark-mq-bench
 TEST_PROCESSES ?= 2
 LONG_TESTS := tests/cli/test_rebuild_command.py tests/indexer/test_resume.py tests/indexer/test_continued_stores.py \
 	tests/source/test_broken_look_ups.py tests/broker/test_appending.py tests/broker/test_facts.py \
-	tests/broker/test_rebuilt.py tests/broker/test_restored.py tests/cli/test_expire_command.py tests/store/test_damage.py \
-	tests/restorer/test_restored_stores.py tests/restorer/test_killed_restore.py
+	tests/broker/test_rebuilt.py tests/broker/test_restored.py tests/broker/test_verified_while_appending.py \
+	tests/cli/test_expire_command.py tests/store/test_damage.py tests/restorer/test_restored_stores.py \
+	tests/restorer/test_killed_restore.py
 STORE ?= $(SPARK_MQ_STORE)
 BROKER_CONF ?= $(SPARK_MQ_BROKER_CONF)
 CLASSES := $(VENV)/spark.jsa

@@ -212,8 +212,8 @@ def test_killed_at_every_kind_of_moment_and_run_again(store: Path, tmp_path: Pat
     output = tmp_path / "store"
     shutil.copytree(store, output)
     command = rebuild_process(output, replace=True, **SETTINGS)
-    # The first one leaves something to clear.
-    for _, pause in [("publishing", MOMENTS["publishing"].pause(1)), *kills()]:
+    # The first one leaves a tree that is set aside, and something to clear.
+    for _, pause in [("publishing", MOMENTS["publishing"].pause(2)), *kills()]:
         killed(command, pause, tmp_path)
         for name, expected in (("consumequeue", list(queues.values())), ("index", index)):
             kept = output / name

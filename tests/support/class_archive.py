@@ -12,16 +12,13 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tests.support.stores import OWN_STORES, PROJECT, RealStore
+from tests.support.stores import OWN_STORES, RealStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ARCHIVE: Final = Path(sys.prefix) / "spark.jsa"
 """In the environment of the Spark whose classes it has."""
-
-SPARK_CONF: Final = PROJECT / "tests" / "support" / "spark_conf"
-"""The `SPARK_CONF_DIR` of a Spark in a process of its own: settings with which small queries take less time."""
 
 STORE: Final = RealStore("workload-533", OWN_STORES)
 

@@ -11,15 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.support.class_archive import SPARK_CONF
 from tests.support.stores import PROJECT
 
 PAUSING = PROJECT / "tests" / "cli" / "pausing"
 
 
 def environment() -> dict[str, str]:
-    own = {"PYTHONPATH": str(PROJECT), "PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(SPARK_CONF)}
-    return {**os.environ, **own}
+    return {**os.environ, "PYTHONPATH": str(PROJECT), "PYSPARK_PYTHON": sys.executable}
 
 
 def spark_mq(*arguments: str) -> list[str]:
