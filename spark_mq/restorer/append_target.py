@@ -101,12 +101,10 @@ class AppendTarget:
             1073742336
 
         """
-        check_stopped(store, has_lock)
+        check_appendable(store, has_lock)
         log = CommitLog.open(store)
         for problem in [*log.gaps, *log.stray]:
             raise _refused(store, f"{problem.describe()}; `spark-mq verify {store}` says what to do")
-        if is_rocksdb(store / CONSUME_QUEUE):
-            raise _refused(store, f"{store / CONSUME_QUEUE} is a RocksDB database (storeType=defaultRocksDB)")
         _check_filesystem(store)
         with MessageStore(str(store)) as opened:
             _check_boots(opened, conf)
@@ -160,8 +158,11 @@ def not_local(store: Location) -> UnsupportedStoreError:
     return _refused(store, "it is not on a local filesystem, where a broker could lock it; append to a local copy")
 
 
-def check_stopped(store: Location, has_lock: bool) -> None:
-    """Raise `UnsupportedStoreError` if a store is not local, or its broker runs or crashed; see `AppendTarget.open`."""
+def check_appendable(store: Location, has_lock: bool) -> None:
+    """Raise `UnsupportedStoreError` if a look at the store's files shows that nothing can be appended to it.
+
+    It is not local, its broker runs or crashed, or its queues are in RocksDB. `AppendTarget.open` looks further.
+    """
     if not store.is_local:
         raise not_local(store)
     if not has_lock and is_locked(store):
@@ -172,6 +173,8 @@ def check_stopped(store: Location, has_lock: bool) -> None:
             f"{store / ABORT} says that its broker runs or crashed, so its log has not been checked; start the broker "
             "on it, and stop it cleanly (mqshutdown broker)",
         )
+    if is_rocksdb(store / CONSUME_QUEUE):
+        raise _refused(store, f"{store / CONSUME_QUEUE} is a RocksDB database (storeType=defaultRocksDB)")
 
 
 def _check_filesystem(store: Location) -> None:

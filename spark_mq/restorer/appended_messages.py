@@ -108,7 +108,8 @@ def _append(job: StoreJob, append: Append, stage: Stage) -> RestoreReport:
     offset_map = job.offset_map(chunks)
     previous = None if target.last_segment is None else target.last_segment.location
     with nullcontext() if offset_map is None else offset_map.removed_on_error():
-        written = job.write_log(plan, append.folder, offset_map, progress, previous, target.last_store_timestamp)
+        folder = append.folder
+        written = job.write_log(plan, folder, folder, offset_map, progress, previous, target.last_store_timestamp)
         extension = append.write_trees(job.tasks, written["end"][-1].as_py(), on_progress=job.on_progress)
     log = NewLog.of(chunks, plan, written)
     report = RestoreReport.of(

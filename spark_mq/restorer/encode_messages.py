@@ -14,7 +14,7 @@ from spark_mq.format.array_types import Bytes, Flags, Int32s, Int64s
 from spark_mq.format.kernels.encode import NONE_WRONG, RecordFields, encode_records, renew_property_crcs
 from spark_mq.format.message_schema import CORRUPT_RECORD, MAX_TIMESTAMP_MILLIS
 from spark_mq.format.pieces import Pieces, no_pieces
-from spark_mq.format.record import MAX_RECORD_SIZE
+from spark_mq.format.record import HOST_V4_SIZE, HOST_V6_SIZE, MAX_RECORD_SIZE
 from spark_mq.format.sys_flag import BORN_HOST_V6_FLAG, INNER_BATCH_FLAG, STORE_HOST_V6_FLAG
 from spark_mq.restorer.body_column import read_bodies
 from spark_mq.restorer.encoding_rules import DEFAULT_BORN_HOST, DEFAULT_STORE_HOST, EncodingRules
@@ -151,7 +151,7 @@ def encode_messages(
 def _written(columns: SourceColumns, rules: EncodingRules, fields: RecordFields) -> tuple[Bytes, Int64s, Int32s]:
     """The bytes of the records, where each record starts, and its size."""
     if rules.is_faithful and columns.has("store_size"):
-        fields = _with_stored_sizes(columns, fields)
+        fields = _with_stored_sizes(columns, rules, fields)
     columns.check(
         fields.is_v2 & (not rules.allows_v2),
         lambda row: (
@@ -249,7 +249,7 @@ def _made_keys(
     return Pieces(keys.buffer, keys.starts, np.where(is_from_source, -1, keys.lengths).astype(np.int32))
 
 
-def _with_stored_sizes(columns: SourceColumns, fields: RecordFields) -> RecordFields:
+def _with_stored_sizes(columns: SourceColumns, rules: EncodingRules, fields: RecordFields) -> RecordFields:
     """The fields with the versions that give the records the sizes that they had."""
     had = columns.numbers("store_size", 0, _MAX_INT32)
     given = columns.is_given("store_size")
@@ -259,14 +259,18 @@ def _with_stored_sizes(columns: SourceColumns, fields: RecordFields) -> RecordFi
     columns.check(
         given & ((sizes != had) | (~is_v2 & (fields.topics.lengths > _MAX_V1_TOPIC))),
         lambda row: (
-            f"the message would take {sizes[row]} bytes, but took {had[row]} (store_size): {_what_changed(columns)}, "
-            "or give messages new offsets (renumber)"
+            f"the message would take {sizes[row]} bytes, but took {had[row]} (store_size): "
+            f"{_what_changed(columns, rules, int(sizes[row] - had[row]))}, or give messages new offsets (renumber)"
         ),
     )
     return replace(fields, is_v2=is_v2)
 
 
-def _what_changed(columns: SourceColumns) -> str:
+def _what_changed(columns: SourceColumns, rules: EncodingRules, more: int) -> str:
+    """Why a message takes `more` bytes than in its source, and what to do."""
+    if rules.store_host is not None and abs(more) == HOST_V6_SIZE - HOST_V4_SIZE:
+        old, new = ("IPv4", "IPv6") if more > 0 else ("IPv6", "IPv4")
+        return f"store host {rules.store_host} is an {new} address, and the source has an {old} one: give one of these"
     missing = [name for name in _EXACT_COLUMNS if not columns.has(name)]
     if not missing:
         return "a value was changed: restore the values of the source"

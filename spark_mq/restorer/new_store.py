@@ -79,7 +79,7 @@ def _make(job: StoreJob, work: Location, stage: Stage) -> tuple[RestoreReport, s
     plan = _place(job, chunks)
     offset_map = job.offset_map(chunks)
     with nullcontext() if offset_map is None else offset_map.removed_on_error():
-        written = job.write_log(plan, store, offset_map, progress)
+        written = job.write_log(plan, work, store, offset_map, progress)
         rebuilt = _derive(job, store)
         log = NewLog.of(chunks, plan, written)
         notes = finish_store(store, job.origin, job.request, log, _situation(job), offset_map)

@@ -15,7 +15,7 @@ from spark_mq.errors import OptionError, OutputExistsError, StorageError, StoreL
 from spark_mq.io.location import Location
 from spark_mq.job.shared_storage import NONCE
 from spark_mq.query.syntax_error import certain_syntax_error
-from spark_mq.restorer.append_target import check_stopped
+from spark_mq.restorer.append_target import check_appendable
 from spark_mq.restorer.host_text import parse_host
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.broker_version import BrokerVersion, parse_broker_version
@@ -158,7 +158,7 @@ class RestoreRequest:
             with suppress(UnfinishedAppendError):  # the job finishes that append
                 CommitLog.open(self.store)
             self._check_lock()
-            check_stopped(self.store, has_lock=True)
+            check_appendable(self.store, has_lock=True)
             return
         if os.path.islink(self.store.path):
             raise OutputExistsError(f"{self.store} is a symbolic link: give the folder to which it leads")
@@ -234,7 +234,7 @@ class RestoreRequest:
 
 def _check_condition(where: str) -> None:
     """Raise `OptionError` if a condition is certainly not one; Spark finds all other errors."""
-    problem = certain_syntax_error(f"SELECT 1 WHERE ({where}\n)") if where.strip() else "it is empty"
+    problem = certain_syntax_error(f"SELECT {where}") if where.strip() else "it is empty"
     if problem is not None:
         raise OptionError(f"--where {where!r} is not a condition: {problem}")
 

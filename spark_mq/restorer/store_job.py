@@ -134,6 +134,7 @@ class StoreJob:
     def write_log(
         self,
         plan: LogPlan,
+        work: Location,
         folder: Location,
         offset_map: OffsetMap | None,
         progress: Progress,
@@ -144,6 +145,7 @@ class StoreJob:
 
         Args:
             plan: The places of the records.
+            work: The job's folder, which is removed at the end.
             folder: The folder of the store that is made.
             offset_map: Takes old and new offsets; None if there are none.
             progress: The stages of the job.
@@ -155,5 +157,5 @@ class StoreJob:
         with progress.stage("write segments", len(plan.segments), "segments") as done:
             items = TaskItems.of(plan.segments)
             task = SegmentTask(items, folder / COMMIT_LOG, blanks, previous, earliest, offset_map, done)
-            tasks = self.tasks.checked(SharedStorageCheck.of_folder(folder.parent))
+            tasks = self.tasks.checked(SharedStorageCheck.of_folder(work))
             return tasks.rows(task, len(plan.segments), WRITTEN_SCHEMA).sort_by("base")

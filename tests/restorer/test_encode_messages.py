@@ -311,6 +311,14 @@ def test_a_property_crc_fits_a_new_store_host() -> None:
     assert data == sealed(replace(record, store_host=bytes([10, 0, 0, 1, 0, 0, 0, 2])))
 
 
+def test_a_faithful_record_has_no_room_for_a_longer_store_host() -> None:
+    record = Record(b"T", commit_log_offset=5, store_timestamp=1, born_timestamp=1)
+    row = message_row(decode_record(record.encode()))
+    rules = replace(FAITHFUL, store_host="[2001:db8::7]:10911")
+    with pytest.raises(InvalidMessageError, match=r"is an IPv6 address, and the source has an IPv4 one: .*renumber"):
+        encode_messages(batch_of([row]), rules)
+
+
 def unique_keys(batch: pa.RecordBatch, rules: EncodingRules = COMPACT, **place: int) -> list[bytes]:
     found = [decode_record(data).properties for data in encoded_records(encode_messages(batch, rules, **place))]
     assert all(properties.startswith(b"UNIQ_KEY\1") and len(properties) == 42 for properties in found)

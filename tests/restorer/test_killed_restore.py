@@ -13,13 +13,13 @@ import pytest
 
 from spark_mq.errors import OutputExistsError, OutputInUseError
 from tests.support.paused_process import paused
-from tests.support.restored import restore_here
+from tests.support.restored import delivered, restore_here
 from tests.support.soak import cases
 from tests.support.stores import OWN_STORES, RealStore, tree_of
 
 Unpack = Callable[[RealStore], Path]
 
-CRC = RealStore("crc-533", OWN_STORES)
+CRC, WORKLOAD = RealStore("crc-533", OWN_STORES), RealStore("workload-533", OWN_STORES)
 MODES: dict[str, dict[str, Any]] = {"faithful": {}, "compact": {"renumber": True}}
 MOMENTS = {
     "a chunk is staged": ("spark_mq.restorer.chunk:Chunk.write:2", ".restoring/chunks"),
@@ -99,3 +99,25 @@ def test_killed_and_run_again(
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == sorted(
         {path.partition("/")[0] for path in expected}
     )
+
+
+def test_the_table_of_an_append_that_is_killed_is_marked_by_the_next_run(unpacked: Unpack, tmp_path: Path) -> None:
+    """The messages are in place, and the table is not marked as complete."""
+    source, store = unpacked(CRC), WORKLOAD.unpack(tmp_path / "target")
+    before, options = sum(1 for _ in (store / "commitlog").iterdir()), {"append": True, "only_delivered": True}
+    command = [sys.executable, "-m", "tests.support.restored", str(source), str(store), str(WORKLOAD.broker_conf)]
+    table = store.with_name(f"{store.name}_offsets")
+    call = f"spark_mq.restorer.appended_messages:complete_map:1:{table}"
+    with paused([*command, json.dumps(options)], call, tmp_path) as process:
+        assert process.poll() is None
+    left, files = tree_of(store / "commitlog"), tree_of(table)
+    assert len(left) > before
+    assert files
+    assert "_SUCCESS" not in files
+    report = restore_here(source, store, WORKLOAD.broker_conf, delivered, append=True, only_delivered=True)
+    assert report.offset_map == str(table)
+    assert tree_of(store / "commitlog") == left
+    assert tree_of(table) == {**files, "_SUCCESS": b""}
+    assert not (store / ".spark_mq").exists()
+    with pytest.raises(OutputExistsError, match="--offset-map"):
+        restore_here(source, store, WORKLOAD.broker_conf, delivered, append=True, only_delivered=True)
