@@ -80,10 +80,6 @@ def restore_here(
 
 
 if __name__ == "__main__":
-<<<<<<< HEAD
-    restore_here(Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), **json.loads(sys.argv[4]))
-=======
     told = json.loads(sys.argv[4])
     kept = {"keep": delivered} if told.get("only_delivered") else {}
-    restore_here(*map(Path, sys.argv[1:4]), **kept, **told)
->>>>>>> attack
+    restore_here(Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), **kept, **told)
