@@ -331,7 +331,7 @@ def test_a_full_disk_is_one_line_that_says_how_to_continue(
 ) -> None:
     """A task of Spark meets it."""
     output = small_disk / "out"
-    assert spark_command(store, "--output", output, "--quiet", "--broker-conf", SETTINGS["broker_conf"]) == FAILED
+    assert spark_command(store, "--output", output, "--quiet", *AS_FINISHED) == FAILED
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"spark-mq: the disk of {output} is full, ")
     assert re.search(r"the job needs about \d+ [KM]iB there in all\. .*--resume", line)
