@@ -8,7 +8,9 @@ BENCH_FOLDER ?= /tmp/spark-mq-bench
 TEST_PROCESSES ?= 2
 LONG_TESTS := tests/cli/test_rebuild_command.py tests/indexer/test_resume.py tests/indexer/test_continued_stores.py \
 	tests/source/test_broken_look_ups.py tests/broker/test_appending.py tests/broker/test_facts.py \
-	tests/broker/test_rebuilt.py tests/cli/test_expire_command.py tests/store/test_damage.py
+	tests/broker/test_rebuilt.py tests/broker/test_restored.py tests/broker/test_verified_while_appending.py \
+	tests/cli/test_expire_command.py tests/store/test_damage.py tests/restorer/test_restored_stores.py \
+	tests/restorer/test_killed_restore.py
 STORE ?= $(SPARK_MQ_STORE)
 BROKER_CONF ?= $(SPARK_MQ_BROKER_CONF)
 CLASSES := $(VENV)/spark.jsa
@@ -102,6 +104,7 @@ bench: install ## measure on a generated store of BENCH_SIZE (1GiB)
 	$(BIN)/python -m benchmarks.run --size $(BENCH_SIZE) --folder $(BENCH_FOLDER)
 	$(BIN)/python -m benchmarks.verify --size $(BENCH_SIZE) --folder $(BENCH_FOLDER) --damaged
 	$(BIN)/python -m benchmarks.archive --size $(BENCH_SIZE) --folder $(BENCH_FOLDER)
+	$(BIN)/python -m benchmarks.restore --size $(BENCH_SIZE) --folder $(BENCH_FOLDER)
 
 soak: install ## run the long forms of some tests, and measure the memory of full-size index files
 	SPARK_MQ_SOAK=1 $(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile $(LONG_TESTS)

@@ -108,9 +108,9 @@ def run(arguments: argparse.Namespace) -> int:
         offset_map=arguments.offset_map,
     )
     given = given_settings(arguments)
-    names = {name: getattr(arguments, name) for name in ("cluster", "broker", "store_name")}
+    chosen = {name: getattr(arguments, name) for name in ("cluster", "broker", "store_name")}
     settings = _settings(arguments.source, given)
-    check_source(arguments.source, request, names)
+    check_source(arguments.source, request, chosen)
     if request.is_renumbered or request.store_host is not None:
         check_map_folder(request.offset_map_folder)
     with spark_errors(), ProgressPrinter(is_quiet=arguments.quiet) as progress:
@@ -118,7 +118,7 @@ def run(arguments: argparse.Namespace) -> int:
         with spark_session("spark-mq restore", lambda: settings, given, kernels=_KERNELS) as spark:
             from spark_mq.restorer.restore import run_restore
 
-            report = run_restore(spark, arguments.source, request, names, progress)
+            report = run_restore(spark, arguments.source, request, chosen, progress)
     print_report(report.to_json() if arguments.json else report.to_text())
     return FOUND
 

@@ -72,9 +72,13 @@ class NewFile:
         stat = (folder / path).stat()
         return cls(path, stat.st_size, stat.st_mtime_ns)
 
-    def is_in(self, folder: Path) -> bool:
-        """Whether the file is at its path in a folder."""
-        return (folder / self.path).is_file() and self.of(folder, self.path) == self
+    def is_in_place(self, store: Path) -> bool:
+        """Whether the file is at its place in the store.
+
+        A broker that does not start can have written files of `config/`: it writes them when it stops.
+        """
+        is_of_config = self.path.startswith(f"{CONFIG}/")
+        return (store / self.path).is_file() and (is_of_config or self.of(store, self.path) == self)
 
 
 @dataclass(frozen=True)
@@ -264,7 +268,7 @@ def _put_in_place(store: Location, folder: Path, commit: Commit) -> None:
             if (folder / file.path).is_file():
                 changed.update(_make_folders(target.parent))
                 os.replace(folder / file.path, target)
-            elif not file.is_in(root):
+            elif not file.is_in_place(root):
                 raise UnfinishedAppendError(
                     f"{target} is not the file of the interrupted append, and {folder} does not have it either: take "
                     "the store from a backup"

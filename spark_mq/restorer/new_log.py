@@ -21,6 +21,9 @@ TIMER_TOPIC = "rmq_sys_wheel_timer"
 LEFT_OUT = "SPARK_MQ_LEFT_OUT"
 """The topic of left-out records (`kernels.gaps`). In a gap of less than 108 bytes, the name is cut."""
 
+REVIVE_PREFIX = "rmq_sys_REVIVE_LOG_"
+"""Topics in which a broker of 5.x notes which messages were popped: by their queue offsets (`PopReviveService`)."""
+
 WAITING_TOPICS = (SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, OP_TOPIC)
 """The topics from which a broker delivers messages to their own topics."""
 

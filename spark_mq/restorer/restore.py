@@ -9,7 +9,6 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_mq.io.location import Location
 from spark_mq.job.progress import StageProgress
 from spark_mq.job.session import job_session
-from spark_mq.job.shared_storage import SharedStorageCheck
 from spark_mq.job.tasks import SparkTasks
 from spark_mq.restorer.appended_messages import append_messages
 from spark_mq.restorer.chunk import Chunk
@@ -18,7 +17,7 @@ from spark_mq.restorer.report import RestoreReport
 from spark_mq.restorer.restore_request import RestoreRequest
 from spark_mq.restorer.restore_source import open_source
 from spark_mq.restorer.source_kind import check_source
-from spark_mq.restorer.stage import CHUNK_SCHEMA, StageTask, chunk_of_json
+from spark_mq.restorer.stage import StageTask
 from spark_mq.restorer.store_job import StoreJob
 
 _ROWS_PER_BATCH = "8192"
@@ -136,12 +135,10 @@ def run_restore(
         session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", _ROWS_PER_BATCH)
         opened = open_source(session, source, request, **names)
         settled = request.with_settings(opened.origin.settings)
-        job = StoreJob(SparkTasks(session), opened.origin, settled, progress)
+        tasks = SparkTasks(session)
+        job = StoreJob(tasks, opened.origin, settled, progress)
 
         def stage(folder: Location, task: StageTask) -> list[Chunk]:
-            tasks = SparkTasks(session, SharedStorageCheck.of_folder(folder))
-            rows = tasks.frame(opened.rows, task, CHUNK_SCHEMA).toArrow()
-            chunks = [chunk_of_json(text) for text in rows["chunk"].to_pylist()]
-            return sorted(chunks, key=lambda chunk: (chunk.partition, chunk.number))
+            return opened.rows.stage(tasks, folder, task)
 
         return append_messages(job, stage) if settled.is_append else make_store(job, stage)

@@ -15,11 +15,12 @@ from spark_mq.errors import EmptyStoreError, OptionError
 from spark_mq.io.location import Location
 from spark_mq.query.sql import sql
 from spark_mq.restorer.archived_stores import choose_store
-from spark_mq.restorer.new_log import LEFT_OUT, WAITING_TOPICS
+from spark_mq.restorer.new_log import LEFT_OUT, REVIVE_PREFIX, WAITING_TOPICS
 from spark_mq.restorer.origin import OFFSET_COLUMNS, Origin
 from spark_mq.restorer.restore_request import RestoreRequest
 from spark_mq.restorer.source_facts import SourceFacts, facts_of_archive, facts_of_store
 from spark_mq.restorer.source_kind import is_store
+from spark_mq.restorer.staged_rows import LeftOut, QueryRows, StoreRows
 from spark_mq.source.datasource import register
 from spark_mq.store.index.folder import find_index_layout, index_files
 
@@ -53,12 +54,12 @@ class RestoreSource:
     """The source of a restore.
 
     Attributes:
-        rows: The messages, in the order of their partitions.
+        rows: The messages, in order.
         origin: Where they come from.
 
     """
 
-    rows: DataFrame
+    rows: QueryRows | StoreRows
     origin: Origin
 
 
@@ -98,7 +99,7 @@ def _of_rows(rows: DataFrame, request: RestoreRequest) -> RestoreSource:
     if "topic" not in rows.columns:
         raise OptionError(f"the DataFrame has no column topic; it has {', '.join(rows.columns) or 'no column'}")
     has_offsets = set(rows.columns) >= OFFSET_COLUMNS and not request.is_renumbered
-    return RestoreSource(_in_order(_chosen(rows, request), request), Origin("a DataFrame", has_offsets))
+    return RestoreSource(QueryRows(_in_order(_chosen(rows, request), request)), Origin("a DataFrame", has_offsets))
 
 
 def _of_store(spark: SparkSession, store: Location, request: RestoreRequest) -> RestoreSource:
@@ -109,13 +110,15 @@ def _of_store(spark: SparkSession, store: Location, request: RestoreRequest) -> 
         settings["maxHashSlotNum"], settings["maxIndexNum"] = str(layout.hash_slot_num), str(layout.index_num)
     if facts.log_start is None:
         raise EmptyStoreError(f"{store} has no message: there is nothing to restore")
-    query = f"SELECT {', '.join(FROM_LOG)} FROM source.messages"
-    if request.where is not None:
-        query += f" WHERE ({request.where}\n)"  # the condition can end with a comment
+    origin = Origin(str(store), True, facts, settings, store)
+    if request.where is None:
+        return RestoreSource(StoreRows(store, FROM_LOG, _left_out(request)), origin)
+    # The condition can end with a comment.
+    query = f"SELECT {', '.join(FROM_LOG)} FROM source.messages WHERE ({request.where}\n)"
     register(spark)
     with _named_condition(request.where):
         rows = sql(spark, query, stores={"source": {"path": store.uri, "mode": "FAILFAST"}})
-    return RestoreSource(_delivered(rows, request), Origin(str(store), True, facts, settings, store))
+    return RestoreSource(QueryRows(_delivered(rows, request)), origin)
 
 
 def _of_archive(
@@ -131,7 +134,7 @@ def _of_archive(
     order = ["store_timestamp", "commit_log_offset"] if request.is_renumbered else ["commit_log_offset"]
     rows = of_store.select(*names).repartitionByRange(size // _BYTES_PER_PARTITION + 1, *order)
     name = f"{tables.name} ({identity.broker} of {identity.cluster})"
-    return RestoreSource(rows.sortWithinPartitions(*order), Origin(name, True, facts, settings))
+    return RestoreSource(QueryRows(rows.sortWithinPartitions(*order)), Origin(name, True, facts, settings))
 
 
 def settings_of(facts: SourceFacts) -> dict[str, str]:
@@ -157,11 +160,24 @@ def _named_condition(where: str | None) -> Iterator[None]:
         raise OptionError(f"--where {where!r}: {reason}") from error
 
 
+def _left_out(request: RestoreRequest) -> LeftOut:
+    """Topics whose messages are left out.
+
+    With new offsets, these are left-out records of an earlier restore, and what pop consumption wrote down: messages
+    that name others by their queue offsets.
+    """
+    topics = (*(WAITING_TOPICS if request.only_delivered else ()), *((LEFT_OUT,) if request.is_renumbered else ()))
+    return LeftOut(topics, REVIVE_PREFIX if request.is_renumbered else None)
+
+
 def _delivered(rows: DataFrame, request: RestoreRequest) -> DataFrame:
-    """The rows without messages that wait, and without left-out records of an earlier restore if offsets are new."""
-    topics = [*(WAITING_TOPICS if request.only_delivered else ()), *([LEFT_OUT] if request.is_renumbered else ())]
+    """The rows without the topics that are left out."""
+    left_out = _left_out(request)
+    is_left_out = F.col("topic").isin(*left_out.topics) if left_out.topics else F.lit(False)
+    if left_out.prefix is not None:
+        is_left_out |= F.col("topic").startswith(left_out.prefix)
     # A row without a topic is damage, which encoding refuses.
-    return rows.where(F.col("topic").isNull() | ~F.col("topic").isin(*topics)) if topics else rows
+    return rows.where(F.col("topic").isNull() | ~is_left_out)
 
 
 def _in_order(rows: DataFrame, request: RestoreRequest) -> DataFrame:

@@ -53,8 +53,7 @@ class StageTask:
         from pyspark import TaskContext
 
         context = TaskContext.get()
-        for chunk in self.stage(batches, 0 if context is None else context.partitionId()):
-            yield pa.RecordBatch.from_pydict({"chunk": [chunk_to_json(chunk)]}, schema=CHUNK_SCHEMA)
+        yield from map(chunk_row, self.stage(batches, 0 if context is None else context.partitionId()))
 
     def stage(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[Chunk]:
         """The chunks of one partition, which are written.
@@ -148,9 +147,10 @@ def _sorted(data: Bytes, rows: ChunkRows) -> tuple[Bytes, ChunkRows]:
     return out, ordered
 
 
-def chunk_to_json(chunk: Chunk) -> str:
-    """A chunk as text, for Spark."""
-    return json.dumps(dataclasses.asdict(dataclasses.replace(chunk, records=chunk.records.uri)))  # type: ignore[arg-type]
+def chunk_row(chunk: Chunk) -> pa.RecordBatch:
+    """The row of a chunk, for Spark."""
+    text = json.dumps(dataclasses.asdict(dataclasses.replace(chunk, records=chunk.records.uri)))  # type: ignore[arg-type]
+    return pa.RecordBatch.from_pydict({"chunk": [text]}, schema=CHUNK_SCHEMA)
 
 
 def chunk_of_json(text: str) -> Chunk:

@@ -27,13 +27,14 @@ from spark_mq.archive.progress import BatchProgress
 from spark_mq.archive.renaming import settle_name
 from spark_mq.archive.report import ArchiveReport
 from spark_mq.archive.store_archive import StoreArchive
-from spark_mq.archive.tables import MESSAGES, _create
+from spark_mq.archive.tables import MESSAGES, _create, create_tables
 from spark_mq.archive.writer import archive
 from spark_mq.errors import DataLossError, LogCutError, OptionError
 from spark_mq.format.record import FRAME, HOST_V4_SIZE, MAGIC_V1, MAGIC_V2, Record, encode_blank
 from spark_mq.io.location import Location
 from spark_mq.restorer.archived_stores import choose_store
 from spark_mq.restorer.source_facts import facts_of_archive, facts_of_store
+from spark_mq.source.datasource import register
 from spark_mq.store.message_store import MessageStore
 from tests.support.delta_rows import delta_rows
 from tests.support.log_writer import LogWriter, segment_files
@@ -100,9 +101,19 @@ def keys_of(store: RealStore) -> list[tuple[str, str, str, int]]:
     return sorted(keys)
 
 
+@pytest.fixture(scope="module")
+def empty(delta: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Archive:
+    """The tables of an archive without rows; it is shared: no test may change it."""
+    made = Archive(delta, tmp_path_factory.mktemp("empty") / "lake")
+    register(delta)
+    create_tables(delta, ArchiveTables.of(made.table))
+    return made
+
+
 @pytest.fixture
-def lake(delta: SparkSession, tmp_path: Path) -> Archive:
-    return Archive(delta, tmp_path / "lake")
+def lake(empty: Archive, tmp_path: Path) -> Archive:
+    """An archive whose tables are there: to create them takes seconds, and `filled` does."""
+    return empty.copy(tmp_path / "lake")
 
 
 READ_ONLY = {"x": A, "y": B, "z": STORES["crc-533"]}
@@ -182,34 +193,6 @@ def test_nothing_is_lost_or_doubled_whatever_happens_between_runs(
     assert lake.run(store).rows == 0
     assert lake.messages() == facts_of(A)
     assert lake.keys() == keys_of(A)
-
-
-def test_a_run_follows_the_store_until_it_is_stopped(
-    lake: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(writer, "SNAPSHOT_SECONDS", 2.0)
-    store, hidden = B.unpack(tmp_path), tmp_path / "hidden"
-    hide(segment_files(store)[1:], hidden)
-    shutil.move(store / "consumequeue", hidden)
-    batches: list[BatchProgress] = []
-
-    def on_batch(batch: BatchProgress) -> None:
-        batches.append(batch)
-        for file in hidden.glob("0*"):
-            shutil.move(file, store / "commitlog")
-
-    report = lake.run(
-        store,
-        follow_seconds=0.5,
-        stop=lambda: sum(batch.rows for batch in batches) == len(facts_of(B)),
-        on_batch=on_batch,
-    )
-    assert len(batches) >= 2
-    assert batches[-1].archived_to == batches[-1].log_end == report.archived_to
-    assert report.rows == len(facts_of(B))
-    assert (lake.messages(), lake.keys()) == (facts_of(B), keys_of(B))
-    assert len({row["snapshot_timestamp"] for row in lake.rows("_snapshots")}) >= 2
-    assert {row["commit_log_offset"] for row in lake.rows("_segments")} == {int(f.name) for f in segment_files(store)}
 
 
 def test_what_expired_before_it_was_archived_is_counted_if_the_run_is_told_to_continue(
@@ -332,7 +315,8 @@ def test_an_archive_has_the_same_facts_as_the_store(filled: Archive, unpacked: C
         choose_store(filled.spark, ArchiveTables.of(f"{filled.table}/other"), None, None, None)
 
 
-def test_a_table_of_an_older_version_gets_the_new_columns(lake: Archive) -> None:
+def test_a_table_of_an_older_version_gets_the_new_columns(delta: SparkSession, tmp_path: Path) -> None:
+    lake = Archive(delta, tmp_path / "lake")
     older = "cluster STRING, broker STRING, store STRING, commit_log_offset BIGINT, store_size INT, topic STRING, x INT"
     lake.spark.sql(f"CREATE TABLE delta.`{lake.table}` ({older}) USING DELTA")
     lake.spark.sql(f"INSERT INTO delta.`{lake.table}` VALUES ('DefaultCluster', 'z', 's', 0, 100, 'T', 5)")
@@ -552,22 +536,37 @@ def exit_by(error: type[BaseException]) -> int:
     raise error
 
 
-def test_a_run_that_follows_continues_over_a_lost_end(lake: Archive, tmp_path: Path) -> None:
-    store = tmp_path / "store"
+def test_a_run_follows_the_store_until_it_is_stopped_and_over_a_lost_end(
+    lake: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """First the log grows, and then its end is lost, and the broker writes on."""
+    monkeypatch.setattr(writer, "SNAPSHOT_SECONDS", 2.0)
+    store, hidden = tmp_path / "store", tmp_path / "hidden"
     first = put(log_with(100, 100), store)
+    hide(segment_files(store)[1:], hidden)
     second: list[tuple[int, int]] = []
     batches: list[BatchProgress] = []
     deadline = time.monotonic() + 240
 
+    def archived() -> int:
+        return sum(batch.rows for batch in batches)
+
     def on_batch(batch: BatchProgress) -> None:
         batches.append(batch)
-        if not second:
+        for file in hidden.iterdir():
+            shutil.move(file, store / "commitlog")
+        if archived() == len(first) and not second:
             second.extend(put(log_with(130, 70), store))
 
     def stop() -> bool:
-        return time.monotonic() > deadline or sum(batch.rows for batch in batches) == len(first) + len(second) - 70
+        return time.monotonic() > deadline or archived() == len(first) + len(second) - 70 > len(first)
 
     report = lake.run(store, fail_on_data_loss=False, follow_seconds=0.5, stop=stop, on_batch=on_batch)
-    assert report.lost_messages == 30
+    assert (report.rows, report.lost_messages) == (160, 30)
+    assert len(batches) >= 3
+    assert batches[-1].archived_to == batches[-1].log_end == report.archived_to
     assert (times(lake), key_offsets(lake)) == (second, [offset for offset, _ in second])
     assert times(lake, f"s#lost-{first[70][0]}-{first[99][1]}") == first[70:]
+    assert len({row["snapshot_timestamp"] for row in lake.rows("_snapshots")}) >= 2
+    segments = {row["commit_log_offset"] for row in lake.rows("_segments") if row["store"] == "s"}
+    assert segments == {int(file.name) for file in segment_files(store)}

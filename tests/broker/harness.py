@@ -22,6 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
+from tests.support.soak import SOAKS
 from tests.support.stores import RealStore
 
 VERSIONS: Final = ("5.3.3", "4.9.7")
@@ -40,7 +41,7 @@ _STOP_SECONDS: Final = 120.0
 _RUN_SECONDS: Final = 900.0
 _JAVA_OPTIONS: Final = (
     "-Xms64m",
-    "-Xmx1g",
+    "-Xmx6g" if SOAKS else "-Xmx1g",
     "-XX:TieredStopAtLevel=1",
     "-XX:+UseSerialGC",
     "-XX:-UsePerfData",

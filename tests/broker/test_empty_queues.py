@@ -19,8 +19,9 @@ pytestmark = [pytest.mark.broker, pytest.mark.skipif(LACKING is not None, reason
 
 V5, V4 = harness.VERSIONS
 TOPIC = "DirectTopic"
+UNITS_PER_FILE = 100
 NEXT_OFFSETS = {(TOPIC, 1): 1, (TOPIC, 2): 250, (TOPIC, 3): 200, ("gone", 0): 57}
-"""In files of 100 units: one unit; an offset in a file; the end of a file; a queue that gets no message."""
+"""One unit; an offset in a file; the end of a file; a queue that gets no message."""
 
 
 def facts_of(store: Path, settings: Path, folder: Path, version: str) -> dict[str, list[dict[str, Any]]]:
@@ -44,7 +45,8 @@ def test_a_queue_without_messages_goes_on_at_its_next_offset(version: str, name:
     assert all(fact["offset"] < log_start for fact in packed.facts("msg") if fact["topic"] == TOPIC)
     shutil.rmtree(store / "consumequeue" / TOPIC)
     folder = Location.resolve(str(store / "consumequeue"))
-    written = write_empty_queues(folder, NEXT_OFFSETS, said["mappedFileSizeConsumeQueue"], log_start, 0)
+    assert said["mappedFileSizeConsumeQueue"] == 20 * UNITS_PER_FILE
+    written = write_empty_queues(folder, NEXT_OFFSETS, 20 * UNITS_PER_FILE, log_start, 0)
     assert set(written.written) == set(NEXT_OFFSETS)
 
     def ends(facts: dict[str, list[dict[str, Any]]]) -> dict[tuple[str, int], tuple[int, int]]:
@@ -69,4 +71,5 @@ def test_a_queue_without_messages_goes_on_at_its_next_offset(version: str, name:
         assert new == list(range(offset, offset + len(new)))
         assert ends(after)[topic, queue_id][1] == offset + len(new)
         if new:
-            assert ends(after)[topic, queue_id][0] == offset
+            # A boot looks into the first file only; one of expired units stays until the broker deletes old files.
+            assert ends(after)[topic, queue_id][0] == (0 if offset % UNITS_PER_FILE == 0 else offset)

@@ -2,6 +2,8 @@
 
 The check consumes every queue from its first live offset to its end, compares every unit with what the broker's own
 dispatch gives, looks every message up by its offset id and its keys, and then sends new messages and reads those.
+
+The files are built without Spark, whose tasks give the same bytes (`tests/indexer/test_rebuild.py`).
 """
 
 from __future__ import annotations
@@ -13,10 +15,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
-from spark_mq import rebuild
 from tests.broker import harness
+from tests.support.rebuilt import rebuild_here
 from tests.support.soak import cases
 from tests.support.stores import OWN_STORES, RealStore
 
@@ -31,7 +32,7 @@ def settings_of(name: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def with_our_files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def with_our_files(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Gives a store by name, with consume queues, index files and checkpoint made here. No test may change it."""
 
     @cache
@@ -40,7 +41,7 @@ def with_our_files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
         shutil.rmtree(store / "consumequeue")
         shutil.rmtree(store / "index")
         (store / "checkpoint").unlink()
-        rebuild(spark, str(store), broker_conf=str(settings_of(name)))
+        rebuild_here(store, broker_conf=str(settings_of(name)))
         return store
 
     return rebuilt
@@ -48,29 +49,33 @@ def with_our_files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.mark.parametrize(
     ("version", "name"),
-    [
-        (V5, "workload-533"),
-        (V4, "workload-49x"),
-        (V5, "killed-533"),
-        (V4, "killed-49x"),
-        (V5, "stale-533"),
-        (V4, "stale-49x"),
-        (V5, "lagging-533"),
-        (V5, "deleted-533"),
-    ],
+    cases(
+        # The files of the others are, byte for byte, those that brokers made: `tests/indexer/test_brokers_files.py`.
+        [(V5, "workload-533"), (V4, "workload-49x"), (V5, "killed-533"), (V4, "stale-49x"), (V5, "deleted-533")],
+        [
+            (V5, "workload-533"),
+            (V4, "workload-49x"),
+            (V5, "killed-533"),
+            (V4, "killed-49x"),
+            (V5, "stale-533"),
+            (V4, "stale-49x"),
+            (V5, "lagging-533"),
+            (V5, "deleted-533"),
+        ],
+    ),
 )
 def test_a_broker_serves_every_message(with_our_files: Callable[[str], Path], version: str, name: str) -> None:
     report = harness.check_served(with_our_files(name), settings_of(name), index=True, version=version)
     assert report["problemCount"] == 0
 
 
-def test_a_4_9_broker_serves_a_log_without_its_first_segments(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_4_9_broker_serves_a_log_without_its_first_segments(tmp_path: Path) -> None:
     store = harness.unpack_store("workload-49x", tmp_path)
     for segment in sorted((store / "commitlog").iterdir())[:2]:
         segment.unlink()
     shutil.rmtree(store / "consumequeue")
     shutil.rmtree(store / "index")
-    rebuild(spark, str(store), broker_conf=str(settings_of("workload-49x")))
+    rebuild_here(store, broker_conf=str(settings_of("workload-49x")))
     report = harness.check_served(store, settings_of("workload-49x"), index=True, version=V4)
     assert report["problemCount"] == 0
 
@@ -98,11 +103,9 @@ def test_key_and_window_queries_are_answered_as_from_the_broker_s_own_files(
         [(V5, "killed-533"), (V4, "killed-49x"), (V5, "stale-533"), (V5, "lagging-533")],
     ),
 )
-def test_a_broker_serves_what_it_left_and_a_resumed_rebuild_completed(
-    spark: SparkSession, tmp_path: Path, version: str, name: str
-) -> None:
+def test_a_broker_serves_what_it_left_and_a_resumed_rebuild_completed(tmp_path: Path, version: str, name: str) -> None:
     store = harness.unpack_store(name, tmp_path)
-    report = rebuild(spark, str(store), broker_conf=str(settings_of(name)), resume=True)
+    report = rebuild_here(store, broker_conf=str(settings_of(name)), resume=True)
     assert report.files_completed > 0
     served = harness.check_served(store, settings_of(name), index=True, version=version)
     assert served["problemCount"] == 0

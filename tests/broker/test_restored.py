@@ -10,9 +10,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.broker import harness
 from tests.support.restored import delivered, restore_here
+from tests.support.soak import SOAKS
 from tests.support.stores import OWN_STORES, RealStore
 from tests.support.verified import check, grave
 
@@ -64,3 +66,24 @@ def test_a_broker_serves_what_was_appended(tmp_path: Path, version: str, name: s
     assert report.messages > 100
     served = harness.check_served(store, packed.broker_conf, index=True, version=version)
     assert served["problemCount"] == 0
+
+
+def test_a_data_frame_becomes_a_store_that_a_broker_serves(spark: SparkSession, tmp_path: Path) -> None:
+    """20,000 rows made in Spark; a million in a soak."""
+    rows = 1_000_000 if SOAKS else 20_000
+    columns = (
+        "'orders' AS topic",
+        "CAST(id % 8 AS INT) AS queue_id",
+        "array(concat('order-', id)) AS keys",
+        "IF(id % 2 = 0, 'paid', 'open') AS tags",
+        "repeat(concat('body of ', id, ' '), 1 + CAST(id % 9 AS INT)) AS body",
+        "timestamp_millis(1760000000000 + id) AS born_timestamp",
+    )
+    conf, store = tmp_path / "broker.conf", tmp_path / "store"
+    conf.write_text("mappedFileSizeCommitLog=67108864\nmaxHashSlotNum=500000\nmaxIndexNum=2000000\n")
+    made = spark.range(rows).selectExpr(*columns)
+    made.write.format("rocketmq").mode("append").option("brokerConf", str(conf)).save(str(store))
+    _, findings = check(store, conf)
+    assert grave(findings) == []
+    served = harness.check_served(store, conf, index=True, version=V5)
+    assert (served["problemCount"], served["messages"]) == (0, rows)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.broker import harness
+from tests.support.soak import SOAKS
 from tests.support.verified import check, grave
 
 LACKING = harness.missing()
@@ -21,7 +22,7 @@ SETTINGS = {
     "maxHashSlotNum": "1000",
     "maxIndexNum": "4000",
 }
-CHECKS = 20
+CHECKS = 50 if SOAKS else 8
 
 
 @pytest.mark.parametrize("version", harness.VERSIONS)

@@ -19,6 +19,7 @@ WITH_TABLE = (
     "repair",
     "archive",
     "maintain-archive",
+    "restore",
     "state",
     "recover",
     "retention",

@@ -1,4 +1,4 @@
-"""The command and the job, each in a process of its own, as a user starts them."""
+"""The command and the job, as a user starts them: with Spark, with tasks in this process, or in one of their own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,17 @@ from pyspark.sql import SparkSession
 from spark_mq.cli.exit_status import DAMAGED, FAILED, NOT_UNDERSTOOD
 from spark_mq.cli.main import main
 from spark_mq.format.index_file import read_entries
-from spark_mq.indexer.rebuild import rebuild
+from spark_mq.indexer.rebuild import rebuild_with
+from spark_mq.indexer.rebuild_request import RebuildRequest
+from spark_mq.indexer.report import RebuildReport
 from spark_mq.io.location import Location
 from spark_mq.job.output_committer import OutputCommitter
 from spark_mq.job.output_lock import output_lock
+from spark_mq.job.tasks import LocalTasks
 from tests.support.index_stores import layout_of
 from tests.support.log_writer import LogWriter
 from tests.support.paused_process import environment, killed, paused, spark_mq
+from tests.support.rebuilt import rebuild_here, rebuild_process
 from tests.support.soak import SOAKS
 from tests.support.store_history import cut_log, expire, grow_log, record_ends
 from tests.support.stores import OWN_STORES, RealStore, index_of, stores_in, tree_of
@@ -41,8 +45,11 @@ def run(command: list[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, env=environment(), check=False, timeout=300)
 
 
-AS_FINISHED = ["--split-size", "16k", "--broker-conf", "" if STORE is None else str(STORE.broker_conf)]
-"""Options of a command that `finish` runs again."""
+SETTINGS: dict[str, Any] = {"split_size": 16 << 10, "broker_conf": "" if STORE is None else str(STORE.broker_conf)}
+"""Options of a job that `finish` runs again."""
+
+AS_FINISHED = ["--split-size", "16k", "--broker-conf", SETTINGS["broker_conf"]]
+"""The same, as words of a command."""
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +58,12 @@ def store(unpacked: Unpack) -> Path:
     return unpacked(STORE)
 
 
+Command = Callable[..., int]
+"""Runs the command in this process, with the given words; gives its exit status."""
+
+
 @pytest.fixture
-def rebuild_here(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+def spark_command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Command:
     """Runs the command in the tests' own session."""
 
     @contextmanager
@@ -63,11 +74,23 @@ def rebuild_here(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callab
     return lambda *arguments: main(["rebuild", *map(str, arguments)])
 
 
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Runs the command with tasks in this process, without Spark."""
+
+    def run_here(spark: None, request: RebuildRequest, progress: Any) -> RebuildReport:
+        return rebuild_with(LocalTasks(), request, progress)
+
+    monkeypatch.setattr("spark_mq.cli.rebuild.spark_session", lambda *names, **settings: nullcontext())
+    monkeypatch.setattr("spark_mq.indexer.rebuild.run_rebuild", run_here)
+    return lambda *arguments: main(["rebuild", *map(str, arguments)])
+
+
 def test_the_command_rebuilds_and_reports(
-    rebuild_here: Callable[..., int], store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark_command: Command, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert STORE is not None
-    assert rebuild_here(store, "--output", tmp_path, "--json", "--quiet", "--broker-conf", STORE.broker_conf) == 0
+    assert spark_command(store, "--output", tmp_path, "--json", "--quiet", "--broker-conf", STORE.broker_conf) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["messages"] == len(STORE.facts("msg"))
     assert f"index files: 100 slots and 500 entries each ({STORE.broker_conf})" in report["settings"]
@@ -177,44 +200,44 @@ def kills(*kinds: str) -> list[tuple[str, str]]:
     return [(kind, MOMENTS[kind].pause(chance.randint(1, MOMENTS[kind].most))) for kind in chosen]
 
 
-def finish(spark: SparkSession, store: Path, output: Path | None = None, **options: Any) -> None:
-    """What the same command does when nothing kills it. It runs here: a Spark that is there saves the start of one."""
-    assert STORE is not None
-    where = None if output is None else str(output)
-    rebuild(spark, str(store), where, split_size=16 << 10, broker_conf=str(STORE.broker_conf), **options)
+def finish(store: Path, output: Path | None = None, **options: Any) -> None:
+    """What the same command does when nothing kills it. It runs in this process, whose start costs nothing."""
+    rebuild_here(store, output, **SETTINGS, **options)
 
 
-@pytest.mark.cluster
-def test_killed_at_every_kind_of_moment_and_run_again(spark: SparkSession, store: Path, tmp_path: Path) -> None:
-    """Under a final name there is a whole file or none, and the next run gives the same bytes."""
+def test_killed_at_every_kind_of_moment_and_run_again(store: Path, tmp_path: Path) -> None:
+    """Under a final name there is a whole file or none, and the next run gives the same bytes. No Spark here."""
     assert STORE is not None
     queues, index = tree_of(store / "consumequeue"), index_of(store)
     output = tmp_path / "store"
     shutil.copytree(store, output)
-    command = spark_mq("rebuild", str(output), "--replace", *AS_FINISHED)
-    # The first one leaves something to clear.
-    for _, pause in [("publishing", MOMENTS["publishing"].pause(1)), *kills()]:
+    command = rebuild_process(output, replace=True, **SETTINGS)
+    # The first one leaves a tree that is set aside, and something to clear.
+    for _, pause in [("publishing", MOMENTS["publishing"].pause(2)), *kills()]:
         killed(command, pause, tmp_path)
         for name, expected in (("consumequeue", list(queues.values())), ("index", index)):
             kept = output / name
             aside = output / ".spark_mq" / "kept-1" / name
             found = sorted(tree_of(kept if kept.is_dir() else aside).items())
             assert [content for _, content in found] == expected
-    finish(spark, output, replace=True)
+    finish(output, replace=True)
     assert tree_of(output / "consumequeue") == queues
     assert index_of(output) == index
     assert not (output / ".spark_mq").exists()
 
 
 @pytest.mark.cluster
-def test_killed_at_every_kind_of_moment_and_resumed(spark: SparkSession, store: Path, tmp_path: Path) -> None:
-    """While the log grows, and loses its first segment: what is there is always the beginning of what comes."""
+def test_killed_at_every_kind_of_moment_and_resumed(store: Path, tmp_path: Path) -> None:
+    """While the log grows, and loses its first segment: what is there is always the beginning of what comes.
+
+    The command, whose tasks are processes of Spark.
+    """
     assert STORE is not None
     output, ends = tmp_path / "store", record_ends(STORE)
     cut_log(store, output, ends[len(ends) // 2])
     whole = {name: data for name, data in tree_of(store).items() if name.startswith("consumequeue/")}
     command = spark_mq("rebuild", str(output), "--resume", *AS_FINISHED)
-    finish(spark, output, resume=True)
+    finish(output, resume=True)
     # A job that continues makes few of the calls that `MOMENTS` counts; the first it always makes.
     chosen = [kind for kind, _ in kills("writing queues") if kind != "clearing"]
     for number, pause in enumerate(MOMENTS[kind].pause(1) for kind in chosen):
@@ -228,37 +251,37 @@ def test_killed_at_every_kind_of_moment_and_resumed(spark: SparkSession, store: 
             assert entries.tobytes() == read_entries(expected, layout_of(STORE), "")[: entries.size].tobytes()
     grow_log(store, output, ends[-1])
     expire(output, 1)
-    finish(spark, output, resume=True)
+    finish(output, resume=True)
     assert {name: data for name, data in tree_of(output).items() if name.startswith("consumequeue/")} == whole
     assert index_of(output) == index_of(store)
     assert not (output / ".spark_mq").exists()
 
 
-@pytest.mark.cluster
-def test_killed_while_the_work_folder_is_cleared_and_resumed(spark: SparkSession, store: Path, tmp_path: Path) -> None:
-    """The manifest goes first: what is left of a folder that was half cleared is never taken for complete."""
+def test_killed_while_the_work_folder_is_cleared_and_resumed(store: Path, tmp_path: Path) -> None:
+    """The manifest goes first: what is left of a folder that was half cleared is never taken for complete.
 
-    def command(output: Path) -> list[str]:
-        return spark_mq("rebuild", str(store), "--output", str(output), "--quiet", *AS_FINISHED)
-
+    No Spark here.
+    """
     left = tmp_path / "left"
     with mock.patch.object(OutputCommitter, "commit", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
-        finish(spark, store, left)
+        finish(store, left)
     assert (left / ".spark_mq" / "manifest.json").exists()
     for number in range(50 if SOAKS else 1):
         output = tmp_path / f"out{number}"
         shutil.copytree(left, output)
         before = len(tree_of(output))
-        killed(command(output), MOMENTS["clearing"].pause(2 + number if SOAKS else 9), tmp_path)
+        killed(
+            rebuild_process(store, output, **SETTINGS), MOMENTS["clearing"].pause(2 + number if SOAKS else 9), tmp_path
+        )
         assert 0 < len(tree_of(output)) < before
-        finish(spark, store, output, resume=True)
+        finish(store, output, resume=True)
         assert tree_of(output / "consumequeue") == tree_of(store / "consumequeue")
         assert index_of(output) == index_of(store)
         shutil.rmtree(output)
 
 
 @pytest.mark.cluster
-def test_an_interrupt_is_one_line_and_leaves_the_work(spark: SparkSession, store: Path, tmp_path: Path) -> None:
+def test_an_interrupt_is_one_line_and_leaves_the_work(store: Path, tmp_path: Path) -> None:
     """A terminal sends Ctrl-C to every process of the command."""
     output = tmp_path / "out"
     command = spark_mq("rebuild", str(store), "--output", str(output), *AS_FINISHED)
@@ -269,13 +292,13 @@ def test_an_interrupt_is_one_line_and_leaves_the_work(spark: SparkSession, store
     assert said.splitlines()[-1] == f"spark-mq: interrupted; --resume continues with what is in {output}/.spark_mq"
     assert "Traceback" not in said
     assert "ERROR" not in said
-    finish(spark, store, output, resume=True)
+    finish(store, output, resume=True)
     assert tree_of(output / "consumequeue") == tree_of(store / "consumequeue")
     assert not (output / ".spark_mq").exists()
 
 
 def test_skipped_damage_has_a_status_of_its_own_and_names_queue_offsets(
-    rebuild_here: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = LogWriter(segment_size=1 << 16)
     for number in range(6):
@@ -283,8 +306,8 @@ def test_skipped_damage_has_a_status_of_its_own_and_names_queue_offsets(
     log.segments[0][log.offsets[2] + 4] ^= 0xFF
     log.write(tmp_path / "store")
     words = [tmp_path / "store", "--output", tmp_path / "out", "--quiet"]
-    assert rebuild_here(*words) == FAILED
-    assert rebuild_here(*words, "--mode", "permissive") == DAMAGED
+    assert command(*words) == FAILED
+    assert command(*words, "--mode", "permissive") == DAMAGED
     out = capsys.readouterr().out
     assert re.search(r"skipped +\S+/0: queue offset 2 has no message$", out, re.MULTILINE), out
 
@@ -304,39 +327,32 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_full_disk_is_one_line_that_says_how_to_continue(
-    rebuild_here: Callable[..., int],
-    spark: SparkSession,
-    store: Path,
-    small_disk: Path,
-    capsys: pytest.CaptureFixture[str],
+    spark_command: Command, store: Path, small_disk: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """A task of Spark meets it."""
     output = small_disk / "out"
-    assert rebuild_here(store, "--output", output, "--quiet", *AS_FINISHED) == FAILED
+    assert spark_command(store, "--output", output, "--quiet", "--broker-conf", SETTINGS["broker_conf"]) == FAILED
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"spark-mq: the disk of {output} is full, ")
     assert re.search(r"the job needs about \d+ [KM]iB there in all\. .*--resume", line)
     subprocess.run(["mount", "-o", "remount,size=50m", small_disk], check=True)
-    finish(spark, store, output, resume=True)
+    finish(store, output, resume=True)
     assert tree_of(output / "consumequeue") == tree_of(store / "consumequeue")
 
 
 def test_the_second_job_on_an_output_is_refused(
-    rebuild_here: Callable[..., int], store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: Command, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output = tmp_path / "out"
     with output_lock(Location.resolve(str(output))):
-        assert rebuild_here(store, "--output", output, "--quiet", *AS_FINISHED) == FAILED
+        assert command(store, "--output", output, "--quiet", *AS_FINISHED) == FAILED
         assert list(output.iterdir()) == []
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"spark-mq: --output {output}: another job writes into this folder")
 
 
 def test_a_full_or_read_only_disk_leaves_the_files_that_would_be_replaced(
-    rebuild_here: Callable[..., int],
-    spark: SparkSession,
-    store: Path,
-    small_disk: Path,
-    capsys: pytest.CaptureFixture[str],
+    command: Command, store: Path, small_disk: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In place, with `--replace`: first the disk is full, then read-only, then neither."""
     place = small_disk / "store"
@@ -350,15 +366,15 @@ def test_a_full_or_read_only_disk_leaves_the_files_that_would_be_replaced(
     before = tree_of(place)
     remount(f"size={(shutil.disk_usage(small_disk).used >> 10) + 60}k")
     words = [place, "--replace", "--quiet", *AS_FINISHED]
-    assert rebuild_here(*words) == FAILED
+    assert command(*words) == FAILED
     assert capsys.readouterr().err.startswith(f"spark-mq: the disk of {place} is full, ")
     assert {path: data for path, data in tree_of(place).items() if not path.startswith(".spark_mq/")} == before
     remount("ro,size=50m")
-    assert rebuild_here(*words) == FAILED
+    assert command(*words) == FAILED
     assert "cannot be opened: Read-only file system" in capsys.readouterr().err
     assert {path: data for path, data in tree_of(place).items() if not path.startswith(".spark_mq/")} == before
     remount("rw,size=50m")
-    finish(spark, place, replace=True)
+    finish(place, replace=True)
     after = tree_of(place)
     assert {path: data for path, data in after.items() if path.startswith("consumequeue/")} == {
         path: data for path, data in before.items() if path.startswith("consumequeue/")

@@ -1,6 +1,6 @@
 """A rebuild of every real store against what its broker wrote: queue files and index files, whole, byte for byte.
 
-Each store is rebuilt once, from many splits, for all tests.
+Each store is rebuilt once, from many splits, for all tests; without Spark, whose tasks are the same functions.
 """
 
 from __future__ import annotations
@@ -9,13 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
-from spark_mq import rebuild
 from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.format.index_file import decode_header
 from spark_mq.indexer.report import RebuildReport
 from tests.support.index_stores import build_index, layout_of, messages_of, untouched_index_count
+from tests.support.rebuilt import rebuild_here
 from tests.support.store_history import settings_of
 from tests.support.stores import Fact, RealStore, index_of, marked_stores, tree_of
 
@@ -24,7 +23,7 @@ Rebuilt = Callable[[RealStore], tuple[Path, RebuildReport]]
 
 
 @pytest.fixture(scope="module")
-def rebuilt(spark: SparkSession, unpacked: Unpack, tmp_path_factory: pytest.TempPathFactory) -> Rebuilt:
+def rebuilt(unpacked: Unpack, tmp_path_factory: pytest.TempPathFactory) -> Rebuilt:
     """Gives the folder of a store's rebuild, and its report. It is shared: no test may change it."""
     made: dict[RealStore, tuple[Path, RebuildReport]] = {}
 
@@ -32,7 +31,7 @@ def rebuilt(spark: SparkSession, unpacked: Unpack, tmp_path_factory: pytest.Temp
         if store not in made:
             folder = tmp_path_factory.mktemp(str(store)) / "out"
             before = tree_of(unpacked(store))
-            report = rebuild(spark, str(unpacked(store)), str(folder), split_size=64 << 10, **settings_of(store))
+            report = rebuild_here(unpacked(store), folder, split_size=64 << 10, **settings_of(store))
             assert tree_of(unpacked(store)) == before
             made[store] = folder, report
         return made[store]
@@ -104,9 +103,9 @@ def with_zeros_behind_the_live_end(queues: dict[str, bytes], store: RealStore) -
 
 @pytest.mark.parametrize("store", marked_stores("stale", "edge"))
 def test_splits_of_one_page_give_the_same_files(
-    spark: SparkSession, rebuilt: Rebuilt, unpacked: Unpack, tmp_path: Path, store: RealStore
+    rebuilt: Rebuilt, unpacked: Unpack, tmp_path: Path, store: RealStore
 ) -> None:
-    rebuild(spark, str(unpacked(store)), str(tmp_path), only="consumequeue", split_size=4096, **settings_of(store))
+    rebuild_here(unpacked(store), tmp_path, only="consumequeue", split_size=4096, **settings_of(store))
     assert queues_of(tmp_path) == queues_of(rebuilt(store)[0])
 
 

@@ -144,7 +144,7 @@ def store(spark: SparkSession, unpacked: Unpack) -> str:
     path = str(unpacked(STORE))
     for view, table in (("all_messages", "messages"), ("all_units", "consume_queue")):
         frame = spark.read.format("rocketmq").option("table", table).load(path)
-        spark.createDataFrame(frame.collect(), frame.schema).createOrReplaceTempView(view)
+        spark.createDataFrame(frame.toArrow(), frame.schema).createOrReplaceTempView(view)
     return path
 
 

@@ -130,9 +130,12 @@ def test_an_error_before_the_decision_changes_nothing(store: Location) -> None:
     assert tree_of(Path(store.path)) == OLD
 
 
-def interrupt(store: Location) -> None:
-    """Two files are in place when the third one cannot be changed; `os.replace` also names `commit.json` and a file."""
-    with failing(os, "replace", 5, errno.EIO), pytest.raises(StorageError, match="has to be finished: run it again"):
+def interrupt(store: Location, in_place: int = 2) -> None:
+    """So many files are in place when the next one cannot be changed; before that, two have got their names."""
+    with (
+        failing(os, "replace", 2 + in_place + 1, errno.EIO),
+        pytest.raises(StorageError, match="has to be finished: run it again"),
+    ):
         commit_append(store, [REMOVED], ABOUT)
 
 
@@ -141,6 +144,15 @@ def test_an_error_after_the_decision_is_finished_later(store: Location) -> None:
     discard_append(store)
     assert finish_append(store) == FinishedAppend(True, ABOUT)
     assert files_of(Path(store.path)) == AFTER
+
+
+def test_a_broker_that_does_not_start_can_write_config_files(store: Location) -> None:
+    interrupt(store, in_place=5)
+    root = Path(store.path)
+    assert (root / "config" / "topics.json").read_bytes() == NEW["config/topics.json"]
+    (root / "config" / "topics.json").write_bytes(b"of the broker")
+    assert finish_append(store) == FinishedAppend(True, ABOUT)
+    assert files_of(root) == {**AFTER, "config/topics.json": b"of the broker"}
 
 
 def test_what_a_person_removed_is_named(store: Location) -> None:

@@ -113,8 +113,8 @@ def test_rows_with_offsets_give_the_same_files(unpacked: Unpack, tmp_path: Path)
     reader = RocketMQDataSource({"path": str(source), "splitSize": "64k"}).reader(from_arrow_schema(schema))
     batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]
     assert len(batches) > 3
-    settings = {"brokerConf": str(WORKLOAD.broker_conf), "brokerVersion": WORKLOAD.broker_version}
-    save(tmp_path / "store", [*batches[2:], *batches[:2]], **settings)  # type: ignore[list-item]
+    rows = [batch for batch in (*batches[2:], *batches[:2]) if isinstance(batch, pa.RecordBatch)]
+    save(tmp_path / "store", rows, brokerConf=str(WORKLOAD.broker_conf), brokerVersion=WORKLOAD.broker_version)
     for tree in ("commitlog", "consumequeue"):
         assert tree_of(tmp_path / "store" / tree) == tree_of(source / tree)
     assert index_of(tmp_path / "store") == index_of(source)

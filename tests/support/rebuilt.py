@@ -1,7 +1,9 @@
-"""A store that is rebuilt in this process, without Spark."""
+"""A store that is rebuilt without Spark: in this process, or in one of its own that a test can kill."""
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,3 +24,13 @@ def rebuild_here(
     """The report of a rebuild that runs in this process; the arguments are those of `spark_mq.rebuild`."""
     request = RebuildRequest.of(str(store), None if output is None else str(output), **options)
     return rebuild_with(LocalTasks(), request, None if progress is None else lambda stage: progress(str(stage)))
+
+
+def rebuild_process(store: Path | str, output: Path | str | None = None, **options: Any) -> list[str]:
+    """The command line of a process that does what `rebuild_here` does."""
+    words = {"store": str(store), "output": None if output is None else str(output), **options}
+    return [sys.executable, "-m", "tests.support.rebuilt", json.dumps(words)]
+
+
+if __name__ == "__main__":
+    rebuild_here(**json.loads(sys.argv[1]))

@@ -81,5 +81,5 @@ def restore_here(
 
 if __name__ == "__main__":
     told = json.loads(sys.argv[4])
-    kept = {"keep": delivered} if told.get("only_delivered") else {}
-    restore_here(*map(Path, sys.argv[1:4]), **kept, **told)
+    chosen = delivered if told.get("only_delivered") else lambda batch: batch
+    restore_here(Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), chosen, **told)
