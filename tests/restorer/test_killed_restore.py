@@ -22,7 +22,7 @@ Unpack = Callable[[RealStore], Path]
 CRC, WORKLOAD = RealStore("crc-533", OWN_STORES), RealStore("workload-533", OWN_STORES)
 MODES: dict[str, dict[str, Any]] = {"faithful": {}, "compact": {"renumber": True}}
 MOMENTS = {
-    "a chunk is staged": ("spark_mq.restorer.chunk:Chunk.write:2", ".restoring/chunks"),
+    "a chunk is staged": ("spark_mq.restorer.chunk:Chunk.write:1", ".restoring/chunks"),
     "the first segment is written": ("os:replace:1", "/store/commitlog/"),
     "the table of offsets gets a file": ("os:replace:2", "/store_offsets/"),
     "the second segment is written": ("os:replace:2", "/store/commitlog/"),
