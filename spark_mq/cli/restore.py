@@ -15,8 +15,9 @@ from spark_mq.cli.spark import given_settings, spark_errors, spark_session
 from spark_mq.errors import OptionError
 
 EPILOG = """\
-STORE appears when it is complete. A job that is killed leaves nothing but a folder STORE.restoring, which the next
-job removes. With --append, a job that is killed leaves the store as it was, or the next one completes it.
+STORE appears when it is complete. A job that is killed leaves only a folder STORE.restoring, and files of the table of
+offsets; the next job removes both. With --append, a job that is killed leaves the store as it was, or the next one
+completes it.
 
 exit status: 0 done; 1 failed; 2 an argument or its value is wrong; 130 interrupted (Ctrl-C).
 """

@@ -30,15 +30,22 @@ from spark_mq.restorer.config_files import (
     topics_json,
 )
 from spark_mq.restorer.empty_queues import write_empty_queues
-from spark_mq.restorer.new_log import NewLog
+from spark_mq.restorer.new_log import TIMER_TOPIC, NewLog
 from spark_mq.restorer.offset_map import OffsetMap, QueueOffset
 from spark_mq.restorer.origin import Origin
+from spark_mq.restorer.placement import HALF_TOPIC
 from spark_mq.restorer.restore_request import RestoreRequest
 from spark_mq.store.config.broker_version import BrokerVersion
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
 from spark_mq.store.config.store_paths import CONFIG, CONSUME_QUEUE
 from spark_mq.store.queue.folders import queue_folders
 
+_FILES_OF_TOPICS = {
+    "config/timercheck": TIMER_TOPIC,
+    "config/timermetrics": TIMER_TOPIC,
+    "config/transactionMetrics": HALF_TOPIC,
+}
+"""Files that say nothing to a user if the log has no message of a topic."""
 _OFFSET_FILES = (CONSUMER_OFFSETS, LMQ_CONSUMER_OFFSETS, DELAY_OFFSETS)
 
 
@@ -160,13 +167,14 @@ def _write_config(
         if rule is None:
             notes.append(f"{path} is left out: it is not known what a broker does with it")
         elif rule.treatment(situation) == Treatment.LEFT_OUT:
-            notes.append(f"{path} is left out: {rule.reason}")
+            if path not in _FILES_OF_TOPICS or _FILES_OF_TOPICS[path] in log.queue_counts:
+                notes.append(f"{path} is left out: {rule.reason}")
         elif path in _OFFSET_FILES:
             translated = _translated(path, content, translate, request.topics)
             new[path] = translated.content
             if translated.dropped:
                 count = sum(translated.dropped.values())
-                notes.append(f"{path}: {count:,} offsets are left out, in queues that have no message here")
+                notes.append(f"{path}: offsets in queues without a message here are left out ({count:,})")
         else:
             new[path] = content
     if SCHEDULE_TOPIC in log.queue_counts and DELAY_OFFSETS not in new:

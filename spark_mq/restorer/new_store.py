@@ -38,6 +38,7 @@ from spark_mq.restorer.put_in_place import put_in_place
 from spark_mq.restorer.report import RestoreReport
 from spark_mq.restorer.restore_request import CHUNKS, PROGRESS, STORE
 from spark_mq.restorer.store_job import Stage, StoreJob
+from spark_mq.store.config.broker_version import BrokerVersion
 
 _EXPIRY_NOTE = "the segments are as new as this job: a broker deletes them after fileReservedTime (72 h) from now"
 _ID_NOTE = "offset message ids contain the address of another broker than before"
@@ -97,11 +98,25 @@ def _make(job: StoreJob, work: Location, stage: Stage) -> tuple[RestoreReport, s
         index_files=rebuilt.index_files,
         index_entries=rebuilt.index_entries,
         settings=list(rebuilt.settings),
-        notes=[*log.waiting_notes, *job.unmapped_notes(chunks), *notes],
+        notes=[*log.waiting_notes, *_missing_notes(job, plan, rebuilt), *job.unmapped_notes(chunks), *notes],
         offset_map=None if offset_map is None else str(offset_map.folder),
         stages={**progress.seconds, **rebuilt.stages},
     )
     return report, backup
+
+
+def _missing_notes(job: StoreJob, plan: LogPlan, rebuilt: RebuildReport) -> list[str]:
+    """A sentence about queue offsets without a message, if a broker of 5.x does not skip them."""
+    facts = job.origin.facts
+    version = job.request.broker_version or (None if facts is None else facts.broker_version)
+    queues = {damage.file for damage in rebuilt.corrupt if damage.code == "MISSING_UNITS"}
+    if not queues or version == BrokerVersion.V4_9 or not any(segment.pieces for segment in plan.segments[:LEADING]):
+        return []
+    return [
+        f"{len(queues):,} queues have offsets without a message, and the log starts too early to mark them: "
+        "`spark-mq verify` reports QUEUE_NO_MESSAGE, and a broker of 5.x can stop consumers there until it starts "
+        "again (--renumber gives new offsets without gaps)"
+    ]
 
 
 def _situation(job: StoreJob) -> Situation:

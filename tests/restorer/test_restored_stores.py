@@ -88,7 +88,9 @@ def test_messages_that_are_left_out_leave_records_that_no_queue_has(tmp_path: Pa
 def test_a_log_from_0_on_cannot_say_which_messages_were_left_out(tmp_path: Path) -> None:
     packed, store = unpacked("workload-533", tmp_path)
     new = tmp_path / "new"
-    restore_here(store, new, packed.broker_conf, lambda batch: batch.slice(0, batch.num_rows // 2), where="a half")
+    conf = packed.broker_conf
+    report = restore_here(store, new, conf, lambda batch: batch.slice(0, batch.num_rows // 2), where="a half")
+    assert [note for note in report.notes if "QUEUE_NO_MESSAGE" in note and "--renumber" in note]
     _, findings = check(new, packed.broker_conf)
     assert {finding.code for finding in grave(findings)} <= {"QUEUE_NO_MESSAGE"}
 
