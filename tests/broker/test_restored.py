@@ -5,6 +5,7 @@ The check is that of `test_rebuilt.py`: every queue, id and key, and new message
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +69,8 @@ def test_a_broker_serves_what_was_appended(tmp_path: Path, version: str, name: s
     assert served["problemCount"] == 0
 
 
-def test_a_data_frame_becomes_a_store_that_a_broker_serves(spark: SparkSession, tmp_path: Path) -> None:
-    """20,000 rows made in Spark; a million in a soak."""
-    rows = 1_000_000 if SOAKS else 20_000
+def made_of_rows(spark: SparkSession, folder: Path, rows: int) -> tuple[Path, Path]:
+    """A store of rows that Spark made, which a check finds sound, and its settings."""
     columns = (
         "'orders' AS topic",
         "CAST(id % 8 AS INT) AS queue_id",
@@ -79,11 +79,31 @@ def test_a_data_frame_becomes_a_store_that_a_broker_serves(spark: SparkSession, 
         "repeat(concat('body of ', id, ' '), 1 + CAST(id % 9 AS INT)) AS body",
         "timestamp_millis(1760000000000 + id) AS born_timestamp",
     )
-    conf, store = tmp_path / "broker.conf", tmp_path / "store"
+    conf, store = folder / "broker.conf", folder / "store"
     conf.write_text("mappedFileSizeCommitLog=67108864\nmaxHashSlotNum=500000\nmaxIndexNum=2000000\n")
     made = spark.range(rows).selectExpr(*columns)
     made.write.format("rocketmq").mode("append").option("brokerConf", str(conf)).save(str(store))
     _, findings = check(store, conf)
     assert grave(findings) == []
+    return store, conf
+
+
+def test_rows_become_a_store_that_a_broker_serves(spark: SparkSession, tmp_path: Path) -> None:
+    rows = 20_000
+    store, conf = made_of_rows(spark, tmp_path, rows)
     served = harness.check_served(store, conf, index=True, version=V5)
     assert (served["problemCount"], served["messages"]) == (0, rows)
+
+
+@pytest.mark.skipif(not SOAKS, reason="a soak")
+def test_a_million_rows_become_a_store_that_a_broker_serves(spark: SparkSession, tmp_path: Path) -> None:
+    rows = 1_000_000
+    store, conf = made_of_rows(spark, tmp_path, rows)
+    with harness.Broker(V5, store, conf) as broker:
+        status = harness.mqadmin(broker, ["topicStatus", "-t", "orders"])
+        lines = (re.match(r"\S+ +(\d+) +(\d+) +(\d+) ", line) for line in status.splitlines())
+        ends = [tuple(map(int, line.groups())) for line in lines if line is not None]
+        assert sorted(ends) == [(queue_id, 0, rows // 8) for queue_id in range(8)]
+        for number in (0, 1, 500_003, rows - 1):
+            found = harness.mqadmin(broker, ["queryMsgByKey", "-t", "orders", "-k", f"order-{number}"])
+            assert [line.split()[1:] for line in found.splitlines()[1:]] == [[str(number % 8), str(number // 8)]]
