@@ -108,14 +108,14 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.dry_run:
         print_report(plan.to_json() if arguments.json else plan.to_text())
         return FOUND
-    if not arguments.quiet:
-        print(f"{plan.log_text()}; needs {plan.room_text()}", file=sys.stderr, flush=True)
     work = request.committer.folder
 
     def hint() -> str:
         return f"; --resume continues with what is in {work}" if work.is_directory else ""
 
     with spark_errors(), ProgressPrinter(is_quiet=arguments.quiet) as progress:
+        if not arguments.quiet:
+            print(f"{plan.log_text()}; needs {plan.room_text()}", file=sys.stderr, flush=True)
         progress.announce("starting Spark")
         with spark_session("spark-mq rebuild", given=given_settings(arguments), hint=hint, kernels=_KERNELS) as spark:
             from spark_mq.indexer.rebuild import run_rebuild

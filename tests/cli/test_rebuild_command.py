@@ -323,7 +323,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     if mounted.returncode != 0:
         pytest.skip("a small disk needs the right to mount one (tmpfs)")
     yield disk
-    subprocess.run(["umount", disk], check=True)
+    # A Python process of Spark can still have a file open there.
+    subprocess.run(["umount", "--lazy", disk], check=True)
 
 
 def test_a_full_disk_is_one_line_that_says_how_to_continue(
