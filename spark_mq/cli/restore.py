@@ -22,7 +22,7 @@ completes it.
 exit status: 0 done; 1 failed; 2 an argument or its value is wrong; 130 interrupted (Ctrl-C).
 """
 
-_KERNELS = ("encode", "renumber", "scatter", "left_out", "frames", "big_endian", "dispatch", "index_keys", "index_put")
+_KERNELS = ("encode", "renumber", "scatter", "gaps", "frames", "big_endian", "dispatch", "index_keys", "index_put")
 """The modules of the kernels that a restore calls, in the order in which it needs them."""
 
 

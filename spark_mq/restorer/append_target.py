@@ -17,6 +17,7 @@ from pyarrow import fs
 from spark_mq.errors import ConfigError, CorruptIndexError, UnsupportedStoreError
 from spark_mq.format.index_file import IndexLayout
 from spark_mq.format.record import FRAME
+from spark_mq.indexer.queue.carry_over import Queue
 from spark_mq.io.location import Location
 from spark_mq.store.boot_obstacles import boot_obstacles
 from spark_mq.store.config.broker_conf import BrokerConf
@@ -31,16 +32,12 @@ from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.newest_record import newest_record
 from spark_mq.store.log.offset_range import list_offset_range
 from spark_mq.store.log.record_lookup import SegmentFile
-from spark_mq.store.log.segment_files import is_segment_name, usual_size
+from spark_mq.store.log.segment_files import DEFAULT_SEGMENT_SIZE, is_segment_name, usual_size
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.folders import find_queue_file_size, listed
 from spark_mq.store.queue_state import queue_states
 from spark_mq.store.store_lock import LOCK, is_locked
 
-Queue = tuple[str, int]
-"""A topic and a queue id."""
-
-_DEFAULT_SEGMENT_SIZE = 1 << 30
 _BATCH_QUEUES = "batchconsumequeue"
 _REBUILD = "`spark-mq rebuild STORE --resume` completes queues and index that lack messages"
 
@@ -122,7 +119,7 @@ class AppendTarget:
                 opened.broker_version,
                 log_end,
                 opened.records.segment_of(log_end),
-                conf.commit_log_file_size or _segment_size(store) or _DEFAULT_SEGMENT_SIZE,
+                conf.commit_log_file_size or _segment_size(store) or DEFAULT_SEGMENT_SIZE,
                 last_timestamp,
                 next_offsets,
                 tuple(name for name, queue in opened.queues.items() if queue.written_end > next_offsets[name]),

@@ -7,21 +7,21 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Set
 from contextlib import nullcontext
 from typing import Any
 
 from spark_mq.errors import OptionError, UnfinishedAppendError
+from spark_mq.format.system_topic import HALF_TOPIC, OP_TOPIC
 from spark_mq.io.location import Location
 from spark_mq.job.progress import Progress
 from spark_mq.restorer.append import Append, appending, locked_store
 from spark_mq.restorer.append_commit import FinishedAppend
 from spark_mq.restorer.append_target import AppendTarget
-from spark_mq.restorer.chunk import Chunk
 from spark_mq.restorer.config_files import TOPICS, topics_json
-from spark_mq.restorer.new_log import OP_TOPIC, NewLog
+from spark_mq.restorer.new_log import NewLog
 from spark_mq.restorer.offset_map import complete_map
-from spark_mq.restorer.placement import HALF_TOPIC, place_after
+from spark_mq.restorer.placement import place_after
 from spark_mq.restorer.report import RestoreReport
 from spark_mq.restorer.restore_request import CHUNKS, PROGRESS
 from spark_mq.restorer.store_job import Stage, StoreJob
@@ -103,15 +103,15 @@ def _append(job: StoreJob, append: Append, stage: Stage) -> RestoreReport:
     os.makedirs(chunk_folder.path)
     progress = Progress(append.folder / PROGRESS / uuid.uuid4().hex, job.on_progress)
     chunks = job.stage(stage, chunk_folder, progress)
-    _check_topics(target, chunks)
     plan = place_after(chunks, target.segment_size, target.log_end, target.next_offsets)
-    offset_map = job.offset_map(chunks)
+    _check_topics(target, plan.topics)
+    offset_map = job.offset_map(chunks, plan)
     previous = None if target.last_segment is None else target.last_segment.location
     with nullcontext() if offset_map is None else offset_map.removed_on_error():
         folder = append.folder
         written = job.write_log(plan, folder, folder, offset_map, progress, previous, target.last_store_timestamp)
         extension = append.write_trees(job.tasks, written["end"][-1].as_py(), on_progress=job.on_progress)
-    log = NewLog.of(chunks, plan, written)
+    log = NewLog.of(plan, written)
     report = RestoreReport.of(
         job.origin.name,
         str(job.request.store),
@@ -121,7 +121,7 @@ def _append(job: StoreJob, append: Append, stage: Stage) -> RestoreReport:
         queue_files=extension.queues.files,
         index_files=extension.index.index_files,
         index_entries=extension.index.index_entries,
-        notes=[*log.waiting_notes, *job.unmapped_notes(chunks)],
+        notes=[*log.waiting_notes, *job.unmapped_notes(plan)],
         offset_map=None if offset_map is None else str(offset_map.folder),
         stages=progress.seconds,
     )
@@ -138,8 +138,7 @@ def _complete_map(about: Mapping[str, Any]) -> None:
         complete_map(Location.resolve(folder))
 
 
-def _check_topics(target: AppendTarget, chunks: Sequence[Chunk]) -> None:
-    topics = {queue.topic for chunk in chunks for queue in chunk.queues()}
+def _check_topics(target: AppendTarget, topics: Set[str]) -> None:
     target.check_topics(topics)
     transactional = topics & {HALF_TOPIC, OP_TOPIC}
     if transactional:

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from spark_mq.errors import StorageError
 from spark_mq.format.array_types import Bytes, Flags, Int32s, Int64s
+from spark_mq.indexer.queue.carry_over import Queue
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 
@@ -40,13 +41,18 @@ No queue has a prepared or rolled back message. Its queue offset is 0 (`MessageE
 `CommitLogDispatcherBuildConsumeQueue`@5.3.3)."""
 
 QUEUE_SCHEMA = pa.schema(
-    [("topic", pa.string()), ("queue_id", pa.int32()), ("messages", pa.int64()), ("last_queue_offset", pa.int64())]
+    [
+        ("topic", pa.string()),
+        ("queue_id", pa.int32()),
+        ("messages", pa.int64()),
+        ("first_queue_offset", pa.int64()),
+        ("last_queue_offset", pa.int64()),
+    ]
 )
-"""The columns of a queue: its messages in the chunk, and the largest queue offset that they had (-1 for none)."""
+"""The columns of a queue: its messages in the chunk, and the smallest and largest queue offset that they had (-1 for
+none)."""
 
 _START_SCHEMA = pa.schema([("first_queue_offset", pa.int64())])
-
-Queue = tuple[str, int]
 
 
 @dataclass(frozen=True)
@@ -79,11 +85,15 @@ class ChunkRows:
 
 @dataclass(frozen=True)
 class QueueCount:
-    """The messages of one queue in a chunk: their number, and the largest queue offset that they had (-1 for none)."""
+    """The messages of one queue in a chunk: their number, and the smallest and largest queue offset that they had.
+
+    These are -1 if there are no messages, or if their rows have no queue offset.
+    """
 
     topic: str
     queue_id: int
     messages: int
+    first_queue_offset: int
     last_queue_offset: int
 
 
@@ -146,9 +156,11 @@ class Chunk:
         queued = rows.has_unit
         last = np.full(len(queues), -1, np.int64)
         np.maximum.at(last, rows.queue_number[queued], rows.queue_offset[queued])
+        first = last.copy()
+        np.minimum.at(first, rows.queue_number[queued], rows.queue_offset[queued])
         topics, ids = ([queue[part] for queue in queues] for part in (0, 1))
         counts = np.bincount(rows.queue_number[queued], minlength=len(queues))
-        chunk._write_table("queues", pa.table([topics, ids, counts, last], schema=QUEUE_SCHEMA))
+        chunk._write_table("queues", pa.table([topics, ids, counts, first, last], schema=QUEUE_SCHEMA))
         return chunk
 
     def rows(self) -> ChunkRows:

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from spark_mq.errors import ConfigError
-from spark_mq.format.system_topic import SCHEDULE_TOPIC
+from spark_mq.format.system_topic import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC
 from spark_mq.restorer.fastjson_text import fastjson_text
 from spark_mq.store.config.broker_version import BrokerVersion
 from spark_mq.store.config.config_file import as_integer, parse_fastjson
@@ -41,8 +41,8 @@ _MADE_AT_BOOT = frozenset(
         "BenchmarkTest",
         "OFFSET_MOVED_EVENT",
         SCHEDULE_TOPIC,
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        HALF_TOPIC,
+        OP_TOPIC,
     }
 )
 _MADE_AT_BOOT_BY_5 = ("rmq_sys_",)

@@ -25,11 +25,10 @@ import numpy as np
 
 from spark_mq.errors import OptionError
 from spark_mq.format.consume_queue import UNIT_SIZE, pre_blank, queue_file_name
+from spark_mq.indexer.queue.carry_over import Queue
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.store.config.topic_name import is_topic_name
-
-Queue = tuple[str, int]
 
 _LAST_UNIT = (1, 1, 0)
 """Commit log offset, size and tags code."""

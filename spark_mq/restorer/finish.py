@@ -8,12 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE
-from spark_mq.format.system_topic import SCHEDULE_TOPIC
-from spark_mq.indexer.queue.carry_over import carry_over
+from spark_mq.format.system_topic import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
+from spark_mq.indexer.queue.carry_over import Queue, carry_over
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.restorer.checkpoint import restored_checkpoint
-from spark_mq.restorer.chunk import Queue
 from spark_mq.restorer.config_files import (
     CONSUMER_OFFSETS,
     DELAY_OFFSETS,
@@ -30,11 +29,9 @@ from spark_mq.restorer.config_files import (
     topics_json,
 )
 from spark_mq.restorer.empty_queues import write_empty_queues
-from spark_mq.restorer.new_log import TIMER_TOPIC, NewLog
+from spark_mq.restorer.new_log import NewLog
 from spark_mq.restorer.offset_map import OffsetMap, QueueOffset
-from spark_mq.restorer.origin import Origin
-from spark_mq.restorer.placement import HALF_TOPIC
-from spark_mq.restorer.restore_request import RestoreRequest
+from spark_mq.restorer.store_job import StoreJob
 from spark_mq.store.config.broker_version import BrokerVersion
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
 from spark_mq.store.config.store_paths import CONFIG, CONSUME_QUEUE
@@ -49,22 +46,13 @@ _FILES_OF_TOPICS = {
 _OFFSET_FILES = (CONSUMER_OFFSETS, LMQ_CONSUMER_OFFSETS, DELAY_OFFSETS)
 
 
-def finish_store(
-    store: Location,
-    origin: Origin,
-    request: RestoreRequest,
-    log: NewLog,
-    situation: Situation,
-    offset_map: OffsetMap | None,
-) -> list[str]:
+def finish_store(job: StoreJob, store: Location, log: NewLog, offset_map: OffsetMap | None) -> list[str]:
     """Write everything that is left into a new store; returns what a user has to know, a sentence each.
 
     Args:
+        job: The run.
         store: The new store, with log, queues, index, and the checkpoint of a rebuild.
-        origin: Where the messages come from.
-        request: What is restored.
         log: The new log.
-        situation: How messages come into the store.
         offset_map: The old and the new offsets; None if offsets and ids stay.
 
     Raises:
@@ -72,13 +60,11 @@ def finish_store(
         StorageError: A file cannot be written.
 
     """
-    empty = _write_empty_queues(store, origin, request, log, situation)
+    empty = _write_empty_queues(job, store, log)
     notes = list(empty.notes)
     next_offsets = {**log.next_offsets, **empty.next_offsets}
-    notes += _write_config(
-        store, origin, request, log, situation, _translation(origin, situation, next_offsets, offset_map)
-    )
-    _write_checkpoint(store, origin, log, situation)
+    notes += _write_config(job, store, log, _translation(job, next_offsets, offset_map))
+    _write_checkpoint(job, store, log)
     return notes
 
 
@@ -88,18 +74,16 @@ class _EmptyQueues:
     notes: Sequence[str]
 
 
-def _write_empty_queues(
-    store: Location, origin: Origin, request: RestoreRequest, log: NewLog, situation: Situation
-) -> _EmptyQueues:
+def _write_empty_queues(job: StoreJob, store: Location, log: NewLog) -> _EmptyQueues:
     """Make the files of queues whose messages have all expired, or were left out, if offsets stay."""
-    facts = origin.facts
+    origin, facts, situation = job.origin, job.origin.facts, job.situation
     if facts is None or situation == Situation.RENUMBERED:
         return _EmptyQueues({}, ())
     missing = {
         queue: offset for queue, offset in facts.next_offsets.items() if queue not in log.next_offsets and offset
     }
     folder = store / CONSUME_QUEUE
-    file_size = request.broker_conf.consume_queue_file_size or DEFAULT_FILE_SIZE
+    file_size = job.request.broker_conf.consume_queue_file_size or DEFAULT_FILE_SIZE
     if situation == Situation.WHOLE and origin.location is not None:
         existing = queue_folders(origin.location / CONSUME_QUEUE)
         kept, lost = carry_over(existing, log.next_offsets, folder, file_size)
@@ -116,13 +100,12 @@ def _write_empty_queues(
     return _EmptyQueues({queue: missing[queue] for queue in made.written}, notes)
 
 
-def _translation(
-    origin: Origin, situation: Situation, next_offsets: Mapping[Queue, int], offset_map: OffsetMap | None
-) -> Translate:
+def _translation(job: StoreJob, next_offsets: Mapping[Queue, int], offset_map: OffsetMap | None) -> Translate:
     """How offsets of consumers become offsets in the new store.
 
     An offset 0 is always right: a queue that does not exist begins there.
     """
+    origin, situation = job.origin, job.situation
     if situation == Situation.WHOLE:
         return lambda topic, queue_id, offset: offset
     if situation == Situation.PARTIAL:
@@ -150,13 +133,12 @@ def _translated(path: str, content: bytes, translate: Translate, topics: Mapping
     return consumer_offsets_json(content, translate, topics, path)
 
 
-def _write_config(
-    store: Location, origin: Origin, request: RestoreRequest, log: NewLog, situation: Situation, translate: Translate
-) -> list[str]:
-    facts, notes = origin.facts, []
+def _write_config(job: StoreJob, store: Location, log: NewLog, translate: Translate) -> list[str]:
+    origin, request, situation, notes = job.origin, job.request, job.situation, []
+    facts = origin.facts
     files = dict(facts.files) if facts is not None else {}
     files.pop(CHECKPOINT, None)
-    version = request.broker_version or (None if facts is None else facts.broker_version) or BrokerVersion.V5
+    version = job.broker_version or BrokerVersion.V5
     new = {
         TOPICS: topics_json(
             files.pop(TOPICS, None), log.queue_counts, request.topics, version, log.last_store_timestamp
@@ -205,12 +187,13 @@ def _copy_other_files(source: Location, store: Location, situation: Situation) -
             shutil.copy2((source / name).path, (store / name).path)
 
 
-def _write_checkpoint(store: Location, origin: Origin, log: NewLog, situation: Situation) -> None:
+def _write_checkpoint(job: StoreJob, store: Location, log: NewLog) -> None:
+    facts = job.origin.facts
     checkpoint = restored_checkpoint(
-        None if origin.facts is None else origin.facts.files.get(CHECKPOINT),
+        None if facts is None else facts.files.get(CHECKPOINT),
         last_store_timestamp=log.last_store_timestamp,
         index_end_timestamp=Checkpoint.load(store).index_msg_timestamp,
         log_end=log.end,
-        has_new_offsets=situation == Situation.RENUMBERED,
+        has_new_offsets=job.situation == Situation.RENUMBERED,
     )
     publish(store / CHECKPOINT, checkpoint.encode(), CHECKPOINT_SIZE)

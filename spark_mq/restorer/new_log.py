@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
 import pyarrow as pa
 
-from spark_mq.format.system_topic import SCHEDULE_TOPIC
-from spark_mq.restorer.chunk import Chunk, Queue
-from spark_mq.restorer.placement import HALF_TOPIC, LogPlan
-
-OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
-"""The topic of messages that say which half messages are settled."""
-
-TIMER_TOPIC = "rmq_sys_wheel_timer"
-"""The topic of the timers of 5.x."""
-
-LEFT_OUT = "SPARK_MQ_LEFT_OUT"
-"""The topic of left-out records (`kernels.gaps`). In a gap of less than 108 bytes, the name is cut."""
-
-REVIVE_PREFIX = "rmq_sys_REVIVE_LOG_"
-"""Topics in which a broker of 5.x notes which messages were popped: by their queue offsets (`PopReviveService`)."""
+from spark_mq.format.system_topic import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
+from spark_mq.indexer.queue.carry_over import Queue
+from spark_mq.restorer.placement import LogPlan
 
 WAITING_TOPICS = (SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, OP_TOPIC)
 """The topics from which a broker delivers messages to their own topics."""
@@ -54,17 +42,12 @@ class NewLog:
     last_store_timestamp: int
 
     @classmethod
-    def of(cls, chunks: Sequence[Chunk], plan: LogPlan, written: pa.Table) -> Self:
-        """The new log of these chunks; `written` are the rows of its segments."""
-        messages: dict[Queue, int] = {}
-        for chunk in chunks:
-            for queue in chunk.queues():
-                name = (queue.topic, queue.queue_id)
-                messages[name] = messages.get(name, 0) + queue.messages
+    def of(cls, plan: LogPlan, written: pa.Table) -> Self:
+        """The new log of a plan; `written` are the rows of its segments."""
         return cls(
             plan.segments[0].base,
             written["end"][-1].as_py(),
-            messages,
+            plan.messages,
             plan.next_queue_offsets,
             max(written["last_store_timestamp"].to_pylist()),
         )

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 
 from spark_mq.errors import InvalidMessageError
+from spark_mq.format.system_topic import HALF_TOPIC
 from spark_mq.indexer.rebuild import rebuild_with
 from spark_mq.indexer.rebuild_request import PERMISSIVE, RebuildRequest
 from spark_mq.indexer.report import RebuildReport
@@ -21,13 +22,11 @@ from spark_mq.io.location import Location
 from spark_mq.job.output_lock import output_lock
 from spark_mq.job.progress import Progress
 from spark_mq.restorer.chunk import Chunk
-from spark_mq.restorer.config_files import Situation
 from spark_mq.restorer.finish import finish_store
 from spark_mq.restorer.index_names import restore_index_names
 from spark_mq.restorer.new_log import NewLog
 from spark_mq.restorer.offset_map import complete_map
 from spark_mq.restorer.placement import (
-    HALF_TOPIC,
     LEADING,
     LogPlan,
     place_after,
@@ -78,12 +77,12 @@ def _make(job: StoreJob, work: Location, stage: Stage) -> tuple[RestoreReport, s
     progress = Progress(work / PROGRESS / uuid.uuid4().hex, job.on_progress)
     chunks = job.stage(stage, chunk_folder, progress)
     plan = _place(job, chunks)
-    offset_map = job.offset_map(chunks)
+    offset_map = job.offset_map(chunks, plan)
     with nullcontext() if offset_map is None else offset_map.removed_on_error():
         written = job.write_log(plan, work, store, offset_map, progress)
         rebuilt = _derive(job, store)
-        log = NewLog.of(chunks, plan, written)
-        notes = finish_store(store, job.origin, job.request, log, _situation(job), offset_map)
+        log = NewLog.of(plan, written)
+        notes = finish_store(job, store, log, offset_map)
         backup = put_in_place(store, job.request.store, job.request.replaces)
     if offset_map is not None:
         complete_map(offset_map.folder)
@@ -98,7 +97,7 @@ def _make(job: StoreJob, work: Location, stage: Stage) -> tuple[RestoreReport, s
         index_files=rebuilt.index_files,
         index_entries=rebuilt.index_entries,
         settings=list(rebuilt.settings),
-        notes=[*log.waiting_notes, *_missing_notes(job, plan, rebuilt), *job.unmapped_notes(chunks), *notes],
+        notes=[*log.waiting_notes, *_missing_notes(job, plan, rebuilt), *job.unmapped_notes(plan), *notes],
         offset_map=None if offset_map is None else str(offset_map.folder),
         stages={**progress.seconds, **rebuilt.stages},
     )
@@ -107,10 +106,12 @@ def _make(job: StoreJob, work: Location, stage: Stage) -> tuple[RestoreReport, s
 
 def _missing_notes(job: StoreJob, plan: LogPlan, rebuilt: RebuildReport) -> list[str]:
     """A sentence about queue offsets without a message, if a broker of 5.x does not skip them."""
-    facts = job.origin.facts
-    version = job.request.broker_version or (None if facts is None else facts.broker_version)
     queues = {damage.file for damage in rebuilt.corrupt if damage.code == "MISSING_UNITS"}
-    if not queues or version == BrokerVersion.V4_9 or not any(segment.pieces for segment in plan.segments[:LEADING]):
+    if (
+        not queues
+        or job.broker_version == BrokerVersion.V4_9
+        or not any(segment.pieces for segment in plan.segments[:LEADING])
+    ):
         return []
     return [
         f"{len(queues):,} queues have offsets without a message, and the log starts too early to mark them: "
@@ -119,19 +120,14 @@ def _missing_notes(job: StoreJob, plan: LogPlan, rebuilt: RebuildReport) -> list
     ]
 
 
-def _situation(job: StoreJob) -> Situation:
-    if not job.is_faithful:
-        return Situation.RENUMBERED
-    return Situation.WHOLE if job.is_whole and job.origin.location is not None else Situation.PARTIAL
-
-
 def _place(job: StoreJob, chunks: Sequence[Chunk]) -> LogPlan:
     """The places of all records."""
     size, facts = job.request.segment_size, job.origin.facts
     if job.is_faithful:
-        if facts is not None and job.is_whole:
-            return place_as_before(chunks, size, facts.log_end)
-        return with_leading_segments(place_as_before(chunks, size))
+        is_whole = facts is not None and job.is_whole
+        plan = place_as_before(chunks, size, facts.log_end if facts is not None and is_whole else None)
+        # An archive can lack messages that expired before they were archived.
+        return plan if is_whole and not plan.lacks_messages else with_leading_segments(plan)
     if any(queue.topic == HALF_TOPIC for chunk in chunks for queue in chunk.queues()):
         # Half messages keep their queue offsets, of which some can be left out.
         return with_leading_segments(place_after(chunks, size, (LEADING + 1) * size))
@@ -147,13 +143,12 @@ def _derive(job: StoreJob, store: Location) -> RebuildReport:
     """
     facts = job.origin.facts
     zone = job.request.time_zone or (None if facts is None else facts.time_zone)
-    version = job.request.broker_version or (None if facts is None else facts.broker_version)
     # Queue offsets without a message are no reason to stop: their messages were left out.
     request = dataclasses.replace(
         RebuildRequest.of(store.path, mode=PERMISSIVE),
         broker_conf=job.request.broker_conf,
         time_zone=zone,
-        broker_version=version,
+        broker_version=job.broker_version,
     )
     report = rebuild_with(job.tasks, request, job.on_progress)
     doubled = [damage for damage in report.corrupt if damage.code == "DOUBLED_UNITS"]

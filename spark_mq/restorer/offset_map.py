@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from spark_mq.errors import OutputExistsError
 from spark_mq.format.array_types import Bytes, Flags, Int32s, Int64s
+from spark_mq.format.system_topic import HALF_TOPIC
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 
@@ -46,9 +47,6 @@ OFFSET_MAP_SCHEMA = pa.schema(
 - `old_offset_message_id`, `offset_message_id`: NULL if not all messages have the same store host. An id consists of the
   store host and the commit log offset (`MessageDecoder.createMessageId`@5.3.3).
 """
-
-HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
-"""The topic whose messages keep their queue offsets: the messages that settle transactions name these."""
 
 _COMPLETE = "_SUCCESS"
 _FILE = re.compile(r"[0-9]{20}\.parquet")

@@ -8,18 +8,17 @@ sizes of its records are read.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from spark_mq.errors import InvalidMessageError
 from spark_mq.format.record import BLANK_SIZE
-from spark_mq.restorer.chunk import Chunk, Queue
-
-HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
-"""The topic of half messages, whose queue offsets are in the bodies of op messages: they never change."""
+from spark_mq.format.system_topic import HALF_TOPIC
+from spark_mq.indexer.queue.carry_over import Queue
+from spark_mq.restorer.chunk import Chunk
 
 KEPT = -1
 """Instead of the first queue offset of a queue: its messages keep the queue offsets that they have."""
@@ -71,12 +70,21 @@ class LogPlan:
 
     Attributes:
         segments: The segments, in order, without a gap.
-        next_queue_offsets: The next offset of each queue that gets messages.
+        messages: The number of messages that each queue gets.
+        next_queue_offsets: The next offset of each of these queues, and of those that were there before.
+        lacks_messages: Whether a queue has offsets without a message between those of its messages.
 
     """
 
     segments: tuple[SegmentPlan, ...]
-    next_queue_offsets: Mapping[Queue, int] = field(default_factory=dict)
+    messages: Mapping[Queue, int]
+    next_queue_offsets: Mapping[Queue, int]
+    lacks_messages: bool = False
+
+    @property
+    def topics(self) -> set[str]:
+        """The topics that get messages."""
+        return {topic for topic, _ in self.messages}
 
 
 LEADING = 2
@@ -95,7 +103,7 @@ def with_leading_segments(plan: LogPlan) -> LogPlan:
         return plan
     bases = range(first.base - LEADING * first.size, first.base, first.size)
     leading = [SegmentPlan(base, first.size, (), base, True, first.store_timestamp) for base in bases]
-    return LogPlan((*leading, *plan.segments), plan.next_queue_offsets)
+    return replace(plan, segments=(*leading, *plan.segments))
 
 
 def place_as_before(chunks: Iterable[Chunk], segment_size: int, log_end: int | None = None) -> LogPlan:
@@ -109,7 +117,9 @@ def place_as_before(chunks: Iterable[Chunk], segment_size: int, log_end: int | N
     """
     pieces: dict[int, list[Piece]] = defaultdict(list)
     times: dict[int, int] = {}
+    firsts: dict[Queue, int] = {}
     queues: dict[Queue, int] = {}
+    messages: Counter[Queue] = Counter()
     for chunk in chunks:
         stops = [row for _, row, _ in chunk.segments[1:]] + [chunk.messages]
         for (base, first_row, time), stop_row in zip(chunk.segments, stops, strict=True):
@@ -117,7 +127,10 @@ def place_as_before(chunks: Iterable[Chunk], segment_size: int, log_end: int | N
             times[base] = min(times.get(base, time), time)
         for queue in chunk.queues():
             name = (queue.topic, queue.queue_id)
+            messages[name] += queue.messages
             queues[name] = max(queues.get(name, 0), queue.last_queue_offset + 1)
+            if queue.messages:
+                firsts[name] = min(firsts.get(name, queue.first_queue_offset), queue.first_queue_offset)
     last = max(pieces)
     plans: list[SegmentPlan] = []
     for base in range(last, min(pieces) - segment_size, -segment_size):
@@ -125,7 +138,8 @@ def place_as_before(chunks: Iterable[Chunk], segment_size: int, log_end: int | N
         time = times[base] if base in times else plans[-1].store_timestamp
         has_blank = base != last or log_end == last + segment_size
         plans.append(SegmentPlan(base, segment_size, tuple(pieces.get(base, ())), base, has_blank, time))
-    return LogPlan(tuple(reversed(plans)), queues)
+    lacks = any(queues[name] - first > messages[name] for name, first in firsts.items())
+    return LogPlan(tuple(reversed(plans)), messages, queues, lacks)
 
 
 def place_after(
@@ -147,12 +161,14 @@ def place_after(
 
     """
     next_offsets = dict(next_queue_offsets or {})
+    messages: Counter[Queue] = Counter()
     pieces: dict[int, list[Piece]] = {}
     offset = start
     for chunk in chunks:
         firsts = []
         for queue in chunk.queues():
             name = (queue.topic, queue.queue_id)
+            messages[name] += queue.messages
             if queue.topic == HALF_TOPIC and queue.last_queue_offset >= 0:
                 firsts.append(KEPT)
                 next_offsets[name] = max(next_offsets.get(name, 0), queue.last_queue_offset + 1)
@@ -170,6 +186,7 @@ def place_after(
             SegmentPlan(base, segment_size, tuple(pieces.get(base, ())), max(base, start), base != last)
             for base in range(first, last + 1, segment_size)
         ),
+        messages,
         next_offsets,
     )
 

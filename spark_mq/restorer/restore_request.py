@@ -11,8 +11,15 @@ from datetime import tzinfo
 from pathlib import Path
 from typing import Self
 
-from spark_mq.errors import OptionError, OutputExistsError, StorageError, StoreLockedError, UnfinishedAppendError
-from spark_mq.io.location import Location
+from spark_mq.errors import (
+    EmptyStoreError,
+    OptionError,
+    OutputExistsError,
+    StorageError,
+    StoreLockedError,
+    UnfinishedAppendError,
+)
+from spark_mq.io.location import Location, local_path
 from spark_mq.job.shared_storage import NONCE
 from spark_mq.query.syntax_error import certain_syntax_error
 from spark_mq.restorer.append_target import check_appendable
@@ -93,9 +100,9 @@ class RestoreRequest:
             SparkMqError: The errors of `check_target`.
 
         """
+        if local_path(store) is None:
+            raise OptionError(f"{store} is not on a local filesystem: restore to a folder, and copy it from there")
         location = Location.resolve(store)
-        if not location.is_local:
-            raise OptionError(f"{location} is not on a local filesystem: restore to a folder, and copy it from there")
         if topic_map and not (renumber or append):
             raise OptionError("--topic-map changes the sizes of messages, so they need new offsets: add --renumber")
         for old, new in (topic_map or {}).items():
@@ -225,6 +232,12 @@ class RestoreRequest:
         """The request with settings of the source, where the user gave none."""
         conf = dataclasses.replace(self.broker_conf, settings={**settings, **self.broker_conf.settings})
         return dataclasses.replace(self, broker_conf=conf)
+
+    def nothing_to_restore(self, source: str) -> EmptyStoreError:
+        """The error that says that no message of a source is restored."""
+        if self.where is None and not self.only_delivered:
+            return EmptyStoreError(f"{source} has no message: there is nothing to restore")
+        return EmptyStoreError(f"{source} has no message that is to be restored: check --where and --only-delivered")
 
     @property
     def segment_size(self) -> int:

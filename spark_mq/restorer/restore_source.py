@@ -12,10 +12,11 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
 from spark_mq.errors import EmptyStoreError, OptionError
+from spark_mq.format.system_topic import LEFT_OUT_TOPIC, REVIVE_PREFIX
 from spark_mq.io.location import Location
 from spark_mq.query.sql import sql
 from spark_mq.restorer.archived_stores import choose_store
-from spark_mq.restorer.new_log import LEFT_OUT, REVIVE_PREFIX, WAITING_TOPICS
+from spark_mq.restorer.new_log import WAITING_TOPICS
 from spark_mq.restorer.origin import OFFSET_COLUMNS, Origin
 from spark_mq.restorer.restore_request import RestoreRequest
 from spark_mq.restorer.source_facts import SourceFacts, facts_of_archive, facts_of_store
@@ -129,11 +130,11 @@ def _of_archive(
     of_store = _chosen(tables.messages.read(spark).where(identity.condition()), request)
     names = [name for name in _FROM_ARCHIVE if name in of_store.columns]
     size = of_store.agg(F.sum("store_size").cast("long")).collect()[0][0]
+    name = f"{tables.name} ({identity.broker} of {identity.cluster})"
     if size is None:
-        raise EmptyStoreError(f"{tables.name} has no such message of {identity}: there is nothing to restore")
+        raise request.nothing_to_restore(name)
     order = ["store_timestamp", "commit_log_offset"] if request.is_renumbered else ["commit_log_offset"]
     rows = of_store.select(*names).repartitionByRange(size // _BYTES_PER_PARTITION + 1, *order)
-    name = f"{tables.name} ({identity.broker} of {identity.cluster})"
     return RestoreSource(QueryRows(rows.sortWithinPartitions(*order)), Origin(name, True, facts, settings))
 
 
@@ -166,7 +167,10 @@ def _left_out(request: RestoreRequest) -> LeftOut:
     With new offsets, these are left-out records of an earlier restore, and what pop consumption wrote down: messages
     that name others by their queue offsets.
     """
-    topics = (*(WAITING_TOPICS if request.only_delivered else ()), *((LEFT_OUT,) if request.is_renumbered else ()))
+    topics = (
+        *(WAITING_TOPICS if request.only_delivered else ()),
+        *((LEFT_OUT_TOPIC,) if request.is_renumbered else ()),
+    )
     return LeftOut(topics, REVIVE_PREFIX if request.is_renumbered else None)
 
 

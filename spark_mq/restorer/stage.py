@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 from spark_mq.format.array_types import Bytes, Int32s
 from spark_mq.format.record import SYS_FLAG_AT
 from spark_mq.format.sys_flag import TRANSACTION_COMMIT_TYPE, TRANSACTION_TYPE_MASK
+from spark_mq.indexer.queue.carry_over import Queue
 from spark_mq.io.location import Location
-from spark_mq.restorer.chunk import Chunk, ChunkRows, Queue
+from spark_mq.restorer.chunk import Chunk, ChunkRows
 from spark_mq.restorer.encoding_rules import EncodingRules
 
 if TYPE_CHECKING:

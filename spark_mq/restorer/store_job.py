@@ -17,13 +17,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from spark_mq.errors import EmptyStoreError
 from spark_mq.io.location import Location
 from spark_mq.job.progress import Progress, StageProgress
 from spark_mq.job.shared_storage import SharedStorageCheck
 from spark_mq.job.task_items import TaskItems
 from spark_mq.job.tasks import Tasks
 from spark_mq.restorer.chunk import Chunk
+from spark_mq.restorer.config_files import Situation
 from spark_mq.restorer.encoding_rules import EncodingRules
 from spark_mq.restorer.host_text import parse_host
 from spark_mq.restorer.offset_map import OffsetMap, check_map_folder
@@ -72,6 +72,19 @@ class StoreJob:
         return "append" if self.request.is_append else "faithful" if self.is_faithful else "compact"
 
     @property
+    def situation(self) -> Situation:
+        """How the messages come into a new store."""
+        if not self.is_faithful:
+            return Situation.RENUMBERED
+        return Situation.WHOLE if self.is_whole and self.origin.location is not None else Situation.PARTIAL
+
+    @property
+    def broker_version(self) -> BrokerVersion | None:
+        """The release line of the new broker: as requested, or that of the source; None if nothing shows it."""
+        facts = self.origin.facts
+        return self.request.broker_version or (None if facts is None else facts.broker_version)
+
+    @property
     def has_offset_map(self) -> bool:
         """Whether offsets or ids of messages change that have been in a store."""
         return self.origin.has_offsets and not (self.is_faithful and self.request.store_host is None)
@@ -106,10 +119,10 @@ class StoreJob:
         with progress.stage("encode messages", 1, "sources"):
             chunks = stage(folder, self.stage_task(folder))
         if not chunks:
-            raise EmptyStoreError(f"{self.origin.name} has no such message: there is nothing to restore")
+            raise self.request.nothing_to_restore(self.origin.name)
         return chunks
 
-    def offset_map(self, chunks: Sequence[Chunk]) -> OffsetMap | None:
+    def offset_map(self, chunks: Sequence[Chunk], plan: LogPlan) -> OffsetMap | None:
         """The table of old and new offsets; None if neither offsets nor ids change, or if there are no old ones.
 
         Raises:
@@ -121,14 +134,12 @@ class StoreJob:
         hosts = {host for chunk in chunks for host in chunk.store_hosts}
         old_host = parse_host(next(iter(hosts)), any_port=True) if len(hosts) == 1 else None
         new_host = old_host if self.request.store_host is None else parse_host(self.request.store_host)
-        topics = {queue.topic for chunk in chunks for queue in chunk.queues()}
         folder = self.request.offset_map_folder
-        return OffsetMap.create(folder, self.request.topics, topics, old_store_host=old_host, store_host=new_host)
+        return OffsetMap.create(folder, self.request.topics, plan.topics, old_store_host=old_host, store_host=new_host)
 
-    def unmapped_notes(self, chunks: Sequence[Chunk]) -> list[str]:
+    def unmapped_notes(self, plan: LogPlan) -> list[str]:
         """A sentence for each topic that has a new name, and of which there is certainly no message."""
-        topics = {queue.topic for chunk in chunks for queue in chunk.queues()}
-        missing = [old for old, new in self.request.topics.items() if new not in topics]
+        missing = [old for old, new in self.request.topics.items() if new not in plan.topics]
         return [f"--topic-map: no message has topic {old}" for old in missing]
 
     def write_log(

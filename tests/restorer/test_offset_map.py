@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from spark_mq.errors import OutputExistsError
 from spark_mq.format.array_types import Flags, Int32s, Int64s
 from spark_mq.format.message_id import encode_offset_message_id
+from spark_mq.format.system_topic import HALF_TOPIC
 from spark_mq.io.location import Location
-from spark_mq.restorer.offset_map import HALF_TOPIC, OFFSET_MAP_SCHEMA, OffsetMap, complete_map, find_new_offsets
+from spark_mq.restorer.offset_map import OFFSET_MAP_SCHEMA, OffsetMap, complete_map, find_new_offsets
 
 HOST = bytes([127, 0, 0, 1, 0, 0, 42, 159])
 

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from spark_mq.errors import InvalidMessageError
 from spark_mq.format.array_types import Int32s
+from spark_mq.format.system_topic import HALF_TOPIC
 from spark_mq.io.location import Location
 from spark_mq.restorer.chunk import Chunk, QueueCount
-from spark_mq.restorer.placement import HALF_TOPIC, KEPT, LogPlan, place_after, place_as_before
+from spark_mq.restorer.placement import KEPT, LogPlan, place_after, place_as_before
 
 SEGMENT = 1000
 
@@ -46,7 +47,7 @@ def chunk_of(
     segments: tuple[tuple[int, int, int], ...] = (),
 ) -> InMemory:
     nowhere = Location.resolve("/nowhere")
-    counted = counts or (QueueCount("T", 0, len(sizes), -1),)
+    counted = counts or (QueueCount("T", 0, len(sizes), -1, -1),)
     return InMemory(0, number, nowhere, sum(sizes), len(sizes), segments, sizes=tuple(sizes), counts=counted)
 
 
@@ -98,15 +99,15 @@ def test_only_chunks_that_cross_the_end_of_a_segment_are_looked_into() -> None:
 
 
 def test_queues_are_dense_over_all_chunks() -> None:
-    first = chunk_of(0, [100] * 5, QueueCount("A", 0, 3, -1), QueueCount("B", 1, 2, -1))
-    second = chunk_of(1, [100] * 4, QueueCount("B", 1, 1, -1), QueueCount("A", 0, 3, -1))
+    first = chunk_of(0, [100] * 5, QueueCount("A", 0, 3, -1, -1), QueueCount("B", 1, 2, -1, -1))
+    second = chunk_of(1, [100] * 4, QueueCount("B", 1, 1, -1, -1), QueueCount("A", 0, 3, -1, -1))
     plan = place_after([first, second], SEGMENT, 0, {("A", 0): 7})
     assert [first.starts, second.starts] == [[7, 0], [2, 10]]
     assert plan.next_queue_offsets == {("A", 0): 13, ("B", 1): 3}
 
 
 def test_half_messages_keep_their_queue_offsets() -> None:
-    chunk = chunk_of(0, [100] * 3, QueueCount(HALF_TOPIC, 0, 2, 41), QueueCount("A", 0, 1, 9))
+    chunk = chunk_of(0, [100] * 3, QueueCount(HALF_TOPIC, 0, 2, 40, 41), QueueCount("A", 0, 1, 9, 9))
     plan = place_after([chunk], SEGMENT)
     assert chunk.starts == [KEPT, 0]
     assert plan.next_queue_offsets == {(HALF_TOPIC, 0): 42, ("A", 0): 1}
@@ -120,8 +121,8 @@ def test_a_message_that_fits_into_no_segment_is_an_error() -> None:
 
 def test_messages_that_keep_their_places() -> None:
     """Segment 3000 has no message: it gets the time of the next one. The source's log ended with a blank."""
-    one = chunk_of(0, [100] * 3, QueueCount("A", 0, 3, 9), segments=((2000, 0, 50), (4000, 2, 70)))
-    two = chunk_of(1, [100], QueueCount("A", 0, 1, 4), segments=((2000, 0, 40),))
+    one = chunk_of(0, [100] * 3, QueueCount("A", 0, 3, 7, 9), segments=((2000, 0, 50), (4000, 2, 70)))
+    two = chunk_of(1, [100], QueueCount("A", 0, 1, 6, 6), segments=((2000, 0, 40),))
     plan = place_as_before([one, two], SEGMENT, log_end=5000)
     assert [(s.base, len(s.pieces), s.store_timestamp, s.has_blank) for s in plan.segments] == [
         (2000, 2, 40, True),
@@ -131,3 +132,11 @@ def test_messages_that_keep_their_places() -> None:
     assert [(p.first_row, p.stop_row) for s in plan.segments for p in s.pieces] == [(0, 2), (0, 1), (2, 3)]
     assert plan.next_queue_offsets == {("A", 0): 10}
     assert not place_as_before([one, two], SEGMENT).segments[-1].has_blank
+    assert not plan.lacks_messages
+
+
+@pytest.mark.parametrize(("first", "last"), [(4, 4), (11, 11), (1, 5)])
+def test_a_queue_that_lacks_messages(first: int, last: int) -> None:
+    one = chunk_of(0, [100] * 3, QueueCount("A", 0, 3, 7, 9), segments=((2000, 0, 50),))
+    two = chunk_of(1, [100], QueueCount("A", 0, 1, first, last), segments=((2000, 0, 40),))
+    assert place_as_before([one, two], SEGMENT).lacks_messages

@@ -29,8 +29,7 @@ from spark_mq.format.record import (
     TIMESTAMP_SIZE,
 )
 from spark_mq.format.sys_flag import TRANSACTION_ROLLBACK_TYPE
-
-LEFT_OUT_TOPIC = b"SPARK_MQ_LEFT_OUT"
+from spark_mq.format.system_topic import LEFT_OUT_TOPIC
 
 LOCAL_HOST = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"
 """127.0.0.1:10911, as a record has it."""
@@ -38,7 +37,7 @@ LOCAL_HOST = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"
 MAX_LEFT_OUT_SIZE = 4 << 20
 """Bytes of the largest left-out record: 4.9.0 accepts no larger record by default (`maxMessageSize`)."""
 
-_TOPIC = np.frombuffer(LEFT_OUT_TOPIC, np.uint8)
+_TOPIC = np.frombuffer(LEFT_OUT_TOPIC.encode(), np.uint8)
 _STORE_HOST_AT = BORN_HOST_AT + HOST_V4_SIZE + TIMESTAMP_SIZE
 _BODY_LENGTH_AT = _STORE_HOST_AT + HOST_V4_SIZE + 12
 

@@ -11,9 +11,10 @@ from spark_mq.format.array_types import Bytes
 from spark_mq.format.kernels.crc import wrong_body_crcs, wrong_property_crcs
 from spark_mq.format.kernels.dispatch import has_unit
 from spark_mq.format.kernels.frames import ScanStatus, new_frames, scan_records
-from spark_mq.format.kernels.gaps import LEFT_OUT_TOPIC, MAX_LEFT_OUT_SIZE, fill_gaps, min_gap_size
+from spark_mq.format.kernels.gaps import MAX_LEFT_OUT_SIZE, fill_gaps, min_gap_size
 from spark_mq.format.message_keys import record_keys
 from spark_mq.format.record import Record, decode_record
+from spark_mq.format.system_topic import LEFT_OUT_TOPIC
 from tests.support.kernels import WITHOUT_JIT, examples
 
 BASE = 1 << 40
@@ -50,7 +51,7 @@ def test_a_gap_of_any_size_that_a_message_leaves_is_one_sound_record() -> None:
     for size in range(min_gap_size(), 401):
         (record,) = one_gap(size)
         assert record.size == size
-        assert record.topic == LEFT_OUT_TOPIC[: size - 91]
+        assert record.topic == LEFT_OUT_TOPIC.encode()[: size - 91]
 
 
 def test_with_property_crcs_every_record_ends_with_one() -> None:
@@ -58,7 +59,7 @@ def test_with_property_crcs_every_record_ends_with_one() -> None:
         (record,) = one_gap(size, with_property_crc=True)
         assert record.size == size
         assert record.properties.startswith(b"__CRC32#\1")
-        assert record.topic == LEFT_OUT_TOPIC[: size - 111]
+        assert record.topic == LEFT_OUT_TOPIC.encode()[: size - 111]
 
 
 @pytest.mark.skipif(WITHOUT_JIT, reason="a loop over 4 MiB in plain Python takes minutes")
