@@ -9,20 +9,24 @@ it truncated the log. There are two such records:
 - If the broker stopped cleanly: the last message that was flushed before (`checkpoint`). A checkpoint can lag. If it is
   damaged, or older than the rest of the store, no record of a queue was stored at its time, or too many records follow.
   If all queues end before that message, it is the last one of the records that follow the newest one of the queues.
+  If old units follow the live end of its queue, it is the newest one of them all.
 
-If this does not decide, or if anything unexpected follows, the last segment is read from its start. A caller that needs
+Where times go back, or bytes follow that are not a record, a stale tail can start: the next record decides. If this
+does not decide, the last segment is read from its start. A caller that needs
 the live end repeatedly keeps a `LiveEndFinder`, which then reads only new bytes.
 """
 
 from __future__ import annotations
 
+import re
+import struct
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from spark_mq.errors import CorruptLogError
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE
-from spark_mq.format.record import FRAME, Record, is_blank
+from spark_mq.format.record import FRAME, MAGIC_AT, MAGIC_V1, MAGIC_V2, Record, is_blank
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.config.last_run import LastRun
@@ -35,6 +39,11 @@ from spark_mq.store.queue.folders import queue_folders
 
 _MAX_RECORDS = 1000
 """Records after the newest message of a queue that are read before the last segment is read from its start."""
+_MAX_UNITS = 1000
+"""Units at the end of a queue among which the newest message is searched for."""
+_STALE_WINDOW = 64 << 10
+"""Bytes after the newest record in which the first record of a stale tail is searched for."""
+_MAGIC = re.compile(b"|".join(re.escape(struct.pack(">i", magic)) for magic in (MAGIC_V1, MAGIC_V2)))
 _TAIL = 4 << 10
 _ZEROS = bytes(FRAME.size)
 
@@ -99,9 +108,9 @@ class LiveEndFinder:
         newest = _newest_message(records, queues)
         start = None if newest is None else _certainly_live(run, records, queues, *newest)
         if start is not None:
-            end = _scan_on(records, start)
+            end = _scan_on(records, start, run)
         elif newest is not None and run.started is None and newest[1] < run.flushed:
-            end = _flushed_end(records, newest[0], run.flushed)
+            end = _flushed_end(records, newest[0], run) or _end_before_old_units(records, queues, run)
         else:
             end = None
         return self._read_last_segment(run.started) if end is None else end
@@ -146,11 +155,35 @@ def _certainly_live(
     return next((offset for offset in found if offset is not None), None)
 
 
-def _flushed_end(records: RecordLookup, offset: int, flushed: int) -> LiveEnd | None:
+def _flushed_end(records: RecordLookup, offset: int, run: LastRun) -> LiveEnd | None:
     """The end of the records from `offset` on, if the last one is the message that was flushed before a clean stop."""
-    end = _scan_on(records, offset)
-    is_flushed = end is not None and end.last_record is not None and records.store_timestamp(end.last_record) == flushed
-    return end if is_flushed else None
+    end = _scan_on(records, offset, run)
+    if end is None or end.last_record is None or records.store_timestamp(end.last_record) != run.flushed:
+        return None
+    return end
+
+
+def _end_before_old_units(records: RecordLookup, queues: Iterable[ConsumeQueue], run: LastRun) -> LiveEnd | None:
+    """The end after the message that was flushed before a clean stop, if old units follow its unit.
+
+    A boot that truncates the log leaves old units after the ends of queues. Their messages are older than those that
+    came after the boot. So the newest message of such a queue is at the last unit that is newer than the next unit.
+    """
+    for queue in queues:
+        after = None
+        for queue_offset in range(
+            queue.written_end - 1, max(queue.written_end - _MAX_UNITS, queue.files[0].first) - 1, -1
+        ):
+            commit_log_offset, store_size, _ = queue.unit(queue_offset)
+            if store_size in (0, PRE_BLANK_SIZE):
+                break
+            time = records.store_timestamp(commit_log_offset) if records.is_at(commit_log_offset, store_size) else None
+            if time == run.flushed:
+                return _flushed_end(records, commit_log_offset, run)
+            if time is not None and after is not None and time > after:
+                break
+            after = after if time is None else time
+    return None
 
 
 def _newest_message(records: RecordLookup, queues: Iterable[ConsumeQueue]) -> tuple[int, int] | None:
@@ -180,8 +213,8 @@ def _offset_of(records: RecordLookup, queue: ConsumeQueue, store_timestamp: int)
     return None
 
 
-def _scan_on(records: RecordLookup, offset: int) -> LiveEnd | None:
-    """The end of the records from `offset` on; None if anything except zeros follows them."""
+def _scan_on(records: RecordLookup, offset: int, run: LastRun) -> LiveEnd | None:
+    """The end of the records from `offset` on; None if it is not certain."""
     last: Record | None = None
     before: int | None = None
     """The offset at which the record before `last` starts."""
@@ -201,13 +234,33 @@ def _scan_on(records: RecordLookup, offset: int) -> LiveEnd | None:
         try:
             record = records.record(offset)
         except CorruptLogError:
-            return None
+            is_end = last is not None and _ends_before(records, offset, newest)
+            return _end(records, before, last, offset) if is_end else None
         if record.store_timestamp < newest:
-            return None
+            is_end = last is not None and run.ends_between(newest, record.store_timestamp)
+            return _end(records, before, last, offset) if is_end else None
         before, last = before if last is None else last.commit_log_offset, record
         newest = record.store_timestamp
         offset += record.size
     return None
+
+
+def _ends_before(records: RecordLookup, offset: int, newest: int) -> bool:
+    """Whether the log certainly ends before bytes that are not a record: the next record is older than `newest`.
+
+    `live_reader` has the same rule.
+    """
+    segment = records.segment_of(offset)
+    if segment is None or segment.base < records.last_written_base:
+        return False
+    window = records.read(offset, _STALE_WINDOW)
+    for found in _MAGIC.finditer(window):
+        at = offset + found.start() - MAGIC_AT
+        try:
+            return at > offset and records.record(at).store_timestamp < newest
+        except CorruptLogError:
+            continue
+    return False
 
 
 def _end(records: RecordLookup, before: int | None, last: Record | None, offset: int) -> LiveEnd:

@@ -166,6 +166,7 @@ class _Check:
         missing: list[pa.RecordBatch] = []
         has_extensions = bool((self.store / "consumequeue_ext").entries())
         if live is not None:
+            live.wait_for_broker()
             runs = self.spread.runs([] if staged is None else staged.units)
             files = QueueFiles(
                 self.store / CONSUME_QUEUE, file_size, bounds, live, has_extensions, config.topics, dispatched

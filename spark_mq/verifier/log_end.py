@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -10,9 +11,12 @@ import pyarrow as pa
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.store.log.commit_log import CommitLog, Segment
+from spark_mq.store.store_lock import is_locked
 from spark_mq.verifier.finding import findings
 from spark_mq.verifier.sink import FindingSink
 
+_DISPATCH_SECONDS = 2.0
+_LOOK_SECONDS = 0.05
 _LOOK = 64
 """Bytes at the end of the log that change when a broker appends."""
 
@@ -48,6 +52,16 @@ class LiveLog:
             if seen != self._seen:
                 self._seen, self._has_grown = seen, self._has_live_records()
         return self._has_grown
+
+    def wait_for_broker(self) -> None:
+        """If a broker runs, wait until the log has grown, or until the broker had time to dispatch all messages.
+
+        A broker writes units and index entries a moment after the messages
+        (`DefaultMessageStore.ReputMessageService`@5.3.3). A busy one can take longer than a check of a small store.
+        """
+        deadline = time.monotonic() + _DISPATCH_SECONDS
+        while is_locked(self.store) and not self.has_grown() and time.monotonic() < deadline:
+            time.sleep(_LOOK_SECONDS)
 
     def _look(self) -> tuple[bytes, bool]:
         with FileReader(self.last.location) as file:

@@ -18,9 +18,10 @@ from spark_mq.store.live_end import LiveEndFinder
 from spark_mq.store.log import split_reader
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.live_reader import LiveReader
+from spark_mq.store.log.scan import InQueue, scan_split
 from spark_mq.store.log.segment_source import SegmentSource
 from spark_mq.store.log.split_reader import read_split
-from spark_mq.store.log.splits import plan_splits
+from spark_mq.store.log.splits import Split, plan_splits
 from tests.support.kernels import WITHOUT_JIT
 from tests.support.log_writer import LogWriter, segment_files, write_store
 from tests.support.readers import Part, by_hopping, by_splits, limited_reads, offsets_of, one_split, split_sizes
@@ -57,7 +58,9 @@ def test_the_hop_ends_where_the_broker_s_log_ends(store: RealStore, unpacked: Ca
     assert segment.base + reader.position == fact["maxPhyOffset"]
 
 
-CLEAN = [store for store in stores_in(OWN_STORES) if store.name in ("workload-533", "workload-49x", "crc-533")]
+CLEAN = [
+    store for store in stores_in(OWN_STORES) if store.name in ("workload-533", "workload-49x", "crc-533", "stale-533")
+]
 
 
 def copy_of(path: Path, folder: Path, empty_segments: int) -> Location:
@@ -405,3 +408,15 @@ def test_reading_many_listings_leaves_no_files_open(tmp_path: Path) -> None:
         for split in plan_splits(log, 1 << 20):
             one_split(split, f"listing {number}")
     assert len(os.listdir("/proc/self/fd")) <= before + 2
+
+
+def test_scans_of_two_stores_in_one_process_do_not_mix(tmp_path: Path) -> None:
+    """The second scan starts where the first one, of a shorter log, ended."""
+    short, long = live_log(20), live_log(60)
+    end = short.offsets[-1]
+    first = CommitLog.open(short.write(tmp_path / "short")).segments[0]
+    second = CommitLog.open(long.write(tmp_path / "long")).segments[0]
+    list(scan_split(Split(first, 0, end), InQueue("T")))
+    found = list(scan_split(Split(second, end, second.data_end), InQueue("T")))
+    expected = [offset for offset in long.offsets if offset >= end]
+    assert [record.commit_log_offset for record in found if isinstance(record, Record)] == expected

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Timer
 
 import pyarrow as pa
 import pytest
@@ -13,6 +15,7 @@ import pytest
 from spark_mq.io.location import Location
 from spark_mq.job.tasks import LocalTasks
 from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.store_lock import store_lock
 from spark_mq.verifier.check import check_store
 from spark_mq.verifier.codes import Severity, code_of
 from spark_mq.verifier.spread import Spread, TaskOf
@@ -64,3 +67,21 @@ def test_what_is_newer_than_the_end_is_left_out(
     checked = check_store(store, conf, Location.resolve(str(work)), Appending(LocalTasks(1), append=append))
     found = {code for code in checked.summary.counts if code_of(code).severity != Severity.NOTE}
     assert (found == set()) == is_silent, found
+
+
+@pytest.mark.parametrize("is_running", [True, False])
+def test_a_broker_that_runs_has_time_to_write_units(is_running: bool, unpacked: Unpack, tmp_path: Path) -> None:
+    """The log is whole, and a queue's first file comes a moment after its messages."""
+    bench = Bench.of(unpacked(RealStore("workload-533", OWN_STORES)), "workload-533", tmp_path)
+    (bench.path / "abort").touch()
+    folder = bench.path / "consumequeue" / "RetryDemo" / "0"
+    later = tmp_path / "later"
+    folder.rename(later)
+    timer = Timer(0.3, lambda: later.rename(folder))
+    work = tmp_path / "work"
+    work.mkdir()
+    conf, store = BrokerConf.of(str(bench.packed.broker_conf)), Location.resolve(str(bench.path))
+    spread = Appending(LocalTasks(1), append=timer.start if is_running else list)
+    with store_lock(store) if is_running else nullcontext():
+        checked = check_store(store, conf, Location.resolve(str(work)), spread)
+    assert ("QUEUE_MISSING" in checked.summary.counts) != is_running
