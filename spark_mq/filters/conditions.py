@@ -1,0 +1,212 @@
+"""The rules of SQL92 expressions (`org.apache.rocketmq.filter.expression`@5.3.3), once for all ways to evaluate them.
+
+`answers` walks over an expression. A `Messages` is what the answers are about: the properties of one message, a column
+of properties in Arrow, or one in Spark. It answers the questions about texts; everything else is a table of `truth`.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar
+
+from spark_mq.filters import truth
+from spark_mq.filters.expression import (
+    NUMBERS,
+    And,
+    BooleanCast,
+    Comparison,
+    Constant,
+    Equal,
+    Expression,
+    Find,
+    In,
+    Kind,
+    Not,
+    Or,
+    Property,
+    Search,
+    Unknown,
+)
+from spark_mq.filters.java_number import compare_numbers, order_of_number
+from spark_mq.filters.truth import FALSE, NULL, TRUE, Table1, Table2, Truth, truth_of
+
+Answers = TypeVar("Answers")
+
+_FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
+
+
+class Messages(Protocol[Answers]):
+    """The properties of messages. Each answer is NULL for a message that lacks a property, if nothing else is said."""
+
+    def constant(self, value: Truth) -> Answers:
+        """The same answer for every message."""
+
+    def lookup(self, table: Table1, answers: Answers) -> Answers:
+        """The answers that the table has for these answers."""
+
+    def lookup_two(self, table: Table2, left: Answers, right: Answers) -> Answers:
+        """The answers that the table has for the two answers of each message."""
+
+    def is_present(self, name: str) -> Answers:
+        """TRUE if the message has the property."""
+
+    def is_one_of(self, name: str, values: tuple[str, ...]) -> Answers:
+        """Whether the text is one of the values."""
+
+    def contains(self, name: str, search: Search, text: str) -> Answers:
+        """Whether the property's text contains `text`, starts or ends with it."""
+
+    def as_boolean(self, name: str) -> Answers:
+        """`Boolean.valueOf` of the text."""
+
+    def compare_number(self, name: str, operator: str, constant: Constant) -> Answers:
+        """The comparison of the text, read as a number of the constant's kind; ERROR if Java cannot read it."""
+
+    def equal_texts(self, left: str, right: str) -> Answers:
+        """Whether two properties have the same text; TRUE if both are missing, FALSE if only the right one is."""
+
+    def compare_texts(self, left: str, operator: str, right: str) -> Answers:
+        """The comparison of two texts, both read as doubles; ERROR if Java cannot read one of them."""
+
+
+def answers(expression: Expression, messages: Messages[Answers]) -> Answers:
+    """The answer of a condition for each message."""
+    if isinstance(expression, Constant):
+        return messages.constant(_boolean_of(expression))
+    if isinstance(expression, BooleanCast):
+        return messages.lookup(truth.FALSE_IF_KNOWN, messages.is_present(expression.operand.name))
+    if isinstance(expression, Not):
+        return messages.lookup(truth.NOT, answers(expression.operand, messages))
+    if isinstance(expression, (And, Or)):
+        table = truth.AND if isinstance(expression, And) else truth.OR
+        return _combined(table, [answers(operand, messages) for operand in expression.operands], messages)
+    if isinstance(expression, Unknown):
+        return messages.lookup(truth.NULL_ONLY, answers(expression.operand, messages))
+    if isinstance(expression, In):
+        found = messages.is_one_of(expression.operand.name, expression.values)
+        return messages.lookup(truth.NOT, found) if expression.is_negated else found
+    if isinstance(expression, Find):
+        return _find(expression, messages)
+    if isinstance(expression, Equal):
+        return _equal(expression, messages)
+    assert isinstance(expression, Comparison), "a property is a condition only in a BooleanCast"
+    return _comparison(expression, messages)
+
+
+def _combined(table: Table2, parts: list[Answers], messages: Messages[Answers]) -> Answers:
+    """All parts from the left to the right. The tables are associative, so a flat tree has the same answer."""
+    while len(parts) > 1:
+        pairs = [messages.lookup_two(table, *parts[at : at + 2]) for at in range(0, len(parts) - 1, 2)]
+        parts = pairs + parts[len(pairs) * 2 :]
+    return parts[0]
+
+
+def _find(find: Find, messages: Messages[Answers]) -> Answers:
+    """FALSE for everything that is not a text, also in the negated form (`ContainsExpression` and others @5.3.3)."""
+    operand = find.operand
+    if not find.text:
+        return messages.constant(FALSE)
+    if isinstance(operand, Property):
+        found = messages.contains(operand.name, find.search, find.text)
+        if find.is_negated:
+            found = messages.lookup(truth.NOT, found)
+        return messages.lookup(truth.FALSE_IF_NULL, found)
+    if isinstance(operand, Constant):
+        if operand.kind != Kind.STRING:
+            return messages.constant(FALSE)
+        return messages.constant(truth_of(has_text(str(operand.value), find.search, find.text) != find.is_negated))
+    return messages.lookup(truth.FALSE_ONLY, answers(operand, messages))
+
+
+def has_text(value: str, search: Search, text: str) -> bool:
+    """Whether a text contains another one, starts or ends with it."""
+    if search == Search.CONTAINS:
+        return text in value
+    return value.startswith(text) if search == Search.STARTSWITH else value.endswith(text)
+
+
+def _equal(equal: Equal, messages: Messages[Answers]) -> Answers:
+    """`=` of texts, numbers and booleans (`ComparisonExpression.doCreateEqual`, `__compare`@5.3.3)."""
+    left, right = equal.left, equal.right
+    if isinstance(left, Constant) and isinstance(right, Constant):
+        return messages.constant(_equal_constants(left, right))
+    if isinstance(left, Property) and isinstance(right, Property):
+        return messages.equal_texts(left.name, right.name)
+    if isinstance(left, Property) and isinstance(right, Constant):
+        if right.kind == Kind.STRING:
+            return messages.is_one_of(left.name, (str(right.value),))
+        if right.kind in NUMBERS:
+            return messages.compare_number(left.name, "=", right)
+    if isinstance(left, Constant) and isinstance(right, Property) and left.kind not in (Kind.BOOLEAN, Kind.NULL):
+        return messages.lookup(truth.FALSE_IF_NULL, _equal(Equal(right, left), messages))
+    if isinstance(right, Constant) and right.kind in NUMBERS:
+        return messages.lookup(truth.FALSE_IF_KNOWN, answers(left, messages))
+    if isinstance(left, Constant) and left.kind in NUMBERS:
+        return messages.lookup(truth.FALSE_ONLY, answers(right, messages))
+    if isinstance(right, Property):
+        return messages.lookup_two(truth.EQUAL_TEXT, answers(left, messages), messages.is_present(right.name))
+    if isinstance(right, Constant) and right.kind == Kind.STRING:
+        return messages.lookup_two(truth.EQUAL_TEXT, answers(left, messages), messages.constant(TRUE))
+    booleans = messages.as_boolean(left.name) if isinstance(left, Property) else answers(left, messages)
+    return messages.lookup_two(truth.EQUAL, booleans, answers(right, messages))
+
+
+def _boolean_of(constant: Constant) -> Truth:
+    """A constant beside a boolean: `Boolean.valueOf` of a text."""
+    if constant.kind == Kind.NULL:
+        return NULL
+    if constant.kind == Kind.STRING:
+        return truth_of(str(constant.value).lower() == "true")
+    return truth_of(bool(constant.value))
+
+
+def _equal_constants(left: Constant, right: Constant) -> Truth:
+    if Kind.NULL in (left.kind, right.kind):
+        return truth.EQUAL[4 * (NULL if left.kind == Kind.NULL else TRUE) + (NULL if right.kind == Kind.NULL else TRUE)]
+    if left.kind in NUMBERS and right.kind in NUMBERS:
+        return truth_of(compare_numbers(left, right) == 0)
+    if Kind.STRING not in (left.kind, right.kind):
+        return truth_of(left.kind == right.kind and left.value == right.value)
+    if left.kind == right.kind:
+        return truth_of(left.value == right.value)
+    if right.kind == Kind.BOOLEAN:
+        return truth.EQUAL[4 * _boolean_of(left) + _boolean_of(right)]
+    if left.kind == Kind.BOOLEAN:
+        return Truth.ERROR
+    text, number = (left, right) if left.kind == Kind.STRING else (right, left)
+    order = order_of_number(str(text.value), number)
+    return Truth.ERROR if order is None else truth_of(order == 0)
+
+
+def _comparison(comparison: Comparison, messages: Messages[Answers]) -> Answers:
+    """`<`, `<=`, `>`, `>=`; the right side is evaluated only if the left one has a value."""
+    operator, left, right = comparison.operator, comparison.left, comparison.right
+    if isinstance(left, Unknown):
+        return answers(left, messages)
+    if isinstance(right, Unknown):
+        return messages.lookup_two(truth.NULL_OR_RIGHT, _presence(left, messages), answers(right, messages))
+    if Kind.NULL in (getattr(left, "kind", None), getattr(right, "kind", None)):
+        return messages.constant(NULL)
+    if isinstance(left, Property) and isinstance(right, Property):
+        return messages.compare_texts(left.name, operator, right.name)
+    if isinstance(left, Property):
+        assert isinstance(right, Constant)
+        return messages.compare_number(left.name, operator, right)
+    assert isinstance(left, Constant)
+    if isinstance(right, Property):
+        return messages.compare_number(right.name, _FLIPPED[operator], left)
+    assert isinstance(right, Constant)
+    return messages.constant(truth_of(compares(operator, compare_numbers(left, right))))
+
+
+def _presence(operand: Expression, messages: Messages[Answers]) -> Answers:
+    if isinstance(operand, Property):
+        return messages.is_present(operand.name)
+    assert isinstance(operand, Constant)
+    return messages.constant(NULL if operand.kind == Kind.NULL else TRUE)
+
+
+def compares(operator: str, order: int) -> bool:
+    """Whether an order, which is negative, 0 or positive, is that of the operator."""
+    if order == 0:
+        return operator in ("=", "<=", ">=")
+    return operator in (("<", "<=") if order < 0 else (">", ">="))

@@ -1,0 +1,294 @@
+"""The parser of SQL92 expressions: accepts and refuses what RocketMQ's does (`SelectorParser`@5.3.3).
+
+From the loosest operator to the tightest: OR; AND; `=`, `<>`, IS [NOT] NULL; `<`, `<=`, `>`, `>=`, BETWEEN, IN,
+CONTAINS, STARTSWITH, ENDSWITH; `+`, `-` and NOT. So `NOT a = 1` is `(NOT a) = 1`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from spark_mq.errors import FilterError, OptionError
+from spark_mq.filters import tokens
+from spark_mq.filters.expression import (
+    NUMBERS,
+    And,
+    BooleanCast,
+    Comparison,
+    Constant,
+    Equal,
+    Expression,
+    Find,
+    In,
+    Kind,
+    Not,
+    Or,
+    Property,
+    Search,
+    Unknown,
+    is_boolean,
+)
+from spark_mq.filters.java_number import INT_RANGE, LONG_RANGE, compare_numbers
+from spark_mq.filters.tokens import Token, Tokens, refusal
+
+MAX_DEPTH = 64
+"""Levels of parentheses and NOT, and operators in a chain such as `a = b = c`. RocketMQ allows some thousand."""
+NEWEST = "5"
+_SEARCH_SINCE = (5, 1, 3)
+_NULL = Constant(Kind.NULL, None)
+_COMPARISONS = frozenset(("<", "<=", ">", ">="))
+_SEARCHES = frozenset(Search)
+_AFTER_OPERAND = frozenset((*_COMPARISONS, *_SEARCHES, "NOT", "BETWEEN", "IN"))
+
+
+@dataclass(frozen=True)
+class ParsedFilter:
+    """A parsed expression.
+
+    Attributes:
+        text: The whole text.
+        condition: The expression that RocketMQ evaluates.
+        ignored: The text after it, which RocketMQ does not read; empty for almost every expression.
+
+    """
+
+    text: str
+    condition: Expression
+    ignored: str
+
+    @property
+    def warning(self) -> str:
+        """A sentence about `ignored`."""
+        end = self.text.removesuffix(self.ignored).rstrip()
+        return f"RocketMQ reads only {end!r} of the filter, and ignores {self.ignored!r}"
+
+
+def parse_sql92(text: str, version: str = NEWEST) -> ParsedFilter:
+    """A SQL92 expression, parsed as a broker of this version parses it.
+
+    Args:
+        text: The expression.
+        version: The version of RocketMQ, such as `4.9.7` or `5.1.3`; a part such as `5` means its newest release.
+            CONTAINS, STARTSWITH and ENDSWITH exist from 5.1.3 on.
+
+    Raises:
+        FilterError: RocketMQ refuses the expression, or it is nested deeper than 64 levels.
+        OptionError: The version is not a version.
+
+    Example:
+        >>> parse_sql92("a > 5").condition
+        Comparison(operator='>', left=Property(name='a'), right=Constant(kind=<Kind.INTEGER: 'Integer'>, value=5, ...))
+
+    """
+    return _Parser(text, has_search=_has_search(version)).parse()
+
+
+def _has_search(version: str) -> bool:
+    if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,3}){0,2}", version):
+        raise OptionError(f"version {version!r} is not a version of RocketMQ, such as 4.9.7 or 5.3.3")
+    parts = tuple(map(int, version.split(".")))
+    return parts >= _SEARCH_SINCE[: len(parts)]
+
+
+class _Parser:
+    def __init__(self, text: str, *, has_search: bool) -> None:
+        self._text = text
+        self._tokens = Tokens(text, has_search=has_search)
+        self._depth = 0
+
+    def parse(self) -> ParsedFilter:
+        if any("\ud800" <= char <= "\udfff" for char in self._text):
+            raise refusal(self._text, 0, "the text is not valid Unicode")
+        condition = self._condition(self._or(), 0)
+        end = self._tokens.peek()
+        return ParsedFilter(self._text, condition, self._text[end.start :])
+
+    def _or(self) -> Expression:
+        return self._logic("OR", Or, self._and)
+
+    def _and(self) -> Expression:
+        return self._logic("AND", And, self._equality)
+
+    def _logic(self, word: str, kind: type[And | Or], operand: Callable[[], Expression]) -> Expression:
+        start = self._tokens.peek().start
+        left = operand()
+        if self._tokens.peek().kind != word:
+            return left
+        operands = [self._condition(left, start)]
+        while self._tokens.peek().kind == word:
+            self._tokens.take()
+            start = self._tokens.peek().start
+            operands.append(self._condition(operand(), start))
+        return kind(tuple(operands))
+
+    def _equality(self) -> Expression:
+        left = self._comparison()
+        links = 0
+        while (token := self._tokens.peek()).kind in ("=", "<>", "IS"):
+            links = self._limit(links + 1, token)
+            self._tokens.take()
+            if token.kind == "IS":
+                is_not = self._tokens.peek().kind == "NOT"
+                if is_not:
+                    self._tokens.take()
+                self._expect("NULL")
+                equal = Equal(left, _NULL)
+                left = Not(equal) if is_not else equal
+                continue
+            right = self._comparison()
+            self._check_equal(token, left, right)
+            left = Equal(left, right) if token.kind == "=" else Not(Equal(left, right))
+        return left
+
+    def _comparison(self) -> Expression:
+        left = self._unary()
+        links = 0
+        while (token := self._tokens.peek()).kind in _AFTER_OPERAND:
+            links = self._limit(links + 1, token)
+            self._tokens.take()
+            if token.kind in _COMPARISONS:
+                left = self._compare(token, token.kind, left, self._unary())
+                continue
+            is_negated = token.kind == "NOT"
+            if is_negated:
+                token = self._tokens.take()
+            if token.kind == "BETWEEN":
+                left = self._between(token, left, is_negated)
+            elif token.kind == "IN":
+                left = self._in(token, left, is_negated)
+            elif token.kind in _SEARCHES:
+                left = Find(Search(token.kind), left, self._string(), is_negated)
+            else:
+                raise self._unexpected(token)
+        return left
+
+    def _between(self, token: Token, value: Expression, is_negated: bool) -> Expression:
+        low = self._unary()
+        self._expect("AND")
+        high = self._unary()
+        if is_negated:
+            return Or((self._compare(token, "<", value, low), self._compare(token, ">", value, high)))
+        both = And((self._compare(token, ">=", value, low), self._compare(token, "<=", value, high)))
+        if isinstance(low, Constant) and isinstance(high, Constant) and low.is_literal and high.is_literal:
+            assert isinstance(low.value, (int, float))
+            assert isinstance(high.value, (int, float))
+            if compare_numbers(high, low) < 0:
+                raise refusal(self._text, token.start, f"BETWEEN {low.value} AND {high.value} has its ends reversed")
+        return both
+
+    def _in(self, token: Token, left: Expression, is_negated: bool) -> Expression:
+        self._expect("(")
+        values = [self._string()]
+        while (end := self._tokens.take()).kind == ",":
+            values.append(self._string())
+        if end.kind != ")":
+            raise self._unexpected(end)
+        if not isinstance(left, Property):
+            raise refusal(self._text, token.start, "IN needs a property before it")
+        return In(left, tuple(values), is_negated)
+
+    def _unary(self) -> Expression:
+        token = self._tokens.take()
+        if token.kind not in ("+", "-", "NOT", "("):
+            return self._primary(token)
+        self._depth = self._limit(self._depth + 1, token)
+        if token.kind == "(":
+            inner = self._or()
+            self._expect(")")
+        elif token.kind == "+":
+            inner = self._unary()
+        elif token.kind == "-":
+            inner = _negate(self._unary())
+        else:
+            start = self._tokens.peek().start
+            inner = Not(self._condition(self._unary(), start))
+        self._depth -= 1
+        return inner
+
+    def _primary(self, token: Token) -> Expression:
+        if token.kind == tokens.STRING:
+            return Constant(Kind.STRING, _unquote(token))
+        if token.kind == tokens.DECIMAL:
+            return self._decimal(token)
+        if token.kind == tokens.FLOAT:
+            value = float(token.text)
+            if value == 0 or value == float("inf"):
+                raise refusal(self._text, token.start, f"{token.text} is 0, or not within the range of a double")
+            return Constant(Kind.DOUBLE, value)
+        if token.kind in ("TRUE", "FALSE"):
+            return Constant(Kind.BOOLEAN, token.kind == "TRUE")
+        if token.kind == "NULL":
+            return _NULL
+        if token.kind == tokens.NAME:
+            return Property(token.text)
+        raise self._unexpected(token)
+
+    def _decimal(self, token: Token) -> Constant:
+        digits = token.text.rstrip("lL")
+        if len(digits) > len(str(LONG_RANGE[1])) or int(digits) > LONG_RANGE[1]:
+            raise refusal(self._text, token.start, f"{token.text} is larger than {LONG_RANGE[1]}")
+        return Constant(Kind.INTEGER if int(digits) <= INT_RANGE[1] else Kind.LONG, int(digits))
+
+    def _compare(self, token: Token, operator: str, left: Expression, right: Expression) -> Comparison:
+        for side in (left, right):
+            is_number = isinstance(side, Constant) and side.kind in NUMBERS
+            if is_boolean(side) or (isinstance(side, Constant) and side.is_literal and not is_number):
+                raise refusal(
+                    self._text, token.start, f"{token.text.upper()} compares properties and numbers, nothing else"
+                )
+        return Comparison(operator, left, right)
+
+    def _check_equal(self, token: Token, left: Expression, right: Expression) -> None:
+        literals = [side for side in (left, right) if isinstance(side, Constant) and side.is_literal]
+        if any(side.kind == Kind.NULL for side in literals):
+            raise refusal(self._text, token.start, f"{token.text} NULL is never true: write IS NULL or IS NOT NULL")
+        if len(literals) == 2 and literals[0].kind == Kind.BOOLEAN != literals[1].kind:
+            raise refusal(self._text, token.start, "a boolean is compared with a constant of another type")
+
+    def _condition(self, value: Expression, start: int) -> Expression:
+        if is_boolean(value):
+            return value
+        if isinstance(value, Property):
+            return BooleanCast(value)
+        raise refusal(self._text, start, "a condition is needed here, such as a = 1")
+
+    def _string(self) -> str:
+        token = self._tokens.take()
+        if token.kind != tokens.STRING:
+            raise refusal(self._text, token.start, f"a text in quotes is needed, not {_shown(token)}")
+        return _unquote(token)
+
+    def _expect(self, kind: str) -> None:
+        token = self._tokens.take()
+        if token.kind != kind:
+            raise refusal(self._text, token.start, f"{kind} is needed, not {_shown(token)}")
+
+    def _unexpected(self, token: Token) -> FilterError:
+        return refusal(self._text, token.start, f"{_shown(token)} cannot be here")
+
+    def _limit(self, depth: int, token: Token) -> int:
+        if depth > MAX_DEPTH:
+            raise refusal(self._text, token.start, f"the expression has more than {MAX_DEPTH} levels")
+        return depth
+
+
+def _negate(operand: Expression) -> Expression:
+    """`-` before an operand: null if that is not a number (`UnaryExpression.createNegate`@5.3.3)."""
+    if isinstance(operand, Constant):
+        if operand.kind in NUMBERS:
+            assert isinstance(operand.value, (int, float))
+            return Constant(operand.kind, -operand.value, is_literal=False)
+        return Constant(Kind.NULL, None, is_literal=False)
+    if isinstance(operand, Property):
+        return Constant(Kind.NULL, None, is_literal=False)
+    return operand if isinstance(operand, Unknown) else Unknown(operand)
+
+
+def _unquote(token: Token) -> str:
+    return token.text[1:-1].replace("''", "'")
+
+
+def _shown(token: Token) -> str:
+    return "the end of the text" if token.kind == tokens.END else token.text
