@@ -1,0 +1,170 @@
+"""What each consumer gets of a topic, how uneven that is, and which queues move if the consumers change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from spark_mq.sharing.message_queue import MessageQueue
+from spark_mq.sharing.strategies import Strategy, allocate
+from spark_mq.sharing.topic_queues import TopicQueue
+
+MEASURES = ("queues", "messages", "log_bytes", "lag")
+"""What shares are measured by."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """The queues of one consumer.
+
+    Attributes:
+        consumer: The client id.
+        queue_ids: Its queues.
+        messages: Their messages; None if that is not certain for one of them.
+        log_bytes: Bytes of the records of these messages; None if that is not certain.
+        lag: The messages that the group has not consumed; None without a group, or if that is not certain.
+
+    """
+
+    consumer: str
+    queue_ids: tuple[int, ...]
+    messages: int | None
+    log_bytes: int | None
+    lag: int | None
+
+    @property
+    def queues(self) -> int:
+        """The number of queues."""
+        return len(self.queue_ids)
+
+
+@dataclass(frozen=True)
+class Unevenness:
+    """How uneven shares are by one measure.
+
+    Attributes:
+        measure: One of `MEASURES`.
+        least: The smallest share.
+        most: The largest share.
+        mean: The average share.
+        most_to_mean: The largest share divided by the average: 1 if all are even; None if the average is 0. A group
+            whose consumers are equally fast takes so many times longer than with even shares.
+
+    """
+
+    measure: str
+    least: int
+    most: int
+    mean: float
+    most_to_mean: float | None
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """How the queues of a topic are shared out.
+
+    Attributes:
+        strategy: RocketMQ's name of the strategy.
+        shares: The share of each consumer, in the order of their ids.
+        unevenness: By each measure that is certain.
+        nobody: Ids of queues that no consumer gets.
+
+    """
+
+    strategy: str
+    shares: tuple[Share, ...]
+    unevenness: tuple[Unevenness, ...]
+    nobody: tuple[int, ...]
+
+    @property
+    def owners(self) -> dict[int, tuple[str, ...]]:
+        """The consumers of each queue; more than one only by strategy CONFIG."""
+        owners: dict[int, tuple[str, ...]] = {}
+        for share in self.shares:
+            for queue_id in share.queue_ids:
+                owners[queue_id] = (*owners.get(queue_id, ()), share.consumer)
+        return owners
+
+
+@dataclass(frozen=True)
+class Move:
+    """A queue that another consumer gets.
+
+    Attributes:
+        queue_id: The queue id.
+        old: The consumers before; none if nobody had the queue.
+        new: The consumers after.
+
+    """
+
+    queue_id: int
+    old: tuple[str, ...]
+    new: tuple[str, ...]
+
+
+def allocation(
+    strategy: Strategy, topic: str, broker_name: str, queues: Sequence[TopicQueue], consumers: Sequence[str]
+) -> Allocation:
+    """How a strategy shares out the queues of a topic.
+
+    Args:
+        strategy: The strategy.
+        topic: The topic.
+        broker_name: The broker's name.
+        queues: The queues of the topic.
+        consumers: The client ids of the group, each once.
+
+    Raises:
+        OptionError: There is no queue or no consumer, or the strategy lacks a machine room.
+
+    Example:
+        >>> allocation(Average(), "orders", "broker-a", queues, ["a", "b"]).shares[0].queue_ids
+        (0, 1)
+    """
+    names = [MessageQueue(topic, broker_name, queue.queue_id) for queue in queues]
+    by_id = {queue.queue_id: queue for queue in queues}
+    allocated = allocate(strategy, names, consumers)
+    has_lag = any(queue.lag is not None for queue in queues)
+    shares = tuple(_share(client_id, share, by_id, has_lag) for client_id, share in allocated.items())
+    taken = {queue_id for share in shares for queue_id in share.queue_ids}
+    measured = (_unevenness(measure, [getattr(share, measure) for share in shares]) for measure in MEASURES)
+    return Allocation(
+        strategy.name,
+        shares,
+        tuple(one for one in measured if one is not None),
+        tuple(queue_id for queue_id in by_id if queue_id not in taken),
+    )
+
+
+def moves(before: Allocation, after: Allocation) -> list[Move]:
+    """The queues that have other consumers after a change, by queue id.
+
+    A consumer loses a queue and another one gets it: what the first has not committed is consumed twice.
+    """
+    old, new = before.owners, after.owners
+    changed = [queue_id for queue_id in old.keys() | new.keys() if old.get(queue_id) != new.get(queue_id)]
+    return [Move(queue_id, old.get(queue_id, ()), new.get(queue_id, ())) for queue_id in sorted(changed)]
+
+
+def _share(client_id: str, queues: Sequence[MessageQueue], by_id: Mapping[int, TopicQueue], has_lag: bool) -> Share:
+    known = [by_id[queue.queue_id] for queue in queues]
+    return Share(
+        client_id,
+        tuple(queue.queue_id for queue in queues),
+        _sum([queue.messages for queue in known]),
+        _sum([queue.log_bytes for queue in known]),
+        _sum([queue.lag for queue in known]) if has_lag else None,
+    )
+
+
+def _sum(values: Sequence[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
+
+
+def _unevenness(measure: str, values: Sequence[int | None]) -> Unevenness | None:
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return None
+    mean = sum(known) / len(known)
+    return Unevenness(measure, min(known), max(known), mean, max(known) / mean if mean else None)
