@@ -16,6 +16,12 @@ class OptionError(SparkMqError, ValueError):
     """An option or argument is unknown, has an invalid value, or has no effect on what was requested."""
 
 
+class FilterError(OptionError):
+    """RocketMQ refuses a filter. `position` is where in its text, in characters from 0."""
+
+    position: int = 0
+
+
 class StoreNotFoundError(SparkMqError, FileNotFoundError):
     """The path is not a message store: it does not exist, or has no `commitlog` folder."""
 

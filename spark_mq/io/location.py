@@ -43,12 +43,8 @@ class Location:
         """
         if not uri:
             raise OptionError("the path is empty")
-        if uri.startswith("dbfs:/"):
-            uri = "/dbfs/" + uri.removeprefix("dbfs:").lstrip("/")
-        if uri.startswith("file:"):
-            uri = "/" + unquote(uri.removeprefix("file:")).lstrip("/")
-        if "://" not in uri:
-            path = os.path.abspath(uri)
+        path = local_path(uri)
+        if path is not None:
             return cls(fs.LocalFileSystem(), path, path)
         try:
             filesystem, path = fs.FileSystem.from_uri(uri)
@@ -113,3 +109,12 @@ class Location:
 
     def __str__(self) -> str:
         return self.uri
+
+
+def local_path(uri: str) -> str | None:
+    """The absolute path that a path or URI names on the local filesystem; None if it names another filesystem."""
+    if uri.startswith("dbfs:/"):
+        uri = "/dbfs/" + uri.removeprefix("dbfs:").lstrip("/")
+    if uri.startswith("file:"):
+        uri = "/" + unquote(uri.removeprefix("file:")).lstrip("/")
+    return os.path.abspath(uri) if "://" not in uri else None

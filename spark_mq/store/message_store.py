@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import cached_property
 from itertools import islice
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
@@ -37,6 +37,9 @@ from spark_mq.store.queue.consume_queue_store import ConsumeQueueStore
 from spark_mq.store.queue.get_message import GetMessageResult
 from spark_mq.store.queue.lookup import QueueCover
 from spark_mq.store.queue.offset_by_time import BoundaryType
+
+if TYPE_CHECKING:
+    from spark_mq.lifecycle.life.life import Lives
 
 DEFAULT_MAX_NUM = 32
 _FIRST_BYTES = 4 << 20
@@ -83,7 +86,7 @@ class MessageStore:
 
         """
         self.location = Location.resolve(path)
-        self._broker_conf = BrokerConf.of(broker_conf)
+        self.broker_conf = BrokerConf.of(broker_conf)
         self._check_index = check_index
         self._given_log_end = log_end
         self.files = FileReaders()
@@ -315,7 +318,7 @@ class MessageStore:
         """The index files, and the parts of the log that they do not cover."""
         return KeyIndex(
             self.location,
-            self._broker_conf,
+            self.broker_conf,
             self.files,
             self.records,
             self._live_end,
@@ -404,6 +407,40 @@ class MessageStore:
             by_offset = self.find_record_by_id(unique_key, any_host)
             return [by_offset] if isinstance(by_offset, Record) else []
         return by_key
+
+    def life(
+        self,
+        key_or_id: str,
+        topic: str | None = None,
+        limit: int = 10,
+        at: int | datetime | None = None,
+        any_host: bool = False,
+    ) -> Lives:
+        """All that happened to the messages that have a key or an id, in the order of time.
+
+        Transactions, delays, retries and dead letters are told, the consumer groups that are past a message, and what
+        comes next. `spark_mq.lifecycle.life.life.life` has the same arguments, and takes several stores.
+
+        Args:
+            key_or_id: A unique key, one key of KEYS, or an offset message id.
+            topic: Only messages that belong to this topic; None for all.
+            limit: The largest number of messages to tell of.
+            at: The time of the question: epoch milliseconds or an aware datetime; None for now.
+            any_host: Whether the host of an offset message id is ignored; see `find_record_by_id`.
+
+        Returns:
+            The lives, the newest message first, and the number of further messages.
+
+        Raises:
+            OptionError: The key is empty, or a time or a setting of the broker is not valid.
+
+        Example:
+            >>> store.life("7F0000010A2C18B4AAC2567E12340000").lives[0].state
+            <LifeState.COMMITTED: 'COMMITTED'>
+        """
+        from spark_mq.lifecycle.life.life import life
+
+        return life(self, key_or_id, topic, limit, at, any_host=any_host)
 
     def why_no_unique_key(self, topic: str, unique_key: str) -> str:
         """Why `query_message_by_unique_key` returns no message, as text for a person."""

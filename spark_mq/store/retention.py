@@ -139,7 +139,7 @@ def _retention(
 ) -> Retention:
     moment = moment_of(at)
     hours = reserved_time(reserved_hours, conf)
-    when, when_source, zone_source = _delete_when(store, conf)
+    when, when_source, zone_source = delete_when(store, conf)
     segments, left_over, problems = expiring_segments(store, hours.value, moment, when)
     unread: list[UnreadLoss] = []
     try:
@@ -179,7 +179,7 @@ def retention_rows(store: MessageStore, reserved_hours: float | None, at: int | 
 
     Arguments and errors are those of `retention`.
     """
-    when, _, _ = _delete_when(store, conf)
+    when, _, _ = delete_when(store, conf)
     segments, _, _ = expiring_segments(store, reserved_time(reserved_hours, conf).value, moment_of(at), when)
     return retention_table(segments)
 
@@ -221,8 +221,13 @@ def _hours(value: float, what: str) -> float:
     return value
 
 
-def _delete_when(store: MessageStore, conf: BrokerConf) -> tuple[DeleteWhen, str, str]:
-    """The hours, their source, and the source of their zone."""
+def delete_when(store: MessageStore, conf: BrokerConf) -> tuple[DeleteWhen, str, str]:
+    """The hours in which the broker deletes files, their source, and the source of their time zone.
+
+    Raises:
+        OptionError: The setting is not a list of hours.
+
+    """
     text = conf.settings.get("deleteWhen")
     zone = zone_of_names((info.name, info.stored_header().begin_timestamp) for info in index_files(store.location))
     zone_source = "the zone of this machine" if zone is None else "as the names of index files show"

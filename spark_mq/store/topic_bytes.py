@@ -61,6 +61,28 @@ def topic_bytes(store: MessageStore, min_offset: int) -> list[TopicBytes]:
     return sorted(found, key=lambda one: (-one.log_bytes, one.topic))
 
 
+def queue_bytes(store: MessageStore, topic: str, queue_id: int) -> tuple[int, int]:
+    """The number of messages that a queue offers, and bytes of their records; 0 if the queue has no files.
+
+    All its live units are read.
+
+    Raises:
+        UnsupportedStoreError: The queues are in RocksDB.
+
+    """
+    queue = store.queues.get((topic, queue_id))
+    if queue is None:
+        return 0, 0
+    messages = size = 0
+    log_start = store.get_min_phy_offset()
+    ends = store.get_min_offset_in_queue(topic, queue_id), store.get_max_offset_in_queue(topic, queue_id)
+    for units in _live_units(queue, *ends):
+        counted = units[units["commit_log_offset"] >= log_start]
+        messages += counted.size
+        size += int(counted["store_size"].sum(dtype="int64"))
+    return messages, size
+
+
 def _live_units(queue: ConsumeQueue, start: int, stop: int) -> Iterator[Units]:
     for first in range(start, stop, _UNITS):
         units = queue.units(first, min(first + _UNITS, stop))

@@ -23,7 +23,17 @@ ARCHIVE: Final = Path(sys.prefix) / "spark.jsa"
 STORE: Final = RealStore("workload-533", OWN_STORES)
 
 # A JVM that runs for seconds is half the work without its second compiler and the threads of its collector.
-_QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# With one compiler a JVM has 48 MiB for compiled code. Spark fills them, and the JVM then looks for code to drop, and
+# compiles it again: a tenth of the CPU time of tests of archives.
+_QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m"
+# Small queries take longer to compile than to run.
+_SETTINGS: Final = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "4",
+    # For its pages, which no test looks at, Spark describes the plan of every query.
+    "spark.sql.ui.explainMode": "simple",
+}
 # A JVM to which the archive does not belong would print that on stdout.
 _SHARED: Final = f"-XX:SharedArchiveFile={ARCHIVE} -Xlog:disable -Xlog:all=error:stderr"
 
@@ -31,6 +41,11 @@ _SHARED: Final = f"-XX:SharedArchiveFile={ARCHIVE} -Xlog:disable -Xlog:all=error
 def java_options() -> str:
     """The options of a JVM that a test starts, for `JDK_JAVA_OPTIONS`."""
     return f"{_QUICK} {_SHARED}" if ARCHIVE.exists() else _QUICK
+
+
+def quick_spark_options() -> str:
+    """The same, and settings for small queries, which any Spark in such a JVM has unless its command sets others."""
+    return " ".join([java_options(), *(f"-D{name}={value}" for name, value in _SETTINGS.items())])
 
 
 def main() -> None:

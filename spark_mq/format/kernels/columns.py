@@ -98,9 +98,21 @@ class MessageColumns:
         """Which messages have the property `name`."""
         return self._property(name)[1] >= 0
 
+    def has_any_property(self, names: list[bytes]) -> npt.NDArray[np.bool_]:
+        """Which messages have one of the properties `names`, which are found in one pass."""
+        self._find(names)
+        result: npt.NDArray[np.bool_] = np.any([self._values[name][1] >= 0 for name in names], axis=0)
+        return result
+
     def property_text(self, name: bytes) -> pa.Array:
         """The values of the property `name` as text; NULL without it."""
         return self._text(*self._property(name))
+
+    def property_texts(self, names: list[bytes]) -> list[pa.Array]:
+        """`property_text` of each name, found in one pass over the properties."""
+        if names:
+            self._find(names)
+        return [self.property_text(name) for name in names]
 
     def _int32(self, positions: Int64s) -> pa.Array:
         return pa.array(int32s_at(self.buffer, positions))

@@ -16,8 +16,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
-from spark_mq.errors import OptionError
 from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutBytes, OutInt32s, OutInt64s
+from spark_mq.format.delay_level import delay_level_millis
 from spark_mq.format.kernels.big_endian import byte_at, copy_bytes, int64s_at, read_i32, read_i64
 from spark_mq.format.kernels.frames import Frames
 from spark_mq.format.kernels.java_string import hash_code
@@ -33,37 +33,14 @@ from spark_mq.format.sys_flag import (
 )
 from spark_mq.format.system_topic import SCHEDULE_TOPIC
 
-_UNIT_MILLIS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_MAX_DELAY_DIGITS = 10
-"""With 10 digits, the milliseconds of every unit fit into 64 bits."""
-
 _SCHEDULE_TOPIC = np.frombuffer(SCHEDULE_TOPIC.encode(), np.uint8)
 _TAGS = np.frombuffer(TAGS, np.uint8)
 _DELAY = np.frombuffer(DELAY_TIME_LEVEL, np.uint8)
 
 
 def parse_delay_levels(text: str) -> Int64s:
-    """The delays of levels 1, 2, ... in milliseconds (`DefaultMessageStore.parseDelayLevel`@5.3.3).
-
-    Args:
-        text: The broker's `messageDelayLevel`: delays with unit s, m, h or d, separated by spaces.
-
-    Raises:
-        OptionError: `text` is empty, or a piece of it is not a number with one of these units.
-
-    Example:
-        >>> parse_delay_levels("1s 5m").tolist()
-        [1000, 300000]
-    """
-    delays = []
-    for piece in text.split():
-        number, unit = piece[:-1], piece[-1]
-        if unit not in _UNIT_MILLIS or not number.isdecimal() or len(number) > _MAX_DELAY_DIGITS:
-            raise OptionError(f"messageDelayLevel: {piece!r} is not a delay such as 10s, 5m, 1h or 2d")
-        delays.append(int(number) * _UNIT_MILLIS[unit])
-    if not delays:
-        raise OptionError("messageDelayLevel is empty; it needs a delay such as 10s for each level")
-    return np.array(delays, np.int64)
+    """The delays of `delay_level_millis`, which has the same argument and errors, as an array."""
+    return np.array(delay_level_millis(text), np.int64)
 
 
 @dataclass(frozen=True)

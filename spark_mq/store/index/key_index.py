@@ -41,7 +41,8 @@ class KeyIndex:
     """The index of one store.
 
     `parts` are the parts of a look-up in the order of the log: files, and ranges of the log that no file covers.
-    `problems` describes the damage of files that are not used; look-ups can add to it.
+    `problems` describes the damage of files that are not used; look-ups can add to it. `look_up_problems` are those
+    that look-ups added: an entry of a file that seemed valid leads to no message, so a message can be lost.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class KeyIndex:
         opener = IndexCoverage(store, files, records, log_end, find_log_end, check)
         self._spans = opener.open(conf)
         self.problems = opener.problems
+        self.look_up_problems: list[str] = []
         covering = [span for span in self._spans if span.start < span.stop]
         uncovered = between([(span.start, span.stop) for span in covering], records.min_offset, log_end)
         self.parts: list[IndexedRange | LogRange] = sorted([*covering, *uncovered], key=lambda part: part.start)
@@ -179,6 +181,7 @@ class KeyIndex:
     def _add_problem(self, problem: str) -> None:
         if problem not in self.problems:
             self.problems.append(problem)
+            self.look_up_problems.append(problem)
 
     def _entries(
         self, span: IndexedRange, key_hash: int, begin: int | None, end: int | None

@@ -6,6 +6,7 @@ stores: the hash of each key, and the offset of its message.
 
 from __future__ import annotations
 
+import uuid
 from typing import TYPE_CHECKING, Self
 
 from spark_mq.io.location import Location
@@ -36,8 +37,9 @@ class KeyTable:
         from spark_mq.store.log.split_reader import read_split
 
         hashes, offsets = [np.empty(0, np.int32)], [np.empty(0, np.int64)]
+        listing = uuid.uuid4().hex
         for split in splits_of(store, log_range):
-            for part in read_split(split, ""):
+            for part in read_split(split, listing):
                 if not isinstance(part, CorruptRange):
                     keys = index_keys(part.buffer, part.frames)
                     hashes.append(keys.key_hash)

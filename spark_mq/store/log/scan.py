@@ -6,6 +6,7 @@ both cases the filter decides about each message itself.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -85,17 +86,37 @@ class WithUniqueKey:
 
     def candidates(self, chunk: RecordChunk) -> Int64s:
         """The messages that contain the bytes of the key."""
-        import numpy as np
+        return _containing(chunk, self.unique_key)
 
-        if "\ufffd" in self.unique_key:  # stands for bytes that are not UTF-8
-            return np.arange(chunk.frames.size)
-        key, data = self.unique_key.encode("utf-8", "replace"), chunk.buffer.tobytes()
-        found, at = [], data.find(key)
-        while at >= 0:
-            found.append(at)
-            at = data.find(key, at + 1)
-        owners = np.searchsorted(chunk.frames.position, np.array(found, np.int64), side="right") - 1
-        return np.unique(owners[owners >= 0])
+
+@dataclass(frozen=True)
+class WithKeyOfAnyTopic:
+    """Messages of any topic that have a key: one key of KEYS, or the unique key."""
+
+    key: str
+
+    def matches(self, record: Record) -> bool:
+        """Whether a message has the key."""
+        return self.key in record_keys(record)
+
+    def candidates(self, chunk: RecordChunk) -> Int64s:
+        """The messages that contain the bytes of the key."""
+        return _containing(chunk, self.key)
+
+
+def _containing(chunk: RecordChunk, text: str) -> Int64s:
+    """Indexes of the frames of the chunk that contain the bytes of a text, wherever in the record."""
+    import numpy as np
+
+    if "\ufffd" in text:  # stands for bytes that are not UTF-8
+        return np.arange(chunk.frames.size)
+    key, data = text.encode("utf-8", "replace"), chunk.buffer.tobytes()
+    found, at = [], data.find(key)
+    while at >= 0:
+        found.append(at)
+        at = data.find(key, at + 1)
+    owners = np.searchsorted(chunk.frames.position, np.array(found, np.int64), side="right") - 1
+    return np.unique(owners[owners >= 0])
 
 
 @dataclass(frozen=True)
@@ -168,8 +189,9 @@ def scan(
             return
     listed = list_offset_range(store, reached, log_range.stop)
     yield from listed.missing
+    listing = uuid.uuid4().hex
     for split in within_time(listed.splits(DEFAULT_SPLIT_SIZE, is_end_known=False), begin, end):
-        yield from scan_split(split, row_filter)
+        yield from scan_split(split, row_filter, listing)
 
 
 def splits_of(store: Location, log_range: LogRange, split_size: int = DEFAULT_SPLIT_SIZE) -> list[Split]:
@@ -177,11 +199,11 @@ def splits_of(store: Location, log_range: LogRange, split_size: int = DEFAULT_SP
     return list_offset_range(store, log_range.start, log_range.stop).splits(split_size, is_end_known=False)
 
 
-def scan_split(split: Split, row_filter: RecordFilter) -> Iterator[Record | CorruptRange]:
-    """The matching messages of one split, in the order of the log, and its damaged ranges."""
+def scan_split(split: Split, row_filter: RecordFilter, listing: str | None = None) -> Iterator[Record | CorruptRange]:
+    """The matching messages of one split, in the order of the log, and its damaged ranges (`read_split`)."""
     from spark_mq.store.log.split_reader import read_split
 
-    for part in read_split(split, ""):
+    for part in read_split(split, listing):
         if isinstance(part, CorruptRange):
             yield part
             continue

@@ -31,12 +31,13 @@ _TAIL = 64 << 10
 """Bytes read after the split's start: most records that cross the start are then whole."""
 
 
-def read_split(split: Split, plan: str) -> Iterator[RecordChunk | CorruptRange]:
+def read_split(split: Split, plan: str | None = None) -> Iterator[RecordChunk | CorruptRange]:
     """The records and corrupt ranges that a split owns.
 
     Args:
         split: The split.
-        plan: A name of the listing that the split is from. A reader kept from another listing is not used.
+        plan: A name of the listing that the split is from, which no other listing has. A reader kept from another
+            listing is not used. By default, the split is read for itself.
 
     Raises:
         DataLossError: The log has changed since the split's start or stop became known.
@@ -130,15 +131,19 @@ def _possible_starts(source: SegmentSource, window_start: int, split: Split) -> 
     return positions
 
 
-def _read_live(split: Split, plan: str) -> Iterator[RecordChunk | CorruptRange]:
-    reader = _Kept.take(split, plan) or LiveReader(SegmentSource(split.segment))
+def _read_live(split: Split, plan: str | None) -> Iterator[RecordChunk | CorruptRange]:
+    kept = None if plan is None else _Kept.take(split, plan)
+    reader = kept or LiveReader(SegmentSource(split.segment))
     try:
         reader.skip(split.start)
         yield from reader.read(split.stop)
     except BaseException:  # also if the caller stops before the end of the split
         reader.close()
         raise
-    _Kept.keep(split, plan, reader)
+    if plan is None:
+        reader.close()
+    else:
+        _Kept.keep(split, plan, reader)
 
 
 class _Kept:

@@ -1,0 +1,320 @@
+"""How far consumer groups are: table `consumer_progress`, a row for each group and topic.
+
+The numbers follow `AdminBrokerProcessor.getConsumeStats`@5.3.3, which `mqadmin consumerProgress` prints for each queue:
+the queues are those that consumers can read (`readQueueNums`), and a group without an offset in a queue has offset 0
+there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from spark_mq.format.arrow_array import table_of
+from spark_mq.format.consume_queue import PRE_BLANK_SIZE
+from spark_mq.format.message_row import Row
+from spark_mq.format.message_schema import TIMESTAMP
+from spark_mq.format.system_topic import is_system_topic
+from spark_mq.format.timestamp import NANOS_PER_MILLI, micros
+from spark_mq.lifecycle.consumption.retry_topic import (
+    DLQ_PREFIX,
+    RETRY_PREFIX,
+    ConsumerGroups,
+    RetryTopic,
+    consumer_groups,
+    parse_retry_topic,
+)
+from spark_mq.lifecycle.messages.lost_end import lost_end
+from spark_mq.store.config.config_file import as_integer, load_config
+from spark_mq.store.config.consumer_offsets import CONSUMER_OFFSETS, load_consumer_offsets
+from spark_mq.store.log.newest_record import newest_record
+from spark_mq.store.message_store import MessageStore
+from spark_mq.store.queue_state import QueueStates, queue_states
+
+CONSUMER_PROGRESS_SCHEMA = pa.schema(
+    [
+        ("consumer_group", pa.string()),
+        ("topic", pa.string()),
+        ("state", pa.string()),
+        ("lag", pa.int64()),
+        ("lag_millis", pa.int64()),
+        ("expired_messages", pa.int64()),
+        ("queue_count", pa.int32()),
+        ("queues_without_offset", pa.int32()),
+        ("too_small_offsets", pa.int32()),
+        ("too_large_offsets", pa.int32()),
+        ("last_consumed_timestamp", TIMESTAMP),
+        ("oldest_queue_id", pa.int32()),
+        ("oldest_queue_offset", pa.int64()),
+        ("oldest_commit_log_offset", pa.int64()),
+        ("oldest_store_timestamp", TIMESTAMP),
+        ("group_retries", pa.int64()),
+        ("group_dead_letters", pa.int64()),
+        ("reason", pa.string()),
+    ]
+)
+_PRE_BLANK_LIMIT = 1 << 16
+"""Units that are read to find a queue's first message after pre-blank units."""
+
+
+@dataclass
+class _Progress:
+    """What the queues of one topic say of one group; the numbers are those of table `consumer_progress`."""
+
+    lag: int = 0
+    expired: int = 0
+    queues: int = 0
+    without_offset: int = 0
+    too_small: int = 0
+    too_large: int = 0
+    last_consumed: int = -1
+    oldest: tuple[int, int, int, int] | None = None
+    """Store time, queue id, queue offset and commit log offset of the oldest message that was not consumed."""
+    reasons: list[str] = field(default_factory=list)
+
+
+def consumer_progress_rows(
+    store: MessageStore, topic: str | None = None, consumer_group: str | None = None, at: int | None = None
+) -> pa.Table:
+    """How far each consumer group is in each topic, by group and topic.
+
+    A group has a row for each topic in which it has an offset, and for its retry topics. Columns:
+
+    - `state`: CAUGHT_UP, all messages are consumed; LAGGING, some are not; NO_OFFSET, the group has no offset in the
+      topic, so nothing is known to be consumed; UNKNOWN, `reason` says why.
+    - `lag`: the number of messages that are not consumed: max offset minus consumer offset, 0 for a queue without
+      offset, as `mqadmin consumerProgress` counts. NULL if the state is UNKNOWN.
+    - `lag_millis`: milliseconds from the store time of the oldest message that is not consumed to `at`; 0 if all are
+      consumed, NULL if the store has none of them any more.
+    - `expired_messages`: the part of `lag` whose messages the store no longer has.
+    - `queue_count`, `queues_without_offset`: the queues that consumers can read, and those in which the group has no
+      offset; `too_small_offsets`, `too_large_offsets`: the queues in which the offset is out of range.
+    - `last_consumed_timestamp`: the latest store time of a message before a consumer offset.
+    - `oldest_...`: the oldest message that is not consumed and is in the store.
+    - `group_retries`, `group_dead_letters`: messages in the retry topics of the group that it has not consumed, and
+      messages in its dead letter topic; NULL if that is not known.
+
+    Args:
+        store: The store.
+        topic: Only this topic; None for all.
+        consumer_group: Only this group; None for all.
+        at: The time to which `lag_millis` refers, milliseconds since the epoch; None for now.
+
+    Returns:
+        A table with `CONSUMER_PROGRESS_SCHEMA`.
+
+    Raises:
+        ConfigError: `config/consumerOffset.json` or `config/topics.json` cannot be read.
+        UnsupportedStoreError: The queues, the offsets or the topics are in RocksDB.
+
+    Example:
+        >>> consumer_progress_rows(MessageStore("/data/store"), "orders")["lag"].to_pylist()
+        [12]
+    """
+    reader = _Reader(store)
+    now = time.time_ns() // NANOS_PER_MILLI if at is None else at
+    rows = []
+    for group, name, reason in reader.pairs():
+        if topic in (None, name) and consumer_group in (None, group):
+            rows.append(reader.row(group, name, reason, now))
+    return table_of(rows, CONSUMER_PROGRESS_SCHEMA)
+
+
+class _Reader:
+    """The facts of one store that the rows of all groups need, each read once."""
+
+    def __init__(self, store: MessageStore) -> None:
+        self._store = store
+        self._states: QueueStates = queue_states(store)
+        self._problem = _log_problem(store)
+        self._read_queues = load_config(store.location, "topics.json", _read_queue_nums)
+        committed = load_consumer_offsets(store.location)
+        # A broker writes the file every five seconds, even without an offset.
+        self._has_offsets = bool(committed) or load_config(store.location, CONSUMER_OFFSETS, bool) is not None
+        self._offsets: dict[tuple[str, str], dict[int, int]] = {}
+        for one in committed:
+            self._offsets.setdefault((one.consumer_group, one.topic), {})[one.queue_id] = one.offset
+        self._queue_ids: dict[str, list[int]] = {}
+        for name, queue_id in self._states.by_queue:
+            self._queue_ids.setdefault(name, []).append(queue_id)
+        self._topics = set(self._queue_ids) | set(self._read_queues or ())
+        self._groups_of: dict[str, list[str]] = {}
+        for group, name in self._offsets:
+            self._groups_of.setdefault(name, []).append(group)
+        groups = consumer_groups(store.location)
+        self._retry_topics = {name: self._retry_topic(name, groups) for name in sorted(self._topics)}
+        self._retry_topics_of: dict[str, list[str]] = {}
+        for name, retry in self._retry_topics.items():
+            if retry is not None and retry.consumer_group is not None:
+                self._retry_topics_of.setdefault(retry.consumer_group, []).append(name)
+        self._uncertain = [name for name, retry in self._retry_topics.items() if retry is not None and retry.reason]
+        self._progress: dict[tuple[str | None, str], _Progress] = {}
+        self._beside: dict[str, tuple[int | None, int | None]] = {}
+
+    def _retry_topic(self, name: str, groups: ConsumerGroups) -> RetryTopic | None:
+        """The meaning of a topic's name; a group that has an offset in a retry topic is the group of this topic."""
+        if not name.startswith(RETRY_PREFIX):
+            return None
+        for group in self._groups_of.get(name, ()):
+            rest = name.removeprefix(RETRY_PREFIX).removeprefix(group)
+            if not rest or (rest[0] in "_+" and len(rest) > 1):
+                return RetryTopic(name, group, rest[1:] or None)
+        return parse_retry_topic(name, groups, self._topics)
+
+    def pairs(self) -> Iterator[tuple[str | None, str, str | None]]:
+        """Each group and topic that has a row, and why the group is not certain, sorted."""
+        found: dict[tuple[str, str], tuple[str | None, str, str | None]] = {
+            pair: (*pair, None) for pair in self._offsets
+        }
+        for name, retry in self._retry_topics.items():
+            if retry is not None:
+                found.setdefault((retry.consumer_group or "", name), (retry.consumer_group, name, retry.reason))
+        yield from (found[pair] for pair in sorted(found))
+
+    def row(self, group: str | None, topic: str, reason: str | None, at: int) -> Row:
+        """The row of a group and a topic."""
+        found = self._of(group, topic)
+        reasons = found.reasons if reason is None else [reason, *found.reasons]
+        retries, dead_letters = (None, None) if group is None else self._group(group)
+        row: Row = {
+            "consumer_group": group,
+            "topic": topic,
+            "state": "UNKNOWN",
+            "queue_count": found.queues,
+            "too_small_offsets": found.too_small,
+            "too_large_offsets": found.too_large,
+            "group_retries": retries,
+            "group_dead_letters": dead_letters,
+            "reason": "; ".join(reasons) or None,
+        }
+        if found.last_consumed >= 0:
+            row["last_consumed_timestamp"] = micros(found.last_consumed)
+        if reasons:
+            return row
+        row |= {"lag": found.lag, "expired_messages": found.expired, "queues_without_offset": found.without_offset}
+        if (group, topic) not in self._offsets:
+            row["state"] = "NO_OFFSET"
+        else:
+            row["state"] = "LAGGING" if found.lag else "CAUGHT_UP"
+        if not found.lag:
+            row["lag_millis"] = 0
+        if found.oldest is not None:
+            stored, queue_id, queue_offset, commit_log_offset = found.oldest
+            row |= {
+                "lag_millis": None if micros(stored) is None else max(at - stored, 0),
+                "oldest_queue_id": queue_id,
+                "oldest_queue_offset": queue_offset,
+                "oldest_commit_log_offset": commit_log_offset,
+                "oldest_store_timestamp": micros(stored),
+            }
+        return row
+
+    def _group(self, group: str) -> tuple[int | None, int | None]:
+        """The retries that a group has not consumed, and its dead letters; None if that is not known."""
+        if group not in self._beside:
+            progress = [self._of(group, name) for name in self._retry_topics_of.get(group, ())]
+            uncertain = any(name.startswith(f"{RETRY_PREFIX}{group}") for name in self._uncertain)
+            is_known = not uncertain and not any(one.reasons for one in progress)
+            retries = sum(one.lag for one in progress) if is_known else None
+            self._beside[group] = retries, self._messages_of(f"{DLQ_PREFIX}{group}")
+        return self._beside[group]
+
+    def _messages_of(self, topic: str) -> int | None:
+        """The number of messages that the queues of a topic offer; None if that is not known."""
+        count = 0
+        for queue_id in self._queue_ids.get(topic, ()):
+            if self._states.by_queue[topic, queue_id].problem is not None:
+                return None
+            count += self._store.get_max_offset_in_queue(topic, queue_id)
+            count -= self._store.get_min_offset_in_queue(topic, queue_id)
+        return None if self._states.behind is not None or self._problem is not None else count
+
+    def _of(self, group: str | None, topic: str) -> _Progress:
+        if (group, topic) not in self._progress:
+            self._progress[group, topic] = self._read(group, topic)
+        return self._progress[group, topic]
+
+    def _read(self, group: str | None, topic: str) -> _Progress:
+        found = _Progress(reasons=[] if self._problem is None else [self._problem])
+        offsets = {} if group is None else self._offsets.get((group, topic), {})
+        if not self._has_offsets:
+            found.reasons.append(f"config/{CONSUMER_OFFSETS} does not exist")
+        queue_count = (self._read_queues or {}).get(topic)
+        if queue_count is None and self._read_queues is not None and is_system_topic(topic):
+            # 4.9 does not configure the topic of op messages.
+            queue_count = 1 + max(self._queue_ids.get(topic, ()), default=-1)
+        if queue_count is None:
+            missing = "does not exist" if self._read_queues is None else "does not name the topic"
+            found.reasons.append(f"config/topics.json {missing}, so the queues of the topic are not known")
+            queue_ids = sorted({*offsets, *self._queue_ids.get(topic, ())})
+        else:
+            # A file can have any number; only queues that exist, or that have an offset, have something to say.
+            known = {*offsets, *self._queue_ids.get(topic, ())}
+            queue_ids = sorted(queue_id for queue_id in known if 0 <= queue_id < queue_count)
+            found.without_offset = max(queue_count, 0) - len([one for one in queue_ids if one in offsets])
+        found.queues = len(queue_ids) if queue_count is None else max(queue_count, 0)
+        if self._states.behind is not None:
+            found.reasons.append(self._states.behind)
+        for queue_id in queue_ids:
+            self._add_queue(found, topic, queue_id, offsets.get(queue_id))
+        return found
+
+    def _add_queue(self, found: _Progress, topic: str, queue_id: int, committed: int | None) -> None:
+        store, offset = self._store, committed or 0
+        first, stop = store.get_min_offset_in_queue(topic, queue_id), store.get_max_offset_in_queue(topic, queue_id)
+        state = self._states.by_queue.get((topic, queue_id))
+        if offset > stop:
+            found.too_large += 1
+            found.reasons.append(f"the offset in queue {queue_id} is {offset}, and the queue ends at {stop}")
+            return
+        if state is not None and state.problem is not None:
+            found.reasons.append(f"queue {queue_id} is {state.name}: {state.problem}")
+            return
+        found.too_small += committed is not None and offset < first
+        found.lag += stop - offset
+        found.expired += max(first - offset, 0)
+        if first < offset:
+            found.last_consumed = max(found.last_consumed, self._stored(topic, queue_id, offset - 1))
+        if max(first, offset) < stop:
+            self._add_oldest(found, topic, queue_id, max(first, offset), stop)
+
+    def _add_oldest(self, found: _Progress, topic: str, queue_id: int, start: int, stop: int) -> None:
+        """Note the first message of a queue from `start` on, if it is older than that of other queues."""
+        queue = self._store.queues[topic, queue_id]
+        units = queue.units(start, min(stop, start + _PRE_BLANK_LIMIT))
+        is_message = units["store_size"] != PRE_BLANK_SIZE
+        queue_offset = start + int(is_message.argmax())
+        proven = self._store.queue_cover(topic, queue_id).proven(queue_offset)
+        if proven is None:
+            found.reasons.append(f"the unit at queue offset {queue_offset} of queue {queue_id} leads to no message")
+            return
+        oldest = proven.record.store_timestamp, queue_id, queue_offset, proven.record.commit_log_offset
+        found.oldest = oldest if found.oldest is None else min(found.oldest, oldest)
+        found.expired += queue_offset - start
+
+    def _stored(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        queue = self._store.queues.get((topic, queue_id))
+        return -1 if queue is None else self._store.pickup_store_timestamp(*queue.unit(queue_offset)[:2])
+
+
+def _log_problem(store: MessageStore) -> str | None:
+    """Why the ends of queues are not certain; None if they are."""
+    end = store.get_max_phy_offset()
+    if end > store.get_min_phy_offset() and not store.queues:
+        return "the store has no consume queues"
+    for segment in reversed(store.records.segments):
+        newest = newest_record(store.records, segment, end) if segment.base < end else None
+        if newest is not None:
+            return lost_end(store, newest.store_timestamp)
+    return lost_end(store, 0)
+
+
+def _read_queue_nums(content: Mapping[str, Any]) -> dict[str, int]:
+    return {
+        str(name): as_integer(config["readQueueNums"], 32)
+        for name, config in (content.get("topicConfigTable") or {}).items()
+    }

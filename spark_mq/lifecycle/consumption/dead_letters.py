@@ -1,0 +1,84 @@
+"""Messages that consumer groups gave up: table `dead_letters`, a row for each message of a dead letter topic."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_mq.format.message_schema import TIMESTAMP
+from spark_mq.lifecycle.consumption.retries import retry_topics
+from spark_mq.lifecycle.consumption.retry_copies import (
+    message_chains,
+    number_of_attempts,
+    retry_copies,
+    selected_copies,
+)
+from spark_mq.lifecycle.consumption.retry_topic import RetryTopic
+from spark_mq.lifecycle.messages.arrays import flags
+from spark_mq.lifecycle.messages.selected_messages import SelectedMessages
+from spark_mq.store.message_store import MessageStore
+
+DEAD_LETTERS_SCHEMA = pa.schema(
+    [
+        ("consumer_group", pa.string()),
+        ("topic", pa.string()),
+        ("queue_id", pa.int32()),
+        ("queue_offset", pa.int64()),
+        ("commit_log_offset", pa.int64()),
+        ("store_timestamp", TIMESTAMP),
+        ("reconsume_times", pa.int32()),
+        ("retries_found", pa.int64()),
+        ("tags", pa.string()),
+        ("unique_key", pa.string()),
+        ("origin_topic", pa.string()),
+        ("origin_message_id", pa.string()),
+        ("origin_commit_log_offset", pa.int64()),
+    ]
+)
+
+
+def dead_letters_rows(store: MessageStore, consumer_group: str | None = None) -> pa.Table:
+    """The dead letters of consumer groups, in the order of the log; see `dead_letters`.
+
+    Args:
+        store: The store.
+        consumer_group: Only the dead letters of this group; None for all.
+
+    Returns:
+        A table with `DEAD_LETTERS_SCHEMA`.
+
+    Raises:
+        CorruptLogError: A segment was removed or became shorter while it was read.
+
+    Example:
+        >>> dead_letters_rows(MessageStore("/data/store"), "billing")["origin_topic"].to_pylist()
+        ['orders']
+    """
+    selected = selected_copies(store)
+    table = dead_letters(selected, retry_topics(store, selected))
+    return table if consumer_group is None else table.filter(pc.equal(table["consumer_group"], consumer_group))
+
+
+def dead_letters(selected: SelectedMessages, topics: dict[str, RetryTopic]) -> pa.Table:
+    """The dead letters of consumer groups, in the order of the log.
+
+    `reconsume_times` is how often the message was consumed in vain, and `retries_found` the number of its retries in
+    the log: fewer if some expired, or if the group gave up the message before. `origin_...` is the message that was
+    returned first, NULL if the dead letter does not say that.
+
+    Args:
+        selected: The result of `selected_copies`.
+        topics: The meaning of the retry topics.
+
+    """
+    groups = {name: topic.consumer_group for name, topic in topics.items()}
+    copies = retry_copies(selected.messages, groups)
+    chains, has_chain = message_chains(copies)
+    rows = np.flatnonzero(flags(copies["is_dead_letter"]))
+    attempts = number_of_attempts(copies, chains, rows)
+    dead = copies.take(pa.array(rows))
+    columns = {name: dead[name] for name in DEAD_LETTERS_SCHEMA.names if name in dead.column_names}
+    columns["retries_found"] = pa.array(attempts, mask=~has_chain[rows])
+    columns["origin_topic"] = pc.coalesce(dead["RETRY_TOPIC"], dead["DLQ_ORIGIN_TOPIC"])
+    return pa.table([columns[name] for name in DEAD_LETTERS_SCHEMA.names], schema=DEAD_LETTERS_SCHEMA)

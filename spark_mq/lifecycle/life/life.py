@@ -1,0 +1,160 @@
+"""The life of a message: everything that stores have of it, in the order of time.
+
+Nothing but look-ups: the key in the index (`key_search`), single records by their offsets, and a few units of the
+broker's own queues (`queue_tail`). What no index file covers is read in the log. `message_life` tells of one message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from spark_mq.errors import OptionError
+from spark_mq.format.java_text import decode_utf8
+from spark_mq.format.message_id import is_offset_message_id
+from spark_mq.format.record import Record
+from spark_mq.format.system_topic import TRACE_TOPIC
+from spark_mq.lifecycle.life.key_search import FoundMessages, find_key
+from spark_mq.lifecycle.life.message_life import FoundMessage, MessageLife, Source, tell
+from spark_mq.lifecycle.life.situation import UNIQUE_KEY, Kind, text_properties
+from spark_mq.lifecycle.life.trace_steps import traced_steps
+from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.message_store import MessageStore
+from spark_mq.store.retention import moment_of
+
+DEFAULT_LIMIT = 10
+
+
+@dataclass(frozen=True)
+class Lives:
+    """The answer of `life`.
+
+    Attributes:
+        lives: The lives of the messages, the newest message first.
+        more: The number of further messages that have the key.
+        has_even_more: Whether there are still more, which were not looked at.
+
+    """
+
+    lives: tuple[MessageLife, ...]
+    more: int = 0
+    has_even_more: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """The answer as values that JSON can hold; times are milliseconds since the epoch."""
+        return asdict(self)
+
+
+def life(
+    store: MessageStore | Mapping[str, MessageStore],
+    key_or_id: str,
+    topic: str | None = None,
+    limit: int = DEFAULT_LIMIT,
+    at: int | datetime | None = None,
+    broker_conf: str | None = None,
+    any_host: bool = False,
+    trace_topic: str = TRACE_TOPIC,
+) -> Lives:
+    """The lives of the messages that have a key or an id.
+
+    Args:
+        store: The store, or several by the names that events give them: a message can be sent in one, and be retried
+            in another.
+        key_or_id: A unique key, one key of KEYS, or an offset message id.
+        topic: Only messages that belong to this topic; None for all.
+        limit: The largest number of messages to tell of.
+        at: The time of the question: epoch milliseconds or an aware datetime; None for now.
+        broker_conf: The file of the broker's settings, for `messageDelayLevel`, `fileReservedTime` and `deleteWhen`;
+            None for those with which each store was opened.
+        any_host: Whether the host of an offset message id is ignored; see `MessageStore.find_record_by_id`.
+        trace_topic: The topic of trace messages.
+
+    Raises:
+        OptionError: An argument, or a setting of the broker, is not valid.
+
+    Example:
+        >>> for event in life(MessageStore("/data/store"), "7F0000010B5F18B4AAC28F1B3B6D0000").lives[0].events:
+        ...     print(event.timestamp, event.text)
+
+    """
+    if not key_or_id:
+        raise OptionError("the key or id is empty")
+    moment = moment_of(at)
+    stores = {"": store} if isinstance(store, MessageStore) else store
+    conf = None if broker_conf is None else BrokerConf.of(broker_conf)
+    sources = [Source(one, name, conf or one.broker_conf, moment, trace_topic) for name, one in stores.items()]
+    groups: dict[object, list[FoundMessage]] = {}
+    has_even_more = False
+    key, record = _resolved(sources, key_or_id, any_host)
+    for source in sources:
+        found = _search(source, key, trace_topic)
+        has_even_more |= found.has_more
+        for name, one in _messages(source, found, key).items():
+            groups.setdefault(name, []).append(one)
+    if record is not None and isinstance(key, str):
+        groups = {name: found for name, found in groups.items() if name == key}
+    lives = sorted(groups.values(), key=_newest, reverse=True)
+    if topic is not None:
+        lives = [one for one in lives if _belongs_to(one, topic)]
+    told = tuple(tell(one, record) for one in lives[: max(limit, 0)])
+    return Lives(told, len(lives) - len(told), has_even_more)
+
+
+def _resolved(sources: Sequence[Source], key_or_id: str, any_host: bool) -> tuple[str | Record, Record | None]:
+    """What to look up, and the record that has the text as its offset message id; None if there is none.
+
+    What to look up is the unique key of that record, or the record if it has none; else the text.
+    """
+    if not is_offset_message_id(key_or_id):
+        return key_or_id, None
+    for source in sources:
+        record = source.store.find_record_by_id(key_or_id, any_host)
+        if isinstance(record, Record):
+            return text_properties(record).get(UNIQUE_KEY) or record, record
+    return key_or_id, None
+
+
+def _search(source: Source, key: str | Record, trace_topic: str) -> FoundMessages:
+    if isinstance(key, Record):
+        own = source.store.find_record(key.commit_log_offset)
+        return FoundMessages((own,) if own == key else ())
+    found = find_key(source.store, key, (trace_topic,))
+    source.damage = found.damage
+    return found
+
+
+def _messages(source: Source, found: FoundMessages, key: str | Record) -> dict[object, FoundMessage]:
+    """What was found, by message: by its unique key, or a record by its offset if it has none."""
+    messages: dict[object, FoundMessage] = {}
+    for record in found.records:
+        if source.situations.of(record).kind is Kind.TRACE:
+            continue
+        unique_key = text_properties(record).get(UNIQUE_KEY)
+        name = (source.name, record.commit_log_offset) if unique_key is None else unique_key
+        messages.setdefault(name, FoundMessage(source, [], [])).records.append(record)
+    for record in found.records:
+        if source.situations.of(record).kind is not Kind.TRACE:
+            continue
+        for traced in traced_steps(record, source.name):
+            if traced.unique_key in messages or traced.unique_key == key or key in traced.keys:
+                messages.setdefault(traced.unique_key, FoundMessage(source, [], [])).traces.append(traced)
+    return messages
+
+
+def _newest(found: Sequence[FoundMessage]) -> tuple[int, int]:
+    """The store time and the offset of the first record of a message: the newest message is told first."""
+    firsts = [one.records[0] for one in found if one.records]
+    if not firsts:
+        return 0, 0
+    first = min(firsts, key=lambda record: record.store_timestamp)
+    return first.store_timestamp, first.commit_log_offset
+
+
+def _belongs_to(found: Sequence[FoundMessage], topic: str) -> bool:
+    for one in found:
+        for record in one.records:
+            if topic in (decode_utf8(record.topic), one.source.situations.of(record).real_topic):
+                return True
+    return False

@@ -1,0 +1,108 @@
+"""Which consumer groups are past one message, by their offsets in its queue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from spark_mq.errors import ConfigError, UnsupportedStoreError
+from spark_mq.store.config.config_file import load_config
+from spark_mq.store.config.consumer_offsets import CONSUMER_OFFSETS, ConsumerOffset, load_consumer_offsets
+from spark_mq.store.message_store import MessageStore
+
+
+class ConsumerState(StrEnum):
+    """Whether a consumer group has consumed a message."""
+
+    PAST = "PAST"
+    """Its offset is after the message: it has consumed it, or has given it back for a retry."""
+    NOT_YET = "NOT_YET"
+    """Its offset is at the message, or before it."""
+    NO_OFFSET = "NO_OFFSET"
+    """It has offsets in other queues of the topic, and none in this queue."""
+
+
+@dataclass(frozen=True)
+class MessageConsumer:
+    """One consumer group of a message.
+
+    Attributes:
+        consumer_group: The group.
+        topic: The topic of the message.
+        queue_id: Its queue.
+        queue_offset: Its offset there.
+        state: Whether the group has consumed it.
+        consumer_offset: The offset that the group consumes next; None without one.
+        messages_before: Messages that the group consumes before this one; None if it is past it or has no offset.
+        store: The store.
+
+    """
+
+    consumer_group: str
+    topic: str
+    queue_id: int
+    queue_offset: int
+    state: ConsumerState
+    consumer_offset: int | None = None
+    messages_before: int | None = None
+    store: str = ""
+
+    @property
+    def text(self) -> str:
+        """The state in a few words."""
+        place = f"{self.topic}/{self.queue_id}"
+        if self.state is ConsumerState.PAST:
+            return f"past it: its offset in {place} is {self.consumer_offset}"
+        if self.state is ConsumerState.NO_OFFSET:
+            return f"not known: it has an offset in other queues of {self.topic}, and none in queue {self.queue_id}"
+        before = self.messages_before
+        many = "it is the next one" if before == 0 else f"{before} message{'' if before == 1 else 's'} before it"
+        return f"not yet: its offset in {place} is {self.consumer_offset}, {many}"
+
+
+class ConsumerOffsets:
+    """The consumer offsets of a store, read once.
+
+    Attributes:
+        problem: Why nothing is known of consumers, as text for a person; None if the file can be read.
+
+    """
+
+    def __init__(self, store: MessageStore, name: str) -> None:
+        """The offsets of a store; `name` is its name in the results."""
+        self._name = name
+        self._offsets: Sequence[ConsumerOffset] = ()
+        self.problem: str | None = None
+        try:
+            self._offsets = load_consumer_offsets(store.location)
+            if not self._offsets and load_config(store.location, CONSUMER_OFFSETS, lambda _: True) is None:
+                self.problem = f"which consumer groups are past it: there is no config/{CONSUMER_OFFSETS}"
+        except (ConfigError, UnsupportedStoreError) as error:
+            self.problem = f"which consumer groups are past it: {error}"
+
+    def of(self, topic: str, queue_id: int, queue_offset: int) -> list[MessageConsumer]:
+        """The groups that consume a topic, by name, with their states for the message at an offset of a queue."""
+        by_group: dict[str, int | None] = {}
+        for one in self._offsets:
+            if one.topic == topic:
+                by_group.setdefault(one.consumer_group, None)
+                if one.queue_id == queue_id:
+                    by_group[one.consumer_group] = one.offset
+        place = topic, queue_id, queue_offset
+        found = []
+        for group, offset in sorted(by_group.items()):
+            if offset is None:
+                found.append(MessageConsumer(group, *place, ConsumerState.NO_OFFSET, store=self._name))
+            elif offset > queue_offset:
+                found.append(MessageConsumer(group, *place, ConsumerState.PAST, offset, store=self._name))
+            else:
+                before = queue_offset - offset
+                found.append(MessageConsumer(group, *place, ConsumerState.NOT_YET, offset, before, store=self._name))
+        return found
+
+    def offset(self, consumer_group: str, topic: str, queue_id: int) -> int | None:
+        """The offset of one group in one queue; None if there is none."""
+        wanted = consumer_group, topic, queue_id
+        found = (one.offset for one in self._offsets if (one.consumer_group, one.topic, one.queue_id) == wanted)
+        return next(found, None)

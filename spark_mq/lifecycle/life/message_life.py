@@ -1,0 +1,320 @@
+"""The life of one message, out of what stores have of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from spark_mq.errors import OptionError
+from spark_mq.format.record import Record
+from spark_mq.lifecycle.life.event import Event, EventKind, numbered
+from spark_mq.lifecycle.life.message_consumers import ConsumerOffsets, MessageConsumer
+from spark_mq.lifecycle.life.message_expiry import MessageExpiry, message_expiry
+from spark_mq.lifecycle.life.outcome import LifeState, Outcome, Outcomes
+from spark_mq.lifecycle.life.pairing import Copy, copies_of
+from spark_mq.lifecycle.life.situation import KEYS, ORIGIN_MESSAGE_ID, PRODUCER_GROUP, TAGS, UNIQUE_KEY, Kind
+from spark_mq.lifecycle.life.store_rules import Situations
+from spark_mq.lifecycle.life.time_text import time_text
+from spark_mq.lifecycle.life.trace_steps import TracedStep
+from spark_mq.lifecycle.messages.lost_end import lost_end
+from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.log.newest_record import newest_record
+from spark_mq.store.log.record_lookup import NoRecord
+from spark_mq.store.message_store import MessageStore
+
+_MAX_COPIES = 1_000
+"""Records of one message that are told; a message with more is not an ordinary one."""
+_MAX_CONSUMED = 10
+"""Copies of a message for which consumer groups are told: a key can be sent many times."""
+_RETRIES = (EventKind.RETRIED, EventKind.DEAD)
+
+
+@dataclass(frozen=True)
+class MessageLife:
+    """The life of one message.
+
+    Attributes:
+        unique_key: Its unique key; None without one.
+        topic: The topic to which it belongs.
+        queue_id: The queue id there; None if no record says it.
+        keys: Its keys.
+        tags: Its tags; None without any.
+        state: What became of it.
+        reason: Why the state is UNKNOWN; else None.
+        events: What happened, in the order of time.
+        consumers: The consumer groups of its topic, and whether they are past it.
+        expiries: When the segment of its last record expires, of each store.
+        next: What happens next, as texts for a person.
+        unknown: What cannot be known, with the reasons, as texts for a person.
+
+    """
+
+    unique_key: str | None
+    topic: str | None
+    queue_id: int | None
+    keys: tuple[str, ...]
+    tags: str | None
+    state: LifeState
+    reason: str | None
+    events: tuple[Event, ...]
+    consumers: tuple[MessageConsumer, ...]
+    expiries: tuple[MessageExpiry, ...]
+    next: tuple[str, ...]
+    unknown: tuple[str, ...]
+
+
+class Source:
+    """One store of a question, and what is read of it once."""
+
+    def __init__(self, store: MessageStore, name: str, conf: BrokerConf, at: int, trace_topic: str) -> None:
+        """A store with its name, its broker's settings, and the time of the question in milliseconds."""
+        self.store = store
+        self.name = name
+        self.conf = conf
+        self.at = at
+        self.situations = Situations(store, conf, trace_topic)
+        self.outcomes = Outcomes(store, name, at)
+        self.consumers = ConsumerOffsets(store, name)
+        self.damage: tuple[str, ...] = ()
+
+    @property
+    def doubt(self) -> str | None:
+        """Why messages can be missing from what was found; None if none is missing."""
+        return self.damage[0] if self.damage else self._lost_end
+
+    @cached_property
+    def _lost_end(self) -> str | None:
+        return _lost_end_of(self.store)
+
+
+@dataclass
+class FoundMessage:
+    """What one store has of one message: its records in the order of the log, and its trace events."""
+
+    source: Source
+    records: list[Record]
+    traces: list[TracedStep]
+
+
+def _lost_end_of(store: MessageStore) -> str | None:
+    end = store.get_max_phy_offset()
+    segment = store.records.segment_of(end - 1) if end > 0 else None
+    newest = None if segment is None else newest_record(store.records, segment, end)
+    return None if newest is None else lost_end(store, newest.store_timestamp)
+
+
+def tell(found: Sequence[FoundMessage], record: Record | None = None) -> MessageLife:
+    """The life of one message out of what all stores have of it.
+
+    The messages of a batch have one unique key, and a producer can send a key again: then this tells of all of them.
+
+    Args:
+        found: What was found by the unique key.
+        record: Only what is connected with this record is told; None for everything.
+
+    Raises:
+        OptionError: A setting of the broker is not valid.
+
+    """
+    stories = [_Story(one) for one in (found if record is None else _connected(found, record))]
+    _join([copy for story in stories for copy in story.copies])
+    for story in stories:
+        story.note_what_is_not_known()
+    ends = [story.end for story in stories if story.end is not None]
+    _, outcome = max(ends, key=lambda end: end[0]) if ends else (0, _NO_MESSAGE)
+    copies = [copy for story in stories for copy in story.copies]
+    first = min(copies, key=lambda copy: copy.step.order, default=None)
+    properties = {} if first is None else first.properties
+    traced = next((trace.unique_key for one in found for trace in one.traces), None)
+    expiries = [expiry for story in stories if (expiry := story.expiry()) is not None]
+    coming = [text for story in stories for text in story.coming()]
+    return MessageLife(
+        unique_key=properties.get(UNIQUE_KEY, traced),
+        topic=None if first is None else first.situation.real_topic,
+        queue_id=None if first is None else first.situation.real_queue_id,
+        keys=tuple(dict.fromkeys(key for copy in copies for key in _keys(copy))),
+        tags=properties.get(TAGS),
+        state=outcome.state,
+        reason=outcome.reason,
+        events=numbered([step for story in stories for step in story.steps]),
+        consumers=tuple(one for story in stories for one in story.consumers()),
+        expiries=tuple(expiries),
+        next=(*coming, *map(_expiry_text, expiries)),
+        unknown=tuple(dict.fromkeys(text for story in stories for text in story.unknown)),
+    )
+
+
+_NO_MESSAGE = Outcome(LifeState.UNKNOWN, "the log does not have the message itself")
+
+
+class _Story:
+    """The copies of a message in one store, and what became of them.
+
+    Attributes:
+        copies: The copies, in the order of the log.
+        steps: The steps of all events, of traces and of further messages, too.
+        end: The offset of the first copy of the last time that the message was sent, and what became of it.
+        unknown: What is not known, with the reasons.
+
+    """
+
+    def __init__(self, found: FoundMessage) -> None:
+        self.source = found.source
+        records = found.records[:_MAX_COPIES]
+        situations = self.source.situations
+        self.copies = copies_of([(record, situations.of(record)) for record in records], self.source.name)
+        self.steps = [copy.step for copy in self.copies] + [traced.step for traced in found.traces]
+        self.unknown: list[str] = []
+        self.waiting: list[tuple[Copy, Outcome]] = []
+        self.end: tuple[int, Outcome] | None = None
+        left_out = len(found.records) - len(records)
+        if left_out:
+            self.unknown.append(f"{left_out:,} more records of the message, which are not told")
+        doubt = self.source.doubt if not left_out else self.unknown[0]
+        for copy in list(self.copies):
+            if copy.step.event.kind is EventKind.RETRIED and copy.kind is Kind.DELAYED:
+                self._decide(copy, self.source.outcomes.delivery(copy, doubt, self.steps))
+            elif copy.before is None and copy.step.event.kind not in _RETRIES:
+                outcome = self.source.outcomes.of(copy, self.copies, doubt, self.steps)
+                if copy.step.event.kind is not EventKind.OTHER:
+                    self._decide(copy, outcome)
+                    self.end = copy.record.store_timestamp, outcome
+                elif self.end is None:
+                    self.end = -1, outcome
+        self._note_retries()
+
+    def _decide(self, copy: Copy, outcome: Outcome) -> None:
+        if outcome.reason is not None:
+            self.unknown.append(f"what became of {_name(copy)}: {outcome.reason}")
+        self.waiting.append((copy, outcome))
+
+    def _note_retries(self) -> None:
+        """Say in the events of retries whether their group has consumed them."""
+        for copy in self.copies:
+            group = copy.situation.consumer_group
+            if copy.kind is not Kind.RETRY or group is None:
+                continue
+            event = copy.step.event
+            offset = self.source.consumers.offset(group, event.topic or "", copy.record.queue_id)
+            if offset is not None:
+                is_past = offset > copy.record.queue_offset
+                has = f"the group is past it (offset {offset})" if is_past else "the group has not consumed it yet"
+                copy.step.event = replace(event, text=f"{event.text}; {has}", consumer_group=group)
+
+    def note_what_is_not_known(self) -> None:
+        """Add the reasons for events whose origin is not there, and for what cannot be known of this store."""
+        store = self.source.store
+        for copy in self.copies:
+            if copy.step.parent is not None:
+                continue
+            kind = copy.step.event.kind
+            if kind is EventKind.COMMITTED:
+                half = store.find_record(copy.record.prepared_transaction_offset)
+                reason = half.reason if isinstance(half, NoRecord) else "the record there is another one"
+                self.unknown.append(f"when its half message was stored: {reason}")
+            elif kind in _RETRIES:
+                self.unknown.append(f"when {_name(copy)} was delivered first: {self._why_no_origin(copy)}")
+            elif kind is EventKind.SENT and copy.situation.text:
+                self.unknown.append("when it was sent: the log does not have the delayed message")
+            elif kind is EventKind.DISCARDED:
+                self.unknown.append("when its half message was stored: the log does not have it")
+        for damage in self.source.damage:
+            self.unknown.append(f"messages that can be missing: {damage}")
+        if self.source.consumers.problem is not None:
+            self.unknown.append(self.source.consumers.problem)
+
+    def _why_no_origin(self, copy: Copy) -> str:
+        origin_id = copy.properties.get(ORIGIN_MESSAGE_ID)
+        if origin_id is None:
+            return "the record does not name the message"
+        try:
+            origin = self.source.store.find_record_by_id(origin_id)
+        except OptionError as error:
+            return str(error)
+        return origin.reason if isinstance(origin, NoRecord) else f"message {origin_id} has another unique key"
+
+    def consumers(self) -> Iterator[MessageConsumer]:
+        """The groups of the copies that consumers get, the last copies of them."""
+        consumed = [copy for copy in self.copies if copy.kind in (Kind.NORMAL, Kind.COMMIT)]
+        for copy in consumed[-_MAX_CONSUMED:]:
+            topic, queue_id = copy.situation.real_topic, copy.record.queue_id
+            yield from self.source.consumers.of(topic, queue_id, copy.record.queue_offset)
+
+    def expiry(self) -> MessageExpiry | None:
+        """When the segment of the last copy expires."""
+        if not self.copies:
+            return None
+        offset = self.copies[-1].record.commit_log_offset
+        return message_expiry(self.source.store, offset, self.source.conf, self.source.name)
+
+    def coming(self) -> Iterator[str]:
+        """What the broker does next, as texts for a person."""
+        for copy, outcome in self.waiting:
+            due = copy.situation.due
+            if outcome.state is LifeState.WAITING and due is not None:
+                yield f"{_name(copy)} is delivered at {time_text(due)}"
+            elif outcome.state is LifeState.OVERDUE:
+                yield f"{_name(copy)} is delivered as soon as its broker runs"
+            elif outcome.state is LifeState.PENDING:
+                group = copy.properties.get(PRODUCER_GROUP)
+                yield f"the broker asks producer group {group} about the transaction, or gives it up"
+
+
+def _keys(copy: Copy) -> list[str]:
+    return [key for key in copy.properties.get(KEYS, "").split(" ") if key]
+
+
+def _connected(found: Sequence[FoundMessage], record: Record) -> list[FoundMessage]:
+    """What was found, without messages that only have the same unique key as a record."""
+    copies = []
+    for one in found:
+        situations = one.source.situations
+        copies += copies_of([(each, situations.of(each)) for each in one.records[:_MAX_COPIES]], one.source.name)
+    _join(copies)
+    start = next((copy for copy in copies if copy.record == record), None)
+    if start is None:
+        return list(found)
+    while start.before is not None:
+        start = start.before
+    connected, waiting = [], [start]
+    while waiting:
+        copy = waiting.pop()
+        connected.append((copy.step.event.store, copy.record.commit_log_offset))
+        waiting += copy.after
+    kept = set(connected)
+    return [
+        FoundMessage(
+            one.source,
+            [each for each in one.records if (one.source.name, each.commit_log_offset) in kept],
+            one.traces,
+        )
+        for one in found
+    ]
+
+
+def _name(copy: Copy) -> str:
+    if copy.kind in (Kind.HALF, Kind.COMMIT):
+        return "the transaction"
+    if copy.situation.attempt and copy.situation.consumer_group is not None:
+        return f"retry {copy.situation.attempt} of group {copy.situation.consumer_group}"
+    return "the message"
+
+
+def _join(copies: Sequence[Copy]) -> None:
+    """Let retries in one store follow from the message that was delivered first in another one."""
+    by_id = {copy.step.event.offset_message_id: copy for copy in copies}
+    for copy in copies:
+        origin = by_id.get(copy.properties.get(ORIGIN_MESSAGE_ID, "").upper())
+        is_retry = copy.step.event.kind in _RETRIES and copy.before is None
+        if is_retry and origin is not None and origin.step.event.kind not in _RETRIES:
+            copy.follows(origin, copy.step.event.kind, copy.step.event.text)
+
+
+def _expiry_text(expiry: MessageExpiry) -> str:
+    of_store = f" of {expiry.store}" if expiry.store else ""
+    if expiry.expire_timestamp is None:
+        return f"segment {expiry.segment}{of_store} is the newest one, which does not expire"
+    hours = f"{expiry.reserved_hours:g} hours, {expiry.reserved_hours_source}"
+    deleted = "" if expiry.delete_timestamp is None else f", and is deleted at {time_text(expiry.delete_timestamp)}"
+    return f"segment {expiry.segment}{of_store} expires at {time_text(expiry.expire_timestamp)}{deleted} ({hours})"

@@ -1,0 +1,245 @@
+"""What became of a message in one store: whether its transaction was committed, and whether its delay is over.
+
+A state is only said if messages that would change it cannot be missing; else it is UNKNOWN, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import islice
+
+from spark_mq.errors import ConfigError, UnsupportedStoreError
+from spark_mq.format.java_text import decode_utf8
+from spark_mq.format.message_id import encode_offset_message_id
+from spark_mq.format.properties import TAGS, parse_properties
+from spark_mq.format.record import Record
+from spark_mq.format.system_topic import HALF_TOPIC, OP_TOPIC, TIMER_TOPIC
+from spark_mq.lifecycle.life.event import Event, EventKind, Step
+from spark_mq.lifecycle.life.pairing import Copy, cancels, next_half, place_text
+from spark_mq.lifecycle.life.queue_tail import Cut, messages_after
+from spark_mq.lifecycle.life.situation import Kind, body_of, text_properties
+from spark_mq.lifecycle.life.time_text import time_text
+from spark_mq.lifecycle.transactions.op_message import REMOVE_TAG, half_queue_offsets
+from spark_mq.store.config.config_file import load_config
+from spark_mq.store.config.consumer_offsets import load_consumer_offsets
+from spark_mq.store.config.delay_offsets import DELAY_OFFSETS, parse_delay_offsets
+from spark_mq.store.message_store import MessageStore
+
+_OPS_AFTER_COMMIT = 1_000
+"""Op messages after a commit among which its own is searched for: it follows soon (`transactionOpBatchInterval`)."""
+
+_TIMER_PRECISION = 1_000
+"""Milliseconds by which a timer ends after TIMER_OUT_MS at most (`timerPrecisionMs`@5.3.3)."""
+
+_CHECK_GROUP = "CID_RMQ_SYS_TRANS"
+"""The group whose offsets say up to where half messages and op messages are done (`TransactionalMessageUtil`@5.3.3)."""
+
+
+class LifeState(StrEnum):
+    """What became of a message."""
+
+    STORED = "STORED"
+    """It was sent, and consumers could get it at once."""
+    PENDING = "PENDING"
+    """It is a half message whose transaction is not decided."""
+    COMMITTED = "COMMITTED"
+    """Its transaction was committed."""
+    ROLLED_BACK = "ROLLED_BACK"
+    """Its transaction was rolled back."""
+    DISCARDED = "DISCARDED"
+    """The broker gave up asking about its transaction."""
+    WAITING = "WAITING"
+    """It is delayed, and not due yet."""
+    OVERDUE = "OVERDUE"
+    """It is due, and was not delivered: the broker has stopped, or is late."""
+    DELIVERED = "DELIVERED"
+    """It was delayed, and then delivered."""
+    CANCELLED = "CANCELLED"
+    """It was a timer that was cancelled."""
+    UNKNOWN = "UNKNOWN"
+    """The store does not show it."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A state, and for UNKNOWN the reason."""
+
+    state: LifeState
+    reason: str | None = None
+
+
+class Outcomes:
+    """Decides what became of messages of one store, by further look-ups. Settings are read when they are needed."""
+
+    def __init__(self, store: MessageStore, name: str, at: int) -> None:
+        """The store, its name in events, and the time of the question, milliseconds since the epoch."""
+        self._store = store
+        self._name = name
+        self._at = at
+        self._delay_offsets: Mapping[int, int] | str | None = "not read"
+        self._half_offsets: Mapping[int, int] | None = None
+
+    def of(self, copy: Copy, copies: Sequence[Copy], doubt: str | None, steps: list[Step]) -> Outcome:
+        """What became of the message that was stored first as `copy`.
+
+        Args:
+            copy: The first copy, which follows from no other.
+            copies: All copies of the message, in the order of the log.
+            doubt: Why later copies can be missing; None if none is missing.
+            steps: Gets the steps of further messages that are found.
+
+        """
+        if copy.kind is Kind.HALF:
+            return self._transaction(copy, copies, doubt, steps)
+        if copy.kind in (Kind.DELAYED, Kind.TIMER):
+            return self.delivery(copy, doubt, steps)
+        if copy.kind is Kind.DISCARDED:
+            return Outcome(LifeState.DISCARDED)
+        if copy.kind is Kind.COMMIT:
+            return Outcome(LifeState.COMMITTED)
+        if copy.kind is Kind.NORMAL:
+            return Outcome(LifeState.DELIVERED if copy.situation.text else LifeState.STORED)
+        return Outcome(LifeState.UNKNOWN, f"the log has only a record of another kind: {copy.situation.text}")
+
+    def _transaction(self, first: Copy, copies: Sequence[Copy], doubt: str | None, steps: list[Step]) -> Outcome:
+        halves = [first]
+        while (following := next_half(halves[-1])) is not None:
+            halves.append(following)
+        discarded = [after for half in halves for after in half.after if after.kind is Kind.DISCARDED]
+        commits = [after for half in halves for after in half.after if after.step.event.kind is EventKind.COMMITTED]
+        if discarded and not commits:
+            return Outcome(LifeState.DISCARDED)
+        ops, cut = self._op_messages(halves, commits)
+        steps += ops
+        if commits:
+            later = [self.delivery(one, doubt, steps) for one in commits if one.kind in (Kind.DELAYED, Kind.TIMER)]
+            return later[0] if later else Outcome(LifeState.COMMITTED)
+        if doubt is not None:
+            return Outcome(LifeState.UNKNOWN, f"a commit can be missing: {doubt}")
+        if ops:
+            return Outcome(LifeState.ROLLED_BACK)
+        if cut is not None:
+            return Outcome(LifeState.UNKNOWN, f"an op message can be missing: {cut}")
+        last = halves[-1].record
+        checked_to = self._checked_to(last.queue_id)
+        if checked_to is not None and last.queue_offset < checked_to:
+            return Outcome(
+                LifeState.UNKNOWN,
+                f"the broker is done with it (offset {checked_to} of {_CHECK_GROUP} in {HALF_TOPIC}/{last.queue_id}), "
+                "but neither an op message nor another copy of it is in the log",
+            )
+        return Outcome(LifeState.PENDING)
+
+    def _op_messages(self, halves: Sequence[Copy], commits: Sequence[Copy]) -> tuple[list[Step], str | None]:
+        """The step of the op message that decides the last half message, or of a commit any; why it can be missing."""
+        wanted = {half.record.queue_offset: half for half in (halves if commits else halves[-1:])}
+        for half in list(wanted.values()):
+            prepared = half.prepared_queue_offset
+            if prepared is not None:  # `checkPrepareQueueOffset`@5.3.3
+                wanted.setdefault(prepared, half)
+        # A broker commits first, and writes the op message then (`EndTransactionProcessor`@5.3.3).
+        after = min(one.record.commit_log_offset for one in commits or wanted.values())
+        cut = None
+        following = messages_after(self._store, OP_TOPIC, halves[0].record.queue_id, after)
+        for message in islice(following, _OPS_AFTER_COMMIT if commits else None):
+            if isinstance(message, Cut):
+                cut = cut or message.reason
+                continue
+            if parse_properties(message.properties).get(TAGS) != REMOVE_TAG.encode():
+                continue
+            for offset in half_queue_offsets(body_of(message) or b""):
+                if offset in wanted:
+                    return [self._op_step(message, offset, wanted[offset])], None
+        return [], cut
+
+    def _op_step(self, message: Record, half_offset: int, half: Copy) -> Step:
+        text = f"op message, {place_text(message)}: half message {half_offset} is decided"
+        return Step(self._event(EventKind.DECIDED, message, text), half.step)
+
+    def delivery(self, copy: Copy, doubt: str | None, steps: list[Step]) -> Outcome:
+        """What became of a delayed message or a timer; arguments as `of`."""
+        while True:
+            following = next((one for one in copy.after if one.step.event.kind is EventKind.ROLLED), None)
+            if following is None:
+                break
+            copy = following
+        if any(after.step.event.kind is EventKind.DELIVERED for after in copy.after):
+            return Outcome(LifeState.DELIVERED)
+        cancelled = [after for after in copy.after if after.step.event.kind is EventKind.CANCELLED]
+        cut = None
+        if copy.kind is Kind.TIMER and not cancelled:
+            note, cut = self._cancelling(copy)
+            if note is not None:
+                steps.append(note)
+                return Outcome(LifeState.CANCELLED)
+        if cancelled:
+            return Outcome(LifeState.CANCELLED)
+        due = copy.situation.due
+        if due is None:
+            return Outcome(LifeState.UNKNOWN, "the record does not say when it is due")
+        if cut is not None:
+            return Outcome(LifeState.UNKNOWN, f"a note that cancels the timer can be missing: {cut}")
+        if doubt is not None and due <= self._at:
+            return Outcome(LifeState.UNKNOWN, f"it was due at {time_text(due)}; its delivery can be missing: {doubt}")
+        if copy.kind is Kind.DELAYED:
+            problem = self._is_past(copy)
+            if problem is not None:
+                return Outcome(LifeState.UNKNOWN, problem)
+        latest = due + _TIMER_PRECISION if copy.kind is Kind.TIMER else due
+        return Outcome(LifeState.WAITING if latest > self._at else LifeState.OVERDUE)
+
+    def _cancelling(self, timer: Copy) -> tuple[Step | None, str | None]:
+        """A later note in the timer's queue that cancels it, and why one can be missing."""
+        cut = None
+        for message in messages_after(self._store, TIMER_TOPIC, timer.record.queue_id, timer.record.commit_log_offset):
+            if isinstance(message, Cut):
+                cut = cut or message.reason
+            elif cancels(text_properties(message), timer):
+                text = f"a note cancels the timer: {place_text(message)}"
+                return Step(self._event(EventKind.CANCELLED, message, text), timer.step), None
+        return None, cut
+
+    def _is_past(self, copy: Copy) -> str | None:
+        """Why the state of a delayed message that was not delivered is not known; None if nothing contradicts it."""
+        level = copy.situation.level or 0
+        if self._delay_offsets == "not read":
+            try:
+                self._delay_offsets = load_config(self._store.location, DELAY_OFFSETS, parse_delay_offsets)
+            except (ConfigError, UnsupportedStoreError):
+                self._delay_offsets = None
+        offsets = self._delay_offsets
+        if isinstance(offsets, str) or offsets is None or offsets.get(level, 0) <= copy.record.queue_offset:
+            return None
+        return (
+            f"the broker is past it (offset {offsets[level]} of level {level} in config/{DELAY_OFFSETS}), but the "
+            "delivered message is not in the log"
+        )
+
+    def _checked_to(self, queue_id: int) -> int | None:
+        """The queue offset up to which the broker is done with half messages; None if that is not known."""
+        if self._half_offsets is None:
+            try:
+                offsets = load_consumer_offsets(self._store.location)
+            except (ConfigError, UnsupportedStoreError):
+                offsets = []
+            self._half_offsets = {
+                one.queue_id: one.offset
+                for one in offsets
+                if (one.topic, one.consumer_group) == (HALF_TOPIC, _CHECK_GROUP)
+            }
+        return self._half_offsets.get(queue_id)
+
+    def _event(self, kind: EventKind, record: Record, text: str) -> Event:
+        return Event(
+            kind,
+            record.store_timestamp,
+            text,
+            self._name,
+            decode_utf8(record.topic),
+            record.queue_id,
+            record.queue_offset,
+            record.commit_log_offset,
+            encode_offset_message_id(record.store_host, record.commit_log_offset),
+        )

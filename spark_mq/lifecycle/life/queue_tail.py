@@ -1,0 +1,87 @@
+"""The messages of a queue after an offset of the log, found by the units of the queue.
+
+A message that was looked up can be decided by a later message in a queue of the broker that has no key: op messages
+of transactions, and notes that cancel timers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from spark_mq.format.record import Record
+from spark_mq.store.config.consumer_offsets import consumed_offsets
+from spark_mq.store.log.corrupt_range import CorruptRange
+from spark_mq.store.message_store import MessageStore
+from spark_mq.store.queue.lookup import QueueCover
+
+MAX_MESSAGES = 50_000
+"""Messages of a queue that are looked at."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Why messages of the queue can be missing, as text for a person."""
+
+    reason: str
+
+
+def messages_after(store: MessageStore, topic: str, queue_id: int, commit_log_offset: int) -> Iterator[Record | Cut]:
+    """The messages of a queue that are after an offset of the log, in the order of the queue.
+
+    The log is read only for units that do not lead to messages, and after the last unit if the queue can lack messages
+    there: if it has no files, if its units end where a file ends, if a consumer was already further, or if newer
+    messages of the log are in no queue at all.
+
+    Args:
+        store: The store.
+        topic: The topic.
+        queue_id: The queue id.
+        commit_log_offset: The offset of a message of the log.
+
+    """
+    for number, part in enumerate(_parts(store, store.queue_cover(topic, queue_id), commit_log_offset)):
+        if number == MAX_MESSAGES:
+            yield Cut(f"more than {MAX_MESSAGES:,} messages of {topic}/{queue_id} follow")
+            return
+        if isinstance(part, CorruptRange):
+            yield Cut(part.describe())
+        elif part.commit_log_offset > commit_log_offset:
+            yield part
+
+
+def _parts(store: MessageStore, cover: QueueCover, commit_log_offset: int) -> Iterator[Record | CorruptRange]:
+    before, _ = cover.around(lambda record: record.commit_log_offset > commit_log_offset)
+    start, stop = cover.first_unit if before is None else before.queue_offset + 1, cover.end_of_units
+    yield from cover.messages_and_damage(start, stop)
+    if not _has_all_units(store, cover.topic, cover.queue_id):
+        yield from cover.messages_and_damage(max(start, stop))
+
+
+def _has_all_units(store: MessageStore, topic: str, queue_id: int) -> bool:
+    """Whether the queue's units certainly include its newest message."""
+    queue = store.find_queue(topic, queue_id)
+    if queue is None or not queue.files:
+        return False
+    end, last = queue.written_end, queue.files[-1]
+    if end <= last.first or end >= last.first + last.count:
+        return False
+    if consumed_offsets(store.location).get((topic, queue_id), 0) > end:
+        return False
+    return _dispatched_to(store) >= store.get_max_phy_offset()
+
+
+def _dispatched_to(store: MessageStore) -> int:
+    """The commit log offset after the newest message that a queue leads to. Queues are written in the order of the log.
+
+    (`ReputMessageService`@5.3.3.)
+    """
+    reached = -1
+    log_end = store.get_max_phy_offset()
+    for name in store.queue_names:
+        queue = store.find_queue(*name)
+        if queue is not None:
+            offset, size, _ = queue.unit(queue.written_end - 1)
+            if offset + size <= log_end and store.records.is_at(offset, size):
+                reached = max(reached, offset + size)
+    return reached

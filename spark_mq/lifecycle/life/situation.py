@@ -1,0 +1,322 @@
+"""What one record means: its kind, its real topic and queue, and a short text for a person.
+
+A broker stores a message that is not ready for consumers in a topic of its own, and puts the topic and queue id to
+which it belongs into the properties REAL_TOPIC and REAL_QID (`HookUtils.handleScheduleMessage`,
+`TransactionalMessageBridge.parseHalfMessageInner`@5.3.3; the same in 4.9). A retry and a dead letter have the topic of
+the first delivery in RETRY_TOPIC (`AbstractSendMessageProcessor.consumerSendMsgBack`@5.3.3); the queue is not noted.
+
+A record alone does not show what happened after it was stored: see `life`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from spark_mq.format.compression import decompress_or_reason
+from spark_mq.format.delay_level import DEFAULT_DELAY_LEVELS, delay_level_millis
+from spark_mq.format.java_text import decode_utf8
+from spark_mq.format.properties import parse_properties
+from spark_mq.format.record import Record
+from spark_mq.format.sys_flag import (
+    COMPRESSED_FLAG,
+    TRANSACTION_COMMIT_TYPE,
+    TRANSACTION_PREPARED_TYPE,
+    TRANSACTION_ROLLBACK_TYPE,
+    TRANSACTION_TYPE_MASK,
+)
+from spark_mq.format.system_topic import (
+    DISCARD_TOPIC,
+    HALF_TOPIC,
+    LEFT_OUT_TOPIC,
+    OP_TOPIC,
+    REVIVE_PREFIX,
+    SCHEDULE_TOPIC,
+    TIMER_TOPIC,
+    TRACE_PREFIX,
+    TRACE_TOPIC,
+)
+from spark_mq.lifecycle.consumption.retry_topic import DLQ_PREFIX, RETRY_PREFIX, ConsumerGroups, parse_retry_topic
+from spark_mq.lifecycle.life.time_text import duration_text, time_text
+from spark_mq.lifecycle.transactions.op_message import half_queue_offsets
+
+REAL_TOPIC, REAL_QUEUE_ID = "REAL_TOPIC", "REAL_QID"
+RETRY_TOPIC, DLQ_ORIGIN_TOPIC = "RETRY_TOPIC", "DLQ_ORIGIN_TOPIC"
+ORIGIN_MESSAGE_ID = "ORIGIN_MESSAGE_ID"
+CHECK_TIMES, PREPARED_QUEUE_OFFSET = "TRANSACTION_CHECK_TIMES", "TRAN_PREPARED_QUEUE_OFFSET"
+PRODUCER_GROUP, DELAY = "PGROUP", "DELAY"
+UNIQUE_KEY, KEYS, TAGS = "UNIQ_KEY", "KEYS", "TAGS"
+TIMER_OUT, TIMER_ROLLS, TIMER_DELETE, TIMER_DEQUEUE = (
+    "TIMER_OUT_MS",
+    "TIMER_ROLL_TIMES",
+    "TIMER_DEL_UNIQKEY",
+    "TIMER_DEQUEUE_MS",
+)
+
+_SHOWN_OFFSETS = 10
+_MAX_DIGITS = 18
+
+
+class Kind(StrEnum):
+    """What kind of record it is."""
+
+    NORMAL = "NORMAL"
+    """A message that consumers of its topic can get."""
+    HALF = "HALF"
+    """A message of a transaction that was not decided when the record was stored."""
+    OP = "OP"
+    """A note of the broker: half messages that are decided."""
+    COMMIT = "COMMIT"
+    """The message of a committed transaction."""
+    DISCARDED = "DISCARDED"
+    """A half message that the broker gave up."""
+    PREPARED = "PREPARED"
+    """A message of transaction type PREPARED, which no queue has. Brokers from 4.3 on store half messages instead."""
+    ROLLBACK = "ROLLBACK"
+    """A message of transaction type ROLLBACK, which no queue and no index has."""
+    DELAYED = "DELAYED"
+    """A message that waits, or waited, for its delay level."""
+    TIMER = "TIMER"
+    """A message that waits, or waited, for a time."""
+    TIMER_DELETE = "TIMER_DELETE"
+    """A note that cancels a timer."""
+    RETRY = "RETRY"
+    """A message that a consumer group gets again."""
+    DEAD_LETTER = "DEAD_LETTER"
+    """A message that a consumer group gave up."""
+    TRACE = "TRACE"
+    """Trace events of clients."""
+    REVIVE = "REVIVE"
+    """A note of the broker about messages that were popped."""
+    LEFT_OUT = "LEFT_OUT"
+    """A record that takes the place of messages that a restore left out."""
+
+
+@dataclass(frozen=True)
+class SituationRules:
+    """What a store's settings say about the meaning of its records.
+
+    Attributes:
+        delays: The delays of the delay levels in milliseconds.
+        groups: The consumer groups.
+        topics: The topics of the store; None if they are not known.
+        retry_max_times: `retryMaxTimes` of the consumer groups; a group whose limit is not known is not there.
+        trace_topic: The topic of trace messages.
+
+    """
+
+    delays: Sequence[int] = field(default_factory=lambda: delay_level_millis(DEFAULT_DELAY_LEVELS))
+    groups: ConsumerGroups = field(default_factory=lambda: ConsumerGroups(frozenset(), are_all=False))
+    topics: Collection[str] | None = None
+    retry_max_times: Mapping[str, int] = field(default_factory=dict)
+    trace_topic: str = TRACE_TOPIC
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What one record means.
+
+    Attributes:
+        kind: What kind of record it is.
+        real_topic: The topic to which the message belongs; that of the record if the broker did not move it.
+        real_queue_id: The queue id there; None if the record does not say it.
+        text: The meaning in a few words; empty for an ordinary message.
+        consumer_group: The group that gets a retry or gave up a message; None if it is not known, or for another kind.
+        attempt: The number of failed deliveries of a retry or a dead letter.
+        check: The number of times that the broker had asked about a half message before it stored this record.
+        level: The delay level; None without one.
+        due: When a delay or a timer ends, milliseconds since the epoch; None if that is not known.
+
+    """
+
+    kind: Kind
+    real_topic: str
+    real_queue_id: int | None
+    text: str = ""
+    consumer_group: str | None = None
+    attempt: int | None = None
+    check: int | None = None
+    level: int | None = None
+    due: int | None = None
+
+
+def situation(record: Record, rules: SituationRules, due: int | None = None) -> Situation:
+    """What a record means.
+
+    Args:
+        record: The record.
+        rules: What the store's settings say.
+        due: For a delayed message the time in its unit (the tags code), milliseconds since the epoch; None if it is not
+            known, then the delay of its level is added to the store time (`computeDeliverTimestamp`@5.3.3).
+
+    Example:
+        >>> properties = encode_properties({b"REAL_TOPIC": b"orders", b"REAL_QID": b"3", b"DELAY": b"3"})
+        >>> record = Record(b"SCHEDULE_TOPIC_XXXX", 2, store_timestamp=1_767_225_590_000, properties=properties)
+        >>> situation(record, SituationRules()).text
+        'delayed (level 3, 10 s), due 2026-01-01T00:00:00Z'
+    """
+    return _Reading(record, rules).situation(due)
+
+
+def text_properties(record: Record) -> dict[str, str]:
+    """The names and values of a record's properties as text, as Java decodes them."""
+    return {decode_utf8(name): decode_utf8(value) for name, value in parse_properties(record.properties).items()}
+
+
+def integer(text: str | None) -> int | None:
+    """The value of a property that a broker wrote as an integer; None for any other text, and without the property.
+
+    Example:
+        >>> integer("12"), integer("twelve"), integer(None)
+        (12, None, None)
+    """
+    if text is None or not text.isascii() or not text.removeprefix("-").isdigit() or len(text) > _MAX_DIGITS:
+        return None
+    return int(text)
+
+
+def body_of(record: Record) -> bytes | None:
+    """The body of a record, decompressed; None if it cannot be decompressed."""
+    if not record.sys_flag & COMPRESSED_FLAG or not record.body:
+        return record.body
+    body, _ = decompress_or_reason(record.body, record.sys_flag)
+    return body
+
+
+class _Reading:
+    """One record and the rules."""
+
+    def __init__(self, record: Record, rules: SituationRules) -> None:
+        self._record = record
+        self._rules = rules
+        self._topic = decode_utf8(record.topic)
+        self._properties = text_properties(record)
+
+    def situation(self, due: int | None) -> Situation:
+        """What the record means."""
+        topic = self._topic
+        if topic == HALF_TOPIC:
+            return self._half()
+        if topic == DISCARD_TOPIC:
+            return self._discarded()
+        if topic == SCHEDULE_TOPIC:
+            return self._delayed(due)
+        if topic == TIMER_TOPIC:
+            return self._timer()
+        if topic == OP_TOPIC:
+            return self._own(Kind.OP, _op_text(body_of(self._record)))
+        if topic.startswith(RETRY_PREFIX):
+            return self._retry()
+        if topic.startswith(DLQ_PREFIX):
+            return self._dead_letter()
+        if topic == self._rules.trace_topic or topic.startswith(TRACE_PREFIX):
+            return self._own(Kind.TRACE, "trace message")
+        if topic.startswith(REVIVE_PREFIX):
+            return self._own(Kind.REVIVE, "note about popped messages")
+        if topic == LEFT_OUT_TOPIC:
+            return self._own(Kind.LEFT_OUT, "takes the place of messages that a restore left out")
+        return self._delivered()
+
+    def _own(self, kind: Kind, text: str) -> Situation:
+        return Situation(kind, self._topic, self._record.queue_id, text)
+
+    @property
+    def _real(self) -> tuple[str, int | None]:
+        """REAL_TOPIC and REAL_QID; those of the record if it has no REAL_TOPIC."""
+        real = self._properties.get(REAL_TOPIC)
+        if real is None:
+            return self._topic, self._record.queue_id
+        return real, integer(self._properties.get(REAL_QUEUE_ID))
+
+    def _half(self) -> Situation:
+        check = integer(self._properties.get(CHECK_TIMES))
+        text = "half message" if check is None else f"half message, check {check}"
+        return Situation(Kind.HALF, *self._real, text, check=check)
+
+    def _discarded(self) -> Situation:
+        check = integer(self._properties.get(CHECK_TIMES))
+        after = "" if check is None else f" after {check} check{'' if check == 1 else 's'}"
+        return Situation(Kind.DISCARDED, *self._real, f"half message that the broker gave up{after}", check=check)
+
+    def _delayed(self, due: int | None) -> Situation:
+        # `ScheduleMessageService.queueId2DelayLevel`@5.3.3; the property can have a level above the highest one.
+        level = self._record.queue_id + 1
+        delays = self._rules.delays
+        delay = delays[level - 1] if 1 <= level <= len(delays) else None
+        if due is None and delay is not None:
+            due = self._record.store_timestamp + delay
+        name = f"level {level}" if delay is None else f"level {level}, {duration_text(delay)}"
+        text = f"delayed ({name}), due {'at a time that is not known' if due is None else time_text(due)}"
+        real_topic, real_queue_id = self._real
+        group, attempt = None, None
+        if real_topic.startswith(RETRY_PREFIX):
+            group, attempt, before = self._attempt(real_topic)
+            text = f"{before}, {text}"
+        return Situation(Kind.DELAYED, real_topic, real_queue_id, text, group, attempt, level=level, due=due)
+
+    def _timer(self) -> Situation:
+        due, rolls = integer(self._properties.get(TIMER_OUT)), integer(self._properties.get(TIMER_ROLLS))
+        rolled = f" (rolled {rolls} time{'' if rolls == 1 else 's'})" if rolls else ""
+        at = "due at a time that is not known" if due is None else f"due {time_text(due)}"
+        deleted = self._properties.get(TIMER_DELETE)
+        if deleted is not None:
+            return Situation(Kind.TIMER_DELETE, *self._real, f"cancels the timer of {deleted}{rolled}, {at}", due=due)
+        return Situation(Kind.TIMER, *self._real, f"timer{rolled}, {at}", due=due)
+
+    def _retry(self) -> Situation:
+        group, attempt, text = self._attempt(self._topic)
+        parsed = parse_retry_topic(self._topic, self._rules.groups, self._rules.topics)
+        origin = self._properties.get(RETRY_TOPIC) or (parsed.origin_topic if parsed else None) or self._topic
+        return Situation(Kind.RETRY, origin, None, text, group, attempt)
+
+    def _attempt(self, retry_topic: str) -> tuple[str | None, int, str]:
+        """The group of a retry topic, the number of failed deliveries, and both as text."""
+        parsed = parse_retry_topic(retry_topic, self._rules.groups, self._rules.topics)
+        group = None if parsed is None else parsed.consumer_group
+        if group is None and parsed is not None and parsed.reason is not None and "_" in retry_topic:
+            # Only a message that was popped is without ORIGIN_MESSAGE_ID (`PopReviveService.reviveRetry`@5.3.3).
+            group = retry_topic.removeprefix(RETRY_PREFIX) if ORIGIN_MESSAGE_ID in self._properties else None
+        attempt = self._record.reconsume_times
+        most = None if group is None else self._rules.retry_max_times.get(group)
+        number = f"retry {attempt}" if most is None else f"retry {attempt} of {most}"
+        owner = f"group {group}" if group is not None else f"the group of topic {retry_topic}"
+        return group, attempt, f"{number} of {owner}"
+
+    def _dead_letter(self) -> Situation:
+        group = self._topic.removeprefix(DLQ_PREFIX)
+        origin = self._properties.get(RETRY_TOPIC) or self._properties.get(DLQ_ORIGIN_TOPIC) or self._topic
+        attempt = self._record.reconsume_times
+        after = f" after {attempt} failed deliver{'y' if attempt == 1 else 'ies'}" if attempt > 0 else ""
+        return Situation(Kind.DEAD_LETTER, origin, None, f"dead letter of group {group}{after}", group, attempt)
+
+    def _delivered(self) -> Situation:
+        """A record in a topic of producers, or of transaction type PREPARED or ROLLBACK."""
+        transaction = self._record.sys_flag & TRANSACTION_TYPE_MASK
+        if transaction == TRANSACTION_PREPARED_TYPE:
+            return self._own(Kind.PREPARED, "transaction type PREPARED: in no queue")
+        if transaction == TRANSACTION_ROLLBACK_TYPE:
+            return self._own(Kind.ROLLBACK, "transaction type ROLLBACK: in no queue, and in no index")
+        texts = []
+        if transaction == TRANSACTION_COMMIT_TYPE:
+            half = self._record.prepared_transaction_offset
+            texts.append(f"committed transaction, half message at commit log offset {half}")
+        level = integer(self._properties.get(DELAY))
+        is_timer = TIMER_DEQUEUE in self._properties
+        if is_timer:
+            texts.append("delivered by a timer")
+        elif level is not None and level > 0 and self._properties.get(REAL_TOPIC) == self._topic:
+            texts.append(f"delivered after a delay (level {level})")
+        kind = Kind.COMMIT if transaction == TRANSACTION_COMMIT_TYPE else Kind.NORMAL
+        return Situation(kind, self._topic, self._record.queue_id, "; ".join(texts))
+
+
+def _op_text(body: bytes | None) -> str:
+    offsets = None if body is None else half_queue_offsets(body)
+    if not offsets:
+        return "op message that names no half message"
+    shown = ", ".join(map(str, offsets[:_SHOWN_OFFSETS]))
+    more = f" and {len(offsets) - _SHOWN_OFFSETS} more" if len(offsets) > _SHOWN_OFFSETS else ""
+    if len(offsets) == 1:
+        return f"op message: half message {shown} is decided"
+    return f"op message: half messages {shown}{more} are decided"

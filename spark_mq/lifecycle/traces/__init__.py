@@ -1,0 +1,1 @@
+"""Table `traces`. `trace_record` parses the body of one message, `traces` those of many."""

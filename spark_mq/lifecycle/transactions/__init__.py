@@ -1,0 +1,1 @@
+"""Table `transactions`. Read `transaction_records` and `op_message` first, then `transactions`."""

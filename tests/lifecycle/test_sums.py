@@ -1,0 +1,173 @@
+"""Duplicates, hot keys and rates, against sums over the facts of the Java classes."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from spark_mq import MessageStore
+from spark_mq.format.system_topic import is_system_topic
+from spark_mq.lifecycle.messages.merged_groups import MergedGroups
+from spark_mq.lifecycle.statistics.duplicates import DUPLICATES_SCHEMA, duplicates_rows
+from spark_mq.lifecycle.statistics.hot_keys import HOT_KEYS_SCHEMA, MOST_KEYS, hot_keys, hot_keys_rows
+from spark_mq.lifecycle.statistics.rates import RATES_SCHEMA, rates_rows
+from spark_mq.lifecycle.statistics.skew import SKEW_SCHEMA, skew, skew_rows
+from tests.support.stores import OWN_STORES, RealStore, stores_in
+
+Unpack = Callable[[RealStore], Path]
+WORKLOADS = [store for store in stores_in(OWN_STORES) if store.name.startswith("workload")]
+each = pytest.mark.parametrize("packed", WORKLOADS, ids=str)
+PLAIN = ("OrderEvents", "PaymentLog", "user_activity", "SequenceDemo", "RetryDemo", "DelayDemo", "TransactionDemo")
+
+
+@each
+def test_duplicates_are_all_copies_of_a_key_with_their_causes(packed: RealStore, unpacked: Unpack) -> None:
+    by_key = defaultdict(list)
+    for fact in packed.facts("msg"):
+        if fact["uniqKey"] is not None:
+            by_key[fact["uniqKey"]].append(fact)
+    with MessageStore(str(unpacked(packed))) as store:
+        table = duplicates_rows(store)
+    assert table.schema == DUPLICATES_SCHEMA
+    rows = table.to_pylist()
+    wanted = [
+        (key, number, len(facts), fact["offset"])
+        for key, facts in by_key.items()
+        for number, fact in enumerate(facts)
+        if len(facts) > 1
+    ]
+    found = [(row["unique_key"], row["copy_number"], row["copy_count"], row["commit_log_offset"]) for row in rows]
+    assert found == wanted
+    causes = Counter((row["topic"], row["cause"]) for row in rows)
+    said = Counter[tuple[str, str]]()
+    for fact in packed.facts("msg"):
+        topic, properties = fact["topic"], fact["properties"]
+        if topic == "RMQ_SYS_TRANS_HALF_TOPIC" and "TRANSACTION_CHECK_TIMES" in properties:
+            said[topic, "CHECK"] += 1
+        elif topic == "TransactionDemo":
+            said[topic, "COMMIT"] += 1
+        elif topic in ("DelayDemo", "%RETRY%GID_failing", "TimerDemo") and "REAL_TOPIC" in properties:
+            said[topic, "DELAY_DELIVERY"] += 1
+        elif topic == "SCHEDULE_TOPIC_XXXX" and fact["reconsumeTimes"]:
+            said[topic, "RETRY"] += 1
+        elif topic == "%DLQ%GID_failing":
+            said[topic, "DEAD_LETTER"] += 1
+        elif topic == "TRANS_CHECK_MAX_TIME_TOPIC":
+            said[topic, "DISCARD"] += 1
+    by_broker = {pair: count for pair, count in causes.items() if pair[1] not in ("SENT", "RESENT", "BATCH")}
+    assert by_broker == said
+    # `Append` stores messages twice; 5.3.3 gives a batch one key (`ProducerWorkload.batches`).
+    assert {topic for topic, cause in causes if cause == "RESENT"} == {"DirectTopic"}
+    batch = [fact for fact in packed.facts("msg") if fact["topic"] == "BatchIngest"]
+    assert causes["BatchIngest", "BATCH"] == len(batch) - len({fact["uniqKey"] for fact in batch})
+    assert (causes["BatchIngest", "BATCH"] > 0) == (packed.broker_version == "5")
+
+
+@each
+def test_rates_are_the_sums_of_the_messages(packed: RealStore, unpacked: Unpack) -> None:
+    counts, sizes = Counter[tuple[str, str | None, int]](), Counter[tuple[str, str | None, int]]()
+    for fact in packed.facts("msg"):
+        group = fact["topic"], fact["tags"], fact["storeTimestamp"] // 60_000
+        counts[group] += 1
+        sizes[group] += fact["size"]
+    with MessageStore(str(unpacked(packed))) as store:
+        table, of_topic = rates_rows(store), rates_rows(store, "OrderEvents")
+    assert table.schema == RATES_SCHEMA
+    rows = table.to_pylist()
+    found = {(row["topic"], row["tags"], round(row["minute"].timestamp()) // 60): row for row in rows}
+    assert len(found) == len(rows)
+    assert {group: row["message_count"] for group, row in found.items()} == counts
+    assert {group: row["log_bytes"] for group, row in found.items()} == sizes
+    assert of_topic.to_pylist() == [row for row in rows if row["topic"] == "OrderEvents"]
+
+
+@each
+def test_skew_is_the_sums_of_each_queue_and_minute(packed: RealStore, unpacked: Unpack) -> None:
+    hosts: defaultdict[tuple[str, int, int], Counter[str]] = defaultdict(Counter)
+    sizes = Counter[tuple[str, int, int]]()
+    for fact in packed.facts("msg"):
+        group = fact["topic"], fact["queueId"], fact["storeTimestamp"] // 60_000
+        hosts[group][fact["bornHost"].rpartition("|")[0]] += 1
+        sizes[group] += fact["size"]
+    with MessageStore(str(unpacked(packed))) as store:
+        table, of_topic = skew_rows(store), skew_rows(store, "DirectTopic")
+    assert table.schema == SKEW_SCHEMA
+    rows = table.to_pylist()
+    found = {(row["topic"], row["queue_id"], round(row["minute"].timestamp()) // 60): row for row in rows}
+    assert list(found) == sorted(found)
+    assert {group: row["message_count"] for group, row in found.items()} == {one: hosts[one].total() for one in hosts}
+    assert {group: row["log_bytes"] for group, row in found.items()} == sizes
+    for group, row in found.items():
+        assert row["born_host_count"] == len(hosts[group])
+        assert row["top_born_host_messages"] == max(hosts[group].values())
+    assert of_topic.to_pylist() == [row for row in rows if row["topic"] == "DirectTopic"]
+    assert skew(None).num_rows == 0
+
+
+def test_the_top_host_is_that_of_most_messages() -> None:
+    groups = pa.table(
+        {
+            "topic": ["b", "a", "a", "a", "a"],
+            "queue_id": pa.array([0, 1, 0, 0, 0], pa.int32()),
+            "minute": pa.array([0] * 5, pa.timestamp("us", "UTC")),
+            "born_host": ["h9", "h1", "h3", "h1", "h2"],
+            "store_size": [1, 2, 4, 8, 16],
+            "count": [1, 1, 2, 1, 2],
+        }
+    )
+    rows = [tuple(row.values()) for row in skew(groups).drop_columns(["minute"]).to_pylist()]
+    assert rows == [("a", 0, 5, 28, 3, "h2", 2), ("a", 1, 1, 2, 1, "h1", 1), ("b", 0, 1, 1, 1, "h9", 1)]
+
+
+@each
+def test_hot_keys_are_those_of_most_messages_and_bytes(packed: RealStore, unpacked: Unpack) -> None:
+    counts, sizes = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    for fact in packed.facts("msg"):
+        for key in set((fact["keys"] or "").split(" ")) - {""}:
+            counts[fact["topic"], key] += 1
+            sizes[fact["topic"], key] += fact["size"]
+    with MessageStore(str(unpacked(packed))) as store:
+        table, half = hot_keys_rows(store), hot_keys_rows(store, "RMQ_SYS_TRANS_HALF_TOPIC")
+    assert table.schema == HOT_KEYS_SCHEMA
+    rows = table.to_pylist()
+    found = {(row["topic"], row["key"]): (row["message_count"], row["log_bytes"]) for row in rows}
+    assert found.items() <= {pair: (counts[pair], sizes[pair]) for pair in counts}.items()
+    own = {pair for pair in counts if not is_system_topic(pair[0])}
+    least = sorted((counts[pair] for pair in own), reverse=True)[MOST_KEYS - 1]
+    assert {pair for pair in own if counts[pair] > least} <= found.keys()
+    most = sorted((sizes[pair] for pair in own), reverse=True)[MOST_KEYS - 1]
+    assert {pair for pair in own if sizes[pair] > most} <= found.keys()
+    order = [(-row["message_count"], -row["log_bytes"], row["topic"], row["key"]) for row in rows]
+    assert order == sorted(order)
+    assert {row["topic"] for row in half.to_pylist()} == {"RMQ_SYS_TRANS_HALF_TOPIC"}
+
+
+def test_groups_are_merged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_mq.lifecycle.messages.merged_groups._MERGED_ROWS", 3)
+    groups = MergedGroups(["topic", "key"], ["store_size"], ["store_timestamp"])
+    assert groups.result() is None
+    assert hot_keys(groups.result()).num_rows == 0
+    for number in range(20):
+        groups.add(
+            pa.table(
+                {
+                    "topic": ["a", "a", "b"],
+                    "key": ["x", None, f"y{number}"],
+                    "store_size": pa.array([1, 10, 100], pa.int32()),
+                    "store_timestamp": pa.array([number] * 3, pa.int64()),
+                }
+            )
+        )
+    result = groups.result()
+    assert result is not None
+    rows = {(row["topic"], row["key"]): row for row in result.to_pylist()}
+    assert len(rows) == 22
+    assert [rows["a", "x"][name] for name in ("count", "store_size", "store_timestamp_min", "store_timestamp_max")] == [
+        *(20, 20, 0, 19)
+    ]
+    assert rows["a", None]["store_size"] == 200
+    assert rows["b", "y7"]["store_timestamp_max"] == 7
