@@ -47,6 +47,46 @@ CREATE OR REPLACE TEMPORARY VIEW checkpoint
 USING rocketmq
 OPTIONS (path '${store}', table 'checkpoint');
 
+CREATE OR REPLACE TEMPORARY VIEW transactions
+USING rocketmq
+OPTIONS (path '${store}', table 'transactions');
+
+CREATE OR REPLACE TEMPORARY VIEW delayed
+USING rocketmq
+OPTIONS (path '${store}', table 'delayed');
+
+CREATE OR REPLACE TEMPORARY VIEW consumer_progress
+USING rocketmq
+OPTIONS (path '${store}', table 'consumer_progress');
+
+CREATE OR REPLACE TEMPORARY VIEW retries
+USING rocketmq
+OPTIONS (path '${store}', table 'retries');
+
+CREATE OR REPLACE TEMPORARY VIEW dead_letters
+USING rocketmq
+OPTIONS (path '${store}', table 'dead_letters');
+
+CREATE OR REPLACE TEMPORARY VIEW traces
+USING rocketmq
+OPTIONS (path '${store}', table 'traces');
+
+CREATE OR REPLACE TEMPORARY VIEW duplicates
+USING rocketmq
+OPTIONS (path '${store}', table 'duplicates');
+
+CREATE OR REPLACE TEMPORARY VIEW hot_keys
+USING rocketmq
+OPTIONS (path '${store}', table 'hot_keys');
+
+CREATE OR REPLACE TEMPORARY VIEW rates
+USING rocketmq
+OPTIONS (path '${store}', table 'rates');
+
+CREATE OR REPLACE TEMPORARY VIEW skew
+USING rocketmq
+OPTIONS (path '${store}', table 'skew');
+
 -- index_files and index_entries need the broker's settings if its index files do not have the default sizes:
 -- OPTIONS (path '${store}', table 'index_files', brokerConf '/etc/rocketmq/broker.conf').
 

@@ -13,6 +13,7 @@ is never changed, and no broker is needed.
 - `restore`: makes a store out of an archive, another store or a DataFrame, or appends messages to a stopped store.
 - `retention`: when each segment of a store expires, and what is deleted with it; no Spark.
 - `expire`: deletes old segments, queue files and index files as a broker does; a dry run by default; no Spark.
+- `filters`: RocketMQ's filters of subscriptions, tags and SQL92, as Spark columns, and for Arrow tables.
 - `MessageStore`: one store in Python, without Spark or a JVM: messages by id, key, queue offset or time.
 - `SparkMqError`: the base class of all errors of this package; its subclasses are in `spark_mq.errors`.
 
@@ -41,6 +42,7 @@ from typing import TYPE_CHECKING, Any
 from spark_mq.errors import SparkMqError
 
 if TYPE_CHECKING:
+    from spark_mq import filters
     from spark_mq.expirer.expire import expire
     from spark_mq.indexer.rebuild import rebuild
     from spark_mq.query.sql import sql
@@ -59,6 +61,7 @@ __all__ = [
     "SparkMqError",
     "expire",
     "explain",
+    "filters",
     "rebuild",
     "register",
     "repair",
@@ -90,6 +93,8 @@ def __getattr__(name: str) -> Any:
     """
     import importlib
 
+    if name == "filters":
+        return importlib.import_module("spark_mq.filters")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_MODULES[name]), name)

@@ -31,7 +31,9 @@ class RocketMQDataSource(DataSource):
 
     path : the broker's store directory (`storePathRootDir`): a path, or a URI that pyarrow opens. Required.
     table : `messages` (default), `messages_by_key`, `consume_queue`, `segments`, `queues`, `topics`,
-        `consumer_offsets`, `subscription_groups`, `delay_offsets`, `checkpoint`, `index_files` or `index_entries`.
+        `consumer_offsets`, `subscription_groups`, `delay_offsets`, `checkpoint`, `index_files` or
+        `index_entries`; and those of what messages mean: `transactions`, `delayed`, `consumer_progress`, `retries`,
+        `dead_letters`, `traces`, `duplicates`, `hot_keys`, `rates` or `skew`.
 
     An option that is unknown, or has no effect on the table, is an error. Spark passes no column list to a Python data
     source. To read only some columns, give them as a schema: `.schema("topic STRING, queue_id INT")`. Without bodies,
@@ -56,6 +58,8 @@ class RocketMQDataSource(DataSource):
     startTimestamp, endTimestamp : only messages that were stored in this time range, both ends included: epoch
         milliseconds, ISO 8601 with a zone, or a time as the commands print it. Epoch seconds are an error. Segments and
         splits outside of the range are not read.
+    filter : only messages for which this SQL92 expression of RocketMQ is TRUE, such as `price > 5 AND region = 'eu'`.
+        `spark_mq.filters` explains the expressions, which are not Spark SQL. Damage has no row then.
     pushdown : `true` lets Spark push the filters of a query into the read, as if they were options: =, IN and ranges of
         the columns topic, queue_id, unique_key, offset_message_id, commit_log_offset, queue_offset, store_timestamp and
         transaction_type. `false` by default, because Spark 4.1 to 4.3 answer some queries wrongly with it: use such a
@@ -101,8 +105,8 @@ class RocketMQDataSource(DataSource):
     no row.
 
     key : only rows of this key; see messages.
-    topic, queueId, uniqueKey, offsetMessageId, startOffset, endOffset, startQueueOffset, endQueueOffset : as in
-        messages.
+    topic, queueId, uniqueKey, offsetMessageId, startOffset, endOffset, startQueueOffset, endQueueOffset, filter : as
+        in messages.
     startTimestamp, endTimestamp, conditions, brokerConf, splitSize, mode, checkCrc : as in messages.
     pushdown : as in messages; filters on column key are pushed too.
 
@@ -126,7 +130,7 @@ class RocketMQDataSource(DataSource):
     Each message is read once, when its record is whole. An offset of the stream is a commit log offset; the messages
     before it were read.
 
-    topic, splitSize, mode, checkCrc : as in messages.
+    topic, filter, splitSize, mode, checkCrc : as in messages.
     startingOffsets : the start of a new stream: `earliest` (default), `latest`, or a commit log offset, then the first
         message that starts at or after this offset.
     startingTimestamp : start with the first message that was stored at this time or later; same format as
@@ -355,6 +359,61 @@ class RocketMQDataSource(DataSource):
     +-----------------------+-----------------------+--------+-------+
     |2026-11-21 11:01:48.993|2026-11-21 11:01:48.993|true    |NULL   |
 
+    transactions
+    ------------
+    One row is a transaction: a half message, its copies, and what became of it. state: PENDING, the broker asks the
+    producer; COMMITTED and ROLLED_BACK, the producer decided; DISCARDED, the broker gave up, and stored the message in
+    TRANS_CHECK_MAX_TIME_TOPIC; UNKNOWN, and reason says what is missing: damage, expired copies, files of `config/`.
+    topic and queue_id are those for which the message was sent. checks is TRANSACTION_CHECK_TIMES of the newest copy.
+    age_millis is the time from born_timestamp to end_timestamp, the store time of the message that ended the
+    transaction, or else to `at`. next_check_timestamp is the earliest time of the next step of a PENDING transaction,
+    and next_step is CHECK or DISCARD. half_offsets, op_offsets, commit_offsets and discard_offset are the commit log
+    offsets of all copies of the half message, of the op messages that name one of them, of the committed message, and
+    of the discarded one. An op message whose half message has expired gives no row. One task reads the whole log.
+
+    at : the time to which age_millis refers, in the forms of startTimestamp; by default now.
+    brokerConf : the file of the broker's settings, for `transactionTimeOut`, `transactionCheckInterval`,
+        `transactionCheckMax` and `fileReservedTime`.
+    brokerVersion : as in queues; 4.9 has another default of `transactionCheckInterval`.
+
+    Columns: unique_key STRING, topic STRING, queue_id INT, producer_group STRING, state STRING, reason STRING, checks
+    INT, born_timestamp TIMESTAMP, end_timestamp TIMESTAMP, age_millis BIGINT, next_check_timestamp TIMESTAMP, next_step
+    STRING, half_queue_id INT, half_queue_offsets ARRAY<BIGINT>, half_offsets ARRAY<BIGINT>, op_offsets ARRAY<BIGINT>,
+    commit_offsets ARRAY<BIGINT>, discard_offset BIGINT.
+
+    >>> spark.read.format("rocketmq").option("table", "transactions").load(store).show()
+    +---------------+---------+------+------------------+--------------+
+    |topic          |state    |checks|half_queue_offsets|commit_offsets|   ...
+    +---------------+---------+------+------------------+--------------+
+    |TransactionDemo|COMMITTED|0     |[0]               |[128985]      |
+    |TransactionDemo|DISCARDED|2     |[4, 22, 32]       |[]            |
+
+    delayed
+    -------
+    One row is a delayed message: of a delay level (SCHEDULE_TOPIC_XXXX), or of the timer of 5.x (rmq_sys_wheel_timer).
+    state: WAITING; DELIVERED, the delivered message is in the log; OVERDUE, it is due and not delivered; CANCELLED, a
+    message with TIMER_DEL_UNIQKEY cancels it; UNKNOWN, and reason says what is missing. topic and queue_id are those to
+    which the message is delivered. delayed_by: DELAY_LEVEL or TIMER. due_timestamp of a timer is TIMER_OUT_MS; a broker
+    delivers the message up to one second later. waiting_offsets are the commit log offsets of the message and of its
+    rolls (a timer stores a message again whose time is far away), and slot_timestamp is when the timer takes the newest
+    of them. delivered_offsets has several offsets if the broker delivered the message again after it was killed. A
+    message that cancels another has no row. One task reads the whole log.
+
+    at : the time at which messages are due or not, in the forms of startTimestamp; by default now.
+    brokerConf : the file of the broker's settings, for `messageDelayLevel`, if the consume queue is lost.
+
+    Columns: unique_key STRING, topic STRING, queue_id INT, state STRING, reason STRING, delayed_by STRING, delay_level
+    INT, due_timestamp TIMESTAMP, delivered_timestamp TIMESTAMP, rolls INT, born_timestamp TIMESTAMP, store_timestamp
+    TIMESTAMP, waiting_queue_id INT, waiting_queue_offsets ARRAY<BIGINT>, waiting_offsets ARRAY<BIGINT>, slot_timestamp
+    TIMESTAMP, delivered_offsets ARRAY<BIGINT>, cancel_offset BIGINT.
+
+    >>> spark.read.format("rocketmq").option("table", "delayed").load(store).show()
+    +---------+---------+-----------+-----------+-----------------------+-----------------+
+    |topic    |state    |delayed_by |delay_level|due_timestamp          |delivered_offsets|   ...
+    +---------+---------+-----------+-----------+-----------------------+-----------------+
+    |DelayDemo|DELIVERED|DELAY_LEVEL|1          |2026-11-21 11:01:10.256|[165335]         |
+    |TimerDemo|WAITING  |TIMER      |NULL       |2026-11-21 12:01:09    |[]               |
+
     index_files
     -----------
     One row is the header of an index file, oldest first.
@@ -388,6 +447,171 @@ class RocketMQDataSource(DataSource):
     +-----------------+-----+----------+-----------------+---------------+--------------+
     |20261121110042164|1    |547811466 |0                |0              |0             |
     |20261121110042164|2    |1771066142|0                |0              |0             |
+
+    consumer_progress
+    -----------------
+    One row is a consumer group in a topic: topics in which it has an offset (`config/consumerOffset.json`), and its
+    retry topics. state: CAUGHT_UP; LAGGING; NO_OFFSET, the group has no offset in the topic; UNKNOWN, reason says why,
+    and lag is NULL. lag is max offset minus consumer offset, in the queues that consumers can read (`readQueueNums`),
+    and 0 stands for a missing offset, as in `mqadmin consumerProgress`. expired_messages is the part of lag that the
+    store no longer has. lag_millis is the age of the oldest message that is not consumed, of which oldest_queue_id,
+    oldest_queue_offset, oldest_commit_log_offset and oldest_store_timestamp say where it is. group_retries is the
+    number of messages in all retry topics of the group that it has not consumed, group_dead_letters that of its dead
+    letters; NULL if not known.
+
+    topic, consumerGroup : only this topic; only this consumer group.
+    at : the time to which lag_millis refers, in the forms of startTimestamp; by default now.
+    brokerVersion : as in queues.
+
+    Columns: consumer_group STRING, topic STRING, state STRING, lag BIGINT, lag_millis BIGINT, expired_messages BIGINT,
+    queue_count INT, queues_without_offset INT, too_small_offsets INT, too_large_offsets INT, last_consumed_timestamp
+    TIMESTAMP, oldest_queue_id INT, oldest_queue_offset BIGINT, oldest_commit_log_offset BIGINT, oldest_store_timestamp
+    TIMESTAMP, group_retries BIGINT, group_dead_letters BIGINT, reason STRING.
+
+    >>> spark.read.format("rocketmq").option("table", "consumer_progress").load(store).show()
+    +--------------+---------+---------+---+----------+-------------+------------------+
+    |consumer_group|topic    |state    |lag|lag_millis|group_retries|group_dead_letters|   ...
+    +--------------+---------+---------+---+----------+-------------+------------------+
+    |GID_failing   |RetryDemo|CAUGHT_UP|0  |0         |0            |5                 |
+
+    retries
+    -------
+    One row is an attempt to consume a message that a consumer group returned. attempt is the number of the retry, from
+    1 on. delay_commit_log_offset and delay_store_timestamp are those of the copy that waits in SCHEDULE_TOPIC_XXXX,
+    due_timestamp is when its delay ends, and retry_queue_id, retry_queue_offset, retry_commit_log_offset and
+    retry_store_timestamp are those of the copy in the retry topic. origin_topic, origin_message_id and
+    origin_commit_log_offset are those of the message that was returned first.
+
+    state: WAITING, the copy is not due yet; OVERDUE, it is due, and was not delivered; READY, it is in the retry topic,
+    and the group's offset there is not past it; CONSUMED, the offset is past it, and the group did not return it again;
+    RETRIED, there is a later attempt; DEAD, the message is in the dead letter topic; POPPED, a group that pops messages
+    got it, and the log has no later attempt, but not whether the group acknowledged it; UNKNOWN, reason says why.
+    final_state is the state of the message's last attempt.
+
+    consumerGroup : only this consumer group.
+    at : the time to which WAITING and OVERDUE refer, in the forms of startTimestamp; by default now.
+
+    Columns: consumer_group STRING, retry_topic STRING, attempt INT, retry_max_times INT, state STRING, final_state
+    STRING, delay_level INT, due_timestamp TIMESTAMP, unique_key STRING, origin_topic STRING, origin_message_id STRING,
+    origin_commit_log_offset BIGINT, delay_commit_log_offset BIGINT, delay_store_timestamp TIMESTAMP, retry_queue_id
+    INT, retry_queue_offset BIGINT, retry_commit_log_offset BIGINT, retry_store_timestamp TIMESTAMP, reason STRING.
+
+    >>> spark.read.format("rocketmq").option("table", "retries").load(store).show()
+    +--------------+-------+-------+-----------+-----------------------+------------+
+    |consumer_group|attempt|state  |final_state|due_timestamp          |origin_topic|   ...
+    +--------------+-------+-------+-----------+-----------------------+------------+
+    |GID_failing   |1      |RETRIED|DEAD       |2026-11-21 11:01:11.232|RetryDemo   |
+    |GID_failing   |2      |DEAD   |DEAD       |2026-11-21 11:01:31.232|RetryDemo   |
+
+    dead_letters
+    ------------
+    One row is a message of a dead letter topic, `%DLQ%GROUP`. reconsume_times is how often it was consumed in vain, and
+    retries_found the number of its retries that the log has: fewer if some expired. origin_topic, origin_message_id and
+    origin_commit_log_offset are those of the message that was returned first.
+
+    consumerGroup : only this consumer group.
+
+    Columns: consumer_group STRING, topic STRING, queue_id INT, queue_offset BIGINT, commit_log_offset BIGINT,
+    store_timestamp TIMESTAMP, reconsume_times INT, retries_found BIGINT, tags STRING, unique_key STRING, origin_topic
+    STRING, origin_message_id STRING, origin_commit_log_offset BIGINT.
+
+    >>> spark.read.format("rocketmq").option("table", "dead_letters").load(store).show()
+    +--------------+---------------+-------------+------------+------------------------+
+    |consumer_group|reconsume_times|retries_found|origin_topic|origin_commit_log_offset|   ...
+    +--------------+---------------+-------------+------------+------------------------+
+    |GID_failing   |3              |2            |RetryDemo   |143685                  |
+
+    traces
+    ------
+    One row is an event that a client with message trace wrote. event_type: Pub, a message was sent; SubBefore and
+    SubAfter, a consumer group began and ended to consume it, with the same request_id; EndTransaction; Recall. topic,
+    unique_key, tags, keys and body_length are those of the traced message; commit_log_offset, queue_id, queue_offset,
+    store_timestamp and born_host those of the trace message. A value that the client did not have is NULL; events of
+    older clients have fewer. An event that cannot be read has only a problem.
+
+    topic : the trace topic, by default RMQ_SYS_TRACE_TOPIC.
+
+    Columns: event_number INT, event_type STRING, event_timestamp TIMESTAMP, group_name STRING, topic STRING, unique_key
+    STRING, tags STRING, keys ARRAY<STRING>, is_success BOOLEAN, cost_millis INT, retry_times INT, return_type STRING,
+    message_type STRING, body_length INT, offset_message_id STRING, store_host STRING, client_host STRING, region_id
+    STRING, request_id STRING, transaction_id STRING, transaction_state STRING, is_from_check BOOLEAN, problem STRING,
+    commit_log_offset BIGINT, queue_id INT, queue_offset BIGINT, store_timestamp TIMESTAMP, born_host STRING.
+
+    >>> spark.read.format("rocketmq").option("table", "traces").load(store).show()
+    +----------+-----------------------+----------+---------+----------+-----------+
+    |event_type|event_timestamp        |group_name|topic    |is_success|cost_millis|   ...
+    +----------+-----------------------+----------+---------+----------+-----------+
+    |Pub       |2026-11-23 04:09:46.658|PID_traced|TraceDemo|true      |12         |
+
+    duplicates
+    ----------
+    One row is a copy of a message whose unique key the log has more than once; copy_number is its number from 0 on, of
+    copy_count. cause: SENT, a producer sent it; RESENT, a producer sent it again; BATCH, another message of the same
+    batch, to whose messages 5.3.3 gives one unique key; DELAY_DELIVERY, the delayed message was delivered; TIMER_ROLL,
+    a timer was written again; RECALL, a message that cancels a timer; COMMIT, the transaction was committed; CHECK, the
+    half message was written again for a check; DISCARD, the broker gave up checking; RETRY, a consumer group returned
+    it; DEAD_LETTER, it did so too often. The log is read twice.
+
+    Columns: unique_key STRING, copy_number INT, copy_count INT, cause STRING, topic STRING, queue_id INT, queue_offset
+    BIGINT, commit_log_offset BIGINT, store_size INT, born_timestamp TIMESTAMP, store_timestamp TIMESTAMP,
+    reconsume_times INT.
+
+    >>> spark.read.format("rocketmq").option("table", "duplicates").load(store).show()
+    +-----------+----------+--------------+------------------------+------------+
+    |copy_number|copy_count|cause         |topic                   |queue_offset|   ...
+    +-----------+----------+--------------+------------------------+------------+
+    |0          |2         |SENT          |RMQ_SYS_TRANS_HALF_TOPIC|0           |
+    |1          |2         |COMMIT        |TransactionDemo         |0           |
+
+    hot_keys
+    --------
+    One row is a key, one of property KEYS, in a topic: the 1,000 keys of most messages, and the 1,000 of most bytes,
+    the most messages first. The broker's own topics do not count, except one that is given.
+
+    topic : only this topic.
+
+    Columns: topic STRING, key STRING, message_count BIGINT, log_bytes BIGINT, first_store_timestamp TIMESTAMP,
+    last_store_timestamp TIMESTAMP.
+
+    >>> spark.read.format("rocketmq").option("table", "hot_keys").load(store).show()
+    +-----------+-------+-------------+---------+
+    |topic      |key    |message_count|log_bytes|   ...
+    +-----------+-------+-------------+---------+
+    |DirectTopic|shared |96           |13824    |
+    |DirectTopic|direct0|16           |2304     |
+
+    rates
+    -----
+    One row is the messages of a topic with one tag in one minute of their store times. tags is NULL for messages
+    without a tag. All messages of the log count: a delayed message in SCHEDULE_TOPIC_XXXX, and in its topic when it was
+    delivered.
+
+    topic : only this topic.
+
+    Columns: topic STRING, tags STRING, minute TIMESTAMP, message_count BIGINT, log_bytes BIGINT.
+
+    >>> spark.read.format("rocketmq").option("table", "rates").load(store).show()
+    +-----------------+----+-------------------+-------------+---------+
+    |topic            |tags|minute             |message_count|log_bytes|
+    +-----------------+----+-------------------+-------------+---------+
+    |%DLQ%GID_failing |Aa  |2026-11-21 11:01:00|2            |1092     |
+
+    skew
+    ----
+    One row is the messages of a queue in one minute of their store times. A born host is an address without its port:
+    born_host_count is the number of different ones, top_born_host the one of most messages, and top_born_host_messages
+    their number. All messages of the log count; a queue without a message in a minute has no row.
+
+    topic : only this topic.
+
+    Columns: topic STRING, queue_id INT, minute TIMESTAMP, message_count BIGINT, log_bytes BIGINT, born_host_count
+    BIGINT, top_born_host STRING, top_born_host_messages BIGINT.
+
+    >>> spark.read.format("rocketmq").option("table", "skew").option("topic", "OrderEvents").load(store).show()
+    +-----------+--------+-------------------+-------------+---------+
+    |topic      |queue_id|minute             |message_count|log_bytes|   ...
+    +-----------+--------+-------------------+-------------+---------+
+    |OrderEvents|0       |2026-11-21 11:01:00|62           |25476    |
 
     """
 

@@ -1,4 +1,4 @@
-"""The batch reader of the metadata tables: segments, retention, queues, topics, `config/`, checkpoint, index files.
+"""The batch reader of the metadata tables, and of those that say what messages mean: segments, retention, queues, ...
 
 One task reads the whole table.
 """
@@ -11,6 +11,16 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from spark_mq.io.location import Location
+from spark_mq.lifecycle.consumption.consumer_progress import consumer_progress_rows
+from spark_mq.lifecycle.consumption.dead_letters import dead_letters_rows
+from spark_mq.lifecycle.consumption.retries import retries_rows
+from spark_mq.lifecycle.delays.delayed import delayed_rows
+from spark_mq.lifecycle.statistics.duplicates import duplicates_rows
+from spark_mq.lifecycle.statistics.hot_keys import hot_keys_rows
+from spark_mq.lifecycle.statistics.rates import rates_rows
+from spark_mq.lifecycle.statistics.skew import skew_rows
+from spark_mq.lifecycle.traces.traces import traces_rows
+from spark_mq.lifecycle.transactions.transactions import transaction_rows
 from spark_mq.source.options import ReadOptions, Table
 from spark_mq.store import metadata_tables
 from spark_mq.store.config.broker_conf import BrokerConf
@@ -35,9 +45,21 @@ _ROWS: dict[Table, Callable[[MessageStore, ReadOptions], pa.Table]] = {
     ),
     Table.DELAY_OFFSETS: lambda store, _: metadata_tables.delay_offsets(store),
     Table.CHECKPOINT: lambda store, _: metadata_tables.checkpoint(store),
+    Table.TRANSACTIONS: lambda store, options: transaction_rows(store, options.at, BrokerConf.of(options.broker_conf)),
+    Table.DELAYED: lambda store, options: delayed_rows(store, options.at, BrokerConf.of(options.broker_conf)),
     Table.INDEX_FILES: lambda store, options: index_file_rows(
         store.location, index_layout(store.location, BrokerConf.of(options.broker_conf))
     ),
+    Table.RETRIES: lambda store, options: retries_rows(store, options.consumer_group, options.at),
+    Table.DEAD_LETTERS: lambda store, options: dead_letters_rows(store, options.consumer_group),
+    Table.TRACES: lambda store, options: traces_rows(store, options.topic),
+    Table.CONSUMER_PROGRESS: lambda store, options: consumer_progress_rows(
+        store, options.topic, options.consumer_group, options.at
+    ),
+    Table.DUPLICATES: lambda store, _: duplicates_rows(store),
+    Table.HOT_KEYS: lambda store, options: hot_keys_rows(store, options.topic),
+    Table.RATES: lambda store, options: rates_rows(store, options.topic),
+    Table.SKEW: lambda store, options: skew_rows(store, options.topic),
 }
 
 

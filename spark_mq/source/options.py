@@ -11,6 +11,8 @@ from enum import StrEnum
 from typing import TypeVar
 
 from spark_mq.errors import OptionError
+from spark_mq.filters.expression import Expression
+from spark_mq.filters.parser import parse_sql92
 from spark_mq.format.message_id import normalize_offset_message_id
 from spark_mq.source.condition import decode_conditions
 from spark_mq.source.integer_set import IntegerSet
@@ -53,8 +55,18 @@ class Table(StrEnum):
     SUBSCRIPTION_GROUPS = "subscription_groups"
     DELAY_OFFSETS = "delay_offsets"
     CHECKPOINT = "checkpoint"
+    TRANSACTIONS = "transactions"
+    DELAYED = "delayed"
     INDEX_FILES = "index_files"
     INDEX_ENTRIES = "index_entries"
+    RETRIES = "retries"
+    DEAD_LETTERS = "dead_letters"
+    TRACES = "traces"
+    CONSUMER_PROGRESS = "consumer_progress"
+    DUPLICATES = "duplicates"
+    HOT_KEYS = "hot_keys"
+    RATES = "rates"
+    SKEW = "skew"
 
 
 @dataclass(frozen=True)
@@ -62,7 +74,8 @@ class ReadOptions:
     """The options of a batch read.
 
     `predicate` contains the conditions of the tables of messages; `topic`, `queue_id` and `consumer_group` are for the
-    other tables, `reserved_hours` and `at` (milliseconds since the epoch) for table `retention`.
+    other tables, `reserved_hours` for table `retention`, and `at` (milliseconds since the epoch) for those whose rows
+    depend on the time.
     """
 
     path: str
@@ -118,6 +131,7 @@ _MESSAGES = (
     "endQueueOffset",
     "startTimestamp",
     "endTimestamp",
+    "filter",
     "conditions",
     "pushdown",
     "brokerConf",
@@ -137,8 +151,18 @@ _NAMES = {
     Table.SUBSCRIPTION_GROUPS: ("consumerGroup",),
     Table.DELAY_OFFSETS: (_BROKER_VERSION,),
     Table.CHECKPOINT: (),
+    Table.TRANSACTIONS: ("at", "brokerConf", _BROKER_VERSION),
+    Table.DELAYED: ("at", "brokerConf"),
     Table.INDEX_FILES: ("brokerConf",),
     Table.INDEX_ENTRIES: ("brokerConf",),
+    Table.RETRIES: ("consumerGroup", "at"),
+    Table.DEAD_LETTERS: ("consumerGroup",),
+    Table.TRACES: ("topic",),
+    Table.CONSUMER_PROGRESS: ("topic", "consumerGroup", "at", _BROKER_VERSION),
+    Table.DUPLICATES: (),
+    Table.HOT_KEYS: ("topic",),
+    Table.RATES: ("topic",),
+    Table.SKEW: ("topic",),
 }
 STREAM_ONLY = (
     "startingOffsets",
@@ -148,7 +172,7 @@ STREAM_ONLY = (
     "failOnDataLoss",
     "failOnLogCut",
 )
-STREAM_NAMES = ("topic", "splitSize", "mode", "checkCrc", *STREAM_ONLY)
+STREAM_NAMES = ("topic", "filter", "splitSize", "mode", "checkCrc", *STREAM_ONLY)
 OPTION_NAMES = tuple(
     dict.fromkeys((*_EVERYWHERE, *(name for names in _NAMES.values() for name in names), *STREAM_ONLY))
 )
@@ -293,12 +317,22 @@ def _parse_predicate(given: Mapping[str, str]) -> Predicate:
         commit_log_offset=_parse_range("startOffset", "endOffset", given, parse_optional_integer),
         queue_offset=_parse_range("startQueueOffset", "endQueueOffset", given, parse_optional_integer),
         store_timestamp=_parse_range("startTimestamp", "endTimestamp", given, parse_optional_timestamp),
+        filters=_parse_filter(given.get("filter")),
     )
     if predicate.unique_keys is not None:
         predicate &= Predicate(transaction_types=IN_INDEX)
     if not predicate.queue_offset.is_all:
         predicate &= Predicate(transaction_types=IN_QUEUES)
     return predicate & Predicate.of(decode_conditions(given.get("conditions", "[]")))
+
+
+def _parse_filter(text: str | None) -> tuple[Expression, ...]:
+    if text is None:
+        return ()
+    parsed = parse_sql92(text)
+    if parsed.ignored:
+        raise OptionError(f"option filter: {parsed.warning}: write the whole condition")
+    return (parsed.condition,)
 
 
 def _parse_one(name: str, given: Mapping[str, str]) -> frozenset[str] | None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Self, TypeVar
 
+from spark_mq.filters.expression import Expression
 from spark_mq.format.message_id import decode_offset_message_id, is_offset_message_id, normalize_offset_message_id
 from spark_mq.format.message_schema import MAX_TIMESTAMP_MILLIS, MIN_TIMESTAMP_MILLIS
 from spark_mq.format.sys_flag import TRANSACTION_TYPE_NAMES
@@ -42,6 +43,7 @@ class Predicate:
         offset_message_ids: The column has one of the values, which are normalized.
         commit_log_offset, queue_offset: The column has one of the integers.
         store_timestamp: The store time, in milliseconds since the epoch, is one of the integers.
+        filters: Parsed SQL92 expressions, each of which is TRUE for the properties of the message.
 
     """
 
@@ -54,6 +56,7 @@ class Predicate:
     commit_log_offset: IntegerSet = ALL
     queue_offset: IntegerSet = ALL
     store_timestamp: IntegerSet = ALL
+    filters: tuple[Expression, ...] = ()
 
     def __and__(self, other: Self) -> Self:
         return replace(
@@ -67,6 +70,7 @@ class Predicate:
             commit_log_offset=self.commit_log_offset & other.commit_log_offset,
             queue_offset=self.queue_offset & other.queue_offset,
             store_timestamp=self.store_timestamp & other.store_timestamp,
+            filters=tuple(dict.fromkeys((*self.filters, *other.filters))),
         )
 
     @classmethod

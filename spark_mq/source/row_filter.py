@@ -13,6 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_mq.filters.arrays import ArrayMessages, matching_mask
+from spark_mq.filters.one_message import evaluate
+from spark_mq.filters.truth import Truth
 from spark_mq.format.message_row import Row
 from spark_mq.format.sys_flag import TRANSACTION_TYPE_MASK, TRANSACTION_TYPE_NAMES
 from spark_mq.source.integer_set import IntegerSet
@@ -41,6 +44,9 @@ def filter_frames(predicate: Predicate, messages: MessageColumns) -> Frames:
             messages = _kept(messages, _is_one_of(messages, name, texts))
     if predicate.keys is not None and messages.frames.size:
         messages = _kept(messages, _has_key(messages, predicate.keys))
+    for condition in predicate.filters:
+        if messages.frames.size:
+            messages = _kept(messages, matching_mask(condition, _properties_of(messages)))
     return messages.frames
 
 
@@ -52,6 +58,8 @@ def matches_predicate(predicate: Predicate, row: Row) -> bool:
     if not all(texts is None or text in texts for text, texts in compared):
         return False
     if not predicate.allows_transaction_type(row["transaction_type"]):
+        return False
+    if not all(evaluate(condition, dict(row["properties"])) == Truth.TRUE for condition in predicate.filters):
         return False
     if predicate.keys is None:
         return True
@@ -112,6 +120,11 @@ def _has_key(messages: MessageColumns, keys: frozenset[str]) -> npt.NDArray[np.b
     result = _to_numpy(pc.is_in(messages.column("unique_key"), value_set=key_array))
     result[pc.list_parent_indices(pieces).filter(pc.is_in(pieces.flatten(), value_set=key_array)).to_numpy()] = True
     return result
+
+
+def _properties_of(messages: MessageColumns) -> ArrayMessages:
+    """The messages for a filter, which names properties in ASCII only."""
+    return ArrayMessages(messages.frames.size, lambda name: messages.property_text(name.encode("ascii")))
 
 
 def _text_array(texts: frozenset[str]) -> pa.Array:

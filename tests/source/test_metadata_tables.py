@@ -13,6 +13,16 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_mq import MessageStore
+from spark_mq.lifecycle.consumption.consumer_progress import consumer_progress_rows
+from spark_mq.lifecycle.consumption.dead_letters import dead_letters_rows
+from spark_mq.lifecycle.consumption.retries import retries_rows
+from spark_mq.lifecycle.delays.delayed import delayed_rows
+from spark_mq.lifecycle.statistics.duplicates import duplicates_rows
+from spark_mq.lifecycle.statistics.hot_keys import hot_keys_rows
+from spark_mq.lifecycle.statistics.rates import rates_rows
+from spark_mq.lifecycle.statistics.skew import skew_rows
+from spark_mq.lifecycle.traces.traces import traces_rows
+from spark_mq.lifecycle.transactions.transactions import transaction_rows
 from spark_mq.store import metadata_tables
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.retention import retention_rows
@@ -30,6 +40,21 @@ SMALL: dict[str, Callable[[MessageStore], pa.Table]] = {
     "subscription_groups": metadata_tables.subscription_groups,
     "delay_offsets": metadata_tables.delay_offsets,
     "checkpoint": metadata_tables.checkpoint,
+    "transactions": lambda store: transaction_rows(store, AT),
+    "delayed": lambda store: delayed_rows(store, AT),
+    "retries": lambda store: retries_rows(store, at=AT),
+    "dead_letters": dead_letters_rows,
+    "traces": lambda store: traces_rows(store, "OrderEvents"),
+    "consumer_progress": lambda store: consumer_progress_rows(store, at=AT),
+    "duplicates": duplicates_rows,
+    "hot_keys": hot_keys_rows,
+    "rates": rates_rows,
+    "skew": skew_rows,
+}
+AT = 1_800_000_000_000
+OPTIONS = {
+    **{table: {"at": str(AT)} for table in ("transactions", "delayed", "retries", "consumer_progress")},
+    "traces": {"topic": "OrderEvents"},
 }
 
 
@@ -40,7 +65,7 @@ def read(spark: SparkSession, path: Path, table: str, **options: str) -> DataFra
 @pytest.mark.parametrize("table", SMALL)
 def test_a_small_table_has_the_rows_of_the_store(spark: SparkSession, unpacked: Unpack, table: str) -> None:
     path = unpacked(WORKLOAD)
-    rows = read(spark, path, table).toArrow().to_pylist()
+    rows = read(spark, path, table, **OPTIONS.get(table, {})).toArrow().to_pylist()
     assert rows
     assert rows == SMALL[table](MessageStore(str(path))).to_pylist()
 
