@@ -11,7 +11,7 @@ from spark_mq.errors import OptionError
 _AGO = re.compile(r"-([0-9]{1,9})\s?([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _DAYS_AGO = {"today": 0, "yesterday": 1}
-_OPTIONS = ("--begin", "--end", "--at")
+_OPTIONS = ("--begin", "--end", "--at", "--from-where")
 _DESCENDING = re.compile(r"-[a-z]\w+")
 
 

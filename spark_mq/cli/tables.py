@@ -13,6 +13,7 @@ from spark_mq.cli.exit_status import FOUND, NOT_FOUND
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from spark_mq.cli.output.row_printer import RowPrinter
     from spark_mq.store.message_store import MessageStore
 
 _HELP = {
@@ -24,6 +25,8 @@ _HELP = {
     "delay-offsets": "the delay levels, and how many delayed messages wait",
     "checkpoint": "the times up to which log, queues and index were flushed",
 }
+_BEGIN_OFFSETS = "begin-offsets"
+"""What `lag --from-where` prints: a table of its own."""
 _REMEDY = {
     "segments": "reads the whole log and names all damage (with --mode permissive and --output DIR)",
     "queues": "builds the consume queues from the log",
@@ -94,6 +97,20 @@ _IMPORTANCE = {
         "last_consumed_timestamp",
         "min_offset",
     ),
+    _BEGIN_OFFSETS: (
+        "topic",
+        "queue_id",
+        "begin_offset",
+        "begin_lag",
+        "begin_in_memory",
+        "reset_offset",
+        "reset_lag",
+        "problem",
+        "consumer_offset",
+        "min_offset",
+        "max_offset",
+        "consumer_group",
+    ),
     "subscription-groups": (
         "consumer_group",
         "consume_enable",
@@ -149,6 +166,11 @@ _TOTALS_EPILOG = """
 
 After the table, there is one line for each group: the sum of its lags that are known, and the number of its queues
 whose lag is unknown (NULL, printed as `-`), which are not in the sum. With --json or --columns there are no such lines.
+
+With --from-where, the table has other rows: one for each queue that consumers can read. begin_offset is where a group
+begins that has no offset yet, if its consumers have ConsumeFromWhere first, last or a time (in whole seconds). If
+begin_in_memory is 0, a group begins at 0 instead, whatever its consumers say, while the broker has the queue's first
+message in memory. reset_offset is what mqadmin resetOffsetByTime would set. Nothing is changed.
 """
 
 
@@ -167,6 +189,12 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
             command.add_argument("--topic", metavar="TOPIC", help="only this topic")
         if name in ("lag", "subscription-groups"):
             command.add_argument("--consumer-group", metavar="GROUP", help="only this group")
+        if name == "lag":
+            command.add_argument(
+                "--from-where",
+                metavar="first|last|TIME",
+                help="instead: the queue offsets at which a new or reset group would begin",
+            )
         if name in _OWN_TOPICS:
             command.add_argument(
                 "--all",
@@ -180,21 +208,15 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the table; returns the exit status."""
-    from spark_mq.cli.output.columns import parse_columns, sorted_rows
-    from spark_mq.cli.output.json_lines import plain_rows, print_json
+    from spark_mq.cli.output.row_printer import RowPrinter
     from spark_mq.store.message_store import MessageStore
 
-    schema = _schema(arguments.table)
-    columns = parse_columns(arguments.columns, schema)
-    sorted_rows((), arguments.sort, schema)  # an unknown column is an error even if there is no row
+    printer = RowPrinter.of(arguments, _schema(_shown_table(arguments)))
     with MessageStore(arguments.store, getattr(arguments, "broker_version", None)) as store:
-        rows = sorted_rows(plain_rows(_table(arguments)(store)), arguments.sort, schema)
+        rows = printer.rows(_table(arguments)(store))
         reason = "" if rows else _why_no_row(arguments, store)
     shown = rows if arguments.json else [row for row in rows if not _is_hidden(arguments, row)]
-    if arguments.json:
-        print_json(rows if columns is None else [{name: row[name] for name in columns} for row in rows])
-    elif shown:
-        _print_rows(arguments, shown, columns, schema)
+    _print_rows(arguments, printer, shown)
     _print_problems(arguments, rows)
     if len(shown) < len(rows):
         hidden = len(rows) - len(shown)
@@ -214,37 +236,18 @@ def _is_hidden(arguments: argparse.Namespace, row: Mapping[str, Any]) -> bool:
     return is_system_topic(row["topic"])
 
 
-def _print_rows(
-    arguments: argparse.Namespace,
-    rows: Sequence[Mapping[str, Any]],
-    columns: Sequence[str] | None,
-    schema: Sequence[str],
-) -> None:
-    from spark_mq.cli.output.fields import print_fields
+def _print_rows(arguments: argparse.Namespace, printer: RowPrinter, rows: Sequence[Mapping[str, Any]]) -> None:
     from spark_mq.cli.output.terminal import terminal_width
-    from spark_mq.cli.output.text_table import TableStyle, TextTable, print_notes
+    from spark_mq.cli.output.text_table import TableStyle, TextTable
 
-    names = schema if columns is None else columns
-    table = None
-    if arguments.full:
-        print_fields(rows, names)
-    else:
-        style = TableStyle(
-            _IMPORTANCE[arguments.table],
-            _LEAST_WIDTH,
-            whole=_WHOLE,
-            sizes=_SIZES,
-            shows_all=columns is not None,
-            hint=_HINT,
-        )
-        table = TextTable(names, style, terminal_width())
-        table.write([row[name] for name in names] for row in rows)
-    if arguments.table == "lag" and columns is None:
+    def print_totals() -> None:
         print()
         totals = TextTable(("consumer_group", "queues", "known_lag", "unknown_lags"), width=terminal_width())
         totals.write(lag_of_groups(rows))
-    if table is not None:
-        print_notes(table)
+
+    table = _shown_table(arguments)
+    style = TableStyle(_IMPORTANCE[table], _LEAST_WIDTH, whole=_WHOLE, sizes=_SIZES, hint=_HINT)
+    printer.print(rows, style, print_totals if table == "lag" and printer.columns is None else None)
 
 
 def lag_of_groups(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, int, int, int]]:
@@ -265,6 +268,11 @@ def lag_of_groups(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, int, int
     return lines
 
 
+def _shown_table(arguments: argparse.Namespace) -> str:
+    """The table that is printed."""
+    return arguments.table if getattr(arguments, "from_where", None) is None else _BEGIN_OFFSETS
+
+
 def _why_no_row(arguments: argparse.Namespace, store: MessageStore) -> str:
     """Why no row matches, as the end of a sentence: similar names, or the names that there are."""
     from spark_mq.cli.output.value_text import visible
@@ -279,7 +287,7 @@ def _why_no_row(arguments: argparse.Namespace, store: MessageStore) -> str:
         return _why_no_group(group, store)
     if arguments.table == "delay-offsets":
         return ": config/delayOffset.json has no delay level, or does not exist"
-    if arguments.table != "lag":
+    if _shown_table(arguments) != "lag":
         return ""
     offsets = load_consumer_offsets(store.location)
     groups, topics = {one.consumer_group for one in offsets}, {one.topic for one in offsets}
@@ -332,6 +340,8 @@ def _print_problems(arguments: argparse.Namespace, rows: Sequence[Mapping[str, A
 def _table(arguments: argparse.Namespace) -> Callable[[MessageStore], pa.Table]:
     from spark_mq.store import metadata_tables
 
+    if _shown_table(arguments) == _BEGIN_OFFSETS:
+        return _begin_offsets(arguments)
     if arguments.table == "queues":
         return lambda store: metadata_tables.queues(store, arguments.topic)
     if arguments.table == "lag":
@@ -347,11 +357,26 @@ def _table(arguments: argparse.Namespace) -> Callable[[MessageStore], pa.Table]:
     return tables[arguments.table]
 
 
+def _begin_offsets(arguments: argparse.Namespace) -> Callable[[MessageStore], pa.Table]:
+    from datetime import datetime
+
+    from spark_mq.cli.moments import parse_moment
+    from spark_mq.sharing.begin_offsets import FIRST, LAST, begin_offsets
+
+    given: str = arguments.from_where
+    word = given.strip().lower()
+    now = datetime.now().astimezone()
+    from_where = word if word in (FIRST, LAST) else parse_moment("--from-where", given, now)
+    return lambda store: begin_offsets(store, from_where, arguments.topic, arguments.consumer_group)
+
+
 def _schema(table: str) -> list[str]:
     """The names of the table's columns."""
+    from spark_mq.sharing.begin_offsets import BEGIN_OFFSETS_SCHEMA
     from spark_mq.store import metadata_tables
 
     schemas = {
+        _BEGIN_OFFSETS: BEGIN_OFFSETS_SCHEMA,
         "segments": metadata_tables.SEGMENTS_SCHEMA,
         "queues": metadata_tables.QUEUES_SCHEMA,
         "topics": metadata_tables.TOPICS_SCHEMA,

@@ -80,6 +80,11 @@ def test_filters(store: str, facts: list[Fact], capsys: pytest.CaptureFixture[st
     bodies = {
         row["commit_log_offset"]: base64.b64decode(row["body"]) for row in rows(capsys, store, TOPIC, "--limit=0")
     }
+    priced = [fact for fact in facts if fact["properties"].get("price", "x").lstrip("-").isdecimal()]
+    cheap = [fact["offset"] for fact in priced if int(fact["properties"]["price"]) <= 50]
+    assert of("--filter", "price <= 50") == cheap
+    assert 0 < len(cheap) < len(priced)
+    assert of("--filter", f"region = '{value}' AND TAGS = 'paid'") == tagged
     having = [offset for offset, body in bodies.items() if "上海".encode() in body]
     assert of("--body-contains", "上海") == having
     assert 0 < len(having) < len(facts)
@@ -130,6 +135,8 @@ def test_the_body_alone_on_stdout(store: str, facts: list[Fact], capfdbinary: py
         (["--follow", "--end", "now"], "leave out --end"),
         (["--columns", "body", "--body", "none"], "--body none"),
         (["--columns", "tags,tags"], "named twice"),
+        (["--filter", "price > 'x'"], "column 7: > compares properties and numbers"),
+        (["--filter", "region LIKE 'e%'"], "RocketMQ reads only 'region' of the filter"),
         (["--columns", "tag"], "similar: tags"),
     ],
 )

@@ -24,8 +24,15 @@ WITH_TABLE = (
     "recover",
     "retention",
     "expire",
+    "life",
+    "allocate",
 )
-TABLES = ("segments", "queues", "topics", "lag", "subscription-groups", "delay-offsets", "checkpoint")
+LIFECYCLE = ("retries", "dead-letters", "traces", "consumer-progress", "duplicates", "hot-keys", "rates", "skew")
+TABLES = (
+    *("segments", "queues", "topics", "lag", "subscription-groups", "delay-offsets", "checkpoint"),
+    *("transactions", "delayed"),
+    *LIFECYCLE,
+)
 POINT_COMMANDS = (*(name for name in COMMANDS if name.startswith(("query-by", "print"))), *TABLES)
 
 

@@ -8,7 +8,7 @@ from spark_mq.cli.arguments import add_broker_conf, add_json_rows, add_store
 from spark_mq.cli.output.columns import add_columns
 from spark_mq.errors import OptionError
 
-_FORMS = ("text", "json", "hex", "base64", "none")
+_FORMS = ("text", "json", "hex", "base64", "raw", "none")
 _MAX_QUEUE_ID = (1 << 31) - 1
 
 
@@ -20,8 +20,10 @@ def add_store_and_form(command: argparse.ArgumentParser, with_full: bool = False
     command.add_argument(
         "--body",
         choices=_FORMS,
-        help="the form of bodies: text (the default), json (indented, if the body is JSON), hex, base64, or none to "
-        "leave them out; with --json, base64 is the default, and a body that is not text is an object with its Base64",
+        help="the form of bodies: text, json (indented, if the body is JSON), hex, base64, raw (only the bodies, "
+        "unchanged, a line break after each), or none to leave them out. Without it, the form that fits the body: "
+        "indented JSON, text, or a hex dump of the first 512 bytes; in a table text. With --json base64 is the "
+        "default, and in another form a body that is not text is an object with its Base64",
     )
 
 

@@ -7,6 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from spark_mq.errors import OptionError
+from spark_mq.filters.expression import Expression
+from spark_mq.filters.one_message import evaluate
+from spark_mq.filters.tags import parse_tags as parse_subscription
+from spark_mq.filters.truth import Truth
 from spark_mq.format.compression import decompress_or_reason
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_keys import record_keys
@@ -31,6 +35,7 @@ class MessageFilter:
         properties: The messages have these properties, with these values.
         key: The messages have this key, in KEYS or as unique key.
         body_text: The decompressed body contains the bytes of this text in UTF-8.
+        condition: The parsed SQL92 expression is TRUE for the messages' properties.
 
     """
 
@@ -40,6 +45,7 @@ class MessageFilter:
     properties: Sequence[tuple[str, str]] = ()
     key: str | None = None
     body_text: str | None = None
+    condition: Expression | None = None
 
     def matches(self, record: Record) -> bool:
         """Whether a message matches."""
@@ -52,9 +58,11 @@ class MessageFilter:
         return self._has_properties(record) and self._has_text(record)
 
     def _has_properties(self, record: Record) -> bool:
-        if not self.properties:
+        if not self.properties and self.condition is None:
             return True
         stored = {decode_utf8(name): decode_utf8(value) for name, value in parse_properties(record.properties).items()}
+        if self.condition is not None and evaluate(self.condition, stored) != Truth.TRUE:
+            return False
         return all(stored.get(name) == value for name, value in self.properties)
 
     def _has_text(self, record: Record) -> bool:
@@ -104,7 +112,7 @@ def tag_of(record: Record) -> str | None:
 
 
 def parse_tags(text: str | None) -> frozenset[str] | None:
-    """The tags of `--tag`: `a || b`; None for all messages, which `*` also stands for.
+    """The tags of `--tag`: `a || b`; None for all messages, which `*` alone also stands for.
 
     Raises:
         OptionError: The text names no tag.
@@ -112,7 +120,6 @@ def parse_tags(text: str | None) -> frozenset[str] | None:
     """
     if text is None:
         return None
-    tags = frozenset(filter(None, (tag.strip() for tag in text.split("||"))))
-    if not tags:
+    if not text.strip("| "):
         raise OptionError(f"--tag {text!r} names no tag: give one, or several as 'a || b', or leave --tag out")
-    return None if "*" in tags else tags
+    return parse_subscription(text)

@@ -17,7 +17,9 @@ from spark_mq.errors import OptionError
 if TYPE_CHECKING:
     from spark_mq.cli.messages.message_filter import MessageFilter, Selection
     from spark_mq.cli.output.message_printer import MessagePrinter
+    from spark_mq.filters.expression import Expression
     from spark_mq.format.record import Record
+    from spark_mq.lifecycle.life.store_rules import Situations
     from spark_mq.store.message_store import MessageStore
 
 _DEFAULT_LIMIT = 100
@@ -49,6 +51,11 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         default=[],
         help="only messages whose property NAME has this value; can be repeated",
     )
+    command.add_argument(
+        "--filter",
+        metavar="SQL92",
+        help="only messages for which this expression of RocketMQ is TRUE: \"price > 5 AND region = 'eu'\"",
+    )
     command.add_argument("--body-contains", metavar="TEXT", help="only messages whose body contains TEXT, as UTF-8")
     command.add_argument(
         "--limit", metavar="N", type=count, help=f"print at most N messages ({_DEFAULT_LIMIT}); 0 prints all"
@@ -73,6 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
     from spark_mq.cli.messages.reasons import why_no_match
     from spark_mq.cli.output.message_printer import MessagePrinter
     from spark_mq.cli.output.value_text import visible
+    from spark_mq.lifecycle.life.store_rules import Situations
     from spark_mq.store.message_store import MessageStore
 
     _check(arguments)
@@ -85,11 +93,12 @@ def run(arguments: argparse.Namespace) -> int:
         log_end = store.get_max_phy_offset() if arguments.follow else -1
         matching = _matching(store, arguments, selection, begin, end)
         limit = _limit(arguments)
-        printed = _print(printer, islice(matching, limit))
+        situations = Situations(store, store.broker_conf)
+        printed = _print(printer, islice(matching, limit), situations)
         if arguments.follow:
             printer.flush()
             _print_damage(damage)
-            return _follow(store, arguments, message_filter, printer, log_end, printed)
+            return _follow(store, arguments, message_filter, printer, situations, log_end, printed)
         has_more = arguments.last is None and printed > 0 and next(matching, None) is not None
         reason = "" if printed else why_no_match(store, arguments.topic, arguments.queue_id, message_filter, selection)
     printer.finish()
@@ -130,7 +139,19 @@ def _filter(arguments: argparse.Namespace, begin: int | None, end: int | None) -
         arguments.property,
         arguments.key,
         arguments.body_contains,
+        _condition(arguments.filter),
     )
+
+
+def _condition(text: str | None) -> Expression | None:
+    from spark_mq.filters.parser import parse_sql92
+
+    if text is None:
+        return None
+    parsed = parse_sql92(text)
+    if parsed.ignored:
+        raise OptionError(f"--filter: {parsed.warning}: write the whole condition")
+    return parsed.condition
 
 
 def _limit(arguments: argparse.Namespace) -> int | None:
@@ -157,13 +178,13 @@ def _matching(
     return iter(last if arguments.newest_first else last[::-1])
 
 
-def _print(printer: MessagePrinter, records: Iterable[Record]) -> int:
+def _print(printer: MessagePrinter, records: Iterable[Record], situations: Situations) -> int:
     """Print the messages as they are found; returns their number."""
     from spark_mq.cli.output.message_printer import rows_of
 
     printed, remaining = 0, iter(records)
     while batch := list(islice(remaining, _ROWS_AT_ONCE)):
-        printer.print(rows_of(batch))
+        printer.print(rows_of(batch, situations))
         printed += len(batch)
     return printed
 
@@ -173,6 +194,7 @@ def _follow(
     arguments: argparse.Namespace,
     message_filter: MessageFilter,
     printer: MessagePrinter,
+    situations: Situations,
     log_end: int,
     printed: int,
 ) -> int:
@@ -191,7 +213,7 @@ def _follow(
             damage: list[str] = []
             selection = Selection(message_filter, damage.append)
             rest = None if limit is None else limit - printed
-            printed += _print(printer, islice(selection.of(log.new_parts()), rest))
+            printed += _print(printer, islice(selection.of(log.new_parts()), rest), situations)
             printer.flush()
             _print_damage(damage)
             if limit is None or printed < limit:

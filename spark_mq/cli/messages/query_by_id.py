@@ -44,6 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     from spark_mq.cli.output.message_printer import MessagePrinter, rows_of
     from spark_mq.cli.output.value_text import visible
     from spark_mq.format.message_id import has_plausible_port
+    from spark_mq.lifecycle.life.store_rules import Situations
     from spark_mq.store.log.record_lookup import NoRecord
     from spark_mq.store.message_store import MessageStore
 
@@ -52,16 +53,17 @@ def run(arguments: argparse.Namespace) -> int:
     status = FOUND
     printer = MessagePrinter(arguments, as_table=False)
     with MessageStore(arguments.store) as store:
+        situations = Situations(store, store.broker_conf)
         for message_id in arguments.ids:
             record = store.find_record_by_id(message_id, arguments.any_host)
             if not isinstance(record, NoRecord):
-                printer.print(rows_of([record]))
+                printer.print(rows_of([record], situations))
                 continue
             is_id = has_plausible_port(message_id)
             found, said = ([], str(record)) if is_id else _of_unique_key(store, arguments, message_id)
             if found:
                 print(f"spark-mq: {message_id} is not an offset message id, but a unique key{said}", file=sys.stderr)
-                printer.print(rows_of(found))
+                printer.print(rows_of(found, situations))
             else:
                 print(f"spark-mq: no message {message_id}: {visible(said)}", file=sys.stderr)
                 status = NOT_FOUND

@@ -39,6 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     from spark_mq.cli.messages.reasons import why_no_key
     from spark_mq.cli.output.message_printer import MessagePrinter, rows_of
     from spark_mq.cli.output.value_text import visible
+    from spark_mq.lifecycle.life.store_rules import Situations
 
     if arguments.max_num is not None and arguments.max_num < 1:
         raise OptionError(f"--max-num {arguments.max_num}: give 1 or more")
@@ -51,10 +52,11 @@ def run(arguments: argparse.Namespace) -> int:
         return print_access_path(arguments, key=arguments.key, **times)
     with open_with_index(arguments) as store:
         records = list(store.find_messages(arguments.topic, arguments.key, arguments.max_num, begin, end))
+        rows = rows_of(records, Situations(store, store.broker_conf))
         reason = "" if records else why_no_key(store, arguments.topic, arguments.key, begin, end)
         problems = store.index.problems
     if records:
-        printer.print(rows_of(records))
+        printer.print(rows)
         printer.finish()
     print_index_problems(problems)
     if not records:

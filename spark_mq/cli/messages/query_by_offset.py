@@ -37,6 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     If the unit of the queue does not lead to the message, the log is searched.
     """
     from spark_mq.cli.output.message_printer import MessagePrinter, rows_of
+    from spark_mq.lifecycle.life.store_rules import Situations
     from spark_mq.store.message_store import MessageStore
 
     topic, offset = arguments.topic, arguments.offset
@@ -45,7 +46,8 @@ def run(arguments: argparse.Namespace) -> int:
         records = list(store.queue_cover(topic, arguments.queue_id).messages(offset, offset + 1))
         if not records:
             return _print_no_offset(store, arguments, printer)
-    printer.print(rows_of(records))  # a damaged log can contain a queue offset twice
+        rows = rows_of(records, Situations(store, store.broker_conf))
+    printer.print(rows)  # a damaged log can contain a queue offset twice
     printer.finish()
     return FOUND
 

@@ -45,6 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     from spark_mq.cli.messages.reasons import why_no_unique_key
     from spark_mq.cli.output.message_printer import MessagePrinter, rows_of
     from spark_mq.cli.output.value_text import visible
+    from spark_mq.lifecycle.life.store_rules import Situations
 
     if arguments.key is None:
         arguments.topic, arguments.key = None, arguments.topic
@@ -55,12 +56,13 @@ def run(arguments: argparse.Namespace) -> int:
         return print_access_path(arguments, uniqueKey=arguments.key)
     with open_with_index(arguments) as store:
         records = _find(store, arguments)
+        rows = rows_of(records, Situations(store, store.broker_conf))
         reason = "" if records else why_no_unique_key(store, arguments.topic, arguments.key)
         problems = store.index.problems
     if arguments.body_file and len(records) > 1:
         raise OptionError(f"--body-file takes the body of one message: {len(records)} have this unique key")
     if records:
-        printer.print(rows_of(records))
+        printer.print(rows)
         printer.finish()
     print_index_problems(problems)
     if not records:

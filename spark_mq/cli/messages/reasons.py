@@ -55,6 +55,16 @@ def why_no_unique_key(store: MessageStore, topic: str | None, unique_key: str) -
     return f"{reason}{'' if by_id is None else f'; {by_id}'}{_made(unique_key)}{_stored(store)}"
 
 
+def why_no_key_or_id(store: MessageStore, topic: str | None, key_or_id: str) -> str:
+    """Why `life` found no message, as text for a person."""
+    unknown = None if topic is None else store.why_no_topic(topic)
+    expired = None if topic is None else store.index.expired_timestamp(topic, key_or_id)
+    if expired is not None:
+        return store.why_no_message(topic or "", key_or_id)
+    reason = unknown or why_no_unique_key(store, None, key_or_id)
+    return reason if topic is None or unknown else f"{reason}; only messages of topic {topic} were asked for"
+
+
 def _made(unique_key: str) -> str:
     """The time that a unique key contains. It is only a hint: the key does not contain the month or the zone."""
     from spark_mq.format.message_id import unique_key_time

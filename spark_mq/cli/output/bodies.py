@@ -10,8 +10,12 @@ import re
 from spark_mq.cli.output.display_width import ELLIPSIS
 from spark_mq.cli.output.value_text import bytes_text
 
-TEXT, JSON, HEX, BASE64, NONE = "text", "json", "hex", "base64", "none"
-FORMS = (TEXT, JSON, HEX, BASE64, NONE)
+TEXT, JSON, HEX, BASE64, RAW, NONE = "text", "json", "hex", "base64", "raw", "none"
+FORMS = (TEXT, JSON, HEX, BASE64, RAW, NONE)
+
+MAX_DUMP_BYTES = 512
+"""Bytes of a binary body that are shown if nobody asked for a form."""
+_DUMP_LINE = 16
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 _INDENT = "  "
@@ -34,6 +38,46 @@ def body_text(body: bytes, form: str, one_line: bool) -> str:
         text = body.decode("utf-8")
         return "".join(_TOKEN.findall(text)) if one_line else pretty_json(text)
     return bytes_text(body)
+
+
+def fitting_text(body: bytes) -> str:
+    """The body in the form that fits it: indented JSON, text, or of a binary body a dump of its first bytes."""
+    if is_binary(body) and len(body) <= _DUMP_LINE:
+        return f"{len(body)} bytes: {body.hex(' ')}"
+    if is_binary(body):
+        rest = len(body) - MAX_DUMP_BYTES
+        more = f"\n{ELLIPSIS} ({rest} more bytes; --body hex prints all {len(body)})" if rest > 0 else ""
+        return f"{len(body)} bytes\n{hex_dump(body[:MAX_DUMP_BYTES])}{more}"
+    text = body.decode("utf-8")
+    return pretty_json(text) if text[:1] in "{[" and is_json(body) else text
+
+
+def is_binary(body: bytes) -> bool:
+    """Whether the body is not text: not UTF-8, or with a zero byte."""
+    if b"\0" in body:
+        return True
+    try:
+        body.decode("utf-8")
+    except UnicodeDecodeError:
+        return True
+    return False
+
+
+def hex_dump(data: bytes) -> str:
+    r"""The bytes in hexadecimal digits, 16 in a line, after their position and before their characters.
+
+    Example:
+        >>> print(hex_dump(b"\x00\x01order"))
+        00000000  00 01 6f 72 64 65 72                              |..order|
+    """
+    lines = []
+    for at in range(0, len(data), _DUMP_LINE):
+        line = data[at : at + _DUMP_LINE]
+        half = _DUMP_LINE // 2
+        digits = f"{line[:half].hex(' '):<{3 * half - 1}}  {line[half:].hex(' '):<{3 * half - 1}}"
+        shown = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in line)
+        lines.append(f"{at:08x}  {digits}  |{shown}|")
+    return "\n".join(lines)
 
 
 def body_value(body: bytes, form: str) -> object:

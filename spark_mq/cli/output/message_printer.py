@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spark_mq.cli.output import bodies
 from spark_mq.cli.output.columns import parse_columns
@@ -18,17 +18,38 @@ from spark_mq.cli.output.text_table import TableStyle, TextTable, print_notes
 from spark_mq.cli.output.value_text import value_text, visible
 from spark_mq.errors import BodyError, OptionError, StorageError
 from spark_mq.format.message_schema import CORRUPT_RECORD, MESSAGE_SCHEMA
+from spark_mq.format.system_topic import is_system_topic
+
+if TYPE_CHECKING:
+    from spark_mq.lifecycle.life.store_rules import Situations
 
 Row = Mapping[str, Any]
 
 STDOUT = "-"
 """The value of `--body-file` that stands for stdout."""
 
+SITUATION_COLUMNS = ("real_topic", "real_queue_id", "kind", "situation")
+"""What a message means (`spark_mq.lifecycle.life.situation`); these columns follow those of table `messages`."""
+ALL_COLUMNS = (*MESSAGE_SCHEMA.names, *SITUATION_COLUMNS)
+
 TABLE_COLUMNS = ("store_timestamp", "queue_id", "queue_offset", "tags", "keys", "offset_message_id", "body")
 """The columns of a table of messages, without `--columns`."""
-_IMPORTANCE = ("store_timestamp", "queue_id", "queue_offset", "keys", "tags", "body", "offset_message_id")
+_OWN_TOPIC_COLUMNS = ("real_topic", "real_queue_id", "situation")
+"""Columns that a table has besides, if the topic is one in which a broker stores messages of others."""
+_IMPORTANCE = (
+    "store_timestamp",
+    "queue_id",
+    "queue_offset",
+    "situation",
+    "real_topic",
+    "keys",
+    "tags",
+    "body",
+    "offset_message_id",
+    "real_queue_id",
+)
 _WHOLE = ("offset_message_id", "unique_key", "transaction_type", "born_host", "store_host")
-_LEAST_WIDTH = {"body": 8}
+_LEAST_WIDTH = {"body": 8, "situation": 20}
 _PREFERRED_WIDTH = {"body": 40}
 _HINT = "--columns chooses columns, --full prints every field"
 _MAX_BODY_CHARACTERS = 2000
@@ -53,16 +74,22 @@ class MessagePrinter:
         self._form = arguments.body
         self._full = getattr(arguments, "full", False)
         self._body_file = getattr(arguments, "body_file", None)
-        names = [name for name in MESSAGE_SCHEMA.names if (name, self._form) != ("body", bodies.NONE)]
-        self._columns = parse_columns(arguments.columns, MESSAGE_SCHEMA.names)
+        names = [name for name in ALL_COLUMNS if (name, self._form) != ("body", bodies.NONE)]
+        self._columns = parse_columns(arguments.columns, ALL_COLUMNS)
         if self._columns is not None and self._form == bodies.NONE and "body" in self._columns:
             raise OptionError("--columns names the body, and --body none leaves it out")
         if self._body_file == STDOUT and (self._json or self._columns is not None):
             raise OptionError("--body-file -: stdout gets the body alone; leave out --json and --columns")
+        if self._form == bodies.RAW and (self._json or self._columns is not None or self._full or self._body_file):
+            raise OptionError(
+                "--body raw: stdout gets the bodies alone; leave out --json, --columns, --full and --body-file"
+            )
         self._shown = self._columns or names
         self._table: TextTable | None = None
-        if as_table and not self._full and not self._json:
-            shown = self._columns or [name for name in TABLE_COLUMNS if name in names]
+        if as_table and not self._full and not self._json and self._form != bodies.RAW:
+            is_of_broker = stores_messages_of_others(getattr(arguments, "topic", None) or "")
+            known = (*TABLE_COLUMNS[:3], *(_OWN_TOPIC_COLUMNS if is_of_broker else ()), *TABLE_COLUMNS[3:])
+            shown = self._columns or [name for name in known if name in names]
             style = TableStyle(
                 _IMPORTANCE,
                 _LEAST_WIDTH,
@@ -87,16 +114,19 @@ class MessagePrinter:
 
         """
         if self._table is not None:
-            self._table.write([row[name] for name in self._shown] for row in map(self._with_text, rows))
+            self._table.write([row.get(name) for name in self._shown] for row in map(self._with_text, rows))
             return
         for row in rows:
+            if self._form == bodies.RAW:
+                _write_to_stdout(row, "--body raw", end=b"\n")
+                continue
             if self._body_file is not None:
                 _write_body(row, self._body_file)
                 if self._body_file == STDOUT:
                     continue
             if self._json:
                 shown = self._with_value(row)
-                print_json([{name: shown[name] for name in self._shown}])
+                print_json([{name: shown.get(name) for name in self._shown}])
             else:
                 if self._count:
                     print()
@@ -118,7 +148,7 @@ class MessagePrinter:
 
     def _print_fields(self, row: Row) -> None:
         if self._columns is not None:
-            print_fields([self._with_text(row)], self._columns)
+            print_fields([dict.fromkeys(self._columns) | dict(self._with_text(row))], self._columns)
         elif row["topic"] is None:
             print(f"{'CommitLog Offset:':<20} {row['commit_log_offset']}")
             print(f"{'Corrupt:':<20} {visible(str(row[CORRUPT_RECORD]))}")
@@ -139,11 +169,14 @@ class MessagePrinter:
         if body is None:
             return visible(f"none: {row[CORRUPT_RECORD]}")
         self._note_json(body)
-        text = bodies.body_text(body, self._form or bodies.TEXT, one_line=False)
+        if self._form is None and bodies.is_binary(body):
+            return visible(bodies.fitting_text(body), keep="\n")
+        text = bodies.fitting_text(body) if self._form is None else bodies.body_text(body, self._form, one_line=False)
         if self._form is None and not self._full and is_terminal() and len(text) > _MAX_BODY_CHARACTERS:
             rest = f"{ELLIPSIS} ({len(body)} bytes; --body text prints all of them)"
             return visible(text[:_MAX_BODY_CHARACTERS], keep="\n\t") + rest
-        return ("\n" if self._form == bodies.JSON and "\n" in text else "") + visible(text, keep="\n\t")
+        is_laid_out = self._form == bodies.JSON or (self._form is None and text.startswith(("{", "[")))
+        return ("\n" if is_laid_out and "\n" in text else "") + visible(text, keep="\n\t")
 
     def _with_text(self, row: Row) -> Row:
         """The row with its body as text, in one line."""
@@ -177,6 +210,7 @@ def _fields(row: Row) -> dict[str, object]:
         "Keys": _bracketed(None if row["keys"] is None else " ".join(row["keys"])),
         "Queue ID": row["queue_id"],
         "Queue Offset": row["queue_offset"],
+        **_situation_fields(row),
         "CommitLog Offset": row["commit_log_offset"],
         "Reconsume Times": row["reconsume_times"],
         "Born Timestamp": row["born_timestamp"],
@@ -189,6 +223,21 @@ def _fields(row: Row) -> dict[str, object]:
     }
 
 
+def _situation_fields(row: Row) -> dict[str, object]:
+    """What the message means, if it is not an ordinary one."""
+    if row.get("situation") is None:
+        return {}
+    fields: dict[str, object] = {}
+    if (row["real_topic"], row["real_queue_id"]) != (row["topic"], row["queue_id"]):
+        fields = {"Real Topic": row["real_topic"], "Real Queue ID": row["real_queue_id"]}
+    return fields | {"Situation": row["situation"]}
+
+
+def stores_messages_of_others(topic: str) -> bool:
+    """Whether a broker stores messages in the topic that belong to other topics, or notes of its own."""
+    return is_system_topic(topic) or topic.startswith(("%RETRY%", "%DLQ%"))
+
+
 def _bracketed(text: str | None) -> str:
     return f"[{'' if text is None else text}]"
 
@@ -199,15 +248,7 @@ def _write_body(row: Row, path: str) -> None:
     if body is None:
         raise BodyError(f"--body-file {path}: the message has no body: {row[CORRUPT_RECORD]}")
     if path == STDOUT:
-        text = body.decode("utf-8", "replace")
-        if is_terminal() and ("\ufffd" in text or visible(text, keep="\n\t") != text):
-            raise OptionError(
-                "--body-file -: stdout is a terminal, and the body has control characters or is not text: "
-                "send it to a file or to a pipe"
-            )
-        sys.stdout.flush()
-        sys.stdout.buffer.write(body)
-        sys.stdout.buffer.flush()
+        _write_to_stdout(row, "--body-file -")
         return
     try:
         Path(path).write_bytes(body)
@@ -215,9 +256,30 @@ def _write_body(row: Row, path: str) -> None:
         raise StorageError(f"--body-file {path}: {error.strerror}") from error
 
 
-def rows_of(records: Sequence[Any]) -> list[dict[str, Any]]:
-    """The rows of records, for `MessagePrinter.print`."""
+def _write_to_stdout(row: Row, option: str, end: bytes = b"") -> None:
+    """Write the body unchanged, and `end`; a terminal gets only text."""
+    body = row["body"]
+    if body is None:
+        raise BodyError(f"{option}: the message has no body: {row[CORRUPT_RECORD]}")
+    text = body.decode("utf-8", "replace")
+    if is_terminal() and ("\ufffd" in text or visible(text, keep="\n\t") != text):
+        raise OptionError(
+            f"{option}: stdout is a terminal, and the body has control characters or is not text: send it to a file or "
+            "to a pipe"
+        )
+    sys.stdout.flush()
+    sys.stdout.buffer.write(body + end)
+    sys.stdout.buffer.flush()
+
+
+def rows_of(records: Sequence[Any], situations: Situations) -> list[dict[str, Any]]:
+    """The rows of records, with what they mean, for `MessagePrinter.print`."""
     from spark_mq.cli.output.json_lines import plain_rows
     from spark_mq.format.message_row import message_row, message_table
 
-    return plain_rows(message_table([message_row(record) for record in records]))
+    rows = plain_rows(message_table([message_row(record) for record in records]))
+    for record, row in zip(records, rows, strict=True):
+        meant = situations.of(record)
+        values = meant.real_topic, meant.real_queue_id, meant.kind.value, meant.text or None
+        row.update(zip(SITUATION_COLUMNS, values, strict=True))
+    return rows

@@ -1,0 +1,193 @@
+"""`spark-mq retries`, `traces`, `consumer-progress`, ...: the tables of what messages mean, without Spark or a JVM."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from spark_mq.cli.arguments import add_broker_version, add_json_rows, add_store
+from spark_mq.cli.exit_status import FOUND, NOT_FOUND
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from spark_mq.store.message_store import MessageStore
+
+
+@dataclass(frozen=True)
+class _Command:
+    """A command: the package of its table, what it prints, its rows, its options, and the columns by importance."""
+
+    package: str
+    what: str
+    row: str
+    options: tuple[str, ...]
+    importance: tuple[str, ...]
+
+    def rows(self, store: MessageStore, arguments: argparse.Namespace, at: int | None) -> pa.Table:
+        """The rows of the command's table, which is named as the command."""
+        given = {name: getattr(arguments, name) for name in self.options if name in ("topic", "consumer_group")}
+        if "at" in self.options:
+            given["at"] = at
+        module = _module(arguments.table)
+        table: pa.Table = getattr(module, f"{_name(arguments.table)}_rows")(store, **given)
+        return table
+
+
+_COMMANDS = {
+    "retries": _Command(
+        "consumption",
+        "the attempts to consume messages that consumer groups returned",
+        "retry",
+        ("consumer_group", "at"),
+        ("consumer_group", "attempt", "state", "final_state", "due_timestamp", "unique_key", "origin_topic", "reason"),
+    ),
+    "dead-letters": _Command(
+        "consumption",
+        "the messages that consumer groups gave up",
+        "dead letter",
+        ("consumer_group",),
+        ("consumer_group", "store_timestamp", "reconsume_times", "unique_key", "origin_topic", "origin_message_id"),
+    ),
+    "traces": _Command(
+        "traces",
+        "the events that clients traced (mqadmin queryMsgTraceById)",
+        "trace event",
+        ("topic",),
+        ("event_timestamp", "event_type", "group_name", "unique_key", "is_success", "cost_millis", "topic", "problem"),
+    ),
+    "consumer-progress": _Command(
+        "consumption",
+        "how far consumer groups are in each topic (mqadmin consumerProgress)",
+        "consumer group",
+        ("topic", "consumer_group", "at", "broker_version"),
+        ("consumer_group", "topic", "state", "lag", "lag_millis", "group_retries", "group_dead_letters", "reason"),
+    ),
+    "duplicates": _Command(
+        "statistics",
+        "the messages that are stored more than once, and why",
+        "duplicate",
+        (),
+        ("unique_key", "copy_number", "cause", "topic", "queue_id", "queue_offset", "store_timestamp"),
+    ),
+    "hot-keys": _Command(
+        "statistics",
+        "the keys of most messages and bytes",
+        "key",
+        ("topic",),
+        ("topic", "key", "message_count", "log_bytes", "last_store_timestamp", "first_store_timestamp"),
+    ),
+    "rates": _Command(
+        "statistics",
+        "the messages and bytes of each topic, tag and minute",
+        "message",
+        ("topic",),
+        ("minute", "topic", "tags", "message_count", "log_bytes"),
+    ),
+    "skew": _Command(
+        "statistics",
+        "the messages, bytes and born hosts of each queue and minute",
+        "message",
+        ("topic",),
+        (
+            "minute",
+            "topic",
+            "queue_id",
+            "message_count",
+            "log_bytes",
+            "born_host_count",
+            "top_born_host",
+            "top_born_host_messages",
+        ),
+    ),
+}
+_READS = "The whole log is read, because nothing else has all messages. "
+_EPILOG = """\
+{reads}A state that the store does not show is UNKNOWN, and column `reason` says what is missing.
+
+On a terminal, the table is cut to its width. Otherwise all columns and whole values are printed. Python:
+help(spark_mq.RocketMQDataSource) explains all columns of table {table}.
+"""
+_LEAST_WIDTH = {"topic": 12, "consumer_group": 12, "unique_key": 32, "reason": 16, "problem": 16}
+_HINT = "--columns chooses columns, --full prints every field"
+
+
+def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the commands and their arguments."""
+    from spark_mq.cli.output.columns import add_columns, add_sort
+
+    for name, command in _COMMANDS.items():
+        epilog = _EPILOG.format(reads="" if name == "consumer-progress" else _READS, table=_name(name))
+        added = commands.add_parser(
+            name, help=command.what, description=f"Print {command.what}.", epilog=epilog, allow_abbrev=False
+        )
+        add_store(added)
+        add_json_rows(added)
+        add_columns(added)
+        add_sort(added)
+        if "topic" in command.options:
+            what = "the trace topic (default: RMQ_SYS_TRACE_TOPIC)" if name == "traces" else "only this topic"
+            added.add_argument("--topic", metavar="TOPIC", help=what)
+        if "consumer_group" in command.options:
+            added.add_argument("--consumer-group", metavar="GROUP", help="only this group")
+        if "at" in command.options:
+            added.add_argument("--at", metavar="TIME", help="the time for which the answer is given (default: now)")
+        if "broker_version" in command.options:
+            add_broker_version(added)
+        added.set_defaults(run=run, table=name)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the table; returns the exit status."""
+    from datetime import datetime
+
+    from spark_mq.cli.moments import parse_moment
+    from spark_mq.cli.output.row_printer import RowPrinter
+    from spark_mq.cli.output.text_table import TableStyle
+    from spark_mq.store.message_store import MessageStore
+
+    command = _COMMANDS[arguments.table]
+    schema: list[str] = list(getattr(_module(arguments.table), f"{_name(arguments.table).upper()}_SCHEMA").names)
+    printer = RowPrinter.of(arguments, schema)
+    given = getattr(arguments, "at", None)
+    at = None if given is None else parse_moment("--at", given, datetime.now().astimezone())
+    with MessageStore(arguments.store, getattr(arguments, "broker_version", None)) as store:
+        rows = printer.rows(command.rows(store, arguments, at))
+    importance = (*command.importance, *(name for name in schema if name not in command.importance))
+    printer.print(rows, TableStyle(importance, _LEAST_WIDTH, hint=_HINT))
+    if not rows and not arguments.json:
+        print(f"spark-mq: no {command.row} in {arguments.store}{_chosen(arguments)}", file=sys.stderr)
+    _print_unknown(command, rows)
+    return FOUND if rows else NOT_FOUND
+
+
+def _chosen(arguments: argparse.Namespace) -> str:
+    """The options that choose rows, as the end of a sentence."""
+    from spark_mq.cli.output.value_text import visible
+
+    chosen = {"topic": getattr(arguments, "topic", None), "group": getattr(arguments, "consumer_group", None)}
+    given = [f"{what} {name}" for what, name in chosen.items() if name is not None]
+    return visible(f" of {' and '.join(given)}") if given else ""
+
+
+def _print_unknown(command: _Command, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print one line on stderr, if something of the rows is not known."""
+    from spark_mq.cli.output.value_text import visible
+
+    reasons = [text for row in rows if (text := row.get("reason") or row.get("problem")) is not None]
+    if reasons:
+        text = f"{len(reasons)} of {len(rows)} rows are not known, or not whole; the first: {reasons[0]}"
+        print(f"spark-mq: {visible(text)}", file=sys.stderr)
+
+
+def _name(command: str) -> str:
+    return command.replace("-", "_")
+
+
+def _module(command: str) -> Any:
+    from importlib import import_module
+
+    return import_module(f"spark_mq.lifecycle.{_COMMANDS[command].package}.{_name(command)}")

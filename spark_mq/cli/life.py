@@ -1,0 +1,178 @@
+"""`spark-mq life STORE KEY-OR-ID`: all that happened to a message, in the order of time. Without Spark or a JVM."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from spark_mq.cli.arguments import add_broker_conf, add_json_report, count
+from spark_mq.cli.exit_status import FOUND, NOT_FOUND
+from spark_mq.cli.messages.arguments import add_any_host
+
+if TYPE_CHECKING:
+    from spark_mq.lifecycle.life.event import Event
+    from spark_mq.lifecycle.life.life import Lives
+    from spark_mq.lifecycle.life.message_life import MessageLife
+    from spark_mq.store.message_store import MessageStore
+
+_DEFAULT_LIMIT = 10
+_EPILOG = """\
+A message is stored several times if it is delayed, retried, or part of a transaction. This command looks up all its
+copies, and what the broker noted about them. Each line has the store time of a record; lines below it follow from it.
+
+A state that the store does not prove is UNKNOWN, and the last lines say why.
+
+A consumer can have a limit of retries of its own, which no store knows: "retry 2 of 16" is the limit of the group's
+settings. Groups that consume in broadcast mode keep their offsets themselves, so nothing is said of them.
+"""
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command and its arguments."""
+    what = "what happened to a message: transaction, delays, retries, dead letters, consumers"
+    command = commands.add_parser(
+        "life",
+        usage="spark-mq life [OPTION]... STORE... KEY_OR_ID",
+        help=what,
+        description="Print all that happened to the messages with a key or an id, in the order of time.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    command.add_argument(
+        "stores", metavar="STORE", nargs="+", help="the broker's store directory; several: the stores of a cluster"
+    )
+    command.add_argument(
+        "key", metavar="KEY_OR_ID", help="a unique key, one of the keys in KEYS, or an offset message id"
+    )
+    command.add_argument("--topic", metavar="TOPIC", help="only messages that belong to this topic")
+    command.add_argument(
+        "--limit",
+        metavar="N",
+        type=count,
+        default=_DEFAULT_LIMIT,
+        help=f"tell of at most N messages ({_DEFAULT_LIMIT})",
+    )
+    command.add_argument("--at", metavar="TIME", help="the time for which the question is answered (default: now)")
+    add_any_host(command)
+    command.add_argument("--trace-topic", metavar="TOPIC", help="the topic of trace messages (RMQ_SYS_TRACE_TOPIC)")
+    add_broker_conf(command, "delay levels, fileReservedTime, deleteWhen and the sizes of index files")
+    add_json_report(command)
+    command.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the lives of the messages; stderr gets the reason if there is none, and damage of the index."""
+    from datetime import datetime
+
+    from spark_mq.cli.broker_settings import broker_conf_path
+    from spark_mq.cli.messages.query_by_key import print_index_problems
+    from spark_mq.cli.moments import parse_moment
+    from spark_mq.cli.output.value_text import visible
+    from spark_mq.format.system_topic import TRACE_TOPIC
+    from spark_mq.lifecycle.life.life import life
+    from spark_mq.store.message_store import MessageStore
+
+    at = None if arguments.at is None else parse_moment("--at", arguments.at, datetime.now().astimezone())
+    paths = list(dict.fromkeys(arguments.stores))
+    with ExitStack() as opened:
+        stores = {}
+        for path in paths:
+            conf = broker_conf_path(arguments.broker_conf, path)
+            stores[path if len(paths) > 1 else ""] = opened.enter_context(MessageStore(path, broker_conf=conf))
+        found = life(
+            stores,
+            arguments.key,
+            arguments.topic,
+            arguments.limit,
+            at,
+            any_host=arguments.any_host,
+            trace_topic=arguments.trace_topic or TRACE_TOPIC,
+        )
+        reason = "" if found.lives or found.more else _why_nothing(stores, arguments)
+        problems = [problem for store in stores.values() for problem in store.index.problems]
+    if found.lives:
+        _print(found, arguments)
+    sys.stdout.flush()
+    print_index_problems(problems)
+    if found.more or found.has_even_more:
+        at_least = "at least " if found.has_even_more else ""
+        many = f"{at_least}{found.more} more message{'' if found.more == 1 else 's'}"
+        print(f"spark-mq: {many} with this key: --limit, --topic", file=sys.stderr)
+    if reason:
+        print(f"spark-mq: {visible(f'no message {arguments.key}: {reason}')}", file=sys.stderr)
+    return FOUND if found.lives else NOT_FOUND
+
+
+def _why_nothing(stores: dict[str, MessageStore], arguments: argparse.Namespace) -> str:
+    from spark_mq.cli.messages.reasons import why_no_key_or_id
+
+    reasons = []
+    for name, store in stores.items():
+        reason = why_no_key_or_id(store, arguments.topic, arguments.key)
+        reasons.append(f"{name}: {reason}" if name else reason)
+    return "; ".join(reasons)
+
+
+def _print(found: Lives, arguments: argparse.Namespace) -> None:
+    if arguments.json:
+        import json
+
+        from spark_mq.cli.output.json_lines import with_times
+
+        fields = found.to_dict()
+        report: dict[str, Any] = {"key": arguments.key, "messages": fields.pop("lives"), **fields}
+        print(json.dumps(with_times(report), ensure_ascii=False))
+        return
+    from spark_mq.cli.output.tree import print_tree
+
+    for number, one in enumerate(found.lives):
+        if number:
+            print()
+        print_tree(_tree(one))
+
+
+def _tree(told: MessageLife) -> Any:
+    """The lines of one message's life."""
+    from spark_mq.cli.output.tree import Node
+
+    where = "" if told.topic is None else f" of {told.topic}"
+    queue = "" if told.queue_id is None else f", queue {told.queue_id}"
+    reason = "" if told.reason is None else f": {told.reason}"
+    keys = f", keys {' '.join(told.keys)}" if told.keys else ""
+    root = Node(f"message {told.unique_key or 'without a unique key'}{where}{queue}{keys}: {told.state}{reason}")
+    below: dict[int, Node] = {}
+    """The node below which events are shown that follow from an event: checks of a transaction are not nested."""
+    groups: dict[str, Node] = {}
+    for event in told.events:
+        parent = root if event.parent is None else below[event.parent]
+        group = event.consumer_group
+        if group is not None and not _is_of_group(told.events, event.parent, group):
+            parent = groups.setdefault(group, Node(f"group {group}"))
+        node = parent.add(_line(event))
+        below[event.number] = parent if event.kind == "CHECKED" else node
+    texts: dict[str, list[str]] = {}
+    for consumer in told.consumers:
+        texts.setdefault(consumer.consumer_group, []).append(consumer.text)
+    for group, said in texts.items():
+        groups.setdefault(group, Node("")).text = f"group {group}: {'; '.join(said)}"
+    root.children += [groups[group] for group in sorted(groups)]
+    for text in told.next:
+        root.add(f"next: {text}")
+    for text in told.unknown:
+        root.add(f"not known: {text}")
+    return root
+
+
+def _is_of_group(events: Sequence[Event], number: int | None, group: str) -> bool:
+    return number is not None and events[number].consumer_group == group
+
+
+def _line(event: Event) -> str:
+    from spark_mq.cli.output.value_text import local_time_of
+
+    store = f"[{event.store}] " if event.store else ""
+    return f"{local_time_of(event.timestamp)}  {store}{event.text}"

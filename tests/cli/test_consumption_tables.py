@@ -1,0 +1,75 @@
+"""`consumer-progress`, `retries`, ...: which rows and columns they print."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spark_mq.cli.main import main
+from spark_mq.lifecycle.consumption.consumer_progress import CONSUMER_PROGRESS_SCHEMA
+from spark_mq.lifecycle.consumption.dead_letters import DEAD_LETTERS_SCHEMA
+from spark_mq.lifecycle.consumption.retries import RETRIES_SCHEMA
+from spark_mq.lifecycle.statistics.duplicates import DUPLICATES_SCHEMA
+from spark_mq.lifecycle.statistics.hot_keys import HOT_KEYS_SCHEMA
+from spark_mq.lifecycle.statistics.rates import RATES_SCHEMA
+from spark_mq.lifecycle.statistics.skew import SKEW_SCHEMA
+from tests.support.stores import OWN_STORES, RealStore, stores_in
+
+WORKLOAD = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")
+SCHEMAS = {
+    "consumer-progress": CONSUMER_PROGRESS_SCHEMA,
+    "retries": RETRIES_SCHEMA,
+    "dead-letters": DEAD_LETTERS_SCHEMA,
+    "duplicates": DUPLICATES_SCHEMA,
+    "hot-keys": HOT_KEYS_SCHEMA,
+    "rates": RATES_SCHEMA,
+    "skew": SKEW_SCHEMA,
+}
+
+
+@pytest.fixture(scope="module")
+def store(unpacked: Callable[[RealStore], Path]) -> str:
+    return str(unpacked(WORKLOAD))
+
+
+@pytest.mark.parametrize("command", SCHEMAS)
+def test_a_table_is_printed(command: str, store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, store, "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert rows
+    assert list(rows[0]) == SCHEMAS[command].names
+    assert main([command, store]) == 0
+    printed = capsys.readouterr()
+    assert len(printed.out.splitlines()) == 1 + len(rows)
+    assert printed.err == ""
+    name = SCHEMAS[command].names[0]
+    assert main([command, store, "--columns", name, "--sort", f"-{name}"]) == 0
+    values = [line.strip() for line in capsys.readouterr().out.splitlines()][1:]
+    assert values == sorted((str(row[name]) for row in rows), reverse=True)
+
+
+def test_options_choose_rows(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def rows(*arguments: str) -> list[dict[str, object]]:
+        assert main([arguments[0], store, *arguments[1:], "--json"]) == 0
+        return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+    assert {row["topic"] for row in rows("rates", "--topic", "OrderEvents")} == {"OrderEvents"}
+    assert {row["queue_id"] for row in rows("skew", "--topic", "OrderEvents")} == {0, 1, 2, 3}
+    assert {row["topic"] for row in rows("hot-keys", "--topic", "OrderEvents")} == {"OrderEvents"}
+    assert {row["consumer_group"] for row in rows("retries", "--consumer-group", "GID_failing")} == {"GID_failing"}
+    progress = rows("consumer-progress", "--topic", "RMQ_SYS_TRANS_HALF_TOPIC", "--at", "2026-11-21T11:01:49.944Z")
+    assert [(row["lag"], row["lag_millis"]) for row in progress] == [(3, 1000)]
+    assert main(["consumer-progress", store, "--at", "soon"]) == 2
+    assert "--at" in capsys.readouterr().err
+
+
+def test_what_is_not_there_or_not_known_is_said(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["traces", store]) == 3
+    assert capsys.readouterr().err == f"spark-mq: no trace event in {store}\n"
+    assert main(["dead-letters", store, "--consumer-group", "no\x1b[1m"]) == 3
+    assert capsys.readouterr().err == f"spark-mq: no dead letter in {store} of group no\\x1b[1m\n"
+    assert main(["traces", store, "--topic", "OrderEvents"]) == 0
+    assert "248 of 248 rows are not known, or not whole" in capsys.readouterr().err

@@ -1,0 +1,250 @@
+"""`spark-mq life`, and what one record means in `query-...` and `print-message`, as a person sees them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_mq.cli.main import main
+from spark_mq.cli.output.tree import Node, tree_lines
+from tests.support.log_writer import LogWriter
+from tests.support.stores import OWN_STORES, Fact, RealStore, stores_in
+
+STORES = {store.name: store for store in stores_in(OWN_STORES)}
+WORKLOAD = STORES["workload-533"]
+HALF, SCHEDULE = "RMQ_SYS_TRANS_HALF_TOPIC", "SCHEDULE_TOPIC_XXXX"
+NO_CONF = ["--broker-conf", ""]
+
+
+@pytest.fixture(scope="module")
+def store(unpacked: Callable[[RealStore], Path]) -> str:
+    return str(unpacked(WORKLOAD))
+
+
+@pytest.fixture(autouse=True)
+def _utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def copies(topic: str, *also: str) -> list[Fact]:
+    """The copies of the first message that has one in each of these topics, in the order of the log."""
+    by_key: dict[str, list[Fact]] = {}
+    for fact in sorted(WORKLOAD.facts("msg"), key=lambda fact: int(fact["offset"])):
+        by_key.setdefault(fact["uniqKey"], []).append(fact)
+    return next(facts for key, facts in by_key.items() if key and {topic, *also} <= {one["topic"] for one in facts})
+
+
+def moment(fact: Fact) -> str:
+    seconds, millis = divmod(fact["storeTimestamp"], 1000)
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds)) + f",{millis:03} +0000"
+
+
+def place(fact: Fact) -> str:
+    return f"{fact['topic']}/{fact['queueId']} offset {fact['queueOffset']}"
+
+
+def test_the_tree_of_a_message_that_died(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Lines, their order and their depth, out of the facts; the middle of a line is left out here."""
+    first, *retries, dead = copies("%DLQ%GID_failing")
+    assert main(["life", store, first["uniqKey"], *NO_CONF]) == 0
+    heading, *lines = capsys.readouterr().out.splitlines()
+    assert heading.startswith(f"message {first['uniqKey']} of RetryDemo, queue 0")
+    assert heading.endswith(": STORED")
+    waited, got, waited_again, got_again = retries
+    wanted = [
+        ("├─ ", first, "sent by ", place(first)),
+        ("├─ group GID_failing: past it: its offset in RetryDemo/0 is 5", None, "", ""),
+        ("│  ├─ ", waited, "retry 1 of 16 of group GID_failing, delayed (level 1, 1 s), due ", place(waited)),
+        ("│  │  └─ ", got, f"delivered to {place(got)}", "; the group is past it (offset 10)"),
+        ("│  ├─ ", waited_again, "retry 2 of 16 of group GID_failing, delayed (level 1, 1 s)", place(waited_again)),
+        ("│  │  └─ ", got_again, f"delivered to {place(got_again)}", "; the group is past it (offset 10)"),
+        ("│  └─ ", dead, "dead letter of group GID_failing after 3 failed deliveries: ", place(dead)),
+        ("└─ next: segment 00000000000000524288 is the newest one, which does not expire", None, "", ""),
+    ]
+    assert len(lines) == len(wanted)
+    for line, (start, fact, text, end) in zip(lines, wanted, strict=True):
+        assert line.startswith(f"{start}{moment(fact)}  {text}" if fact else start)
+        assert line.endswith(end)
+
+
+def test_checks_of_a_transaction_are_not_nested(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    half, *checks, discarded = copies("TRANS_CHECK_MAX_TIME_TOPIC")
+    assert main(["life", store, discarded["msgId"], *NO_CONF]) == 0
+    heading, *lines = capsys.readouterr().out.splitlines()
+    assert heading.endswith(": DISCARDED")
+    marks = ["├─ ", *["│  ├─ "] * len(checks), "│  └─ "]
+    assert [line[: line.index("2026")] for line in lines[:-1]] == marks
+    assert [line.split("+0000  ")[0].split("─ ")[1].strip() for line in lines[:-1]] == [
+        moment(fact).split(" +")[0] for fact in (half, *checks, discarded)
+    ]
+
+
+def test_json_has_the_same(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    facts = copies(HALF, "TransactionDemo")
+    assert main(["life", store, facts[0]["uniqKey"], "--json", *NO_CONF]) == 0
+    report = json.loads(capsys.readouterr().out)
+    (told,) = report["messages"]
+    assert (told["state"], told["topic"], report["more"]) == ("COMMITTED", "TransactionDemo", 0)
+    kinds = [event["kind"] for event in told["events"]]
+    assert kinds == ["HALF", *["CHECKED"] * (len(facts) - 2), "COMMITTED", "DECIDED"]
+    assert told["events"][0]["timestamp"].endswith("Z")
+    assert [event["commit_log_offset"] for event in told["events"][:-1]] == [fact["offset"] for fact in facts]
+
+
+def test_more_messages_than_the_limit_are_counted(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    key = "shared"
+    messages = [fact for fact in WORKLOAD.facts("msg") if key in (fact["keys"] or "").split(" ")]
+    indexed = [fact for fact in messages if fact["sysFlag"] & 0xC != 0xC]  # no index has those of type ROLLBACK
+    number = len({fact["uniqKey"] or fact["offset"] for fact in indexed})
+    assert len(messages) > len(indexed) > 10
+    assert main(["life", store, key, "--limit", "2", *NO_CONF]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.count("\nmessage ") == 1
+    assert f"{number - 2} more messages with this key" in captured.err
+
+
+def test_nothing_found_says_why(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["no key"], ["no key", "--topic", "OrderEvents"], ["no key", "--topic", "OrderEvent"]):
+        assert main(["life", store, *arguments, *NO_CONF]) == 3
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert "no message no key: " in captured.err
+    assert "OrderEvents" in captured.err
+    assert main(["life", store, "", *NO_CONF]) == 2
+    assert main(["life", "/no/such/store", "key", *NO_CONF]) == 1
+
+
+def test_several_stores_name_their_events(
+    store: str, unpacked: Callable[[RealStore], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = str(unpacked(STORES["workload-49x"]))
+    assert main(["life", store, other, "unique0", *NO_CONF]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert {path for path in (store, other) for line in lines if f"[{path}] sent by" in line} == {store, other}
+
+
+def test_it_imports_neither_numba_nor_pandas_nor_spark(store: str) -> None:
+    code = (
+        "import sys; from spark_mq.cli.main import main; status = main(sys.argv[1:]);"
+        "assert not {'numba', 'pandas', 'pyspark', 'pyarrow.compute'} & set(sys.modules); sys.exit(status)"
+    )
+    for facts in (copies(HALF), copies(SCHEDULE)):
+        arguments = ["life", store, facts[0]["uniqKey"], "--broker-conf", str(WORKLOAD.broker_conf)]
+        done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_terminal_obeys_no_key_group_or_topic(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    writer = LogWriter(8192)
+    evil = b"\x1b[2J\x07"
+    for topic in (b"orders", b"%RETRY%" + evil, b"%DLQ%" + evil, HALF.encode()):
+        writer.append(1000, evil, topic, properties=b"UNIQ_KEY\1U1\2REAL_TOPIC\1" + evil + b"\2KEYS\1" + evil)
+    writer.write(tmp_path)
+    assert main(["life", str(tmp_path), "U1"]) == 0
+    out = capsys.readouterr().out
+    assert all(character.isprintable() or character == "\n" for character in out)
+    assert r"\x1b[2J" in out
+
+
+def rows(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_queries_show_the_real_topic_and_what_a_record_means(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    first, waited, *_ = copies("%DLQ%GID_failing")
+    assert main(["query-by-id", store, waited["msgId"]]) == 0
+    shown = dict(line.split(":", 1) for line in capsys.readouterr().out.splitlines() if ":" in line)
+    assert shown["Topic"].strip() == SCHEDULE
+    assert (shown["Real Topic"].strip(), shown["Real Queue ID"].strip()) == ("%RETRY%GID_failing", "0")
+    assert shown["Situation"].strip().startswith("retry 1 of 16 of group GID_failing, delayed (level 1, 1 s), due ")
+    assert main(["query-by-id", store, first["msgId"]]) == 0
+    assert "Situation" not in capsys.readouterr().out  # of an ordinary message
+    assert main(["query-by-unique-key", store, SCHEDULE, first["uniqKey"], "--json"]) == 0
+    row = rows(capsys.readouterr().out)[-1]
+    assert (row["topic"], row["real_topic"], row["real_queue_id"]) == (SCHEDULE, "%RETRY%GID_failing", 0)
+    assert (row["kind"], row["situation"]) == ("DELAYED", shown["Situation"].strip())
+    assert main(["query-by-offset", store, "RetryDemo", "0", "0", "--json"]) == 0
+    (row,) = rows(capsys.readouterr().out)
+    assert (row["kind"], row["situation"], row["real_topic"]) == ("NORMAL", None, "RetryDemo")
+
+
+def test_a_table_of_a_broker_s_own_topic_has_the_real_topics(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["print-message", store, HALF, "--limit", "1"]) == 0
+    heading, line = capsys.readouterr().out.splitlines()
+    assert heading.split()[:6] == [
+        "store_timestamp",
+        "queue_id",
+        "queue_offset",
+        "real_topic",
+        "real_queue_id",
+        "situation",
+    ]
+    assert "half message" in line
+    assert main(["print-message", store, "OrderEvents", "--limit", "1"]) == 0
+    assert "situation" not in capsys.readouterr().out
+    assert main(["print-message", store, "OrderEvents", "--limit", "1", "--columns", "kind,real_queue_id"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[0] == "NORMAL"
+
+
+@pytest.fixture
+def bodies(tmp_path: Path) -> str:
+    writer = LogWriter(1 << 16)
+    for number, body in enumerate((b'{"id":1.50,"items":[]}', bytes(range(256)) * 4, b"text\n\x1b[2Jmore", b"17", b"")):
+        writer.append(1000 + number, body, b"orders")
+    writer.write(tmp_path)
+    return str(tmp_path)
+
+
+def test_a_body_is_shown_in_the_form_that_fits_it(bodies: str, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = []
+    for number in range(5):
+        assert main(["query-by-offset", bodies, "orders", "0", str(number)]) == 0
+        shown.append(capsys.readouterr().out.split("Message Body:")[1].strip(" "))
+    assert shown[0] == '\n{\n  "id": 1.50,\n  "items": []\n}\n'
+    dump = shown[1].splitlines()
+    assert dump[0] == "1024 bytes"
+    assert dump[1] == "00000000  00 01 02 03 04 05 06 07  08 09 0a 0b 0c 0d 0e 0f  |................|"
+    assert dump[3] == "00000020  20 21 22 23 24 25 26 27  28 29 2a 2b 2c 2d 2e 2f  | !\"#$%&'()*+,-./|"
+    assert len(dump) == 1 + 32 + 1
+    assert dump[-1] == "… (512 more bytes; --body hex prints all 1024)"
+    assert shown[2:] == ["text\n\\x1b[2Jmore\n", "17\n", "\n"]
+    assert main(["query-by-offset", bodies, "orders", "0", "1", "--body", "hex"]) == 0
+    assert (bytes(range(256)) * 4).hex() in capsys.readouterr().out
+
+
+def test_raw_bodies_are_written_unchanged_and_alone(bodies: str, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert main(["print-message", bodies, "orders", "--body", "raw"]) == 0
+    wanted = [b'{"id":1.50,"items":[]}', bytes(range(256)) * 4, b"text\n\x1b[2Jmore", b"17", b""]
+    assert capfdbinary.readouterr().out == b"".join(body + b"\n" for body in wanted)
+    for option in (["--json"], ["--columns", "body"], ["--full"]):
+        assert main(["print-message", bodies, "orders", "--body", "raw", *option]) == 2
+
+
+def test_raw_bodies_never_steer_a_terminal(
+    bodies: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_mq.cli.output.message_printer.is_terminal", lambda: True)
+    assert main(["query-by-offset", bodies, "orders", "0", "2", "--body", "raw"]) == 2
+    assert "\x1b" not in capsys.readouterr().out
+
+
+def test_long_lines_of_a_tree_continue_below_their_beginning() -> None:
+    root = Node("top", [Node("one two three four five six seven eight", [Node("below")]), Node("last " * 12)])
+    assert list(tree_lines(root, 44)) == [
+        "top",
+        "├─ one two three four five six seven eight",
+        "│  └─ below",
+        "└─ last last last last last last last last",
+        "   last last last last",
+    ]
