@@ -18,7 +18,7 @@ from hypothesis import settings
 
 from spark_mq.archive.delta import delta_settings
 from spark_mq.errors import UnsupportedSparkError
-from tests.support.class_archive import java_options
+from tests.support.class_archive import quick_spark_options
 from tests.support.kernels import examples
 from tests.support.stores import RealStore
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from spark_mq import MessageStore
 
 
-os.environ.setdefault("JDK_JAVA_OPTIONS", java_options())
+os.environ.setdefault("JDK_JAVA_OPTIONS", quick_spark_options())
 
 settings.register_profile("spark_mq", deadline=None, max_examples=examples(150))
 settings.load_profile("spark_mq")  # no deadline: the first call of a kernel compiles it
@@ -156,15 +156,12 @@ def _start(builder: SparkSession.Builder, tmp_path_factory: pytest.TempPathFacto
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", "4")
         .config("spark.sql.session.timeZone", "UTC")
-        # Small queries take longer to compile than to run.
-        .config("spark.sql.codegen.wholeStage", "false")
-        .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .config("spark.databricks.delta.retentionDurationCheck.enabled", "false")
         # Delta's own jobs, over its log and over files, take most of a small test's time.
         .config("spark.databricks.delta.snapshotPartitions", "1")
+        .config("spark.databricks.delta.writeChecksumFile.enabled", "false")
         .config("spark.sql.sources.parallelPartitionDiscovery.parallelism", "1")
         .getOrCreate()
     )

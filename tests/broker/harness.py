@@ -305,6 +305,17 @@ def send(broker: Broker, kind: str, seed: int, count: int, *, first: int = 0, bo
     return Sender(broker, kind, seed, count, first=first, body=body).wait()
 
 
+def consume(broker: Broker, group: str, topic: str, count: int) -> list[dict[str, Any]]:
+    """The messages that a consumer group takes from where it was: `count`, or all if there are fewer.
+
+    A real client takes them, and writes the group's new offsets. A message has its `topic`, `queueId`, `queueOffset`
+    and `uniqKey`.
+    """
+    words = ["consume", "--name-server", broker.name_server, "--group", group, "--topic", topic, "--count", str(count)]
+    with _workspace() as (home, _):
+        return [json.loads(line) for line in _run(broker.version, home, words).splitlines()]
+
+
 def append(store: Path, settings: Settings, seed: int, version: str = VERSIONS[0]) -> int:
     """Put messages into a stopped store that no client can send; return their number."""
     store.mkdir(parents=True, exist_ok=True)
@@ -370,8 +381,12 @@ def mqadmin(broker: Broker, words: Sequence[str]) -> str:
     """What the `mqadmin` of the broker's version prints: a command, and its arguments without the name server."""
     with _workspace() as (home, _):
         command = _command(broker.version, home, words, "org.apache.rocketmq.tools.command.MQAdminStartup")
+        # That of 4.9 prints nothing without a file of settings for its log.
+        (home / "conf").mkdir()
+        (home / "conf" / "logback_tools.xml").write_text("<configuration/>")
         answer = subprocess.run(
             [*command, "-n", broker.name_server],
+            env={**os.environ, "ROCKETMQ_HOME": str(home)},
             capture_output=True,
             encoding="utf-8",
             timeout=_RUN_SECONDS,
@@ -382,12 +397,59 @@ def mqadmin(broker: Broker, words: Sequence[str]) -> str:
     return answer.stdout
 
 
+def delay(broker: Broker) -> list[dict[str, Any]]:
+    """Send delayed messages and transactions, as the Java class ``Delay`` says; return what clients did and got."""
+    with _workspace() as (home, _):
+        words = ["delay", "--name-server", broker.name_server, "--broker", broker.address]
+        return [json.loads(line) for line in _run(broker.version, home, words).splitlines()]
+
+
+def groups(broker: Broker) -> list[dict[str, Any]]:
+    """Let groups lag, return, pop and trace messages, as the Java class ``Groups`` says; return what they did."""
+    with _workspace() as (home, _):
+        words = ["groups", "--name-server", broker.name_server, "--broker", broker.address]
+        return [json.loads(line) for line in _run(broker.version, home, words).splitlines()]
+
+
+def trace_events(bodies: Iterable[bytes], version: str = VERSIONS[0]) -> list[dict[str, Any]]:
+    """What the Java decoder reads of each trace message's body: its ``events``, or the ``failure``."""
+    with _workspace() as (home, _):
+        lines = "".join(body.hex() + "\n" for body in bodies)
+        return [json.loads(line) for line in _run(version, home, ["trace-events"], lines).splitlines()]
+
+
+def allocations(cases: Iterable[Mapping[str, Any]], version: str = VERSIONS[0]) -> list[dict[str, Any]]:
+    """What the Java strategies give each client in each case: its ``shares``, or the ``failure``."""
+    with _workspace() as (home, _):
+        lines = "".join(json.dumps(case) + "\n" for case in cases)
+        return [json.loads(line) for line in _run(version, home, ["allocate"], lines).splitlines()]
+
+
 def java_text(texts: Iterable[bytes], version: str = VERSIONS[0]) -> list[tuple[bytes, int]]:
     """Decode bytes as Java does; return for each the UTF-8 of the text it reads and that text's hash code."""
     with _workspace() as (home, _):
         lines = "".join(text.hex() + "\n" for text in texts)
         answers = [json.loads(line) for line in _run(version, home, ["java-text"], lines).splitlines()]
         return [(bytes.fromhex(answer["utf8"]), answer["hashCode"]) for answer in answers]
+
+
+def filter_messages(
+    questions: Iterable[tuple[str, Sequence[Mapping[str, str]]]], version: str = VERSIONS[0]
+) -> list[list[str] | None]:
+    """What the SQL92 filter of a version says: for each expression, and each of its messages (their properties).
+
+    An answer is TRUE, FALSE, NULL or ERROR for each message, or None if the expression is refused.
+    """
+    lines = "".join(json.dumps({"expression": text, "messages": list(many)}) + "\n" for text, many in questions)
+    with _workspace() as (home, _):
+        return [json.loads(line) for line in _run(version, home, ["filter"], lines).splitlines()]
+
+
+def subscribe(texts: Iterable[str], version: str = VERSIONS[0]) -> list[list[str] | None]:
+    """The tags that each text names, as a client of a version reads them; ["*"] for all, None for a refusal."""
+    lines = "".join(json.dumps({"tags": text}) + "\n" for text in texts)
+    with _workspace() as (home, _):
+        return [json.loads(line) for line in _run(version, home, ["filter"], lines).splitlines()]
 
 
 def unpack_store(name: str, directory: Path) -> Path:

@@ -1,21 +1,28 @@
 """Each command of README.md as it is printed, with the folders of a store that is here, and what it answers.
 
 `spark-submit` and `spark-sql` have a Python that lacks the package: they find it in the zip. In the SQL shell there is
-no Python driver, so Spark itself has to find the format.
+no Python driver, so Spark itself has to find the format. One line of each kind runs as a process: a Spark that starts
+costs more than what it does here. The other lines run in this process, in the tests' own session.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import runpy
+import shlex
 import shutil
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
+from spark_mq.cli.main import main
 from tests.cluster.conftest import STORE
 from tests.cluster.processes import Python
 from tests.support.readme import shell_lines
@@ -39,6 +46,15 @@ QUERIES = (
 )
 """The query that the page has for conf/tables.sql, and one for each other view."""
 
+PROCESSES = ("jobs/archive.py", "spark-sql ", "spark-mq sql .* --archive ", "spark-mq paths")
+"""Lines that run as processes: the two shells of Spark, and our command, with Spark and Delta Lake and without."""
+
+SETTINGS = "--properties-file conf/delta-defaults.conf --load-spark-defaults"
+"""Of every `spark-submit` for archives."""
+
+WITH_SPARK = ("archive.command", "rebuild", "repair", "restore", "sql.command", "verify")
+"""The modules of `spark_mq.cli` whose commands start Spark."""
+
 MADE_FIRST = ("jobs/archive.py", "jobs/maintain_archive.py")
 """The archive is made before it is asked: the page has it the other way round."""
 
@@ -46,12 +62,16 @@ MADE_FIRST = ("jobs/archive.py", "jobs/maintain_archive.py")
 class Shell:
     """Runs lines of the page, in a folder with what the source tree has."""
 
-    def __init__(self, folder: Path, store: Path, bare_python: Python, package: Path) -> None:
+    def __init__(
+        self, folder: Path, store: Path, bare_python: Python, package: Path, printed: Callable[[], tuple[str, str]]
+    ) -> None:
+        self._printed = printed
         self._names = {
             "/data/store": str(store),
             "/data/": f"{folder}/",
             "/lake/": f"{folder}/lake/",
             "topic=orders": f"topic={TOPIC}",
+            " orders ": f" {TOPIC} ",
             "key=order-42": f"key={KEY}",
             PRINTED_QUERY + '"': "; ".join(QUERIES) + '"',
         }
@@ -66,30 +86,72 @@ class Shell:
             (self._tree / name).symlink_to(PROJECT / name)
         path = os.pathsep.join([str(programs), str(bare_python.spark_home / "bin"), os.environ["PATH"]])
         self._own = {**os.environ, "PATH": path, "PYTHONPATH": str(PROJECT), "PYSPARK_PYTHON": sys.executable}
-        self._bare = bare_python.environment(PATH=path, PYTHONPATH=str(package))
+        options = os.environ["JDK_JAVA_OPTIONS"]
+        self._bare = bare_python.environment(PATH=path, PYTHONPATH=str(package), JDK_JAVA_OPTIONS=options)
 
     def run(self, line: str) -> str:
         """What a line prints on stdout."""
         is_our_command = line.startswith("spark-mq ")
+        is_process = any(re.search(kind, line) for kind in PROCESSES)
         for name, here in self._names.items():
             if name != PRINTED_QUERY + '"' or not is_our_command:
                 line = line.replace(name, here)
+        status, output, errors = self._process(line, is_our_command) if is_process else self._here(line)
+        assert status == 0, f"{line}\n{errors[-3000:]}"
+        assert "Traceback" not in errors, line
+        return output
+
+    def _process(self, line: str, is_our_command: bool) -> tuple[int, str, str]:
         environment = self._own if is_our_command else self._bare
         done = subprocess.run(
             ["bash", "-c", line], cwd=self._tree, env=environment, capture_output=True, text=True, check=False
         )
-        assert done.returncode == 0, f"{line}\n{done.stderr[-3000:]}"
-        assert "Traceback" not in done.stderr, line
-        return done.stdout
+        return done.returncode, done.stdout, done.stderr
+
+    def _here(self, line: str) -> tuple[int, str, str]:
+        """Run a line that has nothing for a shell to do but to split it into words."""
+        assert not re.search(r"[$`|&;<>\\]", line), line
+        program, *words = shlex.split(line)
+        if program == "spark-mq":
+            status: object = main(words)
+        else:
+            assert line.startswith(f"spark-submit {SETTINGS} jobs/"), line
+            job, *arguments = words[len(SETTINGS.split()) :]
+            status = job_status(PROJECT / job, arguments)
+        assert isinstance(status, int)
+        return (status, *self._printed())
 
 
+def job_status(job: Path, arguments: list[str]) -> object:
+    """The exit status of a job that runs in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", [str(job), *arguments])
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_path(str(job), run_name="__main__")
+    return ended.value.code
+
+
+@pytest.fixture
+def commands_session(delta: SparkSession, delta_jars: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands that run in this process get the tests' session, if it has the settings that they ask for."""
+
+    @contextmanager
+    def session(
+        name: str, settings: Callable[[], Mapping[str, str]] = dict, *_: object, **__: object
+    ) -> Iterator[SparkSession]:
+        assert settings().items() <= delta_jars.items(), name
+        yield delta.newSession()
+
+    for module in WITH_SPARK:
+        monkeypatch.setattr(f"spark_mq.cli.{module}.spark_session", session)
+
+
+@pytest.mark.usefixtures("commands_session")
 def test_every_command_of_the_readme_runs_as_printed(
-    bare_python: Python, package: Path, store: Path, tmp_path: Path, delta_jars: dict[str, str]
+    bare_python: Python, package: Path, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if not delta_jars:
-        pytest.skip("Delta Lake's jars cannot be fetched from Maven Central")
     growing = tmp_path / "store"
-    shell = Shell(tmp_path, growing, bare_python, package)
+    shell = Shell(tmp_path, growing, bare_python, package, capsys.readouterr)
     # The page has some lines twice, with the same answer.
     lines = [line for line in dict.fromkeys(shell_lines()) if not NOT_RUN.search(line)]
     first = [line for line in lines for job in MADE_FIRST if job in line]

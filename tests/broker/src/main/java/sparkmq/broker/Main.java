@@ -7,14 +7,20 @@ import org.apache.rocketmq.remoting.protocol.RemotingCommand;
 
 /** Entry point: the first argument names the command, the others are {@code --name value} pairs. */
 public final class Main {
-    private static final Map<String, Command> COMMANDS = new TreeMap<>(Map.of(
-        "serve", new Serve(),
-        "send", new Send(),
-        "append", new Append(),
-        "describe", new Describe(),
-        "rebuild", new Rebuild(),
-        "check", new Check(),
-        "java-text", new JavaText()));
+    private static final Map<String, Command> COMMANDS = new TreeMap<>(Map.ofEntries(
+        Map.entry("serve", new Serve()),
+        Map.entry("send", new Send()),
+        Map.entry("append", new Append()),
+        Map.entry("describe", new Describe()),
+        Map.entry("rebuild", new Rebuild()),
+        Map.entry("check", new Check()),
+        Map.entry("consume", new Consume()),
+        Map.entry("allocate", new Allocate()),
+        Map.entry("delay", new Delay()),
+        Map.entry("filter", new Filter()),
+        Map.entry("groups", new Groups()),
+        Map.entry("trace-events", new TraceEvents()),
+        Map.entry("java-text", new JavaText())));
 
     private Main() {
     }

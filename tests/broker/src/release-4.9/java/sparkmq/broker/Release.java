@@ -3,12 +3,19 @@ package sparkmq.broker;
 import java.nio.ByteBuffer;
 import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
+import java.util.Set;
 import org.apache.rocketmq.broker.BrokerController;
 import org.apache.rocketmq.client.QueryResult;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.BrokerConfig;
+import org.apache.rocketmq.common.filter.FilterAPI;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.namesrv.NamesrvConfig;
 import org.apache.rocketmq.common.protocol.body.QueryConsumeQueueResponseBody;
+import org.apache.rocketmq.common.protocol.heartbeat.SubscriptionData;
+import org.apache.rocketmq.common.subscription.SubscriptionGroupConfig;
 import org.apache.rocketmq.namesrv.NamesrvController;
 import org.apache.rocketmq.remoting.netty.NettyClientConfig;
 import org.apache.rocketmq.remoting.netty.NettyServerConfig;
@@ -48,6 +55,12 @@ final class Release {
 
     static BrokerController broker(BrokerConfig brokerConfig, MessageStoreConfig storeConfig, int port) {
         return new BrokerController(brokerConfig, serverConfig(port), new NettyClientConfig(), storeConfig);
+    }
+
+    /** The tags that a subscription names: all, if the text of the subscription is `*`. */
+    static Map.Entry<String, Set<String>> subscribe(String tags) throws Exception {
+        SubscriptionData subscription = FilterAPI.buildSubscriptionData("topic", tags);
+        return Map.entry(subscription.getSubString(), subscription.getTagsSet());
     }
 
     private static NettyServerConfig serverConfig(int port) {
@@ -123,5 +136,21 @@ final class Release {
 
     static QueryResult queryByUniqueKey(DefaultMQAdminExt admin, String topic, String key) throws Exception {
         return admin.queryMessageByUniqKey(topic, key, KeyQueries.LIMIT, 0, Long.MAX_VALUE);
+    }
+
+    static void createGroup(DefaultMQAdminExt admin, String broker, String group) throws Exception {
+        SubscriptionGroupConfig config = new SubscriptionGroupConfig();
+        config.setGroupName(group);
+        admin.createAndUpdateSubscriptionGroupConfig(broker, config);
+    }
+
+    /** 4.9 cannot pop. */
+    static boolean letPop(DefaultMQAdminExt admin, String broker, String topic, DefaultMQPushConsumer consumer) {
+        return false;
+    }
+
+    /** 4.9 cannot recall. */
+    static String recall(DefaultMQProducer producer, String topic) {
+        return null;
     }
 }

@@ -2,19 +2,27 @@ package sparkmq.broker;
 
 import java.nio.ByteBuffer;
 import java.util.List;
+import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.rocketmq.auth.config.AuthConfig;
 import org.apache.rocketmq.broker.BrokerController;
 import org.apache.rocketmq.client.QueryResult;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.BoundaryType;
 import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExtBrokerInner;
+import org.apache.rocketmq.common.message.MessageRequestMode;
 import org.apache.rocketmq.common.namesrv.NamesrvConfig;
 import org.apache.rocketmq.namesrv.NamesrvController;
 import org.apache.rocketmq.remoting.netty.NettyClientConfig;
 import org.apache.rocketmq.remoting.netty.NettyServerConfig;
 import org.apache.rocketmq.remoting.protocol.body.QueryConsumeQueueResponseBody;
+import org.apache.rocketmq.remoting.protocol.filter.FilterAPI;
+import org.apache.rocketmq.remoting.protocol.heartbeat.SubscriptionData;
+import org.apache.rocketmq.remoting.protocol.subscription.SubscriptionGroupConfig;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.DispatchRequest;
 import org.apache.rocketmq.store.PutMessageResult;
@@ -53,6 +61,12 @@ final class Release {
         authConfig.setClusterName(brokerConfig.getBrokerClusterName());
         authConfig.setAuthConfigPath(storeConfig.getStorePathRootDir() + "/config");
         return new BrokerController(brokerConfig, serverConfig(port), new NettyClientConfig(), storeConfig, authConfig);
+    }
+
+    /** The tags that a subscription names: all, if the text of the subscription is `*`. */
+    static Map.Entry<String, Set<String>> subscribe(String tags) throws Exception {
+        SubscriptionData subscription = FilterAPI.buildSubscriptionData("topic", tags);
+        return Map.entry(subscription.getSubString(), subscription.getTagsSet());
     }
 
     private static NettyServerConfig serverConfig(int port) {
@@ -115,5 +129,27 @@ final class Release {
     static QueryResult queryByUniqueKey(DefaultMQAdminExt admin, String topic, String key) throws Exception {
         return admin.getDefaultMQAdminExtImpl()
             .queryMessageByUniqKey(null, topic, key, KeyQueries.LIMIT, 0, Long.MAX_VALUE);
+    }
+
+    static void createGroup(DefaultMQAdminExt admin, String broker, String group) throws Exception {
+        SubscriptionGroupConfig config = new SubscriptionGroupConfig();
+        config.setGroupName(group);
+        admin.createAndUpdateSubscriptionGroupConfig(broker, config);
+    }
+
+    /** Makes a consumer's group pop the messages of a topic; whether the broker can do that. */
+    static boolean letPop(DefaultMQAdminExt admin, String broker, String topic, DefaultMQPushConsumer consumer)
+        throws Exception {
+        admin.setMessageRequestMode(broker, topic, consumer.getConsumerGroup(), MessageRequestMode.POP, 0, 5_000);
+        consumer.setClientRebalance(false);
+        consumer.setPopInvisibleTime(5_000);
+        return true;
+    }
+
+    /** Sends a message with a timer, and recalls it; returns its unique key, or null if the broker cannot do that. */
+    static String recall(DefaultMQProducer producer, String topic) throws Exception {
+        Message message = new Message(topic, "recalled".getBytes());
+        deliverAfter(message, 3_600_000);
+        return producer.recallMessage(topic, producer.send(message).getRecallHandle());
     }
 }
