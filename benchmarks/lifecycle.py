@@ -1,0 +1,150 @@
+"""Tables `transactions` and `delayed` beside a scan of the same columns, and beside the read of the log, in turns.
+
+The store is generated. In each run of ten messages, one is a half message, one commits it (in every second run), one is
+the op message that names it, and the others are ordinary.
+
+    python -m benchmarks.lifecycle --size 1GiB --folder /tmp/spark-mq-bench
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import time
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from spark_mq import MessageStore
+from spark_mq.format.array_types import Int64s
+from spark_mq.format.record import BODY_CRC_AT, COMMIT_LOG_OFFSET_AT, QUEUE_OFFSET_AT, Record, encode_blank
+from spark_mq.lifecycle.delays import delayed
+from spark_mq.lifecycle.delays.delayed import delayed_rows
+from spark_mq.lifecycle.messages.selected_messages import EVERYTHING, Selection, TopicRule, selections_of
+from spark_mq.lifecycle.transactions import transaction_records
+from spark_mq.lifecycle.transactions.transactions import transaction_rows
+from spark_mq.source.option_values import parse_size
+from spark_mq.store.config.checkpoint import CHECKPOINT, Checkpoint
+
+SEGMENT_SIZE = 128 << 20
+TIME = 1_793_606_400_000
+_KEY = b"7F00000100002A9F000000000000"
+_DIGITS = 10
+_BODY = bytes(range(32, 127)) * 3
+_HALF, _OP = b"RMQ_SYS_TRANS_HALF_TOPIC", b"RMQ_SYS_TRANS_OP_HALF_TOPIC"
+_REPETITIONS = 5
+
+
+def _record(topic: bytes, body: bytes, properties: dict[bytes, bytes], sys_flag: int = 0) -> bytes:
+    text = b"".join(name + b"\1" + value + b"\2" for name, value in properties.items())
+    return Record(
+        topic, body=body, properties=text, sys_flag=sys_flag, born_timestamp=TIME, store_timestamp=TIME
+    ).encode()
+
+
+def _cycle() -> tuple[bytes, list[int]]:
+    """Two runs of ten messages, and where each message starts. Digits are zero."""
+    number = b"0" * _DIGITS
+    sent = {b"UNIQ_KEY": _KEY + number, b"KEYS": b"order", b"TAGS": b"paid", b"WAIT": b"true"}
+    half = {**sent, b"TRAN_MSG": b"true", b"PGROUP": b"producers", b"REAL_TOPIC": b"orders", b"REAL_QID": b"0"}
+    ordinary = _record(b"orders", _BODY, sent)
+    run = [_record(_HALF, _BODY, half), _record(b"orders", _BODY, half, 8), _record(_OP, number, {b"TAGS": b"d"})]
+    records = [*run, *[ordinary] * 7, run[0], ordinary, run[2], *[ordinary] * 7]
+    starts = np.cumsum([0, *map(len, records)])[:-1].tolist()
+    return b"".join(records), starts
+
+
+def make_store(folder: Path, size: int) -> Path:
+    """A generated store of about `size` bytes in `folder`."""
+    store = folder / "transactions"
+    shutil.rmtree(store, ignore_errors=True)
+    (store / "commitlog").mkdir(parents=True)
+    cycle, starts = _cycle()
+    per_segment = (SEGMENT_SIZE - 8) // len(cycle)
+    for segment in range(max(size // SEGMENT_SIZE, 1)):
+        base = segment * SEGMENT_SIZE
+        data = np.tile(np.frombuffer(cycle, np.uint8), per_segment).reshape(per_segment, len(cycle))
+        first = np.arange(per_segment) + segment * per_segment
+        offsets = base + np.arange(per_segment) * len(cycle)
+        for index, start in enumerate(starts):
+            _put(data, start + COMMIT_LOG_OFFSET_AT, offsets + start)
+            _put(data, start + QUEUE_OFFSET_AT, 2 * first + (index >= 10))
+        for half, op in ((0, 2), (10, 12)):
+            queue_offset = 2 * first + (half > 0)
+            digits = _digits(queue_offset)
+            for place in _places(cycle, starts, half, op):
+                data[:, place : place + _DIGITS] = digits
+            crcs = [zlib.crc32(row.tobytes()) & 0x7FFFFFFF for row in digits]
+            crc_at = starts[op] + BODY_CRC_AT
+            data[:, crc_at : crc_at + 4] = np.array(crcs, ">i4").view(np.uint8).reshape(-1, 4)
+        prepared = cycle.index(_BODY, starts[1]) - 12  # before the length of the body
+        _put(data, prepared, offsets)
+        content = data.tobytes()
+        content += encode_blank(SEGMENT_SIZE - len(content))
+        (store / "commitlog" / f"{base:020d}").write_bytes(content.ljust(SEGMENT_SIZE, b"\0"))
+    (store / "config").mkdir()
+    (store / "config" / "consumerOffset.json").write_text('{"offsetTable":{}}')
+    (store / CHECKPOINT).write_bytes(Checkpoint(physic_msg_timestamp=TIME).encode())
+    return store
+
+
+def _places(cycle: bytes, starts: list[int], half: int, op: int) -> list[int]:
+    """Where the number of a transaction is in a cycle: in the unique key of its messages, and in the op message."""
+    keys = [cycle.index(_KEY, starts[half]) + len(_KEY)]
+    if half == 0:
+        keys.append(cycle.index(_KEY, starts[1]) + len(_KEY))
+    return [*keys, cycle.index(b"0" * _DIGITS, starts[op] + 84)]
+
+
+def _put(data: np.ndarray[tuple[int, int], np.dtype[np.uint8]], place: int, values: Int64s) -> None:
+    data[:, place : place + 8] = values.astype(">i8").view(np.uint8).reshape(-1, 8)
+
+
+def _digits(values: Int64s) -> np.ndarray[tuple[int, int], np.dtype[np.uint8]]:
+    powers = 10 ** np.arange(_DIGITS - 1, -1, -1)
+    return (values[:, None] // powers % 10 + ord("0")).astype(np.uint8)
+
+
+def _scan_of(selection: Selection, store: MessageStore) -> None:
+    """Read the columns of a selection of all messages."""
+    selections_of(store, Selection(EVERYTHING, selection.columns, selection.properties))
+
+
+def main() -> None:
+    """Measure, and print a line for each table."""
+    parser = argparse.ArgumentParser(description="Measure the tables of transactions and delayed messages.")
+    parser.add_argument("--size", default="1GiB", help="bytes of the log (1GiB)")
+    parser.add_argument("--folder", default="/tmp/spark-mq-bench", help="a folder for the store")
+    arguments = parser.parse_args()
+    path = make_store(Path(arguments.folder), parse_size("--size", arguments.size))
+    with MessageStore(str(path)) as store:
+        rows = transaction_rows(store)
+        states = {entry["values"]: entry["counts"] for entry in rows["state"].value_counts().to_pylist()}
+        print(f"transactions: {rows.num_rows:,} rows, {states}")
+        nothing = Selection(TopicRule(), ())
+        runs: dict[str, Callable[[], object]] = {
+            "transactions": lambda: transaction_rows(store),
+            "a scan of its columns": lambda: _scan_of(transaction_records.RECORDS, store),
+            "delayed": lambda: delayed_rows(store),
+            "a scan of its columns ": lambda: _scan_of(delayed.RECORDS, store),
+            "the read of the log": lambda: selections_of(store, nothing),
+        }
+        seconds: dict[str, list[float]] = {name: [] for name in runs}
+        for _ in range(_REPETITIONS):
+            for name, run in runs.items():
+                started = time.perf_counter()
+                run()
+                seconds[name].append(time.perf_counter() - started)
+    for name, times in seconds.items():
+        print(f"{name:24} {statistics.median(times):7.3f} s ({min(times):.3f}-{max(times):.3f})")
+    for table, scan in (("transactions", "a scan of its columns"), ("delayed", "a scan of its columns ")):
+        ratio = statistics.median(a / b for a, b in zip(seconds[table], seconds[scan], strict=True))
+        print(f"{table}: {ratio:.2f} times as long as a scan of the same columns")
+    shutil.rmtree(path)
+
+
+if __name__ == "__main__":
+    main()
