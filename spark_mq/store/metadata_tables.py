@@ -15,6 +15,7 @@ from spark_mq.format.message_row import Row
 from spark_mq.format.message_schema import TIMESTAMP
 from spark_mq.format.system_topic import SCHEDULE_TOPIC
 from spark_mq.format.timestamp import NANOS_PER_MICRO, micros
+from spark_mq.io.location import Location
 from spark_mq.store.config.checkpoint import Checkpoint, checkpoint_problem
 from spark_mq.store.config.config_file import as_integer, load_config
 from spark_mq.store.config.consumer_offsets import load_consumer_offsets
@@ -384,7 +385,12 @@ def subscription_groups(store: MessageStore, consumer_group: str | None = None) 
         >>> subscription_groups(MessageStore("/data/store"), "billing")["retry_max_times"].to_pylist()
         [16]
     """
-    rows = load_config(store.location, "subscriptionGroup.json", _group_rows) or []
+    return load_subscription_groups(store.location, consumer_group)
+
+
+def load_subscription_groups(store: Location, consumer_group: str | None = None) -> pa.Table:
+    """The same as `subscription_groups`, by the folder that contains `config/`."""
+    rows = load_config(store, "subscriptionGroup.json", _group_rows) or []
     return table_of(
         [row for row in rows if consumer_group in (None, row["consumer_group"])], SUBSCRIPTION_GROUPS_SCHEMA
     )

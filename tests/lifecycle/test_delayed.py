@@ -25,6 +25,7 @@ from spark_mq.lifecycle.delays.delayed import (
     delayed_rows,
 )
 from spark_mq.lifecycle.delays.timer_log import timer_units
+from spark_mq.lifecycle.messages.log_source import StoreLog
 from spark_mq.lifecycle.messages.readable_log import ReadableLog
 from spark_mq.lifecycle.messages.selected_messages import selections_of
 from spark_mq.store.config.broker_conf import BrokerConf
@@ -138,7 +139,7 @@ def test_a_store_without_some_parts_never_gives_a_wrong_state(
 def parts_of(path: Path) -> tuple[pa.Table, ReadableLog, DeliveryProgress]:
     with MessageStore(str(path)) as store:
         (found,) = selections_of(store, RECORDS)
-        return found.messages, ReadableLog.of(found), DeliveryProgress.of(store)
+        return found.messages, ReadableLog.of(found), DeliveryProgress.of(StoreLog(store))
 
 
 def changed_states(

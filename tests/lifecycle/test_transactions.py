@@ -154,7 +154,7 @@ def test_a_store_without_some_parts_never_gives_a_wrong_state(
 def records_of(path: Path) -> tuple[pa.Table, pa.Table, ReadableLog, DecidedHalves]:
     with MessageStore(str(path)) as store:
         records, ops = selections_of(store, RECORDS, OPS)
-        return records.messages, ops.messages, ReadableLog.of(records), DecidedHalves.of(store)
+        return records.messages, ops.messages, ReadableLog.of(records), DecidedHalves.of(store.location)
 
 
 def states_of(

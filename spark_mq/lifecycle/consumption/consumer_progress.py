@@ -309,8 +309,8 @@ def _log_problem(store: MessageStore) -> str | None:
     for segment in reversed(store.records.segments):
         newest = newest_record(store.records, segment, end) if segment.base < end else None
         if newest is not None:
-            return lost_end(store, newest.store_timestamp)
-    return lost_end(store, 0)
+            return lost_end(store.location, newest.store_timestamp)
+    return lost_end(store.location, 0)
 
 
 def _read_queue_nums(content: Mapping[str, Any]) -> dict[str, int]:

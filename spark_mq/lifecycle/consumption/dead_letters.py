@@ -16,6 +16,7 @@ from spark_mq.lifecycle.consumption.retry_copies import (
 )
 from spark_mq.lifecycle.consumption.retry_topic import RetryTopic
 from spark_mq.lifecycle.messages.arrays import flags
+from spark_mq.lifecycle.messages.log_source import LogSource, StoreLog
 from spark_mq.lifecycle.messages.selected_messages import SelectedMessages
 from spark_mq.store.message_store import MessageStore
 
@@ -55,8 +56,13 @@ def dead_letters_rows(store: MessageStore, consumer_group: str | None = None) ->
         >>> dead_letters_rows(MessageStore("/data/store"), "billing")["origin_topic"].to_pylist()
         ['orders']
     """
-    selected = selected_copies(store)
-    table = dead_letters(selected, retry_topics(store, selected))
+    return dead_letters_of(StoreLog(store), consumer_group)
+
+
+def dead_letters_of(source: LogSource, consumer_group: str | None = None) -> pa.Table:
+    """The dead letters of any source; arguments and result as for `dead_letters_rows`."""
+    selected = selected_copies(source)
+    table = dead_letters(selected, retry_topics(source.location, selected))
     return table if consumer_group is None else table.filter(pc.equal(table["consumer_group"], consumer_group))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -14,11 +13,11 @@ from spark_mq.errors import ConfigError, UnsupportedStoreError
 from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.message_schema import MAX_TIMESTAMP_MILLIS, TIMESTAMP
 from spark_mq.format.system_topic import SCHEDULE_TOPIC
-from spark_mq.format.timestamp import NANOS_PER_MILLI
+from spark_mq.io.location import Location
 from spark_mq.lifecycle.consumption.retry_copies import message_chains, retry_copies, selected_copies
 from spark_mq.lifecycle.consumption.retry_topic import RetryTopic, consumer_groups, parse_retry_topic
 from spark_mq.lifecycle.messages.arrays import flags, numbered
-from spark_mq.lifecycle.messages.lost_end import lost_end
+from spark_mq.lifecycle.messages.log_source import DelayedPlaces, LogSource, StoreLog
 from spark_mq.lifecycle.messages.row_numbers import by_value, int64s, is_valid, positions_of, ranks, taken
 from spark_mq.lifecycle.messages.selected_messages import SelectedMessages
 from spark_mq.store.config.config_file import load_config
@@ -27,7 +26,7 @@ from spark_mq.store.config.delay_offsets import DELAY_OFFSETS, parse_delay_offse
 from spark_mq.store.config.topic_names import configured_topics
 from spark_mq.store.log.corrupt_range import STRAY
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.metadata_tables import subscription_groups
+from spark_mq.store.metadata_tables import load_subscription_groups
 
 RETRIES_SCHEMA = pa.schema(
     [
@@ -55,8 +54,6 @@ RETRIES_SCHEMA = pa.schema(
 STATES = ("UNKNOWN", "OVERDUE", "WAITING", "READY", "POPPED", "DEAD", "CONSUMED", "RETRIED")
 """The states of an attempt. The final state of a message is the first of these that one of its attempts has."""
 _UNKNOWN, _OVERDUE, _WAITING, _READY, _POPPED, _DEAD, _CONSUMED, _RETRIED = range(len(STATES))
-_UNITS = 1 << 18
-"""Units of one read."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +82,7 @@ class RetryFacts:
         retry_max_times: The largest number of attempts by group.
         due: When delayed messages are due.
         lost_end: Why messages at the end of the log can be missing; None if the log has its end.
+        config_end: The commit log offset up to which the offsets can speak of messages; None for the whole log.
 
     """
 
@@ -94,6 +92,7 @@ class RetryFacts:
     retry_max_times: Mapping[str, int]
     due: DueTimes
     lost_end: str | None = None
+    config_end: int | None = None
 
 
 def retries_rows(store: MessageStore, consumer_group: str | None = None, at: int | None = None) -> pa.Table:
@@ -108,15 +107,20 @@ def retries_rows(store: MessageStore, consumer_group: str | None = None, at: int
         A table with `RETRIES_SCHEMA`.
 
     Raises:
-        UnsupportedStoreError: The queues are in RocksDB.
         CorruptLogError: A segment was removed or became shorter while it was read.
 
     Example:
         >>> retries_rows(MessageStore("/data/store"), "billing")["state"].to_pylist()
         ['RETRIED', 'WAITING']
     """
-    selected = selected_copies(store)
-    table = retries(selected, retry_facts(store, selected), time.time_ns() // NANOS_PER_MILLI if at is None else at)
+    return retries_of(StoreLog(store), consumer_group, at)
+
+
+def retries_of(source: LogSource, consumer_group: str | None = None, at: int | None = None) -> pa.Table:
+    """The attempts of any source; arguments and result as for `retries_rows`."""
+    moment = source.moment(at)
+    selected = selected_copies(source)
+    table = retries(selected, retry_facts(source, selected), moment)
     return table if consumer_group is None else table.filter(pc.equal(table["consumer_group"], consumer_group))
 
 
@@ -313,7 +317,13 @@ def _set_delivered(states: _States, copies: pa.Table, delivered: Int64s, facts: 
     is_popped = popped[queues]
     states.set(is_delivered & (is_past & is_popped)[delivered], _POPPED)
     states.set(is_delivered & is_past[delivered], _CONSUMED)
+    if facts.config_end is not None:
+        is_later = int64s(copies["commit_log_offset"]) >= facts.config_end
+        states.set(is_delivered & is_later[delivered], _UNKNOWN, _OLD_OFFSETS)
     states.set(is_delivered, _READY)
+
+
+_OLD_OFFSETS = f"it was stored after the moment from which config/{CONSUMER_OFFSETS} is"
 
 
 def _final_states(states: Int64s, chains: Int64s, has_chain: Flags) -> Int64s:
@@ -329,21 +339,22 @@ def _numbers(column: pa.ChunkedArray) -> Int64s:
     return int64s(pc.if_else(pa.array(is_number), texts, None).cast(pa.int64()))
 
 
-def retry_facts(store: MessageStore, selected: SelectedMessages) -> RetryFacts:
-    """What a store knows about retries besides the messages that were selected."""
+def retry_facts(source: LogSource, selected: SelectedMessages) -> RetryFacts:
+    """What a source knows about retries besides the messages that were selected."""
     return RetryFacts(
-        retry_topics(store, selected),
-        _consumer_offsets(store),
-        _delay_offsets(store),
-        _retry_max_times(store),
-        _due_times(store),
-        lost_end(store, selected.newest_timestamp),
+        retry_topics(source.location, selected),
+        _consumer_offsets(source.location),
+        _delay_offsets(source.location),
+        _retry_max_times(source.location),
+        _due_times(source, selected),
+        source.lost_end(selected.newest_timestamp),
+        source.config_end,
     )
 
 
-def retry_topics(store: MessageStore, selected: SelectedMessages) -> dict[str, RetryTopic]:
+def retry_topics(store: Location, selected: SelectedMessages) -> dict[str, RetryTopic]:
     """The meaning of each retry topic that selected messages are in, or will be in after their delay."""
-    groups, topics = consumer_groups(store.location), configured_topics(store.location)
+    groups, topics = consumer_groups(store), configured_topics(store)
     names: set[str | None] = set()
     for column in ("topic", "REAL_TOPIC"):
         names.update(pc.unique(selected.messages[column]).to_pylist())
@@ -351,42 +362,38 @@ def retry_topics(store: MessageStore, selected: SelectedMessages) -> dict[str, R
     return {name: topic for name, topic in sorted(parsed.items()) if topic is not None}
 
 
-def _consumer_offsets(store: MessageStore) -> dict[tuple[str, str, int], int] | None:
+def _consumer_offsets(store: Location) -> dict[tuple[str, str, int], int] | None:
     try:
-        if load_config(store.location, CONSUMER_OFFSETS, lambda _: True) is None:
+        if load_config(store, CONSUMER_OFFSETS, lambda _: True) is None:
             return None
-        offsets = load_consumer_offsets(store.location)
+        offsets = load_consumer_offsets(store)
     except (ConfigError, UnsupportedStoreError):
         return None
     return {(one.consumer_group, one.topic, one.queue_id): one.offset for one in offsets}
 
 
-def _delay_offsets(store: MessageStore) -> dict[int, int] | None:
+def _delay_offsets(store: Location) -> dict[int, int] | None:
     try:
-        return load_config(store.location, DELAY_OFFSETS, parse_delay_offsets)
+        return load_config(store, DELAY_OFFSETS, parse_delay_offsets)
     except (ConfigError, UnsupportedStoreError):
         return None
 
 
-def _retry_max_times(store: MessageStore) -> dict[str, int]:
+def _retry_max_times(store: Location) -> dict[str, int]:
     try:
-        groups = subscription_groups(store)
+        groups = load_subscription_groups(store)
     except (ConfigError, UnsupportedStoreError):
         return {}
     return dict(zip(groups["consumer_group"].to_pylist(), groups["retry_max_times"].to_pylist(), strict=True))
 
 
-def _due_times(store: MessageStore) -> DueTimes:
-    """When delayed messages are due: the tags code of their units (`CommitLog.checkMessageAndReturnSize`@5.3.3)."""
-    offsets, millis = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for name in store.queues:
-        if name[0] != SCHEDULE_TOPIC:
-            continue
-        queue, stop = store.queues[name], store.get_max_offset_in_queue(*name)
-        for start in range(store.get_min_offset_in_queue(*name), stop, _UNITS):
-            units = queue.units(start, min(start + _UNITS, stop))
-            offsets.append(units["commit_log_offset"].astype(np.int64))
-            millis.append(units["tags_code"].astype(np.int64))
-    every = np.concatenate(offsets)
-    order = np.argsort(every, kind="stable")
-    return DueTimes(every[order], np.concatenate(millis)[order])
+def _due_times(source: LogSource, selected: SelectedMessages) -> DueTimes:
+    """When the selected messages of SCHEDULE_TOPIC_XXXX are due, if the source shows it."""
+    messages = selected.messages
+    delayed = messages.filter(pc.equal(messages["topic"], SCHEDULE_TOPIC)).combine_chunks()
+    stored = int64s(delayed["store_timestamp"].cast(pa.int64())) // 1000
+    offset, queue_id, queue_offset = (
+        int64s(delayed[name]) for name in ("commit_log_offset", "queue_id", "queue_offset")
+    )
+    millis, is_known = source.due_times(DelayedPlaces(offset, queue_id, queue_offset, stored))
+    return DueTimes(offset[is_known], millis[is_known])

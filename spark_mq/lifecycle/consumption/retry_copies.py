@@ -25,10 +25,10 @@ from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.system_topic import SCHEDULE_TOPIC
 from spark_mq.lifecycle.consumption.retry_topic import DLQ_PREFIX, RETRY_PREFIX
 from spark_mq.lifecycle.messages.arrays import flags, numbered
+from spark_mq.lifecycle.messages.log_source import LogSource
 from spark_mq.lifecycle.messages.row_numbers import by_value, int64s, is_valid, ranks
-from spark_mq.lifecycle.messages.selected_messages import SelectedMessages, TopicRule, selected_messages
+from spark_mq.lifecycle.messages.selected_messages import SelectedMessages, Selection, TopicRule
 from spark_mq.lifecycle.messages.sound_messages import SOUND_COLUMNS, sound_messages
-from spark_mq.store.message_store import MessageStore
 
 RETRY_RULE = TopicRule(names=frozenset({SCHEDULE_TOPIC}), prefixes=(RETRY_PREFIX, DLQ_PREFIX))
 RETRY_COLUMNS = (
@@ -49,12 +49,12 @@ _ID = "^([0-9A-Fa-f]{32}|[0-9A-Fa-f]{56})$"
 _OFFSET_DIGITS = 16
 
 
-def selected_copies(store: MessageStore) -> SelectedMessages:
-    """The messages of a store that match `RETRY_RULE`; those with damaged contents are among the damage.
+def selected_copies(source: LogSource) -> SelectedMessages:
+    """The messages of a source that match `RETRY_RULE`; those with damaged contents are among the damage.
 
     Raises the errors of `selected_messages`.
     """
-    found = selected_messages(store, RETRY_RULE, RETRY_COLUMNS, RETRY_PROPERTIES)
+    (found,) = source.selections_of(Selection(RETRY_RULE, RETRY_COLUMNS, RETRY_PROPERTIES))
     sound, damaged = sound_messages(found)
     return replace(found, messages=sound, damage=(*found.damage, *damaged))
 

@@ -27,21 +27,20 @@ import pyarrow.compute as pc
 
 from spark_mq.errors import ConfigError, UnsupportedStoreError
 from spark_mq.format.array_types import Flags, Int64s
-from spark_mq.format.delay_level import DEFAULT_DELAY_LEVELS
+from spark_mq.format.delay_level import DEFAULT_DELAY_LEVELS, delay_level_millis
 from spark_mq.format.message_schema import TIMESTAMP
 from spark_mq.format.system_topic import SCHEDULE_TOPIC, TIMER_TOPIC
 from spark_mq.lifecycle.delays.timer_log import TimerUnits, timer_units
 from spark_mq.lifecycle.messages.arrays import flags, integers, lists, numbered, numbers, optional, timestamps
-from spark_mq.lifecycle.messages.lost_end import lost_end
+from spark_mq.lifecycle.messages.log_source import DelayedPlaces, LogSource, StoreLog
 from spark_mq.lifecycle.messages.readable_log import ReadableLog
-from spark_mq.lifecycle.messages.selected_messages import Selection, TopicRule, selections_of
+from spark_mq.lifecycle.messages.selected_messages import Selection, TopicRule
 from spark_mq.lifecycle.messages.sound_messages import SOUND_COLUMNS, sound_messages
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.config_file import load_config
 from spark_mq.store.config.delay_offsets import DELAY_OFFSETS, parse_delay_offsets
 from spark_mq.store.config.store_paths import CONFIG
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.retention import moment_of
 
 WAITING, DELIVERED, OVERDUE = "WAITING", "DELIVERED", "OVERDUE"
 CANCELLED, UNKNOWN = "CANCELLED", "UNKNOWN"
@@ -108,7 +107,7 @@ class DeliveryProgress:
         read_time: The time up to which the slots of the timer wheel were delivered, in milliseconds.
         enqueued: The queue offset of the timer topic up to which messages are in the timer log.
         timer_problem: Why the two are not known; None if they are.
-        units: The units of the timer log.
+        units: The units of the timer log; None if the source lacks timer logs.
     """
 
     delay_offsets: dict[int, int]
@@ -116,15 +115,15 @@ class DeliveryProgress:
     read_time: int
     enqueued: int
     timer_problem: str | None
-    units: TimerUnits
+    units: TimerUnits | None
 
     @classmethod
-    def of(cls, store: MessageStore) -> DeliveryProgress:
+    def of(cls, source: LogSource) -> DeliveryProgress:
         """The progress of the deliveries of a store."""
-        folder = store.location / CONFIG
+        folder = source.location / CONFIG
         level_problem, offsets = None, None
         try:
-            offsets = load_config(store.location, DELAY_OFFSETS, parse_delay_offsets)
+            offsets = load_config(source.location, DELAY_OFFSETS, parse_delay_offsets)
             if offsets is None:
                 level_problem = f"there is no file {folder / DELAY_OFFSETS}"
         except (ConfigError, UnsupportedStoreError) as error:
@@ -134,7 +133,8 @@ class DeliveryProgress:
         if len(data) < 24:
             timer_problem = f"{file} is missing or too short"
         read_time, _, enqueued = struct.unpack(">qqq", data[:24].ljust(24, b"\0"))
-        return cls(offsets or {}, level_problem, read_time, enqueued, timer_problem, timer_units(store.location))
+        units = None if source.timer_location is None else timer_units(source.timer_location)
+        return cls(offsets or {}, level_problem, read_time, enqueued, timer_problem, units)
 
 
 def delayed_rows(store: MessageStore, at: int | None = None, conf: BrokerConf | None = None) -> pa.Table:
@@ -173,35 +173,47 @@ def delayed_rows(store: MessageStore, at: int | None = None, conf: BrokerConf | 
         >>> rows.filter(pc.equal(rows["state"], "OVERDUE"))["unique_key"].to_pylist()
         ['7F0000012F2A695C7C990000']
     """
-    moment = moment_of(at)
-    progress = DeliveryProgress.of(store)  # before the log, which is then at least as new
-    (found,) = selections_of(store, RECORDS)
+    return delayed_of(StoreLog(store), at, conf)
+
+
+def delayed_of(source: LogSource, at: int | None = None, conf: BrokerConf | None = None) -> pa.Table:
+    """The delayed messages of any source; arguments and result as for `delayed_rows`.
+
+    A source without a timer log gives no `slot_timestamp`, and a state for which no timer log is needed.
+    """
+    moment = source.moment(at)
+    progress = DeliveryProgress.of(source)  # before the log, which is then at least as new
+    (found,) = source.selections_of(RECORDS)
     sound, damaged = sound_messages(found)
     records = DelayedRecords(sound)
-    due = _level_due_times(store, records, conf or BrokerConf.of(None))
+    due = _level_due_times(source, records, conf or BrokerConf.of(None))
     log = ReadableLog.of(found, *damaged)
-    return delayed(records, due, log, progress, lost_end(store, found.newest_timestamp), moment)
+    return delayed(records, due, log, progress, source.lost_end(found.newest_timestamp), moment)
 
 
-def _level_due_times(store: MessageStore, records: DelayedRecords, conf: BrokerConf) -> Int64s:
+def _level_due_times(source: LogSource, records: DelayedRecords, conf: BrokerConf) -> Int64s:
     """The due time of each message of SCHEDULE_TOPIC_XXXX, in milliseconds; any number for other messages."""
-    from spark_mq.format.kernels.dispatch import parse_delay_levels
+    levels = np.flatnonzero(records.is_level)
+    places = (records.offset, records.queue_id, records.queue_offset, records.stored)
+    found, is_known = source.due_times(DelayedPlaces(*(values[levels] for values in places)))
+    due = due_by_level(records.queue_id, records.stored, conf)
+    due[levels[is_known]] = found[is_known]
+    return due
 
-    delays = parse_delay_levels(conf.message_delay_level or DEFAULT_DELAY_LEVELS)
-    due = records.stored + delays[np.clip(records.queue_id, 0, delays.size - 1)]
-    for queue_id in np.unique(records.queue_id[records.is_level]).tolist():
-        queue = store.find_queue(SCHEDULE_TOPIC, queue_id)
-        if queue is None:
-            continue
-        waiting = np.flatnonzero(records.is_level & (records.queue_id == queue_id))
-        for file in queue.files:
-            place = records.queue_offset[waiting] - file.first
-            is_here = (place >= 0) & (place < file.count)
-            if is_here.any():
-                mine = waiting[is_here]
-                units = queue.units(file.first, file.first + file.count)[place[is_here]]
-                is_same = units["commit_log_offset"].astype(np.int64) == records.offset[mine]
-                due[mine[is_same]] = units["tags_code"].astype(np.int64)[is_same]
+
+def due_by_level(queue_id: Int64s, stored: Int64s, conf: BrokerConf) -> Int64s:
+    """When messages of SCHEDULE_TOPIC_XXXX are due by the settings `messageDelayLevel`, in milliseconds.
+
+    Args:
+        queue_id: The queue ids: the delay level minus 1.
+        stored: The store times in milliseconds.
+        conf: The broker's settings.
+
+    Raises:
+        OptionError: `messageDelayLevel` is not valid.
+    """
+    delays = np.array(delay_level_millis(conf.message_delay_level or DEFAULT_DELAY_LEVELS), np.int64)
+    due: Int64s = stored + delays[np.clip(queue_id, 0, delays.size - 1)]
     return due
 
 
@@ -314,13 +326,14 @@ def delayed(
     deliveries = _by_number(found, is_delivery)
     first_delivery = np.full(found.count, _NONE)
     first_delivery[found.number[deliveries[::-1]]] = deliveries[::-1]
-    unit = progress.units.newest(found.offset[newest])
+    units = progress.units
+    unit = np.full(found.count, _NONE) if units is None else units.newest(found.offset[newest])
     state, reason = _states(found, due, first_delivery, unit, log, progress, end_problem, at)
     waiting = _by_number(found, found.waits)
     some = records.take(pa.array(newest))
     rolls = numbers(some["TIMER_ROLL_TIMES"], 9, 0, _NONE)
     has_unit = (unit >= 0) & ~is_level
-    slots = progress.units.slot_time[unit] if progress.units.slot_time.size else np.zeros(found.count, np.int64)
+    slots = units.slot_time[unit] if units is not None and units.slot_time.size else np.zeros(found.count, np.int64)
     queue_id = found.real_queue[newest]
     columns = {
         "unique_key": some["unique_key"],
@@ -380,7 +393,7 @@ def _states(
         (is_read, UNKNOWN, _READ),
         (is_level & (progress.level_problem is not None), UNKNOWN, progress.level_problem),
         (~is_level & (progress.timer_problem is not None), UNKNOWN, progress.timer_problem),
-        (is_enqueued & (unit < 0), UNKNOWN, _NO_UNIT),
+        (is_enqueued & (unit < 0) & (progress.units is not None), UNKNOWN, _NO_UNIT),
         (is_due, OVERDUE, None),
         (np.ones(count, np.bool_), WAITING, None),
     ]

@@ -101,7 +101,7 @@ def _lost_end_of(store: MessageStore) -> str | None:
     end = store.get_max_phy_offset()
     segment = store.records.segment_of(end - 1) if end > 0 else None
     newest = None if segment is None else newest_record(store.records, segment, end)
-    return None if newest is None else lost_end(store, newest.store_timestamp)
+    return None if newest is None else lost_end(store.location, newest.store_timestamp)
 
 
 def tell(found: Sequence[FoundMessage], record: Record | None = None) -> MessageLife:

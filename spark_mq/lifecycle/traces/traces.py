@@ -14,8 +14,9 @@ from spark_mq.format.arrow_array import table_of
 from spark_mq.format.message_schema import CORRUPT_RECORD, TIMESTAMP
 from spark_mq.format.timestamp import micros
 from spark_mq.lifecycle.messages.arrays import flags, integers, timestamps
+from spark_mq.lifecycle.messages.log_source import LogSource, StoreLog
 from spark_mq.lifecycle.messages.row_numbers import ranks, taken
-from spark_mq.lifecycle.messages.selected_messages import Selection, batches_of, rule_of
+from spark_mq.lifecycle.messages.selected_messages import Selection, rule_of
 from spark_mq.lifecycle.traces.trace_record import (
     EVENT_END,
     EVENT_TYPES,
@@ -94,7 +95,12 @@ def traces_rows(store: MessageStore, topic: str | None = None) -> pa.Table:
         >>> traces_rows(MessageStore("/data/store"))["event_type"].to_pylist()
         ['Pub', 'SubBefore', 'SubAfter']
     """
-    batches = batches_of(store, Selection(rule_of(topic or TRACE_TOPIC), _COLUMNS))
+    return traces_of(StoreLog(store), topic)
+
+
+def traces_of(source: LogSource, topic: str | None = None) -> pa.Table:
+    """The events of any source; arguments and result as for `traces_rows`."""
+    batches = source.batches_of(Selection(rule_of(topic or TRACE_TOPIC), _COLUMNS))
     return pa.concat_tables([TRACES_SCHEMA.empty_table(), *(traces(pa.table(batch)) for batch in batches)])
 
 

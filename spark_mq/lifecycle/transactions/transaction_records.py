@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from spark_mq.errors import ConfigError, UnsupportedStoreError
 from spark_mq.format.message_schema import CORRUPT_RECORD
 from spark_mq.format.system_topic import HALF_TOPIC, OP_TOPIC
+from spark_mq.io.location import Location
 from spark_mq.lifecycle.messages.selected_messages import Selection, TopicRule
 from spark_mq.lifecycle.messages.sound_messages import SOUND_COLUMNS
 from spark_mq.store.config.consumer_offsets import CONSUMER_OFFSETS, load_consumer_offsets
 from spark_mq.store.config.store_paths import CONFIG
-from spark_mq.store.message_store import MessageStore
 
 DISCARD_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 """The topic of half messages that the broker gave up (`TopicValidator.RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC`@5.3.3)."""
@@ -65,14 +65,14 @@ class DecidedHalves:
     problem: str | None = None
 
     @classmethod
-    def of(cls, store: MessageStore) -> DecidedHalves:
-        """The offsets of CID_RMQ_SYS_TRANS in `config/consumerOffset.json`."""
-        file = store.location / CONFIG / CONSUMER_OFFSETS
+    def of(cls, store: Location) -> DecidedHalves:
+        """The offsets of CID_RMQ_SYS_TRANS in `config/consumerOffset.json` of a store."""
+        file = store / CONFIG / CONSUMER_OFFSETS
         try:
-            found = load_consumer_offsets(store.location)
+            found = load_consumer_offsets(store)
         except (ConfigError, UnsupportedStoreError) as error:
             return cls({}, str(error))
-        if not found and not file.is_file and not (store.location / CONFIG / f"{CONSUMER_OFFSETS}.bak").is_file:
+        if not found and not file.is_file and not (store / CONFIG / f"{CONSUMER_OFFSETS}.bak").is_file:
             return cls({}, f"there is no file {file}")
         mine = (one for one in found if (one.topic, one.consumer_group) == (HALF_TOPIC, TRANSACTION_GROUP))
         return cls({one.queue_id: one.offset for one in mine})

@@ -29,9 +29,8 @@ from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.message_schema import TIMESTAMP
 from spark_mq.format.system_topic import HALF_TOPIC
 from spark_mq.lifecycle.messages.arrays import flags, integers, lists, numbered, numbers, optional, timestamps
-from spark_mq.lifecycle.messages.lost_end import lost_end
+from spark_mq.lifecycle.messages.log_source import LogSource, StoreLog
 from spark_mq.lifecycle.messages.readable_log import ReadableLog
-from spark_mq.lifecycle.messages.selected_messages import selections_of
 from spark_mq.lifecycle.messages.sound_messages import sound_messages
 from spark_mq.lifecycle.transactions.op_message import settled_halves
 from spark_mq.lifecycle.transactions.transaction_records import (
@@ -44,7 +43,6 @@ from spark_mq.lifecycle.transactions.transaction_records import (
 from spark_mq.lifecycle.transactions.transaction_settings import TransactionSettings
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.retention import moment_of
 
 TRANSACTIONS_SCHEMA = pa.schema(
     [
@@ -104,14 +102,19 @@ def transaction_rows(store: MessageStore, at: int | None = None, conf: BrokerCon
         >>> rows.filter(pc.equal(rows["state"], "PENDING"))["unique_key"].to_pylist()
         ['7F0000012F2A695C7C990000']
     """
-    moment = moment_of(at)
-    settings = TransactionSettings.of(conf or BrokerConf.of(None), store.broker_version)
-    decided = DecidedHalves.of(store)  # before the log, which is then at least as new
-    records, ops = selections_of(store, RECORDS, OPS)
+    return transactions_of(StoreLog(store), at, conf)
+
+
+def transactions_of(source: LogSource, at: int | None = None, conf: BrokerConf | None = None) -> pa.Table:
+    """The transactions of any source; arguments and result as for `transaction_rows`."""
+    moment = source.moment(at)
+    settings = TransactionSettings.of(conf or BrokerConf.of(None), source.broker_version)
+    decided = DecidedHalves.of(source.location)  # before the log, which is then at least as new
+    records, ops = source.selections_of(RECORDS, OPS)
     sound_records, bad_records = sound_messages(records)
     sound_ops, bad_ops = sound_messages(ops)
     found = TransactionRecords(sound_records, sound_ops, ReadableLog.of(records, *bad_records, *bad_ops))
-    return transactions(found, decided, lost_end(store, records.newest_timestamp), settings, moment)
+    return transactions(found, decided, source.lost_end(records.newest_timestamp), settings, moment)
 
 
 PENDING, COMMITTED, ROLLED_BACK = "PENDING", "COMMITTED", "ROLLED_BACK"
