@@ -15,7 +15,7 @@ _BESIDE = ("broker.conf", "conf/broker.conf")
 _ROOT = "storePathRootDir"
 
 
-def broker_conf_path(given: str | None, store: str) -> str | None:
+def broker_conf_path(given: str | None, store: str | None) -> str | None:
     """The path of the broker's settings file; None if there is none. If it was not given, a line on stderr names it.
 
     A file beside the store is used only if it can be of this store: it names no `storePathRootDir`, or one whose last
@@ -23,7 +23,7 @@ def broker_conf_path(given: str | None, store: str) -> str | None:
 
     Args:
         given: The value of `--broker-conf`; an empty text means no file.
-        store: The store, a path or a URI.
+        store: The store, a path or a URI; None if no file can be beside it.
 
     Raises:
         OptionError: The file that the environment names does not exist, or the file beside the store cannot be read.
@@ -36,7 +36,7 @@ def broker_conf_path(given: str | None, store: str) -> str | None:
         if named and "://" not in named and not os.path.isfile(named):
             raise OptionError(f"{VARIABLE}={named}: there is no such file")
         return _used(named, VARIABLE) if named else None
-    if "://" in store:
+    if store is None or "://" in store:
         return None
     folder = Path(os.path.abspath(store))
     for beside in _BESIDE:

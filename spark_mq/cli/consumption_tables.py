@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from spark_mq.cli.arguments import add_broker_version, add_json_rows, add_store
+from spark_mq.cli.arguments import add_broker_version, add_json_rows
 from spark_mq.cli.exit_status import FOUND, NOT_FOUND
+from spark_mq.errors import OptionError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,12 +28,14 @@ class _Command:
     options: tuple[str, ...]
     importance: tuple[str, ...]
 
+    def given(self, arguments: argparse.Namespace, at: int | None) -> dict[str, Any]:
+        """The options that choose rows, by name."""
+        given = {name: getattr(arguments, name) for name in self.options if name in ("topic", "consumer_group")}
+        return {**given, "at": at} if "at" in self.options else given
+
     def rows(self, store: MessageStore, arguments: argparse.Namespace, at: int | None) -> pa.Table:
         """The rows of the command's table, which is named as the command."""
-        given = {name: getattr(arguments, name) for name in self.options if name in ("topic", "consumer_group")}
-        if "at" in self.options:
-            given["at"] = at
-        module = _module(arguments.table)
+        given, module = self.given(arguments, at), _module(arguments.table)
         table: pa.Table = getattr(module, f"{_name(arguments.table)}_rows")(store, **given)
         return table
 
@@ -117,14 +120,19 @@ _HINT = "--columns chooses columns, --full prints every field"
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the commands and their arguments."""
+    from spark_mq.cli.archive.source import ARCHIVE_EPILOG, add_store_or_archive
     from spark_mq.cli.output.columns import add_columns, add_sort
 
     for name, command in _COMMANDS.items():
         epilog = _EPILOG.format(reads="" if name == "consumer-progress" else _READS, table=_name(name))
         added = commands.add_parser(
-            name, help=command.what, description=f"Print {command.what}.", epilog=epilog, allow_abbrev=False
+            name,
+            help=command.what,
+            description=f"Print {command.what}.",
+            epilog=f"{epilog} {ARCHIVE_EPILOG}",
+            allow_abbrev=False,
         )
-        add_store(added)
+        add_store_or_archive(added)
         add_json_rows(added)
         add_columns(added)
         add_sort(added)
@@ -144,6 +152,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the table; returns the exit status."""
     from datetime import datetime
 
+    from spark_mq.cli.archive.source import archived_store, is_archive
     from spark_mq.cli.moments import parse_moment
     from spark_mq.cli.output.row_printer import RowPrinter
     from spark_mq.cli.output.text_table import TableStyle
@@ -154,8 +163,15 @@ def run(arguments: argparse.Namespace) -> int:
     printer = RowPrinter.of(arguments, schema)
     given = getattr(arguments, "at", None)
     at = None if given is None else parse_moment("--at", given, datetime.now().astimezone())
-    with MessageStore(arguments.store, getattr(arguments, "broker_version", None)) as store:
-        rows = printer.rows(command.rows(store, arguments, at))
+    version = getattr(arguments, "broker_version", None)
+    if is_archive(arguments.store, arguments):
+        if version is not None:
+            raise OptionError("--broker-version has no effect on an archive")
+        with archived_store(arguments.store, arguments, arguments.table) as archived:
+            rows = printer.rows(archived.table(_name(arguments.table), **command.given(arguments, at)))
+    else:
+        with MessageStore(arguments.store, version) as store:
+            rows = printer.rows(command.rows(store, arguments, at))
     importance = (*command.importance, *(name for name in schema if name not in command.importance))
     printer.print(rows, TableStyle(importance, _LEAST_WIDTH, hint=_HINT))
     if not rows and not arguments.json:

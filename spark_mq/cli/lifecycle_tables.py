@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from spark_mq.cli.arguments import add_broker_conf, add_json_rows, add_store
+from spark_mq.cli.arguments import add_broker_conf, add_json_rows
 from spark_mq.cli.exit_status import FOUND, NOT_FOUND
 
 if TYPE_CHECKING:
@@ -78,11 +78,13 @@ these are.
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the commands and their arguments."""
+    from spark_mq.cli.archive.source import ARCHIVE_EPILOG, add_store_or_archive
     from spark_mq.cli.output.columns import add_columns, add_sort
 
     for name, what in _HELP.items():
-        command = commands.add_parser(name, help=what, description=f"Print {what}.", epilog=_EPILOG, allow_abbrev=False)
-        add_store(command)
+        epilog = f"{_EPILOG} {ARCHIVE_EPILOG}"
+        command = commands.add_parser(name, help=what, description=f"Print {what}.", epilog=epilog, allow_abbrev=False)
+        add_store_or_archive(command)
         command.add_argument("--at", metavar="TIME", help="the time to which ages and due times refer (default: now)")
         add_broker_conf(command, _CONF[name])
         add_json_rows(command)
@@ -95,6 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the table; returns the exit status."""
     from datetime import datetime
 
+    from spark_mq.cli.archive.source import archived_store, is_archive
     from spark_mq.cli.broker_settings import broker_conf_path
     from spark_mq.cli.moments import parse_moment
     from spark_mq.cli.output.row_printer import RowPrinter
@@ -105,9 +108,13 @@ def run(arguments: argparse.Namespace) -> int:
     schema, rows_of = _table(arguments.table)
     printer = RowPrinter.of(arguments, schema.names)
     at = None if arguments.at is None else parse_moment("--at", arguments.at, datetime.now().astimezone())
-    conf = BrokerConf.of(broker_conf_path(arguments.broker_conf, arguments.store))
-    with MessageStore(arguments.store) as store:
-        rows = printer.rows(rows_of(store, at, conf))
+    if is_archive(arguments.store, arguments):
+        with archived_store(arguments.store, arguments, arguments.table) as archived:
+            rows = printer.rows(archived.table(arguments.table, at=at))
+    else:
+        conf = BrokerConf.of(broker_conf_path(arguments.broker_conf, arguments.store))
+        with MessageStore(arguments.store) as store:
+            rows = printer.rows(rows_of(store, at, conf))
     printer.print(rows, TableStyle(_IMPORTANCE[arguments.table], _LEAST_WIDTH, whole=("state",), hint=_HINT))
     _print_unknown(arguments, rows)
     if not rows:

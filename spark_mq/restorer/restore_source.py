@@ -11,11 +11,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
+from spark_mq.archive.archived_stores import choose_store
 from spark_mq.errors import EmptyStoreError, OptionError
 from spark_mq.format.system_topic import LEFT_OUT_TOPIC, REVIVE_PREFIX
 from spark_mq.io.location import Location
 from spark_mq.query.sql import sql
-from spark_mq.restorer.archived_stores import choose_store
 from spark_mq.restorer.new_log import WAITING_TOPICS
 from spark_mq.restorer.origin import OFFSET_COLUMNS, Origin
 from spark_mq.restorer.restore_request import RestoreRequest

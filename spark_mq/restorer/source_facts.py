@@ -138,11 +138,13 @@ def facts_of_archive(spark: SparkSession, tables: ArchiveTables, identity: Store
     """
     from pyspark.sql import functions as F  # noqa: N812
 
+    from spark_mq.archive.newest_snapshot import newest_snapshot
+
     condition = identity.condition()
     columns = ("commit_log_offset", "file_size", "end_offset", "filler_offset", "filler_bytes")
     segments = tables.segments.read(spark).where(condition & F.col("commit_log_offset").isNotNull())
     rows = segments.select(*columns).toArrow().to_pylist()
-    files = _newest_snapshot(spark, tables, identity)
+    files = dict(newest_snapshot(spark, tables, identity).files)
     queues = _json_of(files.pop(CONSUME_QUEUE, None))
     files.pop(INDEX, None)
     index = _archived_index_files(spark, tables, identity)
@@ -276,21 +278,6 @@ def _blank_start(store: Location, opened: MessageStore, base: int, end: int) -> 
 
     offset = last_record(store, base, end)
     return base if offset is None else offset + opened.records.record(offset).size
-
-
-def _newest_snapshot(spark: SparkSession, tables: ArchiveTables, identity: StoreIdentity) -> dict[str, bytes]:
-    """The files of the newest whole snapshot of a store, by path."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    rows = tables.snapshots.read(spark).where(identity.condition())
-    missing = F.count_if(F.col("content").isNull()).alias("missing")
-    snapshots = rows.groupBy("snapshot_timestamp").agg(missing).toArrow().to_pylist()
-    if not snapshots:
-        return {}
-    whole = [row for row in snapshots if not row["missing"]] or snapshots
-    newest = max(row["snapshot_timestamp"] for row in whole)
-    of_newest = rows.where((F.col("snapshot_timestamp") == F.lit(newest)) & F.col("content").isNotNull())
-    return {row["file"]: row["content"] for row in of_newest.select("file", "content").toArrow().to_pylist()}
 
 
 def _archived_index_files(spark: SparkSession, tables: ArchiveTables, identity: StoreIdentity) -> list[dict[str, Any]]:

@@ -111,6 +111,19 @@ def check_is_archive(table: str) -> None:
         raise OptionError(f"{table} {problem}: give the TABLE of spark-mq archive")
 
 
+def has_delta_log(table: str) -> bool:
+    """Whether a path or URI is that of a Delta table; of a URI that pyarrow cannot open, True if it is not a store."""
+    from spark_mq.errors import SparkMqError
+    from spark_mq.io.location import Location
+    from spark_mq.store.config.store_paths import COMMIT_LOG
+
+    try:
+        location = Location.resolve(table.rstrip("/"))
+        return not (location / COMMIT_LOG).is_directory and (location / _LOG).is_directory
+    except (SparkMqError, OSError):
+        return "://" in table
+
+
 def _local(path: str) -> Path | None:
     """The folder of a local path; None for a URI, and for any path if the session runs elsewhere."""
     if is_launched() or ("://" in path and not path.startswith("file:")) or path.startswith("dbfs:"):

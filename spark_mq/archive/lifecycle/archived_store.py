@@ -1,0 +1,146 @@
+"""One store of an archive, and its tables of what messages mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Self
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_mq.archive.archive_tables import ArchiveTables
+from spark_mq.archive.archived_stores import choose_store
+from spark_mq.archive.lifecycle.archive_source import ArchiveSource
+from spark_mq.archive.lifecycle.statistics import duplicates_of, hot_keys_of, rates_of, skew_of
+from spark_mq.errors import OptionError
+from spark_mq.lifecycle.consumption.dead_letters import dead_letters_of
+from spark_mq.lifecycle.consumption.retries import retries_of
+from spark_mq.lifecycle.delays.delayed import delayed_of
+from spark_mq.lifecycle.traces.traces import traces_of
+from spark_mq.lifecycle.transactions.transactions import transactions_of
+from spark_mq.similar_names import similar
+from spark_mq.store.config.broker_conf import BrokerConf
+
+
+@dataclass(frozen=True)
+class _Table:
+    """How the rows of a table are found, and which options choose them."""
+
+    rows: Callable[..., pa.Table]
+    options: tuple[str, ...]
+
+
+_TABLES: Mapping[str, _Table] = {
+    "transactions": _Table(transactions_of, ("at", "conf")),
+    "delayed": _Table(delayed_of, ("at", "conf")),
+    "retries": _Table(retries_of, ("consumer_group", "at")),
+    "dead_letters": _Table(dead_letters_of, ("consumer_group",)),
+    "traces": _Table(traces_of, ("topic",)),
+    "duplicates": _Table(duplicates_of, ()),
+    "hot_keys": _Table(hot_keys_of, ("topic",)),
+    "rates": _Table(rates_of, ("topic",)),
+    "skew": _Table(skew_of, ("topic",)),
+}
+
+
+class ArchivedStore:
+    """One store of an archive, whose tables of what messages mean are those of a store directory.
+
+    The columns are the same. The rows are, too, as long as the store has all messages; the archive also has messages
+    that the broker deleted since. Three things are not archived:
+
+    - Consume queues. So `due_timestamp` of a delay level is the store time and the delay in the broker's settings.
+    - The timer log of 5.x. So `slot_timestamp` of table `delayed` is NULL.
+    - What happened after the last run. A state is that of the newest snapshot or the newest archived message, whichever
+      is later (`known_until`). Consumers' offsets are those of the newest snapshot, which `spark-mq archive` makes at
+      the start of each run, and after each hour of it.
+
+    The driver gets the messages from which a table is made, and no others: for `transactions` half messages, op
+    messages and commits; for `delayed` the waiting and the delivered messages; for `retries` and `dead_letters` those
+    of SCHEDULE_TOPIC_XXXX, retry topics and dead letter topics. Spark counts `hot_keys`, `rates` and `skew`, and finds the
+    messages of `duplicates`. The archive is read again for each table.
+
+    Example:
+        >>> store = ArchivedStore.open(spark, "/lake/messages", broker="broker-a")
+        >>> store.dataframe("transactions").groupBy("state").count().show()
+    """
+
+    def __init__(self, source: ArchiveSource) -> None:
+        """The tables of a source."""
+        self.source = source
+
+    @classmethod
+    def open(
+        cls,
+        spark: SparkSession,
+        archive: str,
+        *,
+        cluster: str | None = None,
+        broker: str | None = None,
+        store_name: str | None = None,
+        broker_conf: str | None = None,
+    ) -> Self:
+        """The one store of an archive that has these names.
+
+        Args:
+            spark: A session with Delta tables.
+            archive: The archive's table of messages: a path or URI, or a name in the catalog.
+            cluster: The cluster of the store; None for any.
+            broker: Its broker; None for any.
+            store_name: Its name in the archive; None for any.
+            broker_conf: The file of the broker's settings.
+
+        Raises:
+            OptionError: No store has these names, or several have. The error lists them.
+        """
+        conf = BrokerConf.of(broker_conf)
+        tables = ArchiveTables.of(archive, checkpoint="")
+        return cls(ArchiveSource(spark, tables, choose_store(spark, tables, cluster, broker, store_name), conf))
+
+    def dataframe(
+        self,
+        table: str,
+        *,
+        topic: str | None = None,
+        consumer_group: str | None = None,
+        at: int | datetime | None = None,
+    ) -> DataFrame:
+        """The same rows as `table`, as a DataFrame of Spark."""
+        rows = self.table(table, topic=topic, consumer_group=consumer_group, at=at)
+        return self.source.spark.createDataFrame(rows)
+
+    def table(
+        self,
+        table: str,
+        *,
+        topic: str | None = None,
+        consumer_group: str | None = None,
+        at: int | datetime | None = None,
+    ) -> pa.Table:
+        """The rows of a table of what messages mean.
+
+        Args:
+            table: The name of the table, such as `transactions`.
+            topic: Only this topic; for `traces` the trace topic.
+            consumer_group: Only this group.
+            at: The time for which states are told; by default the newest one of which the archive knows the store.
+
+        Returns:
+            A table with the columns of the store's table.
+
+        Raises:
+            OptionError: The table is unknown, or an option is not valid or has no effect on it.
+            CorruptLogError: Two stores were archived under one name.
+        """
+        if table not in _TABLES:
+            known = ", ".join(_TABLES)
+            raise OptionError(f"{table!r} is not a table of what messages mean: {known}{similar(table, _TABLES)}")
+        chosen = _TABLES[table]
+        given = {"topic": topic, "consumer_group": consumer_group, "at": at}
+        for name, value in given.items():
+            if value is not None and name not in chosen.options:
+                raise OptionError(f"option {name} has no effect on table {table}")
+        values = {**given, "conf": self.source.conf}
+        return chosen.rows(self.source, **{name: values[name] for name in chosen.options})

@@ -1,0 +1,107 @@
+"""STORE of a command that also reads an archive: a store directory, or an archive's table of messages."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from spark_mq.cli.arguments import add_spark_settings
+from spark_mq.cli.broker_settings import broker_conf_path
+from spark_mq.errors import OptionError
+
+if TYPE_CHECKING:
+    from spark_mq.archive.lifecycle.archived_store import ArchivedStore
+
+NAMES = ("cluster", "broker", "store_name")
+_KERNELS = ("columns",)
+"""The module of the kernels that the tables of an archive call."""
+_OF_ARCHIVES = (*NAMES, "packages", "spark_conf")
+ARCHIVE_EPILOG = """\
+STORE can be an archive: the TABLE of `spark-mq archive`, a path or a catalog name. Then Spark starts. The states are
+those of the archive's last run, and it also has messages that the broker deleted since.
+"""
+
+
+def add_store_or_archive(command: argparse.ArgumentParser) -> None:
+    """Add STORE, and the arguments that choose a store of an archive."""
+    command.add_argument(
+        "store", metavar="STORE", help="the broker's store directory, or an archive's table of messages"
+    )
+    add_archive_names(command)
+
+
+def add_archive_names(command: argparse.ArgumentParser) -> None:
+    """Add the arguments that choose a store of an archive, and settings of Spark."""
+    for name in ("cluster", "broker", "store-name"):
+        what = "name" if name == "store-name" else name
+        command.add_argument(f"--{name}", metavar="NAME", help=f"the store's {what}, in an archive of several stores")
+    add_spark_settings(command)
+
+
+def is_archive(source: str, arguments: argparse.Namespace) -> bool:
+    """Whether a source is an archive's table of messages; anything else counts as a store directory.
+
+    Args:
+        source: A path, a URI or a name in the catalog.
+        arguments: The arguments of the command.
+
+    Raises:
+        OptionError: It is a store, and an argument is for archives only.
+    """
+    if _is_archive(source, arguments):
+        return True
+    for name in _OF_ARCHIVES:
+        if getattr(arguments, name):
+            option = f"--{name.replace('_', '-')}"
+            raise OptionError(f"{option} has no effect: {source} is not an archive (the TABLE of spark-mq archive)")
+    return False
+
+
+def _is_archive(source: str, arguments: argparse.Namespace) -> bool:
+    from spark_mq.cli.archive.arguments import has_delta_log
+    from spark_mq.store.config.store_paths import COMMIT_LOG
+
+    if "/" not in source and not os.path.exists(source):
+        return _is_in_catalog(source, arguments)
+    if os.path.isdir(f"{source}/{COMMIT_LOG}"):
+        return False
+    return has_delta_log(source)
+
+
+def _is_in_catalog(name: str, arguments: argparse.Namespace) -> bool:
+    """Whether a name that is not a path can be that of a table in the catalog of Spark."""
+    from spark_mq.cli.sql.session import has_empty_catalog
+
+    given = dict(arguments.spark_conf)
+    return name.replace(".", "").replace("_", "").isalnum() and "." in name and not has_empty_catalog(given)
+
+
+@contextmanager
+def archived_store(source: str, arguments: argparse.Namespace, command: str) -> Iterator[ArchivedStore]:
+    """A context with the one store of an archive that the arguments name, in a session of Spark.
+
+    Args:
+        source: The archive's table of messages.
+        arguments: The arguments of the command.
+        command: The name of the command.
+
+    Raises:
+        OptionError: No store has these names, or several have. The error lists them.
+    """
+    from spark_mq.archive.archive_tables import ArchiveTables
+    from spark_mq.cli.archive.session import delta_session_settings, known_filesystem
+    from spark_mq.cli.spark import given_settings, spark_errors, spark_session
+
+    given = given_settings(arguments)
+    conf = broker_conf_path(getattr(arguments, "broker_conf", None), None)
+    ArchiveTables.of(source, checkpoint="")
+    names = {name: getattr(arguments, name) for name in NAMES}
+    with known_filesystem(source), spark_errors():
+        settings = delta_session_settings(given)
+        with spark_session(f"spark-mq {command}", lambda: settings, given, kernels=_KERNELS) as spark:
+            from spark_mq.archive.lifecycle.archived_store import ArchivedStore
+
+            yield ArchivedStore.open(spark, source, **names, broker_conf=conf)

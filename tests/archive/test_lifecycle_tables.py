@@ -1,0 +1,192 @@
+"""Tables of what messages mean out of an archive, against the same tables of the stores that were archived."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark_mq.archive.lifecycle.archived_store import ArchivedStore
+from spark_mq.archive.newest_snapshot import NewestSnapshot
+from spark_mq.archive.writer import archive
+from spark_mq.cli.main import main
+from spark_mq.errors import CorruptLogError, OptionError
+from spark_mq.format.timestamp import epoch_millis
+from spark_mq.lifecycle.consumption.dead_letters import dead_letters_rows
+from spark_mq.lifecycle.consumption.retries import retries_rows
+from spark_mq.lifecycle.delays.delayed import delayed_rows
+from spark_mq.lifecycle.statistics.duplicates import duplicates_rows
+from spark_mq.lifecycle.statistics.hot_keys import hot_keys_rows
+from spark_mq.lifecycle.statistics.rates import rates_rows
+from spark_mq.lifecycle.statistics.skew import skew_rows
+from spark_mq.lifecycle.traces.traces import traces_rows
+from spark_mq.lifecycle.transactions.transactions import transaction_rows
+from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.message_store import MessageStore
+from tests.support.store_history import expire
+from tests.support.stores import OWN_STORES, RealStore, stores_in
+
+pytestmark = pytest.mark.archive
+
+Unpack = Callable[[RealStore], Path]
+Tables = dict[str, pa.Table]
+STORES = {store.name: store for store in stores_in(OWN_STORES)}
+ARCHIVED = {"a": STORES["workload-533"], "b": STORES["workload-49x"]}
+EXPIRED = "b"
+"""The broker whose first segments expired after they were archived."""
+TOPIC = "OrderEvents"
+
+
+@pytest.fixture(scope="module")
+def lake(delta: SparkSession, unpacked: Unpack, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An archive of two stores, of which one was archived again without its head; no test may change it."""
+    table = str(tmp_path_factory.mktemp("lake") / "messages")
+    own = ARCHIVED[EXPIRED].unpack(tmp_path_factory.mktemp("expired"))
+    archive(delta, str(unpacked(ARCHIVED["a"])), table, broker="a", store_name="s")
+    archive(delta, str(own), table, broker=EXPIRED, store_name="s")
+    with MessageStore(str(own)) as store:
+        before = transaction_rows(store, 0).num_rows
+    expire(own, 3)
+    with MessageStore(str(own)) as store:
+        assert transaction_rows(store, 0).num_rows < before
+    assert archive(delta, str(own), table, broker=EXPIRED, store_name="s").rows == 0
+    return table
+
+
+def opened(delta: SparkSession, lake: str, broker: str) -> ArchivedStore:
+    return ArchivedStore.open(delta, lake, broker=broker, broker_conf=str(ARCHIVED[broker].broker_conf))
+
+
+def newest_minute(store: MessageStore) -> int:
+    """A time at which some delayed messages wait, and others are overdue."""
+    return epoch_millis(max(rates_rows(store)["minute"].to_pylist()))
+
+
+def tables_of(path: Path, conf: str, at: int) -> Tables:
+    with MessageStore(str(path)) as store:
+        return {
+            "transactions": transaction_rows(store, at, BrokerConf.of(conf)),
+            "delayed": delayed_rows(store, at, BrokerConf.of(conf)),
+            "retries": retries_rows(store, at=at),
+            "dead_letters": dead_letters_rows(store),
+            "duplicates": duplicates_rows(store),
+            "hot_keys": hot_keys_rows(store),
+            "rates": rates_rows(store),
+            "skew": skew_rows(store),
+        }
+
+
+@pytest.mark.parametrize("broker", ARCHIVED)
+def test_tables_are_those_of_the_whole_store(delta: SparkSession, lake: str, unpacked: Unpack, broker: str) -> None:
+    """Also after the head of the store expired. The timer log of 5.x is not archived."""
+    packed = ARCHIVED[broker]
+    path = unpacked(packed)
+    with MessageStore(str(path)) as store:
+        at = newest_minute(store)
+        events = traces_rows(store, TOPIC)
+    expected = tables_of(path, str(packed.broker_conf), at)
+    assert min(table.num_rows for table in expected.values()) >= 5
+    archived = opened(delta, lake, broker)
+    for name, table in expected.items():
+        found = archived.table(name, at=at if name in ("transactions", "delayed", "retries") else None)
+        if name == "delayed":
+            assert found["slot_timestamp"].null_count == found.num_rows
+            found, table = found.drop_columns("slot_timestamp"), table.drop_columns("slot_timestamp")
+        assert found.schema == table.schema
+        assert found.to_pylist() == table.to_pylist(), name
+    assert archived.table("traces", topic=TOPIC).to_pylist() == events.to_pylist()
+    assert archived.table("rates", topic=TOPIC).num_rows == pc.sum(pc.equal(expected["rates"]["topic"], TOPIC)).as_py()
+
+
+def test_a_state_without_its_evidence_is_unknown(delta: SparkSession, lake: str) -> None:
+    whole = opened(delta, lake, "a")
+    states = Counter(whole.table("transactions")["state"].to_pylist())
+    assert set(states) == {"COMMITTED", "ROLLED_BACK", "DISCARDED", "PENDING"}
+
+    lacking = opened(delta, lake, "a")
+    lacking.source.snapshot = NewestSnapshot()
+    found = lacking.table("transactions")
+    assert Counter(found["state"].to_pylist()) == states - Counter(PENDING=99) + Counter(UNKNOWN=states["PENDING"])
+    reasons = {row["reason"] for row in found.to_pylist() if row["state"] == "UNKNOWN"}
+    assert reasons == {"there is no file checkpoint, which would show whether the end of the log is lost"}
+
+    # The messages that ended two transactions are missing.
+    rows = whole.table("transactions").to_pylist()
+    committed = next(row for row in rows if row["state"] == "COMMITTED")
+    rolled_back = next(row for row in rows if row["state"] == "ROLLED_BACK")
+    gone = [*committed["commit_offsets"], *rolled_back["op_offsets"]]
+    cut = opened(delta, lake, "a")
+    assert cut.source.cover.damage == ()
+    del cut.source.cover
+    cut.source.messages = cut.source.messages.where(~F.col("commit_log_offset").isin(gone))
+    damage = cut.source.cover.damage
+    assert [(one.code, one.commit_log_offset) for one in damage] == [("MISSING", min(gone))]
+    found = cut.table("transactions").to_pylist()
+    assert [row["half_offsets"] for row in found] == [row["half_offsets"] for row in rows]
+    assert {row["state"] for row in found} > {"UNKNOWN"}
+    for row, before in zip(found, rows, strict=True):
+        if row["state"] == "UNKNOWN":
+            assert "the archive lacks" in row["reason"]
+        else:
+            assert (row["state"], before) not in ((row["state"], committed), (row["state"], rolled_back))
+            assert row["state"] == before["state"]
+
+
+def test_an_archive_that_ends_before_its_snapshot_says_so(delta: SparkSession, lake: str) -> None:
+    short = opened(delta, lake, "a")
+    stop = short.source.cover.log.stop
+    del short.source.cover
+    short.source.messages = short.source.messages.where(F.col("commit_log_offset") < stop - 5_000)
+    assert short.source.known_until == short.source.cover.newest_timestamp
+    reasons = {row["reason"] for row in short.table("transactions").to_pylist() if row["state"] == "UNKNOWN"}
+    assert len(reasons) == 1
+    assert f"the archive ends at commit log offset {short.source.cover.log.stop}" in reasons.pop()
+
+
+def test_rows_of_two_logs_under_one_name_are_an_error(delta: SparkSession, lake: str) -> None:
+    doubled = opened(delta, lake, "a")
+    rows = doubled.source.messages
+    moved = rows.where(F.col("queue_id") == 0).withColumn("commit_log_offset", F.col("commit_log_offset") + 8)
+    doubled.source.messages = rows.union(moved)
+    with pytest.raises(CorruptLogError, match="archived under one name"):
+        doubled.table("transactions")
+
+
+def test_what_the_archive_cannot_know_is_refused(delta: SparkSession, lake: str) -> None:
+    archived = opened(delta, lake, "a")
+    with pytest.raises(OptionError, match="knows the store until"):
+        archived.table("delayed", at=archived.source.known_until + 1)
+    assert set(archived.table("delayed")["state"].to_pylist()) == {"DELIVERED", "OVERDUE"}
+    with pytest.raises(OptionError, match=r"2 stores: choose one of them .*--broker a .*--broker b"):
+        ArchivedStore.open(delta, lake)
+    with pytest.raises(OptionError, match="has no effect on table duplicates"):
+        archived.table("duplicates", topic=TOPIC)
+    with pytest.raises(OptionError, match="similar: delayed"):
+        archived.table("delaid")
+
+
+def test_commands_read_an_archive(
+    delta: SparkSession, lake: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @contextmanager
+    def session(*_: object, **__: object) -> Iterator[SparkSession]:
+        yield delta
+
+    monkeypatch.setattr("spark_mq.cli.spark.spark_session", session)
+    columns = ["--json", "--columns", "unique_key,state"]
+    assert main(["transactions", lake, "--broker", "a", *columns]) == 0
+    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    rows = opened(delta, lake, "a").table("transactions").select(["unique_key", "state"]).to_pylist()
+    assert printed == rows
+    assert main(["dead-letters", lake, "--broker", "b", "--consumer-group", "nobody"]) == 3
+    assert "of group nobody" in capsys.readouterr().err
+    assert main(["retries", lake]) == 2
+    assert "--broker a --store-name s" in capsys.readouterr().err
