@@ -20,6 +20,7 @@ from spark_mq.archive.writer import archive
 from spark_mq.cli.main import main
 from spark_mq.errors import CorruptLogError, OptionError
 from spark_mq.format.timestamp import epoch_millis
+from spark_mq.lifecycle.consumption.consumer_progress import consumer_progress_rows
 from spark_mq.lifecycle.consumption.dead_letters import dead_letters_rows
 from spark_mq.lifecycle.consumption.retries import retries_rows
 from spark_mq.lifecycle.delays.delayed import delayed_rows
@@ -30,6 +31,7 @@ from spark_mq.lifecycle.statistics.skew import skew_rows
 from spark_mq.lifecycle.traces.traces import traces_rows
 from spark_mq.lifecycle.transactions.transactions import transaction_rows
 from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.message_store import MessageStore
 from tests.support.store_history import expire
 from tests.support.stores import OWN_STORES, RealStore, stores_in
@@ -43,6 +45,7 @@ ARCHIVED = {"a": STORES["workload-533"], "b": STORES["workload-49x"]}
 EXPIRED = "b"
 """The broker whose first segments expired after they were archived."""
 TOPIC = "OrderEvents"
+WITH_TIME = ("transactions", "delayed", "retries", "consumer_progress")
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +80,7 @@ def tables_of(path: Path, conf: str, at: int) -> Tables:
             "delayed": delayed_rows(store, at, BrokerConf.of(conf)),
             "retries": retries_rows(store, at=at),
             "dead_letters": dead_letters_rows(store),
+            "consumer_progress": consumer_progress_rows(store, at=at),
             "duplicates": duplicates_rows(store),
             "hot_keys": hot_keys_rows(store),
             "rates": rates_rows(store),
@@ -96,7 +100,7 @@ def test_tables_are_those_of_the_whole_store(delta: SparkSession, lake: str, unp
     assert min(table.num_rows for table in expected.values()) >= 5
     archived = opened(delta, lake, broker)
     for name, table in expected.items():
-        found = archived.table(name, at=at if name in ("transactions", "delayed", "retries") else None)
+        found = archived.table(name, at=at if name in WITH_TIME else None)
         if name == "delayed":
             assert found["slot_timestamp"].null_count == found.num_rows
             found, table = found.drop_columns("slot_timestamp"), table.drop_columns("slot_timestamp")
@@ -127,8 +131,8 @@ def test_a_state_without_its_evidence_is_unknown(delta: SparkSession, lake: str)
     assert cut.source.cover.damage == ()
     del cut.source.cover
     cut.source.messages = cut.source.messages.where(~F.col("commit_log_offset").isin(gone))
-    damage = cut.source.cover.damage
-    assert [(one.code, one.commit_log_offset) for one in damage] == [("MISSING", min(gone))]
+    damage: tuple[CorruptRange, ...] = cut.source.cover.damage
+    assert [hole.commit_log_offset for hole in damage] == [min(gone)]
     found = cut.table("transactions").to_pylist()
     assert [row["half_offsets"] for row in found] == [row["half_offsets"] for row in rows]
     assert {row["state"] for row in found} > {"UNKNOWN"}

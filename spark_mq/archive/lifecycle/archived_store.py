@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Self
+from typing import Any, Self
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -13,8 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_mq.archive.archive_tables import ArchiveTables
 from spark_mq.archive.archived_stores import choose_store
 from spark_mq.archive.lifecycle.archive_source import ArchiveSource
+from spark_mq.archive.lifecycle.archived_queues import ArchivedQueues
 from spark_mq.archive.lifecycle.statistics import duplicates_of, hot_keys_of, rates_of, skew_of
 from spark_mq.errors import OptionError
+from spark_mq.lifecycle.consumption.consumer_progress import consumer_progress_of
 from spark_mq.lifecycle.consumption.dead_letters import dead_letters_of
 from spark_mq.lifecycle.consumption.retries import retries_of
 from spark_mq.lifecycle.delays.delayed import delayed_of
@@ -32,11 +34,16 @@ class _Table:
     options: tuple[str, ...]
 
 
+def _consumer_progress(source: ArchiveSource, **given: Any) -> pa.Table:
+    return consumer_progress_of(ArchivedQueues(source), **given)
+
+
 _TABLES: Mapping[str, _Table] = {
     "transactions": _Table(transactions_of, ("at", "conf")),
     "delayed": _Table(delayed_of, ("at", "conf")),
     "retries": _Table(retries_of, ("consumer_group", "at")),
     "dead_letters": _Table(dead_letters_of, ("consumer_group",)),
+    "consumer_progress": _Table(_consumer_progress, ("topic", "consumer_group", "at")),
     "traces": _Table(traces_of, ("topic",)),
     "duplicates": _Table(duplicates_of, ()),
     "hot_keys": _Table(hot_keys_of, ("topic",)),
@@ -59,8 +66,8 @@ class ArchivedStore:
 
     The driver gets the messages from which a table is made, and no others: for `transactions` half messages, op
     messages and commits; for `delayed` the waiting and the delivered messages; for `retries` and `dead_letters` those
-    of SCHEDULE_TOPIC_XXXX, retry topics and dead letter topics. Spark counts `hot_keys`, `rates` and `skew`, and finds the
-    messages of `duplicates`. The archive is read again for each table.
+    of SCHEDULE_TOPIC_XXXX, retry topics and dead letter topics. Spark counts `hot_keys`, `rates` and
+    `skew`, and finds the messages of `duplicates`. The archive is read again for each table.
 
     Example:
         >>> store = ArchivedStore.open(spark, "/lake/messages", broker="broker-a")

@@ -7,7 +7,6 @@ there.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,11 +14,11 @@ from typing import Any
 import pyarrow as pa
 
 from spark_mq.format.arrow_array import table_of
-from spark_mq.format.consume_queue import PRE_BLANK_SIZE
 from spark_mq.format.message_row import Row
 from spark_mq.format.message_schema import TIMESTAMP
 from spark_mq.format.system_topic import is_system_topic
-from spark_mq.format.timestamp import NANOS_PER_MILLI, micros
+from spark_mq.format.timestamp import micros
+from spark_mq.lifecycle.consumption.queue_source import Queue, QueueSource, StoreQueues
 from spark_mq.lifecycle.consumption.retry_topic import (
     DLQ_PREFIX,
     RETRY_PREFIX,
@@ -28,12 +27,9 @@ from spark_mq.lifecycle.consumption.retry_topic import (
     consumer_groups,
     parse_retry_topic,
 )
-from spark_mq.lifecycle.messages.lost_end import lost_end
 from spark_mq.store.config.config_file import as_integer, load_config
 from spark_mq.store.config.consumer_offsets import CONSUMER_OFFSETS, load_consumer_offsets
-from spark_mq.store.log.newest_record import newest_record
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.queue_state import QueueStates, queue_states
 
 CONSUMER_PROGRESS_SCHEMA = pa.schema(
     [
@@ -57,8 +53,6 @@ CONSUMER_PROGRESS_SCHEMA = pa.schema(
         ("reason", pa.string()),
     ]
 )
-_PRE_BLANK_LIMIT = 1 << 16
-"""Units that are read to find a queue's first message after pre-blank units."""
 
 
 @dataclass
@@ -115,8 +109,14 @@ def consumer_progress_rows(
         >>> consumer_progress_rows(MessageStore("/data/store"), "orders")["lag"].to_pylist()
         [12]
     """
-    reader = _Reader(store)
-    now = time.time_ns() // NANOS_PER_MILLI if at is None else at
+    return consumer_progress_of(StoreQueues(store), topic, consumer_group, at)
+
+
+def consumer_progress_of(
+    source: QueueSource, topic: str | None = None, consumer_group: str | None = None, at: int | None = None
+) -> pa.Table:
+    """The progress of consumer groups of any source; arguments and result as for `consumer_progress_rows`."""
+    reader, now = _Reader(source), source.moment(at)
     rows = []
     for group, name, reason in reader.pairs():
         if topic in (None, name) and consumer_group in (None, group):
@@ -127,25 +127,24 @@ def consumer_progress_rows(
 class _Reader:
     """The facts of one store that the rows of all groups need, each read once."""
 
-    def __init__(self, store: MessageStore) -> None:
-        self._store = store
-        self._states: QueueStates = queue_states(store)
-        self._problem = _log_problem(store)
-        self._read_queues = load_config(store.location, "topics.json", _read_queue_nums)
-        committed = load_consumer_offsets(store.location)
+    def __init__(self, source: QueueSource) -> None:
+        self._source = source
+        self._problem = source.problem
+        self._read_queues = load_config(source.location, "topics.json", _read_queue_nums)
+        committed = load_consumer_offsets(source.location)
         # A broker writes the file every five seconds, even without an offset.
-        self._has_offsets = bool(committed) or load_config(store.location, CONSUMER_OFFSETS, bool) is not None
+        self._has_offsets = bool(committed) or load_config(source.location, CONSUMER_OFFSETS, bool) is not None
         self._offsets: dict[tuple[str, str], dict[int, int]] = {}
         for one in committed:
             self._offsets.setdefault((one.consumer_group, one.topic), {})[one.queue_id] = one.offset
         self._queue_ids: dict[str, list[int]] = {}
-        for name, queue_id in self._states.by_queue:
+        for name, queue_id in source.problems:
             self._queue_ids.setdefault(name, []).append(queue_id)
         self._topics = set(self._queue_ids) | set(self._read_queues or ())
         self._groups_of: dict[str, list[str]] = {}
         for group, name in self._offsets:
             self._groups_of.setdefault(name, []).append(group)
-        groups = consumer_groups(store.location)
+        groups = consumer_groups(source.location)
         self._retry_topics = {name: self._retry_topic(name, groups) for name in sorted(self._topics)}
         self._retry_topics_of: dict[str, list[str]] = {}
         for name, retry in self._retry_topics.items():
@@ -227,11 +226,11 @@ class _Reader:
         """The number of messages that the queues of a topic offer; None if that is not known."""
         count = 0
         for queue_id in self._queue_ids.get(topic, ()):
-            if self._states.by_queue[topic, queue_id].problem is not None:
+            if self._source.problems[topic, queue_id] is not None:
                 return None
-            count += self._store.get_max_offset_in_queue(topic, queue_id)
-            count -= self._store.get_min_offset_in_queue(topic, queue_id)
-        return None if self._states.behind is not None or self._problem is not None else count
+            first, stop = self._source.ends((topic, queue_id))
+            count += stop - first
+        return None if self._source.behind is not None or self._problem is not None else count
 
     def _of(self, group: str | None, topic: str) -> _Progress:
         if (group, topic) not in self._progress:
@@ -257,60 +256,40 @@ class _Reader:
             queue_ids = sorted(queue_id for queue_id in known if 0 <= queue_id < queue_count)
             found.without_offset = max(queue_count, 0) - len([one for one in queue_ids if one in offsets])
         found.queues = len(queue_ids) if queue_count is None else max(queue_count, 0)
-        if self._states.behind is not None:
-            found.reasons.append(self._states.behind)
+        if self._source.behind is not None:
+            found.reasons.append(self._source.behind)
         for queue_id in queue_ids:
             self._add_queue(found, topic, queue_id, offsets.get(queue_id))
         return found
 
     def _add_queue(self, found: _Progress, topic: str, queue_id: int, committed: int | None) -> None:
-        store, offset = self._store, committed or 0
-        first, stop = store.get_min_offset_in_queue(topic, queue_id), store.get_max_offset_in_queue(topic, queue_id)
-        state = self._states.by_queue.get((topic, queue_id))
+        queue, offset = (topic, queue_id), committed or 0
+        first, stop = self._source.ends(queue)
+        problem = self._source.problems.get(queue)
         if offset > stop:
             found.too_large += 1
             found.reasons.append(f"the offset in queue {queue_id} is {offset}, and the queue ends at {stop}")
             return
-        if state is not None and state.problem is not None:
-            found.reasons.append(f"queue {queue_id} is {state.name}: {state.problem}")
+        if problem is not None:
+            found.reasons.append(f"queue {queue_id} is {problem}")
             return
         found.too_small += committed is not None and offset < first
         found.lag += stop - offset
         found.expired += max(first - offset, 0)
         if first < offset:
-            found.last_consumed = max(found.last_consumed, self._stored(topic, queue_id, offset - 1))
+            found.last_consumed = max(found.last_consumed, self._source.stored(queue, offset - 1))
         if max(first, offset) < stop:
-            self._add_oldest(found, topic, queue_id, max(first, offset), stop)
+            self._add_oldest(found, queue, max(first, offset), stop)
 
-    def _add_oldest(self, found: _Progress, topic: str, queue_id: int, start: int, stop: int) -> None:
+    def _add_oldest(self, found: _Progress, queue: Queue, start: int, stop: int) -> None:
         """Note the first message of a queue from `start` on, if it is older than that of other queues."""
-        queue = self._store.queues[topic, queue_id]
-        units = queue.units(start, min(stop, start + _PRE_BLANK_LIMIT))
-        is_message = units["store_size"] != PRE_BLANK_SIZE
-        queue_offset = start + int(is_message.argmax())
-        proven = self._store.queue_cover(topic, queue_id).proven(queue_offset)
-        if proven is None:
-            found.reasons.append(f"the unit at queue offset {queue_offset} of queue {queue_id} leads to no message")
+        message = self._source.first_message(queue, start, stop)
+        if isinstance(message, int):
+            found.reasons.append(f"the unit at queue offset {message} of queue {queue[1]} leads to no message")
             return
-        oldest = proven.record.store_timestamp, queue_id, queue_offset, proven.record.commit_log_offset
+        oldest = message.stored, queue[1], message.queue_offset, message.commit_log_offset
         found.oldest = oldest if found.oldest is None else min(found.oldest, oldest)
-        found.expired += queue_offset - start
-
-    def _stored(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        queue = self._store.queues.get((topic, queue_id))
-        return -1 if queue is None else self._store.pickup_store_timestamp(*queue.unit(queue_offset)[:2])
-
-
-def _log_problem(store: MessageStore) -> str | None:
-    """Why the ends of queues are not certain; None if they are."""
-    end = store.get_max_phy_offset()
-    if end > store.get_min_phy_offset() and not store.queues:
-        return "the store has no consume queues"
-    for segment in reversed(store.records.segments):
-        newest = newest_record(store.records, segment, end) if segment.base < end else None
-        if newest is not None:
-            return lost_end(store.location, newest.store_timestamp)
-    return lost_end(store.location, 0)
+        found.expired += message.queue_offset - start
 
 
 def _read_queue_nums(content: Mapping[str, Any]) -> dict[str, int]:
