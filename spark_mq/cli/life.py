@@ -1,20 +1,23 @@
-"""`spark-mq life STORE KEY-OR-ID`: all that happened to a message, in the order of time. Without Spark or a JVM."""
+"""`spark-mq life STORE KEY-OR-ID`: all that happened to a message, in the order of time; an archive needs Spark."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
+from spark_mq.cli.archive.source import add_archive_names
 from spark_mq.cli.arguments import add_broker_conf, add_json_report, count
 from spark_mq.cli.exit_status import FOUND, NOT_FOUND
 from spark_mq.cli.messages.arguments import add_any_host
+from spark_mq.errors import OptionError
 
 if TYPE_CHECKING:
     from spark_mq.lifecycle.life.event import Event
     from spark_mq.lifecycle.life.life import Lives
+    from spark_mq.lifecycle.life.life_store import LifeStore
     from spark_mq.lifecycle.life.message_life import MessageLife
     from spark_mq.store.message_store import MessageStore
 
@@ -27,6 +30,9 @@ A state that the store does not prove is UNKNOWN, and the last lines say why.
 
 A consumer can have a limit of retries of its own, which no store knows: "retry 2 of 16" is the limit of the group's
 settings. Groups that consume in broadcast mode keep their offsets themselves, so nothing is said of them.
+
+STORE can be an archive (the TABLE of `spark-mq archive`): then Spark starts, and states are those of the newest
+snapshot. With the store and its archive, what expired comes from the archive, and all else from the store.
 """
 
 
@@ -43,7 +49,11 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         allow_abbrev=False,
     )
     command.add_argument(
-        "stores", metavar="STORE", nargs="+", help="the broker's store directory; several: the stores of a cluster"
+        "stores",
+        metavar="STORE",
+        nargs="+",
+        help="the broker's store directory; several: the stores of a cluster; an archive's table of messages, alone or "
+        "with the store that was archived",
     )
     command.add_argument(
         "key", metavar="KEY_OR_ID", help="a unique key, one of the keys in KEYS, or an offset message id"
@@ -60,6 +70,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     add_any_host(command)
     command.add_argument("--trace-topic", metavar="TOPIC", help="the topic of trace messages (RMQ_SYS_TRACE_TOPIC)")
     add_broker_conf(command, "delay levels, fileReservedTime, deleteWhen and the sizes of index files")
+    add_archive_names(command)
     add_json_report(command)
     command.set_defaults(run=run)
 
@@ -77,14 +88,17 @@ def run(arguments: argparse.Namespace) -> int:
     from spark_mq.store.message_store import MessageStore
 
     at = None if arguments.at is None else parse_moment("--at", arguments.at, datetime.now().astimezone())
-    paths = list(dict.fromkeys(arguments.stores))
+    paths, archive = _paths_and_archive(arguments)
     with ExitStack() as opened:
         stores = {}
         for path in paths:
             conf = broker_conf_path(arguments.broker_conf, path)
             stores[path if len(paths) > 1 else ""] = opened.enter_context(MessageStore(path, broker_conf=conf))
+        sources: dict[str, MessageStore | LifeStore] = {**stores}
+        if archive is not None:
+            sources[""] = opened.enter_context(_with_archive(archive, stores.get(""), arguments))
         found = life(
-            stores,
+            sources,
             arguments.key,
             arguments.topic,
             arguments.limit,
@@ -92,7 +106,8 @@ def run(arguments: argparse.Namespace) -> int:
             any_host=arguments.any_host,
             trace_topic=arguments.trace_topic or TRACE_TOPIC,
         )
-        reason = "" if found.lives or found.more else _why_nothing(stores, arguments)
+        nothing = not found.lives and not found.more
+        reason = _why_nothing(stores, arguments, archive) if nothing else ""
         problems = [problem for store in stores.values() for problem in store.index.problems]
     if found.lives:
         _print(found, arguments)
@@ -107,13 +122,40 @@ def run(arguments: argparse.Namespace) -> int:
     return FOUND if found.lives else NOT_FOUND
 
 
-def _why_nothing(stores: dict[str, MessageStore], arguments: argparse.Namespace) -> str:
+def _paths_and_archive(arguments: argparse.Namespace) -> tuple[list[str], str | None]:
+    """The store directories, and the archive; None if there is no archive."""
+    from spark_mq.cli.archive.source import is_named_archive, refuse_archive_options
+
+    given = list(dict.fromkeys(arguments.stores))
+    archives = [path for path in given if is_named_archive(path, arguments)]
+    paths = [path for path in given if path not in archives]
+    if not archives:
+        refuse_archive_options(paths[0], arguments)
+        return paths, None
+    if len(archives) > 1 or len(paths) > 1:
+        raise OptionError("give one archive, alone or with the one store that was archived")
+    return paths, archives[0]
+
+
+@contextmanager
+def _with_archive(archive: str, store: MessageStore | None, arguments: argparse.Namespace) -> Iterator[LifeStore]:
+    """A context with the look-ups of an archive, and of its store if it is given."""
+    from spark_mq.cli.archive.source import archived_store
+
+    path = None if store is None else store.location.uri
+    with archived_store(archive, arguments, "life", path) as archived:
+        yield archived.looked_up(store)
+
+
+def _why_nothing(stores: dict[str, MessageStore], arguments: argparse.Namespace, archive: str | None) -> str:
     from spark_mq.cli.messages.reasons import why_no_key_or_id
 
     reasons = []
     for name, store in stores.items():
         reason = why_no_key_or_id(store, arguments.topic, arguments.key)
         reasons.append(f"{name}: {reason}" if name else reason)
+    if archive is not None:
+        reasons.append(f"the archive {archive} has no key and no id {arguments.key}")
     return "; ".join(reasons)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_mq.format.array_types import Bytes, Flags, Int32s, Int64s
+from spark_mq.format.host_text import parse_host
 from spark_mq.format.kernels.encode import NONE_WRONG, RecordFields, encode_records, renew_property_crcs
 from spark_mq.format.message_schema import CORRUPT_RECORD, MAX_TIMESTAMP_MILLIS
 from spark_mq.format.pieces import Pieces, no_pieces
@@ -19,7 +20,6 @@ from spark_mq.format.sys_flag import BORN_HOST_V6_FLAG, INNER_BATCH_FLAG, STORE_
 from spark_mq.restorer.body_column import read_bodies
 from spark_mq.restorer.encoding_rules import DEFAULT_BORN_HOST, DEFAULT_STORE_HOST, EncodingRules
 from spark_mq.restorer.host_column import Hosts, one_host, read_hosts
-from spark_mq.restorer.host_text import parse_host
 from spark_mq.restorer.properties_column import read_properties
 from spark_mq.restorer.source_columns import SourceColumns, check_columns
 from spark_mq.restorer.topic_column import number_queues, read_topics

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from spark_mq.format.array_types import Bytes, Flags, Int64s
+from spark_mq.format.host_text import V4_MAPPED, host_fault, parse_host
 from spark_mq.format.pieces import pieces_of_bytes
 from spark_mq.format.record import HOST_V4_SIZE, HOST_V6_SIZE
-from spark_mq.restorer.host_text import V4_MAPPED, host_fault, parse_host
 from spark_mq.restorer.source_columns import SourceColumns, is_fault
 
 

@@ -19,11 +19,11 @@ from spark_mq.errors import (
     StoreLockedError,
     UnfinishedAppendError,
 )
+from spark_mq.format.host_text import parse_host
 from spark_mq.io.location import Location, local_path
 from spark_mq.job.shared_storage import NONCE
 from spark_mq.query.syntax_error import certain_syntax_error
 from spark_mq.restorer.append_target import check_appendable
-from spark_mq.restorer.host_text import parse_host
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.broker_version import BrokerVersion, parse_broker_version
 from spark_mq.store.config.store_paths import COMMIT_LOG

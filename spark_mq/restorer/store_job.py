@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from spark_mq.format.host_text import parse_host
 from spark_mq.io.location import Location
 from spark_mq.job.progress import Progress, StageProgress
 from spark_mq.job.shared_storage import SharedStorageCheck
@@ -25,7 +26,6 @@ from spark_mq.job.tasks import Tasks
 from spark_mq.restorer.chunk import Chunk
 from spark_mq.restorer.config_files import Situation
 from spark_mq.restorer.encoding_rules import EncodingRules
-from spark_mq.restorer.host_text import parse_host
 from spark_mq.restorer.offset_map import OffsetMap, check_map_folder
 from spark_mq.restorer.origin import Origin
 from spark_mq.restorer.placement import LogPlan

@@ -185,7 +185,7 @@ class ArchiveSource:
             stored = F.coalesce(self._own("stored_body"), F.col("body"))
             is_wrong = (F.length(stored) > 0) & (F.crc32(stored).bitwiseAND(0x7FFFFFFF) != F.col("body_crc"))
             return F.coalesce(F.col(name), F.when(is_wrong, F.lit(_WRONG_BODY_CRC))).alias(name)
-        return F.col(name)
+        return self._own(name)
 
     def _own(self, name: str) -> Column:
         """A column that older archives lack; NULL then."""

@@ -13,17 +13,22 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_mq.archive.archive_tables import ArchiveTables
 from spark_mq.archive.archived_stores import choose_store
 from spark_mq.archive.lifecycle.archive_source import ArchiveSource
+from spark_mq.archive.lifecycle.archived_life import ArchivedLife, StoreAndArchive
 from spark_mq.archive.lifecycle.archived_queues import ArchivedQueues
 from spark_mq.archive.lifecycle.statistics import duplicates_of, hot_keys_of, rates_of, skew_of
 from spark_mq.errors import OptionError
+from spark_mq.format.system_topic import TRACE_TOPIC
 from spark_mq.lifecycle.consumption.consumer_progress import consumer_progress_of
 from spark_mq.lifecycle.consumption.dead_letters import dead_letters_of
 from spark_mq.lifecycle.consumption.retries import retries_of
 from spark_mq.lifecycle.delays.delayed import delayed_of
+from spark_mq.lifecycle.life.life import DEFAULT_LIMIT, Lives, life
+from spark_mq.lifecycle.life.life_store import LifeStore, LiveStore
 from spark_mq.lifecycle.traces.traces import traces_of
 from spark_mq.lifecycle.transactions.transactions import transactions_of
 from spark_mq.similar_names import similar
 from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.message_store import MessageStore
 
 
 @dataclass(frozen=True)
@@ -105,6 +110,46 @@ class ArchivedStore:
         conf = BrokerConf.of(broker_conf)
         tables = ArchiveTables.of(archive, checkpoint="")
         return cls(ArchiveSource(spark, tables, choose_store(spark, tables, cluster, broker, store_name), conf))
+
+    def life(
+        self,
+        key_or_id: str,
+        store: MessageStore | None = None,
+        *,
+        topic: str | None = None,
+        limit: int = DEFAULT_LIMIT,
+        at: int | datetime | None = None,
+        any_host: bool = False,
+        trace_topic: str = TRACE_TOPIC,
+    ) -> Lives:
+        """The lives of the messages that have a key or an id; see `lifecycle.life.life.life`.
+
+        The keys table names the messages. Sizes of other rows are added up only if a state depends on messages that can
+        be missing, such as PENDING or OVERDUE.
+
+        Args:
+            key_or_id: A unique key, one key of KEYS, or an offset message id.
+            store: The store directory whose log was archived, if messages that have not expired come from it.
+            topic: Only messages that belong to this topic; None for all.
+            limit: The largest number of messages to tell of.
+            at: The time of the question; by default now with a store, else that of the newest snapshot.
+            any_host: Whether the host of an offset message id is ignored.
+            trace_topic: The topic of trace messages.
+
+        Raises:
+            OptionError: An argument is not valid.
+
+        Example:
+            >>> ArchivedStore.open(spark, "/lake/messages").life("7F0000010B5F18B4AAC28F1B3B6D0000").lives[0].state
+            <LifeState.COMMITTED: 'COMMITTED'>
+        """
+        looked_up = self.looked_up(store)
+        return life(looked_up, key_or_id, topic, limit, at, any_host=any_host, trace_topic=trace_topic)
+
+    def looked_up(self, store: MessageStore | None = None) -> LifeStore:
+        """The look-ups of a message's life in the archive, and in `store`, whose log was archived."""
+        archived = ArchivedLife(self.source)
+        return archived if store is None else StoreAndArchive(LiveStore(store), archived)
 
     def dataframe(
         self,

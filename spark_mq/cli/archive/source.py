@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,9 @@ from spark_mq.cli.broker_settings import broker_conf_path
 from spark_mq.errors import OptionError
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from spark_mq.archive.archive_tables import ArchiveTables
     from spark_mq.archive.lifecycle.archived_store import ArchivedStore
 
 NAMES = ("cluster", "broker", "store_name")
@@ -51,16 +54,22 @@ def is_archive(source: str, arguments: argparse.Namespace) -> bool:
     Raises:
         OptionError: It is a store, and an argument is for archives only.
     """
-    if _is_archive(source, arguments):
-        return True
+    found = is_named_archive(source, arguments)
+    if not found:
+        refuse_archive_options(source, arguments)
+    return found
+
+
+def refuse_archive_options(source: str, arguments: argparse.Namespace) -> None:
+    """Raise `OptionError` if an argument is given that is for archives only; `source` is not an archive."""
     for name in _OF_ARCHIVES:
         if getattr(arguments, name):
             option = f"--{name.replace('_', '-')}"
             raise OptionError(f"{option} has no effect: {source} is not an archive (the TABLE of spark-mq archive)")
-    return False
 
 
-def _is_archive(source: str, arguments: argparse.Namespace) -> bool:
+def is_named_archive(source: str, arguments: argparse.Namespace) -> bool:
+    """The same as `is_archive`, without a check of the arguments."""
     from spark_mq.cli.archive.arguments import has_delta_log
     from spark_mq.store.config.store_paths import COMMIT_LOG
 
@@ -80,16 +89,20 @@ def _is_in_catalog(name: str, arguments: argparse.Namespace) -> bool:
 
 
 @contextmanager
-def archived_store(source: str, arguments: argparse.Namespace, command: str) -> Iterator[ArchivedStore]:
+def archived_store(
+    source: str, arguments: argparse.Namespace, command: str, store: str | None = None
+) -> Iterator[ArchivedStore]:
     """A context with the one store of an archive that the arguments name, in a session of Spark.
 
     Args:
         source: The archive's table of messages.
         arguments: The arguments of the command.
         command: The name of the command.
+        store: The store directory that was archived; without names, it is recognized by its messages.
 
     Raises:
-        OptionError: No store has these names, or several have. The error lists them.
+        OptionError: No store has these names, or several have, or the log of `store` has another name in the archive.
+            The error lists them.
     """
     from spark_mq.archive.archive_tables import ArchiveTables
     from spark_mq.cli.archive.session import delta_session_settings, known_filesystem
@@ -97,11 +110,34 @@ def archived_store(source: str, arguments: argparse.Namespace, command: str) -> 
 
     given = given_settings(arguments)
     conf = broker_conf_path(getattr(arguments, "broker_conf", None), None)
-    ArchiveTables.of(source, checkpoint="")
-    names = {name: getattr(arguments, name) for name in NAMES}
+    tables = ArchiveTables.of(source, checkpoint="")
+    names: Mapping[str, str | None] = {name: getattr(arguments, name) for name in NAMES}
     with known_filesystem(source), spark_errors():
         settings = delta_session_settings(given)
         with spark_session(f"spark-mq {command}", lambda: settings, given, kernels=_KERNELS) as spark:
             from spark_mq.archive.lifecycle.archived_store import ArchivedStore
 
+            if store is not None:
+                names = _names_of_log(spark, store, tables, names)
             yield ArchivedStore.open(spark, source, **names, broker_conf=conf)
+
+
+def _names_of_log(
+    spark: SparkSession, store: str, tables: ArchiveTables, given: Mapping[str, str | None]
+) -> Mapping[str, str | None]:
+    """The names of a store's log in an archive, by its messages; the given names if no message is in both."""
+    from spark_mq.archive.archive_tables import StoreIdentity
+    from spark_mq.archive.archived_log import described, names_of_log
+    from spark_mq.archive.store_archive import StoreArchive
+    from spark_mq.io.location import Location
+
+    found = names_of_log(StoreArchive(spark, Location.resolve(store), tables, StoreIdentity("", "", "")))
+    names = [{"cluster": one.cluster, "broker": one.broker, "store_name": one.store} for one in found]
+    chosen = [one for one in names if all(given[name] in (None, one[name]) for name in NAMES)]
+    if len(chosen) == 1:
+        return chosen[0]
+    if names:
+        raise OptionError(f"{tables.name} has the messages of {store} under {described(found)}: give these names")
+    if not any(given.values()):
+        raise OptionError(f"no message of {store} is in {tables.name}: give --broker NAME if it is the same log")
+    return given

@@ -16,13 +16,13 @@ from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_id import is_offset_message_id
 from spark_mq.format.record import Record
 from spark_mq.format.system_topic import TRACE_TOPIC
-from spark_mq.lifecycle.life.key_search import FoundMessages, find_key
+from spark_mq.lifecycle.life.key_search import FoundMessages
+from spark_mq.lifecycle.life.life_store import LifeStore, life_store
 from spark_mq.lifecycle.life.message_life import FoundMessage, MessageLife, Source, tell
 from spark_mq.lifecycle.life.situation import UNIQUE_KEY, Kind, text_properties
 from spark_mq.lifecycle.life.trace_steps import traced_steps
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.retention import moment_of
 
 DEFAULT_LIMIT = 10
 
@@ -48,7 +48,7 @@ class Lives:
 
 
 def life(
-    store: MessageStore | Mapping[str, MessageStore],
+    store: MessageStore | LifeStore | Mapping[str, MessageStore | LifeStore],
     key_or_id: str,
     topic: str | None = None,
     limit: int = DEFAULT_LIMIT,
@@ -65,7 +65,8 @@ def life(
         key_or_id: A unique key, one key of KEYS, or an offset message id.
         topic: Only messages that belong to this topic; None for all.
         limit: The largest number of messages to tell of.
-        at: The time of the question: epoch milliseconds or an aware datetime; None for now.
+        at: The time of the question: epoch milliseconds or an aware datetime; None for now, or for the
+            newest time of which an archive knows the store.
         broker_conf: The file of the broker's settings, for `messageDelayLevel`, `fileReservedTime` and `deleteWhen`;
             None for those with which each store was opened.
         any_host: Whether the host of an offset message id is ignored; see `MessageStore.find_record_by_id`.
@@ -81,10 +82,10 @@ def life(
     """
     if not key_or_id:
         raise OptionError("the key or id is empty")
-    moment = moment_of(at)
-    stores = {"": store} if isinstance(store, MessageStore) else store
+    stores = store if isinstance(store, Mapping) else {"": store}
     conf = None if broker_conf is None else BrokerConf.of(broker_conf)
-    sources = [Source(one, name, conf or one.broker_conf, moment, trace_topic) for name, one in stores.items()]
+    opened = {name: life_store(one) for name, one in stores.items()}
+    sources = [Source(one, name, conf or one.broker_conf, one.moment(at), trace_topic) for name, one in opened.items()]
     groups: dict[object, list[FoundMessage]] = {}
     has_even_more = False
     key, record = _resolved(sources, key_or_id, any_host)
@@ -120,7 +121,7 @@ def _search(source: Source, key: str | Record, trace_topic: str) -> FoundMessage
     if isinstance(key, Record):
         own = source.store.find_record(key.commit_log_offset)
         return FoundMessages((own,) if own == key else ())
-    found = find_key(source.store, key, (trace_topic,))
+    found = source.store.find_key(key, (trace_topic,))
     source.damage = found.damage
     return found
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from spark_mq.errors import ConfigError, UnsupportedStoreError
+from spark_mq.io.location import Location
 from spark_mq.store.config.config_file import load_config
 from spark_mq.store.config.consumer_offsets import CONSUMER_OFFSETS, ConsumerOffset, load_consumer_offsets
-from spark_mq.store.message_store import MessageStore
 
 
 class ConsumerState(StrEnum):
@@ -69,14 +69,14 @@ class ConsumerOffsets:
 
     """
 
-    def __init__(self, store: MessageStore, name: str) -> None:
-        """The offsets of a store; `name` is its name in the results."""
+    def __init__(self, store: Location, name: str) -> None:
+        """The offsets of a store, which has a folder `config`; `name` is its name in the results."""
         self._name = name
         self._offsets: Sequence[ConsumerOffset] = ()
         self.problem: str | None = None
         try:
-            self._offsets = load_consumer_offsets(store.location)
-            if not self._offsets and load_config(store.location, CONSUMER_OFFSETS, lambda _: True) is None:
+            self._offsets = load_consumer_offsets(store)
+            if not self._offsets and load_config(store, CONSUMER_OFFSETS, lambda _: True) is None:
                 self.problem = f"which consumer groups are past it: there is no config/{CONSUMER_OFFSETS}"
         except (ConfigError, UnsupportedStoreError) as error:
             self.problem = f"which consumer groups are past it: {error}"

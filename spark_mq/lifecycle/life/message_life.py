@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from spark_mq.errors import OptionError
 from spark_mq.format.record import Record
 from spark_mq.lifecycle.life.event import Event, EventKind, numbered
+from spark_mq.lifecycle.life.life_store import LifeStore
 from spark_mq.lifecycle.life.message_consumers import ConsumerOffsets, MessageConsumer
-from spark_mq.lifecycle.life.message_expiry import MessageExpiry, message_expiry
+from spark_mq.lifecycle.life.message_expiry import MessageExpiry
 from spark_mq.lifecycle.life.outcome import LifeState, Outcome, Outcomes
 from spark_mq.lifecycle.life.pairing import Copy, copies_of
 from spark_mq.lifecycle.life.situation import KEYS, ORIGIN_MESSAGE_ID, PRODUCER_GROUP, TAGS, UNIQUE_KEY, Kind
 from spark_mq.lifecycle.life.store_rules import Situations
 from spark_mq.lifecycle.life.time_text import time_text
 from spark_mq.lifecycle.life.trace_steps import TracedStep
-from spark_mq.lifecycle.messages.lost_end import lost_end
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.log.newest_record import newest_record
 from spark_mq.store.log.record_lookup import NoRecord
-from spark_mq.store.message_store import MessageStore
 
 _MAX_COPIES = 1_000
 """Records of one message that are told; a message with more is not an ordinary one."""
@@ -67,7 +65,7 @@ class MessageLife:
 class Source:
     """One store of a question, and what is read of it once."""
 
-    def __init__(self, store: MessageStore, name: str, conf: BrokerConf, at: int, trace_topic: str) -> None:
+    def __init__(self, store: LifeStore, name: str, conf: BrokerConf, at: int, trace_topic: str) -> None:
         """A store with its name, its broker's settings, and the time of the question in milliseconds."""
         self.store = store
         self.name = name
@@ -75,17 +73,16 @@ class Source:
         self.at = at
         self.situations = Situations(store, conf, trace_topic)
         self.outcomes = Outcomes(store, name, at)
-        self.consumers = ConsumerOffsets(store, name)
+        self.consumers = ConsumerOffsets(store.location, name)
         self.damage: tuple[str, ...] = ()
 
-    @property
     def doubt(self) -> str | None:
         """Why messages can be missing from what was found; None if none is missing."""
-        return self.damage[0] if self.damage else self._lost_end
+        return self.damage[0] if self.damage else self._doubt
 
     @cached_property
-    def _lost_end(self) -> str | None:
-        return _lost_end_of(self.store)
+    def _doubt(self) -> str | None:
+        return self.store.doubt()
 
 
 @dataclass
@@ -95,13 +92,6 @@ class FoundMessage:
     source: Source
     records: list[Record]
     traces: list[TracedStep]
-
-
-def _lost_end_of(store: MessageStore) -> str | None:
-    end = store.get_max_phy_offset()
-    segment = store.records.segment_of(end - 1) if end > 0 else None
-    newest = None if segment is None else newest_record(store.records, segment, end)
-    return None if newest is None else lost_end(store.location, newest.store_timestamp)
 
 
 def tell(found: Sequence[FoundMessage], record: Record | None = None) -> MessageLife:
@@ -171,7 +161,7 @@ class _Story:
         left_out = len(found.records) - len(records)
         if left_out:
             self.unknown.append(f"{left_out:,} more records of the message, which are not told")
-        doubt = self.source.doubt if not left_out else self.unknown[0]
+        doubt = partial(str, self.unknown[0]) if left_out else self.source.doubt
         for copy in list(self.copies):
             if copy.step.event.kind is EventKind.RETRIED and copy.kind is Kind.DELAYED:
                 self._decide(copy, self.source.outcomes.delivery(copy, doubt, self.steps))
@@ -246,7 +236,7 @@ class _Story:
         if not self.copies:
             return None
         offset = self.copies[-1].record.commit_log_offset
-        return message_expiry(self.source.store, offset, self.source.conf, self.source.name)
+        return self.source.store.expiry(offset, self.source.conf, self.source.name)
 
     def coming(self) -> Iterator[str]:
         """What the broker does next, as texts for a person."""

@@ -5,10 +5,11 @@ A state is only said if messages that would change it cannot be missing; else it
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
+from typing import TypeAlias
 
 from spark_mq.errors import ConfigError, UnsupportedStoreError
 from spark_mq.format.java_text import decode_utf8
@@ -17,15 +18,15 @@ from spark_mq.format.properties import TAGS, parse_properties
 from spark_mq.format.record import Record
 from spark_mq.format.system_topic import HALF_TOPIC, OP_TOPIC, TIMER_TOPIC
 from spark_mq.lifecycle.life.event import Event, EventKind, Step
+from spark_mq.lifecycle.life.life_store import LifeStore
 from spark_mq.lifecycle.life.pairing import Copy, cancels, next_half, place_text
-from spark_mq.lifecycle.life.queue_tail import Cut, messages_after
+from spark_mq.lifecycle.life.queue_tail import Cut
 from spark_mq.lifecycle.life.situation import Kind, body_of, text_properties
 from spark_mq.lifecycle.life.time_text import time_text
 from spark_mq.lifecycle.transactions.op_message import REMOVE_TAG, half_queue_offsets
 from spark_mq.store.config.config_file import load_config
 from spark_mq.store.config.consumer_offsets import load_consumer_offsets
 from spark_mq.store.config.delay_offsets import DELAY_OFFSETS, parse_delay_offsets
-from spark_mq.store.message_store import MessageStore
 
 _OPS_AFTER_COMMIT = 1_000
 """Op messages after a commit among which its own is searched for: it follows soon (`transactionOpBatchInterval`)."""
@@ -35,6 +36,10 @@ _TIMER_PRECISION = 1_000
 
 _CHECK_GROUP = "CID_RMQ_SYS_TRANS"
 """The group whose offsets say up to where half messages and op messages are done (`TransactionalMessageUtil`@5.3.3)."""
+
+
+Doubt: TypeAlias = Callable[[], str | None]
+"""Tells why copies of a message can be missing; None if none is missing. It is asked only if the answer matters."""
 
 
 class LifeState(StrEnum):
@@ -73,7 +78,7 @@ class Outcome:
 class Outcomes:
     """Decides what became of messages of one store, by further look-ups. Settings are read when they are needed."""
 
-    def __init__(self, store: MessageStore, name: str, at: int) -> None:
+    def __init__(self, store: LifeStore, name: str, at: int) -> None:
         """The store, its name in events, and the time of the question, milliseconds since the epoch."""
         self._store = store
         self._name = name
@@ -81,13 +86,13 @@ class Outcomes:
         self._delay_offsets: Mapping[int, int] | str | None = "not read"
         self._half_offsets: Mapping[int, int] | None = None
 
-    def of(self, copy: Copy, copies: Sequence[Copy], doubt: str | None, steps: list[Step]) -> Outcome:
+    def of(self, copy: Copy, copies: Sequence[Copy], doubt: Doubt, steps: list[Step]) -> Outcome:
         """What became of the message that was stored first as `copy`.
 
         Args:
             copy: The first copy, which follows from no other.
             copies: All copies of the message, in the order of the log.
-            doubt: Why later copies can be missing; None if none is missing.
+            doubt: Tells why later copies can be missing.
             steps: Gets the steps of further messages that are found.
 
         """
@@ -103,7 +108,7 @@ class Outcomes:
             return Outcome(LifeState.DELIVERED if copy.situation.text else LifeState.STORED)
         return Outcome(LifeState.UNKNOWN, f"the log has only a record of another kind: {copy.situation.text}")
 
-    def _transaction(self, first: Copy, copies: Sequence[Copy], doubt: str | None, steps: list[Step]) -> Outcome:
+    def _transaction(self, first: Copy, copies: Sequence[Copy], doubt: Doubt, steps: list[Step]) -> Outcome:
         halves = [first]
         while (following := next_half(halves[-1])) is not None:
             halves.append(following)
@@ -116,8 +121,8 @@ class Outcomes:
         if commits:
             later = [self.delivery(one, doubt, steps) for one in commits if one.kind in (Kind.DELAYED, Kind.TIMER)]
             return later[0] if later else Outcome(LifeState.COMMITTED)
-        if doubt is not None:
-            return Outcome(LifeState.UNKNOWN, f"a commit can be missing: {doubt}")
+        if (missing := doubt()) is not None:
+            return Outcome(LifeState.UNKNOWN, f"a commit can be missing: {missing}")
         if ops:
             return Outcome(LifeState.ROLLED_BACK)
         if cut is not None:
@@ -142,7 +147,7 @@ class Outcomes:
         # A broker commits first, and writes the op message then (`EndTransactionProcessor`@5.3.3).
         after = min(one.record.commit_log_offset for one in commits or wanted.values())
         cut = None
-        following = messages_after(self._store, OP_TOPIC, halves[0].record.queue_id, after)
+        following = self._store.messages_after(OP_TOPIC, halves[0].record.queue_id, after)
         for message in islice(following, _OPS_AFTER_COMMIT if commits else None):
             if isinstance(message, Cut):
                 cut = cut or message.reason
@@ -158,7 +163,7 @@ class Outcomes:
         text = f"op message, {place_text(message)}: half message {half_offset} is decided"
         return Step(self._event(EventKind.DECIDED, message, text), half.step)
 
-    def delivery(self, copy: Copy, doubt: str | None, steps: list[Step]) -> Outcome:
+    def delivery(self, copy: Copy, doubt: Doubt, steps: list[Step]) -> Outcome:
         """What became of a delayed message or a timer; arguments as `of`."""
         while True:
             following = next((one for one in copy.after if one.step.event.kind is EventKind.ROLLED), None)
@@ -181,8 +186,8 @@ class Outcomes:
             return Outcome(LifeState.UNKNOWN, "the record does not say when it is due")
         if cut is not None:
             return Outcome(LifeState.UNKNOWN, f"a note that cancels the timer can be missing: {cut}")
-        if doubt is not None and due <= self._at:
-            return Outcome(LifeState.UNKNOWN, f"it was due at {time_text(due)}; its delivery can be missing: {doubt}")
+        if due <= self._at and (missing := doubt()) is not None:
+            return Outcome(LifeState.UNKNOWN, f"it was due at {time_text(due)}; its delivery can be missing: {missing}")
         if copy.kind is Kind.DELAYED:
             problem = self._is_past(copy)
             if problem is not None:
@@ -193,7 +198,7 @@ class Outcomes:
     def _cancelling(self, timer: Copy) -> tuple[Step | None, str | None]:
         """A later note in the timer's queue that cancels it, and why one can be missing."""
         cut = None
-        for message in messages_after(self._store, TIMER_TOPIC, timer.record.queue_id, timer.record.commit_log_offset):
+        for message in self._store.messages_after(TIMER_TOPIC, timer.record.queue_id, timer.record.commit_log_offset):
             if isinstance(message, Cut):
                 cut = cut or message.reason
             elif cancels(text_properties(message), timer):

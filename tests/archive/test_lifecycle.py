@@ -1,11 +1,12 @@
-"""Tables of what messages mean out of an archive, against the same tables of the stores that were archived."""
+"""What messages mean out of an archive, against what the stores say that were archived."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,11 +20,14 @@ from spark_mq.archive.newest_snapshot import NewestSnapshot
 from spark_mq.archive.writer import archive
 from spark_mq.cli.main import main
 from spark_mq.errors import CorruptLogError, OptionError
+from spark_mq.format.message_id import encode_offset_message_id
 from spark_mq.format.timestamp import epoch_millis
 from spark_mq.lifecycle.consumption.consumer_progress import consumer_progress_rows
 from spark_mq.lifecycle.consumption.dead_letters import dead_letters_rows
 from spark_mq.lifecycle.consumption.retries import retries_rows
 from spark_mq.lifecycle.delays.delayed import delayed_rows
+from spark_mq.lifecycle.life.life import Lives
+from spark_mq.lifecycle.life.message_life import MessageLife
 from spark_mq.lifecycle.statistics.duplicates import duplicates_rows
 from spark_mq.lifecycle.statistics.hot_keys import hot_keys_rows
 from spark_mq.lifecycle.statistics.rates import rates_rows
@@ -49,10 +53,15 @@ WITH_TIME = ("transactions", "delayed", "retries", "consumer_progress")
 
 
 @pytest.fixture(scope="module")
-def lake(delta: SparkSession, unpacked: Unpack, tmp_path_factory: pytest.TempPathFactory) -> str:
+def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store that loses its head after it was archived."""
+    return ARCHIVED[EXPIRED].unpack(tmp_path_factory.mktemp("expired"))
+
+
+@pytest.fixture(scope="module")
+def lake(delta: SparkSession, unpacked: Unpack, own: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     """An archive of two stores, of which one was archived again without its head; no test may change it."""
     table = str(tmp_path_factory.mktemp("lake") / "messages")
-    own = ARCHIVED[EXPIRED].unpack(tmp_path_factory.mktemp("expired"))
     archive(delta, str(unpacked(ARCHIVED["a"])), table, broker="a", store_name="s")
     archive(delta, str(own), table, broker=EXPIRED, store_name="s")
     with MessageStore(str(own)) as store:
@@ -97,7 +106,7 @@ def test_tables_are_those_of_the_whole_store(delta: SparkSession, lake: str, unp
         at = newest_minute(store)
         events = traces_rows(store, TOPIC)
     expected = tables_of(path, str(packed.broker_conf), at)
-    assert min(table.num_rows for table in expected.values()) >= 5
+    assert min(table.num_rows for table in expected.values()) >= 4
     archived = opened(delta, lake, broker)
     for name, table in expected.items():
         found = archived.table(name, at=at if name in WITH_TIME else None)
@@ -145,14 +154,14 @@ def test_a_state_without_its_evidence_is_unknown(delta: SparkSession, lake: str)
 
 
 def test_an_archive_that_ends_before_its_snapshot_says_so(delta: SparkSession, lake: str) -> None:
+    """A run that was killed made a snapshot, and did not archive all messages that were there."""
     short = opened(delta, lake, "a")
     stop = short.source.cover.log.stop
-    del short.source.cover
-    short.source.messages = short.source.messages.where(F.col("commit_log_offset") < stop - 5_000)
+    short.source.snapshot = dataclasses.replace(short.source.snapshot, log_end=stop + 1)
     assert short.source.known_until == short.source.cover.newest_timestamp
     reasons = {row["reason"] for row in short.table("transactions").to_pylist() if row["state"] == "UNKNOWN"}
     assert len(reasons) == 1
-    assert f"the archive ends at commit log offset {short.source.cover.log.stop}" in reasons.pop()
+    assert f"the archive ends at commit log offset {stop}, and the log ended at {stop + 1}" in reasons.pop()
 
 
 def test_rows_of_two_logs_under_one_name_are_an_error(delta: SparkSession, lake: str) -> None:
@@ -177,14 +186,20 @@ def test_what_the_archive_cannot_know_is_refused(delta: SparkSession, lake: str)
         archived.table("delaid")
 
 
-def test_commands_read_an_archive(
-    delta: SparkSession, lake: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def session_of(delta: SparkSession) -> Callable[..., AbstractContextManager[SparkSession]]:
+    """What gives a command the session of the tests."""
+
     @contextmanager
     def session(*_: object, **__: object) -> Iterator[SparkSession]:
         yield delta
 
-    monkeypatch.setattr("spark_mq.cli.spark.spark_session", session)
+    return session
+
+
+def test_commands_read_an_archive(
+    delta: SparkSession, lake: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("spark_mq.cli.spark.spark_session", session_of(delta))
     columns = ["--json", "--columns", "unique_key,state"]
     assert main(["transactions", lake, "--broker", "a", *columns]) == 0
     printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -194,3 +209,79 @@ def test_commands_read_an_archive(
     assert "of group nobody" in capsys.readouterr().err
     assert main(["retries", lake]) == 2
     assert "--broker a --store-name s" in capsys.readouterr().err
+
+
+def one_life(lives: Lives) -> MessageLife:
+    (told,) = lives.lives
+    return told
+
+
+def keys_of(store: MessageStore, at: int, conf: str) -> dict[str, str]:
+    """A unique key of a message of each kind."""
+    settings = BrokerConf.of(conf)
+    keys = {row["state"]: row["unique_key"] for row in transaction_rows(store, at, settings).to_pylist()}
+    keys |= {row["state"]: row["unique_key"] for row in delayed_rows(store, at, settings).to_pylist()}
+    keys["DEAD"] = dead_letters_rows(store)["unique_key"][0].as_py()
+    return {kind: keys[kind] for kind in ("PENDING", "ROLLED_BACK", "WAITING", "DEAD")}
+
+
+def test_lives_are_those_of_the_store(delta: SparkSession, lake: str, unpacked: Unpack) -> None:
+    packed = ARCHIVED["a"]
+    conf = str(packed.broker_conf)
+    archived = opened(delta, lake, "a")
+    with MessageStore(str(unpacked(packed)), broker_conf=conf) as store:
+        at = newest_minute(store)
+        for kind, key in keys_of(store, at, conf).items():
+            expected = one_life(store.life(key, at=at))
+            told = one_life(archived.life(key, at=at))
+            if kind in ("ROLLED_BACK", "DEAD"):
+                assert "cover" not in vars(archived.source), "the state needed no read of all rows"
+            following = tuple(text for text in expected.next if not text.startswith("segment "))
+            assert told == dataclasses.replace(expected, expiries=(), next=following), kind
+        first = next(store.records.record(segment.base) for segment in store.records.segments[1:])
+        offset_message_id = encode_offset_message_id(first.store_host, first.commit_log_offset)
+        events = one_life(archived.life(offset_message_id)).events
+        assert events == one_life(store.life(offset_message_id)).events
+    assert archived.life("no such key").lives == ()
+    with pytest.raises(OptionError, match="knows the store until"):
+        archived.life("no such key", at=1 << 42)
+
+
+def test_what_expired_comes_from_the_archive(
+    delta: SparkSession,
+    lake: str,
+    own: Path,
+    unpacked: Unpack,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    packed = ARCHIVED[EXPIRED]
+    conf = str(packed.broker_conf)
+    archived = opened(delta, lake, EXPIRED)
+    with (
+        MessageStore(str(unpacked(packed)), broker_conf=conf) as whole,
+        MessageStore(str(own), broker_conf=conf) as store,
+    ):
+        at, start = newest_minute(whole), store.get_min_phy_offset()
+        rows = [row for row in transaction_rows(whole, at, BrokerConf.of(conf)).to_pylist() if row["op_offsets"]]
+        spanning = next(row for row in rows if row["half_offsets"][0] < start <= row["op_offsets"][-1])
+        gone = next(row for row in rows if row["op_offsets"][-1] < start)
+        for key in (spanning["unique_key"], gone["unique_key"]):
+            expected = one_life(whole.life(key, at=at))
+            told = one_life(archived.life(key, store, at=at))
+            assert (told.state, told.reason, told.unknown) == (expected.state, expected.reason, expected.unknown)
+            assert (told.events, told.consumers) == (expected.events, expected.consumers)
+        assert store.life(gone["unique_key"], at=at).lives == ()
+
+    monkeypatch.setattr("spark_mq.cli.spark.spark_session", session_of(delta))
+    command = ["life", str(own), lake, spanning["unique_key"], "--json", "--broker-conf", conf]
+    assert main(command) == 0
+    (message,) = json.loads(capsys.readouterr().out)["messages"]
+    offsets = [event["commit_log_offset"] for event in message["events"]]
+    assert [
+        event.commit_log_offset for event in one_life(archived.life(spanning["unique_key"], at=at)).events
+    ] == offsets
+    assert main([*command, "--broker", "a"]) == 2
+    assert "give these names" in capsys.readouterr().err
+    assert main(["life", lake, "no-key", "--broker", "a"]) == 3
+    assert "has no key and no id no-key" in capsys.readouterr().err

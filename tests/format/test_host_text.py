@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_mq.format.host_text import V4_MAPPED, parse_host
 from spark_mq.format.message_row import host_text
-from spark_mq.restorer.host_text import V4_MAPPED, parse_host
 
 
 @given(st.binary(min_size=8, max_size=8) | st.binary(min_size=20, max_size=20))
