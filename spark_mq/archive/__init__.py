@@ -9,7 +9,9 @@ Read in this order:
 4. `last_run` (whether a run would find nothing new), which uses `delta_log`;
 5. how tasks write files, and how they are committed: `table_rows`, `table_file`, `file_source`, `kernel_commit`,
    `row_append`;
-6. `maintenance` (deletes and compacts), `lookup` (queries by key).
+6. `maintenance` (deletes and compacts), `lookup` (queries by key), `archived_stores` and `newest_snapshot` (what an
+   archive has of a store);
+7. `lifecycle` (what archived messages mean).
 
 `retry` is for conflicts between runs, `commit_metrics` and `progress` are for counts, `delta` has a session's settings.
 """
