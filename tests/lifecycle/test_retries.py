@@ -165,6 +165,10 @@ def test_a_delivered_copy_is_consumed_when_the_offset_is_past_it() -> None:
     assert states(*copies, consumer_offsets={("other", TOPIC, 0): 5, ("G", TOPIC, 1): 5}) == [("READY", "READY")]
     assert states(*copies, consumer_offsets=None) == [("UNKNOWN", "UNKNOWN")]
     assert states(copies[1]) == [("READY", "READY")]  # the delayed copy expired
+    # The offsets are older than the copy, as in an archive: they cannot say that it was not consumed.
+    assert states(*copies, config_end=201) == [("READY", "READY")]
+    assert states(*copies, config_end=200) == [("UNKNOWN", "UNKNOWN")]
+    assert states(*copies, config_end=200, consumer_offsets={("G", TOPIC, 0): 5}) == [("CONSUMED", "CONSUMED")]
 
 
 def test_a_popped_copy_is_not_certainly_consumed() -> None:

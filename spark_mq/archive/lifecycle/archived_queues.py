@@ -38,8 +38,10 @@ class ArchivedQueues:
         return self._source.lost_end(self._source.cover.newest_timestamp)
 
     def moment(self, at: int | None) -> int:
-        """The time `at`; that of the newest snapshot for None."""
-        return self._source.moment(self._source.snapshot.timestamp if at is None else at)
+        """The time `at`; for None that of the newest snapshot, if all messages before it are archived."""
+        source = self._source
+        known = source.known_until
+        return source.moment(at) if at is not None else min(known, source.snapshot.timestamp or known)
 
     @cached_property
     def problems(self) -> dict[Queue, str | None]:

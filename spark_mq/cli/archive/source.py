@@ -71,12 +71,16 @@ def refuse_archive_options(source: str, arguments: argparse.Namespace) -> None:
 def is_named_archive(source: str, arguments: argparse.Namespace) -> bool:
     """The same as `is_archive`, without a check of the arguments."""
     from spark_mq.cli.archive.arguments import has_delta_log
+    from spark_mq.cli.sql.session import is_on_server
     from spark_mq.store.config.store_paths import COMMIT_LOG
 
-    if "/" not in source and not os.path.exists(source):
-        return _is_in_catalog(source, arguments)
     if os.path.isdir(f"{source}/{COMMIT_LOG}"):
         return False
+    if not os.path.exists(source):
+        if "/" not in source:
+            return _is_in_catalog(source, arguments)
+        if is_on_server():
+            return True
     return has_delta_log(source)
 
 
@@ -110,6 +114,8 @@ def archived_store(
 
     given = given_settings(arguments)
     conf = broker_conf_path(getattr(arguments, "broker_conf", None), None)
+    if "/" not in source and os.path.exists(source):
+        source = f"./{source}"
     tables = ArchiveTables.of(source, checkpoint="")
     names: Mapping[str, str | None] = {name: getattr(arguments, name) for name in NAMES}
     with known_filesystem(source), spark_errors():
