@@ -96,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
             stores[path if len(paths) > 1 else ""] = opened.enter_context(MessageStore(path, broker_conf=conf))
         sources: dict[str, MessageStore | LifeStore] = {**stores}
         if archive is not None:
-            sources[""] = opened.enter_context(_with_archive(archive, stores.get(""), arguments))
+            sources[""] = opened.enter_context(_with_archive(archive, paths, stores.get(""), arguments))
         found = life(
             sources,
             arguments.key,
@@ -138,12 +138,13 @@ def _paths_and_archive(arguments: argparse.Namespace) -> tuple[list[str], str | 
 
 
 @contextmanager
-def _with_archive(archive: str, store: MessageStore | None, arguments: argparse.Namespace) -> Iterator[LifeStore]:
+def _with_archive(
+    archive: str, paths: Sequence[str], store: MessageStore | None, arguments: argparse.Namespace
+) -> Iterator[LifeStore]:
     """A context with the look-ups of an archive, and of its store if it is given."""
     from spark_mq.cli.archive.source import archived_store
 
-    path = None if store is None else store.location.uri
-    with archived_store(archive, arguments, "life", path) as archived:
+    with archived_store(archive, arguments, "life", paths[0] if paths else None) as archived:
         yield archived.looked_up(store)
 
 
