@@ -59,7 +59,7 @@ def delays(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def test_what_was_received_was_delivered(delays: Delays) -> None:
-    """A message that was due while the program ended, and after that, can have been delivered or not: it is left out."""
+    """A message that was due while the program ended can have been delivered or not: it is left out."""
     (ended,) = (line["time"] for line in delays.events if line["event"] == "ended")
     now = time.time_ns() // 1_000_000
     received = {line["uniqueKey"]: line["offset"] for line in delays.events if line["event"] == "received"}
