@@ -411,6 +411,13 @@ def groups(broker: Broker) -> list[dict[str, Any]]:
         return [json.loads(line) for line in _run(broker.version, home, words).splitlines()]
 
 
+def filtered(broker: Broker, count: int) -> list[dict[str, Any]]:
+    """Let groups with SQL92 and tag subscriptions consume, as the Java class ``Filtered`` says; return what they got."""
+    with _workspace() as (home, _):
+        words = ["filtered", "--name-server", broker.name_server, "--broker", broker.address, "--count", str(count)]
+        return [json.loads(line) for line in _run(broker.version, home, words).splitlines()]
+
+
 def trace_events(bodies: Iterable[bytes], version: str = VERSIONS[0]) -> list[dict[str, Any]]:
     """What the Java decoder reads of each trace message's body: its ``events``, or the ``failure``."""
     with _workspace() as (home, _):
