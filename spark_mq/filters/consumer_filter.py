@@ -9,7 +9,7 @@ from functools import cached_property
 from spark_mq.errors import FilterError
 from spark_mq.filters.expression import Expression
 from spark_mq.filters.one_message import evaluate
-from spark_mq.filters.parser import NEWEST, parse_sql92
+from spark_mq.filters.parser import NEWEST, ParsedFilter, parse_sql92
 from spark_mq.filters.truth import Truth
 from spark_mq.format.bloom_filter import BloomFilter, bit_map
 
@@ -53,27 +53,29 @@ class ConsumerFilter:
         return self.dead_time >= self.born_time
 
     @cached_property
-    def _compiled(self) -> Expression | str:
+    def _parsed(self) -> ParsedFilter | str:
         """The parsed expression, or why a broker cannot evaluate it."""
         if self.expression_type != SQL92:
             return f"the type {self.expression_type} is not {SQL92}"
         if not self.expression:
             return "there is no expression"
         try:
-            return parse_sql92(self.expression, self.version).condition
+            return parse_sql92(self.expression, self.version)
         except FilterError as error:
             return str(error)
 
     @property
     def condition(self) -> Expression | None:
         """The parsed expression; None if a broker cannot evaluate it."""
-        return None if isinstance(self._compiled, str) else self._compiled
+        return None if isinstance(self._parsed, str) else self._parsed.condition
 
     @property
     def problem(self) -> str | None:
         """Why the filter does not work as its group expects, as text for a person; None if nothing was found."""
-        if isinstance(self._compiled, str):
-            return f"a broker does not evaluate it: {self._compiled}"
+        if isinstance(self._parsed, str):
+            return f"a broker does not evaluate it: {self._parsed}"
+        if self._parsed.ignored:
+            return self._parsed.warning
         if self.bit_count is None or self.bit_positions is None:
             return "it has no bits, so a broker forgets all filters at its next start"
         if self.bit_count < 8 or self.bit_count % 8 or not self.bit_positions:

@@ -66,7 +66,7 @@ class BloomFilter:
             >>> BloomFilter.of().positions("GID_rich", "FilterDemo")
             (6, 37, 75)
         """
-        digest = murmur3_128_low(f"{consumer_group}#{topic}".encode())
+        digest = murmur3_128_low(f"{consumer_group}#{topic}".encode("utf-8", "replace"))
         first, second = digest & _U32, digest >> 32
         found = []
         for number in range(1, self.hash_count + 1):
