@@ -23,6 +23,7 @@ _MODULES: Mapping[str, tuple[str, ...]] = {
     "messages.query_by_offset": ("query-by-offset",),
     "messages.print_message": ("print-message",),
     "life": ("life",),
+    "why_not_consumed": ("why-not-consumed",),
     "tables": (
         "segments",
         "queues",

@@ -49,13 +49,10 @@ def add_time(command: argparse.ArgumentParser) -> None:
     command.add_argument("--end", metavar="TIME", help="only messages stored at TIME or earlier")
 
 
-def add_filter(command: argparse.ArgumentParser) -> None:
-    """Add `--filter`."""
-    command.add_argument(
-        "--filter",
-        metavar="SQL92",
-        help="only messages for which this expression of RocketMQ is TRUE: \"price > 5 AND region = 'eu'\"",
-    )
+def add_filter(command: argparse.ArgumentParser, what: str = "") -> None:
+    """Add `--filter`; `what` is its help if it does not select the messages to print."""
+    selects = "only messages for which this expression of RocketMQ is TRUE: \"price > 5 AND region = 'eu'\""
+    command.add_argument("--filter", metavar="SQL92", help=what or selects)
 
 
 def condition_of(text: str | None) -> Expression | None:
