@@ -53,6 +53,7 @@ class Table(StrEnum):
     TOPICS = "topics"
     CONSUMER_OFFSETS = "consumer_offsets"
     SUBSCRIPTION_GROUPS = "subscription_groups"
+    CONSUMER_FILTERS = "consumer_filters"
     DELAY_OFFSETS = "delay_offsets"
     CHECKPOINT = "checkpoint"
     TRANSACTIONS = "transactions"
@@ -149,6 +150,7 @@ _NAMES = {
     Table.TOPICS: (_BROKER_VERSION,),
     Table.CONSUMER_OFFSETS: ("topic", "consumerGroup", _BROKER_VERSION),
     Table.SUBSCRIPTION_GROUPS: ("consumerGroup",),
+    Table.CONSUMER_FILTERS: ("topic", "consumerGroup"),
     Table.DELAY_OFFSETS: (_BROKER_VERSION,),
     Table.CHECKPOINT: (),
     Table.TRANSACTIONS: ("at", "brokerConf", _BROKER_VERSION),

@@ -39,6 +39,7 @@ from spark_mq.store.queue.lookup import QueueCover
 from spark_mq.store.queue.offset_by_time import BoundaryType
 
 if TYPE_CHECKING:
+    from spark_mq.lifecycle.delivery.why_not_consumed import WhyNotConsumed
     from spark_mq.lifecycle.life.life import Lives
 
 DEFAULT_MAX_NUM = 32
@@ -441,6 +442,38 @@ class MessageStore:
         from spark_mq.lifecycle.life.life import life
 
         return life(self, key_or_id, topic, limit, at, any_host=any_host)
+
+    def why_not_consumed(
+        self,
+        consumer_group: str,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        tags: str | None = None,
+        expression: str | None = None,
+        at: int | datetime | None = None,
+    ) -> WhyNotConsumed:
+        """Why a consumer group did not consume a message: the first reason that the store proves.
+
+        Args:
+            consumer_group: The group.
+            topic: The topic.
+            queue_id: The queue id.
+            queue_offset: The offset of the message in the queue.
+            tags: The tags to which the group subscribed, such as `paid || shipped`; a store does not know them.
+            expression: The SQL92 expression with which it subscribed; by default the one that the broker keeps.
+            at: The time of the question: epoch milliseconds or an aware datetime; None for now.
+
+        Raises:
+            OptionError: `tags` and `expression` are both given, or one of them is refused.
+
+        Example:
+            >>> store.why_not_consumed("billing", "orders", 0, 17, tags="paid").reason
+            <NotConsumed.FILTERED_BY_TAG_HASH: 'FILTERED_BY_TAG_HASH'>
+        """
+        from spark_mq.lifecycle.delivery.why_not_consumed import why_not_consumed
+
+        return why_not_consumed(self, consumer_group, topic, queue_id, queue_offset, tags, expression, at)
 
     def why_no_unique_key(self, topic: str, unique_key: str) -> str:
         """Why `query_message_by_unique_key` returns no message, as text for a person."""
