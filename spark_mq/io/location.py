@@ -17,7 +17,7 @@ from pyarrow import fs
 from spark_mq.errors import OptionError, StorageError
 from spark_mq.io.remote_file import RemoteFile
 from spark_mq.io.retry import repeated
-from spark_mq.io.s3 import is_s3, redacted, s3_filesystem
+from spark_mq.io.s3 import is_s3, redacted, s3_filesystem, shown
 from spark_mq.io.snapshot import Snapshot
 
 
@@ -53,22 +53,23 @@ class Location:
         path = local_path(uri)
         if path is not None:
             return cls(fs.LocalFileSystem(), path, path)
-        shown = redacted(uri)
+        place = redacted(uri)
         try:
             filesystem, path = s3_filesystem(uri) if is_s3(uri) else fs.FileSystem.from_uri(uri)
         except OptionError:
             raise
         except (pa.ArrowException, ValueError) as error:
             # Not `from error`: its text can contain the secrets of the URI.
-            reason = redacted(str(error)).replace(uri, shown)
-            raise OptionError(f"{shown!r} is not a path or URI that pyarrow can open: {reason}") from None
+            reason = redacted(str(error)).replace(uri, place)
+            raise OptionError(f"{place!r} is not a path or URI that pyarrow can open: {reason}") from None
         except OSError as error:
             reason = redacted(str(error).partition("\n")[0])
             raise StorageError(
-                f"{shown}: its filesystem cannot be reached: {reason}; check the address, the region and the credentials"
+                f"{place}: its filesystem cannot be reached: {reason}; check the address, the region and the "
+                "credentials"
             ) from None
         if not path:
-            raise OptionError(f"{shown!r} names no bucket and no path")
+            raise OptionError(f"{place!r} names no bucket and no path")
         address, mark, settings = uri.partition("?")
         return cls(filesystem, path.rstrip("/"), f"{address.rstrip('/')}{mark}{settings}")
 
@@ -154,7 +155,7 @@ class Location:
         return RemoteFile(self) if self._snapshot is None else self._snapshot.file(self)
 
     def __str__(self) -> str:
-        return redacted(self.uri.partition("?")[0]) if "://" in self.uri else self.uri
+        return shown(self.uri)
 
     def __repr__(self) -> str:
         return f"Location({str(self)!r})"

@@ -1,7 +1,7 @@
 """A file on a filesystem over a network: few and large reads, and bytes that were read are kept for a while.
 
-A request for 20 bytes takes as long as one for 256 KiB. So a read gets the block around it, and a small file whole. Reads
-that follow one another get more with each request, up to 2 MiB.
+A request for 20 bytes takes as long as one for 256 KiB. So a read gets the block around it, and a small file whole.
+Reads that follow one another get more with each request, up to 2 MiB.
 """
 
 from __future__ import annotations
@@ -33,9 +33,7 @@ class RemoteFile:
     def __init__(self, location: Location) -> None:
         """Raise `FileNotFoundError` if the file does not exist, `StorageError` if it cannot be opened."""
         self._location = location
-        self._file: NativeFile = repeated(
-            str(location), lambda: location.filesystem.open_input_file(location.path)
-        )
+        self._file: NativeFile = repeated(str(location), lambda: location.filesystem.open_input_file(location.path))
         self.size: int = repeated(str(location), self._file.size)
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
         self._next = -1
@@ -69,7 +67,7 @@ class RemoteFile:
         return data[start : start + stop - position]
 
     def read_range(self, position: int, length: int) -> bytes:
-        """The `length` bytes from `position` on, by one request; fewer only if the file ends before. Nothing is kept."""
+        """The `length` bytes from `position` on, by one request; fewer only if the file ends before."""
         length = min(length, self.size - position)
         if length <= 0:
             return b""

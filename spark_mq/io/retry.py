@@ -1,7 +1,7 @@
 """Requests to a filesystem over a network, repeated when they fail.
 
-The S3 client repeats a request that got an error of the server (500, 503) or a body that was cut short. It does not repeat
-a listing whose text was cut short, and other filesystems may repeat nothing.
+The S3 client repeats a request that got an error of the server (500, 503) or a body that was cut short. It does not
+repeat a listing whose text was cut short, and other filesystems may repeat nothing.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 An address is `s3://BUCKET/PATH?NAME=VALUE&...`; `s3a:` and `s3n:` mean the same. The names of settings are pyarrow's.
 Each setting can also be an option with its Hadoop name (`fs.s3a.endpoint`), or come from the environment
-(`AWS_ENDPOINT_URL`). The address wins over the options, and the options over the environment. Keys in a path are taken as
-they are, so `%RETRY%group` needs no escapes.
+(`AWS_ENDPOINT_URL`). The address wins over the options, and the options over the environment. A path is taken as it is,
+so `%RETRY%group` in it needs no escapes.
 
 Python workers of Spark do not see the session's settings, and executors have an environment of their own. Therefore
 `with_settings` puts options and environment into the address once, when a read is planned. Such an address can contain
@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
@@ -51,6 +51,9 @@ OPTIONS: Final = {
 }
 """Options of a read by their names in Hadoop, and the settings that they give."""
 
+SECRET_OPTIONS: Final = frozenset(option for option, name in OPTIONS.items() if name in _SECRETS)
+"""The options whose values nobody may see."""
+
 _ENVIRONMENT: Final = {
     "access_key": ("AWS_ACCESS_KEY_ID",),
     "secret_key": ("AWS_SECRET_ACCESS_KEY",),
@@ -76,6 +79,16 @@ def redacted(text: str) -> str:
         's3://***@bucket/store?session_token=***&region=eu-west-1'
     """
     return _SECRET.sub(r"\1***", _USER.sub("***@", text))
+
+
+def shown(uri: str) -> str:
+    """The path or URI as people may see it: without settings and secrets.
+
+    Example:
+        >>> shown("s3://me:secret@bucket/store?region=eu-west-1")
+        's3://***@bucket/store'
+    """
+    return redacted(uri.partition("?")[0]) if "://" in uri else uri
 
 
 def with_settings(
@@ -117,7 +130,7 @@ def s3_filesystem(uri: str) -> tuple[fs.FileSystem, str]:
     bucket, path, settings = _parse(with_settings(uri))
     if not {"region", "endpoint_override"} & settings.keys():
         settings["region"] = fs.resolve_s3_region(bucket)
-    texts = {name: value for name, value in settings.items() if name in _TEXTS}
+    texts: dict[str, Any] = {name: value for name, value in settings.items() if name in _TEXTS}
     flags = {name: _flag(name, value) for name, value in settings.items() if name in _FLAGS}
     try:
         filesystem = fs.S3FileSystem(
@@ -136,12 +149,13 @@ def _parse(uri: str) -> tuple[str, str, dict[str, str]]:
     address, _, query = uri.partition("?")
     place = address.partition("://")[2]
     settings: dict[str, str] = {}
-    user, at, rest = place.rpartition("@")
-    if at and ":" in user:
+    authority, slash, path = place.partition("/")
+    user, at, bucket = authority.rpartition("@")
+    if at:
         access_key, _, secret_key = user.partition(":")
         settings |= {"access_key": unquote(access_key), "secret_key": unquote(secret_key)}
-        place = rest
-    bucket, slash, path = place.partition("/")
+    if ":" in bucket:
+        raise OptionError("the address of S3 has ':' before its first '/': write a '/' of a secret key as %2F")
     if not bucket:
         raise OptionError(f"{redacted(uri)!r} names no bucket and no path")
     for setting in filter(None, query.split("&")):

@@ -1,8 +1,9 @@
 """The files of a folder over a network, as they were when they were first asked for.
 
 Each question about a file of an object store is a request, and so is opening a file. A listing of a whole tree is one
-request for 1000 files. So a reader that shows a store as it was when it was opened asks once for the store's own folder,
-and once for each folder in it of which it needs a file. Its files stay open, with the blocks that were read last.
+request for 1000 files. So a reader that shows a store as it was when it was opened asks once for the store's own
+folder, and once for each folder in it of which it needs a file. Its files stay open, with the blocks that were read
+last.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ Where times go back, or bytes follow that are not a record, a stale tail can sta
 does not decide, the last segment is read from its start. A caller that needs
 the live end repeatedly keeps a `LiveEndFinder`, which then reads only new bytes.
 
-If the store is not on a local disk, and its broker stopped cleanly, the newest message of the index is tried first: to read
-the ends of all queues would take several requests for each queue.
+If the store is not on a local disk, and its broker stopped cleanly, the newest message of the index is tried first: to
+read the ends of all queues would take several requests for each queue.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A small HTTP proxy between a program and the S3 server of the tests: it counts requests, delays them, and spoils some.
+"""A small HTTP proxy between a program and the S3 server of the tests: it counts, delays and spoils requests.
 
 The requests are answered by the real server. Only an answer that a test wants to be spoiled is made here.
 """

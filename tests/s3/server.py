@@ -28,7 +28,9 @@ SECRET_KEY: Final = "never-to-be-shown"
 _PROJECT: Final = Path(__file__).resolve().parent
 _START_SECONDS: Final = 180.0
 _LOGBACK: Final = """<configuration>
-  <appender name="out" class="ch.qos.logback.core.ConsoleAppender"><encoder><pattern>%msg%n%ex</pattern></encoder></appender>
+  <appender name="out" class="ch.qos.logback.core.ConsoleAppender">
+    <encoder><pattern>%msg%n%ex</pattern></encoder>
+  </appender>
   <root level="WARN"><appender-ref ref="out"/></root>
 </configuration>
 """

@@ -16,8 +16,8 @@ from spark_mq.store.log.commit_log import Segment
 class SegmentSource(OpenFile):
     """An open segment, of which any range can be read. `bytes_read` counts the bytes that were read.
 
-    An array that `read` returned is valid until the next `read`, which uses the same memory. A segment over a network is
-    read in large pieces, and the last one is kept: reads that follow one another, or overlap, get each byte once.
+    An array that `read` returned is valid until the next `read`, which uses the same memory. A segment over a network
+    is read in large pieces, and the last one is kept: reads that follow one another, or overlap, get each byte once.
     """
 
     def __init__(self, segment: Segment) -> None:
@@ -63,6 +63,7 @@ class SegmentSource(OpenFile):
             self._piece, self._piece_at, kept = b"", position, 0
         if kept + length > len(self._piece):
             rest = self._piece[kept:]
-            wanted = max(length - len(rest), min(READ_SIZE, self.segment.data_end - position - len(rest)))
-            self._piece, self._piece_at, kept = rest + self._remote.read_range(position + len(rest), wanted), position, 0
+            start = position + len(rest)
+            wanted = max(length - len(rest), min(READ_SIZE, self.segment.data_end - start))
+            self._piece, self._piece_at, kept = rest + self._remote.read_range(start, wanted), position, 0
         return np.frombuffer(self._piece, np.uint8)[kept : kept + length]
