@@ -30,8 +30,9 @@ from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.delay_level import DEFAULT_DELAY_LEVELS, delay_level_millis
 from spark_mq.format.message_schema import TIMESTAMP
 from spark_mq.format.system_topic import SCHEDULE_TOPIC, TIMER_TOPIC
+from spark_mq.format.timestamp_array import timestamps
 from spark_mq.lifecycle.delays.timer_log import TimerUnits, timer_units
-from spark_mq.lifecycle.messages.arrays import flags, integers, lists, numbered, numbers, optional, timestamps
+from spark_mq.lifecycle.messages.arrays import flags, integers, lists, numbered, numbers, optional
 from spark_mq.lifecycle.messages.log_source import DelayedPlaces, LogSource, StoreLog
 from spark_mq.lifecycle.messages.readable_log import ReadableLog
 from spark_mq.lifecycle.messages.selected_messages import Selection, TopicRule

@@ -94,9 +94,9 @@ class LiveStore:
         queue = self.store.find_queue(SCHEDULE_TOPIC, record.queue_id)
         if queue is None or record.queue_offset < 0:
             return None
-        commit_log_offset, store_size, tags_code = queue.unit(record.queue_offset)
+        commit_log_offset, store_size, _ = queue.unit(record.queue_offset)
         is_its_own = (commit_log_offset, store_size) == (record.commit_log_offset, record.size)
-        return tags_code if is_its_own and store_size != PRE_BLANK_SIZE else None
+        return queue.tags_code(record.queue_offset) if is_its_own and store_size != PRE_BLANK_SIZE else None
 
     def messages_after(self, topic: str, queue_id: int, commit_log_offset: int) -> Iterator[Record | Cut]:
         """The messages of a queue after an offset of the log."""

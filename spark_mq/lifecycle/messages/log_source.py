@@ -117,6 +117,8 @@ class StoreLog:
                     mine = waiting[is_here]
                     units = queue.units(file.first, file.first + file.count)[place[is_here]]
                     is_same = units["commit_log_offset"].astype(np.int64) == delayed.offset[mine]
-                    due[mine[is_same]] = units["tags_code"].astype(np.int64)[is_same]
+                    codes, has_code = queue.tags_codes(units)
+                    is_same &= has_code
+                    due[mine[is_same]] = codes[is_same]
                     is_known[mine[is_same]] = True
         return due, is_known
