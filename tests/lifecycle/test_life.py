@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -17,6 +18,7 @@ from spark_mq.format.record import Record
 from spark_mq.format.timestamp import LEAST_PLAUSIBLE_MILLIS, epoch_millis
 from spark_mq.lifecycle.delays.delayed import delayed_rows
 from spark_mq.lifecycle.life.life import Lives, life
+from spark_mq.lifecycle.life.life_store import LiveStore
 from spark_mq.lifecycle.life.message_consumers import ConsumerState
 from spark_mq.lifecycle.life.message_life import MessageLife
 from spark_mq.lifecycle.life.outcome import LifeState
@@ -500,3 +502,22 @@ def test_the_tables_say_the_same_of_all_messages(workload: RealStore, opened: Me
         assert [dues[offset] for offset in row["waiting_offsets"]] == [epoch_millis(row["due_timestamp"])]
         if row["topic"] != RETRY:
             assert told.state == row["state"]
+
+
+class OldConfig(LiveStore):
+    """A store whose files of `config/` are older than its messages, as in an archive without a later snapshot."""
+
+    config_end = 0
+
+
+def test_old_offsets_prove_only_that_a_message_was_consumed(tmp_path: Path) -> None:
+    packed = WORKLOADS[0]
+    path, key = packed.unpack(tmp_path), next(iter(of_topic(packed, "RetryDemo")))
+    offsets = {f"RetryDemo@{group}": dict.fromkeys(range(8), offset) for group, offset in (("far", 99), ("near", 0))}
+    (path / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": offsets}))
+    with MessageStore(str(path)) as store:
+        states = {one.consumer_group: one.state for one in only(life(store, key)).consumers}
+        assert states == {"far": ConsumerState.PAST, "near": ConsumerState.NOT_YET}
+        told = only(life(OldConfig(store), key))
+    assert [one.consumer_group for one in told.consumers] == ["far"]
+    assert told.unknown == ("which consumer groups are past it: it was stored after config/consumerOffset.json",)

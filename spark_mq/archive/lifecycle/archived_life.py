@@ -40,6 +40,11 @@ class ArchivedLife:
         self.location = source.location
         self.broker_conf = source.conf
 
+    @property
+    def config_end(self) -> int:
+        """The end of the log when the newest snapshot was made."""
+        return self.source.config_end
+
     def moment(self, at: int | datetime | None) -> int:
         """The time `at`; for None, that of the newest snapshot.
 
@@ -136,6 +141,8 @@ class StoreAndArchive:
 
     Both have one log, so the store of the archive must be that of the directory.
     """
+
+    config_end: int | None = None
 
     def __init__(self, live: LiveStore, archived: ArchivedLife) -> None:
         self._live, self._archived = live, archived

@@ -33,6 +33,10 @@ class LifeStore(Protocol):
     def broker_conf(self) -> BrokerConf:
         """The broker's settings."""
 
+    @property
+    def config_end(self) -> int | None:
+        """The commit log offset up to which the files of `config/` can speak of messages; None for the whole log."""
+
     def moment(self, at: int | datetime | None) -> int:
         """The time of the question in milliseconds: `at`, or the newest one of which the store knows."""
 
@@ -63,6 +67,8 @@ class LifeStore(Protocol):
 
 class LiveStore:
     """The look-ups of a store directory."""
+
+    config_end: int | None = None
 
     def __init__(self, store: MessageStore) -> None:
         self.store = store

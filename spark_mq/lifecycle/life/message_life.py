@@ -10,7 +10,7 @@ from spark_mq.errors import OptionError
 from spark_mq.format.record import Record
 from spark_mq.lifecycle.life.event import Event, EventKind, numbered
 from spark_mq.lifecycle.life.life_store import LifeStore
-from spark_mq.lifecycle.life.message_consumers import ConsumerOffsets, MessageConsumer
+from spark_mq.lifecycle.life.message_consumers import ConsumerOffsets, ConsumerState, MessageConsumer
 from spark_mq.lifecycle.life.message_expiry import MessageExpiry
 from spark_mq.lifecycle.life.outcome import LifeState, Outcome, Outcomes
 from spark_mq.lifecycle.life.pairing import Copy, copies_of
@@ -19,6 +19,7 @@ from spark_mq.lifecycle.life.store_rules import Situations
 from spark_mq.lifecycle.life.time_text import time_text
 from spark_mq.lifecycle.life.trace_steps import TracedStep
 from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.config.consumer_offsets import CONSUMER_OFFSETS
 from spark_mq.store.log.record_lookup import NoRecord
 
 _MAX_COPIES = 1_000
@@ -187,7 +188,7 @@ class _Story:
                 continue
             event = copy.step.event
             offset = self.source.consumers.offset(group, event.topic or "", copy.record.queue_id)
-            if offset is not None:
+            if offset is not None and (offset > copy.record.queue_offset or not self._is_later(copy)):
                 is_past = offset > copy.record.queue_offset
                 has = f"the group is past it (offset {offset})" if is_past else "the group has not consumed it yet"
                 copy.step.event = replace(event, text=f"{event.text}; {has}", consumer_group=group)
@@ -211,6 +212,8 @@ class _Story:
                 self.unknown.append("when its half message was stored: the log does not have it")
         for damage in self.source.damage:
             self.unknown.append(f"messages that can be missing: {damage}")
+        if any(self._is_later(copy) for copy in self.copies):
+            self.unknown.append(f"which consumer groups are past it: it was stored after config/{CONSUMER_OFFSETS}")
         if self.source.consumers.problem is not None:
             self.unknown.append(self.source.consumers.problem)
 
@@ -229,7 +232,14 @@ class _Story:
         consumed = [copy for copy in self.copies if copy.kind in (Kind.NORMAL, Kind.COMMIT)]
         for copy in consumed[-_MAX_CONSUMED:]:
             topic, queue_id = copy.situation.real_topic, copy.record.queue_id
-            yield from self.source.consumers.of(topic, queue_id, copy.record.queue_offset)
+            for one in self.source.consumers.of(topic, queue_id, copy.record.queue_offset):
+                if one.state is ConsumerState.PAST or not self._is_later(copy):
+                    yield one
+
+    def _is_later(self, copy: Copy) -> bool:
+        """Whether the files of `config/` are older than a copy, as those of an archive's newest snapshot can be."""
+        end = self.source.store.config_end
+        return end is not None and copy.record.commit_log_offset >= end
 
     def expiry(self) -> MessageExpiry | None:
         """When the segment of the last copy expires."""
