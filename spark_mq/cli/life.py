@@ -150,13 +150,14 @@ def _with_archive(
 
 def _why_nothing(stores: dict[str, MessageStore], arguments: argparse.Namespace, archive: str | None) -> str:
     from spark_mq.cli.messages.reasons import why_no_key_or_id
+    from spark_mq.io.s3 import shown
 
     reasons = []
     for name, store in stores.items():
         reason = why_no_key_or_id(store, arguments.topic, arguments.key)
         reasons.append(f"{name}: {reason}" if name else reason)
     if archive is not None:
-        reasons.append(f"the archive {archive} has no key and no id {arguments.key}")
+        reasons.append(f"the archive {shown(archive)} has no key and no id {arguments.key}")
     return "; ".join(reasons)
 
 

@@ -203,8 +203,8 @@ def test_commands_read_an_archive(
     columns = ["--json", "--columns", "unique_key,state"]
     assert main(["transactions", lake, "--broker", "a", *columns]) == 0
     printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    rows = opened(delta, lake, "a").table("transactions").select(["unique_key", "state"]).to_pylist()
-    assert printed == rows
+    rows = opened(delta, lake, "a").dataframe("transactions").select("unique_key", "state").collect()
+    assert printed == [row.asDict() for row in rows]
     assert main(["dead-letters", lake, "--broker", "b", "--consumer-group", "nobody"]) == 3
     assert "of group nobody" in capsys.readouterr().err
     assert main(["retries", lake]) == 2

@@ -62,25 +62,24 @@ def is_archive(source: str, arguments: argparse.Namespace) -> bool:
 
 def refuse_archive_options(source: str, arguments: argparse.Namespace) -> None:
     """Raise `OptionError` if an argument is given that is for archives only; `source` is not an archive."""
+    from spark_mq.io.s3 import shown
+
     for name in _OF_ARCHIVES:
         if getattr(arguments, name):
             option = f"--{name.replace('_', '-')}"
-            raise OptionError(f"{option} has no effect: {source} is not an archive (the TABLE of spark-mq archive)")
+            raise OptionError(f"{option} has no effect: {shown(source)} is not an archive (TABLE of spark-mq archive)")
 
 
 def is_named_archive(source: str, arguments: argparse.Namespace) -> bool:
     """The same as `is_archive`, without a check of the arguments."""
     from spark_mq.cli.archive.arguments import has_delta_log
     from spark_mq.cli.sql.session import is_on_server
-    from spark_mq.store.config.store_paths import COMMIT_LOG
+    from spark_mq.io.location import local_path
 
-    if os.path.isdir(f"{source}/{COMMIT_LOG}"):
-        return False
-    if not os.path.exists(source):
-        if "/" not in source:
-            return _is_in_catalog(source, arguments)
-        if is_on_server():
-            return True
+    path = local_path(source)
+    if path is not None and not os.path.exists(path):
+        # A server can have a path that this machine lacks.
+        return is_on_server() if "/" in source else _is_in_catalog(source, arguments)
     return has_delta_log(source)
 
 
@@ -136,6 +135,7 @@ def _names_of_log(
     from spark_mq.archive.archived_log import described, names_of_log
     from spark_mq.archive.store_archive import StoreArchive
     from spark_mq.io.location import Location
+    from spark_mq.io.s3 import shown
 
     found = names_of_log(StoreArchive(spark, Location.resolve(store), tables, StoreIdentity("", "", "")))
     names = [{"cluster": one.cluster, "broker": one.broker, "store_name": one.store} for one in found]
@@ -143,7 +143,9 @@ def _names_of_log(
     if len(chosen) == 1:
         return chosen[0]
     if names:
-        raise OptionError(f"{tables.name} has the messages of {store} under {described(found)}: give these names")
+        raise OptionError(
+            f"{tables.name} has the messages of {shown(store)} under {described(found)}: give these names"
+        )
     if not any(given.values()):
-        raise OptionError(f"no message of {store} is in {tables.name}: give --broker NAME if it is the same log")
+        raise OptionError(f"no message of {shown(store)} is in {tables.name}: give --broker NAME if it is the same log")
     return given
