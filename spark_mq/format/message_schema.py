@@ -62,6 +62,26 @@ EXTRA_MESSAGE_SCHEMA = pa.schema(
 
 ALL_MESSAGE_FIELDS = {field.name: field for field in (*MESSAGE_SCHEMA, *EXTRA_MESSAGE_SCHEMA)}
 
+RECORD_COLUMNS = (
+    "commit_log_offset",
+    "store_size",
+    "topic",
+    "queue_id",
+    "queue_offset",
+    "flag",
+    "sys_flag",
+    "born_timestamp_millis",
+    "born_host",
+    "store_timestamp_millis",
+    "store_host",
+    "reconsume_times",
+    "prepared_transaction_offset",
+    "body_crc",
+    "stored_body",
+    "properties_bytes",
+)
+"""The columns of a store's messages from which the same bytes can be written."""
+
 KEY, KEY_TYPE = "key", "key_type"
 
 KEY_FIELDS = {KEY: pa.field(KEY, pa.string()), KEY_TYPE: pa.field(KEY_TYPE, pa.string())}

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
 from spark_mq.archive.archived_stores import choose_store
 from spark_mq.errors import EmptyStoreError, OptionError
+from spark_mq.format.message_schema import RECORD_COLUMNS
 from spark_mq.format.system_topic import LEFT_OUT_TOPIC, REVIVE_PREFIX
 from spark_mq.io.location import Location
 from spark_mq.query.sql import sql
@@ -25,27 +26,7 @@ from spark_mq.restorer.staged_rows import LeftOut, QueryRows, StoreRows
 from spark_mq.source.datasource import register
 from spark_mq.store.index.folder import find_index_layout, index_files
 
-FROM_LOG = (
-    "commit_log_offset",
-    "store_size",
-    "topic",
-    "queue_id",
-    "queue_offset",
-    "flag",
-    "sys_flag",
-    "born_timestamp_millis",
-    "born_host",
-    "store_timestamp_millis",
-    "store_host",
-    "reconsume_times",
-    "prepared_transaction_offset",
-    "body_crc",
-    "stored_body",
-    "properties_bytes",
-)
-"""The columns of a store's messages from which the same bytes can be written."""
-
-_FROM_ARCHIVE = (*FROM_LOG, "body", "born_timestamp", "store_timestamp", "_corrupt_record")
+_FROM_ARCHIVE = (*RECORD_COLUMNS, "body", "born_timestamp", "store_timestamp", "_corrupt_record")
 
 _BYTES_PER_PARTITION = 128 << 20
 
@@ -113,9 +94,9 @@ def _of_store(spark: SparkSession, store: Location, request: RestoreRequest) -> 
         raise EmptyStoreError(f"{store} has no message: there is nothing to restore")
     origin = Origin(str(store), True, facts, settings, store)
     if request.where is None:
-        return RestoreSource(StoreRows(store, FROM_LOG, _left_out(request)), origin)
+        return RestoreSource(StoreRows(store, RECORD_COLUMNS, _left_out(request)), origin)
     # The condition can end with a comment.
-    query = f"SELECT {', '.join(FROM_LOG)} FROM source.messages WHERE ({request.where}\n)"
+    query = f"SELECT {', '.join(RECORD_COLUMNS)} FROM source.messages WHERE ({request.where}\n)"
     register(spark)
     with _named_condition(request.where):
         rows = sql(spark, query, stores={"source": {"path": store.uri, "mode": "FAILFAST"}})

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from spark_mq.archive.lifecycle.archived_record import RECORD_COLUMNS, record_of
+from spark_mq.archive.lifecycle.archived_record import ARCHIVED_COLUMNS, record_of
 from spark_mq.format.message_row import message_row
 from spark_mq.format.record import Record
 from spark_mq.format.sys_flag import BORN_HOST_V6_FLAG, COMPRESSED_FLAG
@@ -20,7 +20,7 @@ V4_IN_V6 = bytes(10) + b"\xff\xff" + bytes((10, 0, 0, 1)) + bytes((0, 0, 42, 159
 def archived(record: Record) -> dict[str, object]:
     """The row of a record, as the archive has it: the stored body only if it differs."""
     row = message_row(record)
-    return {**{name: row.get(name) for name in RECORD_COLUMNS}, "stored_body": row.get("encoded_body")}
+    return {**{name: row.get(name) for name in ARCHIVED_COLUMNS}, "stored_body": row.get("encoded_body")}
 
 
 @pytest.mark.parametrize("packed", WORKLOADS, ids=str)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS
+from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, RECORD_COLUMNS
 from spark_mq.io.location import Location
 from spark_mq.job.tasks import LocalTasks
 from spark_mq.restorer.appended_messages import append_messages
@@ -25,7 +25,7 @@ from spark_mq.restorer.new_store import make_store
 from spark_mq.restorer.origin import Origin
 from spark_mq.restorer.report import RestoreReport
 from spark_mq.restorer.restore_request import RestoreRequest
-from spark_mq.restorer.restore_source import FROM_LOG, settings_of
+from spark_mq.restorer.restore_source import settings_of
 from spark_mq.restorer.source_facts import facts_of_store
 from spark_mq.restorer.stage import StageTask
 from spark_mq.restorer.store_job import StoreJob
@@ -34,7 +34,7 @@ from spark_mq.source.datasource import RocketMQDataSource
 Batches = Iterator[pa.RecordBatch]
 
 
-def message_batches(store: Path, columns: Sequence[str] = FROM_LOG) -> Batches:
+def message_batches(store: Path, columns: Sequence[str] = RECORD_COLUMNS) -> Batches:
     """The messages of a store, with the columns that a restore of a store reads."""
     source = RocketMQDataSource({"path": str(store), "mode": "FAILFAST"})
     reader = source.reader(from_arrow_schema(pa.schema([ALL_MESSAGE_FIELDS[name] for name in columns])))

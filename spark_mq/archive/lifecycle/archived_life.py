@@ -14,7 +14,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_mq.archive.lifecycle.archive_source import ArchiveSource
-from spark_mq.archive.lifecycle.archived_record import RECORD_COLUMNS, record_of
+from spark_mq.archive.lifecycle.archived_record import ARCHIVED_COLUMNS, record_of
 from spark_mq.format.message_id import decode_offset_message_id
 from spark_mq.format.message_row import host_text
 from spark_mq.format.record import Record
@@ -131,7 +131,7 @@ class ArchivedLife:
     def _records(self, condition: Column, limit: int) -> Sequence[Record]:
         """The records for which a condition is true, the first ones in the order of the log."""
         rows = self.source.messages.where(F.col("topic").isNotNull() & condition)
-        columns = [self.source.column(name).alias(name) for name in RECORD_COLUMNS]
+        columns = [self.source.column(name).alias(name) for name in ARCHIVED_COLUMNS]
         found = rows.select(*columns).orderBy("commit_log_offset").limit(limit).toArrow()
         return [record_of(row) for row in found.to_pylist()]
 

@@ -6,36 +6,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from spark_mq.format.host_text import V4_MAPPED, parse_host
+from spark_mq.format.message_schema import RECORD_COLUMNS
 from spark_mq.format.properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 from spark_mq.format.record import HOST_V4_SIZE, MAGIC_V1, MAGIC_V2, Record
 from spark_mq.format.sys_flag import BORN_HOST_V6_FLAG, COMPRESSED_FLAG, STORE_HOST_V6_FLAG
 
-RECORD_COLUMNS = (
-    "commit_log_offset",
-    "topic",
-    "queue_id",
-    "queue_offset",
-    "flag",
-    "sys_flag",
-    "born_timestamp_millis",
-    "born_host",
-    "store_timestamp_millis",
-    "store_host",
-    "reconsume_times",
-    "prepared_transaction_offset",
-    "body_crc",
-    "body",
-    "stored_body",
-    "properties_bytes",
-    "properties",
-)
+ARCHIVED_COLUMNS = (*RECORD_COLUMNS, "body", "properties")
 """The columns that `record_of` needs. An archive that an older spark-mq wrote lacks some of them: they are NULL."""
 
 _MAX_V1_TOPIC = 127
 
 
 def record_of(row: Mapping[str, Any]) -> Record:
-    """The record of a row with `RECORD_COLUMNS`.
+    """The record of a row with `ARCHIVED_COLUMNS`.
 
     If the row lacks the stored body, the record has the decompressed one, and no flag of a compression.
     """
