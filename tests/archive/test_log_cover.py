@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spark_mq.archive.lifecycle.log_cover import Part, add_bytes, holes_between
@@ -24,6 +24,10 @@ def summed(rows: list[tuple[int, int]]) -> dict[int, Part]:
 
 
 @given(st.integers(0, 5 * PART), st.lists(st.tuples(SIZES, st.sampled_from(["row", "blank", "missing"])), min_size=1))
+@example(0, [(91, "row"), (1000, "blank"), (91, "row")])
+@example(0, [(91, "row"), (1000, "missing"), (91, "row")])
+@example(0, [(PART - 50, "row"), (91, "missing"), (91, "row")])
+@example(0, [(PART - 50, "row"), (3 * PART, "blank"), (91, "row")])
 def test_each_missing_row_is_noticed(start: int, layout: list[tuple[int, str]]) -> None:
     found: dict[str, list[tuple[int, int]]] = {"row": [], "blank": [], "missing": []}
     offset = start

@@ -505,9 +505,11 @@ def test_the_tables_say_the_same_of_all_messages(workload: RealStore, opened: Me
 
 
 class OldConfig(LiveStore):
-    """A store whose files of `config/` are older than its messages, as in an archive without a later snapshot."""
+    """A store whose files of `config/` are older than some messages, as those of an archive's snapshot can be."""
 
-    config_end = 0
+    def __init__(self, store: MessageStore, config_end: int) -> None:
+        super().__init__(store)
+        self.config_end = config_end
 
 
 def test_old_offsets_prove_only_that_a_message_was_consumed(tmp_path: Path) -> None:
@@ -516,8 +518,12 @@ def test_old_offsets_prove_only_that_a_message_was_consumed(tmp_path: Path) -> N
     offsets = {f"RetryDemo@{group}": dict.fromkeys(range(8), offset) for group, offset in (("far", 99), ("near", 0))}
     (path / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": offsets}))
     with MessageStore(str(path)) as store:
-        states = {one.consumer_group: one.state for one in only(life(store, key)).consumers}
+        whole = only(life(store, key))
+        states = {one.consumer_group: one.state for one in whole.consumers}
         assert states == {"far": ConsumerState.PAST, "near": ConsumerState.NOT_YET}
-        told = only(life(OldConfig(store), key))
+        last = max(event.commit_log_offset or 0 for event in whole.events)
+        assert only(life(OldConfig(store, last + 1), key)) == whole
+        told = only(life(OldConfig(store, 0), key))
+        assert only(life(OldConfig(store, last), key)).unknown == told.unknown
     assert [one.consumer_group for one in told.consumers] == ["far"]
     assert told.unknown == ("which consumer groups are past it: it was stored after config/consumerOffset.json",)
