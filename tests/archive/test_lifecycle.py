@@ -272,6 +272,8 @@ def test_what_expired_comes_from_the_archive(
             assert (told.state, told.reason, told.unknown) == (expected.state, expected.reason, expected.unknown)
             assert (told.events, told.consumers) == (expected.events, expected.consumers)
         assert store.life(gone["unique_key"], at=at).lives == ()
+        by_id = one_life(archived.life(str(expected.events[0].offset_message_id), store, at=at))
+        assert (by_id.events, by_id.state) == (expected.events, expected.state)
 
     monkeypatch.setattr("spark_mq.cli.spark.spark_session", session_of(delta))
     command = ["life", str(own), lake, spanning["unique_key"], "--json", "--broker-conf", conf]

@@ -86,7 +86,7 @@ class ArchivedQueues:
         """The first offset of each queue of which a message is archived; the one after the last before the snapshot."""
         before = F.col("commit_log_offset") < self._source.config_end
         rows = self._source.messages.where(
-            F.col("topic").isNotNull() & before & ~F.col("transaction_type").isin(_NO_UNIT)
+            F.col("topic").isNotNull() & before & ~F.col("transaction_type").isin(*_NO_UNIT)
         )
         ends = (F.min("queue_offset").alias("first"), (F.max("queue_offset") + 1).alias("stop"))
         found = rows.groupBy("topic", "queue_id").agg(*ends).toArrow().to_pylist()
