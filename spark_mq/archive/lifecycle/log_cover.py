@@ -84,7 +84,7 @@ def log_cover(messages: DataFrame, segments: DataFrame, stored: Column, name: st
     add_bytes(parts, others)
     holes, unclear = holes_between(parts)
     if unclear:
-        holes += _holes_within(placed, unclear, others, name)
+        holes += _holes_within(placed, unclear, others)
     missing = [
         CorruptRange(name, first, stop - first, MISSING, f"the archive lacks {count} bytes of the log here")
         for first, stop, count in holes
@@ -137,7 +137,7 @@ def _overlap(offset: int) -> CorruptLogError:
 
 
 def _holes_within(
-    placed: DataFrame, parts: Sequence[int], others: Sequence[tuple[int, int]], name: str
+    placed: DataFrame, parts: Sequence[int], others: Sequence[tuple[int, int]]
 ) -> list[tuple[int, int, int]]:
     """One missing range for each of the parts, with the number of missing bytes in it."""
     rows = placed.where((F.col("size") > 0) & _part().isin(list(parts))).select("offset", "size")
