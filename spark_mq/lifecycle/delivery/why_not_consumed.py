@@ -276,8 +276,9 @@ class _Question:
         if parsed is not None and parsed.origin_topic is not None:
             place = (retry_topic or "", last.queue_id or 0, last.queue_offset or 0)
             popped = self._pops(place, last.commit_log_offset or 0)
-            if popped is not None and not popped.is_acknowledged:
-                return self._answer(NotConsumed.POPPED, f"{popped.text}: {last.text}")
+            if popped is not None:
+                reason = NotConsumed.CONSUMED if popped.is_acknowledged else NotConsumed.POPPED
+                return self._answer(reason, f"{popped.text}: {last.text}")
         return self._answer(NotConsumed.CONSUMED, f"the group returned it, and is past the last retry: {last.text}")
 
     def _last_attempt(self) -> Event | None:
