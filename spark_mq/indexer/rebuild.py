@@ -356,9 +356,7 @@ class _Rebuild:
         if inner_batches:
             notes.append(f"{inner_batches} inner batches belong to batch consume queues, which are not rebuilt")
         if (self.store / "consumequeue_ext").is_directory or conf.is_enabled("enableConsumeQueueExt"):
-            notes.append(
-                "consumequeue_ext is not rebuilt: new units have tags codes instead of addresses in it, which brokers accept"
-            )
+            notes.append("consumequeue_ext is not rebuilt: new units have tags codes instead of addresses in it")
         if conf.is_enabled("enableMultiDispatch"):
             notes.append("queues of INNER_MULTI_DISPATCH (light message queues) are not rebuilt")
         return notes
