@@ -224,6 +224,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(arguments: argparse.Namespace) -> int:
     """Print the table; returns the exit status."""
     from spark_mq.cli.output.row_printer import RowPrinter
+    from spark_mq.io import s3
     from spark_mq.store.message_store import MessageStore
 
     printer = RowPrinter.of(arguments, _schema(_shown_table(arguments)))
@@ -238,7 +239,7 @@ def run(arguments: argparse.Namespace) -> int:
         what = str(hidden) if arguments.table == "topics" else f"{hidden} {_ROW[arguments.table]}s"
         print(f"spark-mq: {what} of the broker's own topics are not shown; --all shows them", file=sys.stderr)
     if not shown:
-        print(f"spark-mq: no matching {_ROW[arguments.table]} in {arguments.store}{reason}", file=sys.stderr)
+        print(f"spark-mq: no matching {_ROW[arguments.table]} in {s3.shown(arguments.store)}{reason}", file=sys.stderr)
     return FOUND if shown else NOT_FOUND
 
 

@@ -86,7 +86,7 @@ class MessageStore:
             OptionError: `broker_version` is unknown, or `broker_conf` cannot be read.
 
         """
-        self.location = Location.resolve(path)
+        self.location = Location.resolve(path).snapshot()
         self.broker_conf = BrokerConf.of(broker_conf)
         self._check_index = check_index
         self._given_log_end = log_end
@@ -149,7 +149,11 @@ class MessageStore:
     def _live_end(self) -> int:
         if self._given_log_end is not None:
             return self._given_log_end
-        return LiveEndFinder(self.location).find(self.records, self._queues.found.values())
+        return LiveEndFinder(self.location).find(self.records, self._each_queue())
+
+    def _each_queue(self) -> Iterator[ConsumeQueue]:
+        """The queues that have files; they are searched for when the first one is asked for."""
+        yield from self._queues.found.values()
 
     def get_min_offset_in_queue(self, topic: str, queue_id: int, read_log: bool = False) -> int:
         """The first queue offset that a broker would offer; 0 if there is no such queue.
