@@ -1,4 +1,4 @@
-"""Queues of a broker with `enableConsumeQueueExt`: rebuilt, and continued. No Spark here."""
+"""Queues of a broker with `enableConsumeQueueExt`: rebuilt, and continued. Only one test starts Spark."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pyspark.sql import SparkSession
 
-from spark_mq import MessageStore
-from spark_mq.errors import CorruptLogError
-from tests.support.filtered_store import FILTERED, TOPIC
+from spark_mq import MessageStore, rebuild
+from spark_mq.errors import CorruptLogError, OptionError
+from tests.support.filtered_store import FILTERED, TOPIC, records_of
 from tests.support.rebuilt import rebuild_here
 from tests.support.stores import RealStore, tree_of
 from tests.support.verified import check, grave
@@ -22,8 +23,18 @@ def store(unpacked: Callable[[RealStore], Path], tmp_path: Path) -> Path:
     return Path(shutil.copytree(unpacked(FILTERED), tmp_path / "store"))
 
 
-def test_rebuilt_units_have_the_tags_codes_of_the_extension(store: Path, tmp_path: Path) -> None:
+def test_rebuilt_extensions_are_those_of_a_broker(store: Path, tmp_path: Path) -> None:
+    """A broker that booted without its queues made them again, with all filters."""
     report = rebuild_here(store, tmp_path / "rebuilt", broker_conf=str(FILTERED.broker_conf))
+    assert report.trees == ["consumequeue", "consumequeue_ext", "index"]
+    assert not report.notes
+    of_the_broker = FILTERED.unpack(tmp_path, "rebuilt")
+    for tree in ("consumequeue", "consumequeue_ext"):
+        assert tree_of(tmp_path / "rebuilt" / tree) == tree_of(of_the_broker / tree)
+
+
+def test_rebuilt_units_have_the_tags_codes_of_the_extension(store: Path, tmp_path: Path) -> None:
+    report = rebuild_here(store, tmp_path / "rebuilt")
     assert "consumequeue_ext is not rebuilt" in "".join(report.notes)
     shutil.copytree(store / "commitlog", tmp_path / "rebuilt" / "commitlog")
     with MessageStore(str(store)) as one, MessageStore(str(tmp_path / "rebuilt")) as other:
@@ -61,3 +72,66 @@ def test_another_tags_code_in_the_extension_contradicts_the_log(store: Path) -> 
     file.write_bytes(content)
     with pytest.raises(CorruptLogError, match=f"{TOPIC}/0: 1 units"):
         rebuild_here(store, broker_conf=str(FILTERED.broker_conf), resume=True)
+
+
+@pytest.mark.cluster
+def test_one_queue_with_spark(spark: SparkSession, store: Path, tmp_path: Path) -> None:
+    conf = str(FILTERED.broker_conf)
+    report = rebuild(spark, str(store), topic=TOPIC, queue_id=1, broker_conf=conf, replace=True)
+    assert report.trees == [f"consumequeue/{TOPIC}/1", f"consumequeue_ext/{TOPIC}/1"]
+    of_the_broker, before = FILTERED.unpack(tmp_path / "broker", "rebuilt"), FILTERED.unpack(tmp_path / "before")
+    for tree in ("consumequeue", "consumequeue_ext"):
+        for queue, expected in ((f"{TOPIC}/1", of_the_broker), (f"{TOPIC}/0", before)):
+            assert tree_of(store / tree / queue) == tree_of(expected / tree / queue)
+    assert grave(check(store, FILTERED.broker_conf)[1]) == []
+
+
+def test_without_filters_units_have_no_bit_map(store: Path, tmp_path: Path) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text(FILTERED.broker_conf.read_text().replace("enableCalcFilterBitMap=true", ""))
+    rebuild_here(store, tmp_path / "rebuilt", broker_conf=str(conf))
+    shutil.copytree(store / "commitlog", tmp_path / "rebuilt" / "commitlog")
+    with MessageStore(str(tmp_path / "rebuilt")) as other:
+        records = records_of(other)
+        for (topic, queue_id), queue in other.queues.items():
+            for queue_offset in range(queue.written_end):
+                unit = queue.ext.unit(queue.unit(queue_offset)[2])
+                stored = records[topic, queue_id, queue_offset].store_timestamp
+                assert unit is not None
+                assert (unit.store_timestamp, unit.bit_map) == (stored, b"")
+
+
+def test_lost_messages_leave_units_without_a_message(store: Path, tmp_path: Path) -> None:
+    """A broker takes zeros for the end of an extension."""
+    with MessageStore(str(store)) as opened:
+        places = {offset: opened.queues[TOPIC, 0].unit(offset)[:2] for offset in (20, 21, 60)}
+    segment = store / "commitlog" / f"{0:020d}"
+    content = bytearray(segment.read_bytes())
+    for offset, size in places.values():
+        content[offset : offset + size] = bytes(size)
+    segment.write_bytes(content)
+    rebuild_here(store, tmp_path / "rebuilt", broker_conf=str(FILTERED.broker_conf), mode="permissive")
+    expected = FILTERED.unpack(tmp_path, "rebuilt") / "consumequeue_ext" / TOPIC / "0"
+    for name, data in tree_of(tmp_path / "rebuilt" / "consumequeue_ext" / TOPIC / "0").items():
+        wanted = bytearray((expected / name).read_bytes())
+        for queue_offset in places:
+            if int(name) == queue_offset // 58 * 2000:
+                at = queue_offset % 58 * 34
+                wanted[at + 2 : at + 34] = bytes(16) + b"\0\16" + bytes(14)
+        assert data == bytes(wanted)
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("mappedFileSizeConsumeQueueExt=30", "34 bytes do not fit"),
+        ("mappedFileSizeConsumeQueueExt=x", "not a positive number"),
+        ("maxErrorRateOfBloomFilter=100", "percentage"),
+        ("expectConsumerNumUseFilter=999999", "do not fit"),
+    ],
+)
+def test_settings_with_which_no_unit_is_stored(setting: str, message: str, store: Path, tmp_path: Path) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text(FILTERED.broker_conf.read_text() + f"{setting}\n")
+    with pytest.raises(OptionError, match=message):
+        rebuild_here(store, tmp_path / "rebuilt", broker_conf=str(conf))

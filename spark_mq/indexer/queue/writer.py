@@ -32,6 +32,8 @@ from spark_mq.format.consume_queue import (
     pre_blank,
     queue_file_name,
 )
+from spark_mq.format.consume_queue_ext import ExtLayout
+from spark_mq.indexer.queue.ext_settings import ExtSettings
 from spark_mq.indexer.queue.runs import Run, runs_in
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
@@ -120,6 +122,7 @@ class QueueWriter:
         is_resumed: Whether a killed job can have written some of the files.
         done: The folder in which the task marks itself as done.
         missing_offset: The commit log offset in units between the messages of a queue that have no message.
+        ext: How extension units are made, whose addresses take the place of tags codes; None if none is made.
 
     """
 
@@ -130,6 +133,7 @@ class QueueWriter:
     is_resumed: bool
     done: Location
     missing_offset: int = 0
+    ext: ExtSettings | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """For `mapInArrow`: runs sorted by file and then by commit log offset in, rows of `WRITTEN_SCHEMA` out."""
@@ -183,6 +187,8 @@ class QueueWriter:
         """Write a file unless it is already correct; returns its state."""
         path = (file.topic, str(file.queue_id), queue_file_name(file.number, self.file_size))
         file.mark_missing(self.missing_offset)
+        if self.ext is not None:
+            file.set_addresses(self.ext.layout(file.topic))
         existing = None if self.continued is None else self._read(self.continued, path)
         if existing is not None:
             units = np.frombuffer(existing, UNIT_DTYPE)
@@ -257,6 +263,11 @@ class _QueueFile:
         first = max(self._queue_min - self._start, 0)
         units = self._units[first : self._queue_max - self._start]
         units["commit_log_offset"][~self._taken[first : self._queue_max - self._start]] = offset
+
+    def set_addresses(self, layout: ExtLayout) -> None:
+        """Replace the tags codes by the addresses of extension units, which begin with that of the first message."""
+        at = np.flatnonzero(self._taken)
+        self._units["tags_code"][at] = layout.addresses(self._start + at - self._queue_min)
 
     def keep(self, existing: Units, resolved: Units, log_start: int) -> None:
         """Keep the units of a continued file whose messages are before the log, up to the end of its queue.
