@@ -20,7 +20,7 @@ from spark_mq import MessageStore
 from spark_mq.lifecycle.consumption.consumer_progress import consumer_progress_rows
 from spark_mq.lifecycle.consumption.dead_letters import dead_letters_rows
 from spark_mq.lifecycle.consumption.retries import retries_rows
-from spark_mq.lifecycle.delivery.why_not_consumed import NotConsumed
+from spark_mq.lifecycle.delivery.answer import NotConsumed
 from spark_mq.lifecycle.statistics.duplicates import duplicates_rows
 from spark_mq.lifecycle.traces.trace_record import parse_trace_body
 from spark_mq.lifecycle.traces.traces import traces_rows
