@@ -168,6 +168,8 @@ def test_a_message_that_is_not_there(unpacked: Unpack, tmp_path: Path) -> None:
         assert (found.reason, found.commit_log_offset) == (NotConsumed.OUT_OF_RANGE, None)
         found = store.why_not_consumed("GID_rich", "FilterDem", 0, 0)
         assert f"similar topics: {TOPIC}" in found.text
+        with pytest.raises(OptionError, match="-1 is negative"):
+            store.why_not_consumed("GID_rich", TOPIC, 0, -1)
         with pytest.raises(OptionError, match="two kinds"):
             store.why_not_consumed("GID_rich", TOPIC, 0, 0, tags="a", expression="a = 1")
         with pytest.raises(OptionError, match="write the whole condition"):

@@ -63,7 +63,7 @@ def why_not_consumed(
         at: The time of the question: epoch milliseconds or an aware datetime; None for now.
 
     Raises:
-        OptionError: `tags` and `expression` are both given, or one of them is refused.
+        OptionError: `tags` and `expression` are both given, one of them is refused, or the queue offset is negative.
 
     Example:
         >>> why_not_consumed(MessageStore("/data/store"), "billing", "orders", 0, 17, tags="paid").reason
@@ -71,6 +71,8 @@ def why_not_consumed(
     """
     if tags is not None and expression is not None:
         raise OptionError("tags and an expression are two kinds of subscriptions: give one of them")
+    if queue_offset < 0:
+        raise OptionError(f"queue offset {queue_offset} is negative: give 0 or more")
     first = store.get_min_offset_in_queue(topic, queue_id, read_log=True)
     stop = store.get_max_offset_in_queue(topic, queue_id, read_log=True)
     question = _Question(store, consumer_group, topic, queue_id, queue_offset, first, stop, moment_of(at))
@@ -134,8 +136,12 @@ class _Question:
 
     def _without_message(self) -> WhyNotConsumed:
         if self.queue_offset < self.min_offset:
-            past = self.consumer_offset is not None and self.consumer_offset > self.queue_offset
-            had = f"the group's offset is {self.consumer_offset}, past it" if past else "the group had not reached it"
+            if self.consumer_offset is None:
+                had = "the group has no offset there"
+            elif self.consumer_offset > self.queue_offset:
+                had = f"the group's offset is {self.consumer_offset}, past it"
+            else:
+                had = f"the group had not reached it: its offset is {self.consumer_offset}"
             begins = f"{self.place} begins at offset {self.min_offset}"
             return self._answer(NotConsumed.EXPIRED, f"it is not in the store any more: {begins}; {had}")
         why = self._cover().why_not(self.queue_offset) or "no unit and no record of the log has this offset"
