@@ -359,7 +359,7 @@ class _Rebuild:
         if has_ext and not selection.has_ext:
             notes.append(
                 f"{CONSUME_QUEUE_EXT} is not rebuilt: new units have tags codes instead of addresses in it; a "
-                "--broker-conf with enableConsumeQueueExt=true rebuilds it, without --resume"
+                "--broker-conf with enableConsumeQueueExt=true rebuilds it, unless queues are continued (--resume)"
             )
         if conf.is_enabled("enableMultiDispatch"):
             notes.append("queues of INNER_MULTI_DISPATCH (light message queues) are not rebuilt")

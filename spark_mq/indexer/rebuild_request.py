@@ -92,12 +92,13 @@ class RebuildRequest:
         location = Location.resolve(store)
         if not conf.is_enabled("messageIndexEnable", default=True):
             selection = dataclasses.replace(selection, has_index=False)
-        # A continued queue keeps the addresses that it has.
-        if conf.is_enabled("enableConsumeQueueExt") and not resume:
+        target = location if output is None else Location.resolve(output)
+        # A queue that is continued keeps the addresses that it has.
+        is_continued = resume and selection.queue_tree is not None and (target / selection.queue_tree).is_directory
+        if conf.is_enabled("enableConsumeQueueExt") and not is_continued:
             selection = dataclasses.replace(selection, has_ext=True)
         if not selection.trees:
             raise OptionError(f"--only index: the broker keeps none ({conf.source}: messageIndexEnable=false)")
-        target = location if output is None else Location.resolve(output)
         committer = OutputCommitter(target, selection.trees, MANIFEST, keeps_replaced=backup)
         return cls(location, selection, committer, conf, version, zone, mode == PERMISSIVE, replace, resume, split_size)
 

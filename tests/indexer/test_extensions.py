@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +11,9 @@ import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 
+import spark_mq.indexer.queue.extensions as extensions
 from spark_mq import MessageStore, rebuild
-from spark_mq.errors import CorruptLogError, OptionError
+from spark_mq.errors import CorruptLogError, NoRoomError, OptionError
 from tests.support.filtered_store import FILTERED, TOPIC, records_of
 from tests.support.rebuilt import rebuild_here
 from tests.support.stores import RealStore, tree_of
@@ -84,6 +86,24 @@ def test_one_queue_with_spark(spark: SparkSession, store: Path, tmp_path: Path) 
         for queue, expected in ((f"{TOPIC}/1", of_the_broker), (f"{TOPIC}/0", before)):
             assert tree_of(store / tree / queue) == tree_of(expected / tree / queue)
     assert grave(check(store, FILTERED.broker_conf)[1]) == []
+
+
+def test_a_job_that_ended_early_is_resumed(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {"broker_conf": str(FILTERED.broker_conf)}
+    monkeypatch.setattr(extensions, "publish", full_disk)
+    with pytest.raises(NoRoomError, match="full"):
+        rebuild_here(store, tmp_path / "rebuilt", **options)
+    monkeypatch.undo()
+    assert not (tmp_path / "rebuilt" / "consumequeue").exists()
+    report = rebuild_here(store, tmp_path / "rebuilt", **options, resume=True)
+    assert report.segments_staged_before == 1  # the last segment is always read again
+    of_the_broker = FILTERED.unpack(tmp_path, "rebuilt")
+    for tree in ("consumequeue", "consumequeue_ext"):
+        assert tree_of(tmp_path / "rebuilt" / tree) == tree_of(of_the_broker / tree)
+
+
+def full_disk(*arguments: object) -> None:
+    raise OSError(errno.ENOSPC, "no space left on device")
 
 
 def test_without_filters_units_have_no_bit_map(store: Path, tmp_path: Path) -> None:

@@ -12,6 +12,9 @@ from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.consumer_filters import CONSUMER_FILTERS, load_consumer_filters
 
+STAGED_EXT_SIZE = 24
+"""Bytes that are staged for a message, besides its bit map: queue offset, tags code and store time."""
+
 
 @dataclass(frozen=True)
 class ExtSettings:
