@@ -6,6 +6,7 @@ import errno
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -89,7 +90,7 @@ def test_one_queue_with_spark(spark: SparkSession, store: Path, tmp_path: Path) 
 
 
 def test_a_job_that_ended_early_is_resumed(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    options = {"broker_conf": str(FILTERED.broker_conf)}
+    options: dict[str, Any] = {"broker_conf": str(FILTERED.broker_conf)}
     monkeypatch.setattr(extensions, "publish", full_disk)
     with pytest.raises(NoRoomError, match="full"):
         rebuild_here(store, tmp_path / "rebuilt", **options)
