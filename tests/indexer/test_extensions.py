@@ -16,6 +16,7 @@ import spark_mq.indexer.queue.extensions as extensions
 from spark_mq import MessageStore, rebuild
 from spark_mq.errors import CorruptLogError, NoRoomError, OptionError
 from tests.support.filtered_store import FILTERED, TOPIC, records_of
+from tests.support.log_writer import LogWriter
 from tests.support.rebuilt import rebuild_here
 from tests.support.stores import RealStore, tree_of
 from tests.support.verified import check, grave
@@ -120,6 +121,21 @@ def test_without_filters_units_have_no_bit_map(store: Path, tmp_path: Path) -> N
                 stored = records[topic, queue_id, queue_offset].store_timestamp
                 assert unit is not None
                 assert (unit.store_timestamp, unit.bit_map) == (stored, b"")
+
+
+def test_a_segment_without_a_unit(tmp_path: Path) -> None:
+    """Messages of transaction type PREPARED are in no queue."""
+    writer, path = LogWriter(1 << 10), tmp_path / "store"
+    for number in range(-6, 6):
+        sys_flag = 4 if number < 0 else 0
+        writer.append(1_700_000_000_000, b"x" * 100, b"T", 0, max(number, 0), sys_flag=sys_flag)
+    writer.write(path)
+    conf = tmp_path / "broker.conf"
+    conf.write_text("enableConsumeQueueExt=true\nmappedFileSizeConsumeQueueExt=100\n")
+    rebuild_here(path, broker_conf=str(conf))
+    names = [file.name for file in sorted((path / "consumequeue_ext" / "T" / "0").iterdir())]
+    assert names == [f"{0:020d}", f"{100:020d}"]
+    assert grave(check(path, conf)[1]) == []
 
 
 def test_lost_messages_leave_units_without_a_message(store: Path, tmp_path: Path) -> None:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from spark_mq.errors import OptionError
 from spark_mq.filters.consumer_filter import ConsumerFilter, usable_filters
@@ -12,6 +16,20 @@ from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.consumer_filters import CONSUMER_FILTERS, load_consumer_filters
 
+STAGED_EXT_SCHEMA = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("queue_id", pa.int32()),
+        ("file", pa.string()),
+        ("position", pa.int64()),
+        ("count", pa.int64()),
+        ("first", pa.int64()),
+        ("last", pa.int64()),
+    ]
+)
+"""A row for each queue of a segment: where its staged values are, and its first and last queue offset there."""
+Values = npt.NDArray[Any]
+"""Staged values of messages: `queue_offset`, `tags_code`, `store_timestamp`, `bit_map` (`ExtSettings.staged_dtype`)."""
 STAGED_EXT_SIZE = 24
 """Bytes that are staged for a message, besides its bit map: queue offset, tags code and store time."""
 
@@ -58,6 +76,12 @@ class ExtSettings:
                 f"{MAX_UNIT_SIZE}, and its files have {found.file_size} (mappedFileSizeConsumeQueueExt)"
             )
         return found
+
+    @property
+    def staged_dtype(self) -> np.dtype[Any]:
+        """The fields of staged values."""
+        names = [("queue_offset", np.int64), ("tags_code", np.int64), ("store_timestamp", np.int64)]
+        return np.dtype([*names, ("bit_map", np.uint8, (self.bit_count // 8 if self.filters else 0,))])
 
     def filters_of(self, topic: str) -> tuple[ConsumerFilter, ...]:
         """The filters for a topic."""
