@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 import spark_mq.indexer.queue.extensions as extensions
 from spark_mq import MessageStore, rebuild
 from spark_mq.errors import CorruptLogError, NoRoomError, OptionError
+from spark_mq.format.consume_queue_ext import offset_of
 from tests.support.filtered_store import FILTERED, TOPIC, records_of
 from tests.support.log_writer import LogWriter
 from tests.support.rebuilt import rebuild_here
@@ -124,17 +125,20 @@ def test_without_filters_units_have_no_bit_map(store: Path, tmp_path: Path) -> N
 
 
 def test_a_segment_without_a_unit(tmp_path: Path) -> None:
-    """Messages of transaction type PREPARED are in no queue."""
+    """Messages of transaction type PREPARED are in no queue. The queue begins at 7, and 4 bytes of each file stay free."""
     writer, path = LogWriter(1 << 10), tmp_path / "store"
     for number in range(-6, 6):
         sys_flag = 4 if number < 0 else 0
-        writer.append(1_700_000_000_000, b"x" * 100, b"T", 0, max(number, 0), sys_flag=sys_flag)
+        writer.append(1_700_000_000_000, b"x" * 100, b"T", 0, 7 + max(number, 0), sys_flag=sys_flag)
     writer.write(path)
     conf = tmp_path / "broker.conf"
     conf.write_text("enableConsumeQueueExt=true\nmappedFileSizeConsumeQueueExt=100\n")
     rebuild_here(path, broker_conf=str(conf))
     names = [file.name for file in sorted((path / "consumequeue_ext" / "T" / "0").iterdir())]
     assert names == [f"{0:020d}", f"{100:020d}"]
+    with MessageStore(str(path)) as store:
+        places = [offset_of(store.queues["T", 0].unit(7 + number)[2]) for number in range(6)]
+    assert places == [0, 20, 40, 60, 100, 120]
     assert grave(check(path, conf)[1]) == []
 
 
