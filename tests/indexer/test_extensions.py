@@ -125,7 +125,7 @@ def test_without_filters_units_have_no_bit_map(store: Path, tmp_path: Path) -> N
 
 
 def test_a_segment_without_a_unit(tmp_path: Path) -> None:
-    """Messages of transaction type PREPARED are in no queue. The queue begins at 7, and 4 bytes of each file stay free."""
+    """Messages of type PREPARED are in no queue. The queue begins at 7, and 4 bytes of each file stay free."""
     writer, path = LogWriter(1 << 10), tmp_path / "store"
     for number in range(-6, 6):
         sys_flag = 4 if number < 0 else 0

@@ -37,6 +37,10 @@ NOTES = [
     (b"ck", note(so="x", n=None, d={}, it=[], pt=1e999)),
     (b"bAck", note(aol=5)),
     (b"other", note(n=9, it=1)),
+    # The group asked for more time: the broker notes an acknowledgement, and another pop.
+    (b"ck", note(so=7, n=1, d=[0], it=1000)),
+    (b"ack", note(so=7, ao=7)),
+    (b"ck", note(so=7, n=1, d=[0], it=60_000, pt=START + 20)),
     (b"ack", note(ao=3)),  # acknowledged, and the check point was only in memory
 ]
 
@@ -61,12 +65,14 @@ def pops(store: MessageStore, offset: int, group: str = "g") -> Pops:
 
 def test_pops_and_acknowledgements(store: MessageStore) -> None:
     found = {offset: pops(store, offset).last for offset in range(8)}
-    assert [offset for offset, last in found.items() if last is not None] == [0, 2, 3, 5, 6]
+    assert [offset for offset, last in found.items() if last is not None] == [0, 2, 3, 5, 6, 7]
     acknowledged = {offset for offset, last in found.items() if last is not None and last.is_acknowledged}
     assert acknowledged == {2, 3, 5}
-    first, later = found[0], found[6]
+    first, later, again = found[0], found[6], found[7]
     assert first is not None
     assert later is not None
+    assert again is not None
+    assert (again.pop_time, again.invisible_until) == (START + 20, START + 60_020)
     assert (first.pop_time, first.invisible_until) == (START, START + 5000)
     assert (later.pop_time, later.invisible_until) == (START + 10, START + 9010)
     assert "can acknowledge it until" in first.text
