@@ -20,6 +20,7 @@ from spark_mq.format.message_keys import record_keys
 from spark_mq.format.message_row import Row, corrupt_row, message_row, message_table
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, CORRUPT_RECORD
 from spark_mq.format.record import Record
+from spark_mq.io.location import Location
 from spark_mq.source.explain import explain_plan
 from spark_mq.source.options import Mode, ReadOptions
 from spark_mq.source.planner import LookUp, plan_messages
@@ -30,9 +31,12 @@ from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.splits import Split
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.lookup import QueueRange
+from spark_mq.store.queue.read_cost import cost_of
+from spark_mq.store.queue.units_read import UnitsRead
 
 if TYPE_CHECKING:
     from spark_mq.format.kernels.columns import MessageColumns
+    from spark_mq.store.log.record_reader import RecordChunk
 
 MAX_BATCH_ROWS = 8192
 _MAX_LOOK_UP_ROWS = 256
@@ -124,27 +128,45 @@ class MessagesReader(DataSourceReader):
         return [ALL_MESSAGE_FIELDS[name] for name in self._columns]
 
     def _read_split(self, split: Split, plan: str) -> Iterator[pa.RecordBatch]:
-        from spark_mq.format.kernels.batches import BODY_COLUMNS, message_batches
-        from spark_mq.format.kernels.columns import MessageColumns
         from spark_mq.store.log.split_reader import read_split
 
-        fails = self._options.mode == Mode.FAILFAST
-        check_crc = self._options.check_crc and (fails or not BODY_COLUMNS.isdisjoint(self._columns))
         for part in read_split(split, plan):
             if isinstance(part, CorruptRange):
                 yield from self._corrupt_rows(part)
-                continue
-            matching = filter_frames(self._options.predicate, MessageColumns(part.buffer, part.base, part.frames))
-            for messages in message_batches(
-                part.buffer, part.base, matching, self._columns, MAX_BATCH_ROWS, check_crc=check_crc
-            ):
-                if fails:
-                    _fail_on_body(split, messages)
-                yield self.batch(messages)
+            else:
+                yield from self._matching(part, split.segment.location)
+
+    def _matching(self, part: RecordChunk, file: Location) -> Iterator[pa.RecordBatch]:
+        """Batches of the matching messages of a chunk, which is of the segment `file`."""
+        from spark_mq.format.kernels.batches import BODY_COLUMNS, message_batches
+        from spark_mq.format.kernels.columns import MessageColumns
+
+        fails = self._options.mode == Mode.FAILFAST
+        check_crc = self._options.check_crc and (fails or not BODY_COLUMNS.isdisjoint(self._columns))
+        matching = filter_frames(self._options.predicate, MessageColumns(part.buffer, part.base, part.frames))
+        for messages in message_batches(
+            part.buffer, part.base, matching, self._columns, MAX_BATCH_ROWS, check_crc=check_crc
+        ):
+            if fails:
+                _fail_on_body(file, messages)
+            yield self.batch(messages)
+
+    def _read_units(self, store: MessageStore, read: UnitsRead) -> Iterator[pa.RecordBatch]:
+        from spark_mq.store.queue.unit_reader import UnitReader
+
+        reader = UnitReader(store.location, store.records, store.find_queue, read, cost_of(store.location).jump)
+        for part in reader.chunks():
+            if isinstance(part, CorruptRange):
+                yield from self._corrupt_rows(part)
+            else:
+                yield from self._matching(part, store.location)
 
     def _look_up(self, partition: LookUpPartition) -> Iterator[pa.RecordBatch]:
         options, log = self._options, partition.log
         with MessageStore(options.path, broker_conf=options.broker_conf, log_end=log.stop) as store:
+            if partition.look_up.units is not None:
+                yield from self._read_units(store, partition.look_up.units)
+                return
             if partition.look_up.queue is not None:
                 yield from self._record_batches(self._find_in_queue(store, partition.look_up.queue, partition))
                 return
@@ -225,9 +247,9 @@ def _row_of_damage(corrupt: CorruptRange) -> Row:
     return corrupt_row(corrupt.commit_log_offset, None, reason)
 
 
-def _fail_on_body(split: Split, messages: MessageColumns) -> None:
+def _fail_on_body(file: Location, messages: MessageColumns) -> None:
     if messages.bodies is None or not messages.bodies.reasons:
         return
     row, reason = min(messages.bodies.reasons.items())
     offset = messages.base + int(messages.frames[row].position)
-    raise CorruptLogError(f"{split.segment.location}: message at commit log offset {offset}: {reason}")
+    raise CorruptLogError(f"{file}: message at commit log offset {offset}: {reason}")

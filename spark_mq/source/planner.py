@@ -15,6 +15,7 @@ from itertools import product
 
 from spark_mq.source.integer_set import IntegerSet
 from spark_mq.source.options import ReadOptions
+from spark_mq.source.topic_plan import plan_topics
 from spark_mq.store.index.coverage import IndexedRange
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.corrupt_range import CorruptRange
@@ -24,6 +25,7 @@ from spark_mq.store.log.splits import Split, plan_splits, within_offsets
 from spark_mq.store.log.time_pruning import within_time
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.lookup import QueueRange
+from spark_mq.store.queue.units_read import UnitsRead
 
 _MAX_KEYS = 10_000
 _KEYS_OF_A_TASK = 500
@@ -51,10 +53,11 @@ class AccessPath(StrEnum):
 
 @dataclass(frozen=True)
 class LookUp:
-    """The look-ups of one task: pairs of topic and key in the index, or queue offsets of one queue."""
+    """The look-ups of one task: pairs of topic and key in the index, queue offsets of one queue, or units of queues."""
 
     keys: tuple[tuple[str, str], ...] = ()
     queue: QueueRange | None = None
+    units: UnitsRead | None = None
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,7 @@ def plan_messages(options: ReadOptions, store: MessageStore) -> ReadPlan:
     reasons: list[str] = []
     if options.check_crc:
         reasons.append("checkCrc is on, and look-ups do not check CRCs")
-    for by in () if options.check_crc else (_by_index, _by_queue):
+    for by in () if options.check_crc else (_by_index, _by_queue, _by_topic):
         plan = by(options, store)
         if isinstance(plan, ReadPlan):
             return plan
@@ -168,17 +171,27 @@ def _by_queue(options: ReadOptions, store: MessageStore) -> ReadPlan | str:
     return _with_uncovered(AccessPath.CONSUME_QUEUE, options, store, look_ups, plan.uncovered)
 
 
+def _by_topic(options: ReadOptions, store: MessageStore) -> ReadPlan | str:
+    """A plan by the units of all queues; or why they are not used, an empty text if no topic is requested."""
+    plan = plan_topics(options, store)
+    if isinstance(plan, str):
+        return plan
+    look_ups = [LookUp(units=read) for read in plan.reads]
+    return _with_uncovered(AccessPath.CONSUME_QUEUE, options, store, look_ups, plan.uncovered, plan.note)
+
+
 def _with_uncovered(
     path: AccessPath,
     options: ReadOptions,
     store: MessageStore,
     look_ups: Sequence[LookUp],
     uncovered: Sequence[LogRange],
+    note: str = "",
 ) -> ReadPlan:
     """The plan of look-ups, with splits for the ranges that the index or the queue does not cover."""
     splits = [split for part in uncovered for split in splits_of(store.location, part, options.split_size)]
     splits = within_time(splits, *options.predicate.store_timestamp.bounds)
-    notes = tuple(store.index.problems) if path == AccessPath.INDEX else ()
+    notes = tuple(store.index.problems) if path == AccessPath.INDEX else tuple(filter(None, [note]))
     return ReadPlan(path, tuple(splits), (), tuple(look_ups), tuple(uncovered), _live_log(store), notes)
 
 

@@ -1,0 +1,195 @@
+"""The plan of a read by topic: the units of all queues say where the topic's messages are, and what must be scanned.
+
+Before anything of the log is read, the units of the topic say how many messages and bytes are requested. If reading
+them costs clearly less than reading the log, the units of all queues are read. They show in which parts of the log the
+topic's units are complete (`store.queue.unit_cover`). Tasks read the records there, and scan the other parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from spark_mq.format.consume_queue import UNIT_SIZE
+from spark_mq.source.options import Mode, ReadOptions
+from spark_mq.source.predicate import Predicate
+from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.store.log.log_range import LogRange
+from spark_mq.store.log.splits import plan_splits
+from spark_mq.store.log.time_pruning import CLOCK_TOLERANCE_MILLIS, within_time
+from spark_mq.store.message_store import MessageStore
+from spark_mq.store.queue.consume_queue import ConsumeQueue
+from spark_mq.store.queue.lookup import Proven, QueueCover, QueueRange
+from spark_mq.store.queue.read_cost import CLEARLY_LESS, ReadCost, coalesced, cost_of
+from spark_mq.store.queue.unit_cover import FoundUnits, UnitCover, cut, unit_cover
+from spark_mq.store.queue.unit_cursor import first_unit_from
+from spark_mq.store.queue.units_read import UnitsRead
+
+_MERGE_DISTANCE = 256 << 10
+"""Parts of the log that must be scanned become one if fewer bytes are between them: each one is a task."""
+_MOST_UNITS = 1 << 28
+"""Units of all queues that one read of the plan may need: 5 GB, about 10 seconds."""
+
+
+@dataclass(frozen=True)
+class TopicPlan:
+    """How to read the messages of topics by queues.
+
+    Attributes:
+        reads: The records that tasks read by units.
+        uncovered: The parts of the log to scan.
+        note: The work in words, for `explain`.
+
+    """
+
+    reads: tuple[UnitsRead, ...]
+    uncovered: tuple[LogRange, ...]
+    note: str
+
+
+def plan_topics(options: ReadOptions, store: MessageStore) -> TopicPlan | str:
+    """A plan by the queues of the requested topics; or why the queues are not used.
+
+    An empty text if no topic is requested.
+    """
+    predicate = options.predicate
+    if predicate.topics is None or not predicate.offsets.is_all:
+        return ""
+    if options.mode == Mode.FAILFAST:
+        return "mode FAILFAST fails on damage anywhere in the log, which units do not show"
+    if any("\ufffd" in topic for topic in predicate.topics):
+        return "a topic with U+FFFD can be text that is not UTF-8"
+    everything = _queues_of(store, Predicate())
+    if not everything:
+        return "the store has no files of queues"
+    requested = _queues_of(store, predicate)
+    log = _window(options, store, requested)
+    price = cost_of(store.location)
+    expected = _expected_cost(everything, requested, log, store, price)
+    if expected is not None:
+        return expected
+    covers = ((queue, store.queue_cover(queue.topic, queue.queue_id)) for queue in everything)
+    cover = unit_cover(covers, requested, store.records, log, _MERGE_DISTANCE)
+    reads = _reads(cover, requested, options.split_size)
+    scanned = sum(part.size for part in cover.uncovered)
+    if price.of(scanned + cover.units.log_bytes) > CLEARLY_LESS * log.size:
+        return f"units do not account for {scanned:,} bytes of the log: reading the log costs less"
+    whole = store.get_max_phy_offset() - store.get_min_phy_offset()
+    note = (
+        f"{len(requested):,} queues, {cover.units.count:,} units, {cover.units.log_bytes:,} bytes of a log of "
+        f"{whole:,}; {cover.unit_bytes:,} bytes of units of all queues were read to find what is in no queue"
+    )
+    return TopicPlan(tuple(reads), cover.uncovered, note)
+
+
+def _queues_of(store: MessageStore, predicate: Predicate) -> list[ConsumeQueue]:
+    """The store's queues whose topic and queue id can match."""
+    found = []
+    for topic, queue_id in store.queue_names:
+        if predicate.topics is not None and topic not in predicate.topics:
+            continue
+        queue = store.find_queue(topic, queue_id)
+        if queue is not None and (predicate.queue_ids is None or queue_id in predicate.queue_ids):
+            found.append(queue)
+    return found
+
+
+def _expected_cost(
+    everything: Sequence[ConsumeQueue],
+    requested: Sequence[ConsumeQueue],
+    log: LogRange,
+    store: MessageStore,
+    price: ReadCost,
+) -> str | None:
+    """Why the queues cost too much, from their ends and the topic's own units; None if they cost clearly less."""
+    part = log.size / max(store.get_max_phy_offset() - store.get_min_phy_offset(), 1)
+    units = int(part * sum(queue.written_end - queue.files[0].first for queue in everything))
+    if units > _MOST_UNITS:
+        return f"the queues have {units:,} units, more than {_MOST_UNITS:,} to compare with the log: limit the time"
+    fixed = price.of(0, unit_bytes=units * UNIT_SIZE, queues=len(everything))
+    limit = CLEARLY_LESS * log.size
+    if fixed > limit:
+        return "reading the units of all queues costs as much as reading the log"
+    blocks = []
+    for index, queue in enumerate(requested):
+        start = first_unit_from(queue, log.start, queue.written_end)
+        stop = first_unit_from(queue, log.stop, queue.written_end)
+        if (stop - start) * UNIT_SIZE > limit:
+            return "the topic has so many messages that reading the log costs less"
+        blocks.append(FoundUnits.of_queue(index, start, queue.units(start, stop)))
+    found = FoundUnits.joined(blocks).in_ranges([log])
+    starts, stops = coalesced(found.offsets, found.sizes, price.jump)
+    size = int((stops - starts).sum())
+    if fixed + price.of(size, jumps=starts.size) > limit:
+        return f"{found.count:,} messages in {starts.size:,} places of the log: reading the log costs less"
+    return None
+
+
+def _window(options: ReadOptions, store: MessageStore, requested: Sequence[ConsumeQueue]) -> LogRange:
+    """The part of the live log that can contain messages of the requested store times; it starts at a boundary."""
+    log = LogRange(store.get_min_phy_offset(), store.get_max_phy_offset())
+    begin, end = options.predicate.store_timestamp.bounds
+    if begin is None and end is None:
+        return log
+    splits = within_time(plan_splits(CommitLog.open(store.location), options.split_size), begin, end)
+    if not splits:
+        return LogRange(log.start, log.start)
+    start = max(min(split.segment.base for split in splits), log.start)
+    stop = min(max(split.segment.end_offset for split in splits), log.stop)
+    for queue in requested:
+        cover = store.queue_cover(queue.topic, queue.queue_id)
+        if begin is not None:
+            start = max(start, _start_of_time(cover, begin - CLOCK_TOLERANCE_MILLIS))
+        if end is not None:
+            found = _stop_of_time(cover, end + CLOCK_TOLERANCE_MILLIS)
+            stop = stop if found is None else min(stop, found)
+    return LogRange(start, max(start, stop))
+
+
+def _start_of_time(cover: QueueCover, time: int) -> int:
+    """The offset of a record that was stored before `time`, as its neighbour in the queue was; -1 without one."""
+    early, _ = cover.around(lambda record: record.store_timestamp >= time)
+    agrees = early is not None and _is_stored(cover.proven(early.queue_offset - 1), -1, time - 1)
+    return early.record.commit_log_offset if early is not None and agrees else -1
+
+
+def _stop_of_time(cover: QueueCover, time: int) -> int | None:
+    """The offset of a record that was stored after `time`, as its neighbour in the queue was; None without one."""
+    _, later = cover.around(lambda record: record.store_timestamp > time)
+    agrees = later is not None and _is_stored(cover.proven(later.queue_offset + 1), time + 1, None)
+    return later.record.commit_log_offset if later is not None and agrees else None
+
+
+def _is_stored(proven: Proven | None, first: int, last: int | None) -> bool:
+    """Whether a message was stored from `first` to `last`: one damaged time alone does not limit a read."""
+    if proven is None:
+        return False
+    return proven.record.store_timestamp >= first and (last is None or proven.record.store_timestamp <= last)
+
+
+def _reads(cover: UnitCover, requested: Sequence[ConsumeQueue], split_size: int) -> list[UnitsRead]:
+    """The records to read, in parts of about `split_size` bytes."""
+    units = cover.units
+    if not units.count:
+        return []
+    starts = np.array([piece.start for piece in cover.covered], np.int64)
+    part_of = (np.cumsum(units.sizes) - 1) // split_size
+    bounds = [0, *(np.flatnonzero(np.diff(part_of)) + 1).tolist(), units.count]
+    reads = []
+    for start, stop in pairwise(bounds):
+        part = units.at(slice(start, stop))
+        last = int(units.offsets[stop]) if stop < units.count else cover.covered[-1].stop
+        within = LogRange(int(part.offsets[0]), last)
+        ranges = []
+        for index in np.unique(part.queues).tolist():
+            queue_offsets = part.queue_offsets[part.queues == index]
+            queue = requested[index]
+            first, stop_offset = int(queue_offsets.min()), int(queue_offsets.max()) + 1
+            ranges.append(QueueRange(queue.topic, queue.queue_id, first, stop_offset))
+        indexes = np.unique(np.searchsorted(starts, part.offsets, side="right") - 1).tolist()
+        pieces = cut([cover.covered[index] for index in indexes], within)
+        reads.append(UnitsRead(tuple(pieces), tuple(ranges)))
+    return reads

@@ -1,0 +1,108 @@
+"""A read by topic gives the rows of a filtered scan, whatever is wrong with the queues.
+
+The judge is a scan of the whole log, filtered here. The prices of the planner are changed so that small stores are read
+by their queues, too, and so that records are read one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from spark_mq.source import messages, topic_plan
+from spark_mq.source.options import parse_options
+from spark_mq.source.planner import AccessPath, ReadPlan, plan_messages
+from spark_mq.store.message_store import MessageStore
+from spark_mq.store.queue.read_cost import ReadCost
+from tests.support.damaged_queues import Edit, damaged, edits
+from tests.support.in_process import read_rows
+from tests.support.kernels import examples
+from tests.support.stores import OWN_STORES, RealStore, stores_in
+
+Row = dict[str, Any]
+
+STORES = stores_in(OWN_STORES)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def prices() -> Iterator[None]:
+    """Prices with which the planner uses queues if it can."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (topic_plan, messages):
+            patch.setattr(module, "cost_of", lambda location: ReadCost(jump=0, queue=0))
+        patch.setattr(topic_plan, "CLEARLY_LESS", 10)
+        patch.setattr(topic_plan, "_MERGE_DISTANCE", 1)
+        yield
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return {store.name: store.unpack(tmp_path_factory.mktemp(store.name)) for store in STORES}
+
+
+def options_of(store: RealStore, folder: Path, **options: str) -> dict[str, str]:
+    return {"path": str(folder), "brokerConf": str(store.broker_conf), "splitSize": "16k"} | options
+
+
+def plan(store: RealStore, folder: Path, **options: str) -> ReadPlan:
+    with MessageStore(str(folder), broker_conf=str(store.broker_conf)) as opened:
+        return plan_messages(parse_options(options_of(store, folder, **options)), opened)
+
+
+def allows(row: Row, options: dict[str, str]) -> bool:
+    return (
+        row["topic"] == options["topic"]
+        and str(row["queue_id"]) == options.get("queueId", str(row["queue_id"]))
+        and row["tags"] == options.get("tag", row["tags"])
+        and ("startTimestamp" not in options or row["store_timestamp"].isoformat() >= options["startTimestamp"])
+        and ("endTimestamp" not in options or row["store_timestamp"].isoformat() <= options["endTimestamp"])
+    )
+
+
+def identity(row: Row) -> tuple[int, str]:
+    return row["commit_log_offset"], repr(row)
+
+
+@st.composite
+def requests(draw: st.DrawFn, rows: list[Row]) -> dict[str, str]:
+    """A topic, and conditions that one of its messages meets."""
+    topic = draw(st.sampled_from(sorted({row["topic"] for row in rows})))
+    row = draw(st.sampled_from([row for row in rows if row["topic"] == topic]))
+    options = {"topic": topic}
+    for name in draw(st.sets(st.sampled_from(["queueId", "startTimestamp", "endTimestamp"]))):
+        shift = timedelta(seconds=draw(st.sampled_from([0, -30, 90])))
+        moment = row["store_timestamp"] + shift
+        options[name] = str(row["queue_id"]) if name == "queueId" else moment.isoformat()
+    return options
+
+
+@settings(max_examples=examples(400), suppress_health_check=list(HealthCheck), deadline=None)
+@given(data=st.data())
+def test_rows_are_those_of_a_scan(data: st.DataObject, folders: dict[str, Path]) -> None:
+    store = data.draw(st.sampled_from(STORES), label="store")
+    folder = folders[store.name]
+    wanted: list[Edit] = data.draw(edits, label="damage")
+    with damaged(folder, wanted):
+        rows = [row for row in read_rows(**options_of(store, folder)) if row["topic"] is not None]
+        options = data.draw(requests(rows), label="options")
+        found = read_rows(**options_of(store, folder, **options))
+    expected = [row for row in rows if allows(row, options)]
+    assert sorted(found, key=identity) == sorted(expected, key=identity)
+
+
+@pytest.mark.parametrize("store", STORES, ids=str)
+def test_every_topic_of_every_store(store: RealStore, folders: dict[str, Path]) -> None:
+    folder = folders[store.name]
+    rows = read_rows(**options_of(store, folder))
+    by_queues = 0
+    for topic in sorted({row["topic"] for row in rows if row["topic"] is not None}):
+        by_queues += plan(store, folder, topic=topic).path == AccessPath.CONSUME_QUEUE
+        found = read_rows(**options_of(store, folder, topic=topic))
+        assert sorted(found, key=identity) == [row for row in rows if row["topic"] == topic]
+    assert by_queues
