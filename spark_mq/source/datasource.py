@@ -43,7 +43,10 @@ class RocketMQDataSource(DataSource):
     --------
     One row is a message of the commit log.
 
-    topic, queueId : only messages of this topic; only messages of queues with this id.
+    topic, queueId : only messages of this topic; only messages of queues with this id. If the topic has a small part
+        of the log, its messages are found by consume queues, and only those parts of the log are scanned whose messages
+        are not in queues.
+    tag : only messages with these tags: `paid`, or one of several, `paid || shipped`.
     key : only messages that have this key, as one of KEYS or as unique key. If `topic` is given too, the reader finds
         them in the index files, and reads only the parts of the log that no index file covers. The index does not
         contain messages of transaction type ROLLBACK, so such messages are never found by key.
@@ -61,9 +64,9 @@ class RocketMQDataSource(DataSource):
     filter : only messages for which this SQL92 expression of RocketMQ is TRUE, such as `price > 5 AND region = 'eu'`.
         `spark_mq.filters` explains the expressions, which are not Spark SQL. Damage has no row then.
     pushdown : `true` lets Spark push the filters of a query into the read, as if they were options: =, IN and ranges of
-        the columns topic, queue_id, unique_key, offset_message_id, commit_log_offset, queue_offset, store_timestamp and
-        transaction_type. `false` by default, because Spark 4.1 to 4.3 answer some queries wrongly with it: use such a
-        DataFrame or view for one query with one filter only. `spark_mq.sql` does not have this limit.
+        the columns topic, queue_id, tags, unique_key, offset_message_id, commit_log_offset, queue_offset,
+        store_timestamp and transaction_type. `false` by default, because Spark 4.1 to 4.3 answer some queries wrongly
+        with it: use such a DataFrame or view for one query with one filter only. `spark_mq.sql` does not have this limit.
     conditions : such filters as JSON, which `spark_mq.sql` writes: `[["topic", "in", ["orders"]]]`.
     brokerConf : the file of the broker's settings, for `maxHashSlotNum` and `maxIndexNum`. Without it, index files that
         do not have the default size are not used.
@@ -105,8 +108,8 @@ class RocketMQDataSource(DataSource):
     no row.
 
     key : only rows of this key; see messages.
-    topic, queueId, uniqueKey, offsetMessageId, startOffset, endOffset, startQueueOffset, endQueueOffset, filter : as
-        in messages.
+    topic, queueId, tag, uniqueKey, offsetMessageId, startOffset, endOffset, startQueueOffset, endQueueOffset,
+        filter : as in messages.
     startTimestamp, endTimestamp, conditions, brokerConf, splitSize, mode, checkCrc : as in messages.
     pushdown : as in messages; filters on column key are pushed too.
 
@@ -130,7 +133,7 @@ class RocketMQDataSource(DataSource):
     Each message is read once, when its record is whole. An offset of the stream is a commit log offset; the messages
     before it were read.
 
-    topic, filter, splitSize, mode, checkCrc : as in messages.
+    topic, tag, filter, splitSize, mode, checkCrc : as in messages.
     startingOffsets : the start of a new stream: `earliest` (default), `latest`, or a commit log offset, then the first
         message that starts at or after this offset.
     startingTimestamp : start with the first message that was stored at this time or later; same format as

@@ -13,6 +13,7 @@ from typing import TypeVar
 from spark_mq.errors import OptionError
 from spark_mq.filters.expression import Expression
 from spark_mq.filters.parser import parse_sql92
+from spark_mq.filters.tags import parse_tags
 from spark_mq.format.message_id import normalize_offset_message_id
 from spark_mq.source.condition import decode_conditions
 from spark_mq.source.integer_set import IntegerSet
@@ -122,6 +123,7 @@ _BROKER_VERSION = "brokerVersion"
 _MESSAGES = (
     "topic",
     "queueId",
+    "tag",
     "key",
     "uniqueKey",
     "offsetMessageId",
@@ -172,7 +174,7 @@ STREAM_ONLY = (
     "failOnDataLoss",
     "failOnLogCut",
 )
-STREAM_NAMES = ("topic", "filter", "splitSize", "mode", "checkCrc", *STREAM_ONLY)
+STREAM_NAMES = ("topic", "tag", "filter", "splitSize", "mode", "checkCrc", *STREAM_ONLY)
 OPTION_NAMES = tuple(
     dict.fromkeys((*_EVERYWHERE, *(name for names in _NAMES.values() for name in names), *STREAM_ONLY))
 )
@@ -311,6 +313,7 @@ def _parse_predicate(given: Mapping[str, str]) -> Predicate:
     predicate = Predicate(
         topics=_parse_one("topic", given),
         queue_ids=_as_set(parse_optional_integer("queueId", given)),
+        tags=_parse_tags(given.get("tag")),
         keys=_parse_one("key", given),
         unique_keys=_parse_one("uniqueKey", given),
         offset_message_ids=_parse_optional_message_id(given),
@@ -333,6 +336,12 @@ def _parse_filter(text: str | None) -> tuple[Expression, ...]:
     if parsed.ignored:
         raise OptionError(f"option filter: {parsed.warning}: write the whole condition")
     return (parsed.condition,)
+
+
+def _parse_tags(text: str | None) -> frozenset[str] | None:
+    if text is not None and not text.strip("| "):
+        raise OptionError(f"option tag={text!r} names no tag: give one, or several as 'a || b'")
+    return parse_tags(text)
 
 
 def _parse_one(name: str, given: Mapping[str, str]) -> frozenset[str] | None:

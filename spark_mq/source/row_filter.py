@@ -38,7 +38,7 @@ def filter_frames(predicate: Predicate, messages: MessageColumns) -> Frames:
         types = [predicate.allows_transaction_type(name) for name in TRANSACTION_TYPE_NAMES]
         types[TRANSACTION_TYPE_NAMES.index(ROLLBACK)] &= predicate.keys is None
         messages = _kept(messages, np.array(types)[(messages.frames.sys_flag & TRANSACTION_TYPE_MASK) >> 2])
-    for name in ("topic", "unique_key", "offset_message_id"):
+    for name in ("topic", "tags", "unique_key", "offset_message_id"):
         texts = _TEXTS[name](predicate)
         if texts is not None and messages.frames.size:
             messages = _kept(messages, _is_one_of(messages, name, texts))
@@ -86,6 +86,7 @@ _INTEGERS: dict[str, Callable[[Predicate], IntegerSet]] = {
 }
 _TEXTS: dict[str, Callable[[Predicate], frozenset[str] | None]] = {
     "topic": lambda predicate: predicate.topics,
+    "tags": lambda predicate: predicate.tags,
     "unique_key": lambda predicate: predicate.unique_keys,
     "offset_message_id": lambda predicate: predicate.offset_message_ids,
 }

@@ -14,6 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from spark_mq.format.consume_queue import UNIT_SIZE
+from spark_mq.format.system_topic import SCHEDULE_TOPIC
 from spark_mq.source.options import Mode, ReadOptions
 from spark_mq.source.predicate import Predicate
 from spark_mq.store.log.commit_log import CommitLog
@@ -24,7 +25,8 @@ from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.lookup import Proven, QueueCover, QueueRange
 from spark_mq.store.queue.read_cost import CLEARLY_LESS, ReadCost, coalesced, cost_of
-from spark_mq.store.queue.unit_cover import FoundUnits, UnitCover, cut, unit_cover
+from spark_mq.store.queue.tags_codes import can_have_tags, tags_codes_of
+from spark_mq.store.queue.unit_cover import FoundUnits, cut, unit_cover
 from spark_mq.store.queue.unit_cursor import first_unit_from
 from spark_mq.store.queue.units_read import UnitsRead
 
@@ -68,18 +70,20 @@ def plan_topics(options: ReadOptions, store: MessageStore) -> TopicPlan | str:
     requested = _queues_of(store, predicate)
     log = _window(options, store, requested)
     price = cost_of(store.location)
-    expected = _expected_cost(everything, requested, log, store, price)
+    expected = _expected_cost(everything, requested, log, store, price, _tags_codes(predicate))
     if expected is not None:
         return expected
     covers = ((queue, store.queue_cover(queue.topic, queue.queue_id)) for queue in everything)
     cover = unit_cover(covers, requested, store.records, log, _MERGE_DISTANCE)
-    reads = _reads(cover, requested, options.split_size)
+    tags_codes = _tags_codes(predicate)
+    units = cover.units if tags_codes is None else cover.units.at(can_have_tags(cover.units.tags_codes, tags_codes))
+    reads = _reads(cover.covered, units, requested, options.split_size, tags_codes)
     scanned = sum(part.size for part in cover.uncovered)
-    if price.of(scanned + cover.units.log_bytes) > CLEARLY_LESS * log.size:
+    if price.of(scanned + units.log_bytes) > CLEARLY_LESS * log.size:
         return f"units do not account for {scanned:,} bytes of the log: reading the log costs less"
     whole = store.get_max_phy_offset() - store.get_min_phy_offset()
     note = (
-        f"{len(requested):,} queues, {cover.units.count:,} units, {cover.units.log_bytes:,} bytes of a log of "
+        f"{len(requested):,} queues, {units.count:,} units, {units.log_bytes:,} bytes of a log of "
         f"{whole:,}; {cover.unit_bytes:,} bytes of units of all queues were read to find what is in no queue"
     )
     return TopicPlan(tuple(reads), cover.uncovered, note)
@@ -103,6 +107,7 @@ def _expected_cost(
     log: LogRange,
     store: MessageStore,
     price: ReadCost,
+    tags_codes: frozenset[int] | None,
 ) -> str | None:
     """Why the queues cost too much, from their ends and the topic's own units; None if they cost clearly less."""
     part = log.size / max(store.get_max_phy_offset() - store.get_min_phy_offset(), 1)
@@ -121,6 +126,8 @@ def _expected_cost(
             return "the topic has so many messages that reading the log costs less"
         blocks.append(FoundUnits.of_queue(index, start, queue.units(start, stop)))
     found = FoundUnits.joined(blocks).in_ranges([log])
+    if tags_codes is not None:
+        found = found.at(can_have_tags(found.tags_codes, tags_codes))
     starts, stops = coalesced(found.offsets, found.sizes, price.jump)
     size = int((stops - starts).sum())
     if fixed + price.of(size, jumps=starts.size) > limit:
@@ -170,18 +177,30 @@ def _is_stored(proven: Proven | None, first: int, last: int | None) -> bool:
     return proven.record.store_timestamp >= first and (last is None or proven.record.store_timestamp <= last)
 
 
-def _reads(cover: UnitCover, requested: Sequence[ConsumeQueue], split_size: int) -> list[UnitsRead]:
+def _tags_codes(predicate: Predicate) -> frozenset[int] | None:
+    """The tags codes that units of matching messages can have; None for any. Delayed messages have delivery times."""
+    if predicate.tags is None or SCHEDULE_TOPIC in (predicate.topics or ()):
+        return None
+    return tags_codes_of(predicate.tags)
+
+
+def _reads(
+    covered: Sequence[LogRange],
+    units: FoundUnits,
+    requested: Sequence[ConsumeQueue],
+    split_size: int,
+    tags_codes: frozenset[int] | None,
+) -> list[UnitsRead]:
     """The records to read, in parts of about `split_size` bytes."""
-    units = cover.units
     if not units.count:
         return []
-    starts = np.array([piece.start for piece in cover.covered], np.int64)
+    starts = np.array([piece.start for piece in covered], np.int64)
     part_of = (np.cumsum(units.sizes) - 1) // split_size
     bounds = [0, *(np.flatnonzero(np.diff(part_of)) + 1).tolist(), units.count]
     reads = []
     for start, stop in pairwise(bounds):
         part = units.at(slice(start, stop))
-        last = int(units.offsets[stop]) if stop < units.count else cover.covered[-1].stop
+        last = int(units.offsets[stop]) if stop < units.count else covered[-1].stop
         within = LogRange(int(part.offsets[0]), last)
         ranges = []
         for index in np.unique(part.queues).tolist():
@@ -190,6 +209,6 @@ def _reads(cover: UnitCover, requested: Sequence[ConsumeQueue], split_size: int)
             first, stop_offset = int(queue_offsets.min()), int(queue_offsets.max()) + 1
             ranges.append(QueueRange(queue.topic, queue.queue_id, first, stop_offset))
         indexes = np.unique(np.searchsorted(starts, part.offsets, side="right") - 1).tolist()
-        pieces = cut([cover.covered[index] for index in indexes], within)
-        reads.append(UnitsRead(tuple(pieces), tuple(ranges)))
+        pieces = cut([covered[index] for index in indexes], within)
+        reads.append(UnitsRead(tuple(pieces), tuple(ranges), tags_codes))
     return reads

@@ -79,6 +79,8 @@ def requests(draw: st.DrawFn, rows: list[Row]) -> dict[str, str]:
         shift = timedelta(seconds=draw(st.sampled_from([0, -30, 90])))
         moment = row["store_timestamp"] + shift
         options[name] = str(row["queue_id"]) if name == "queueId" else moment.isoformat()
+    if draw(st.booleans()) and row["tags"] and row["tags"].strip("| *"):
+        options["tag"] = row["tags"]
     return options
 
 
