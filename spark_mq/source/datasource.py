@@ -66,11 +66,17 @@ class RocketMQDataSource(DataSource):
     pushdown : `true` lets Spark push the filters of a query into the read, as if they were options: =, IN and ranges of
         the columns topic, queue_id, tags, unique_key, offset_message_id, commit_log_offset, queue_offset,
         store_timestamp and transaction_type. `false` by default, because Spark 4.1 to 4.3 answer some queries wrongly
-        with it: use such a DataFrame or view for one query with one filter only. `spark_mq.sql` does not have this limit.
+        with it: use such a DataFrame or view for one query with one filter only. `spark_mq.sql` does not have this
+        limit.
     conditions : such filters as JSON, which `spark_mq.sql` writes: `[["topic", "in", ["orders"]]]`.
     brokerConf : the file of the broker's settings, for `maxHashSlotNum` and `maxIndexNum`. Without it, index files that
         do not have the default size are not used.
     splitSize : bytes of the log that one task reads, `128m` by default.
+    splitBy : `queue` gives each queue of the topic to one partition, whose rows are in the order of the queue (`log` by
+        default: parts of the log). `topic` is needed. Messages of transaction types PREPARED and ROLLBACK are in no
+        queue: they are among the rows of the queue id that they have, at their places in the log. If the log has a
+        message twice, both rows are there. If units do not account for much of the log, and with mode FAILFAST, all
+        queues are in one partition.
     mode : how damage is handled. PERMISSIVE (default): a corrupt range is a row with commit_log_offset, store_size and
         `_corrupt_record`. DROPMALFORMED: it has no row. FAILFAST: it is an error with file and offset. Bytes between
         two segments that no segment has are one row; if they are more than an INT can hold, store_size is NULL, and
@@ -110,7 +116,8 @@ class RocketMQDataSource(DataSource):
     key : only rows of this key; see messages.
     topic, queueId, tag, uniqueKey, offsetMessageId, startOffset, endOffset, startQueueOffset, endQueueOffset,
         filter : as in messages.
-    startTimestamp, endTimestamp, conditions, brokerConf, splitSize, mode, checkCrc : as in messages.
+    startTimestamp, endTimestamp, conditions, brokerConf, splitSize, splitBy, mode, checkCrc : as in
+        messages.
     pushdown : as in messages; filters on column key are pushed too.
 
     Columns: key STRING, key_type STRING, commit_log_offset BIGINT, store_size INT, offset_message_id STRING, topic

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,8 @@ from spark_mq.source.explain import explain_plan
 from spark_mq.source.options import Mode, ReadOptions
 from spark_mq.source.planner import LookUp, plan_messages
 from spark_mq.source.predicate import Predicate
-from spark_mq.source.row_filter import filter_frames, keeps_corrupt_range, matches_predicate
+from spark_mq.source.queue_order import OrderedRead
+from spark_mq.source.row_filter import filter_frames, keeps_corrupt_range, matches_predicate, without_queues
 from spark_mq.store.log.corrupt_range import STRAY, CorruptRange
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.splits import Split
@@ -72,6 +74,15 @@ class LookUpPartition(InputPartition):
     log: LogRange
 
 
+@dataclass
+class OrderedPartition(InputPartition):
+    """Messages that one task reads in the order of the log as it was when Spark planned."""
+
+    read: OrderedRead
+    log: LogRange
+    plan: str
+
+
 class MessagesReader(DataSourceReader):
     """The reader of messages; `columns` are the columns that the query reads."""
 
@@ -99,6 +110,7 @@ class MessagesReader(DataSourceReader):
             *map(GapPartition, read.gaps),
             *(LookUpPartition(look_up, read.uncovered, read.log) for look_up in read.look_ups),
             *(SplitPartition(split, plan) for split in read.splits),
+            *(OrderedPartition(ordered, read.log, plan) for ordered in read.ordered),
         ]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
@@ -109,6 +121,8 @@ class MessagesReader(DataSourceReader):
             yield from self._corrupt_rows(partition.gap)
         elif isinstance(partition, LookUpPartition):
             yield from self._look_up(partition)
+        elif isinstance(partition, OrderedPartition):
+            yield from self._read_in_order(partition)
 
     def batch(self, messages: MessageColumns) -> pa.RecordBatch:
         """The rows of matching messages."""
@@ -127,14 +141,28 @@ class MessagesReader(DataSourceReader):
         """The columns that the query reads."""
         return [ALL_MESSAGE_FIELDS[name] for name in self._columns]
 
-    def _read_split(self, split: Split, plan: str) -> Iterator[pa.RecordBatch]:
+    def _read_in_order(self, partition: OrderedPartition) -> Iterator[pa.RecordBatch]:
+        options, read = self._options, partition.read
+        reader = copy(self)
+        reader.narrow(read.predicate)
+        with MessageStore(options.path, broker_conf=options.broker_conf, log_end=partition.log.stop) as store:
+            for part in read.parts:
+                if isinstance(part, Split):
+                    yield from reader._read_split(part, partition.plan, read.other_queue_ids)
+                else:
+                    yield from reader._read_units(store, part)
+
+    def _read_split(
+        self, split: Split, plan: str, other_queue_ids: frozenset[int] = frozenset()
+    ) -> Iterator[pa.RecordBatch]:
         from spark_mq.store.log.split_reader import read_split
 
         for part in read_split(split, plan):
             if isinstance(part, CorruptRange):
                 yield from self._corrupt_rows(part)
             else:
-                yield from self._matching(part, split.segment.location)
+                kept = without_queues(part, other_queue_ids) if other_queue_ids else part
+                yield from self._matching(kept, split.segment.location)
 
     def _matching(self, part: RecordChunk, file: Location) -> Iterator[pa.RecordBatch]:
         """Batches of the matching messages of a chunk, which is of the segment `file`."""

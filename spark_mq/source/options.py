@@ -87,6 +87,7 @@ class ReadOptions:
     predicate: Predicate = field(default_factory=Predicate)
     pushdown: bool = False
     split_size: int = DEFAULT_SPLIT_SIZE
+    split_by_queue: bool = False
     mode: Mode = Mode.PERMISSIVE
     check_crc: bool = False
     broker_version: str | None = None
@@ -138,6 +139,7 @@ _MESSAGES = (
     "pushdown",
     "brokerConf",
     "splitSize",
+    "splitBy",
     "mode",
     "checkCrc",
 )
@@ -282,15 +284,17 @@ def _parse_table(given: Mapping[str, str]) -> Table:
 
 
 def _read_options(given: Mapping[str, str], table: Table) -> ReadOptions:
+    predicate = _parse_predicate(given)
     return ReadOptions(
         path=given["path"],
         table=table,
         topic=given.get("topic"),
         queue_id=parse_optional_integer("queueId", given),
         consumer_group=given.get("consumerGroup"),
-        predicate=_parse_predicate(given),
+        predicate=predicate,
         pushdown=parse_boolean("pushdown", given),
         split_size=_parse_split_size(given.get("splitSize")),
+        split_by_queue=_parse_split_by(given, predicate),
         mode=Mode(parse_choice("mode", given.get("mode", "PERMISSIVE").upper(), tuple(Mode))),
         check_crc=parse_boolean("checkCrc", given),
         broker_version=_parse_optional_broker_version(given),
@@ -298,6 +302,13 @@ def _read_options(given: Mapping[str, str], table: Table) -> ReadOptions:
         reserved_hours=_parse_optional_hours(given),
         at=parse_optional_timestamp("at", given),
     )
+
+
+def _parse_split_by(given: Mapping[str, str], predicate: Predicate) -> bool:
+    by_queue = parse_choice("splitBy", given.get("splitBy", "log").lower(), ("log", "queue")) == "queue"
+    if by_queue and predicate.topics is None:
+        raise OptionError("option splitBy=queue needs a topic: give option topic")
+    return by_queue
 
 
 def _parse_optional_hours(given: Mapping[str, str]) -> float | None:

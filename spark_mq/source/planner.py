@@ -1,7 +1,8 @@
 """The plan of a read: the cheapest access path that misses no matching message.
 
 Reading the whole log is always possible. A predicate can limit the read to offsets or to a time range. If the predicate
-requests queue offsets, the units of the queue give the offsets of the messages; if it requests keys, the index does.
+requests queue offsets, the units of the queue give the offsets of the messages; if it requests keys, the index does; if
+it requests topics, the units of all queues do (`topic_plan`).
 The parts of the log that the queue or the index does not cover are read too. So a plan saves work, never rows. This
 module runs while Spark plans, and imports no kernels.
 """
@@ -15,6 +16,7 @@ from itertools import product
 
 from spark_mq.source.integer_set import IntegerSet
 from spark_mq.source.options import ReadOptions
+from spark_mq.source.queue_order import OrderedRead, plan_by_queue
 from spark_mq.source.topic_plan import plan_topics
 from spark_mq.store.index.coverage import IndexedRange
 from spark_mq.store.log.commit_log import CommitLog
@@ -36,7 +38,6 @@ _MAX_OFFSETS = 16
 
 _NO_LOG = LogRange(0, 0)
 _NO_CONDITION = "nothing limits the read: give a key, a time, offsets, or a queue with its offsets"
-_NOT_BY_TOPIC = "messages of all topics share the log: give a key, a time, or a queue with its offsets, too"
 
 
 class AccessPath(StrEnum):
@@ -71,6 +72,7 @@ class ReadPlan:
         look_ups: The look-ups in the index or in a queue.
         uncovered: The ranges of the log that the index or the queue does not cover. The splits give their messages, so
             a look-up leaves them out.
+        ordered: The partitions of a read with `splitBy=queue`; then there are no splits and look-ups.
         log: The live log when the read was planned; only look-ups need it.
         notes: Remarks for `explain`.
 
@@ -81,6 +83,7 @@ class ReadPlan:
     gaps: tuple[CorruptRange, ...] = ()
     look_ups: tuple[LookUp, ...] = ()
     uncovered: tuple[LogRange, ...] = ()
+    ordered: tuple[OrderedRead, ...] = ()
     log: LogRange = _NO_LOG
     notes: tuple[str, ...] = ()
 
@@ -90,6 +93,9 @@ def plan_messages(options: ReadOptions, store: MessageStore) -> ReadPlan:
     predicate = options.predicate
     if predicate.is_empty or predicate.offsets.is_empty:
         return ReadPlan(AccessPath.NOTHING)
+    if options.split_by_queue:
+        ordered = plan_by_queue(options, store)
+        return ReadPlan(AccessPath.CONSUME_QUEUE, ordered=ordered.reads, log=_live_log(store), notes=(ordered.note,))
     reasons: list[str] = []
     if options.check_crc:
         reasons.append("checkCrc is on, and look-ups do not check CRCs")
@@ -107,7 +113,7 @@ def plan_messages(options: ReadOptions, store: MessageStore) -> ReadPlan:
     if not predicate.store_timestamp.is_all:
         return ReadPlan(AccessPath.TIME_RANGE, splits, gaps, notes=notes)
     if not any(reasons):
-        notes = ("why: " + (_NOT_BY_TOPIC if predicate.topics is not None else _NO_CONDITION), *notes)
+        notes = ("why: " + _NO_CONDITION, *notes)
     return ReadPlan(AccessPath.WHOLE_LOG, splits, gaps, notes=notes)
 
 
@@ -192,7 +198,7 @@ def _with_uncovered(
     splits = [split for part in uncovered for split in splits_of(store.location, part, options.split_size)]
     splits = within_time(splits, *options.predicate.store_timestamp.bounds)
     notes = tuple(store.index.problems) if path == AccessPath.INDEX else tuple(filter(None, [note]))
-    return ReadPlan(path, tuple(splits), (), tuple(look_ups), tuple(uncovered), _live_log(store), notes)
+    return ReadPlan(path, tuple(splits), (), tuple(look_ups), tuple(uncovered), log=_live_log(store), notes=notes)
 
 
 def _live_log(store: MessageStore) -> LogRange:

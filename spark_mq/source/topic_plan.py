@@ -37,6 +37,33 @@ _MOST_UNITS = 1 << 28
 
 
 @dataclass(frozen=True)
+class TopicCover:
+    """Where the messages of the requested topics are.
+
+    Attributes:
+        queues: The queues that can have matching messages.
+        covered: The ranges of the log in which the units lead to all messages of these queues, in order.
+        units: Those units, in the order of the log.
+        tags_codes: The tags codes of the units, if tags are requested; None for any.
+        uncovered: The ranges of the log to scan.
+        note: The work in words, for `explain`.
+
+    """
+
+    queues: tuple[ConsumeQueue, ...]
+    covered: tuple[LogRange, ...]
+    units: FoundUnits
+    tags_codes: frozenset[int] | None
+    uncovered: tuple[LogRange, ...]
+    note: str
+
+    @property
+    def scanned(self) -> int:
+        """Bytes of the log to scan."""
+        return sum(part.size for part in self.uncovered)
+
+
+@dataclass(frozen=True)
 class TopicPlan:
     """How to read the messages of topics by queues.
 
@@ -57,12 +84,29 @@ def plan_topics(options: ReadOptions, store: MessageStore) -> TopicPlan | str:
 
     An empty text if no topic is requested.
     """
-    predicate = options.predicate
-    if predicate.topics is None or not predicate.offsets.is_all:
+    if options.predicate.topics is None or not options.predicate.offsets.is_all:
         return ""
+    cover = topic_cover(options, store, CLEARLY_LESS)
+    if isinstance(cover, str):
+        return cover
+    return TopicPlan(
+        tuple(unit_reads(cover, cover.covered, cover.units, options.split_size)), cover.uncovered, cover.note
+    )
+
+
+def topic_cover(options: ReadOptions, store: MessageStore, most: float | None) -> TopicCover | str:
+    """Where the messages of the requested topics are; or why units do not show it.
+
+    Args:
+        options: The options of the read.
+        store: The store.
+        most: What the read by units may cost at most, as a part of what a scan costs; None for any cost.
+
+    """
+    predicate = options.predicate
     if options.mode == Mode.FAILFAST:
         return "mode FAILFAST fails on damage anywhere in the log, which units do not show"
-    if any("\ufffd" in topic for topic in predicate.topics):
+    if any("\ufffd" in topic for topic in predicate.topics or ()):
         return "a topic with U+FFFD can be text that is not UTF-8"
     everything = _queues_of(store, Predicate())
     if not everything:
@@ -70,23 +114,23 @@ def plan_topics(options: ReadOptions, store: MessageStore) -> TopicPlan | str:
     requested = _queues_of(store, predicate)
     log = _window(options, store, requested)
     price = cost_of(store.location)
-    expected = _expected_cost(everything, requested, log, store, price, _tags_codes(predicate))
-    if expected is not None:
-        return expected
+    tags_codes = _tags_codes(predicate)
+    if most is not None:
+        expected = _expected_cost(everything, requested, log, store, price, most * log.size, tags_codes)
+        if expected is not None:
+            return expected
     covers = ((queue, store.queue_cover(queue.topic, queue.queue_id)) for queue in everything)
     cover = unit_cover(covers, requested, store.records, log, _MERGE_DISTANCE)
-    tags_codes = _tags_codes(predicate)
     units = cover.units if tags_codes is None else cover.units.at(can_have_tags(cover.units.tags_codes, tags_codes))
-    reads = _reads(cover.covered, units, requested, options.split_size, tags_codes)
     scanned = sum(part.size for part in cover.uncovered)
-    if price.of(scanned + units.log_bytes) > CLEARLY_LESS * log.size:
+    if most is not None and scanned + units.log_bytes > most * log.size:
         return f"units do not account for {scanned:,} bytes of the log: reading the log costs less"
     whole = store.get_max_phy_offset() - store.get_min_phy_offset()
     note = (
         f"{len(requested):,} queues, {units.count:,} units, {units.log_bytes:,} bytes of a log of "
         f"{whole:,}; {cover.unit_bytes:,} bytes of units of all queues were read to find what is in no queue"
     )
-    return TopicPlan(tuple(reads), cover.uncovered, note)
+    return TopicCover(tuple(requested), cover.covered, units, tags_codes, cover.uncovered, note)
 
 
 def _queues_of(store: MessageStore, predicate: Predicate) -> list[ConsumeQueue]:
@@ -107,15 +151,15 @@ def _expected_cost(
     log: LogRange,
     store: MessageStore,
     price: ReadCost,
+    limit: float,
     tags_codes: frozenset[int] | None,
 ) -> str | None:
-    """Why the queues cost too much, from their ends and the topic's own units; None if they cost clearly less."""
+    """Why the queues cost more than `limit`, from their ends and the topic's own units; None if they cost less."""
     part = log.size / max(store.get_max_phy_offset() - store.get_min_phy_offset(), 1)
     units = int(part * sum(queue.written_end - queue.files[0].first for queue in everything))
     if units > _MOST_UNITS:
         return f"the queues have {units:,} units, more than {_MOST_UNITS:,} to compare with the log: limit the time"
     fixed = price.of(0, unit_bytes=units * UNIT_SIZE, queues=len(everything))
-    limit = CLEARLY_LESS * log.size
     if fixed > limit:
         return "reading the units of all queues costs as much as reading the log"
     blocks = []
@@ -184,14 +228,16 @@ def _tags_codes(predicate: Predicate) -> frozenset[int] | None:
     return tags_codes_of(predicate.tags)
 
 
-def _reads(
-    covered: Sequence[LogRange],
-    units: FoundUnits,
-    requested: Sequence[ConsumeQueue],
-    split_size: int,
-    tags_codes: frozenset[int] | None,
-) -> list[UnitsRead]:
-    """The records to read, in parts of about `split_size` bytes."""
+def unit_reads(cover: TopicCover, covered: Sequence[LogRange], units: FoundUnits, split_size: int) -> list[UnitsRead]:
+    """The reads of some of the cover's units, in parts of about `split_size` bytes, in the order of the log.
+
+    Args:
+        cover: The cover.
+        covered: Some of its covered ranges, in order.
+        units: Some of its units, which lead into these ranges.
+        split_size: Bytes of records of a part.
+
+    """
     if not units.count:
         return []
     starts = np.array([piece.start for piece in covered], np.int64)
@@ -205,10 +251,10 @@ def _reads(
         ranges = []
         for index in np.unique(part.queues).tolist():
             queue_offsets = part.queue_offsets[part.queues == index]
-            queue = requested[index]
+            queue = cover.queues[index]
             first, stop_offset = int(queue_offsets.min()), int(queue_offsets.max()) + 1
             ranges.append(QueueRange(queue.topic, queue.queue_id, first, stop_offset))
         indexes = np.unique(np.searchsorted(starts, part.offsets, side="right") - 1).tolist()
         pieces = cut([covered[index] for index in indexes], within)
-        reads.append(UnitsRead(tuple(pieces), tuple(ranges), tags_codes))
+        reads.append(UnitsRead(tuple(pieces), tuple(ranges), cover.tags_codes))
     return reads

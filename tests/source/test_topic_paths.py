@@ -21,7 +21,7 @@ from spark_mq.source.planner import AccessPath, ReadPlan, plan_messages
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.read_cost import ReadCost
 from tests.support.damaged_queues import Edit, damaged, edits
-from tests.support.in_process import read_rows
+from tests.support.in_process import read_partitions, read_rows
 from tests.support.kernels import examples
 from tests.support.stores import OWN_STORES, RealStore, stores_in
 
@@ -96,6 +96,26 @@ def test_rows_are_those_of_a_scan(data: st.DataObject, folders: dict[str, Path])
         found = read_rows(**options_of(store, folder, **options))
     expected = [row for row in rows if allows(row, options)]
     assert sorted(found, key=identity) == sorted(expected, key=identity)
+
+
+@settings(max_examples=examples(200), suppress_health_check=list(HealthCheck), deadline=None)
+@given(data=st.data())
+def test_a_split_by_queue_gives_each_queue_to_one_partition_in_its_order(
+    data: st.DataObject, folders: dict[str, Path]
+) -> None:
+    store = data.draw(st.sampled_from(STORES), label="store")
+    folder = folders[store.name]
+    with damaged(folder, data.draw(edits, label="damage")):
+        rows = [row for row in read_rows(**options_of(store, folder)) if row["topic"] is not None]
+        options = data.draw(requests(rows), label="options")
+        partitions = read_partitions(**options_of(store, folder, splitBy="queue", **options))
+    found = [row for partition in partitions for row in partition]
+    assert sorted(found, key=identity) == [row for row in rows if allows(row, options)]
+    queue_ids = [queue_id for partition in partitions for queue_id in {row["queue_id"] for row in partition}]
+    assert len(queue_ids) == len(set(queue_ids))
+    for partition in partitions:
+        offsets = [row["commit_log_offset"] for row in partition]
+        assert offsets == sorted(offsets)
 
 
 @pytest.mark.parametrize("store", STORES, ids=str)

@@ -17,13 +17,13 @@ import numpy.typing as npt
 
 from spark_mq.errors import CorruptLogError
 from spark_mq.format.array_types import Int64s
-from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT_SIZE, Units, is_live
+from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE, Units, is_live
 from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.store.log.log_range import LogRange, end_of_blank
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.lookup import QueueCover
-from spark_mq.store.queue.tiles import accounted, complement, merged
+from spark_mq.store.queue.tiles import Chain, accounted, complement, merged
 from spark_mq.store.queue.unit_cursor import UnitCursor, own_stop
 
 _MOST_RUNS = 1 << 10
@@ -113,17 +113,20 @@ class UnitCover:
     unit_bytes: int
 
 
+def live_tiles(block: Units, within: LogRange) -> tuple[Int64s, Int64s]:
+    """Commit log offsets and sizes of the units that lead to messages in a range of the log, in the order of units."""
+    offsets, sizes = block["commit_log_offset"].astype(np.int64), block["store_size"].astype(np.int64)
+    is_kept = (sizes > 0) & (sizes != PRE_BLANK_SIZE) & (offsets >= within.start) & (offsets <= within.stop - sizes)
+    return (offsets, sizes) if is_kept.all() else (offsets[is_kept], sizes[is_kept])
+
+
 def tiles_of(blocks: Sequence[Units], within: LogRange) -> tuple[Int64s, Int64s]:
-    """Commit log offsets and sizes of units that lead into a range of the log, by offset.
+    """Commit log offsets and sizes of units that lead to messages in a range of the log, by offset.
 
     If several units lead to one offset, none of them is returned: a message has one queue, so they contradict each
     other. (Light message queues share messages with other queues, and are not among `blocks`.)
     """
-    offsets = np.concatenate([block["commit_log_offset"] for block in blocks] or [np.empty(0)]).astype(np.int64)
-    sizes = np.concatenate([block["store_size"] for block in blocks] or [np.empty(0)]).astype(np.int64)
-    is_kept = (sizes > 0) & (sizes != PRE_BLANK_SIZE) & (offsets >= within.start) & (offsets <= within.stop - sizes)
-    if not is_kept.all():
-        offsets, sizes = offsets[is_kept], sizes[is_kept]
+    offsets, sizes = live_tiles(np.concatenate([np.empty(0, UNIT_DTYPE), *blocks]), within)
     order = np.argsort(offsets, kind="stable")
     offsets, sizes = offsets[order], sizes[order]
     is_same = offsets[1:] == offsets[:-1]
@@ -150,42 +153,51 @@ def unit_cover(
         merge_distance: Uncovered ranges become one if fewer bytes are between them.
 
     """
-    cursors = []
+    cursors, segments = [], list(_in_segments(records, log))
     for queue, cover in covers:
         if queue.topic.startswith(LIGHT_PREFIX):
             continue
         stop = own_stop(cover)
         if stop is not None:
-            cursors.append(UnitCursor(queue, stop, log.start))
+            cursors.append(UnitCursor(queue, stop, log.start, len(segments)))
     numbers = {(queue.topic, queue.queue_id): index for index, queue in enumerate(requested)}
     covered: list[LogRange] = []
     parts: list[FoundUnits] = []
     unit_bytes = 0
-    for within in _in_segments(records, log):
+    for within in segments:
         blocks: list[Units] = []
+        chain = Chain()
         for cursor in cursors:
             first, block = cursor.take(within.stop)
             number = numbers.get((cursor.queue.topic, cursor.queue.queue_id))
             if block.size and number is not None:
                 parts.append(FoundUnits.of_queue(number, first, block))
             blocks.append(block)
+            chain.add(*live_tiles(block, within))
         unit_bytes += sum(block.size for block in blocks) * UNIT_SIZE
-        covered += _covered(records, *tiles_of(blocks, within), within)
+        covered += _covered(records, chain, blocks, within)
     uncovered = merged(complement(log, covered), merge_distance)
-    covered = [part for within in _in_segments(records, log) for part in cut(complement(log, uncovered), within)]
+    covered = [part for within in segments for part in cut(complement(log, uncovered), within)]
     return UnitCover(tuple(covered), tuple(uncovered), FoundUnits.joined(parts).in_ranges(covered), unit_bytes)
 
 
-def _covered(records: RecordLookup, offsets: Int64s, sizes: Int64s, within: LogRange) -> list[LogRange]:
+def _covered(records: RecordLookup, chain: Chain, blocks: Sequence[Units], within: LogRange) -> list[LogRange]:
     """The ranges of one segment for which the units account, with the blank at the segment's end."""
 
-    def is_record(commit_log_offset: int, store_size: int) -> bool:
+    def is_record(commit_log_offset: int, store_size: int | None = None) -> bool:
         try:
-            return records.record(commit_log_offset, store_size).size == store_size
+            record = records.record(commit_log_offset, store_size)
         except CorruptLogError:
             return False
+        return store_size in (None, record.size)
 
-    parts = accounted(offsets, sizes, is_record, _MOST_RUNS)
+    stop = chain.stop_from(within.start)
+    if stop is not None:
+        if stop == within.stop or end_of_blank(records, stop) == within.stop:
+            return [within]
+        if is_record(stop):
+            return [LogRange(within.start, stop)]
+    parts = accounted(*tiles_of(blocks, within), is_record, _MOST_RUNS)
     if parts and parts[-1].stop < within.stop and end_of_blank(records, parts[-1].stop) == within.stop:
         parts[-1] = LogRange(parts[-1].start, within.stop)
     return parts

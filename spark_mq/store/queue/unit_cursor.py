@@ -9,9 +9,8 @@ from spark_mq.format.java_text import decode_utf8
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.lookup import QueueCover
 
-_FIRST_BLOCK = 128
-_BLOCK = 4096
-"""Units of one read, so that 10,000 queues need less than a gigabyte at a time."""
+_LEAST, _MOST = 128, 1 << 16
+"""Units of one read, at least and at most."""
 
 
 class UnitCursor:
@@ -21,13 +20,16 @@ class UnitCursor:
     ends. A unit that is out of order can be left out; a reader of its part of the log must not rely on it.
     """
 
-    def __init__(self, queue: ConsumeQueue, stop: int, log_start: int) -> None:
-        """Begin at the first unit of a message at commit log offset `log_start` or later."""
+    def __init__(self, queue: ConsumeQueue, stop: int, log_start: int, parts: int) -> None:
+        """Begin at the first unit of a message at commit log offset `log_start` or later.
+
+        The units are expected to be taken in `parts` parts of about the same size, each of which is read at once.
+        """
         self.queue = queue
         self.stop = stop
         self.position = first_unit_from(queue, log_start, stop)
         self._block: Units = np.empty(0, UNIT_DTYPE)
-        self._count = _FIRST_BLOCK
+        self._count = min(max((stop - self.position) // max(parts, 1) + _LEAST, _LEAST), _MOST)
 
     def take(self, log_stop: int) -> tuple[int, Units]:
         """The next units of messages before the commit log offset `log_stop`, and the queue offset of the first one."""
@@ -37,7 +39,6 @@ class UnitCursor:
                 if self.position >= self.stop:
                     break
                 self._block = self.queue.units(self.position, min(self.position + self._count, self.stop))
-                self._count = min(2 * self._count, _BLOCK)
             before = np.flatnonzero(self._block["commit_log_offset"] < log_stop)
             taken = int(before[-1]) + 1 if before.size else 0
             parts.append(self._block[:taken])
