@@ -114,10 +114,10 @@ class RocketMQDataSource(DataSource):
     no row.
 
     key : only rows of this key; see messages.
-    topic, queueId, tag, uniqueKey, offsetMessageId, startOffset, endOffset, startQueueOffset, endQueueOffset,
-        filter : as in messages.
-    startTimestamp, endTimestamp, conditions, brokerConf, splitSize, splitBy, mode, checkCrc : as in
-        messages.
+    topic, queueId, tag, uniqueKey, offsetMessageId, startOffset, endOffset : as in messages.
+    startQueueOffset, endQueueOffset, filter : as in messages.
+    startTimestamp, endTimestamp, conditions, brokerConf : as in messages.
+    splitSize, splitBy, mode, checkCrc : as in messages.
     pushdown : as in messages; filters on column key are pushed too.
 
     Columns: key STRING, key_type STRING, commit_log_offset BIGINT, store_size INT, offset_message_id STRING, topic

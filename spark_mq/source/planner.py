@@ -17,6 +17,7 @@ from itertools import product
 from spark_mq.source.integer_set import IntegerSet
 from spark_mq.source.options import ReadOptions
 from spark_mq.source.queue_order import OrderedRead, plan_by_queue
+from spark_mq.source.time_window import live_log
 from spark_mq.source.topic_plan import plan_topics
 from spark_mq.store.index.coverage import IndexedRange
 from spark_mq.store.log.commit_log import CommitLog
@@ -95,7 +96,7 @@ def plan_messages(options: ReadOptions, store: MessageStore) -> ReadPlan:
         return ReadPlan(AccessPath.NOTHING)
     if options.split_by_queue:
         ordered = plan_by_queue(options, store)
-        return ReadPlan(AccessPath.CONSUME_QUEUE, ordered=ordered.reads, log=_live_log(store), notes=(ordered.note,))
+        return ReadPlan(AccessPath.CONSUME_QUEUE, ordered=ordered.reads, log=live_log(store), notes=(ordered.note,))
     reasons: list[str] = []
     if options.check_crc:
         reasons.append("checkCrc is on, and look-ups do not check CRCs")
@@ -198,8 +199,4 @@ def _with_uncovered(
     splits = [split for part in uncovered for split in splits_of(store.location, part, options.split_size)]
     splits = within_time(splits, *options.predicate.store_timestamp.bounds)
     notes = tuple(store.index.problems) if path == AccessPath.INDEX else tuple(filter(None, [note]))
-    return ReadPlan(path, tuple(splits), (), tuple(look_ups), tuple(uncovered), log=_live_log(store), notes=notes)
-
-
-def _live_log(store: MessageStore) -> LogRange:
-    return LogRange(store.get_min_phy_offset(), store.get_max_phy_offset())
+    return ReadPlan(path, tuple(splits), (), tuple(look_ups), tuple(uncovered), log=live_log(store), notes=notes)

@@ -17,13 +17,11 @@ from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.format.system_topic import SCHEDULE_TOPIC
 from spark_mq.source.options import Mode, ReadOptions
 from spark_mq.source.predicate import Predicate
-from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.source.time_window import live_log, time_window
 from spark_mq.store.log.log_range import LogRange
-from spark_mq.store.log.splits import plan_splits
-from spark_mq.store.log.time_pruning import CLOCK_TOLERANCE_MILLIS, within_time
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
-from spark_mq.store.queue.lookup import Proven, QueueCover, QueueRange
+from spark_mq.store.queue.lookup import QueueRange
 from spark_mq.store.queue.read_cost import CLEARLY_LESS, ReadCost, coalesced, cost_of
 from spark_mq.store.queue.tags_codes import can_have_tags, tags_codes_of
 from spark_mq.store.queue.unit_cover import FoundUnits, cut, unit_cover
@@ -32,6 +30,9 @@ from spark_mq.store.queue.units_read import UnitsRead
 
 _MERGE_DISTANCE = 256 << 10
 """Parts of the log that must be scanned become one if fewer bytes are between them: each one is a task."""
+_TOO_MANY = "the topic has so many messages that reading the log costs less"
+_MOST_OWN_UNITS, _SAMPLE = 1 << 22, 1 << 12
+"""Units of the topic that are read before the decision, and those of each queue that are read of more units."""
 _MOST_UNITS = 1 << 28
 """Units of all queues that one read of the plan may need: 5 GB, about 10 seconds."""
 
@@ -112,23 +113,29 @@ def topic_cover(options: ReadOptions, store: MessageStore, most: float | None) -
     if not everything:
         return "the store has no files of queues"
     requested = _queues_of(store, predicate)
-    log = _window(options, store, requested)
-    price = cost_of(store.location)
-    tags_codes = _tags_codes(predicate)
+    price, tags_codes = cost_of(store.location), _tags_codes(predicate)
+    files = LogRange(store.records.min_offset, store.records.max_offset)
+    is_any_time = predicate.store_timestamp.is_all
+    if most is not None and is_any_time and _own_cost(requested, files, price, tags_codes) > most * files.size:
+        return _TOO_MANY  # before the ends of all queues are looked for
+    log, live = time_window(predicate, store, requested), live_log(store)
     if most is not None:
-        expected = _expected_cost(everything, requested, log, store, price, most * log.size, tags_codes)
-        if expected is not None:
-            return expected
+        of_all = _cost_of_all(everything, price, log.size / max(live.size, 1))
+        if isinstance(of_all, str):
+            return of_all
+        if of_all > most * log.size:
+            return "reading the units of all queues costs as much as reading the log"
+        if of_all + _own_cost(requested, log, price, tags_codes) > most * log.size:
+            return _TOO_MANY
     covers = ((queue, store.queue_cover(queue.topic, queue.queue_id)) for queue in everything)
     cover = unit_cover(covers, requested, store.records, log, _MERGE_DISTANCE)
     units = cover.units if tags_codes is None else cover.units.at(can_have_tags(cover.units.tags_codes, tags_codes))
     scanned = sum(part.size for part in cover.uncovered)
     if most is not None and scanned + units.log_bytes > most * log.size:
         return f"units do not account for {scanned:,} bytes of the log: reading the log costs less"
-    whole = store.get_max_phy_offset() - store.get_min_phy_offset()
     note = (
         f"{len(requested):,} queues, {units.count:,} units, {units.log_bytes:,} bytes of a log of "
-        f"{whole:,}; {cover.unit_bytes:,} bytes of units of all queues were read to find what is in no queue"
+        f"{live.size:,}; {cover.unit_bytes:,} bytes of units of all queues were read to find what is in no queue"
     )
     return TopicCover(tuple(requested), cover.covered, units, tags_codes, cover.uncovered, note)
 
@@ -145,80 +152,39 @@ def _queues_of(store: MessageStore, predicate: Predicate) -> list[ConsumeQueue]:
     return found
 
 
-def _expected_cost(
-    everything: Sequence[ConsumeQueue],
-    requested: Sequence[ConsumeQueue],
-    log: LogRange,
-    store: MessageStore,
-    price: ReadCost,
-    limit: float,
-    tags_codes: frozenset[int] | None,
-) -> str | None:
-    """Why the queues cost more than `limit`, from their ends and the topic's own units; None if they cost less."""
-    part = log.size / max(store.get_max_phy_offset() - store.get_min_phy_offset(), 1)
+def _own_cost(
+    requested: Sequence[ConsumeQueue], log: LogRange, price: ReadCost, tags_codes: frozenset[int] | None
+) -> int:
+    """What it costs to read the topic's messages in a part of the log, by its own units alone.
+
+    If these are very many, some of them are read, and the cost is an estimate for messages at regular distances.
+    """
+    bounds = [
+        [first_unit_from(queue, offset, queue.written_end) for offset in (log.start, log.stop)] for queue in requested
+    ]
+    count = sum(max(stop - start, 0) for start, stop in bounds)
+    is_estimate = count > _MOST_OWN_UNITS
+    blocks = []
+    for index, (queue, (start, stop)) in enumerate(zip(requested, bounds, strict=True)):
+        units = queue.units(start, min(stop, start + _SAMPLE) if is_estimate else stop)
+        blocks.append(FoundUnits.of_queue(index, start, units))
+    found = FoundUnits.joined(blocks).in_ranges([log])
+    if is_estimate:
+        size = found.log_bytes // max(found.count, 1)
+        is_dense = log.size < count * (size + price.jump)
+        return log.size if is_dense else price.of(count * size, jumps=count, unit_bytes=count * UNIT_SIZE)
+    if tags_codes is not None:
+        found = found.at(can_have_tags(found.tags_codes, tags_codes))
+    starts, stops = coalesced(found.offsets, found.sizes, price.gap)
+    return price.of(int((stops - starts).sum()), jumps=starts.size, unit_bytes=found.count * UNIT_SIZE)
+
+
+def _cost_of_all(everything: Sequence[ConsumeQueue], price: ReadCost, part: float) -> int | str:
+    """What it costs to compare the units of all queues with a part of the log; or that they are too many."""
     units = int(part * sum(queue.written_end - queue.files[0].first for queue in everything))
     if units > _MOST_UNITS:
         return f"the queues have {units:,} units, more than {_MOST_UNITS:,} to compare with the log: limit the time"
-    fixed = price.of(0, unit_bytes=units * UNIT_SIZE, queues=len(everything))
-    if fixed > limit:
-        return "reading the units of all queues costs as much as reading the log"
-    blocks = []
-    for index, queue in enumerate(requested):
-        start = first_unit_from(queue, log.start, queue.written_end)
-        stop = first_unit_from(queue, log.stop, queue.written_end)
-        if (stop - start) * UNIT_SIZE > limit:
-            return "the topic has so many messages that reading the log costs less"
-        blocks.append(FoundUnits.of_queue(index, start, queue.units(start, stop)))
-    found = FoundUnits.joined(blocks).in_ranges([log])
-    if tags_codes is not None:
-        found = found.at(can_have_tags(found.tags_codes, tags_codes))
-    starts, stops = coalesced(found.offsets, found.sizes, price.jump)
-    size = int((stops - starts).sum())
-    if fixed + price.of(size, jumps=starts.size) > limit:
-        return f"{found.count:,} messages in {starts.size:,} places of the log: reading the log costs less"
-    return None
-
-
-def _window(options: ReadOptions, store: MessageStore, requested: Sequence[ConsumeQueue]) -> LogRange:
-    """The part of the live log that can contain messages of the requested store times; it starts at a boundary."""
-    log = LogRange(store.get_min_phy_offset(), store.get_max_phy_offset())
-    begin, end = options.predicate.store_timestamp.bounds
-    if begin is None and end is None:
-        return log
-    splits = within_time(plan_splits(CommitLog.open(store.location), options.split_size), begin, end)
-    if not splits:
-        return LogRange(log.start, log.start)
-    start = max(min(split.segment.base for split in splits), log.start)
-    stop = min(max(split.segment.end_offset for split in splits), log.stop)
-    for queue in requested:
-        cover = store.queue_cover(queue.topic, queue.queue_id)
-        if begin is not None:
-            start = max(start, _start_of_time(cover, begin - CLOCK_TOLERANCE_MILLIS))
-        if end is not None:
-            found = _stop_of_time(cover, end + CLOCK_TOLERANCE_MILLIS)
-            stop = stop if found is None else min(stop, found)
-    return LogRange(start, max(start, stop))
-
-
-def _start_of_time(cover: QueueCover, time: int) -> int:
-    """The offset of a record that was stored before `time`, as its neighbour in the queue was; -1 without one."""
-    early, _ = cover.around(lambda record: record.store_timestamp >= time)
-    agrees = early is not None and _is_stored(cover.proven(early.queue_offset - 1), -1, time - 1)
-    return early.record.commit_log_offset if early is not None and agrees else -1
-
-
-def _stop_of_time(cover: QueueCover, time: int) -> int | None:
-    """The offset of a record that was stored after `time`, as its neighbour in the queue was; None without one."""
-    _, later = cover.around(lambda record: record.store_timestamp > time)
-    agrees = later is not None and _is_stored(cover.proven(later.queue_offset + 1), time + 1, None)
-    return later.record.commit_log_offset if later is not None and agrees else None
-
-
-def _is_stored(proven: Proven | None, first: int, last: int | None) -> bool:
-    """Whether a message was stored from `first` to `last`: one damaged time alone does not limit a read."""
-    if proven is None:
-        return False
-    return proven.record.store_timestamp >= first and (last is None or proven.record.store_timestamp <= last)
+    return price.of(0, unit_bytes=units * UNIT_SIZE, queues=len(everything))
 
 
 def _tags_codes(predicate: Predicate) -> frozenset[int] | None:
@@ -256,5 +222,5 @@ def unit_reads(cover: TopicCover, covered: Sequence[LogRange], units: FoundUnits
             ranges.append(QueueRange(queue.topic, queue.queue_id, first, stop_offset))
         indexes = np.unique(np.searchsorted(starts, part.offsets, side="right") - 1).tolist()
         pieces = cut([covered[index] for index in indexes], within)
-        reads.append(UnitsRead(tuple(pieces), tuple(ranges), cover.tags_codes))
+        reads.append(UnitsRead(tuple(pieces), tuple(ranges), part.count, cover.tags_codes))
     return reads

@@ -15,7 +15,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from spark_mq.errors import StoreChangedError
 from spark_mq.source import messages, topic_plan
+from spark_mq.source.datasource import RocketMQDataSource
 from spark_mq.source.options import parse_options
 from spark_mq.source.planner import AccessPath, ReadPlan, plan_messages
 from spark_mq.store.message_store import MessageStore
@@ -84,7 +86,7 @@ def requests(draw: st.DrawFn, rows: list[Row]) -> dict[str, str]:
     return options
 
 
-@settings(max_examples=examples(400), suppress_health_check=list(HealthCheck), deadline=None)
+@settings(max_examples=examples(240), suppress_health_check=list(HealthCheck), deadline=None)
 @given(data=st.data())
 def test_rows_are_those_of_a_scan(data: st.DataObject, folders: dict[str, Path]) -> None:
     store = data.draw(st.sampled_from(STORES), label="store")
@@ -98,7 +100,18 @@ def test_rows_are_those_of_a_scan(data: st.DataObject, folders: dict[str, Path])
     assert sorted(found, key=identity) == sorted(expected, key=identity)
 
 
-@settings(max_examples=examples(200), suppress_health_check=list(HealthCheck), deadline=None)
+def test_units_that_vanish_after_the_plan_are_an_error(folders: dict[str, Path]) -> None:
+    """Not fewer rows: a broker removes old files of queues while a task waits."""
+    store = next(store for store in STORES if store.name == "workload-533")
+    source = RocketMQDataSource(options_of(store, folders[store.name], topic="OrderEvents"))
+    reader = source.reader(source.schema())
+    partitions = reader.partitions()
+    problem = pytest.raises(StoreChangedError, match=r"units of OrderEvents/\d.* have changed .*: read again")
+    with damaged(folders[store.name], [("zeros", number, 3, 0) for number in range(99)]), problem:
+        _ = [list(reader.read(partition)) for partition in partitions]
+
+
+@settings(max_examples=examples(120), suppress_health_check=list(HealthCheck), deadline=None)
 @given(data=st.data())
 def test_a_split_by_queue_gives_each_queue_to_one_partition_in_its_order(
     data: st.DataObject, folders: dict[str, Path]

@@ -19,14 +19,18 @@ class ReadCost:
     """The prices of one kind of storage.
 
     Attributes:
-        jump: Bytes that could be read in order in the time of a read at another place. A gap that is smaller is read
-            over.
+        jump: Bytes that could be read in order in the time of a read at another place.
         queue: Bytes that could be read in the time in which one queue is opened, and its end is compared with the log.
 
     """
 
     jump: int
     queue: int
+
+    @property
+    def gap(self) -> int:
+        """Bytes between two records that are read over: half a jump, so that little more is read than necessary."""
+        return self.jump // 2
 
     def of(self, log_bytes: int, jumps: int = 0, unit_bytes: int = 0, queues: int = 0) -> int:
         """The cost of a read, in bytes that are read in order."""

@@ -52,6 +52,8 @@ class UnitCursor:
 def first_unit_from(queue: ConsumeQueue, commit_log_offset: int, stop: int) -> int:
     """The queue offset of the first unit of a message at a commit log offset or later, if units are in order."""
     low, high = (queue.files[0].first if queue.files else 0), stop
+    if low < high and queue.unit(low)[0] >= commit_log_offset:
+        return low
     while low < high:
         middle = (low + high) // 2
         if queue.unit(middle)[0] < commit_log_offset:

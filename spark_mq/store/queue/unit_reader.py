@@ -66,10 +66,13 @@ class UnitReader:
         is scanned: then the chunks have all records of that part.
 
         Raises:
-            StoreChangedError: A queue was removed since the read was planned.
+            StoreChangedError: Units were removed since the read was planned, because their messages have expired.
 
         """
         units = self._units()
+        if units.count != self.request.count:
+            names = ", ".join(f"{queue.topic}/{queue.queue_id}" for queue in self.request.queues)
+            raise StoreChangedError(f"units of {names} have changed since the read was planned: read again")
         for piece in self.request.pieces:
             first, stop = np.searchsorted(units.offsets, (piece.start, piece.stop)).tolist()
             yield from self._read(piece, units.at(slice(first, stop)))
@@ -83,7 +86,7 @@ class UnitReader:
                     f"queue {part.topic}/{part.queue_id} was removed since the read was planned: read again"
                 )
             parts.append(FoundUnits.of_queue(index, part.start, queue.units(part.start, part.stop)))
-        found = FoundUnits.joined(parts)
+        found = FoundUnits.joined(parts).in_ranges(self.request.pieces)
         codes = self.request.tags_codes
         return found if codes is None else found.at(can_have_tags(found.tags_codes, codes))
 
