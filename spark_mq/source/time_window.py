@@ -15,7 +15,7 @@ from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE, plan_splits
 from spark_mq.store.log.time_pruning import CLOCK_TOLERANCE_MILLIS, within_time
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
-from spark_mq.store.queue.lookup import Proven, QueueCover
+from spark_mq.store.queue.lookup import QueueCover
 
 
 def live_log(store: MessageStore) -> LogRange:
@@ -45,21 +45,17 @@ def time_window(predicate: Predicate, store: MessageStore, queues: Sequence[Cons
 
 
 def _start_of_time(cover: QueueCover, time: int) -> int:
-    """The offset of a record that was stored before `time`, as its neighbour in the queue was; -1 without one."""
+    """The offset of the earlier one of two neighbours in the queue that were stored before `time`; -1 without them.
+
+    If the time of one of the two is damaged, the other one still shows that the records before both are early.
+    """
     early, _ = cover.around(lambda record: record.store_timestamp >= time)
-    agrees = early is not None and _is_stored(cover.proven(early.queue_offset - 1), -1, time - 1)
-    return early.record.commit_log_offset if early is not None and agrees else -1
+    before = None if early is None else cover.proven(early.queue_offset - 1)
+    return before.record.commit_log_offset if before is not None and before.record.store_timestamp < time else -1
 
 
 def _stop_of_time(cover: QueueCover, time: int) -> int | None:
-    """The offset of a record that was stored after `time`, as its neighbour in the queue was; None without one."""
+    """The offset of the later one of two neighbours in the queue that were stored after `time`; None without them."""
     _, later = cover.around(lambda record: record.store_timestamp > time)
-    agrees = later is not None and _is_stored(cover.proven(later.queue_offset + 1), time + 1, None)
-    return later.record.commit_log_offset if later is not None and agrees else None
-
-
-def _is_stored(proven: Proven | None, first: int, last: int | None) -> bool:
-    """Whether a message was stored from `first` to `last`: one damaged time alone does not limit a read."""
-    if proven is None:
-        return False
-    return proven.record.store_timestamp >= first and (last is None or proven.record.store_timestamp <= last)
+    after = None if later is None else cover.proven(later.queue_offset + 1)
+    return after.record.commit_log_offset if after is not None and after.record.store_timestamp > time else None

@@ -10,12 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_mq.format.array_types import Int64s
+from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT_DTYPE
 from spark_mq.format.java_text import hash_code
 from spark_mq.io.location import Location
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.queue.read_cost import LOCAL, REMOTE, coalesced, cost_of
 from spark_mq.store.queue.tags_codes import can_have_tags, tags_codes_of
 from spark_mq.store.queue.tiles import Chain, accounted, complement, merged
+from spark_mq.store.queue.unit_cover import tiles_of
 
 Tile = tuple[int, int]
 
@@ -78,6 +80,14 @@ def test_an_astray_tile_breaks_only_its_own_run() -> None:
     tiles = [(0, 10), (10, 10), (14, 3), (20, 10), (30, 10)]
     found = accounted(*arrays(tiles), lambda at, _: at != 14, 9)
     assert found == [LogRange(0, 20), LogRange(20, 40)]
+
+
+def test_units_of_one_place_contradict_each_other() -> None:
+    """Only the part of the log around them must be scanned then."""
+    first, second = (np.array(units, UNIT_DTYPE) for units in ([(0, 10, 0), (10, 5, 0)], [(10, 5, 0), (15, 5, 0)]))
+    outside = np.array([(-5, 10, 0), (18, 5, 0), (0, 0, 0), (0, PRE_BLANK_SIZE, 0)], UNIT_DTYPE)
+    offsets, sizes = tiles_of([second, outside, first], LogRange(0, 20))
+    assert list(zip(offsets.tolist(), sizes.tolist(), strict=True)) == [(0, 10), (15, 5)]
 
 
 def test_two_runs_that_contradict_each_other_prove_nothing() -> None:
