@@ -39,7 +39,7 @@ def identity_in_archive(spark: SparkSession, store: str, tables: ArchiveTables) 
             f"{location} is in {tables.name} under several names ({described(identities)}): each of its messages would "
             "be in history several times"
         )
-    return identities[0] if identities else StoreIdentity(DEFAULT_CLUSTER, DEFAULT_BROKER, location.uri)
+    return identities[0] if identities else StoreIdentity(DEFAULT_CLUSTER, DEFAULT_BROKER, str(location))
 
 
 def create_history(spark: SparkSession, store: str, archive: ArchiveTable, identity: StoreIdentity) -> None:

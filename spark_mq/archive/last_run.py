@@ -58,7 +58,7 @@ class StoreState:
             # Of a large file, a snapshot has only size and time.
             part = str(row["modification_timestamp"]).encode() if content is None else content
             files.append([row["file"], row["file_size"], digest_of(part)])
-        return cls(store.uri, segments, files)
+        return cls(str(store), segments, files)
 
 
 @dataclass(frozen=True)

@@ -275,7 +275,7 @@ def archive(
     started = time.monotonic()
     location = Location.resolve(store)
     segment_files(location)  # a path that is not a store must not create tables
-    identity = StoreIdentity(cluster, broker, store_name or location.uri)
+    identity = StoreIdentity(cluster, broker, store_name or str(location))
     tables = ArchiveTables.of(table, checkpoint)
     register(spark)
     create_tables(spark, tables)

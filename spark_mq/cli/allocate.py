@@ -148,6 +148,8 @@ def _print_json(
     import json
     from dataclasses import asdict
 
+    from spark_mq.io.s3 import shown
+
     def as_fields(one: Allocation) -> dict[str, Any]:
         return {
             "shares": [{**asdict(share), "queues": share.queues} for share in one.shares],
@@ -156,7 +158,7 @@ def _print_json(
         }
 
     fields: dict[str, Any] = {
-        "store": arguments.store,
+        "store": shown(arguments.store),
         "topic": arguments.topic,
         "consumer_group": arguments.group,
         "strategy": found[0].strategy,

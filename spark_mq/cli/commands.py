@@ -23,7 +23,17 @@ _MODULES: Mapping[str, tuple[str, ...]] = {
     "messages.query_by_offset": ("query-by-offset",),
     "messages.print_message": ("print-message",),
     "life": ("life",),
-    "tables": ("segments", "queues", "topics", "lag", "subscription-groups", "delay-offsets", "checkpoint"),
+    "why_not_consumed": ("why-not-consumed",),
+    "tables": (
+        "segments",
+        "queues",
+        "topics",
+        "lag",
+        "subscription-groups",
+        "consumer-filters",
+        "delay-offsets",
+        "checkpoint",
+    ),
     "lifecycle_tables": ("transactions", "delayed"),
     "consumption_tables": (
         "retries",

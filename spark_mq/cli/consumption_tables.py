@@ -147,6 +147,7 @@ def run(arguments: argparse.Namespace) -> int:
     from spark_mq.cli.moments import parse_moment
     from spark_mq.cli.output.row_printer import RowPrinter
     from spark_mq.cli.output.text_table import TableStyle
+    from spark_mq.io.s3 import shown
     from spark_mq.store.message_store import MessageStore
 
     command = _COMMANDS[arguments.table]
@@ -159,7 +160,7 @@ def run(arguments: argparse.Namespace) -> int:
     importance = (*command.importance, *(name for name in schema if name not in command.importance))
     printer.print(rows, TableStyle(importance, _LEAST_WIDTH, hint=_HINT))
     if not rows and not arguments.json:
-        print(f"spark-mq: no {command.row} in {arguments.store}{_chosen(arguments)}", file=sys.stderr)
+        print(f"spark-mq: no {command.row} in {shown(arguments.store)}{_chosen(arguments)}", file=sys.stderr)
     _print_unknown(command, rows)
     return FOUND if rows else NOT_FOUND
 

@@ -99,6 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
     from spark_mq.cli.moments import parse_moment
     from spark_mq.cli.output.row_printer import RowPrinter
     from spark_mq.cli.output.text_table import TableStyle
+    from spark_mq.io.s3 import shown
     from spark_mq.store.config.broker_conf import BrokerConf
     from spark_mq.store.message_store import MessageStore
 
@@ -111,7 +112,7 @@ def run(arguments: argparse.Namespace) -> int:
     printer.print(rows, TableStyle(_IMPORTANCE[arguments.table], _LEAST_WIDTH, whole=("state",), hint=_HINT))
     _print_unknown(arguments, rows)
     if not rows:
-        print(f"spark-mq: no {_ROW[arguments.table]} in {arguments.store}", file=sys.stderr)
+        print(f"spark-mq: no {_ROW[arguments.table]} in {shown(arguments.store)}", file=sys.stderr)
     return FOUND if rows else NOT_FOUND
 
 

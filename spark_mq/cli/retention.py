@@ -100,7 +100,7 @@ def _archived_to(store: str, table: str, conf: str | None) -> int | None:
         identity = StoreIdentity(
             settings.get("brokerClusterName", DEFAULT_CLUSTER),
             settings.get("brokerName", DEFAULT_BROKER),
-            opened.location.uri,
+            str(opened.location),
         )
         return archived_to(opened, ArchiveTables.of(table), identity)
 

@@ -22,6 +22,7 @@ _HELP = {
     "topics": "the topics, their settings and messages (mqadmin topicList)",
     "lag": "the offsets of consumer groups, and how many messages remain (mqadmin consumerProgress)",
     "subscription-groups": "the consumer groups and their settings",
+    "consumer-filters": "the SQL92 filters of consumer groups, and the bits that their messages must have",
     "delay-offsets": "the delay levels, and how many delayed messages wait",
     "checkpoint": "the times up to which log, queues and index were flushed",
 }
@@ -41,6 +42,7 @@ _ROW = {
     "topics": "topic",
     "lag": "consumer offset",
     "subscription-groups": "consumer group",
+    "consumer-filters": "consumer filter",
     "delay-offsets": "delay level",
     "checkpoint": "checkpoint",
 }
@@ -123,6 +125,19 @@ _IMPORTANCE = {
         "broker_id",
         "which_broker_when_consume_slowly",
     ),
+    "consumer-filters": (
+        "consumer_group",
+        "topic",
+        "expression",
+        "is_dead",
+        "problem",
+        "born_timestamp",
+        "dead_timestamp",
+        "bit_positions",
+        "bit_count",
+        "client_version",
+        "expression_type",
+    ),
     "delay-offsets": (
         "delay_level",
         "lag",
@@ -146,7 +161,7 @@ _IMPORTANCE = {
     ),
 }
 """The columns of each table by importance: on a narrow terminal, the last ones are hidden."""
-_LEAST_WIDTH = {"topic": 20, "consumer_group": 16, "problem": 16}
+_LEAST_WIDTH = {"topic": 20, "consumer_group": 16, "problem": 16, "expression": 16}
 _WHOLE = ("file", "state")
 _SIZES = ("file_size",)
 _HINT = "--columns chooses columns, --full prints every field"
@@ -185,9 +200,9 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         add_json_rows(command)
         add_columns(command)
         add_sort(command)
-        if name in ("queues", "lag"):
+        if name in ("queues", "lag", "consumer-filters"):
             command.add_argument("--topic", metavar="TOPIC", help="only this topic")
-        if name in ("lag", "subscription-groups"):
+        if name in ("lag", "subscription-groups", "consumer-filters"):
             command.add_argument("--consumer-group", metavar="GROUP", help="only this group")
         if name == "lag":
             command.add_argument(
@@ -209,6 +224,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(arguments: argparse.Namespace) -> int:
     """Print the table; returns the exit status."""
     from spark_mq.cli.output.row_printer import RowPrinter
+    from spark_mq.io import s3
     from spark_mq.store.message_store import MessageStore
 
     printer = RowPrinter.of(arguments, _schema(_shown_table(arguments)))
@@ -223,7 +239,7 @@ def run(arguments: argparse.Namespace) -> int:
         what = str(hidden) if arguments.table == "topics" else f"{hidden} {_ROW[arguments.table]}s"
         print(f"spark-mq: {what} of the broker's own topics are not shown; --all shows them", file=sys.stderr)
     if not shown:
-        print(f"spark-mq: no matching {_ROW[arguments.table]} in {arguments.store}{reason}", file=sys.stderr)
+        print(f"spark-mq: no matching {_ROW[arguments.table]} in {s3.shown(arguments.store)}{reason}", file=sys.stderr)
     return FOUND if shown else NOT_FOUND
 
 
@@ -285,6 +301,8 @@ def _why_no_row(arguments: argparse.Namespace, store: MessageStore) -> str:
         return visible(f": there is no queue of topic {topic}{similar(topic, topics)}") if topics else ""
     if arguments.table == "subscription-groups":
         return _why_no_group(group, store)
+    if arguments.table == "consumer-filters":
+        return ": config/consumerFilter.json has none; a store does not know subscriptions to tags"
     if arguments.table == "delay-offsets":
         return ": config/delayOffset.json has no delay level, or does not exist"
     if _shown_table(arguments) != "lag":
@@ -331,6 +349,9 @@ def _print_problems(arguments: argparse.Namespace, rows: Sequence[Mapping[str, A
         name = row["file"] if arguments.table == "segments" else row["topic"]
         name = f"{name}/{row['queue_id']}" if "queue_id" in row else name
         problem = f"{len(problem_rows)} of {len(rows)} {what}s have a problem; the first is {name}: {row['problem']}"
+    if arguments.table not in _REMEDY:
+        print(f"spark-mq: {visible(problem)}", file=sys.stderr)
+        return
     # A broker creates `abort` when it starts, and removes it when it stops cleanly.
     may_recover = arguments.table != "segments" and (Location.resolve(arguments.store) / ABORT).is_file
     broker = "; a broker that runs, or starts again, may complete them itself" if may_recover else ""
@@ -348,6 +369,10 @@ def _table(arguments: argparse.Namespace) -> Callable[[MessageStore], pa.Table]:
         return lambda store: metadata_tables.consumer_offsets(store, arguments.topic, arguments.consumer_group)
     if arguments.table == "subscription-groups":
         return lambda store: metadata_tables.subscription_groups(store, arguments.consumer_group)
+    if arguments.table == "consumer-filters":
+        from spark_mq.store.consumer_filter_rows import consumer_filters
+
+        return lambda store: consumer_filters(store, arguments.topic, arguments.consumer_group)
     tables = {
         "segments": metadata_tables.segments,
         "topics": metadata_tables.topics,
@@ -374,6 +399,7 @@ def _schema(table: str) -> list[str]:
     """The names of the table's columns."""
     from spark_mq.sharing.begin_offsets import BEGIN_OFFSETS_SCHEMA
     from spark_mq.store import metadata_tables
+    from spark_mq.store.consumer_filter_rows import CONSUMER_FILTERS_SCHEMA
 
     schemas = {
         _BEGIN_OFFSETS: BEGIN_OFFSETS_SCHEMA,
@@ -382,6 +408,7 @@ def _schema(table: str) -> list[str]:
         "topics": metadata_tables.TOPICS_SCHEMA,
         "lag": metadata_tables.CONSUMER_OFFSETS_SCHEMA,
         "subscription-groups": metadata_tables.SUBSCRIPTION_GROUPS_SCHEMA,
+        "consumer-filters": CONSUMER_FILTERS_SCHEMA,
         "delay-offsets": metadata_tables.DELAY_OFFSETS_SCHEMA,
         "checkpoint": metadata_tables.CHECKPOINT_SCHEMA,
     }

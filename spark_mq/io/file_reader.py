@@ -1,6 +1,7 @@
 """Ranges of bytes of a store's files, for look-ups that read a few short ranges.
 
-Bytes are not cached; only files are kept open. `store.log.segment_source` reads a whole segment in order.
+Bytes of a local file are not cached; only files are kept open. `remote_file` has the rules for a file over a network.
+`store.log.segment_source` reads a whole segment in order.
 """
 
 from __future__ import annotations
@@ -10,10 +11,9 @@ from collections import OrderedDict
 from types import TracebackType
 from typing import Self
 
-from pyarrow import NativeFile
-
 from spark_mq.errors import StoreChangedError
 from spark_mq.io.location import Location
+from spark_mq.io.remote_file import RemoteFile
 
 _MAX_OPEN_FILES = 64
 
@@ -23,11 +23,11 @@ class OpenFile:
 
     def __init__(self, location: Location) -> None:
         self._local = -1
-        self._remote: NativeFile | None = None
+        self._remote: RemoteFile | None = None
         if location.is_local:
             self._local = os.open(location.path, os.O_RDONLY)
         else:
-            self._remote = location.filesystem.open_input_file(location.path)
+            self._remote = location.open_remote()
 
     def __enter__(self) -> Self:
         return self
@@ -40,7 +40,7 @@ class OpenFile:
     def read_into(self, memory: memoryview, position: int) -> bool:
         """Fill `memory` with the bytes from `position` on; False if the file ends before."""
         if self._remote is not None:
-            data = self._remote.read_at(len(memory), position)
+            data = self._remote.read(position, len(memory))
             memory[: len(data)] = data
             return len(data) == len(memory)
         while memory:
@@ -55,9 +55,7 @@ class OpenFile:
         if self._local >= 0:
             os.close(self._local)
             self._local = -1
-        if self._remote is not None:
-            self._remote.close()
-            self._remote = None
+        self._remote = None
 
 
 class FileReader(OpenFile):
@@ -76,7 +74,7 @@ class FileReader(OpenFile):
 
     def read(self, position: int, length: int) -> bytes:
         """The `length` bytes from `position` on; fewer if the file ends before."""
-        data = self._read_local(position, length) if self._remote is None else self._remote.read_at(length, position)
+        data = self._read_local(position, length) if self._remote is None else self._remote.read(position, length)
         self.bytes_read += len(data)
         return bytes(data)
 

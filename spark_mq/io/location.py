@@ -1,13 +1,13 @@
 """Paths and URIs: where a file or folder is, on any filesystem that pyarrow supports.
 
-A path without a scheme is local. `s3:`, `gs:`, `hdfs:`, ... are URIs that pyarrow resolves. `file:` is a local path.
-Databricks' `dbfs:/x` is its local mount `/dbfs/x`.
+A path without a scheme is local. `s3:` is an object store (`spark_mq.io.s3`). `gs:`, `hdfs:`, ... are URIs that pyarrow
+resolves. `file:` is a local path. Databricks' `dbfs:/x` is its local mount `/dbfs/x`.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Self
 from urllib.parse import unquote
 
@@ -15,11 +15,17 @@ import pyarrow as pa
 from pyarrow import fs
 
 from spark_mq.errors import OptionError, StorageError
+from spark_mq.io.remote_file import RemoteFile
+from spark_mq.io.retry import repeated
+from spark_mq.io.s3 import is_s3, redacted, s3_filesystem, shown
+from spark_mq.io.snapshot import Snapshot
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Location:
     """A path on a filesystem. `uri` names the same file for another process, which can resolve it there.
+
+    `uri` can contain secrets. `str` gives the path for a person: without settings and without secrets.
 
     Example:
         >>> (Location.resolve("/data/store") / "commitlog").path
@@ -29,6 +35,7 @@ class Location:
     filesystem: fs.FileSystem
     path: str
     uri: str
+    _snapshot: Snapshot | None = field(default=None, compare=False)
 
     @classmethod
     def resolve(cls, uri: str) -> Self:
@@ -46,30 +53,49 @@ class Location:
         path = local_path(uri)
         if path is not None:
             return cls(fs.LocalFileSystem(), path, path)
+        place = redacted(uri)
         try:
-            filesystem, path = fs.FileSystem.from_uri(uri)
+            filesystem, path = s3_filesystem(uri) if is_s3(uri) else fs.FileSystem.from_uri(uri)
+        except OptionError:
+            raise
         except (pa.ArrowException, ValueError) as error:
-            raise OptionError(f"{uri!r} is not a path or URI that pyarrow can open: {error}") from error
+            # Not `from error`: its text can contain the secrets of the URI.
+            reason = redacted(str(error)).replace(uri, place)
+            raise OptionError(f"{place!r} is not a path or URI that pyarrow can open: {reason}") from None
         except OSError as error:
-            reason = str(error).partition("\n")[0]
+            reason = redacted(str(error).partition("\n")[0])
             raise StorageError(
-                f"{uri}: its filesystem cannot be reached: {reason}; check the address, the region and the credentials"
-            ) from error
+                f"{place}: its filesystem cannot be reached: {reason}; check the address, the region and the "
+                "credentials"
+            ) from None
         if not path:
-            raise OptionError(f"{uri!r} names no bucket and no path")
-        return cls(filesystem, path.rstrip("/"), uri.rstrip("/"))
+            raise OptionError(f"{place!r} names no bucket and no path")
+        address, mark, settings = uri.partition("?")
+        return cls(filesystem, path.rstrip("/"), f"{address.rstrip('/')}{mark}{settings}")
 
     def __truediv__(self, name: str) -> Location:
         if "://" not in self.uri:
             return Location(self.filesystem, f"{self.path}/{name}", f"{self.uri}/{name}")
         path, mark, settings = self.uri.partition("?")
-        return Location(self.filesystem, f"{self.path}/{name}", f"{path}/{name}{mark}{settings}")
+        return Location(self.filesystem, f"{self.path}/{name}", f"{path}/{name}{mark}{settings}", self._snapshot)
 
     @property
     def parent(self) -> Location:
         """The folder that contains the file or folder."""
         path, mark, settings = self.uri.partition("?")
-        return Location(self.filesystem, self.path.rpartition("/")[0], f"{path.rpartition('/')[0]}{mark}{settings}")
+        uri = f"{path.rpartition('/')[0]}{mark}{settings}"
+        return Location(self.filesystem, self.path.rpartition("/")[0], uri, self._snapshot)
+
+    def snapshot(self) -> Location:
+        """The same folder, whose files and sizes are from now on those of the first question about them (`Snapshot`).
+
+        A local folder, and a folder of a snapshot, is returned as it is: the local filesystem is asked each time.
+        """
+        return self if self.is_local or self._snapshot is not None else replace(self, _snapshot=Snapshot(self))
+
+    def now(self) -> Location:
+        """The same file or folder, about which its filesystem is asked each time."""
+        return self if self._snapshot is None else replace(self, _snapshot=None)
 
     @property
     def is_local(self) -> bool:
@@ -83,7 +109,10 @@ class Location:
 
     def info(self) -> fs.FileInfo:
         """Type, size and modification time of the file or folder; type `NotFound` if neither exists."""
-        return self.filesystem.get_file_info(self.path)
+        if self.is_local:
+            return self.filesystem.get_file_info(self.path)
+        info = None if self._snapshot is None else self._snapshot.info(self.path)
+        return info or repeated(str(self), lambda: self.filesystem.get_file_info(self.path))
 
     @property
     def is_directory(self) -> bool:
@@ -97,18 +126,39 @@ class Location:
 
     def entries(self) -> list[fs.FileInfo]:
         """The entries of the folder, sorted by name; an empty list if the folder does not exist, or is a file."""
-        if self.is_local and not os.path.isdir(self.path):
-            return []
-        entries = self.filesystem.get_file_info(fs.FileSelector(self.path, allow_not_found=True))
+        selector = fs.FileSelector(self.path, allow_not_found=True)
+        if self.is_local:
+            entries = self.filesystem.get_file_info(selector) if os.path.isdir(self.path) else []
+            return sorted(entries, key=lambda info: info.base_name)
+        listed = None if self._snapshot is None else self._snapshot.entries(self.path)
+        if listed is not None:
+            return list(listed)
+        entries = repeated(str(self), lambda: self.filesystem.get_file_info(selector))
         return sorted(entries, key=lambda info: info.base_name)
 
     def read_bytes(self) -> bytes:
         """The whole content of a file, for small files."""
-        with self.filesystem.open_input_stream(self.path) as stream:
-            return bytes(stream.read())
+        if self.is_local:
+            with self.filesystem.open_input_stream(self.path) as stream:
+                return bytes(stream.read())
+        file = self.open_remote()  # not a stream, which would read 256 KiB with each request
+        return file.read(0, file.size)
+
+    def open_remote(self) -> RemoteFile:
+        """The file, for reading, if it is not local; a snapshot opens each file once.
+
+        Raises:
+            FileNotFoundError: There is no such file.
+            StorageError: It cannot be opened.
+
+        """
+        return RemoteFile(self) if self._snapshot is None else self._snapshot.file(self)
 
     def __str__(self) -> str:
-        return self.uri
+        return shown(self.uri)
+
+    def __repr__(self) -> str:
+        return f"Location({str(self)!r})"
 
 
 def local_path(uri: str) -> str | None:

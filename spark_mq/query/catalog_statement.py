@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from spark_mq.errors import OptionError
+from spark_mq.io.s3 import SECRET_OPTIONS, shown
 from spark_mq.query.catalog import Store, options_of
 from spark_mq.query.column_comments import ARCHIVE_TABLE_COMMENTS, TABLE_COMMENTS, comment_of
 from spark_mq.query.lexer import without_comments
@@ -159,7 +160,11 @@ def _description(
 def _details(name: str, store: Store, table: Table) -> list[tuple[str, str, str]]:
     """The rows that EXTENDED adds, in Spark's form."""
     options = options_of(store, table)
-    others = ", ".join(f"{key}={value}" for key, value in options.items() if key not in ("path", "table"))
+    others = ", ".join(
+        f"{key}={'***' if key in SECRET_OPTIONS else value}"
+        for key, value in options.items()
+        if key not in ("path", "table")
+    )
     return [
         ("", "", ""),
         ("# Detailed Table Information", "", ""),
@@ -167,7 +172,7 @@ def _details(name: str, store: Store, table: Table) -> list[tuple[str, str, str]
         ("Table", table.value, ""),
         ("Comment", TABLE_COMMENTS[table], ""),
         ("Provider", "rocketmq", ""),
-        ("Location", options["path"], ""),
+        ("Location", shown(options["path"]), ""),
         *([("Options", others, "")] if others else []),
     ]
 

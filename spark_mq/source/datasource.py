@@ -31,8 +31,8 @@ class RocketMQDataSource(DataSource):
 
     path : the broker's store directory (`storePathRootDir`): a path, or a URI that pyarrow opens. Required.
     table : `messages` (default), `messages_by_key`, `consume_queue`, `segments`, `queues`, `topics`,
-        `consumer_offsets`, `subscription_groups`, `delay_offsets`, `checkpoint`, `index_files` or
-        `index_entries`; and those of what messages mean: `transactions`, `delayed`, `consumer_progress`, `retries`,
+        `consumer_offsets`, `subscription_groups`, `consumer_filters`, `delay_offsets`, `checkpoint`, `index_files`
+        or `index_entries`; and those of what messages mean: `transactions`, `delayed`, `consumer_progress`, `retries`,
         `dead_letters`, `traces`, `duplicates`, `hot_keys`, `rates` or `skew`.
 
     An option that is unknown, or has no effect on the table, is an error. Spark passes no column list to a Python data
@@ -196,8 +196,12 @@ class RocketMQDataSource(DataSource):
 
     topic, queueId : only this topic; only queues with this id.
 
+    With `enableConsumeQueueExt`, the tags code in a unit is ext_address, the address of an extension unit. Then
+    tags_code, ext_store_timestamp and filter_bit_map are those of the extension unit, and NULL if there is none at the
+    address.
+
     Columns: topic STRING, queue_id INT, queue_offset BIGINT, commit_log_offset BIGINT, store_size INT, tags_code
-    BIGINT, state STRING.
+    BIGINT, state STRING, ext_address BIGINT, ext_store_timestamp TIMESTAMP, filter_bit_map BINARY.
 
     >>> spark.read.format("rocketmq").option("table", "consume_queue").load(store).show()
     +-----------+--------+------------+-----------------+----------+---------+-----+
@@ -335,6 +339,26 @@ class RocketMQDataSource(DataSource):
     |consumer_group   |consume_enable|retry_queue_nums|retry_max_times|   ...
     +-----------------+--------------+----------------+---------------+
     |CID_RMQ_SYS_TRANS|true          |1               |16             |
+
+    consumer_filters
+    ----------------
+    One row is the SQL92 filter of a consumer group for a topic, from `config/consumerFilter.json` (or its `.bak`).
+    born_timestamp is when the broker got the expression, and dead_timestamp when the group's last consumer left.
+    is_dead: the group has no consumer. A message that was stored after born_timestamp must have the bits bit_positions
+    in its filter_bit_map (table consume_queue), else the broker skips it. problem says why a filter does not work, and
+    is NULL if nothing was found. Subscriptions to tags are in no file of a store.
+
+    topic, consumerGroup : only this topic; only this consumer group.
+
+    Columns: consumer_group STRING, topic STRING, expression STRING, expression_type STRING, is_dead BOOLEAN,
+    born_timestamp TIMESTAMP, dead_timestamp TIMESTAMP, client_version BIGINT, bit_count INT, bit_positions ARRAY<INT>,
+    problem STRING.
+
+    >>> spark.read.format("rocketmq").option("table", "consumer_filters").load(store).show()
+    +--------------+----------+----------------------------+-------+-------------+
+    |consumer_group|topic     |expression                  |is_dead|bit_positions|   ...
+    +--------------+----------+----------------------------+-------+-------------+
+    |GID_rich      |FilterDemo|price > 50 AND region = 'eu'|true   |[6, 37, 75]  |
 
     delay_offsets
     -------------

@@ -22,6 +22,7 @@ from spark_mq.format.message_row import Row, corrupt_row, message_row, message_t
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, CORRUPT_RECORD
 from spark_mq.format.record import Record
 from spark_mq.io.location import Location
+from spark_mq.io.s3 import shown
 from spark_mq.source.explain import explain_plan
 from spark_mq.source.options import Mode, ReadOptions
 from spark_mq.source.planner import LookUp, plan_messages
@@ -104,7 +105,7 @@ class MessagesReader(DataSourceReader):
         options = self._options
         with MessageStore(options.path, broker_conf=options.broker_conf) as store:
             read = plan_messages(options, store)
-        _LOG.info("%s: %s", options.path, explain_plan(read))
+        _LOG.info("%s: %s", shown(options.path), explain_plan(read))
         plan = uuid.uuid4().hex
         return [
             *map(GapPartition, read.gaps),
@@ -236,7 +237,7 @@ class MessagesReader(DataSourceReader):
                 continue
             if self._options.mode == Mode.FAILFAST and row.get(CORRUPT_RECORD) is not None:
                 raise CorruptLogError(
-                    f"{self._options.path}: message at commit log offset {record.commit_log_offset}: "
+                    f"{shown(self._options.path)}: message at commit log offset {record.commit_log_offset}: "
                     f"{row[CORRUPT_RECORD]}"
                 )
             rows += self.rows(record, row, key)

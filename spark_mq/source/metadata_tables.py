@@ -24,6 +24,7 @@ from spark_mq.lifecycle.transactions.transactions import transaction_rows
 from spark_mq.source.options import ReadOptions, Table
 from spark_mq.store import metadata_tables
 from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.consumer_filter_rows import consumer_filters
 from spark_mq.store.index.folder import index_layout
 from spark_mq.store.index.tables import index_file_rows
 from spark_mq.store.log.segment_files import segment_files
@@ -43,6 +44,7 @@ _ROWS: dict[Table, Callable[[MessageStore, ReadOptions], pa.Table]] = {
     Table.SUBSCRIPTION_GROUPS: lambda store, options: metadata_tables.subscription_groups(
         store, options.consumer_group
     ),
+    Table.CONSUMER_FILTERS: lambda store, options: consumer_filters(store, options.topic, options.consumer_group),
     Table.DELAY_OFFSETS: lambda store, _: metadata_tables.delay_offsets(store),
     Table.CHECKPOINT: lambda store, _: metadata_tables.checkpoint(store),
     Table.TRANSACTIONS: lambda store, options: transaction_rows(store, options.at, BrokerConf.of(options.broker_conf)),

@@ -15,6 +15,8 @@ from spark_mq.filters.expression import Expression
 from spark_mq.filters.parser import parse_sql92
 from spark_mq.filters.tags import parse_tags
 from spark_mq.format.message_id import normalize_offset_message_id
+from spark_mq.io.s3 import OPTIONS as S3_OPTIONS
+from spark_mq.io.s3 import redacted, with_settings
 from spark_mq.source.condition import decode_conditions
 from spark_mq.source.integer_set import IntegerSet
 from spark_mq.source.option_values import (
@@ -54,6 +56,7 @@ class Table(StrEnum):
     TOPICS = "topics"
     CONSUMER_OFFSETS = "consumer_offsets"
     SUBSCRIPTION_GROUPS = "subscription_groups"
+    CONSUMER_FILTERS = "consumer_filters"
     DELAY_OFFSETS = "delay_offsets"
     CHECKPOINT = "checkpoint"
     TRANSACTIONS = "transactions"
@@ -74,12 +77,13 @@ class Table(StrEnum):
 class ReadOptions:
     """The options of a batch read.
 
+    `path` contains the settings and secrets of its object store, so every process can open it; `shown` leaves them out.
     `predicate` contains the conditions of the tables of messages; `topic`, `queue_id` and `consumer_group` are for the
     other tables, `reserved_hours` for table `retention`, and `at` (milliseconds since the epoch) for those whose rows
     depend on the time.
     """
 
-    path: str
+    path: str = field(repr=False)
     table: Table = Table.MESSAGES
     topic: str | None = None
     queue_id: int | None = None
@@ -110,7 +114,7 @@ class StreamOptions:
     fail_on_log_cut: bool = True
 
 
-_EVERYWHERE = ("path", "table")
+_EVERYWHERE = ("path", "table", *S3_OPTIONS)
 _PATHS = "paths"
 """The option that Spark makes of `load` with several paths."""
 _URI_GLOB = re.compile(r"\*|\{[^{}]+,[^{}]+\}")
@@ -153,6 +157,7 @@ _NAMES = {
     Table.TOPICS: (_BROKER_VERSION,),
     Table.CONSUMER_OFFSETS: ("topic", "consumerGroup", _BROKER_VERSION),
     Table.SUBSCRIPTION_GROUPS: ("consumerGroup",),
+    Table.CONSUMER_FILTERS: ("topic", "consumerGroup"),
     Table.DELAY_OFFSETS: (_BROKER_VERSION,),
     Table.CHECKPOINT: (),
     Table.TRANSACTIONS: ("at", "brokerConf", _BROKER_VERSION),
@@ -268,7 +273,9 @@ def _given(options: Mapping[str, str]) -> dict[str, str]:
     if not given.get("path"):
         raise OptionError("option path is missing: give the broker's store directory, .load('/data/store')")
     if _is_glob(given["path"]):
-        raise OptionError(f"option path={given['path']!r} is a pattern, and a read has one store: {_ONE_STORE}")
+        raise OptionError(
+            f"option path={redacted(given['path'])!r} is a pattern, and a read has one store: {_ONE_STORE}"
+        )
     return given
 
 
@@ -286,7 +293,7 @@ def _parse_table(given: Mapping[str, str]) -> Table:
 def _read_options(given: Mapping[str, str], table: Table) -> ReadOptions:
     predicate = _parse_predicate(given)
     return ReadOptions(
-        path=given["path"],
+        path=with_settings(given["path"], {name: given[name] for name in S3_OPTIONS if name in given}),
         table=table,
         topic=given.get("topic"),
         queue_id=parse_optional_integer("queueId", given),

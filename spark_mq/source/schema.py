@@ -21,6 +21,7 @@ from spark_mq.lifecycle.statistics.skew import SKEW_SCHEMA
 from spark_mq.lifecycle.traces.traces import TRACES_SCHEMA
 from spark_mq.lifecycle.transactions.transactions import TRANSACTIONS_SCHEMA
 from spark_mq.source.options import Table
+from spark_mq.store.consumer_filter_rows import CONSUMER_FILTERS_SCHEMA
 from spark_mq.store.index.tables import INDEX_ENTRIES_SCHEMA, INDEX_FILES_SCHEMA
 from spark_mq.store.metadata_tables import (
     CHECKPOINT_SCHEMA,
@@ -44,6 +45,7 @@ _SCHEMAS: dict[Table, pa.Schema] = {
     Table.TOPICS: TOPICS_SCHEMA,
     Table.CONSUMER_OFFSETS: CONSUMER_OFFSETS_SCHEMA,
     Table.SUBSCRIPTION_GROUPS: SUBSCRIPTION_GROUPS_SCHEMA,
+    Table.CONSUMER_FILTERS: CONSUMER_FILTERS_SCHEMA,
     Table.DELAY_OFFSETS: DELAY_OFFSETS_SCHEMA,
     Table.CHECKPOINT: CHECKPOINT_SCHEMA,
     Table.TRANSACTIONS: TRANSACTIONS_SCHEMA,

@@ -14,6 +14,9 @@ it truncated the log. There are two such records:
 Where times go back, or bytes follow that are not a record, a stale tail can start: the next record decides. If this
 does not decide, the last segment is read from its start. A caller that needs
 the live end repeatedly keeps a `LiveEndFinder`, which then reads only new bytes.
+
+If the store is not on a local disk, and its broker stopped cleanly, the newest message of the index is tried first: to
+read the ends of all queues would take several requests for each queue.
 """
 
 from __future__ import annotations
@@ -24,13 +27,16 @@ import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from spark_mq.errors import CorruptLogError
+from spark_mq.errors import CorruptIndexError, CorruptLogError, OptionError
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE
+from spark_mq.format.index_query import IndexFile
 from spark_mq.format.record import FRAME, MAGIC_AT, MAGIC_V1, MAGIC_V2, Record, is_blank
-from spark_mq.io.file_reader import FileReaders
+from spark_mq.io.file_reader import FileReader, FileReaders
 from spark_mq.io.location import Location
+from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.last_run import LastRun
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
+from spark_mq.store.index.folder import IndexFileInfo, index_files, index_layout
 from spark_mq.store.log.commit_log import CommitLog, Segment
 from spark_mq.store.log.last_record import is_finished
 from spark_mq.store.log.record_lookup import RecordLookup
@@ -89,10 +95,10 @@ class LiveEndFinder:
 
     def find_end_now(self) -> LiveEnd:
         """The live end, from the files that the store has now."""
-        files = FileReaders()
+        files, store = FileReaders(), self._store.now().snapshot()
         try:
-            queues = [ConsumeQueue(folder, files) for folder in queue_folders(self._store / CONSUME_QUEUE)]
-            return self._find_end(RecordLookup(self._store, files), queues)
+            queues = (ConsumeQueue(folder, files) for folder in queue_folders(store / CONSUME_QUEUE))
+            return self._find_end(store, RecordLookup(store, files), queues)
         finally:
             files.close()
 
@@ -101,10 +107,14 @@ class LiveEndFinder:
 
         `records` and `queues` must show the store as it is now.
         """
-        return self._find_end(records, list(queues)).offset
+        return self._find_end(self._store, records, queues).offset
 
-    def _find_end(self, records: RecordLookup, queues: Sequence[ConsumeQueue]) -> LiveEnd:
-        run = LastRun.of(self._store)
+    def _find_end(self, store: Location, records: RecordLookup, queues: Iterable[ConsumeQueue]) -> LiveEnd:
+        run = LastRun.of(store)
+        indexed = None if store.is_local else _end_after_index(store, records, run)
+        if indexed is not None:
+            return indexed
+        queues = list(queues)
         newest = _newest_message(records, queues)
         start = None if newest is None else _certainly_live(run, records, queues, *newest)
         if start is not None:
@@ -113,13 +123,13 @@ class LiveEndFinder:
             end = _flushed_end(records, newest[0], run) or _end_before_old_units(records, queues, run)
         else:
             end = None
-        return self._read_last_segment(run.started) if end is None else end
+        return self._read_last_segment(store, run.started) if end is None else end
 
-    def _read_last_segment(self, started: float | None) -> LiveEnd:
+    def _read_last_segment(self, store: Location, started: float | None) -> LiveEnd:
         from spark_mq.store.log.live_reader import NO_TIME, LiveReader
         from spark_mq.store.log.segment_source import SegmentSource
 
-        log = CommitLog.open(self._store)
+        log = CommitLog.open(store)
         if not log.segments:
             return LiveEnd(-1)
         last, known = log.segments[-1], self._last_scan
@@ -136,6 +146,44 @@ class LiveEndFinder:
             reader.skip(last.data_end)
             self._last_scan = _Scan(last.base, reader.position, reader.newest, started, tail_crc(reader.position))
         return LiveEnd(last.base + reader.position)
+
+
+def _end_after_index(store: Location, records: RecordLookup, run: LastRun) -> LiveEnd | None:
+    """The live end, from the newest messages of the index; None if they do not tell.
+
+    One file of the index tells what otherwise the ends of all queues tell, of which each is several requests. The rules
+    are those for the newest message of the queues, if the broker stopped cleanly.
+    """
+    if run.started is not None or run.flushed <= 0:
+        return None
+    for file in reversed(index_files(store)):
+        header = file.stored_header()
+        if header.next_entry <= 1:
+            continue  # a new file has no entry yet
+        offset = header.end_commit_log_offset
+        if records.store_timestamp(offset) != header.end_timestamp:
+            return None
+        if header.end_timestamp < run.flushed:
+            return _flushed_end(records, offset, run)
+        found = offset if header.end_timestamp == run.flushed else _indexed_offset(store, records, file, run.flushed)
+        return None if found is None else _scan_on(records, found, run)
+    return None
+
+
+def _indexed_offset(store: Location, records: RecordLookup, file: IndexFileInfo, store_timestamp: int) -> int | None:
+    """The commit log offset of a record stored at exactly this time, if one of the last entries of a file has it."""
+    try:
+        layout = index_layout(store, BrokerConf({}))
+        header = file.header(layout)
+    except (OptionError, CorruptIndexError):
+        return None
+    with FileReader(file.location) as reader:
+        index = IndexFile(file.name, layout, reader.read)
+        for number in range(header.next_entry - 1, max(header.next_entry - 1 - _MAX_UNITS, 0), -1):
+            offset = index.entry(number).commit_log_offset
+            if records.store_timestamp(offset) == store_timestamp:
+                return offset
+    return None
 
 
 def _certainly_live(

@@ -39,6 +39,7 @@ from spark_mq.store.queue.lookup import QueueCover
 from spark_mq.store.queue.offset_by_time import BoundaryType
 
 if TYPE_CHECKING:
+    from spark_mq.lifecycle.delivery.why_not_consumed import WhyNotConsumed
     from spark_mq.lifecycle.life.life import Lives
 
 DEFAULT_MAX_NUM = 32
@@ -85,7 +86,7 @@ class MessageStore:
             OptionError: `broker_version` is unknown, or `broker_conf` cannot be read.
 
         """
-        self.location = Location.resolve(path)
+        self.location = Location.resolve(path).snapshot()
         self.broker_conf = BrokerConf.of(broker_conf)
         self._check_index = check_index
         self._given_log_end = log_end
@@ -148,7 +149,11 @@ class MessageStore:
     def _live_end(self) -> int:
         if self._given_log_end is not None:
             return self._given_log_end
-        return LiveEndFinder(self.location).find(self.records, self._queues.found.values())
+        return LiveEndFinder(self.location).find(self.records, self._each_queue())
+
+    def _each_queue(self) -> Iterator[ConsumeQueue]:
+        """The queues that have files; they are searched for when the first one is asked for."""
+        yield from self._queues.found.values()
 
     def get_min_offset_in_queue(self, topic: str, queue_id: int, read_log: bool = False) -> int:
         """The first queue offset that a broker would offer; 0 if there is no such queue.
@@ -441,6 +446,38 @@ class MessageStore:
         from spark_mq.lifecycle.life.life import life
 
         return life(self, key_or_id, topic, limit, at, any_host=any_host)
+
+    def why_not_consumed(
+        self,
+        consumer_group: str,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        tags: str | None = None,
+        expression: str | None = None,
+        at: int | datetime | None = None,
+    ) -> WhyNotConsumed:
+        """Why a consumer group did not consume a message: the first reason that the store proves.
+
+        Args:
+            consumer_group: The group.
+            topic: The topic.
+            queue_id: The queue id.
+            queue_offset: The offset of the message in the queue.
+            tags: The tags to which the group subscribed, such as `paid || shipped`; a store does not know them.
+            expression: The SQL92 expression with which it subscribed; by default the one that the broker keeps.
+            at: The time of the question: epoch milliseconds or an aware datetime; None for now.
+
+        Raises:
+            OptionError: `tags` and `expression` are both given, or one of them is refused.
+
+        Example:
+            >>> store.why_not_consumed("billing", "orders", 0, 17, tags="paid").reason
+            <NotConsumed.FILTERED_BY_TAG_HASH: 'FILTERED_BY_TAG_HASH'>
+        """
+        from spark_mq.lifecycle.delivery.why_not_consumed import why_not_consumed
+
+        return why_not_consumed(self, consumer_group, topic, queue_id, queue_offset, tags, expression, at)
 
     def why_no_unique_key(self, topic: str, unique_key: str) -> str:
         """Why `query_message_by_unique_key` returns no message, as text for a person."""

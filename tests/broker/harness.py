@@ -411,6 +411,13 @@ def groups(broker: Broker) -> list[dict[str, Any]]:
         return [json.loads(line) for line in _run(broker.version, home, words).splitlines()]
 
 
+def filtered(broker: Broker, count: int) -> list[dict[str, Any]]:
+    """Let groups with filters consume, as the Java class ``Filtered`` says; return what they got."""
+    with _workspace() as (home, _):
+        words = ["filtered", "--name-server", broker.name_server, "--broker", broker.address, "--count", str(count)]
+        return [json.loads(line) for line in _run(broker.version, home, words).splitlines()]
+
+
 def trace_events(bodies: Iterable[bytes], version: str = VERSIONS[0]) -> list[dict[str, Any]]:
     """What the Java decoder reads of each trace message's body: its ``events``, or the ``failure``."""
     with _workspace() as (home, _):
@@ -450,6 +457,13 @@ def subscribe(texts: Iterable[str], version: str = VERSIONS[0]) -> list[list[str
     lines = "".join(json.dumps({"tags": text}) + "\n" for text in texts)
     with _workspace() as (home, _):
         return [json.loads(line) for line in _run(version, home, ["filter"], lines).splitlines()]
+
+
+def bloom_bits(questions: Iterable[Mapping[str, Any]], version: str = VERSIONS[0]) -> list[list[int]]:
+    """The number of bits of a bit map, and the bits of a text: `bloom`, with the settings `errorRate` and `groups`."""
+    lines = "".join(json.dumps(dict(question)) + "\n" for question in questions)
+    with _workspace() as (home, _):
+        return [list(map(int, json.loads(line))) for line in _run(version, home, ["filter"], lines).splitlines()]
 
 
 def unpack_store(name: str, directory: Path) -> Path:

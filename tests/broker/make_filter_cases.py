@@ -1,5 +1,7 @@
 """Writes tests/filters/java_answers.jsonl: what RocketMQ's classes say about expressions and messages.
 
+It also writes tests/filters/java_bits.jsonl: the bits of groups and topics in the Bloom filter of a broker.
+
 `python -m tests.broker.make_filter_cases` needs Java and Maven. The first line has the messages (their properties), and
 each other line an expression with the answers of each version; null is a refusal.
 """
@@ -11,7 +13,7 @@ import json
 import random
 
 from tests.broker import harness
-from tests.support.filter_cases import ANSWERS, random_expression, random_message
+from tests.support.filter_cases import ANSWERS, BITS, random_expression, random_message
 
 _RANDOM = 110
 _MESSAGES: list[dict[str, str]] = [
@@ -66,6 +68,19 @@ def main() -> None:
     ]
     ANSWERS.parent.mkdir(exist_ok=True)
     ANSWERS.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    write_bits()
+
+
+def write_bits() -> None:
+    """Write the bits of random groups and topics, for random settings of the filter."""
+    rng = random.Random(20_261_124)
+    names = ["".join(rng.choices("aZ_0%é日😀", k=rng.randrange(40))) for _ in range(60)]
+    asked = [
+        {"bloom": f"{name}#{rng.choice(names)}", "errorRate": rng.randrange(1, 100), "groups": rng.randrange(1, 500)}
+        for name in names
+    ]
+    lines = [{**one, "bits": bits} for one, bits in zip(asked, harness.bloom_bits(asked), strict=True)]
+    BITS.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
 
 
 if __name__ == "__main__":

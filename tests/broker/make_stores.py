@@ -45,9 +45,18 @@ SMALL_SETTINGS: Final = {
     "messageIndexEnable": "true",
 }
 NO_TIMERS: Final = {"timerWheelEnable": "false"}
+FILTER_SETTINGS: Final = {
+    **SMALL_SETTINGS,
+    "enableCalcFilterBitMap": "true",
+    "enableConsumeQueueExt": "true",
+    "enablePropertyFilter": "true",
+    "flushConsumerOffsetInterval": "1000",
+    "mappedFileSizeConsumeQueueExt": "2000",
+}
 
 _UNIT: Final = struct.Struct(">qiq")
 _DERIVED: Final = ("consumequeue", "index", "checkpoint")
+QUEUE_TREES: Final = ("consumequeue", "consumequeue_ext")
 _UNPACKED: Final = ("lock", "abort.bak", "timerwheel")
 """Not packed: files that a broker makes anew, and that no one reads."""
 
@@ -80,6 +89,7 @@ class StoreMaker:
         recipes["deleted-533"] = partial(self._deleted, "deleted-533", harness.VERSIONS[0])
         recipes["lagging-533"] = partial(self._lagging, "lagging-533", harness.VERSIONS[0])
         recipes["crc-533"] = partial(self._crc, "crc-533", harness.VERSIONS[0])
+        recipes["filtered-533"] = partial(self._filtered, "filtered-533", harness.VERSIONS[0])
         return recipes
 
     def _workload(self, name: str, version: str) -> None:
@@ -178,6 +188,26 @@ class StoreMaker:
         self._describe(name, store, settings, version)
         self._pack(name, store)
 
+    def _filtered(self, name: str, version: str) -> None:
+        """Groups with filters, and consume queue extensions with the bits of their filters; no facts.
+
+        The tree `rebuilt` is what a boot of the broker makes without its queues: it then knows all filters.
+        """
+        settings = settings_of(version, FILTER_SETTINGS, NO_TIMERS)
+        store = self._scratch / name
+        with harness.Broker(version, store, settings) as broker:
+            events = harness.filtered(broker, 200)
+        self._write_conf(name, settings)
+        lines = "".join(f"{json.dumps(event)}\n" for event in events)
+        (self._target / f"{name}.events.jsonl").write_text(lines, encoding="utf-8")
+        rebuilt = harness.copy_store(store, self._scratch / f"{name}.rebuilt")
+        for tree in QUEUE_TREES:
+            shutil.rmtree(rebuilt / tree)
+        with harness.Broker(version, rebuilt, settings):
+            pass
+        self._pack(name, store)
+        self._pack(rebuilt.name, rebuilt, QUEUE_TREES)
+
     def _pack_rebuilt(self, name: str, store: Path, settings: dict[str, str], version: str) -> None:
         """Pack what the Java store makes of the log and the configuration alone."""
         rebuilt = self._scratch / f"{name}.rebuilt"
@@ -188,13 +218,16 @@ class StoreMaker:
         self._pack(rebuilt.name, rebuilt, _DERIVED)
 
     def _describe(self, name: str, store: Path, settings: dict[str, str], version: str) -> None:
-        conf = self._target / f"{name}.conf"
-        conf.write_text("".join(f"{key}={settings[key]}\n" for key in sorted(settings)), encoding="utf-8")
+        self._write_conf(name, settings)
         facts = self._scratch / f"{name}.facts.jsonl"
         harness.describe(store, settings, facts, version)
         packed = gzip.compress(facts.read_bytes(), 9, mtime=0)
         (self._target / f"{name}.facts.jsonl.gz").write_bytes(packed)
         print(f"  {summary(facts)}")
+
+    def _write_conf(self, name: str, settings: dict[str, str]) -> None:
+        conf = self._target / f"{name}.conf"
+        conf.write_text("".join(f"{key}={settings[key]}\n" for key in sorted(settings)), encoding="utf-8")
 
     def _pack(self, name: str, store: Path, parts: tuple[str, ...] = (".",)) -> None:
         """Pack a store, or parts of it, with holes kept and file times to the nanosecond."""

@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 
+import spark_mq.filters
+from spark_mq import MessageStore
 from spark_mq.errors import FilterError
+from spark_mq.filters.consumer_filter import message_bit_map
 from spark_mq.filters.one_message import evaluate
 from spark_mq.filters.parser import parse_sql92
 from spark_mq.filters.tags import parse_tags
+from spark_mq.store.config.consumer_filters import load_consumer_filters
+from spark_mq.store.config.consumer_offsets import load_consumer_offsets
 from tests.broker import harness
+from tests.broker.make_stores import FILTER_SETTINGS, NO_TIMERS, settings_of
 from tests.support.filter_cases import questions
+from tests.support.filtered_store import (
+    TAG_GROUP,
+    TOPIC,
+    properties_of,
+    received,
+    records_of,
+    subscriptions,
+    tags_code_of,
+)
 from tests.support.soak import SOAKS
 
 LACKING = harness.missing()
@@ -50,3 +66,47 @@ def test_random_tags(version: str) -> None:
         else:
             assert tags == frozenset(java or ()), text
             assert java is not None, text
+
+
+@pytest.mark.parametrize("version", harness.VERSIONS)
+def test_a_broker_delivers_what_the_filter_selects(version: str, tmp_path: Path) -> None:
+    """One broker: what each group received, and the bits in its extension units."""
+    path = tmp_path / "store"
+    with harness.Broker(version, path, settings_of(version, FILTER_SETTINGS, NO_TIMERS)) as broker:
+        events = harness.filtered(broker, 60)
+    with MessageStore(str(path)) as store:
+        records = records_of(store)
+        offsets = {
+            (one.consumer_group, one.queue_id): one.offset
+            for one in load_consumer_offsets(store.location)
+            if one.topic == TOPIC
+        }
+        subscribed = subscriptions(events)
+        assert len(subscribed) == 5
+        for group, expression in subscribed.items():
+            passed = {
+                (queue_id, queue_offset): properties_of(record)
+                for (topic, queue_id, queue_offset), record in records.items()
+                if topic == TOPIC and queue_offset < offsets[group, queue_id]
+            }
+            if group == TAG_GROUP:
+                tags = parse_tags(expression)
+                assert tags is not None
+                selected = {place for place, properties in passed.items() if properties.get("TAGS") in tags}
+            else:
+                selected = {place for place, had in passed.items() if spark_mq.filters.matches(expression, had)}
+            assert received(events, group) == selected, group
+            assert 2 <= len(selected) < len(passed)
+        filters = load_consumer_filters(store.location)
+        assert [one.consumer_group for one in filters] == sorted(set(subscribed) - {TAG_GROUP})
+        bits_seen = set()
+        for (topic, queue_id, queue_offset), record in records.items():
+            queue = store.queues[topic, queue_id]
+            unit = queue.ext.unit(queue.unit(queue_offset)[2])
+            assert unit is not None
+            known = [one for one in filters if one.topic == topic and one.born_time < record.store_timestamp]
+            assert unit.bit_map == message_bit_map(known, properties_of(record), 112)
+            assert unit.store_timestamp == record.store_timestamp
+            assert topic != TOPIC or unit.tags_code == tags_code_of(record)
+            bits_seen.add(unit.bit_map)
+        assert len(bits_seen) > 4

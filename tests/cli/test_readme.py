@@ -29,7 +29,8 @@ WITH_TABLE = (
 )
 LIFECYCLE = ("retries", "dead-letters", "traces", "consumer-progress", "duplicates", "hot-keys", "rates", "skew")
 TABLES = (
-    *("segments", "queues", "topics", "lag", "subscription-groups", "delay-offsets", "checkpoint"),
+    *("segments", "queues", "topics", "lag", "subscription-groups", "consumer-filters"),
+    *("delay-offsets", "checkpoint"),
     *("transactions", "delayed"),
     *LIFECYCLE,
 )

@@ -61,7 +61,8 @@ def install(folder: Path, interpreter: str, spark: str) -> Path:
     pip = [str(python), "-m", "pip", "install", "--quiet"]
     if not python.exists():
         subprocess.run([interpreter, "-m", "venv", str(folder)], check=True)
-        subprocess.run([*pip, f"pyspark[connect]=={spark}", str(PROJECT)], check=True)
+        # The support of the tests, which the smoke test uses, imports pytest.
+        subprocess.run([*pip, f"pyspark[connect]=={spark}", "pytest", str(PROJECT)], check=True)
     subprocess.run([*pip, "--no-deps", "--force-reinstall", str(PROJECT)], check=True)
     return python
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 ANSWERS = Path(__file__).parent.parent / "filters" / "java_answers.jsonl"
 """What RocketMQ's classes say (`tests/broker/make_filter_cases.py`)."""
+BITS = ANSWERS.with_name("java_bits.jsonl")
+"""The bits of texts in Bloom filters, by the same program."""
 
 NAMES = ("a", "b", "price", "TAGS", "A", "_x$1")
 TEXTS = (

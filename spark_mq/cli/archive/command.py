@@ -138,7 +138,7 @@ def run_archive(arguments: argparse.Namespace) -> int:
             "--cluster", arguments.cluster, in_conf("brokerClusterName"), conf.get("brokerClusterName", DEFAULT_CLUSTER)
         ),
         _name("--broker", arguments.broker, in_conf("brokerName"), conf.get("brokerName", DEFAULT_BROKER)),
-        store.uri if arguments.store_name is None else check_name("--store-name", arguments.store_name),
+        str(store) if arguments.store_name is None else check_name("--store-name", arguments.store_name),
     )
     check_archive_folders(tables, store)
     given = given_settings(arguments)

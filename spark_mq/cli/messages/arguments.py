@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from spark_mq.cli.arguments import add_broker_conf, add_json_rows, add_store
 from spark_mq.cli.output.columns import add_columns
 from spark_mq.errors import OptionError
+
+if TYPE_CHECKING:
+    from spark_mq.filters.expression import Expression
 
 _FORMS = ("text", "json", "hex", "base64", "raw", "none")
 _MAX_QUEUE_ID = (1 << 31) - 1
@@ -43,6 +47,29 @@ def add_time(command: argparse.ArgumentParser) -> None:
     time = "epoch milliseconds, ISO 8601 with a zone, a time as the commands print it, -90s, -15m, -1h, -2d, yesterday"
     command.add_argument("--begin", metavar="TIME", help=f"only messages stored at TIME or later: {time}")
     command.add_argument("--end", metavar="TIME", help="only messages stored at TIME or earlier")
+
+
+def add_filter(command: argparse.ArgumentParser, what: str = "") -> None:
+    """Add `--filter`; `what` is its help if it does not select the messages to print."""
+    selects = "only messages for which this expression of RocketMQ is TRUE: \"price > 5 AND region = 'eu'\""
+    command.add_argument("--filter", metavar="SQL92", help=what or selects)
+
+
+def condition_of(text: str | None) -> Expression | None:
+    """The parsed value of `--filter`; None without one.
+
+    Raises:
+        OptionError: RocketMQ refuses the expression, or does not read its end.
+
+    """
+    from spark_mq.filters.parser import parse_sql92
+
+    if text is None:
+        return None
+    parsed = parse_sql92(text)
+    if parsed.ignored:
+        raise OptionError(f"--filter: {parsed.warning}: write the whole condition")
+    return parsed.condition
 
 
 def add_any_host(command: argparse.ArgumentParser) -> None:

@@ -11,13 +11,19 @@ from typing import TYPE_CHECKING
 
 from spark_mq.cli.arguments import add_topic, count, pair
 from spark_mq.cli.exit_status import FOUND, NOT_FOUND
-from spark_mq.cli.messages.arguments import add_store_and_form, add_time, begin_and_end, queue_id
+from spark_mq.cli.messages.arguments import (
+    add_filter,
+    add_store_and_form,
+    add_time,
+    begin_and_end,
+    condition_of,
+    queue_id,
+)
 from spark_mq.errors import OptionError
 
 if TYPE_CHECKING:
     from spark_mq.cli.messages.message_filter import MessageFilter, Selection
     from spark_mq.cli.output.message_printer import MessagePrinter
-    from spark_mq.filters.expression import Expression
     from spark_mq.format.record import Record
     from spark_mq.lifecycle.life.store_rules import Situations
     from spark_mq.store.message_store import MessageStore
@@ -51,11 +57,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         default=[],
         help="only messages whose property NAME has this value; can be repeated",
     )
-    command.add_argument(
-        "--filter",
-        metavar="SQL92",
-        help="only messages for which this expression of RocketMQ is TRUE: \"price > 5 AND region = 'eu'\"",
-    )
+    add_filter(command)
     command.add_argument("--body-contains", metavar="TEXT", help="only messages whose body contains TEXT, as UTF-8")
     command.add_argument(
         "--limit", metavar="N", type=count, help=f"print at most N messages ({_DEFAULT_LIMIT}); 0 prints all"
@@ -139,19 +141,8 @@ def _filter(arguments: argparse.Namespace, begin: int | None, end: int | None) -
         arguments.property,
         arguments.key,
         arguments.body_contains,
-        _condition(arguments.filter),
+        condition_of(arguments.filter),
     )
-
-
-def _condition(text: str | None) -> Expression | None:
-    from spark_mq.filters.parser import parse_sql92
-
-    if text is None:
-        return None
-    parsed = parse_sql92(text)
-    if parsed.ignored:
-        raise OptionError(f"--filter: {parsed.warning}: write the whole condition")
-    return parsed.condition
 
 
 def _limit(arguments: argparse.Namespace) -> int | None:

@@ -74,9 +74,10 @@ def run(arguments: argparse.Namespace) -> int:
 def _of_unique_key(store: MessageStore, arguments: argparse.Namespace, text: str) -> tuple[list[Record], str]:
     """The newest message that has the text as its unique key, and what to say about it."""
     from spark_mq.cli.messages.reasons import why_no_unique_key
+    from spark_mq.io.s3 import shown
     from spark_mq.store.unique_key_search import find_unique_key, uncovered_parts
 
-    command = f"spark-mq query-by-unique-key {arguments.store} {text}"
+    command = f"spark-mq query-by-unique-key {shown(arguments.store)} {text}"
     if sum(part.size for part in uncovered_parts(store)) > _MAX_UNCOVERED:
         return [], f"it looks like a unique key: `{command}` finds it, and may read the whole log for it"
     found = find_unique_key(store, text)

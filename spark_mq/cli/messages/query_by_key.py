@@ -5,12 +5,20 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from spark_mq.cli.arguments import add_topic, count
 from spark_mq.cli.broker_settings import broker_conf_path
 from spark_mq.cli.exit_status import FOUND, NOT_FOUND
-from spark_mq.cli.messages.arguments import add_index, add_store_and_form, add_time, begin_and_end
+from spark_mq.cli.messages.arguments import (
+    add_filter,
+    add_index,
+    add_store_and_form,
+    add_time,
+    begin_and_end,
+    condition_of,
+)
 from spark_mq.errors import OptionError
 
 if TYPE_CHECKING:
@@ -30,13 +38,14 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     command.add_argument("key", metavar="KEY", help="one of the keys in the messages' KEYS, or their unique key")
     add_index(command)
     add_time(command)
+    add_filter(command)
     command.add_argument("--max-num", metavar="N", type=count, help="print at most N messages (default: all)")
     command.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the messages that have the key; stderr gets the reason if there is none, and damage of the index."""
-    from spark_mq.cli.messages.reasons import why_no_key
+    from spark_mq.cli.messages.message_filter import MessageFilter
     from spark_mq.cli.output.message_printer import MessagePrinter, rows_of
     from spark_mq.cli.output.value_text import visible
     from spark_mq.lifecycle.life.store_rules import Situations
@@ -44,16 +53,19 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.max_num is not None and arguments.max_num < 1:
         raise OptionError(f"--max-num {arguments.max_num}: give 1 or more")
     begin, end = begin_and_end(arguments)
+    message_filter = MessageFilter(condition=condition_of(arguments.filter))
     printer = MessagePrinter(arguments, as_table=True)
     if arguments.explain:
         times = {
             name: str(time) for name, time in (("startTimestamp", begin), ("endTimestamp", end)) if time is not None
         }
-        return print_access_path(arguments, key=arguments.key, **times)
+        options = times if arguments.filter is None else {**times, "filter": arguments.filter}
+        return print_access_path(arguments, key=arguments.key, **options)
     with open_with_index(arguments) as store:
-        records = list(store.find_messages(arguments.topic, arguments.key, arguments.max_num, begin, end))
+        found = store.find_messages(arguments.topic, arguments.key, begin=begin, end=end)
+        records = list(islice(filter(message_filter.matches, found), arguments.max_num))
         rows = rows_of(records, Situations(store, store.broker_conf))
-        reason = "" if records else why_no_key(store, arguments.topic, arguments.key, begin, end)
+        reason = "" if records else _why_nothing(store, arguments, begin, end)
         problems = store.index.problems
     if records:
         printer.print(rows)
@@ -63,6 +75,16 @@ def run(arguments: argparse.Namespace) -> int:
         line = f"no message {arguments.key} in topic {arguments.topic}: {reason}"
         print(f"spark-mq: {visible(line)}", file=sys.stderr)
     return FOUND if records else NOT_FOUND
+
+
+def _why_nothing(store: MessageStore, arguments: argparse.Namespace, begin: int | None, end: int | None) -> str:
+    """Why no message is printed."""
+    from spark_mq.cli.messages.reasons import why_no_key
+
+    found = sum(1 for _ in store.find_messages(arguments.topic, arguments.key, begin=begin, end=end))
+    if found:
+        return f"{found} message{' has' if found == 1 else 's have'} the key, and --filter is TRUE for none of them"
+    return why_no_key(store, arguments.topic, arguments.key, begin, end)
 
 
 def open_with_index(arguments: argparse.Namespace) -> MessageStore:

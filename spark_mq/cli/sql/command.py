@@ -165,11 +165,13 @@ def _check_names(arguments: argparse.Namespace) -> None:
 def _check_files(arguments: argparse.Namespace) -> None:
     """Check that the paths are stores, and that settings files can be read. Raises `SparkMqError` if not."""
     from spark_mq.io.location import Location
+    from spark_mq.io.s3 import OPTIONS, with_settings
     from spark_mq.store.config.broker_conf import BrokerConf
     from spark_mq.store.log.segment_files import segment_files
 
+    settings = {name.lower(): value for name, value in arguments.options if name.lower() in OPTIONS}
     for _, path in arguments.stores:
-        segment_files(Location.resolve(_absolute(path)))
+        segment_files(Location.resolve(with_settings(_absolute(path), settings)))
     for name, value in arguments.options:
         if name.lower() == _BROKER_CONF:
             BrokerConf.of(_absolute(value))

@@ -19,7 +19,7 @@ from spark_mq.query.conditions import UNIQUE_KEY, may_be_rolled_back
 from spark_mq.query.plan import QueryPlan
 from spark_mq.query.store_reads import StoreRead, plan_reads
 from spark_mq.source.explain import explain
-from spark_mq.source.options import Table
+from spark_mq.source.options import Table, parse_options
 from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
 
 _ZONE = "spark.sql.session.timeZone"
@@ -93,7 +93,7 @@ def _selection(read: StoreRead) -> list[tuple[str, str]]:
 
 def _size(read: StoreRead) -> str:
     """The number of files that a read of queues or of the index opens, and their bytes."""
-    folder = Location.resolve(read.options["path"]) / _FOLDERS[read.reference.table]
+    folder = Location.resolve(parse_options(read.options).path) / _FOLDERS[read.reference.table]
     parts = [value for _, value in _selection(read)] if "topic" in read.options else []
     selector = fs.FileSelector("/".join([folder.path, *parts]), allow_not_found=True, recursive=True)
     try:

@@ -28,8 +28,6 @@ from spark_mq.format.kernels.java_string import repair_utf8
 from spark_mq.format.message_schema import (
     ALL_MESSAGE_FIELDS,
     CORRUPT_RECORD,
-    MAX_TIMESTAMP_MILLIS,
-    MIN_TIMESTAMP_MILLIS,
 )
 from spark_mq.format.properties import KEYS, TAGS, UNIQUE_KEY
 from spark_mq.format.record import (
@@ -48,6 +46,7 @@ from spark_mq.format.sys_flag import (
     TRANSACTION_TYPE_MASK,
     TRANSACTION_TYPE_NAMES,
 )
+from spark_mq.format.timestamp_array import timestamps
 
 
 @dataclass(frozen=True)
@@ -121,7 +120,7 @@ class MessageColumns:
         return pa.array(int64s_at(self.buffer, positions))
 
     def _timestamp(self, positions: Int64s) -> pa.Array:
-        return timestamp_array(int64s_at(self.buffer, positions))
+        return timestamps(int64s_at(self.buffer, positions))
 
     def _commit_log_offsets(self) -> Int64s:
         offsets: Int64s = self.frames.position + self.base
@@ -261,16 +260,6 @@ def text_array(out: Bytes, offsets: Int32s, valid: npt.NDArray[np.bool_] | None 
         repair_utf8(out, offsets, repaired, repaired_offsets)
         size = int(repaired_offsets[-1])
         return _binary_array(repaired[:size], repaired_offsets, valid).cast(pa.string())
-
-
-def timestamp_array(millis: Int64s) -> pa.Array:
-    """Milliseconds since the epoch as a TIMESTAMP array; NULL outside years 1 to 9999."""
-    kind = pa.timestamp("us", "UTC")
-    if millis.min(initial=0) >= MIN_TIMESTAMP_MILLIS and millis.max(initial=0) <= MAX_TIMESTAMP_MILLIS:
-        return pa.Array.from_buffers(kind, millis.size, [None, pa.py_buffer(millis * 1000)])
-    outside = (millis < MIN_TIMESTAMP_MILLIS) | (millis > MAX_TIMESTAMP_MILLIS)
-    micros = np.where(outside, 0, millis) * 1000
-    return pa.array(micros, mask=outside).cast(kind)
 
 
 def _validity(valid: npt.NDArray[np.bool_] | None) -> pa.Buffer | None:

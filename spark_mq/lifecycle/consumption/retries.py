@@ -385,8 +385,9 @@ def _due_times(store: MessageStore) -> DueTimes:
         queue, stop = store.queues[name], store.get_max_offset_in_queue(*name)
         for start in range(store.get_min_offset_in_queue(*name), stop, _UNITS):
             units = queue.units(start, min(start + _UNITS, stop))
-            offsets.append(units["commit_log_offset"].astype(np.int64))
-            millis.append(units["tags_code"].astype(np.int64))
+            codes, is_known = queue.tags_codes(units)
+            offsets.append(units["commit_log_offset"][is_known].astype(np.int64))
+            millis.append(codes[is_known])
     every = np.concatenate(offsets)
     order = np.argsort(every, kind="stable")
     return DueTimes(every[order], np.concatenate(millis)[order])

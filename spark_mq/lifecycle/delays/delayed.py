@@ -30,8 +30,9 @@ from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.delay_level import DEFAULT_DELAY_LEVELS
 from spark_mq.format.message_schema import TIMESTAMP
 from spark_mq.format.system_topic import SCHEDULE_TOPIC, TIMER_TOPIC
+from spark_mq.format.timestamp_array import timestamps
 from spark_mq.lifecycle.delays.timer_log import TimerUnits, timer_units
-from spark_mq.lifecycle.messages.arrays import flags, integers, lists, numbered, numbers, optional, timestamps
+from spark_mq.lifecycle.messages.arrays import flags, integers, lists, numbered, numbers, optional
 from spark_mq.lifecycle.messages.lost_end import lost_end
 from spark_mq.lifecycle.messages.readable_log import ReadableLog
 from spark_mq.lifecycle.messages.selected_messages import Selection, TopicRule, selections_of
@@ -201,7 +202,9 @@ def _level_due_times(store: MessageStore, records: DelayedRecords, conf: BrokerC
                 mine = waiting[is_here]
                 units = queue.units(file.first, file.first + file.count)[place[is_here]]
                 is_same = units["commit_log_offset"].astype(np.int64) == records.offset[mine]
-                due[mine[is_same]] = units["tags_code"].astype(np.int64)[is_same]
+                codes, is_known = queue.tags_codes(units)
+                is_same &= is_known
+                due[mine[is_same]] = codes[is_same]
     return due
 
 

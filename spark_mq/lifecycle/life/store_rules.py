@@ -67,9 +67,9 @@ class Situations:
         queue = self._store.find_queue(SCHEDULE_TOPIC, record.queue_id)
         if queue is None:
             return None
-        commit_log_offset, store_size, tags_code = queue.unit(record.queue_offset)
+        commit_log_offset, store_size, _ = queue.unit(record.queue_offset)
         is_its_own = (commit_log_offset, store_size) == (record.commit_log_offset, record.size)
-        return tags_code if is_its_own and store_size != PRE_BLANK_SIZE else None
+        return queue.tags_code(record.queue_offset) if is_its_own and store_size != PRE_BLANK_SIZE else None
 
 
 def _retry_max_times(store: MessageStore) -> dict[str, int]:

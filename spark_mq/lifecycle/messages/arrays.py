@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_mq.format.array_types import Flags, Int64s
-from spark_mq.format.message_schema import MAX_TIMESTAMP_MILLIS, MIN_TIMESTAMP_MILLIS, TIMESTAMP
 
 Column: TypeAlias = "pa.Array | pa.ChunkedArray"
 
@@ -67,14 +66,6 @@ def _dense(numbers: Int64s) -> tuple[Int64s, int]:
     """Numbers from 0 on, as values first appear, and how many there are."""
     codes = pa.array(numbers).dictionary_encode()
     return integers(codes.indices), max(len(codes.dictionary), 1)
-
-
-def timestamps(millis: Int64s, is_known: Flags | None = None) -> pa.Array:
-    """Milliseconds since the epoch as TIMESTAMP; NULL if not known, and outside years 1 to 9999."""
-    is_null = (millis < MIN_TIMESTAMP_MILLIS) | (millis > MAX_TIMESTAMP_MILLIS)
-    if is_known is not None:
-        is_null |= ~is_known
-    return pa.array(np.where(is_null, 0, millis) * 1000, mask=is_null).cast(TIMESTAMP)
 
 
 def optional(values: Int64s, is_known: Flags, kind: pa.DataType | None = None) -> pa.Array:

@@ -13,7 +13,8 @@ from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.arrow_array import table_of
 from spark_mq.format.message_schema import CORRUPT_RECORD, TIMESTAMP
 from spark_mq.format.timestamp import micros
-from spark_mq.lifecycle.messages.arrays import flags, integers, timestamps
+from spark_mq.format.timestamp_array import timestamps
+from spark_mq.lifecycle.messages.arrays import flags, integers
 from spark_mq.lifecycle.messages.row_numbers import ranks, taken
 from spark_mq.lifecycle.messages.selected_messages import Selection, batches_of, rule_of
 from spark_mq.lifecycle.traces.trace_record import (

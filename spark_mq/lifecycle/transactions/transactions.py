@@ -28,7 +28,8 @@ import pyarrow.compute as pc
 from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.message_schema import TIMESTAMP
 from spark_mq.format.system_topic import HALF_TOPIC
-from spark_mq.lifecycle.messages.arrays import flags, integers, lists, numbered, numbers, optional, timestamps
+from spark_mq.format.timestamp_array import timestamps
+from spark_mq.lifecycle.messages.arrays import flags, integers, lists, numbered, numbers, optional
 from spark_mq.lifecycle.messages.lost_end import lost_end
 from spark_mq.lifecycle.messages.readable_log import ReadableLog
 from spark_mq.lifecycle.messages.selected_messages import selections_of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Self
 
@@ -20,7 +21,8 @@ class LastRun:
 
     Attributes:
         started: When the broker that runs, or crashed, was started: the time of the file `abort`, in milliseconds. None
-            if the broker stopped cleanly.
+            if the broker stopped cleanly. Infinity if the store is not on a local disk: the time of a file in an object
+            store is that of its upload, which proves nothing about the broker.
         flushed: The store time of the last message that was flushed before a clean stop (`checkpoint`), milliseconds.
 
     """
@@ -34,6 +36,8 @@ class LastRun:
         abort = store / ABORT
         if not abort.is_file:
             return cls(None, Checkpoint.load(store).physic_msg_timestamp)
+        if not abort.is_local:
+            return cls(math.inf, 0)
         return cls((abort.info().mtime_ns or 0) / NANOS_PER_MILLI, 0)
 
     def ends_between(self, before: int, after: int) -> bool:

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
 
+from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
+from spark_mq.io.remote_file import READ_SIZE
 
-_ZERO_BLOCK = bytes(4 << 20)
+_ZERO_BLOCK: Final = bytes(READ_SIZE)
+_MOST_REQUESTS: Final = 8
+"""Requests for parts of one remote file that are sent at the same time: zeros take long to arrive, too."""
 
 
 def find_data_end(file: Location, size: int) -> int:
@@ -14,15 +21,33 @@ def find_data_end(file: Location, size: int) -> int:
 
     The holes of a sparse local file are skipped. Other zeros are read from the end, block by block.
     """
-    end = _end_of_extents(file.path, size) if file.is_local else size
-    with file.filesystem.open_input_file(file.path) as stream:
-        while end > 0:
-            start = max(0, end - len(_ZERO_BLOCK))
-            block = stream.read_at(end - start, start)
-            if block != _ZERO_BLOCK[: len(block)]:
-                return start + len(block.rstrip(b"\0"))
-            end = start
+    blocks = _local_blocks(file, size) if file.is_local else _remote_blocks(file, size)
+    for start, block in blocks:
+        if block != _ZERO_BLOCK[: len(block)]:
+            return start + len(block.rstrip(b"\0"))
     return 0
+
+
+def _local_blocks(file: Location, size: int) -> Iterator[tuple[int, bytes]]:
+    """The blocks of a local file with their positions, from the end on."""
+    end = _end_of_extents(file.path, size)
+    with FileReader(file) as reader:
+        while end > 0:
+            start = max(0, end - READ_SIZE)
+            yield start, reader.read(start, end - start)
+            end = start
+
+
+def _remote_blocks(file: Location, size: int) -> Iterator[tuple[int, bytes]]:
+    """The blocks of a file over a network with their positions, from the end on. The first answer can be the last."""
+    reader, end, count = file.open_remote(), size, 1
+    with ThreadPoolExecutor(_MOST_REQUESTS) as threads:
+        while end > 0:
+            stops = [end - READ_SIZE * number for number in range(count) if end > READ_SIZE * number]
+            starts = [max(0, stop - READ_SIZE) for stop in stops]
+            lengths = [stop - start for start, stop in zip(starts, stops, strict=True)]
+            yield from zip(starts, threads.map(reader.read_range, starts, lengths), strict=True)
+            end, count = starts[-1], min(2 * count, _MOST_REQUESTS)
 
 
 def _end_of_extents(path: str, size: int) -> int:

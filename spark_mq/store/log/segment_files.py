@@ -21,6 +21,7 @@ from pyarrow import fs
 
 from spark_mq.errors import CorruptLogError
 from spark_mq.format.record import FRAME, MAGIC_AT, MAGIC_V1, MAGIC_V2, MAX_RECORD_SIZE, MIN_RECORD_SIZE, decode_record
+from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.store.config.store_kind import check_plain_log
 from spark_mq.store.config.store_paths import COMMIT_LOG, MAPPED_FILE_NAME
@@ -69,6 +70,7 @@ def list_segment_files(store: Location) -> SegmentFiles:
         UnsupportedStoreError: The store is of a kind that is not read.
 
     """
+    store = store.snapshot()
     folder = store / COMMIT_LOG
     infos = [info for info in check_plain_log(store) if is_segment_name(info) and info.size > 0]
     stray = [
@@ -160,8 +162,8 @@ def _stray(folder: Location, info: fs.FileInfo) -> CorruptRange:
 
 
 def _said_by_first_record(file: Location, size: int) -> str:
-    with file.filesystem.open_input_file(file.path) as stream:
-        data = stream.read_at(min(size, MAX_RECORD_SIZE), 0)
+    with FileReader(file) as reader:
+        data = reader.read(0, min(size, MAX_RECORD_SIZE))
     try:
         record = decode_record(data)
     except CorruptLogError:
@@ -184,16 +186,16 @@ def _has_record_of_its_own(file: Location, size: int) -> bool:
     """Whether a record in the file stores the commit log offset at which it is by the file's name."""
     base, position, block_size = int(file.name), 0, _FIRST_LOOK
     data_end = find_data_end(file, size)
-    with file.filesystem.open_input_file(file.path) as stream:
+    with FileReader(file) as reader:
         while position < data_end:
-            block = stream.read_at(min(block_size + MIN_RECORD_SIZE, size - position), position)
+            block = reader.read(position, min(block_size + MIN_RECORD_SIZE, size - position))
             for at in _starts(block):
                 record_size = FRAME.unpack_from(block, at)[0]
                 if not MIN_RECORD_SIZE <= record_size <= MAX_RECORD_SIZE:
                     continue
                 whole = block[at : at + record_size]
                 if len(whole) < record_size:
-                    whole = stream.read_at(min(record_size, size - position - at), position + at)
+                    whole = reader.read(position + at, min(record_size, size - position - at))
                 if _is_record_at(whole, base + position + at):
                     return True
             position += block_size

@@ -22,6 +22,7 @@ from itertools import takewhile
 
 from spark_mq.format.record import HEAD_SIZE, read_store_timestamp
 from spark_mq.format.timestamp import EARLIEST_MILLIS, LATEST_MILLIS
+from spark_mq.io.file_reader import FileReader
 from spark_mq.store.log.commit_log import Segment
 from spark_mq.store.log.splits import Split
 
@@ -64,5 +65,5 @@ def within_time(splits: Sequence[Split], start: int | None, end: int | None) -> 
 
 def _first_store_time(segment: Segment) -> int | None:
     """The store time of the record at the segment's start; None if there is none."""
-    with segment.location.filesystem.open_input_file(segment.location.path) as file:
-        return read_store_timestamp(file.read_at(min(HEAD_SIZE, segment.size), 0), segment.base)
+    with FileReader(segment.location) as file:
+        return read_store_timestamp(file.read(0, min(HEAD_SIZE, segment.size)), segment.base)

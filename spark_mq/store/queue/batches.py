@@ -9,7 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from spark_mq.format.array_types import Int64s
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT_SIZE, Units
+from spark_mq.format.consume_queue_ext import MAX_ADDRESS
+from spark_mq.format.message_schema import TIMESTAMP
+from spark_mq.format.timestamp_array import timestamps
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.queue.consume_queue import ConsumeQueue
@@ -24,9 +28,15 @@ CONSUME_QUEUE_SCHEMA = pa.schema(
         ("store_size", pa.int32()),
         ("tags_code", pa.int64()),
         ("state", pa.string()),
+        ("ext_address", pa.int64()),
+        ("ext_store_timestamp", TIMESTAMP),
+        ("filter_bit_map", pa.binary()),
     ]
 )
 
+_OF_EXT = ("tags_code", "ext_address", "ext_store_timestamp", "filter_bit_map")
+"""The columns for which extension units are read."""
+_EXT = frozenset(_OF_EXT)
 _SHARE_BYTES = 32 << 20
 _BATCH_UNITS = 64 << 10
 _STATES = ("LIVE", "EXPIRED", "PRE_BLANK", "STALE")
@@ -68,6 +78,10 @@ def unit_batches(
     Column `state` is LIVE; EXPIRED: the message is before the log's first segment; PRE_BLANK: the unit is before the
     queue's first message; STALE: the unit is after the queue's end.
 
+    If the tags code in a unit is the address of an extension unit, `ext_address` has it, and `tags_code`,
+    `ext_store_timestamp` and `filter_bit_map` are those of the extension unit: NULL if the address leads to none.
+    `filter_bit_map` is also NULL if the extension unit has no bit map.
+
     Args:
         share: The files.
         records: The records of the store.
@@ -81,12 +95,14 @@ def unit_batches(
         for file in queue.files[share.start_file : share.stop_file]:
             for first in range(file.first, file.first + file.count, _BATCH_UNITS):
                 units = queue.units(first, min(first + _BATCH_UNITS, file.first + file.count))
-                batch = _rows(queue, first, units, max_offset, records.min_offset)
+                batch = _rows(queue, first, units, max_offset, records.min_offset, bool(_EXT.intersection(columns)))
                 if batch.num_rows:
                     yield batch.select(list(columns))
 
 
-def _rows(queue: ConsumeQueue, first: int, units: Units, max_offset: int, log_start: int) -> pa.RecordBatch:
+def _rows(
+    queue: ConsumeQueue, first: int, units: Units, max_offset: int, log_start: int, with_ext: bool
+) -> pa.RecordBatch:
     written = np.flatnonzero(units.view((np.void, UNIT_SIZE)) != np.void(bytes(UNIT_SIZE)))
     units = units[written]
     queue_offsets = first + written
@@ -103,7 +119,23 @@ def _rows(queue: ConsumeQueue, first: int, units: Units, max_offset: int, log_st
         pa.array(queue_offsets),
         pa.array(commit_log_offsets),
         pa.array(store_sizes),
-        pa.array(units["tags_code"].astype(np.int64)),
-        state_names,
+        *_tags_and_ext(queue, units["tags_code"].astype(np.int64), state_names, with_ext),
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=CONSUME_QUEUE_SCHEMA)
+
+
+def _tags_and_ext(queue: ConsumeQueue, codes: Int64s, states: pa.Array, with_ext: bool) -> list[pa.Array]:
+    """The columns from `tags_code` on; extension units are read only if a column needs them."""
+    is_ext = codes <= MAX_ADDRESS
+    if not with_ext or not is_ext.any():
+        nothing = [pa.nulls(codes.size, CONSUME_QUEUE_SCHEMA.field(name).type) for name in _OF_EXT[1:]]
+        return [pa.array(codes), states, *nothing]
+    found = queue.ext.units(codes)
+    lacks = ~found.is_found
+    return [
+        pa.array(np.where(is_ext, found.tags_code, codes), mask=is_ext & lacks),
+        states,
+        pa.array(codes, mask=~is_ext),
+        timestamps(found.store_timestamp, found.is_found),
+        pa.array(found.bit_map, pa.binary(), mask=found.bit_map == b""),
+    ]

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
+from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT, UNIT_DTYPE, UNIT_SIZE, Units
+from spark_mq.format.consume_queue_ext import MAX_ADDRESS, is_address
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_version import BrokerVersion
 from spark_mq.store.log.record_lookup import RecordLookup
+from spark_mq.store.queue.consume_queue_ext import ConsumeQueueExt
 from spark_mq.store.queue.folders import QueueFolder
 
 _BLOCK = 128
@@ -94,6 +98,28 @@ class ConsumeQueue:
         if index < 0 or queue_offset >= self.files[index].first + self.files[index].count:
             return 0, 0, 0
         return self._unit_of(self.files[index], queue_offset - self.files[index].first)
+
+    @cached_property
+    def ext(self) -> ConsumeQueueExt:
+        """The extension units of the queue, which few brokers have."""
+        return ConsumeQueueExt.beside(self.folder.location, self._readers)
+
+    def tags_code(self, queue_offset: int) -> int | None:
+        """The tags code of one unit, or that of its extension unit if it is an address; None if there is none there."""
+        code = self.unit(queue_offset)[2]
+        if not is_address(code):
+            return code
+        found = self.ext.unit(code)
+        return None if found is None else found.tags_code
+
+    def tags_codes(self, units: Units) -> tuple[Int64s, Flags]:
+        """The tags codes of units, as in `tags_code`; and which of them are known."""
+        codes = units["tags_code"].astype(np.int64)
+        is_ext = codes <= MAX_ADDRESS
+        if not is_ext.any():
+            return codes, ~is_ext
+        found = self.ext.units(codes)
+        return np.where(is_ext, found.tags_code, codes), ~is_ext | found.is_found
 
     def max_offset(self, records: RecordLookup, log_end: int) -> int:
         """The queue offset after the last live unit (`getMaxOffsetInQueue`); `log_end` is the log's live end.

@@ -18,7 +18,8 @@ import org.apache.rocketmq.common.message.MessageClientIDSetter;
 /**
  * Sends a message of each delay level, timers, and transactions that are not checked for some time.
  *
- * <p>Prints what it sent, what its consumer received, and how it decided transactions, an event a line.
+ * <p>Prints what it sent, what its consumer received, how it decided transactions, and when it ended, an event a line.
+ * Only what was due when it ended was surely delivered and received, or not.
  */
 final class Delay implements Command {
     static final String TOPIC = "DelayTimes";
@@ -26,7 +27,7 @@ final class Delay implements Command {
     private static final int READ_AND_WRITE = 6;
     private static final int LEVELS = 18;
     private static final int LAST_LEVEL_RECEIVED = 3;
-    private static final long LONGEST_WAIT = 40_000;
+    private static final long LONGEST_WAIT = 90_000;
 
     private final Set<String> received = ConcurrentHashMap.newKeySet();
 
@@ -48,8 +49,9 @@ final class Delay implements Command {
                 transactions.send();
                 await(awaited.keySet());
                 transactions.await();
+                Json.print(Map.of("event", "ended", "time", System.currentTimeMillis()));
                 // The broker writes its op messages and its progress a moment later.
-                Thread.sleep(3_000);
+                Thread.sleep(4_000);
             } finally {
                 consumer.shutdown();
             }

@@ -13,11 +13,13 @@ import org.apache.rocketmq.common.filter.ExpressionType;
 import org.apache.rocketmq.filter.FilterFactory;
 import org.apache.rocketmq.filter.expression.Expression;
 import org.apache.rocketmq.filter.expression.MQFilterException;
+import org.apache.rocketmq.filter.util.BloomFilter;
 
 /**
  * What the broker's SQL92 filter says about messages. Each line of standard input has an expression, and the properties
  * of messages; each line of the answer has TRUE, FALSE, NULL or ERROR for each message, or null if the expression is
- * refused. A line that has `tags` instead is answered by the tags of such a subscription: `["*"]` for all messages.
+ * refused. A line that has `tags` instead is answered by the tags of such a subscription: `["*"]` for all messages; one
+ * that has `bloom`, the text of a group and topic, by the number of bits and the text's bits.
  */
 final class Filter implements Command {
     /** One line of standard input. */
@@ -25,6 +27,9 @@ final class Filter implements Command {
         String expression;
         String tags;
         List<Map<String, String>> messages;
+        String bloom;
+        int errorRate;
+        int groups;
     }
 
     @Override
@@ -42,6 +47,9 @@ final class Filter implements Command {
         if (question.tags != null) {
             return subscribe(question.tags);
         }
+        if (question.bloom != null) {
+            return bits(question);
+        }
         Expression expression;
         try {
             expression = FilterFactory.INSTANCE.get(ExpressionType.SQL92).compile(question.expression);
@@ -53,6 +61,15 @@ final class Filter implements Command {
             answers.add(evaluate(expression, properties));
         }
         return answers;
+    }
+
+    private static List<String> bits(Question question) {
+        BloomFilter filter = BloomFilter.createByFn(question.errorRate, question.groups);
+        List<String> answer = new ArrayList<>(List.of(Integer.toString(filter.getM())));
+        for (int position : filter.calcBitPositions(question.bloom)) {
+            answer.add(Integer.toString(position));
+        }
+        return answer;
     }
 
     private static List<String> subscribe(String tags) {

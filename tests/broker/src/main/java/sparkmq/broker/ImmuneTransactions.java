@@ -2,10 +2,11 @@ package sparkmq.broker;
 
 import java.nio.charset.StandardCharsets;
 import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.TransactionListener;
@@ -20,11 +21,11 @@ final class ImmuneTransactions implements TransactionListener, AutoCloseable {
     static final String TOPIC = "ImmuneDemo";
     private static final String FATE = "fate";
     private static final String AN_HOUR = "3600";
-    private static final long UNTIL_THE_BROKER_HAS_COPIED = 4_000;
+    private static final long UNTIL_THE_BROKER_HAS_COPIED = 7_000;
 
     private final TransactionMQProducer producer;
     private final ExecutorService senders = Executors.newCachedThreadPool();
-    private final AtomicInteger asked = new AtomicInteger();
+    private final Set<String> asked = ConcurrentHashMap.newKeySet();
 
     ImmuneTransactions(String nameServer) throws MQClientException {
         producer = Clients.configure(new TransactionMQProducer("producer-immune"), nameServer, "immune");
@@ -51,8 +52,8 @@ final class ImmuneTransactions implements TransactionListener, AutoCloseable {
     void await() throws InterruptedException {
         senders.shutdown();
         senders.awaitTermination(30, TimeUnit.SECONDS);
-        long end = System.currentTimeMillis() + 20_000;
-        while (System.currentTimeMillis() < end && asked.get() < 3) {
+        long end = System.currentTimeMillis() + 60_000;
+        while (System.currentTimeMillis() < end && asked.size() < LocalTransactionState.values().length) {
             Thread.sleep(100);
         }
     }
@@ -76,8 +77,9 @@ final class ImmuneTransactions implements TransactionListener, AutoCloseable {
 
     @Override
     public LocalTransactionState checkLocalTransaction(MessageExt message) {
-        asked.incrementAndGet();
-        Json.print(Map.of("event", "asked", "uniqueKey", MessageClientIDSetter.getUniqID(message)));
+        String key = MessageClientIDSetter.getUniqID(message);
+        asked.add(key);
+        Json.print(Map.of("event", "asked", "uniqueKey", key));
         return LocalTransactionState.valueOf(message.getUserProperty(FATE));
     }
 

@@ -18,6 +18,7 @@ public final class Main {
         Map.entry("allocate", new Allocate()),
         Map.entry("delay", new Delay()),
         Map.entry("filter", new Filter()),
+        Map.entry("filtered", new Filtered()),
         Map.entry("groups", new Groups()),
         Map.entry("trace-events", new TraceEvents()),
         Map.entry("java-text", new JavaText())));

@@ -1,7 +1,9 @@
 package sparkmq.broker;
 
 import java.nio.charset.StandardCharsets;
+import java.util.EnumSet;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyContext;
@@ -23,7 +25,7 @@ final class ReturnWorkload {
     private static final int FIVE_SECONDS = 2;
     private static final int TWO_HOURS = 18;
     private static final int NEVER_AGAIN = -1;
-    private static final long LONGEST_WAIT = 20_000;
+    private static final long LONGEST_WAIT = 60_000;
     private static final long TIME_TO_SEND_BACK = 1_000;
     private static final long TIME_TO_DELIVER = 6_500;
 
@@ -48,9 +50,27 @@ final class ReturnWorkload {
     }
 
     void run() throws Exception {
+        int wanted = send(EnumSet.complementOf(EnumSet.of(Fate.READY)));
+        DefaultMQPushConsumer consumer = Clients.configure(new DefaultMQPushConsumer(GROUP), nameServer, "returning");
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.setMaxReconsumeTimes(RETRIES);
+        consumer.subscribe(TOPIC, "*");
+        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) ->
+            consume(messages.get(0), context));
+        consumer.start();
+        await(wanted);
+        // The consumer has to end before these are due again: they are sent last.
+        await(wanted + send(EnumSet.of(Fate.READY)));
+        Thread.sleep(TIME_TO_SEND_BACK);
+        consumer.shutdown();
+        Thread.sleep(TIME_TO_DELIVER);
+    }
+
+    /** Sends messages of each fate; returns how often the consumer sees them. */
+    private int send(Set<Fate> fates) throws Exception {
         int wanted = 0;
         for (int i = 0; i < MESSAGES_PER_FATE; i++) {
-            for (Fate fate : Fate.values()) {
+            for (Fate fate : fates) {
                 Message message = new Message(TOPIC, fate.name().getBytes(StandardCharsets.UTF_8));
                 message.putUserProperty(FATE, fate.name());
                 String key = producer.send(message).getMsgId();
@@ -59,21 +79,14 @@ final class ReturnWorkload {
                 wanted += fate.attempts;
             }
         }
-        DefaultMQPushConsumer consumer = Clients.configure(new DefaultMQPushConsumer(GROUP), nameServer, "returning");
-        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
-        consumer.setMaxReconsumeTimes(RETRIES);
-        consumer.subscribe(TOPIC, "*");
-        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) ->
-            consume(messages.get(0), context));
-        consumer.start();
+        return wanted;
+    }
+
+    private void await(int wanted) throws InterruptedException {
         long end = System.currentTimeMillis() + LONGEST_WAIT;
         while (System.currentTimeMillis() < end && attempts.get() < wanted) {
             Thread.sleep(100);
         }
-        Thread.sleep(TIME_TO_SEND_BACK);
-        consumer.shutdown();
-        // The last copies of READY become due only now.
-        Thread.sleep(TIME_TO_DELIVER);
     }
 
     private ConsumeConcurrentlyStatus consume(MessageExt message, ConsumeConcurrentlyContext context) {

@@ -1,0 +1,99 @@
+"""A file on a filesystem over a network: few and large reads, and bytes that were read are kept for a while.
+
+A request for 20 bytes takes as long as one for 256 KiB. So a read gets the block around it, and a small file whole.
+Reads that follow one another get more with each request, up to 2 MiB.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+
+from spark_mq.errors import StoreChangedError
+from spark_mq.io.retry import repeated
+
+if TYPE_CHECKING:
+    from pyarrow import NativeFile
+
+    from spark_mq.io.location import Location
+
+READ_SIZE: Final = 8 << 20
+"""The number of bytes of a request for a part of a long range."""
+
+_BLOCK: Final = 256 << 10
+_SMALL_FILE: Final = 1 << 20
+_MOST_BLOCKS: Final = 8
+_KEPT_BLOCKS: Final = 16
+
+
+class RemoteFile:
+    """One open file, whose size is that when it was opened."""
+
+    def __init__(self, location: Location) -> None:
+        """Raise `FileNotFoundError` if the file does not exist, `StorageError` if it cannot be opened."""
+        self._location = location
+        self._file: NativeFile = repeated(str(location), lambda: location.filesystem.open_input_file(location.path))
+        self.size: int = repeated(str(location), self._file.size)
+        self._blocks: OrderedDict[int, bytes] = OrderedDict()
+        self._next = -1
+        """The block after those that the last request got: a read of it goes on where that request ended."""
+        self._count = 1
+        self._lock = threading.Lock()
+
+    def read(self, position: int, length: int) -> bytes:
+        """The `length` bytes from `position` on; fewer only if the file ends before. Blocks are kept."""
+        stop = min(position + length, self.size)
+        if position >= stop:
+            return b""
+        with self._lock:
+            return self._read(position, stop)
+
+    def _read(self, position: int, stop: int) -> bytes:
+        first, last = position // _BLOCK, (stop - 1) // _BLOCK
+        missing = [block for block in range(first, last + 1) if block not in self._blocks]
+        if missing and last - first >= _KEPT_BLOCKS:
+            return self.read_range(position, stop - position)
+        if missing:
+            self._fetch(missing[0], missing[-1] + 1)
+        parts = []
+        for block in range(first, last + 1):
+            self._blocks.move_to_end(block)
+            parts.append(self._blocks[block])
+        while len(self._blocks) > _KEPT_BLOCKS:
+            self._blocks.popitem(last=False)
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        start = position - first * _BLOCK
+        return data[start : start + stop - position]
+
+    def read_range(self, position: int, length: int) -> bytes:
+        """The `length` bytes from `position` on, by one request; fewer only if the file ends before."""
+        length = min(length, self.size - position)
+        if length <= 0:
+            return b""
+
+        def request() -> bytes:
+            data = bytes(self._file.read_at(length, position))
+            if len(data) < length:
+                raise OSError(f"only {len(data)} of {length} bytes at {position} arrived")
+            return data
+
+        try:
+            return repeated(str(self._location), request)
+        except FileNotFoundError:
+            raise StoreChangedError(f"{self._location} was removed while it was read; read the store again") from None
+
+    def _fetch(self, start: int, stop: int) -> None:
+        """Get the blocks from `start` to `stop` (not included), and more if reads follow one another."""
+        if self.size <= _SMALL_FILE:
+            start, stop = 0, -(-self.size // _BLOCK)
+        elif start == self._next:
+            self._count = min(2 * self._count, _MOST_BLOCKS)
+            stop = max(stop, min(start + self._count, -(-self.size // _BLOCK)))
+        else:
+            self._count = stop - start
+        data = memoryview(self.read_range(start * _BLOCK, (stop - start) * _BLOCK))
+        for block in range(start, stop):
+            at = (block - start) * _BLOCK
+            self._blocks[block] = bytes(data[at : at + _BLOCK])
+        self._next = stop

@@ -1,0 +1,53 @@
+"""Requests to a filesystem over a network, repeated when they fail.
+
+The S3 client repeats a request that got an error of the server (500, 503) or a body that was cut short. It does not
+repeat a listing whose text was cut short, and other filesystems may repeat nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from spark_mq.errors import StorageError
+from spark_mq.io.s3 import redacted
+
+_T = TypeVar("_T")
+
+_WAITS: Final = (0.1, 0.5, 2.0)
+"""Seconds before the second, third and fourth try."""
+_FINAL: Final = ("ACCESS_DENIED", "INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH", "INVALID_CLIENT_TOKEN_ID")
+"""What the text of an error of S3 has if another try would get the same answer."""
+
+
+def repeated(name: str, request: Callable[[], _T]) -> _T:
+    """The result of `request`, which is called again if it fails.
+
+    Args:
+        name: The file or folder, as a person may see it.
+        request: The request.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        StorageError: All tries failed, or the server denies the access.
+
+    """
+    for wait in (*_WAITS, None):
+        try:
+            return request()
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            reason = redacted(str(error).partition("\n")[0])
+            is_denied = error.errno in (errno.EACCES, errno.EPERM) or any(code in reason for code in _FINAL)
+            if is_denied:
+                raise StorageError(f"{name}: the server denies the access: {reason}; check the credentials") from None
+            if wait is None:
+                raise StorageError(
+                    f"{name}: cannot be read, also after {len(_WAITS)} more tries: {reason}; check the address, the "
+                    "region and the credentials, or run again if the server was busy"
+                ) from None
+            time.sleep(wait)
+    raise AssertionError("the last try returns or raises")

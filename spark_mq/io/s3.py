@@ -1,0 +1,222 @@
+"""S3 and services that speak its protocol: an address with settings becomes a pyarrow filesystem.
+
+An address is `s3://BUCKET/PATH?NAME=VALUE&...`; `s3a:` and `s3n:` mean the same. The names of settings are pyarrow's.
+Each setting can also be an option with its Hadoop name (`fs.s3a.endpoint`), or come from the environment
+(`AWS_ENDPOINT_URL`). The address wins over the options, and the options over the environment. A path is taken as it is,
+so `%RETRY%group` in it needs no escapes.
+
+Python workers of Spark do not see the session's settings, and executors have an environment of their own. Therefore
+`with_settings` puts options and environment into the address once, when a read is planned. Such an address can contain
+secrets: `redacted` is what people may see.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+import pyarrow as pa
+from pyarrow import fs
+
+from spark_mq.errors import OptionError
+
+_SCHEMES: Final = ("s3://", "s3a://", "s3n://")
+_ATTEMPTS: Final = 5
+"""How often the S3 client sends a request that the server or the network fails."""
+_CONNECT_SECONDS: Final = 10.0
+
+_TEXTS: Final = (
+    "access_key",
+    "secret_key",
+    "session_token",
+    "region",
+    "scheme",
+    "endpoint_override",
+    "tls_ca_file_path",
+)
+_FLAGS: Final = ("anonymous", "force_virtual_addressing", "allow_bucket_creation", "allow_bucket_deletion")
+_SECRETS: Final = ("access_key", "secret_key", "session_token")
+
+OPTIONS: Final = {
+    "fs.s3a.access.key": "access_key",
+    "fs.s3a.secret.key": "secret_key",
+    "fs.s3a.session.token": "session_token",
+    "fs.s3a.endpoint": "endpoint_override",
+    "fs.s3a.endpoint.region": "region",
+    "fs.s3a.connection.ssl.enabled": "scheme",
+    "fs.s3a.path.style.access": "force_virtual_addressing",
+}
+"""Options of a read by their names in Hadoop, and the settings that they give."""
+
+SECRET_OPTIONS: Final = frozenset(option for option, name in OPTIONS.items() if name in _SECRETS)
+"""The options whose values nobody may see."""
+
+_ENVIRONMENT: Final = {
+    "access_key": ("AWS_ACCESS_KEY_ID",),
+    "secret_key": ("AWS_SECRET_ACCESS_KEY",),
+    "session_token": ("AWS_SESSION_TOKEN",),
+    "endpoint_override": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
+    "region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
+}
+
+_USER: Final = re.compile(r"(?<=://)[^/?\s@]*:[^?\s@]*@")
+_SECRET: Final = re.compile(rf"\b((?:{'|'.join(_SECRETS)})=)[^&\s'\"]*")
+
+
+def is_s3(uri: str) -> bool:
+    """Whether the text is an address of S3."""
+    return uri.startswith(_SCHEMES)
+
+
+def redacted(text: str) -> str:
+    """The text without the secrets of addresses in it.
+
+    Example:
+        >>> redacted("s3://me:secret@bucket/store?session_token=x&region=eu-west-1")
+        's3://***@bucket/store?session_token=***&region=eu-west-1'
+    """
+    return _SECRET.sub(r"\1***", _USER.sub("***@", text))
+
+
+def shown(uri: str) -> str:
+    """The path or URI as people may see it: without settings and secrets.
+
+    Example:
+        >>> shown("s3://me:secret@bucket/store?region=eu-west-1")
+        's3://***@bucket/store'
+    """
+    return redacted(uri.partition("?")[0]) if "://" in uri else uri
+
+
+def with_settings(
+    uri: str, options: Mapping[str, str] | None = None, environment: Mapping[str, str] | None = None
+) -> str:
+    """The address with all settings in it, so that another process opens the same files with the same rights.
+
+    Args:
+        uri: An address of S3; any other path or URI is returned as it is.
+        options: Options by their names in Hadoop, see `OPTIONS`.
+        environment: Variables, see `docs/object-storage.md`; by default those of this process.
+
+    Returns:
+        An address, which can contain secrets.
+
+    Raises:
+        OptionError: An option, a setting or the address is not valid, or options are given for something else than S3.
+
+    """
+    if not is_s3(uri):
+        if options:
+            raise OptionError(f"option {next(iter(options))} has no effect on {redacted(uri)!r}: it is for s3://")
+        return uri
+    bucket, path, settings = _parse(uri)
+    settings = _completed(settings, _of_options(options or {}))
+    settings = _completed(settings, _of_environment(os.environ if environment is None else environment))
+    query = "&".join(f"{name}={quote(value, safe='')}" for name, value in settings.items())
+    return f"s3://{bucket}{path}{'?' if query else ''}{query}"
+
+
+def s3_filesystem(uri: str) -> tuple[fs.FileSystem, str]:
+    """The filesystem of an address, and the path in it: bucket and key.
+
+    Raises:
+        OptionError: A setting or the address is not valid.
+        OSError: The filesystem cannot be reached.
+
+    """
+    bucket, path, settings = _parse(with_settings(uri))
+    if not {"region", "endpoint_override"} & settings.keys():
+        settings["region"] = fs.resolve_s3_region(bucket)
+    texts: dict[str, Any] = {name: value for name, value in settings.items() if name in _TEXTS}
+    flags = {name: _flag(name, value) for name, value in settings.items() if name in _FLAGS}
+    try:
+        filesystem = fs.S3FileSystem(
+            retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS),
+            connect_timeout=_CONNECT_SECONDS,
+            **texts,
+            **flags,
+        )
+    except (pa.ArrowException, ValueError) as error:
+        raise OptionError(f"{redacted(uri)!r}: {redacted(str(error))}") from None
+    return filesystem, f"{bucket}{path}"
+
+
+def _parse(uri: str) -> tuple[str, str, dict[str, str]]:
+    """Bucket, path (empty, or with a slash at its start), and settings of an address."""
+    address, _, query = uri.partition("?")
+    place = address.partition("://")[2]
+    settings: dict[str, str] = {}
+    authority, slash, path = place.partition("/")
+    user, at, bucket = authority.rpartition("@")
+    if at:
+        access_key, _, secret_key = user.partition(":")
+        settings |= {"access_key": unquote(access_key), "secret_key": unquote(secret_key)}
+    if ":" in bucket:
+        raise OptionError("the address of S3 has ':' before its first '/': write a '/' of a secret key as %2F")
+    if not bucket:
+        raise OptionError(f"{redacted(uri)!r} names no bucket and no path")
+    for setting in filter(None, query.split("&")):
+        name, _, value = setting.partition("=")
+        if name not in (*_TEXTS, *_FLAGS):
+            raise OptionError(
+                f"{redacted(uri)!r}: unknown setting {name}; an address of S3 has {', '.join((*_TEXTS, *_FLAGS))}"
+            )
+        settings[name] = unquote(value)
+    if ("access_key" in settings) != ("secret_key" in settings):
+        raise OptionError(f"{redacted(uri)!r}: access_key and secret_key are needed together")
+    _split_endpoint(settings)
+    return bucket, f"{slash}{path}".rstrip("/"), settings
+
+
+def _of_options(options: Mapping[str, str]) -> dict[str, str]:
+    settings: dict[str, str] = {}
+    for option, value in options.items():
+        name = OPTIONS[option]
+        if name == "scheme":
+            value = "https" if _flag(option, value) else "http"
+        elif name == "force_virtual_addressing":
+            value = str(not _flag(option, value)).lower()
+        settings[name] = value.strip()
+    if ("access_key" in settings) != ("secret_key" in settings):
+        raise OptionError("options fs.s3a.access.key and fs.s3a.secret.key are needed together")
+    _split_endpoint(settings)
+    return settings
+
+
+def _of_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    settings = {}
+    for name, variables in _ENVIRONMENT.items():
+        value = next((environment[variable] for variable in variables if environment.get(variable)), None)
+        if value is not None:
+            settings[name] = value
+    if not {"access_key", "secret_key"} <= settings.keys():
+        settings = {name: value for name, value in settings.items() if name not in _SECRETS}
+    _split_endpoint(settings)
+    return settings
+
+
+def _completed(settings: Mapping[str, str], others: Mapping[str, str]) -> dict[str, str]:
+    """The settings, and those that only `others` has. Credentials, and an endpoint with its scheme, are not mixed."""
+    left_out: set[str] = set()
+    if "access_key" in settings or "anonymous" in settings:
+        left_out.update(_SECRETS)
+    if "endpoint_override" in settings:
+        left_out.add("scheme")
+    return {**{name: value for name, value in others.items() if name not in left_out}, **settings}
+
+
+def _split_endpoint(settings: dict[str, str]) -> None:
+    """Give an endpoint such as `http://host:9000` as pyarrow does: its scheme is a setting of its own."""
+    scheme, mark, host = settings.get("endpoint_override", "").partition("://")
+    if mark:
+        settings["endpoint_override"] = host.rstrip("/")
+        settings.setdefault("scheme", scheme)
+
+
+def _flag(name: str, value: str) -> bool:
+    if value.strip().lower() not in ("true", "false"):
+        raise OptionError(f"{name}={value!r} is neither true nor false")
+    return value.strip().lower() == "true"

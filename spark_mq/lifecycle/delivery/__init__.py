@@ -1,0 +1,1 @@
+"""Why a consumer group did not get a message."""

@@ -1,0 +1,111 @@
+"""A real S3 server on the loopback interface: S3Proxy, a Java program from Maven Central.
+
+Its objects are the files of a local folder, and each folder in it is a bucket. So a test puts a store into a bucket by
+copying files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tests.broker.harness import HarnessError, missing
+
+__all__ = ["ACCESS_KEY", "SECRET_KEY", "S3Server", "missing", "running_server"]
+
+ACCESS_KEY: Final = "spark-mq-tests"
+SECRET_KEY: Final = "never-to-be-shown"
+
+_PROJECT: Final = Path(__file__).resolve().parent
+_START_SECONDS: Final = 180.0
+_LOGBACK: Final = """<configuration>
+  <appender name="out" class="ch.qos.logback.core.ConsoleAppender">
+    <encoder><pattern>%msg%n%ex</pattern></encoder>
+  </appender>
+  <root level="WARN"><appender-ref ref="out"/></root>
+</configuration>
+"""
+
+
+@dataclass(frozen=True)
+class S3Server:
+    """A server that runs: its address, and the folder whose folders are its buckets."""
+
+    host: str
+    port: int
+    folder: Path
+
+
+@contextlib.contextmanager
+def running_server(home: Path) -> Iterator[S3Server]:
+    """An S3 server that keeps its files in `home`; it is stopped at the end."""
+    library = _library()
+    folder = home / "buckets"
+    folder.mkdir(parents=True)
+    port = _free_port()
+    settings = {
+        "s3proxy.authorization": "aws-v2-or-v4",
+        "s3proxy.identity": ACCESS_KEY,
+        "s3proxy.credential": SECRET_KEY,
+        "s3proxy.endpoint": f"http://127.0.0.1:{port}",
+        # Arrow asks for checksums of answers, which this server does not have.
+        "s3proxy.ignore-unknown-headers": "true",
+        # The newer form, filesystem-nio2, refuses files that it did not write itself.
+        "jclouds.provider": "filesystem",
+        "jclouds.identity": "unused",
+        "jclouds.credential": "unused",
+        "jclouds.filesystem.basedir": str(folder),
+    }
+    conf = home / "s3proxy.conf"
+    conf.write_text("".join(f"{name}={value}\n" for name, value in settings.items()), encoding="utf-8")
+    (home / "logback.xml").write_text(_LOGBACK, encoding="utf-8")
+    options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", f"-Djava.io.tmpdir={home}"]
+    options.append(f"-Dlogback.configurationFile={home / 'logback.xml'}")
+    command = ["java", *options, "-cp", f"{library}{os.sep}*", "org.gaul.s3proxy.Main", "--properties", str(conf)]
+    with (home / "log").open("w+") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
+        try:
+            _wait_until_it_listens(process, port, home / "log")
+            yield S3Server("127.0.0.1", port, folder)
+        finally:
+            process.kill()
+
+
+def _library() -> Path:
+    """The folder of the server's jars, which Maven fetches once."""
+    target = _PROJECT / "target"
+    target.mkdir(exist_ok=True)
+    with (target / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        stamp, sources = target / "built-from", (_PROJECT / "pom.xml").read_text()
+        if not stamp.exists() or stamp.read_text() != sources:
+            shutil.rmtree(target / "lib", ignore_errors=True)
+            command = ["mvn", "-q", "-B", "-f", str(_PROJECT / "pom.xml"), "process-classes"]
+            answer = subprocess.run(command, capture_output=True, text=True, check=False)
+            if answer.returncode != 0:
+                raise HarnessError(f"Maven cannot fetch the S3 server:\n{answer.stdout}{answer.stderr}")
+            stamp.write_text(sources)
+    return target / "lib"
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def _wait_until_it_listens(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    give_up = time.monotonic() + _START_SECONDS
+    while time.monotonic() < give_up and process.poll() is None:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=5):
+            return
+        time.sleep(0.05)
+    raise HarnessError(f"the S3 server does not start:\n{log.read_text()}")
