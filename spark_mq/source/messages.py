@@ -183,7 +183,8 @@ class MessagesReader(DataSourceReader):
     def _read_units(self, store: MessageStore, read: UnitsRead) -> Iterator[pa.RecordBatch]:
         from spark_mq.store.queue.unit_reader import UnitReader
 
-        reader = UnitReader(store.location, store.records, store.find_queue, read, cost_of(store.location).gap)
+        gap = cost_of(store.location).gap
+        reader = UnitReader(store.location, store.records, store.find_queue, store.queue_cover, read, gap)
         for part in reader.chunks():
             if isinstance(part, CorruptRange):
                 yield from self._corrupt_rows(part)

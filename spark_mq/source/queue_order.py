@@ -63,15 +63,18 @@ def plan_by_queue(options: ReadOptions, store: MessageStore) -> OrderedPlan:
             plan_splits(CommitLog.open(store.location), options.split_size), *options.predicate.store_timestamp.bounds
         )
         return OrderedPlan((OrderedRead(tuple(splits)),), f"one partition with all queues: {cover}")
-    splits = [split for part in cover.uncovered for split in splits_of(store.location, part, options.split_size)]
-    splits = within_time(splits, *options.predicate.store_timestamp.bounds)
+    times = options.predicate.store_timestamp.bounds
+    everything, splits = (
+        within_time([split for part in parts for split in splits_of(store.location, part, options.split_size)], *times)
+        for parts in ([cover.window], cover.uncovered)
+    )
     log_size = store.get_max_phy_offset() - store.get_min_phy_offset()
     if cover.scanned * len(cover.queues) > log_size:
-        everything = tuple(_parts(cover, list(range(len(cover.queues))), splits, options.split_size))
-        return OrderedPlan((OrderedRead(everything),), f"one partition with all queues: {cover.note}")
+        parts = tuple(_parts(cover, range(len(cover.queues)), splits, everything, options.split_size))
+        return OrderedPlan((OrderedRead(parts),), f"one partition with all queues: {cover.note}")
     reads = [
         OrderedRead(
-            tuple(_parts(cover, [index], splits, options.split_size)),
+            tuple(_parts(cover, [index], splits, everything, options.split_size)),
             Predicate(topics=frozenset((queue.topic,)), queue_ids=frozenset((queue.queue_id,))),
         )
         for index, queue in enumerate(cover.queues)
@@ -83,9 +86,16 @@ def plan_by_queue(options: ReadOptions, store: MessageStore) -> OrderedPlan:
     return OrderedPlan(tuple(reads), cover.note)
 
 
-def _parts(cover: TopicCover, indexes: Sequence[int], splits: Sequence[Split], split_size: int) -> list[Part]:
-    """The units of some queues and the splits, in the order of the log."""
+def _parts(
+    cover: TopicCover, indexes: Sequence[int], splits: Sequence[Split], everything: Sequence[Split], split_size: int
+) -> list[Part]:
+    """The units of some queues and the splits, in the order of the log.
+
+    If the units of a queue are not in its order, the whole part of the log is scanned for it.
+    """
     units = cover.units.at(np.isin(cover.units.queues, indexes))
+    if not all((np.diff(units.queue_offsets[units.queues == index]) > 0).all() for index in indexes):
+        return list(everything)
     places: list[tuple[int, LogRange | Split]] = [(piece.start, piece) for piece in cover.covered]
     places += [(split.segment.base + split.start, split) for split in splits]
     places.sort(key=lambda place: place[0])

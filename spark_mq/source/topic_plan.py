@@ -43,6 +43,7 @@ class TopicCover:
 
     Attributes:
         queues: The queues that can have matching messages.
+        window: The part of the live log that can have messages of the requested times.
         covered: The ranges of the log in which the units lead to all messages of these queues, in order.
         units: Those units, in the order of the log.
         tags_codes: The tags codes of the units, if tags are requested; None for any.
@@ -52,6 +53,7 @@ class TopicCover:
     """
 
     queues: tuple[ConsumeQueue, ...]
+    window: LogRange
     covered: tuple[LogRange, ...]
     units: FoundUnits
     tags_codes: frozenset[int] | None
@@ -137,7 +139,7 @@ def topic_cover(options: ReadOptions, store: MessageStore, most: float | None) -
         f"{len(requested):,} queues, {units.count:,} units, {units.log_bytes:,} bytes of a log of "
         f"{live.size:,}; {cover.unit_bytes:,} bytes of units of all queues were read to find what is in no queue"
     )
-    return TopicCover(tuple(requested), cover.covered, units, tags_codes, cover.uncovered, note)
+    return TopicCover(tuple(requested), log, cover.covered, units, tags_codes, cover.uncovered, note)
 
 
 def _queues_of(store: MessageStore, predicate: Predicate) -> list[ConsumeQueue]:

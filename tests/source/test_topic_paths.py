@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spark_mq.errors import StoreChangedError
+from spark_mq.format.consume_queue import UNIT_DTYPE
 from spark_mq.source import messages, time_window, topic_plan
 from spark_mq.source.datasource import RocketMQDataSource
 from spark_mq.source.options import parse_options
@@ -25,6 +28,7 @@ from spark_mq.store.queue.read_cost import ReadCost
 from tests.support.damaged_queues import Edit, damaged, edits
 from tests.support.in_process import read_partitions, read_rows
 from tests.support.kernels import examples
+from tests.support.log_writer import LogWriter, write_store
 from tests.support.stores import OWN_STORES, RealStore, stores_in
 
 Row = dict[str, Any]
@@ -56,6 +60,11 @@ def options_of(store: RealStore, folder: Path, **options: str) -> dict[str, str]
 def plan(store: RealStore, folder: Path, **options: str) -> ReadPlan:
     with MessageStore(str(folder), broker_conf=str(store.broker_conf)) as opened:
         return plan_messages(parse_options(options_of(store, folder, **options)), opened)
+
+
+def plan_messages_of(folder: Path) -> ReadPlan:
+    with MessageStore(str(folder)) as opened:
+        return plan_messages(parse_options({"path": str(folder), "topic": "T"}), opened)
 
 
 def allows(row: Row, options: dict[str, str]) -> bool:
@@ -99,6 +108,51 @@ def test_rows_are_those_of_a_scan(data: st.DataObject, folders: dict[str, Path])
         found = read_rows(**options_of(store, folder, **options))
     expected = [row for row in rows if allows(row, options)]
     assert sorted(found, key=identity) == sorted(expected, key=identity)
+
+
+@pytest.mark.parametrize("liar", ["stale", "light", "dispatched"])
+def test_a_unit_of_another_queue_does_not_account_for_a_message(liar: str, tmp_path: Path) -> None:
+    """A message whose unit is lost, and a unit that leads to it from a queue that is not its own.
+
+    Such units are left by a recovery that truncated the log, or belong to messages that are dispatched to more queues.
+    """
+    log = LogWriter(1 << 16)
+    other = log.append(1, topic=b"Other")
+    named = b"INNER_MULTI_DISPATCH\1%s\2INNER_MULTI_QUEUE_OFFSET\0010\2"
+    name = {"stale": "Other", "light": "%LMQ%other", "dispatched": "Copies"}[liar]
+    offsets = [log.append(time, topic=b"T", properties=named % name.encode()) for time in range(2, 7)]
+    size = offsets[1] - offsets[0]
+    folder = Path(write_store(tmp_path, {base: bytes(data) for base, data in log.segments.items()}, 1 << 16).path)
+    units = {"T": [(offset, size, 0) for offset in offsets], "Other": [(other, offsets[0] - other, 0)]}
+    units["T"][2] = (0, 0, 0)
+    units.setdefault(name, []).append((offsets[2], size, 0))
+    write_queues(folder, units)
+    rows = read_rows(path=str(folder), topic="T")
+    assert sorted(row["commit_log_offset"] for row in rows) == offsets
+
+
+def write_queues(folder: Path, units: dict[str, list[tuple[int, int, int]]]) -> None:
+    for topic, of_queue in units.items():
+        queue = folder / "consumequeue" / topic / "0"
+        queue.mkdir(parents=True)
+        (queue / f"{0:020d}").write_bytes(np.array(of_queue, UNIT_DTYPE).tobytes().ljust(2000, b"\0"))
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_a_message_whose_unit_was_exchanged_is_found_between_its_neighbours(number: int, tmp_path: Path) -> None:
+    """All units account for the log, and one of the topic's leads to a message of another topic."""
+    log = LogWriter(1 << 16)
+    offsets = [log.append(time, topic=[b"T", b"Other"][time % 2], body=bytes(time)) for time in range(12)]
+    folder = Path(write_store(tmp_path, {base: bytes(data) for base, data in log.segments.items()}, 1 << 16).path)
+    units = [(offset, stop - offset, 0) for offset, stop in pairwise([*offsets, log.next_offset])]
+    queues = {"T": units[::2], "Other": units[1::2]}
+    for one in (number, 2):
+        queues["T"][one], queues["Other"][1] = queues["Other"][1], queues["T"][one]
+    write_queues(folder, queues)
+    assert plan_messages_of(folder).uncovered == ()
+    for options in ({}, {"splitBy": "queue"}):
+        found = [row["commit_log_offset"] for row in read_rows(path=str(folder), topic="T", **options)]
+        assert (found if options else sorted(found)) == offsets[::2]
 
 
 def test_units_that_vanish_after_the_plan_are_an_error(folders: dict[str, Path]) -> None:

@@ -11,7 +11,21 @@ from pathlib import Path
 from hypothesis import strategies as st
 
 UNIT = 20
-KINDS = ("folder", "file", "tail", "zeros", "offset", "size", "swap", "copy", "blank", "cut", "record", "log zeros")
+KINDS = (
+    "folder",
+    "file",
+    "tail",
+    "zeros",
+    "offset",
+    "size",
+    "swap",
+    "exchange",
+    "copy",
+    "blank",
+    "cut",
+    "record",
+    "log zeros",
+)
 """`record` and `log zeros` are damage of the log; all others are damage of one queue."""
 
 Edit = tuple[str, int, int, int]
@@ -36,7 +50,11 @@ def damaged(folder: Path, wanted: Sequence[Edit]) -> Iterator[None]:
                 continue
             for one in sorted(file.parent.iterdir()) if kind == "folder" else [file]:
                 kept.setdefault(one, (one.read_bytes(), one.stat()))
-            if kind == "folder":
+            other = queues[second % len(queues)] if queues else file
+            if kind == "exchange" and other.exists():
+                kept.setdefault(other, (other.read_bytes(), other.stat()))
+                _exchange(file, other, first)
+            elif kind == "folder":
                 shutil.rmtree(file.parent)
             elif kind == "file":
                 file.unlink()
@@ -48,6 +66,15 @@ def damaged(folder: Path, wanted: Sequence[Edit]) -> Iterator[None]:
             file.parent.mkdir(exist_ok=True)
             file.write_bytes(data)
             os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def _exchange(one: Path, other: Path, number: int) -> None:
+    """Exchange a unit of one queue for a unit of another."""
+    for file, source in ((one, other.read_bytes()), (other, one.read_bytes())):
+        at, place = (number % max(len(data.rstrip(b"\0")) // UNIT, 1) * UNIT for data in (file.read_bytes(), source))
+        with file.open("r+b") as stream:
+            stream.seek(at)
+            stream.write(source[place : place + UNIT])
 
 
 def _changed(kind: str, old: bytes, queues: Sequence[Path], first: int, second: int) -> bytes:

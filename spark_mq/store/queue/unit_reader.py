@@ -10,7 +10,7 @@ from __future__ import annotations
 import mmap
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,8 +18,8 @@ from spark_mq.errors import StoreChangedError
 from spark_mq.format.array_types import Bytes, Int64s
 from spark_mq.format.kernels.big_endian import int32s_at, int64s_at
 from spark_mq.format.kernels.columns import MessageColumns
-from spark_mq.format.kernels.frames import new_frames, read_frames_at
-from spark_mq.format.record import QUEUE_ID_AT, QUEUE_OFFSET_AT
+from spark_mq.format.kernels.frames import new_frames, read_frames_at, scan_records
+from spark_mq.format.record import QUEUE_ID_AT, QUEUE_OFFSET_AT, Record
 from spark_mq.io.file_reader import OpenFile
 from spark_mq.io.location import Location
 from spark_mq.store.log.corrupt_range import CorruptRange
@@ -30,6 +30,7 @@ from spark_mq.store.log.record_reader import RecordChunk
 from spark_mq.store.log.split_reader import read_split
 from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
 from spark_mq.store.queue.consume_queue import ConsumeQueue
+from spark_mq.store.queue.lookup import QueueCover
 from spark_mq.store.queue.read_cost import coalesced
 from spark_mq.store.queue.tags_codes import can_have_tags
 from spark_mq.store.queue.unit_cover import FoundUnits
@@ -48,6 +49,7 @@ class UnitReader:
         store: The store directory.
         records: The records of the store.
         find_queue: Returns a queue by topic and queue id, or None.
+        find_cover: Returns what the units of a queue prove, by topic and queue id.
         request: What to read.
         gap: Bytes between two records that are read over.
 
@@ -56,14 +58,16 @@ class UnitReader:
     store: Location
     records: RecordLookup
     find_queue: Callable[[str, int], ConsumeQueue | None]
+    find_cover: Callable[[str, int], QueueCover]
     request: UnitsRead
     gap: int
 
     def chunks(self) -> Iterator[RecordChunk | CorruptRange]:
-        """The records of the units, in the order of the log.
+        """The records of the units, in the order of the log, unless units contradict it.
 
-        If a unit does not lead to a record of its size, its queue and its queue offset, the part of the log around it
-        is scanned: then the chunks have all records of that part.
+        If a unit does not lead to a record of its size, the part of the log around it is scanned: then the chunks have
+        all records of that part. If it leads to a message of another queue or queue offset, its own message is searched
+        for between its neighbours (`QueueCover.messages`), and takes its place.
 
         Raises:
             StoreChangedError: Units were removed since the read was planned, because their messages have expired.
@@ -96,10 +100,10 @@ class UnitReader:
         for start, stop in _chunk_bounds(units.offsets, units.sizes):
             following = piece.stop if stop == units.count else int(units.offsets[stop])
             chunk = None if segment is None else self._chunk(segment, units.at(slice(start, stop)))
-            if chunk is not None:
-                yield chunk
-            else:
+            if chunk is None:
                 yield from self._scan(LogRange(reached, following))
+            else:
+                yield from self._own(chunk, units.at(slice(start, stop)))
             reached = following
 
     def _scan(self, part: LogRange) -> Iterator[RecordChunk | CorruptRange]:
@@ -110,7 +114,7 @@ class UnitReader:
             yield from read_split(split, listing)
 
     def _chunk(self, segment: SegmentFile, units: FoundUnits) -> RecordChunk | None:
-        """The records of the units; None if a unit does not lead to its record."""
+        """The records to which the units lead; None if one of them leads to no record of its size."""
         base = int(units.offsets[0])
         buffer = _memory(int(units.offsets[-1] + units.sizes[-1]) - base)
         starts, stops = coalesced(units.offsets, units.sizes, self.gap)
@@ -121,14 +125,36 @@ class UnitReader:
         end = segment.base + segment.size - base
         if read_frames_at(buffer, positions, units.sizes, base, end, frames) < units.count:
             return None
+        return RecordChunk(buffer, base, frames)
+
+    def _own(self, chunk: RecordChunk, units: FoundUnits) -> Iterator[RecordChunk]:
+        """The records of the chunk that are at the queue offsets of their units, and the messages of other units."""
+        buffer, frames = chunk.buffer, chunk.frames
+        positions = frames.position
         is_own = int64s_at(buffer, positions + QUEUE_OFFSET_AT) == units.queue_offsets
         queues = self.request.queues
         queue_ids = np.array([queue.queue_id for queue in queues], np.int32)
         is_own &= int32s_at(buffer, positions + QUEUE_ID_AT) == queue_ids[units.queues]
         for topic in {queue.topic for queue in queues}:
             is_of_topic = np.array([queue.topic == topic for queue in queues])[units.queues]
-            is_own &= ~is_of_topic | MessageColumns(buffer, base, frames).topic_is(topic.encode("utf-8", "replace"))
-        return RecordChunk(buffer, base, frames) if is_own.all() else None
+            messages = MessageColumns(buffer, chunk.base, frames)
+            is_own &= ~is_of_topic | messages.topic_is(topic.encode("utf-8", "replace"))
+        start = 0
+        for index in np.flatnonzero(~is_own).tolist():
+            if start < index:
+                yield replace(chunk, frames=frames[start:index])
+            start = index + 1
+            queue, queue_offset = queues[int(units.queues[index])], int(units.queue_offsets[index])
+            for record in self.find_cover(queue.topic, queue.queue_id).messages(queue_offset, queue_offset + 1):
+                yield self._of_one(record)
+        if start < units.count:
+            yield replace(chunk, frames=frames[start:])
+
+    def _of_one(self, record: Record) -> RecordChunk:
+        stored = np.frombuffer(self.records.read(record.commit_log_offset, record.size), np.uint8)
+        frames = new_frames(1)
+        scan_records(stored, 0, 1, record.commit_log_offset, record.size, frames)
+        return RecordChunk(stored, record.commit_log_offset, frames)
 
 
 def _chunk_bounds(offsets: Int64s, sizes: Int64s) -> list[tuple[int, int]]:
