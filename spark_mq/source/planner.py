@@ -2,9 +2,8 @@
 
 Reading the whole log is always possible. A predicate can limit the read to offsets or to a time range. If the predicate
 requests queue offsets, the units of the queue give the offsets of the messages; if it requests keys, the index does; if
-it requests topics, the units of all queues do (`topic_plan`).
-The parts of the log that the queue or the index does not cover are read too. So a plan saves work, never rows. This
-module runs while Spark plans, and imports no kernels.
+it requests topics, the units of all queues do (`topic_plan`). The parts of the log that the queue or the index does not
+cover are read too. So a plan saves work, never rows. This module runs while Spark plans, and imports no kernels.
 """
 
 from __future__ import annotations
@@ -96,7 +95,8 @@ def plan_messages(options: ReadOptions, store: MessageStore) -> ReadPlan:
         return ReadPlan(AccessPath.NOTHING)
     if options.split_by_queue:
         ordered = plan_by_queue(options, store)
-        return ReadPlan(AccessPath.CONSUME_QUEUE, ordered=ordered.reads, log=live_log(store), notes=(ordered.note,))
+        path = AccessPath.CONSUME_QUEUE if ordered.is_by_units else AccessPath.WHOLE_LOG
+        return ReadPlan(path, ordered=ordered.reads, log=live_log(store), notes=(ordered.note,))
     reasons: list[str] = []
     if options.check_crc:
         reasons.append("checkCrc is on, and look-ups do not check CRCs")

@@ -46,9 +46,10 @@ class OrderedRead:
 
 @dataclass(frozen=True)
 class OrderedPlan:
-    """The partitions of a read by queue, and a remark for `explain`."""
+    """The partitions of a read by queue, whether they are found by units, and a remark for `explain`."""
 
     reads: tuple[OrderedRead, ...]
+    is_by_units: bool
     note: str
 
 
@@ -62,7 +63,7 @@ def plan_by_queue(options: ReadOptions, store: MessageStore) -> OrderedPlan:
         splits = within_time(
             plan_splits(CommitLog.open(store.location), options.split_size), *options.predicate.store_timestamp.bounds
         )
-        return OrderedPlan((OrderedRead(tuple(splits)),), f"one partition with all queues: {cover}")
+        return OrderedPlan((OrderedRead(tuple(splits)),), False, f"one partition with all queues: {cover}")
     times = options.predicate.store_timestamp.bounds
     everything, splits = (
         within_time([split for part in parts for split in splits_of(store.location, part, options.split_size)], *times)
@@ -71,7 +72,7 @@ def plan_by_queue(options: ReadOptions, store: MessageStore) -> OrderedPlan:
     log_size = store.get_max_phy_offset() - store.get_min_phy_offset()
     if cover.scanned * len(cover.queues) > log_size:
         parts = tuple(_parts(cover, range(len(cover.queues)), splits, everything, options.split_size))
-        return OrderedPlan((OrderedRead(parts),), f"one partition with all queues: {cover.note}")
+        return OrderedPlan((OrderedRead(parts),), True, f"one partition with all queues: {cover.note}")
     reads = [
         OrderedRead(
             tuple(_parts(cover, [index], splits, everything, options.split_size)),
@@ -83,7 +84,7 @@ def plan_by_queue(options: ReadOptions, store: MessageStore) -> OrderedPlan:
         for topic in sorted(options.predicate.topics or ()):
             known = frozenset(queue.queue_id for queue in cover.queues if queue.topic == topic)
             reads.append(OrderedRead(tuple(splits), Predicate(topics=frozenset((topic,))), known))
-    return OrderedPlan(tuple(reads), cover.note)
+    return OrderedPlan(tuple(reads), True, cover.note)
 
 
 def _parts(

@@ -121,10 +121,10 @@ def topic_cover(options: ReadOptions, store: MessageStore, most: float | None) -
     if most is not None and is_any_time and _own_cost(requested, files, price, tags_codes) > most * files.size:
         return _TOO_MANY  # before the ends of all queues are looked for
     log, live = time_window(predicate, store, requested), live_log(store)
+    of_all = _cost_of_all(everything, price, log.size / max(live.size, 1))
+    if isinstance(of_all, str):
+        return of_all
     if most is not None:
-        of_all = _cost_of_all(everything, price, log.size / max(live.size, 1))
-        if isinstance(of_all, str):
-            return of_all
         if of_all > most * log.size:
             return "reading the units of all queues costs as much as reading the log"
         if of_all + _own_cost(requested, log, price, tags_codes) > most * log.size:

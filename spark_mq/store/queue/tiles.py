@@ -23,7 +23,7 @@ _TRIES = 4
 
 
 class Chain:
-    """Whether tiles, in any order, are one run. It is found without sorting them, in a tenth of the time.
+    """Whether tiles, in any order, are one run. It is found without sorting them.
 
     In a run from `start` to `stop`, each place but these two is the start of one tile and the stop of one tile. So the
     starts and `stop` are the stops and `start`, in another order. Hashes of both are added up, modulo 2 ** 64, and

@@ -135,9 +135,9 @@ class UnitReader:
         queues = self.request.queues
         queue_ids = np.array([queue.queue_id for queue in queues], np.int32)
         is_own &= int32s_at(buffer, positions + QUEUE_ID_AT) == queue_ids[units.queues]
+        messages = MessageColumns(buffer, chunk.base, frames)
         for topic in {queue.topic for queue in queues}:
             is_of_topic = np.array([queue.topic == topic for queue in queues])[units.queues]
-            messages = MessageColumns(buffer, chunk.base, frames)
             is_own &= ~is_of_topic | messages.topic_is(topic.encode("utf-8", "replace"))
         start = 0
         for index in np.flatnonzero(~is_own).tolist():
@@ -158,10 +158,14 @@ class UnitReader:
 
 
 def _chunk_bounds(offsets: Int64s, sizes: Int64s) -> list[tuple[int, int]]:
-    """Ranges of indexes: each has at most about `_CHUNK_BYTES` of records, over at most `_CHUNK_SPAN` of the log."""
+    """Ranges of indexes: each needs about `_CHUNK_BYTES` of memory at most, over at most `_CHUNK_SPAN` of the log.
+
+    A record that is far from the one before it needs a page more.
+    """
     if not offsets.size:
         return []
-    chunks = (np.cumsum(sizes) - sizes) // _CHUNK_BYTES
+    needed = sizes + np.minimum(np.diff(offsets, prepend=offsets[0]), mmap.PAGESIZE)
+    chunks = (np.cumsum(needed) - needed) // _CHUNK_BYTES
     spans = (offsets - offsets[0]) // _CHUNK_SPAN
     bounds = (np.flatnonzero((np.diff(chunks) > 0) | (np.diff(spans) > 0)) + 1).tolist()
     return list(zip([0, *bounds], [*bounds, offsets.size], strict=True))
