@@ -6,6 +6,7 @@ by their queues, too, and so that records are read one by one.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from datetime import timedelta
 from itertools import pairwise
@@ -153,6 +154,36 @@ def test_a_message_whose_unit_was_exchanged_is_found_between_its_neighbours(numb
     for options in ({}, {"splitBy": "queue"}):
         found = [row["commit_log_offset"] for row in read_rows(path=str(folder), topic="T", **options)]
         assert (found if options else sorted(found)) == offsets[::2]
+
+
+def test_a_time_range_limits_the_units_that_are_read(folders: dict[str, Path]) -> None:
+    store = next(store for store in STORES if store.name == "killed-533")
+    folder = folders[store.name]
+    rows = [row for row in read_rows(**options_of(store, folder)) if row["topic"] == "OrderEvents"]
+    for first in range(5, len(rows) - 5, len(rows) // 6):
+        times = [rows[index]["store_timestamp"].isoformat() for index in (first, first + 4)]
+        options = {"topic": "OrderEvents", "startTimestamp": times[0], "endTimestamp": times[1]}
+        found = read_rows(**options_of(store, folder, **options))
+        assert sorted(found, key=identity) == [row for row in rows if allows(row, options)]
+        with MessageStore(str(folder)) as opened:
+            cover = topic_plan.topic_cover(parse_options(options_of(store, folder, **options)), opened, None)
+            assert isinstance(cover, topic_plan.TopicCover)
+            assert cover.window.size < opened.get_max_phy_offset() // 4
+
+
+def test_messages_of_a_lost_queue_are_in_a_partition_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if messages of other queues are between them."""
+    monkeypatch.setattr(topic_plan, "_MERGE_DISTANCE", 2000)
+    store = next(store for store in STORES if store.name == "workload-533")
+    folder = store.unpack(tmp_path)
+    shutil.rmtree(folder / "consumequeue" / "SequenceDemo" / "1")
+    partitions = read_partitions(**options_of(store, folder, topic="SequenceDemo", splitBy="queue"))
+    queue_ids = [sorted({row["queue_id"] for row in partition}) for partition in partitions if partition]
+    assert sorted(queue_ids) == [[0], [1], [2]]
+    facts = [fact["offset"] for fact in store.facts("msg") if fact["topic"] == "SequenceDemo"]
+    assert sorted(row["commit_log_offset"] for partition in partitions for row in partition) == facts
 
 
 def test_units_that_vanish_after_the_plan_are_an_error(folders: dict[str, Path]) -> None:
