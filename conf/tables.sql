@@ -39,6 +39,10 @@ CREATE OR REPLACE TEMPORARY VIEW subscription_groups
 USING rocketmq
 OPTIONS (path '${store}', table 'subscription_groups');
 
+CREATE OR REPLACE TEMPORARY VIEW consumer_filters
+USING rocketmq
+OPTIONS (path '${store}', table 'consumer_filters');
+
 CREATE OR REPLACE TEMPORARY VIEW delay_offsets
 USING rocketmq
 OPTIONS (path '${store}', table 'delay_offsets');

@@ -10,7 +10,7 @@ from spark_mq.cli.exit_status import FOUND, NOT_FOUND
 from spark_mq.cli.messages.arguments import add_filter, queue_id
 
 if TYPE_CHECKING:
-    from spark_mq.lifecycle.delivery.why_not_consumed import WhyNotConsumed
+    from spark_mq.lifecycle.delivery.answer import WhyNotConsumed
 
 _EPILOG = """\
 The first reason that holds is printed, with its evidence: OUT_OF_RANGE, EXPIRED, DEAD, IN_RETRY, NOT_YET,

@@ -90,6 +90,40 @@ class ExtUnits:
     bit_map: npt.NDArray[Any]
 
 
+@dataclass(frozen=True)
+class ExtLayout:
+    """Where a broker puts the extension units of one queue if it makes all of them: units of one size, in their order.
+
+    Attributes:
+        file_size: Bytes of a file.
+        unit_size: Bytes of a unit.
+
+    """
+
+    file_size: int
+    unit_size: int
+
+    @property
+    def units_per_file(self) -> int:
+        """Units in each file except the last one (`ConsumeQueueExt.put`@5.3.3)."""
+        return (self.file_size - END_BLANK_SIZE) // self.unit_size
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The fields of a unit, as in the file."""
+        return np.dtype([*_HEADER_DTYPE.descr, ("bit_map", np.uint8, (self.unit_size - HEADER_SIZE,))])
+
+    def addresses(self, numbers: Int64s) -> Int64s:
+        """The addresses of units by their numbers in the queue, from 0 on.
+
+        Example:
+            >>> offsets_of(ExtLayout(100, 34).addresses(np.array([0, 1, 2]))).tolist()
+            [0, 34, 100]
+        """
+        offsets = numbers // self.units_per_file * self.file_size + numbers % self.units_per_file * self.unit_size
+        return offsets + np.int64(_BASE)
+
+
 def is_address(tags_code: int) -> bool:
     """Whether the tags code of a consume queue unit is an address (`ConsumeQueueExt.isExtAddr`@5.3.3).
 

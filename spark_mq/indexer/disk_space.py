@@ -8,9 +8,11 @@ from pathlib import Path
 
 from spark_mq.errors import CorruptLogError, NoRoomError, SparkMqError
 from spark_mq.format.consume_queue import UNIT_SIZE
+from spark_mq.format.consume_queue_ext import HEADER_SIZE as EXT_HEADER_SIZE
 from spark_mq.format.index_file import ENTRY_SIZE, SLOT_SIZE
 from spark_mq.format.message_keys import record_keys
 from spark_mq.format.record import decode_record
+from spark_mq.indexer.queue.ext_settings import STAGED_EXT_SIZE, ExtSettings
 from spark_mq.indexer.rebuild_request import RebuildRequest
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
@@ -48,6 +50,10 @@ def room_needed(request: RebuildRequest, log: CommitLog) -> int | None:
     needed = len(plan_splits(log, request.split_size)) * _BYTES_PER_SPLIT
     if request.selection.has_queues:
         needed += 2 * UNIT_SIZE * messages
+    if request.selection.has_ext:
+        ext = ExtSettings.of(request.store, request.broker_conf)
+        bits = ext.bit_count // 8 if ext.filters else 0
+        needed += (STAGED_EXT_SIZE + EXT_HEADER_SIZE + 2 * bits) * messages
     if request.selection.has_index:
         layout = index_layout(request.store, request.broker_conf)
         files = -(-entries // (layout.index_num - 1))

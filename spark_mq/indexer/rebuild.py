@@ -52,7 +52,7 @@ from spark_mq.job.tasks import SparkTasks, Tasks
 from spark_mq.store.config.broker_version import detect_broker_version
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
 from spark_mq.store.config.store_kind import rocksdb_notes
-from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
+from spark_mq.store.config.store_paths import CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
@@ -355,8 +355,12 @@ class _Rebuild:
         notes += rocksdb_notes(self.store)
         if inner_batches:
             notes.append(f"{inner_batches} inner batches belong to batch consume queues, which are not rebuilt")
-        if (self.store / "consumequeue_ext").is_directory or conf.is_enabled("enableConsumeQueueExt"):
-            notes.append("consumequeue_ext is not rebuilt: units carry tags codes instead of addresses in it")
+        has_ext = (self.store / CONSUME_QUEUE_EXT).is_directory or conf.is_enabled("enableConsumeQueueExt")
+        if has_ext and not selection.has_ext:
+            notes.append(
+                f"{CONSUME_QUEUE_EXT} is not rebuilt: new units have tags codes instead of addresses in it; a "
+                "--broker-conf with enableConsumeQueueExt=true rebuilds it, unless queues are continued (--resume)"
+            )
         if conf.is_enabled("enableMultiDispatch"):
             notes.append("queues of INNER_MULTI_DISPATCH (light message queues) are not rebuilt")
         return notes

@@ -11,6 +11,7 @@ from typing import Self
 from spark_mq.errors import EmptyStoreError, OptionError
 from spark_mq.indexer.damage import raise_or_report
 from spark_mq.indexer.output_folder import check_output
+from spark_mq.indexer.queue.ext_settings import ExtSettings
 from spark_mq.indexer.selection import Selection
 from spark_mq.indexer.staging.manifest import MANIFEST
 from spark_mq.io.location import Location
@@ -91,9 +92,13 @@ class RebuildRequest:
         location = Location.resolve(store)
         if not conf.is_enabled("messageIndexEnable", default=True):
             selection = dataclasses.replace(selection, has_index=False)
+        target = location if output is None else Location.resolve(output)
+        # A queue that is continued keeps the addresses that it has.
+        is_continued = resume and selection.queue_tree is not None and (target / selection.queue_tree).is_directory
+        if conf.is_enabled("enableConsumeQueueExt") and not is_continued:
+            selection = dataclasses.replace(selection, has_ext=True)
         if not selection.trees:
             raise OptionError(f"--only index: the broker keeps none ({conf.source}: messageIndexEnable=false)")
-        target = location if output is None else Location.resolve(output)
         committer = OutputCommitter(target, selection.trees, MANIFEST, keeps_replaced=backup)
         return cls(location, selection, committer, conf, version, zone, mode == PERMISSIVE, replace, resume, split_size)
 
@@ -104,7 +109,8 @@ class RebuildRequest:
             StoreNotFoundError: The store is not a message store.
             EmptyStoreError: The log has no segment.
             CorruptLogError: Segments are missing, or a file is not a segment, and the request is not permissive.
-            OptionError: The output is inside a store.
+            OptionError: The output is inside a store, or a setting of extension units is not valid.
+            ConfigError: The file of consumer filters cannot be read, and extension units are made.
             StorageError: The output is a file.
             UnsupportedStoreError: The output has queues in RocksDB.
             OutputExistsError: The output has such trees, and neither `replace` nor `resume` is given; or they cannot
@@ -120,6 +126,8 @@ class RebuildRequest:
             refuse_rocksdb(self.committer.target(CONSUME_QUEUE))
         if not self.resume:
             self.committer.check_targets(self.replace)
+        if self.selection.has_ext:
+            ExtSettings.of(self.store, self.broker_conf)
         return log, damage
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spark_mq.errors import OptionError, UnsafeNameError
-from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
+from spark_mq.store.config.store_paths import CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX
 from spark_mq.store.config.topic_name import check_topic_name
 
 
@@ -18,6 +18,7 @@ class Selection:
         has_index: Whether index files are rebuilt.
         topic: The topic whose queues are rebuilt; None for all topics.
         queue_id: The queue that is rebuilt; None for all queues of the topic.
+        has_ext: Whether the extensions of the rebuilt queues are made, too.
 
     """
 
@@ -25,6 +26,7 @@ class Selection:
     has_index: bool = True
     topic: str | None = None
     queue_id: int | None = None
+    has_ext: bool = False
 
     @classmethod
     def of(cls, only: str | None, topic: str | None, queue_id: int | None) -> Selection:
@@ -53,15 +55,17 @@ class Selection:
     @property
     def queue_tree(self) -> str | None:
         """The path of the selected queues in a store; None if no queue is rebuilt."""
-        if not self.has_queues:
-            return None
-        parts = (CONSUME_QUEUE, self.topic, None if self.queue_id is None else str(self.queue_id))
-        return "/".join(part for part in parts if part is not None)
+        return self._path(CONSUME_QUEUE) if self.has_queues else None
 
     @property
     def trees(self) -> tuple[str, ...]:
         """The paths in a store of everything that is rebuilt."""
-        return (*((self.queue_tree,) if self.queue_tree else ()), *((INDEX,) if self.has_index else ()))
+        ext = (self._path(CONSUME_QUEUE_EXT),) if self.has_queues and self.has_ext else ()
+        return (*((self.queue_tree,) if self.queue_tree else ()), *ext, *((INDEX,) if self.has_index else ()))
+
+    def _path(self, tree: str) -> str:
+        parts = (tree, self.topic, None if self.queue_id is None else str(self.queue_id))
+        return "/".join(part for part in parts if part is not None)
 
     def has_queue(self, topic: str, queue_id: int) -> bool:
         """Whether this queue is rebuilt."""

@@ -12,19 +12,21 @@ from __future__ import annotations
 
 import numpy as np
 
+from spark_mq.format.array_types import Int64s
 from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE, Units, is_live, pre_blank
 from spark_mq.verifier.log_bounds import LogBounds, Which
-from spark_mq.verifier.queue_file import EXTENSION_ADDRESS, ExpectedFile
+from spark_mq.verifier.queue_file import ExpectedFile
 
 
-def sound_units(expected: ExpectedFile, existing: Units, bounds: LogBounds, has_extensions: bool = False) -> Units:
+def sound_units(expected: ExpectedFile, existing: Units, bounds: LogBounds, tags_codes: Int64s | None = None) -> Units:
     """The units of a sound file, all of them.
 
     Args:
         expected: The units that the log has for the file.
         existing: The units of the damaged file; none if there is no file.
         bounds: Start and end of the log.
-        has_extensions: Whether a tags code can be an address in `consumequeue_ext`, which stays as it is.
+        tags_codes: The tags codes of the existing units, or those to which their addresses in `consumequeue_ext` lead.
+            A unit whose tags code is right stays as it is; one whose address is wrong gets the tags code itself.
 
     """
     have = _of_size(existing, expected.capacity)
@@ -35,9 +37,11 @@ def sound_units(expected: ExpectedFile, existing: Units, bounds: LogBounds, has_
         is_later = _bytes_of(units) == _bytes_of(have[at])
         result[at[is_later]] = units[is_later]
     has_message = result["store_size"] != 0
-    if has_extensions:
+    if tags_codes is not None:
+        codes = np.zeros(have.size, np.int64)
+        codes[: tags_codes.size] = tags_codes[: have.size]
         is_same = (result["commit_log_offset"] == have["commit_log_offset"]) & has_message
-        is_same &= (result["store_size"] == have["store_size"]) & (have["tags_code"] < EXTENSION_ADDRESS)
+        is_same &= (result["store_size"] == have["store_size"]) & (result["tags_code"] == codes)
         result[is_same] = have[is_same]
     live = is_live(have)
     offsets = have["commit_log_offset"].astype(np.int64)

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
+from spark_mq.format.array_types import Int64s
 from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE, Units
 from spark_mq.indexer.queue.plan import PlannedQueue, QueuePlan
 from spark_mq.indexer.queue.runs import Run, runs_in
-from spark_mq.io.file_reader import FileReader
+from spark_mq.io.file_reader import FileReader, FileReaders
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.job.task_items import TaskItems
 from spark_mq.repairer.queue_file import sound_units
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
+from spark_mq.store.queue.consume_queue_ext import ConsumeQueueExt
 from spark_mq.verifier.check import Evidence
 from spark_mq.verifier.log_bounds import LogBounds
 from spark_mq.verifier.queue_file import ExpectedFile
@@ -64,10 +67,18 @@ class QueueFileWriter:
     def write(self, expected: ExpectedFile) -> str:
         """Write one file; returns its path in the store. The time of an existing file stays."""
         existing, modified = self._read(self.store / expected.path)
-        units = sound_units(expected, existing, self.bounds, self.has_extensions)
+        units = sound_units(expected, existing, self.bounds, self._tags_codes(expected, existing))
         time = expected.last_store_timestamp if modified is None else modified
         publish(self.output / expected.path, units.view(np.uint8).data, self.file_size, time)
         return expected.path
+
+    def _tags_codes(self, expected: ExpectedFile, existing: Units) -> Int64s | None:
+        """The tags codes of existing units, or those to which addresses lead; None if the store has no extensions."""
+        if not self.has_extensions:
+            return None
+        with closing(FileReaders()) as files:
+            ext = ConsumeQueueExt.beside((self.store / expected.path).parent, files)
+            return ext.resolved(existing)["tags_code"].astype(np.int64)
 
     def _read(self, file: Location) -> tuple[Units, int | None]:
         """The whole units of a file, and its modification time in milliseconds; None without a file."""

@@ -29,6 +29,7 @@ _CODES = {
         "QUEUE_PRE_BLANK",
         "QUEUE_EXPIRED_ORDER",
         "QUEUE_DUE_TIME",
+        "QUEUE_EXT_MISSING",
         "QUEUE_LAGS",
         "QUEUE_LAGS_CLEAN",
         "QUEUE_MISSING",

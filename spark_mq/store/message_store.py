@@ -39,7 +39,7 @@ from spark_mq.store.queue.lookup import QueueCover
 from spark_mq.store.queue.offset_by_time import BoundaryType
 
 if TYPE_CHECKING:
-    from spark_mq.lifecycle.delivery.why_not_consumed import WhyNotConsumed
+    from spark_mq.lifecycle.delivery.answer import WhyNotConsumed
     from spark_mq.lifecycle.life.life import Lives
 
 DEFAULT_MAX_NUM = 32

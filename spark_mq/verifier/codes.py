@@ -355,6 +355,17 @@ _CODES = (
         f"give --broker-conf with messageDelayLevel; if the setting was right, {_MADE_AGAIN}",
     ),
     Code(
+        "QUEUE_EXT_MISSING",
+        _WARNING,
+        "The tags code of a unit is an address in `consumequeue_ext`, and no extension unit is there.",
+        "the folder was not copied, or lost its end; the broker keeps it less carefully than the queues",
+        Brokers.all(
+            "the message is sent to every subscription, whose client filters by tag; SQL92 expressions are evaluated "
+            "without the bit map; a delayed message is due by its level"
+        ),
+        f"{_REPAIR} writes the tags code itself into the unit, as without enableConsumeQueueExt",
+    ),
+    Code(
         "QUEUE_LAGS",
         _WARNING,
         "The last messages of a queue have no units, and the broker did not stop cleanly, or runs.",

@@ -21,12 +21,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE, Units, is_live, queue_file_name
+from spark_mq.format.consume_queue_ext import MAX_ADDRESS
 from spark_mq.format.system_topic import SCHEDULE_TOPIC
 from spark_mq.verifier.finding import findings, text
 from spark_mq.verifier.log_bounds import LogBounds
-
-EXTENSION_ADDRESS = -(1 << 31)
-"""Tags codes below this are addresses in `consumequeue_ext` (`ConsumeQueueExt.isExtAddr`@5.3.3)."""
 
 Which = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
@@ -100,9 +98,9 @@ def queue_file_findings(
     Args:
         expected: The units that the log has.
         existing: The units of the file, at least those up to its last one that is not zeros; none if the file does not
-            exist.
+            exist. Addresses are replaced by the tags codes to which they lead (`ConsumeQueueExt.resolved`).
         bounds: Start and end of the log.
-        has_extensions: Whether a tags code can be an address in `consumequeue_ext`, which is not checked.
+        has_extensions: Whether a tags code can be an address in `consumequeue_ext`, which then leads to nothing.
 
     Yields:
         Findings.
@@ -221,7 +219,11 @@ class _Comparison:
         other_tags = wrong & (want["commit_log_offset"] == have["commit_log_offset"])
         other_tags &= want["store_size"] == have["store_size"]
         if self.has_extensions:
-            wrong &= ~(other_tags & (have["tags_code"] < EXTENSION_ADDRESS))
+            astray = wrong & other_tags & (have["tags_code"] <= MAX_ADDRESS)
+            yield from self._batch(
+                "QUEUE_EXT_MISSING", astray, self._unit_text(want, astray), self._unit_text(have, astray)
+            )
+            wrong = wrong & ~astray
         if expected.topic == SCHEDULE_TOPIC:
             due = wrong & other_tags
             yield from self._batch("QUEUE_DUE_TIME", due, self._unit_text(want, due), self._unit_text(have, due))

@@ -21,7 +21,7 @@ def not_checked(store: Location) -> Iterator[pa.RecordBatch]:
     """A note for each kind of queues that the store has, and that is not checked."""
     kinds = {
         "batchconsumequeue": "batch consume queues are not checked",
-        "consumequeue_ext": "consume queue extensions are not checked, nor the addresses in tags codes",
+        "consumequeue_ext": "of extension units, only the tags codes are checked: not bit maps and store times",
     }
     for name, text in kinds.items():
         if (store / name).entries():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -14,9 +15,10 @@ from spark_mq.errors import StoreChangedError
 from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE, Units, queue_file_name
 from spark_mq.format.system_topic import is_system_topic
 from spark_mq.indexer.queue.runs import Run, runs_in
-from spark_mq.io.file_reader import FileReader
+from spark_mq.io.file_reader import FileReader, FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.log.data_end import find_data_end
+from spark_mq.store.queue.consume_queue_ext import ConsumeQueueExt
 from spark_mq.verifier.finding import findings
 from spark_mq.verifier.log_bounds import LogBounds
 from spark_mq.verifier.log_end import LiveLog
@@ -81,7 +83,10 @@ class QueueFiles:
         return self.folder / expected.topic / str(expected.queue_id) / name
 
     def _read(self, expected: ExpectedFile) -> Units | None:
-        """The units up to the last one that is not zeros; none if the file does not exist, or is empty."""
+        """The units up to the last one that is not zeros; none if the file does not exist, or is empty.
+
+        Addresses in `consumequeue_ext` are replaced by the tags codes to which they lead.
+        """
         location = self._location(expected)
         info = location.info()
         if info.type != fs.FileType.File or not info.size:
@@ -94,7 +99,11 @@ class QueueFiles:
                 data = file.read(0, -(-data_end // UNIT_SIZE) * UNIT_SIZE)
         except FileNotFoundError as error:
             raise StoreChangedError(f"{location} was removed while the store was checked; run again") from error
-        return np.frombuffer(data, UNIT_DTYPE, len(data) // UNIT_SIZE)
+        units = np.frombuffer(data, UNIT_DTYPE, len(data) // UNIT_SIZE)
+        if not self.has_extensions:
+            return units
+        with closing(FileReaders()) as files:
+            return ConsumeQueueExt.beside(location.parent, files).resolved(units)
 
 
 def _missing_file(expected: ExpectedFile) -> pa.RecordBatch:

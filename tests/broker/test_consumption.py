@@ -20,10 +20,12 @@ from spark_mq import MessageStore
 from spark_mq.lifecycle.consumption.consumer_progress import consumer_progress_rows
 from spark_mq.lifecycle.consumption.dead_letters import dead_letters_rows
 from spark_mq.lifecycle.consumption.retries import retries_rows
+from spark_mq.lifecycle.delivery.answer import NotConsumed
 from spark_mq.lifecycle.statistics.duplicates import duplicates_rows
 from spark_mq.lifecycle.traces.trace_record import parse_trace_body
 from spark_mq.lifecycle.traces.traces import traces_rows
 from tests.broker import harness
+from tests.support.filtered_store import properties_of, records_of
 from tests.support.removed_parts import remove_parts
 from tests.support.soak import cases
 from tests.support.traces import as_java
@@ -51,6 +53,16 @@ FATES = {
     "POPPED_TWICE": ["POPPED"],
 }
 """The states of the retries of a message, by what the program made of it."""
+REASONS = {
+    "CONSUMED": NotConsumed.CONSUMED,
+    "RETURNED_ONCE": NotConsumed.CONSUMED,
+    "WAITING": NotConsumed.IN_RETRY,
+    "READY": NotConsumed.IN_RETRY,
+    "DEAD_AT_ONCE": NotConsumed.DEAD,
+    "DEAD": NotConsumed.DEAD,
+    "POPPED_TWICE": NotConsumed.CONSUMED,
+}
+"""Why its group did not consume a message, by what the program made of it."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +92,42 @@ def consumption(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
         trace = harness.mqadmin(broker, [name, "-i", retried[0]])
     with MessageStore(str(path)) as store:
         yield Consumption(request.param, events, progress, trace, retried[0], store)
+
+
+def test_why_groups_did_not_consume_messages(consumption: Consumption) -> None:
+    store, seen = consumption.store, set()
+    for line in consumption.of("sent"):
+        if line.get("fate") in REASONS:
+            (message,) = store.query_message_by_unique_key(line["topic"], line["uniqueKey"]).to_pylist()
+            place = message["topic"], message["queue_id"], message["queue_offset"]
+            assert store.why_not_consumed(line["group"], *place).reason == REASONS[line["fate"]], line
+            seen.add(line["fate"])
+    assert seen == {fate for fate in REASONS if fate != "POPPED_TWICE" or consumption.version == "5.3.3"}
+
+
+def test_why_a_popped_message_is_not_consumed(consumption: Consumption) -> None:
+    """As if the log ended at each moment: popped, popped again, acknowledged."""
+    if consumption.version != "5.3.3":
+        assert not [line for line in consumption.events if line.get("fate") == "POPPED_TWICE"]
+        return
+    notes = [
+        (properties_of(record).get("TAGS"), record)
+        for (topic, _, _), record in records_of(consumption.store).items()
+        if topic == "rmq_sys_wheel_timer" and properties_of(record).get("TAGS") in ("ck", "ack")
+    ]
+    assert [tag for tag, _ in notes] == ["ck", "ck", "ack"]
+    ends = [record.commit_log_offset + record.size for _, record in notes]
+    found = []
+    for end in ends:
+        with MessageStore(str(consumption.store.location), log_end=end) as store:
+            found.append(store.why_not_consumed("GID_popping", "PopDemo", 0, 0, at=notes[0][1].store_timestamp))
+    assert [one.reason for one in found] == [NotConsumed.POPPED, NotConsumed.POPPED, NotConsumed.CONSUMED]
+    assert "can acknowledge it until" in found[0].text
+    assert "acknowledged it" in found[2].text
+    assert "%RETRY%GID_popping_PopDemo/0" in found[1].text
+    with MessageStore(str(consumption.store.location), log_end=ends[0]) as store:
+        late = store.why_not_consumed("GID_popping", "PopDemo", 0, 0, at=notes[0][1].store_timestamp + 60_000)
+    assert (late.reason, "gives it to the group again" in late.text) == (NotConsumed.POPPED, True)
 
 
 def test_the_progress_of_groups_is_that_of_mqadmin(consumption: Consumption) -> None:

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -390,6 +391,28 @@ def test_messages_by_key(store: str, capsys: pytest.CaptureFixture[str]) -> None
     newest = next(fact for fact in messages("OrderEvents") if fact["offset"] == offsets[0])["storeTimestamp"]
     assert main(["query-by-key", store, "OrderEvents", key, *CONF, "--begin", str(newest), "--json"]) == 0
     assert [row["commit_log_offset"] for row in json_lines(capsys.readouterr().out)][-1:] == offsets[:1]
+
+
+def test_messages_by_key_and_filter(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    facts = [fact for fact in messages("OrderEvents") if fact["keys"]]
+    counts = Counter(key for fact in facts for key in fact["keys"].split(" "))
+    key = next(key for key, _ in counts.most_common())
+    with_key = [fact for fact in facts if key in fact["keys"].split(" ")]
+    region = with_key[0]["properties"].get("region")
+    expression = "region IS NULL" if region is None else f"region = '{region}'"
+    expected = [fact["offset"] for fact in with_key if fact["properties"].get("region") == region][::-1]
+    words = ["query-by-key", store, "OrderEvents", key, *CONF, "--json", "--filter"]
+    assert main([*words, expression]) == 0
+    assert [row["commit_log_offset"] for row in json_lines(capsys.readouterr().out)] == expected
+    assert main([*words, expression, "--max-num", "1"]) == 0
+    assert [row["commit_log_offset"] for row in json_lines(capsys.readouterr().out)] == expected[:1]
+    assert main([*words, "region = 'nowhere'"]) == 3
+    many = f"{len(with_key)} message{' has' if len(with_key) == 1 else 's have'} the key"
+    assert many in capsys.readouterr().err
+    assert main([*words, "region LIKE 'e%'"]) == 2
+    assert "write the whole condition" in capsys.readouterr().err
+    assert main([*words, expression, "--explain"]) == 0
+    assert "index" in capsys.readouterr().out
 
 
 def test_a_key_that_is_not_there_says_why(store: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,6 +25,7 @@ WITH_TABLE = (
     "retention",
     "expire",
     "life",
+    "why-not-consumed",
     "allocate",
 )
 LIFECYCLE = ("retries", "dead-letters", "traces", "consumer-progress", "duplicates", "hot-keys", "rates", "skew")

@@ -16,8 +16,9 @@ from spark_mq.errors import FilterError, OptionError
 from spark_mq.filters.consumer_filter import ConsumerFilter
 from spark_mq.format.bloom_filter import bit_map
 from spark_mq.format.consume_queue_ext import ExtUnit
+from spark_mq.lifecycle.delivery.answer import NotConsumed
 from spark_mq.lifecycle.delivery.subscription import FilterStep, MessageFacts, sql_verdict, tag_verdict
-from spark_mq.lifecycle.delivery.why_not_consumed import NotConsumed, why_not_consumed
+from spark_mq.lifecycle.delivery.why_not_consumed import why_not_consumed
 from spark_mq.store.config.consumer_offsets import load_consumer_offsets
 from tests.support.filtered_store import (
     FILTERED,
@@ -167,6 +168,8 @@ def test_a_message_that_is_not_there(unpacked: Unpack, tmp_path: Path) -> None:
         assert (found.reason, found.commit_log_offset) == (NotConsumed.OUT_OF_RANGE, None)
         found = store.why_not_consumed("GID_rich", "FilterDem", 0, 0)
         assert f"similar topics: {TOPIC}" in found.text
+        with pytest.raises(OptionError, match="-1 is negative"):
+            store.why_not_consumed("GID_rich", TOPIC, 0, -1)
         with pytest.raises(OptionError, match="two kinds"):
             store.why_not_consumed("GID_rich", TOPIC, 0, 0, tags="a", expression="a = 1")
         with pytest.raises(OptionError, match="write the whole condition"):

@@ -25,7 +25,9 @@ from spark_mq.lifecycle.traces.traces import traces_rows
 from spark_mq.lifecycle.transactions.transactions import transaction_rows
 from spark_mq.store import metadata_tables
 from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.consumer_filter_rows import consumer_filters
 from spark_mq.store.retention import retention_rows
+from tests.support.filtered_store import FILTERED, TOPIC
 from tests.support.index_stores import index_files, layout_of
 from tests.support.stores import OWN_STORES, RealStore, stores_in, without_full_index_files
 
@@ -80,6 +82,22 @@ def test_a_consume_queue_has_a_row_for_each_unit(spark: SparkSession, unpacked: 
     }
     assert len(rows) == len(wanted)
     assert {tuple(row) for row in rows} == wanted
+
+
+def test_filters_of_groups_and_the_bits_of_messages(spark: SparkSession, unpacked: Unpack) -> None:
+    path = unpacked(FILTERED)
+    rows = read(spark, path, "consumer_filters").toArrow().to_pylist()
+    with MessageStore(str(path)) as store:
+        assert rows == consumer_filters(store).to_pylist()
+        assert len(rows) == 4
+        queue = store.queues[TOPIC, 1]
+        bits = [
+            (unit and unit.bit_map) or None for unit in map(queue.ext.unit, queue.units(0, 103)["tags_code"].tolist())
+        ]
+    units = read(spark, path, "consume_queue", topic=TOPIC, queueId="1").orderBy("queue_offset").collect()
+    assert [None if unit.filter_bit_map is None else bytes(unit.filter_bit_map) for unit in units] == bits
+    only = read(spark, path, "consumer_filters", topic=TOPIC, consumerGroup="GID_any").collect()
+    assert [row.expression for row in only] == ["vip IS NOT NULL OR price BETWEEN 10 AND 20"]
 
 
 def test_options_choose_queues_and_groups(spark: SparkSession, unpacked: Unpack) -> None:

@@ -57,7 +57,7 @@ def test_addresses_of_extensions_are_no_tags_codes() -> None:
     expected.put(0, units(100))
     address = units(100, tags_code=-(1 << 63) + 40)
     bounds = LogBounds(0, 200, True)
-    assert found(expected, address, bounds, has_extensions=True) == []
+    assert [one.code for one in found(expected, address, bounds, has_extensions=True)] == ["QUEUE_EXT_MISSING"]
     assert [finding.code for finding in found(expected, address, bounds)] == ["QUEUE_UNIT_WRONG"]
 
 

@@ -10,6 +10,8 @@ from spark_mq.errors import OptionError
 from spark_mq.indexer.damage import raise_or_report
 from spark_mq.indexer.queue.carry_over import Queue, carry_over, lost_offsets
 from spark_mq.indexer.queue.existing import ExistingQueues
+from spark_mq.indexer.queue.ext_settings import ExtSettings
+from spark_mq.indexer.queue.extensions import write_extensions
 from spark_mq.indexer.queue.findings import unit_findings
 from spark_mq.indexer.queue.plan import QueuePlan, plan_queues
 from spark_mq.indexer.queue.runs import Runs, StagedQueue, staged_runs
@@ -70,7 +72,10 @@ def write_queues(context: JobContext, plan: RebuildPlan, existing: ExistingQueue
     next_offsets, file_ranges = queue_plan.next_offsets, queue_plan.file_ranges
     if not next_offsets and not existing.of_store and not existing.continued:
         _refuse_unknown_topic(plan, queues)
-    written = _write_files(context, plan, existing, staged, queue_plan, runs) if next_offsets else []
+    ext = ExtSettings.of(plan.store, plan.broker_conf) if plan.selection.has_ext else None
+    written = _write_files(context, plan, existing, staged, queue_plan, runs, ext) if next_offsets else []
+    if ext is not None:
+        write_extensions(context, plan, queue_plan, ext)
     findings = raise_or_report(unit_findings(queue_plan, written), plan.is_permissive)
     growing = context.committer.staging_path(CONSUME_QUEUE)
     copied, lost = carry_over(existing.not_continued(), next_offsets, growing, file_size)
@@ -133,6 +138,7 @@ def _write_files(
     staged: StagedLog,
     queue_plan: QueuePlan,
     runs: Runs,
+    ext: ExtSettings | None,
 ) -> list[WrittenFile]:
     """Write the planned files; returns what was written."""
     committer, assignment = context.committer, queue_plan.assignment()
@@ -145,6 +151,7 @@ def _write_files(
             plan.is_resumed,
             done,
             missing_offset(staged),
+            ext,
         )
         return [WrittenFile(**row) for row in runs.spread(assignment, writer, WRITTEN_SCHEMA).to_pylist()]
 

@@ -5,8 +5,9 @@ The position of a unit is its queue offset. If two messages have the same queue 
 a broker would close the gap and shift every later message. Here the position stays pre-blank and is reported, so that
 consumers' offsets keep their meaning. `missing_offset` says how a broker can serve such a queue.
 
-In a file that is continued, units of messages before the log's start stay. All other units must agree with the log. If
-they do not, that is reported, and the log's units are written. A file that is already correct is not written.
+In a file that is continued, units of messages before the log's start stay. All other units must agree with the log; the
+tags code of a unit can be in `consumequeue_ext`, and then the unit stays as it is. If units do not agree, that is
+reported, and the log's units are written. A file that is already correct is not written.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import uuid
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain, groupby, islice
 
@@ -30,10 +32,14 @@ from spark_mq.format.consume_queue import (
     pre_blank,
     queue_file_name,
 )
+from spark_mq.format.consume_queue_ext import ExtLayout
+from spark_mq.indexer.queue.ext_settings import ExtSettings
 from spark_mq.indexer.queue.runs import Run, runs_in
+from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.job.progress import mark_done
+from spark_mq.store.queue.consume_queue_ext import ConsumeQueueExt
 
 _OFFSETS = pa.list_(pa.field("element", pa.int64()))
 
@@ -116,6 +122,7 @@ class QueueWriter:
         is_resumed: Whether a killed job can have written some of the files.
         done: The folder in which the task marks itself as done.
         missing_offset: The commit log offset in units between the messages of a queue that have no message.
+        ext: How extension units are made, whose addresses take the place of tags codes; None if none is made.
 
     """
 
@@ -126,6 +133,7 @@ class QueueWriter:
     is_resumed: bool
     done: Location
     missing_offset: int = 0
+    ext: ExtSettings | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """For `mapInArrow`: runs sorted by file and then by commit log offset in, rows of `WRITTEN_SCHEMA` out."""
@@ -179,9 +187,12 @@ class QueueWriter:
         """Write a file unless it is already correct; returns its state."""
         path = (file.topic, str(file.queue_id), queue_file_name(file.number, self.file_size))
         file.mark_missing(self.missing_offset)
+        if self.ext is not None:
+            file.set_addresses(self.ext.layout(file.topic))
         existing = None if self.continued is None else self._read(self.continued, path)
         if existing is not None:
-            file.keep(np.frombuffer(existing, UNIT_DTYPE), self.log_start)
+            units = np.frombuffer(existing, UNIT_DTYPE)
+            file.keep(units, self._resolved(path, units), self.log_start)
             if file.is_in(existing):
                 return UNTOUCHED
         written = self._read(self.growing, path) if self.is_resumed else None
@@ -191,6 +202,11 @@ class QueueWriter:
         if existing is not None:
             return COMPLETED
         return STAGED if is_staged else NEW
+
+    def _resolved(self, path: tuple[str, str, str], units: Units) -> Units:
+        """The units of a continued file, with the tags codes to which addresses in `consumequeue_ext` lead."""
+        with closing(FileReaders()) as readers:
+            return ConsumeQueueExt.beside(_below(self.continued or "", path).parent, readers).resolved(units)
 
     def _read(self, folder: str, path: tuple[str, str, str]) -> bytes | None:
         """The bytes of an existing file; None if it is missing or has another size."""
@@ -248,8 +264,16 @@ class _QueueFile:
         units = self._units[first : self._queue_max - self._start]
         units["commit_log_offset"][~self._taken[first : self._queue_max - self._start]] = offset
 
-    def keep(self, existing: Units, log_start: int) -> None:
-        """Keep the units of a continued file whose messages are before the log, up to the end of its queue."""
+    def set_addresses(self, layout: ExtLayout) -> None:
+        """Replace the tags codes by the addresses of extension units, which begin with that of the first message."""
+        at = np.flatnonzero(self._taken)
+        self._units["tags_code"][at] = layout.addresses(self._start + at - self._queue_min)
+
+    def keep(self, existing: Units, resolved: Units, log_start: int) -> None:
+        """Keep the units of a continued file whose messages are before the log, up to the end of its queue.
+
+        Units with addresses of right tags codes are kept, too; `resolved` has the tags codes of all units.
+        """
         if not self._existing_end:
             return
         counts = is_live(existing)
@@ -259,6 +283,8 @@ class _QueueFile:
         # A queue of a restored store has units of messages that were left out.
         is_blank = (existing["store_size"] == PRE_BLANK_SIZE) & ~self._taken
         self._units[kept | is_blank] = existing[kept | is_blank]
+        is_same = counts & self._taken & (resolved.view((np.void, UNIT_SIZE)) == self._units.view((np.void, UNIT_SIZE)))
+        self._units[is_same] = existing[is_same]
         wrong = counts & ~kept & (existing.view((np.void, UNIT_SIZE)) != self._units.view((np.void, UNIT_SIZE)))
         self.contradicted = int(wrong.sum())
         if self.contradicted:

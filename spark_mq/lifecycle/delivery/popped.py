@@ -4,7 +4,7 @@ A broker stores a check point for each pop, and a note for each acknowledgement,
 (`PopCheckPoint`, `AckMsg`@5.3.3). Both first wait in the timer, so that they are in the revive topic when the
 message would be visible again (`PopMessageProcessor.buildCkMsg`, `AckMessageProcessor`@5.3.3). A pop that was
 acknowledged in the memory of the broker (`enablePopBufferMerge`), and pops that a broker keeps in RocksDB
-(`popConsumerKVServiceEnable`), leave no note.
+(`popConsumerKVServiceEnable`), leave no note. The notes are found by the units of their queues.
 """
 
 from __future__ import annotations

@@ -6,9 +6,8 @@ its filter, and the notes of a broker about messages that were popped (`popped`)
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
-from enum import StrEnum
 from typing import Any
 
 from spark_mq.errors import ConfigError, OptionError
@@ -17,6 +16,7 @@ from spark_mq.filters.parser import parse_sql92
 from spark_mq.format.message_id import encode_offset_message_id
 from spark_mq.format.record import Record
 from spark_mq.lifecycle.consumption.retry_topic import consumer_groups, parse_retry_topic
+from spark_mq.lifecycle.delivery.answer import NotConsumed, WhyNotConsumed
 from spark_mq.lifecycle.delivery.popped import Popped, find_pops
 from spark_mq.lifecycle.delivery.subscription import FilterStep, MessageFacts, Verdict, sql_verdict, tag_verdict
 from spark_mq.lifecycle.life.event import Event, EventKind
@@ -29,90 +29,12 @@ from spark_mq.store.config.consumer_filters import CONSUMER_FILTERS, load_consum
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.retention import moment_of
 
-
-class NotConsumed(StrEnum):
-    """The reason why a group did not consume a message, or that it did."""
-
-    OUT_OF_RANGE = "OUT_OF_RANGE"
-    """The queue has no message with this offset yet."""
-    EXPIRED = "EXPIRED"
-    """The message is not in the store any more."""
-    DEAD = "DEAD"
-    """The group gave it up: it is a dead letter."""
-    IN_RETRY = "IN_RETRY"
-    """The group returned it, and has not consumed it again."""
-    NOT_YET = "NOT_YET"
-    """The group's offset is at the message, or before it."""
-    FILTERED_BY_TAG_HASH = "FILTERED_BY_TAG_HASH"
-    """The broker does not send it: the hash of its tag is not one of the subscription's."""
-    FILTERED_BY_TAG = "FILTERED_BY_TAG"
-    """The client drops it: its tag only has the same hash as one of the subscription's."""
-    FILTERED_BY_SQL = "FILTERED_BY_SQL"
-    """The broker does not send it: the group's SQL92 expression is not TRUE."""
-    FILTERED_BY_BIT_MAP = "FILTERED_BY_BIT_MAP"
-    """The broker does not send it: its bit map lacks the group's bits, although the expression is TRUE."""
-    POPPED = "POPPED"
-    """The group popped it, and has not acknowledged it."""
-    NO_OFFSET = "NO_OFFSET"
-    """The group has no offset in the queue, so the store does not show that it ever read there."""
-    CONSUMED = "CONSUMED"
-    """The group's offset is past it, and nothing shows that the group did not consume it."""
-    UNKNOWN = "UNKNOWN"
-    """The store does not show it."""
-
-
 _FILTERED = {
     FilterStep.TAG_HASH: NotConsumed.FILTERED_BY_TAG_HASH,
     FilterStep.TAG: NotConsumed.FILTERED_BY_TAG,
     FilterStep.SQL: NotConsumed.FILTERED_BY_SQL,
     FilterStep.BIT_MAP: NotConsumed.FILTERED_BY_BIT_MAP,
 }
-
-
-@dataclass(frozen=True)
-class WhyNotConsumed:
-    """The answer for one group and one message.
-
-    Attributes:
-        reason: The first reason that holds.
-        text: The reason with its evidence, for a person.
-        consumer_group: The group.
-        topic: The topic.
-        queue_id: The queue.
-        queue_offset: The offset of the message in the queue.
-        min_offset: The queue's first offset that a broker offers.
-        max_offset: The offset that the queue's next message gets.
-        consumer_offset: The offset that the group consumes next; None without one.
-        commit_log_offset: Where the message is in the log; None if it is not there.
-        unique_key: Its unique key.
-        tags: Its tags.
-        store_timestamp: Its store time, milliseconds since the epoch.
-        subscription: The tags or the expression of the group; None if they are not known.
-        evidence: What else is known, a text each.
-        unknown: What the store does not show, a text each.
-
-    """
-
-    reason: NotConsumed
-    text: str
-    consumer_group: str
-    topic: str
-    queue_id: int
-    queue_offset: int
-    min_offset: int
-    max_offset: int
-    consumer_offset: int | None = None
-    commit_log_offset: int | None = None
-    unique_key: str | None = None
-    tags: str | None = None
-    store_timestamp: int | None = None
-    subscription: str | None = None
-    evidence: tuple[str, ...] = ()
-    unknown: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """The answer as values that JSON can hold; times are milliseconds since the epoch."""
-        return asdict(self)
 
 
 def why_not_consumed(
@@ -141,7 +63,7 @@ def why_not_consumed(
         at: The time of the question: epoch milliseconds or an aware datetime; None for now.
 
     Raises:
-        OptionError: `tags` and `expression` are both given, or one of them is refused.
+        OptionError: `tags` and `expression` are both given, one of them is refused, or the queue offset is negative.
 
     Example:
         >>> why_not_consumed(MessageStore("/data/store"), "billing", "orders", 0, 17, tags="paid").reason
@@ -149,6 +71,8 @@ def why_not_consumed(
     """
     if tags is not None and expression is not None:
         raise OptionError("tags and an expression are two kinds of subscriptions: give one of them")
+    if queue_offset < 0:
+        raise OptionError(f"queue offset {queue_offset} is negative: give 0 or more")
     first = store.get_min_offset_in_queue(topic, queue_id, read_log=True)
     stop = store.get_max_offset_in_queue(topic, queue_id, read_log=True)
     question = _Question(store, consumer_group, topic, queue_id, queue_offset, first, stop, moment_of(at))
@@ -212,8 +136,12 @@ class _Question:
 
     def _without_message(self) -> WhyNotConsumed:
         if self.queue_offset < self.min_offset:
-            past = self.consumer_offset is not None and self.consumer_offset > self.queue_offset
-            had = f"the group's offset is {self.consumer_offset}, past it" if past else "the group had not reached it"
+            if self.consumer_offset is None:
+                had = "the group has no offset there"
+            elif self.consumer_offset > self.queue_offset:
+                had = f"the group's offset is {self.consumer_offset}, past it"
+            else:
+                had = f"the group had not reached it: its offset is {self.consumer_offset}"
             begins = f"{self.place} begins at offset {self.min_offset}"
             return self._answer(NotConsumed.EXPIRED, f"it is not in the store any more: {begins}; {had}")
         why = self._cover().why_not(self.queue_offset) or "no unit and no record of the log has this offset"
@@ -276,8 +204,9 @@ class _Question:
         if parsed is not None and parsed.origin_topic is not None:
             place = (retry_topic or "", last.queue_id or 0, last.queue_offset or 0)
             popped = self._pops(place, last.commit_log_offset or 0)
-            if popped is not None and not popped.is_acknowledged:
-                return self._answer(NotConsumed.POPPED, f"{popped.text}: {last.text}")
+            if popped is not None:
+                reason = NotConsumed.CONSUMED if popped.is_acknowledged else NotConsumed.POPPED
+                return self._answer(reason, f"{popped.text}: {last.text}")
         return self._answer(NotConsumed.CONSUMED, f"the group returned it, and is past the last retry: {last.text}")
 
     def _last_attempt(self) -> Event | None:

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from typing import Self
 
 from spark_mq.errors import OptionError
+from spark_mq.format.bloom_filter import DEFAULT_ERROR_RATE, DEFAULT_EXPECTED_GROUPS, BloomFilter
 from spark_mq.format.consume_queue import UNIT_SIZE
+from spark_mq.format.consume_queue_ext import DEFAULT_FILE_SIZE as EXT_FILE_SIZE
 from spark_mq.format.index_file import IndexLayout
 from spark_mq.io.location import Location
 from spark_mq.store.config.java_properties import parse_java_properties
@@ -71,6 +73,25 @@ class BrokerConf:
         """
         size = self._positive_integer("mappedFileSizeConsumeQueue")
         return None if size is None else -(-size // UNIT_SIZE) * UNIT_SIZE
+
+    @property
+    def consume_queue_ext_file_size(self) -> int:
+        """Bytes of a file of a consume queue extension, `mappedFileSizeConsumeQueueExt`, or the default.
+
+        Raises:
+            OptionError: The setting is not a positive number.
+        """
+        return self._positive_integer("mappedFileSizeConsumeQueueExt") or EXT_FILE_SIZE
+
+    @property
+    def bloom_filter(self) -> BloomFilter:
+        """The shape of the bit maps of SQL92 filters: `maxErrorRateOfBloomFilter`, `expectConsumerNumUseFilter`.
+
+        Raises:
+            OptionError: A setting is not a positive number, or no broker starts with it.
+        """
+        rate, groups = map(self._positive_integer, ("maxErrorRateOfBloomFilter", "expectConsumerNumUseFilter"))
+        return BloomFilter.of(rate or DEFAULT_ERROR_RATE, groups or DEFAULT_EXPECTED_GROUPS)
 
     @property
     def index_layout(self) -> IndexLayout | None:

@@ -114,12 +114,8 @@ class ConsumeQueue:
 
     def tags_codes(self, units: Units) -> tuple[Int64s, Flags]:
         """The tags codes of units, as in `tags_code`; and which of them are known."""
-        codes = units["tags_code"].astype(np.int64)
-        is_ext = codes <= MAX_ADDRESS
-        if not is_ext.any():
-            return codes, ~is_ext
-        found = self.ext.units(codes)
-        return np.where(is_ext, found.tags_code, codes), ~is_ext | found.is_found
+        codes = self.ext.resolved(units)["tags_code"].astype(np.int64)
+        return codes, codes > MAX_ADDRESS
 
     def max_offset(self, records: RecordLookup, log_end: int) -> int:
         """The queue offset after the last live unit (`getMaxOffsetInQueue`); `log_end` is the log's live end.

@@ -7,6 +7,7 @@ from bisect import bisect_right
 import numpy as np
 
 from spark_mq.format.array_types import Int64s
+from spark_mq.format.consume_queue import Units
 from spark_mq.format.consume_queue_ext import (
     HEADER_SIZE,
     MAX_ADDRESS,
@@ -60,6 +61,19 @@ class ConsumeQueueExt:
             return None
         first, size, location = self._files[index]
         return parse_unit(self._readers.read(location, offset - first, min(MAX_UNIT_SIZE, size - (offset - first))))
+
+    def resolved(self, units: Units) -> Units:
+        """Consume queue units whose addresses are replaced by the tags codes to which they lead.
+
+        An address that leads to no whole unit stays.
+        """
+        codes = units["tags_code"].astype(np.int64)
+        if not (codes <= MAX_ADDRESS).any():
+            return units
+        found = self.units(codes)
+        result = units.copy()
+        result["tags_code"][found.is_found] = found.tags_code[found.is_found]
+        return result
 
     def units(self, tags_codes: Int64s) -> ExtUnits:
         """The units to which tags codes lead; a tags code that is not an address leads to none."""
