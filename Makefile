@@ -10,7 +10,8 @@ LONG_TESTS := tests/cli/test_rebuild_command.py tests/indexer/test_resume.py tes
 	tests/source/test_broken_look_ups.py tests/broker/test_appending.py tests/broker/test_facts.py \
 	tests/broker/test_rebuilt.py tests/broker/test_restored.py tests/broker/test_verified_while_appending.py \
 	tests/cli/test_expire_command.py tests/store/test_damage.py tests/restorer/test_restored_stores.py \
-	tests/restorer/test_killed_restore.py tests/archive/test_restored_archive.py tests/broker/test_consumer_groups.py
+	tests/restorer/test_killed_restore.py tests/archive/test_restored_archive.py tests/broker/test_consumer_groups.py \
+	tests/source/test_topic_paths.py
 STORE ?= $(SPARK_MQ_STORE)
 BROKER_CONF ?= $(SPARK_MQ_BROKER_CONF)
 CLASSES := $(VENV)/spark.jsa
@@ -107,6 +108,7 @@ bench: install ## measure on a generated store of BENCH_SIZE (1GiB)
 	$(BIN)/python -m benchmarks.archive --size $(BENCH_SIZE) --folder $(BENCH_FOLDER)
 	$(BIN)/python -m benchmarks.restore --size $(BENCH_SIZE) --folder $(BENCH_FOLDER) --broker
 	$(BIN)/python -m benchmarks.lifecycle --size $(BENCH_SIZE) --folder $(BENCH_FOLDER)
+	$(BIN)/python -m benchmarks.topics --size $(BENCH_SIZE) --folder $(BENCH_FOLDER)
 
 soak: install ## run the long forms of some tests, and measure the memory of full-size index files
 	SPARK_MQ_SOAK=1 $(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile $(LONG_TESTS)

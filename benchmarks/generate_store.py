@@ -208,6 +208,7 @@ def generate_store(
     topics: int = 4,
     queues: int = 8,
     seed: int = 0,
+    skew: float = 0.0,
 ) -> GeneratedStore:
     """Write a store's commit log. ``path`` may exist; its folder ``commitlog`` must be absent or empty.
 
@@ -218,11 +219,12 @@ def generate_store(
     :param topics: number of topics.
     :param queues: number of queues in each topic.
     :param seed: the same seed and sizes give the same bytes.
+    :param skew: topic number k gets messages in proportion to 1 / (k + 1) ** skew; 0 gives all topics as many.
     :raises ValueError: an argument is out of its range, or the sizes contradict each other.
     :raises FileExistsError: there is a commit log already.
     """
     _check_arguments(log_size, message_size, segment_size, topics, queues, seed)
-    pool = _template_pool(message_size, topics, seed)
+    pool = _template_pool(message_size, topics, seed, skew)
     draws = _MessageDraws(seed)
     folder = _empty_commit_log_folder(Path(path))
     messages_per_block = max(1, BLOCK_BYTES // message_size)
@@ -324,14 +326,18 @@ def _largest_overhead(topics: int) -> int:
     return RECORD_HEADER.itemsize + max(len(_topic_field(topic)) for topic in range(topics)) + len(properties)
 
 
-def _template_pool(message_size: int, topics: int, seed: int) -> _TemplatePool:
-    """The record templates: as many for each topic, sizes evenly over the range, one or two keys by turns."""
+def _template_pool(message_size: int, topics: int, seed: int, skew: float) -> _TemplatePool:
+    """The record templates: their topics by `skew`, sizes evenly over the range, one or two keys by turns."""
     generator = np.random.default_rng(seed)
     least, most = TEMPLATES_PER_TOPIC
     count = topics * min(max(POOL_BYTES // (message_size * topics), least), most)
     even_sizes = np.rint(np.linspace(*_record_size_range(message_size), count)).astype(np.int64)
     sizes = generator.permutation(even_sizes)
     template_topics = np.arange(count) % topics
+    if skew:
+        shares = (1.0 + np.arange(topics)) ** -skew
+        ends = np.maximum(np.rint(np.cumsum(shares) / shares.sum() * count), 1 + np.arange(topics))
+        template_topics = np.searchsorted(ends, np.arange(count), side="right").clip(max=topics - 1)
     key_counts = 1 + np.arange(count) // topics % 2
     tags = generator.integers(0, len(TAG_NAMES), count)
     prefix = _unique_key_prefix(generator)

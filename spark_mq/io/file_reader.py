@@ -37,6 +37,19 @@ class OpenFile:
     ) -> None:
         self.close()
 
+    def read_into(self, memory: memoryview, position: int) -> bool:
+        """Fill `memory` with the bytes from `position` on; False if the file ends before."""
+        if self._remote is not None:
+            data = self._remote.read(position, len(memory))
+            memory[: len(data)] = data
+            return len(data) == len(memory)
+        while memory:
+            count = os.preadv(self._local, [memory], position)
+            if count == 0:
+                return False
+            memory, position = memory[count:], position + count
+        return True
+
     def close(self) -> None:
         """Close the file."""
         if self._local >= 0:

@@ -43,7 +43,10 @@ class RocketMQDataSource(DataSource):
     --------
     One row is a message of the commit log.
 
-    topic, queueId : only messages of this topic; only messages of queues with this id.
+    topic, queueId : only messages of this topic; only messages of queues with this id. If the topic has a small part
+        of the log, its messages are found by consume queues, and only those parts of the log are scanned whose messages
+        are not in queues.
+    tag : only messages with these tags: `paid`, or one of several, `paid || shipped`.
     key : only messages that have this key, as one of KEYS or as unique key. If `topic` is given too, the reader finds
         them in the index files, and reads only the parts of the log that no index file covers. The index does not
         contain messages of transaction type ROLLBACK, so such messages are never found by key.
@@ -61,13 +64,19 @@ class RocketMQDataSource(DataSource):
     filter : only messages for which this SQL92 expression of RocketMQ is TRUE, such as `price > 5 AND region = 'eu'`.
         `spark_mq.filters` explains the expressions, which are not Spark SQL. Damage has no row then.
     pushdown : `true` lets Spark push the filters of a query into the read, as if they were options: =, IN and ranges of
-        the columns topic, queue_id, unique_key, offset_message_id, commit_log_offset, queue_offset, store_timestamp and
-        transaction_type. `false` by default, because Spark 4.1 to 4.3 answer some queries wrongly with it: use such a
-        DataFrame or view for one query with one filter only. `spark_mq.sql` does not have this limit.
+        the columns topic, queue_id, tags, unique_key, offset_message_id, commit_log_offset, queue_offset,
+        store_timestamp and transaction_type. `false` by default, because Spark 4.1 to 4.3 answer some queries wrongly
+        with it: use such a DataFrame or view for one query with one filter only. `spark_mq.sql` does not have this
+        limit.
     conditions : such filters as JSON, which `spark_mq.sql` writes: `[["topic", "in", ["orders"]]]`.
     brokerConf : the file of the broker's settings, for `maxHashSlotNum` and `maxIndexNum`. Without it, index files that
         do not have the default size are not used.
     splitSize : bytes of the log that one task reads, `128m` by default.
+    splitBy : `queue` gives each queue of the topic to one partition, whose rows are in the order of the queue (`log` by
+        default: parts of the log). `topic` is needed. Messages of transaction types PREPARED and ROLLBACK are in no
+        queue: they are among the rows of the queue id that they have, at their places in the log. If the log has a
+        message twice, both rows are there. If units do not account for much of the log, and with mode FAILFAST, all
+        queues are in one partition.
     mode : how damage is handled. PERMISSIVE (default): a corrupt range is a row with commit_log_offset, store_size and
         `_corrupt_record`. DROPMALFORMED: it has no row. FAILFAST: it is an error with file and offset. Bytes between
         two segments that no segment has are one row; if they are more than an INT can hold, store_size is NULL, and
@@ -105,9 +114,10 @@ class RocketMQDataSource(DataSource):
     no row.
 
     key : only rows of this key; see messages.
-    topic, queueId, uniqueKey, offsetMessageId, startOffset, endOffset, startQueueOffset, endQueueOffset, filter : as
-        in messages.
-    startTimestamp, endTimestamp, conditions, brokerConf, splitSize, mode, checkCrc : as in messages.
+    topic, queueId, tag, uniqueKey, offsetMessageId, startOffset, endOffset : as in messages.
+    startQueueOffset, endQueueOffset, filter : as in messages.
+    startTimestamp, endTimestamp, conditions, brokerConf : as in messages.
+    splitSize, splitBy, mode, checkCrc : as in messages.
     pushdown : as in messages; filters on column key are pushed too.
 
     Columns: key STRING, key_type STRING, commit_log_offset BIGINT, store_size INT, offset_message_id STRING, topic
@@ -130,7 +140,7 @@ class RocketMQDataSource(DataSource):
     Each message is read once, when its record is whole. An offset of the stream is a commit log offset; the messages
     before it were read.
 
-    topic, filter, splitSize, mode, checkCrc : as in messages.
+    topic, tag, filter, splitSize, mode, checkCrc : as in messages.
     startingOffsets : the start of a new stream: `earliest` (default), `latest`, or a commit log offset, then the first
         message that starts at or after this offset.
     startingTimestamp : start with the first message that was stored at this time or later; same format as

@@ -71,7 +71,7 @@ def _look_ups(look_ups: Sequence[LookUp], store: MessageStore) -> list[str]:
 
 
 def _log_parts(plan: ReadPlan) -> list[str]:
-    lines = []
+    lines = [f"{len(plan.ordered):,} partitions, in the order of their queues"] if plan.ordered else []
     if plan.splits:
         segments = {split.segment.base for split in plan.splits}
         size = sum(split.stop - split.start for split in plan.splits)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -20,20 +21,25 @@ from spark_mq.format.message_keys import record_keys
 from spark_mq.format.message_row import Row, corrupt_row, message_row, message_table
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, CORRUPT_RECORD
 from spark_mq.format.record import Record
+from spark_mq.io.location import Location
 from spark_mq.io.s3 import shown
 from spark_mq.source.explain import explain_plan
 from spark_mq.source.options import Mode, ReadOptions
 from spark_mq.source.planner import LookUp, plan_messages
 from spark_mq.source.predicate import Predicate
-from spark_mq.source.row_filter import filter_frames, keeps_corrupt_range, matches_predicate
+from spark_mq.source.queue_order import OrderedRead
+from spark_mq.source.row_filter import filter_frames, keeps_corrupt_range, matches_predicate, without_queues
 from spark_mq.store.log.corrupt_range import STRAY, CorruptRange
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.splits import Split
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.lookup import QueueRange
+from spark_mq.store.queue.read_cost import cost_of
+from spark_mq.store.queue.units_read import UnitsRead
 
 if TYPE_CHECKING:
     from spark_mq.format.kernels.columns import MessageColumns
+    from spark_mq.store.log.record_reader import RecordChunk
 
 MAX_BATCH_ROWS = 8192
 _MAX_LOOK_UP_ROWS = 256
@@ -69,6 +75,15 @@ class LookUpPartition(InputPartition):
     log: LogRange
 
 
+@dataclass
+class OrderedPartition(InputPartition):
+    """Messages that one task reads in the order of the log as it was when Spark planned."""
+
+    read: OrderedRead
+    log: LogRange
+    plan: str
+
+
 class MessagesReader(DataSourceReader):
     """The reader of messages; `columns` are the columns that the query reads."""
 
@@ -96,6 +111,7 @@ class MessagesReader(DataSourceReader):
             *map(GapPartition, read.gaps),
             *(LookUpPartition(look_up, read.uncovered, read.log) for look_up in read.look_ups),
             *(SplitPartition(split, plan) for split in read.splits),
+            *(OrderedPartition(ordered, read.log, plan) for ordered in read.ordered),
         ]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
@@ -106,6 +122,8 @@ class MessagesReader(DataSourceReader):
             yield from self._corrupt_rows(partition.gap)
         elif isinstance(partition, LookUpPartition):
             yield from self._look_up(partition)
+        elif isinstance(partition, OrderedPartition):
+            yield from self._read_in_order(partition)
 
     def batch(self, messages: MessageColumns) -> pa.RecordBatch:
         """The rows of matching messages."""
@@ -124,28 +142,61 @@ class MessagesReader(DataSourceReader):
         """The columns that the query reads."""
         return [ALL_MESSAGE_FIELDS[name] for name in self._columns]
 
-    def _read_split(self, split: Split, plan: str) -> Iterator[pa.RecordBatch]:
-        from spark_mq.format.kernels.batches import BODY_COLUMNS, message_batches
-        from spark_mq.format.kernels.columns import MessageColumns
+    def _read_in_order(self, partition: OrderedPartition) -> Iterator[pa.RecordBatch]:
+        options, read = self._options, partition.read
+        reader = copy(self)
+        reader.narrow(read.predicate)
+        with MessageStore(options.path, broker_conf=options.broker_conf, log_end=partition.log.stop) as store:
+            for part in read.parts:
+                if isinstance(part, Split):
+                    yield from reader._read_split(part, partition.plan, read.other_queue_ids)
+                else:
+                    yield from reader._read_units(store, part)
+
+    def _read_split(
+        self, split: Split, plan: str, other_queue_ids: frozenset[int] = frozenset()
+    ) -> Iterator[pa.RecordBatch]:
         from spark_mq.store.log.split_reader import read_split
 
-        fails = self._options.mode == Mode.FAILFAST
-        check_crc = self._options.check_crc and (fails or not BODY_COLUMNS.isdisjoint(self._columns))
         for part in read_split(split, plan):
             if isinstance(part, CorruptRange):
                 yield from self._corrupt_rows(part)
-                continue
-            matching = filter_frames(self._options.predicate, MessageColumns(part.buffer, part.base, part.frames))
-            for messages in message_batches(
-                part.buffer, part.base, matching, self._columns, MAX_BATCH_ROWS, check_crc=check_crc
-            ):
-                if fails:
-                    _fail_on_body(split, messages)
-                yield self.batch(messages)
+            else:
+                kept = without_queues(part, other_queue_ids) if other_queue_ids else part
+                yield from self._matching(kept, split.segment.location)
+
+    def _matching(self, part: RecordChunk, file: Location) -> Iterator[pa.RecordBatch]:
+        """Batches of the matching messages of a chunk, which is of the segment `file`."""
+        from spark_mq.format.kernels.batches import BODY_COLUMNS, message_batches
+        from spark_mq.format.kernels.columns import MessageColumns
+
+        fails = self._options.mode == Mode.FAILFAST
+        check_crc = self._options.check_crc and (fails or not BODY_COLUMNS.isdisjoint(self._columns))
+        matching = filter_frames(self._options.predicate, MessageColumns(part.buffer, part.base, part.frames))
+        for messages in message_batches(
+            part.buffer, part.base, matching, self._columns, MAX_BATCH_ROWS, check_crc=check_crc
+        ):
+            if fails:
+                _fail_on_body(file, messages)
+            yield self.batch(messages)
+
+    def _read_units(self, store: MessageStore, read: UnitsRead) -> Iterator[pa.RecordBatch]:
+        from spark_mq.store.queue.unit_reader import UnitReader
+
+        gap = cost_of(store.location).gap
+        reader = UnitReader(store.location, store.records, store.find_queue, store.queue_cover, read, gap)
+        for part in reader.chunks():
+            if isinstance(part, CorruptRange):
+                yield from self._corrupt_rows(part)
+            else:
+                yield from self._matching(part, store.location)
 
     def _look_up(self, partition: LookUpPartition) -> Iterator[pa.RecordBatch]:
         options, log = self._options, partition.log
         with MessageStore(options.path, broker_conf=options.broker_conf, log_end=log.stop) as store:
+            if partition.look_up.units is not None:
+                yield from self._read_units(store, partition.look_up.units)
+                return
             if partition.look_up.queue is not None:
                 yield from self._record_batches(self._find_in_queue(store, partition.look_up.queue, partition))
                 return
@@ -226,9 +277,9 @@ def _row_of_damage(corrupt: CorruptRange) -> Row:
     return corrupt_row(corrupt.commit_log_offset, None, reason)
 
 
-def _fail_on_body(split: Split, messages: MessageColumns) -> None:
+def _fail_on_body(file: Location, messages: MessageColumns) -> None:
     if messages.bodies is None or not messages.bodies.reasons:
         return
     row, reason = min(messages.bodies.reasons.items())
     offset = messages.base + int(messages.frames[row].position)
-    raise CorruptLogError(f"{split.segment.location}: message at commit log offset {offset}: {reason}")
+    raise CorruptLogError(f"{file}: message at commit log offset {offset}: {reason}")

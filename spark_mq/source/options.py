@@ -13,6 +13,7 @@ from typing import TypeVar
 from spark_mq.errors import OptionError
 from spark_mq.filters.expression import Expression
 from spark_mq.filters.parser import parse_sql92
+from spark_mq.filters.tags import parse_tags
 from spark_mq.format.message_id import normalize_offset_message_id
 from spark_mq.io.s3 import OPTIONS as S3_OPTIONS
 from spark_mq.io.s3 import redacted, with_settings
@@ -90,6 +91,7 @@ class ReadOptions:
     predicate: Predicate = field(default_factory=Predicate)
     pushdown: bool = False
     split_size: int = DEFAULT_SPLIT_SIZE
+    split_by_queue: bool = False
     mode: Mode = Mode.PERMISSIVE
     check_crc: bool = False
     broker_version: str | None = None
@@ -126,6 +128,7 @@ _BROKER_VERSION = "brokerVersion"
 _MESSAGES = (
     "topic",
     "queueId",
+    "tag",
     "key",
     "uniqueKey",
     "offsetMessageId",
@@ -140,6 +143,7 @@ _MESSAGES = (
     "pushdown",
     "brokerConf",
     "splitSize",
+    "splitBy",
     "mode",
     "checkCrc",
 )
@@ -177,7 +181,7 @@ STREAM_ONLY = (
     "failOnDataLoss",
     "failOnLogCut",
 )
-STREAM_NAMES = ("topic", "filter", "splitSize", "mode", "checkCrc", *STREAM_ONLY)
+STREAM_NAMES = ("topic", "tag", "filter", "splitSize", "mode", "checkCrc", *STREAM_ONLY)
 OPTION_NAMES = tuple(
     dict.fromkeys((*_EVERYWHERE, *(name for names in _NAMES.values() for name in names), *STREAM_ONLY))
 )
@@ -287,15 +291,17 @@ def _parse_table(given: Mapping[str, str]) -> Table:
 
 
 def _read_options(given: Mapping[str, str], table: Table) -> ReadOptions:
+    predicate = _parse_predicate(given)
     return ReadOptions(
         path=with_settings(given["path"], {name: given[name] for name in S3_OPTIONS if name in given}),
         table=table,
         topic=given.get("topic"),
         queue_id=parse_optional_integer("queueId", given),
         consumer_group=given.get("consumerGroup"),
-        predicate=_parse_predicate(given),
+        predicate=predicate,
         pushdown=parse_boolean("pushdown", given),
         split_size=_parse_split_size(given.get("splitSize")),
+        split_by_queue=_parse_split_by(given, predicate),
         mode=Mode(parse_choice("mode", given.get("mode", "PERMISSIVE").upper(), tuple(Mode))),
         check_crc=parse_boolean("checkCrc", given),
         broker_version=_parse_optional_broker_version(given),
@@ -303,6 +309,13 @@ def _read_options(given: Mapping[str, str], table: Table) -> ReadOptions:
         reserved_hours=_parse_optional_hours(given),
         at=parse_optional_timestamp("at", given),
     )
+
+
+def _parse_split_by(given: Mapping[str, str], predicate: Predicate) -> bool:
+    by_queue = parse_choice("splitBy", given.get("splitBy", "log").lower(), ("log", "queue")) == "queue"
+    if by_queue and predicate.topics is None:
+        raise OptionError("option splitBy=queue needs a topic: give option topic")
+    return by_queue
 
 
 def _parse_optional_hours(given: Mapping[str, str]) -> float | None:
@@ -318,6 +331,7 @@ def _parse_predicate(given: Mapping[str, str]) -> Predicate:
     predicate = Predicate(
         topics=_parse_one("topic", given),
         queue_ids=_as_set(parse_optional_integer("queueId", given)),
+        tags=_parse_tags(given.get("tag")),
         keys=_parse_one("key", given),
         unique_keys=_parse_one("uniqueKey", given),
         offset_message_ids=_parse_optional_message_id(given),
@@ -340,6 +354,12 @@ def _parse_filter(text: str | None) -> tuple[Expression, ...]:
     if parsed.ignored:
         raise OptionError(f"option filter: {parsed.warning}: write the whole condition")
     return (parsed.condition,)
+
+
+def _parse_tags(text: str | None) -> frozenset[str] | None:
+    if text is not None and not text.strip("| "):
+        raise OptionError(f"option tag={text!r} names no tag: give one, or several as 'a || b'")
+    return parse_tags(text)
 
 
 def _parse_one(name: str, given: Mapping[str, str]) -> frozenset[str] | None:

@@ -1,9 +1,9 @@
 """The plan of a read: the cheapest access path that misses no matching message.
 
 Reading the whole log is always possible. A predicate can limit the read to offsets or to a time range. If the predicate
-requests queue offsets, the units of the queue give the offsets of the messages; if it requests keys, the index does.
-The parts of the log that the queue or the index does not cover are read too. So a plan saves work, never rows. This
-module runs while Spark plans, and imports no kernels.
+requests queue offsets, the units of the queue give the offsets of the messages; if it requests keys, the index does; if
+it requests topics, the units of all queues do (`topic_plan`). The parts of the log that the queue or the index does not
+cover are read too. So a plan saves work, never rows. This module runs while Spark plans, and imports no kernels.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from itertools import product
 
 from spark_mq.source.integer_set import IntegerSet
 from spark_mq.source.options import ReadOptions
+from spark_mq.source.queue_order import OrderedRead, plan_by_queue
+from spark_mq.source.time_window import live_log
+from spark_mq.source.topic_plan import plan_topics
 from spark_mq.store.index.coverage import IndexedRange
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.corrupt_range import CorruptRange
@@ -24,6 +27,7 @@ from spark_mq.store.log.splits import Split, plan_splits, within_offsets
 from spark_mq.store.log.time_pruning import within_time
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.lookup import QueueRange
+from spark_mq.store.queue.units_read import UnitsRead
 
 _MAX_KEYS = 10_000
 _KEYS_OF_A_TASK = 500
@@ -34,7 +38,6 @@ _MAX_OFFSETS = 16
 
 _NO_LOG = LogRange(0, 0)
 _NO_CONDITION = "nothing limits the read: give a key, a time, offsets, or a queue with its offsets"
-_NOT_BY_TOPIC = "messages of all topics share the log: give a key, a time, or a queue with its offsets, too"
 
 
 class AccessPath(StrEnum):
@@ -51,10 +54,11 @@ class AccessPath(StrEnum):
 
 @dataclass(frozen=True)
 class LookUp:
-    """The look-ups of one task: pairs of topic and key in the index, or queue offsets of one queue."""
+    """The look-ups of one task: pairs of topic and key in the index, queue offsets of one queue, or units of queues."""
 
     keys: tuple[tuple[str, str], ...] = ()
     queue: QueueRange | None = None
+    units: UnitsRead | None = None
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,7 @@ class ReadPlan:
         look_ups: The look-ups in the index or in a queue.
         uncovered: The ranges of the log that the index or the queue does not cover. The splits give their messages, so
             a look-up leaves them out.
+        ordered: The partitions of a read with `splitBy=queue`; then there are no splits and look-ups.
         log: The live log when the read was planned; only look-ups need it.
         notes: Remarks for `explain`.
 
@@ -78,6 +83,7 @@ class ReadPlan:
     gaps: tuple[CorruptRange, ...] = ()
     look_ups: tuple[LookUp, ...] = ()
     uncovered: tuple[LogRange, ...] = ()
+    ordered: tuple[OrderedRead, ...] = ()
     log: LogRange = _NO_LOG
     notes: tuple[str, ...] = ()
 
@@ -87,10 +93,14 @@ def plan_messages(options: ReadOptions, store: MessageStore) -> ReadPlan:
     predicate = options.predicate
     if predicate.is_empty or predicate.offsets.is_empty:
         return ReadPlan(AccessPath.NOTHING)
+    if options.split_by_queue:
+        ordered = plan_by_queue(options, store)
+        path = AccessPath.CONSUME_QUEUE if ordered.is_by_units else AccessPath.WHOLE_LOG
+        return ReadPlan(path, ordered=ordered.reads, log=live_log(store), notes=(ordered.note,))
     reasons: list[str] = []
     if options.check_crc:
         reasons.append("checkCrc is on, and look-ups do not check CRCs")
-    for by in () if options.check_crc else (_by_index, _by_queue):
+    for by in () if options.check_crc else (_by_index, _by_queue, _by_topic):
         plan = by(options, store)
         if isinstance(plan, ReadPlan):
             return plan
@@ -104,7 +114,7 @@ def plan_messages(options: ReadOptions, store: MessageStore) -> ReadPlan:
     if not predicate.store_timestamp.is_all:
         return ReadPlan(AccessPath.TIME_RANGE, splits, gaps, notes=notes)
     if not any(reasons):
-        notes = ("why: " + (_NOT_BY_TOPIC if predicate.topics is not None else _NO_CONDITION), *notes)
+        notes = ("why: " + _NO_CONDITION, *notes)
     return ReadPlan(AccessPath.WHOLE_LOG, splits, gaps, notes=notes)
 
 
@@ -168,19 +178,25 @@ def _by_queue(options: ReadOptions, store: MessageStore) -> ReadPlan | str:
     return _with_uncovered(AccessPath.CONSUME_QUEUE, options, store, look_ups, plan.uncovered)
 
 
+def _by_topic(options: ReadOptions, store: MessageStore) -> ReadPlan | str:
+    """A plan by the units of all queues; or why they are not used, an empty text if no topic is requested."""
+    plan = plan_topics(options, store)
+    if isinstance(plan, str):
+        return plan
+    look_ups = [LookUp(units=read) for read in plan.reads]
+    return _with_uncovered(AccessPath.CONSUME_QUEUE, options, store, look_ups, plan.uncovered, plan.note)
+
+
 def _with_uncovered(
     path: AccessPath,
     options: ReadOptions,
     store: MessageStore,
     look_ups: Sequence[LookUp],
     uncovered: Sequence[LogRange],
+    note: str = "",
 ) -> ReadPlan:
     """The plan of look-ups, with splits for the ranges that the index or the queue does not cover."""
     splits = [split for part in uncovered for split in splits_of(store.location, part, options.split_size)]
     splits = within_time(splits, *options.predicate.store_timestamp.bounds)
-    notes = tuple(store.index.problems) if path == AccessPath.INDEX else ()
-    return ReadPlan(path, tuple(splits), (), tuple(look_ups), tuple(uncovered), _live_log(store), notes)
-
-
-def _live_log(store: MessageStore) -> LogRange:
-    return LogRange(store.get_min_phy_offset(), store.get_max_phy_offset())
+    notes = tuple(store.index.problems) if path == AccessPath.INDEX else tuple(filter(None, [note]))
+    return ReadPlan(path, tuple(splits), (), tuple(look_ups), tuple(uncovered), log=live_log(store), notes=notes)

@@ -36,7 +36,7 @@ class Predicate:
     """The conditions that every matching message meets; None means any value.
 
     Attributes:
-        topics, queue_ids, unique_keys, transaction_types: The column has one of the values.
+        topics, queue_ids, tags, unique_keys, transaction_types: The column has one of the values.
         keys: One of the values is one of the message's KEYS or its unique key, and the message does not have
         transaction
             type ROLLBACK, because the index does not contain such messages.
@@ -49,6 +49,7 @@ class Predicate:
 
     topics: frozenset[str] | None = None
     queue_ids: frozenset[int] | None = None
+    tags: frozenset[str] | None = None
     keys: frozenset[str] | None = None
     unique_keys: frozenset[str] | None = None
     offset_message_ids: frozenset[str] | None = None
@@ -63,6 +64,7 @@ class Predicate:
             self,
             topics=intersection(self.topics, other.topics),
             queue_ids=intersection(self.queue_ids, other.queue_ids),
+            tags=intersection(self.tags, other.tags),
             keys=intersection(self.keys, other.keys),
             unique_keys=intersection(self.unique_keys, other.unique_keys),
             offset_message_ids=intersection(self.offset_message_ids, other.offset_message_ids),
@@ -92,6 +94,7 @@ class Predicate:
         sets = (
             self.topics,
             self.queue_ids,
+            self.tags,
             self.keys,
             self.unique_keys,
             self.offset_message_ids,
@@ -195,6 +198,7 @@ def _range(operator: Operator, values: list[tuple[int, int]]) -> IntegerSet:
 _BUILDERS: dict[str, tuple[str, Callable[[Condition], Any]]] = {
     "topic": ("topics", _texts),
     "queue_id": ("queue_ids", _queue_ids),
+    "tags": ("tags", _texts),
     "key": ("keys", _texts),
     "unique_key": ("unique_keys", _texts),
     "offset_message_id": ("offset_message_ids", _offset_message_ids),

@@ -6,6 +6,7 @@ Tests compare the two.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +25,7 @@ from spark_mq.source.predicate import ROLLBACK, Predicate
 if TYPE_CHECKING:
     from spark_mq.format.kernels.columns import MessageColumns
     from spark_mq.format.kernels.frames import Frames
+    from spark_mq.store.log.record_reader import RecordChunk
 
 _INT64 = np.iinfo(np.int64)
 
@@ -38,7 +40,7 @@ def filter_frames(predicate: Predicate, messages: MessageColumns) -> Frames:
         types = [predicate.allows_transaction_type(name) for name in TRANSACTION_TYPE_NAMES]
         types[TRANSACTION_TYPE_NAMES.index(ROLLBACK)] &= predicate.keys is None
         messages = _kept(messages, np.array(types)[(messages.frames.sys_flag & TRANSACTION_TYPE_MASK) >> 2])
-    for name in ("topic", "unique_key", "offset_message_id"):
+    for name in ("topic", "tags", "unique_key", "offset_message_id"):
         texts = _TEXTS[name](predicate)
         if texts is not None and messages.frames.size:
             messages = _kept(messages, _is_one_of(messages, name, texts))
@@ -48,6 +50,15 @@ def filter_frames(predicate: Predicate, messages: MessageColumns) -> Frames:
         if messages.frames.size:
             messages = _kept(messages, matching_mask(condition, _properties_of(messages)))
     return messages.frames
+
+
+def without_queues(part: RecordChunk, queue_ids: frozenset[int]) -> RecordChunk:
+    """The records of a chunk that have none of the queue ids."""
+    from spark_mq.format.kernels.columns import MessageColumns
+
+    column = MessageColumns(part.buffer, part.base, part.frames).column("queue_id").to_numpy()
+    is_kept = ~np.isin(column, sorted(queue_ids))
+    return replace(part, frames=part.frames[is_kept])
 
 
 def matches_predicate(predicate: Predicate, row: Row) -> bool:
@@ -86,6 +97,7 @@ _INTEGERS: dict[str, Callable[[Predicate], IntegerSet]] = {
 }
 _TEXTS: dict[str, Callable[[Predicate], frozenset[str] | None]] = {
     "topic": lambda predicate: predicate.topics,
+    "tags": lambda predicate: predicate.tags,
     "unique_key": lambda predicate: predicate.unique_keys,
     "offset_message_id": lambda predicate: predicate.offset_message_ids,
 }

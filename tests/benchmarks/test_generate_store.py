@@ -11,7 +11,7 @@ import json
 import re
 import struct
 import zlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,6 +141,16 @@ def generate(path: Path, seed: int = 7) -> GeneratedStore:
         queues=QUEUES,
         seed=seed,
     )
+
+
+def test_a_skew_gives_topics_very_different_sizes(tmp_path: Path) -> None:
+    store = generate_store(
+        tmp_path, log_size=MEBIBYTE, segment_size=2 * MEBIBYTE, message_size=300, topics=10, queues=1, skew=1.0
+    )
+    counts = Counter(record.topic for record in records_of(store))
+    assert len(counts) == 10
+    largest, *_, smallest = sorted(counts.values(), reverse=True)
+    assert 7 < largest / smallest < 14
 
 
 @pytest.fixture(scope="module")

@@ -115,7 +115,7 @@ def passes(row: Mapping[str, Any], condition: Condition) -> bool:
     return COMPARISONS[condition.operator](value, condition.values[0])
 
 
-TEXT_COLUMNS = ["topic", "unique_key", "offset_message_id", "transaction_type"]
+TEXT_COLUMNS = ["topic", "tags", "unique_key", "offset_message_id", "transaction_type"]
 INTEGER_COLUMNS = ["commit_log_offset", "queue_offset", "queue_id"]
 
 

@@ -18,7 +18,7 @@ STORE = next(store for store in stores_in(OWN_STORES) if store.name == "workload
     ("options", "reason"),
     [
         ({}, "nothing limits the read"),
-        ({"topic": "OrderEvents"}, "messages of all topics share the log"),
+        ({"topic": "OrderEvents"}, "reading the units of all queues costs as much"),
         ({"key": "k"}, "give the topic"),
         ({"topic": "OrderEvents", "key": "k", "checkCrc": "true"}, "look-ups do not check CRCs"),
         ({"topic": "OrderEvents", "startQueueOffset": "5"}, "give one topic and one queue id"),

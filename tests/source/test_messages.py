@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import spark_partition_id
 
 from spark_mq.format.record import Record, encode_blank
 from tests.support.stores import OWN_STORES, SAME, Fact, RealStore, stores_in, usual_stores
@@ -18,6 +19,7 @@ from tests.support.stores import OWN_STORES, SAME, Fact, RealStore, stores_in, u
 Unpack = Callable[[RealStore], Path]
 
 TRANSACTION_TYPES = ("NONE", "PREPARED", "COMMIT", "ROLLBACK")
+WORKLOAD = RealStore("workload-533", OWN_STORES)
 SMALLEST = min(stores_in(OWN_STORES), key=lambda store: len(store.facts("msg")))
 
 
@@ -101,6 +103,18 @@ def test_topic_option_keeps_only_that_topic(spark: SparkSession, unpacked: Unpac
     topic = facts[0]["topic"]
     expected = sorted(fact["offset"] for fact in facts if fact["topic"] == topic)
     assert offsets(read(spark, unpacked(SMALLEST), topic=topic)) == expected
+
+
+def test_a_split_by_queue_keeps_each_queue_in_one_partition(spark: SparkSession, unpacked: Unpack) -> None:
+    frame = read(spark, unpacked(WORKLOAD), topic="SequenceDemo", splitBy="queue")
+    found = frame.select(spark_partition_id().alias("partition"), "queue_id", "queue_offset").collect()
+    assert len({row.partition for row in found}) > 1
+    for queue_id in {row.queue_id for row in found}:
+        of_queue = [row for row in found if row.queue_id == queue_id]
+        assert len({row.partition for row in of_queue}) == 1
+        assert [row.queue_offset for row in of_queue] == sorted(row.queue_offset for row in of_queue)
+    facts = [fact["queueOffset"] for fact in WORKLOAD.facts("msg") if fact["topic"] == "SequenceDemo"]
+    assert sorted(row.queue_offset for row in found) == sorted(facts)
 
 
 def test_time_options_include_both_ends(spark: SparkSession, unpacked: Unpack) -> None:

@@ -14,15 +14,21 @@ from spark_mq.source.datasource import RocketMQDataSource
 
 def read_rows(**options: str) -> list[dict[str, Any]]:
     """All rows of a read with these options, in the order of its partitions."""
+    return [row for rows in read_partitions(**options) for row in rows]
+
+
+def read_partitions(**options: str) -> list[list[dict[str, Any]]]:
+    """The rows of each partition of a read with these options."""
     source = RocketMQDataSource(options)
     reader = source.reader(source.schema())
-    rows: list[dict[str, Any]] = []
+    partitions: list[list[dict[str, Any]]] = []
     for partition in reader.partitions():
+        partitions.append([])
         for batch in reader.read(partition):
             assert isinstance(batch, pa.RecordBatch)
             assert from_arrow_schema(batch.schema) == source.schema()
-            rows += batch.to_pylist()
-    return rows
+            partitions[-1] += batch.to_pylist()
+    return partitions
 
 
 def message_batches(names: Sequence[str], **options: str) -> Iterator[pa.RecordBatch]:

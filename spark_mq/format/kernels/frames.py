@@ -259,3 +259,16 @@ def _contains_magic(buffer: Bytes, start: int) -> bool:
         is_blank = np.uint8(first == np.uint8(0xCB)) & np.uint8(second == np.uint8(0xD4))
         contains = np.uint8(contains | is_record | is_blank)
     return bool(contains)
+
+
+@kernel
+def read_frames_at(buffer: Bytes, positions: Int64s, sizes: Int64s, base: int, end: int, frames: Frames) -> int:
+    """Write the frames of records at known positions, which have known sizes, to `frames`.
+
+    Returns the number of frames written: the index of the first position that has no such record, or all positions.
+    """
+    for index in range(positions.size):
+        status = read_frame(buffer, positions[index], base, end, frames[index])
+        if status != RECORD or frames[index].store_size != sizes[index]:
+            return index
+    return int(positions.size)

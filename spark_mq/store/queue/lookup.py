@@ -219,6 +219,10 @@ class QueueCover:
             last = record
         return last
 
+    def last_proven(self) -> Proven | None:
+        """The message of the last proven unit; a later one can be proven if some units before it are not."""
+        return self._last_before(FOREVER)
+
     def around(self, is_later: Callable[[Record], bool]) -> tuple[Proven | None, Proven | None]:
         """The last proven message that is not later, and the first one that is; None for a missing one.
 

@@ -25,6 +25,7 @@ from spark_mq.format.kernels.frames import (
     find_frame,
     new_frames,
     read_frame,
+    read_frames_at,
     scan_records,
 )
 from spark_mq.format.record import (
@@ -318,3 +319,20 @@ def test_the_type_of_frames_has_the_fields_of_the_array() -> None:
     fields = {name: types[FRAME_DTYPE[name]] for name in FRAME_DTYPE.names or ()}
     assert get_type_hints(Frames) == {"size": int, **fields}
     assert get_type_hints(Frame) == dict.fromkeys(fields, int)
+
+
+@given(st.lists(records(), min_size=1, max_size=5), st.data())
+def test_frames_at_known_positions_are_those_of_a_scan(some: list[Record], data: st.DataObject) -> None:
+    """Up to the first position that has no record of the known size."""
+    encoded: list[bytes] = []
+    for record in some:
+        encoded.append(replace(record, commit_log_offset=BASE + sum(map(len, encoded))).encode())
+    buffer = array(b"".join(encoded))
+    scanned = frames_of(buffer.tobytes(), BASE)
+    positions, sizes = scanned.position.copy(), scanned.store_size.astype(np.int64)
+    found = new_frames(len(some))
+    assert read_frames_at(buffer, positions, sizes, BASE, buffer.size, found) == len(some)
+    assert found.tolist() == scanned.tolist()  # type: ignore[attr-defined]
+    wrong = data.draw(st.integers(0, len(some) - 1))
+    data.draw(st.sampled_from([positions, sizes]))[wrong] += 1
+    assert read_frames_at(buffer, positions, sizes, BASE, buffer.size, new_frames(len(some))) == wrong

@@ -1,0 +1,228 @@
+"""The plan of a read by topic: the units of all queues say where the topic's messages are, and what must be scanned.
+
+Before anything of the log is read, the units of the topic say how many messages and bytes are requested. If reading
+them costs clearly less than reading the log, the units of all queues are read. They show in which parts of the log the
+topic's units are complete (`store.queue.unit_cover`). Tasks read the records there, and scan the other parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from spark_mq.format.consume_queue import UNIT_SIZE
+from spark_mq.format.system_topic import SCHEDULE_TOPIC
+from spark_mq.source.options import Mode, ReadOptions
+from spark_mq.source.predicate import Predicate
+from spark_mq.source.time_window import live_log, time_window
+from spark_mq.store.log.log_range import LogRange
+from spark_mq.store.message_store import MessageStore
+from spark_mq.store.queue.consume_queue import ConsumeQueue
+from spark_mq.store.queue.lookup import QueueRange
+from spark_mq.store.queue.read_cost import CLEARLY_LESS, ReadCost, coalesced, cost_of
+from spark_mq.store.queue.tags_codes import can_have_tags, tags_codes_of
+from spark_mq.store.queue.unit_cover import FoundUnits, cut, unit_cover
+from spark_mq.store.queue.unit_cursor import first_unit_from
+from spark_mq.store.queue.units_read import UnitsRead
+
+_MERGE_DISTANCE = 256 << 10
+"""Parts of the log that must be scanned become one if fewer bytes are between them: each one is a task."""
+_TOO_MANY = "the topic has so many messages that reading the log costs less"
+_MOST_OWN_UNITS, _SAMPLE = 1 << 22, 1 << 12
+"""Units of the topic that are read before the decision, and those of each queue that are read of more units."""
+_MOST_UNITS = 1 << 28
+"""Units of all queues that one read of the plan may need: 5 GB, about 10 seconds."""
+
+
+@dataclass(frozen=True)
+class TopicCover:
+    """Where the messages of the requested topics are.
+
+    Attributes:
+        queues: The queues that can have matching messages.
+        window: The part of the live log that can have messages of the requested times.
+        covered: The ranges of the log in which the units lead to all messages of these queues, in order.
+        units: Those units, in the order of the log.
+        tags_codes: The tags codes of the units, if tags are requested; None for any.
+        uncovered: The ranges of the log to scan.
+        note: The work in words, for `explain`.
+
+    """
+
+    queues: tuple[ConsumeQueue, ...]
+    window: LogRange
+    covered: tuple[LogRange, ...]
+    units: FoundUnits
+    tags_codes: frozenset[int] | None
+    uncovered: tuple[LogRange, ...]
+    note: str
+
+    @property
+    def scanned(self) -> int:
+        """Bytes of the log to scan."""
+        return sum(part.size for part in self.uncovered)
+
+
+@dataclass(frozen=True)
+class TopicPlan:
+    """How to read the messages of topics by queues.
+
+    Attributes:
+        reads: The records that tasks read by units.
+        uncovered: The parts of the log to scan.
+        note: The work in words, for `explain`.
+
+    """
+
+    reads: tuple[UnitsRead, ...]
+    uncovered: tuple[LogRange, ...]
+    note: str
+
+
+def plan_topics(options: ReadOptions, store: MessageStore) -> TopicPlan | str:
+    """A plan by the queues of the requested topics; or why the queues are not used.
+
+    An empty text if no topic is requested.
+    """
+    if options.predicate.topics is None or not options.predicate.offsets.is_all:
+        return ""
+    cover = topic_cover(options, store, CLEARLY_LESS)
+    if isinstance(cover, str):
+        return cover
+    return TopicPlan(
+        tuple(unit_reads(cover, cover.covered, cover.units, options.split_size)), cover.uncovered, cover.note
+    )
+
+
+def topic_cover(options: ReadOptions, store: MessageStore, most: float | None) -> TopicCover | str:
+    """Where the messages of the requested topics are; or why units do not show it.
+
+    Args:
+        options: The options of the read.
+        store: The store.
+        most: What the read by units may cost at most, as a part of what a scan costs; None for any cost.
+
+    """
+    predicate = options.predicate
+    if options.mode == Mode.FAILFAST:
+        return "mode FAILFAST fails on damage anywhere in the log, which units do not show"
+    if any("\ufffd" in topic for topic in predicate.topics or ()):
+        return "a topic with U+FFFD can be text that is not UTF-8"
+    everything = _queues_of(store, Predicate())
+    if not everything:
+        return "the store has no files of queues"
+    requested = _queues_of(store, predicate)
+    price, tags_codes = cost_of(store.location), _tags_codes(predicate)
+    files = LogRange(store.records.min_offset, store.records.max_offset)
+    is_any_time = predicate.store_timestamp.is_all
+    if most is not None and is_any_time and _own_cost(requested, files, price, tags_codes) > most * files.size:
+        return _TOO_MANY  # before the ends of all queues are looked for
+    log, live = time_window(predicate, store, requested), live_log(store)
+    of_all = _cost_of_all(everything, price, log.size / max(live.size, 1))
+    if isinstance(of_all, str):
+        return of_all
+    if most is not None:
+        if of_all > most * log.size:
+            return "reading the units of all queues costs as much as reading the log"
+        if of_all + _own_cost(requested, log, price, tags_codes) > most * log.size:
+            return _TOO_MANY
+    covers = ((queue, store.queue_cover(queue.topic, queue.queue_id)) for queue in everything)
+    cover = unit_cover(covers, requested, store.records, log, _MERGE_DISTANCE)
+    units = cover.units if tags_codes is None else cover.units.at(can_have_tags(cover.units.tags_codes, tags_codes))
+    scanned = sum(part.size for part in cover.uncovered)
+    if most is not None and scanned + units.log_bytes > most * log.size:
+        return f"units do not account for {scanned:,} bytes of the log: reading the log costs less"
+    note = (
+        f"{len(requested):,} queues, {units.count:,} units, {units.log_bytes:,} bytes of a log of "
+        f"{live.size:,}; {cover.unit_bytes:,} bytes of units of all queues were read to find what is in no queue"
+    )
+    return TopicCover(tuple(requested), log, cover.covered, units, tags_codes, cover.uncovered, note)
+
+
+def _queues_of(store: MessageStore, predicate: Predicate) -> list[ConsumeQueue]:
+    """The store's queues whose topic and queue id can match."""
+    found = []
+    for topic, queue_id in store.queue_names:
+        if predicate.topics is not None and topic not in predicate.topics:
+            continue
+        queue = store.find_queue(topic, queue_id)
+        if queue is not None and (predicate.queue_ids is None or queue_id in predicate.queue_ids):
+            found.append(queue)
+    return found
+
+
+def _own_cost(
+    requested: Sequence[ConsumeQueue], log: LogRange, price: ReadCost, tags_codes: frozenset[int] | None
+) -> int:
+    """What it costs to read the topic's messages in a part of the log, by its own units alone.
+
+    If these are very many, some of them are read, and the cost is an estimate for messages at regular distances.
+    """
+    bounds = [
+        [first_unit_from(queue, offset, queue.written_end) for offset in (log.start, log.stop)] for queue in requested
+    ]
+    count = sum(max(stop - start, 0) for start, stop in bounds)
+    is_estimate = count > _MOST_OWN_UNITS
+    blocks = []
+    for index, (queue, (start, stop)) in enumerate(zip(requested, bounds, strict=True)):
+        units = queue.units(start, min(stop, start + _SAMPLE) if is_estimate else stop)
+        blocks.append(FoundUnits.of_queue(index, start, units))
+    found = FoundUnits.joined(blocks).in_ranges([log])
+    if is_estimate:
+        size = found.log_bytes // max(found.count, 1)
+        is_dense = log.size < count * (size + price.jump)
+        return log.size if is_dense else price.of(count * size, jumps=count, unit_bytes=count * UNIT_SIZE)
+    if tags_codes is not None:
+        found = found.at(can_have_tags(found.tags_codes, tags_codes))
+    starts, stops = coalesced(found.offsets, found.sizes, price.gap)
+    return price.of(int((stops - starts).sum()), jumps=starts.size, unit_bytes=found.count * UNIT_SIZE)
+
+
+def _cost_of_all(everything: Sequence[ConsumeQueue], price: ReadCost, part: float) -> int | str:
+    """What it costs to compare the units of all queues with a part of the log; or that they are too many."""
+    units = int(part * sum(queue.written_end - queue.files[0].first for queue in everything))
+    if units > _MOST_UNITS:
+        return f"the queues have {units:,} units, more than {_MOST_UNITS:,} to compare with the log: limit the time"
+    return price.of(0, unit_bytes=units * UNIT_SIZE, queues=len(everything))
+
+
+def _tags_codes(predicate: Predicate) -> frozenset[int] | None:
+    """The tags codes that units of matching messages can have; None for any. Delayed messages have delivery times."""
+    if predicate.tags is None or SCHEDULE_TOPIC in (predicate.topics or ()):
+        return None
+    return tags_codes_of(predicate.tags)
+
+
+def unit_reads(cover: TopicCover, covered: Sequence[LogRange], units: FoundUnits, split_size: int) -> list[UnitsRead]:
+    """The reads of some of the cover's units, in parts of about `split_size` bytes, in the order of the log.
+
+    Args:
+        cover: The cover.
+        covered: Some of its covered ranges, in order.
+        units: Some of its units, which lead into these ranges.
+        split_size: Bytes of records of a part.
+
+    """
+    if not units.count:
+        return []
+    starts = np.array([piece.start for piece in covered], np.int64)
+    part_of = (np.cumsum(units.sizes) - 1) // split_size
+    bounds = [0, *(np.flatnonzero(np.diff(part_of)) + 1).tolist(), units.count]
+    reads = []
+    for start, stop in pairwise(bounds):
+        part = units.at(slice(start, stop))
+        last = int(units.offsets[stop]) if stop < units.count else covered[-1].stop
+        within = LogRange(int(part.offsets[0]), last)
+        ranges = []
+        for index in np.unique(part.queues).tolist():
+            queue_offsets = part.queue_offsets[part.queues == index]
+            queue = cover.queues[index]
+            first, stop_offset = int(queue_offsets.min()), int(queue_offsets.max()) + 1
+            ranges.append(QueueRange(queue.topic, queue.queue_id, first, stop_offset))
+        indexes = np.unique(np.searchsorted(starts, part.offsets, side="right") - 1).tolist()
+        pieces = cut([covered[index] for index in indexes], within)
+        reads.append(UnitsRead(tuple(pieces), tuple(ranges), part.count, cover.tags_codes))
+    return reads

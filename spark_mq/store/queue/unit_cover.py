@@ -1,0 +1,216 @@
+"""The part of the log for which the units of all queues account, and the units of some queues in it.
+
+A queue alone cannot show that it is complete: a broker may not have dispatched a message yet, a file or a folder may be
+lost, and messages of transaction types PREPARED and ROLLBACK are in no queue. All queues together can: their units are
+tiles of the log (`tiles`). So the units of all queues are read, 20 bytes for each message, segment by segment. Where
+tiles follow one another, each message has its unit, and those of the requested queues are found by their units alone.
+The other parts of the log must be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_mq.errors import CorruptLogError
+from spark_mq.format.array_types import Int64s
+from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE, Units, is_live
+from spark_mq.format.dispatch import LIGHT_PREFIX
+from spark_mq.store.log.log_range import LogRange, end_of_blank
+from spark_mq.store.log.record_lookup import RecordLookup
+from spark_mq.store.queue.consume_queue import ConsumeQueue
+from spark_mq.store.queue.lookup import QueueCover
+from spark_mq.store.queue.tiles import Chain, accounted, complement, merged
+from spark_mq.store.queue.unit_cursor import UnitCursor, own_stop
+
+_MOST_RUNS = 1 << 10
+"""Runs of a segment that are compared with the log: two or more records are read for each."""
+
+
+@dataclass(frozen=True)
+class FoundUnits:
+    """Units of some queues; one element of each array for each unit.
+
+    Attributes:
+        offsets: Commit log offsets.
+        sizes: Sizes of the records, in bytes.
+        tags_codes: Tags codes.
+        queues: Which queue each is of: an index of the requested queues.
+        queue_offsets: Queue offsets.
+
+    """
+
+    offsets: Int64s
+    sizes: Int64s
+    tags_codes: Int64s
+    queues: Int64s
+    queue_offsets: Int64s
+
+    @classmethod
+    def of_queue(cls, queue: int, first: int, units: Units) -> FoundUnits:
+        """The units of one queue that lead to a message; `first` is the queue offset of the first element."""
+        live = np.flatnonzero(is_live(units))
+        kept = units[live]
+        return cls(
+            kept["commit_log_offset"].astype(np.int64),
+            kept["store_size"].astype(np.int64),
+            kept["tags_code"].astype(np.int64),
+            np.full(live.size, queue, np.int64),
+            live + first,
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[FoundUnits]) -> FoundUnits:
+        """The units of all parts in the order of the log."""
+        if not parts:
+            return cls(*(np.empty(0, np.int64) for _ in range(5)))
+        columns = zip(*(part._arrays for part in parts), strict=True)
+        found = cls(*(np.concatenate(column) for column in columns))
+        return found.at(np.argsort(found.offsets, kind="stable"))
+
+    def at(self, chosen: slice | npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> FoundUnits:
+        """The units with these indexes."""
+        return FoundUnits(*(array[chosen] for array in self._arrays))
+
+    def in_ranges(self, ranges: Sequence[LogRange]) -> FoundUnits:
+        """The units that lead into the ranges, which are in order."""
+        bounds = np.array([bound for part in ranges for bound in (part.start, part.stop)], np.int64)
+        return self.at(np.searchsorted(bounds, self.offsets, side="right") % 2 == 1)
+
+    @property
+    def count(self) -> int:
+        """The number of units."""
+        return self.offsets.size
+
+    @property
+    def log_bytes(self) -> int:
+        """The size of all records, in bytes."""
+        return int(self.sizes.sum())
+
+    @property
+    def _arrays(self) -> tuple[Int64s, ...]:
+        return self.offsets, self.sizes, self.tags_codes, self.queues, self.queue_offsets
+
+
+@dataclass(frozen=True)
+class UnitCover:
+    """What the units of all queues show about a range of the log.
+
+    Attributes:
+        covered: The ranges in which units lead to all messages, in order. Each is in one segment.
+        uncovered: The other ranges. Each starts with a record, a blank or a corrupt range.
+        units: The units of the requested queues in `covered`.
+        unit_bytes: Bytes of all units that were read.
+
+    """
+
+    covered: tuple[LogRange, ...]
+    uncovered: tuple[LogRange, ...]
+    units: FoundUnits
+    unit_bytes: int
+
+
+def live_tiles(block: Units, within: LogRange) -> tuple[Int64s, Int64s]:
+    """Commit log offsets and sizes of the units that lead to messages in a range of the log, in the order of units."""
+    offsets, sizes = block["commit_log_offset"].astype(np.int64), block["store_size"].astype(np.int64)
+    is_kept = (sizes > 0) & (sizes != PRE_BLANK_SIZE) & (offsets >= within.start) & (offsets <= within.stop - sizes)
+    return (offsets, sizes) if is_kept.all() else (offsets[is_kept], sizes[is_kept])
+
+
+def tiles_of(blocks: Sequence[Units], within: LogRange) -> tuple[Int64s, Int64s]:
+    """Commit log offsets and sizes of units that lead to messages in a range of the log, by offset.
+
+    If several units lead to one offset, none of them is returned: a message has one queue, so they contradict each
+    other. (Light message queues share messages with other queues, and are not among `blocks`.)
+    """
+    offsets, sizes = live_tiles(np.concatenate([np.empty(0, UNIT_DTYPE), *blocks]), within)
+    order = np.argsort(offsets, kind="stable")
+    offsets, sizes = offsets[order], sizes[order]
+    is_same = offsets[1:] == offsets[:-1]
+    if is_same.any():
+        is_single = ~(np.append(is_same, False) | np.append(False, is_same))
+        offsets, sizes = offsets[is_single], sizes[is_single]
+    return offsets, sizes
+
+
+def unit_cover(
+    covers: Iterable[tuple[ConsumeQueue, QueueCover]],
+    requested: Sequence[ConsumeQueue],
+    records: RecordLookup,
+    log: LogRange,
+    merge_distance: int,
+) -> UnitCover:
+    """What the units of all queues show about `log`, which starts at a boundary and ends at one, or at the live end.
+
+    Args:
+        covers: All queues of the store, and what their units prove.
+        requested: The queues whose units are returned; some of those in `covers`.
+        records: The records of the store.
+        log: A range of the live log.
+        merge_distance: Uncovered ranges become one if fewer bytes are between them.
+
+    """
+    cursors, segments = [], list(_in_segments(records, log))
+    for queue, cover in covers:
+        if queue.topic.startswith(LIGHT_PREFIX):
+            continue
+        stop = own_stop(cover)
+        if stop is not None:
+            cursors.append(UnitCursor(queue, stop, log.start, len(segments)))
+    numbers = {(queue.topic, queue.queue_id): index for index, queue in enumerate(requested)}
+    covered: list[LogRange] = []
+    parts: list[FoundUnits] = []
+    unit_bytes = 0
+    for within in segments:
+        blocks: list[Units] = []
+        chain = Chain()
+        for cursor in cursors:
+            first, block = cursor.take(within.stop)
+            number = numbers.get((cursor.queue.topic, cursor.queue.queue_id))
+            if block.size and number is not None:
+                parts.append(FoundUnits.of_queue(number, first, block))
+            blocks.append(block)
+            chain.add(*live_tiles(block, within))
+        unit_bytes += sum(block.size for block in blocks) * UNIT_SIZE
+        covered += _covered(records, chain, blocks, within)
+    uncovered = merged(complement(log, covered), merge_distance)
+    covered = [part for within in segments for part in cut(complement(log, uncovered), within)]
+    return UnitCover(tuple(covered), tuple(uncovered), FoundUnits.joined(parts).in_ranges(covered), unit_bytes)
+
+
+def _covered(records: RecordLookup, chain: Chain, blocks: Sequence[Units], within: LogRange) -> list[LogRange]:
+    """The ranges of one segment for which the units account, with the blank at the segment's end."""
+
+    def is_record(commit_log_offset: int, store_size: int | None = None) -> bool:
+        try:
+            record = records.record(commit_log_offset, store_size)
+        except CorruptLogError:
+            return False
+        return store_size in (None, record.size)
+
+    stop = chain.stop_from(within.start)
+    if stop is not None:
+        if stop == within.stop or end_of_blank(records, stop) == within.stop:
+            return [within]
+        if is_record(stop):
+            return [LogRange(within.start, stop)]
+    parts = accounted(*tiles_of(blocks, within), is_record, _MOST_RUNS)
+    if parts and parts[-1].stop < within.stop and end_of_blank(records, parts[-1].stop) == within.stop:
+        parts[-1] = LogRange(parts[-1].start, within.stop)
+    return parts
+
+
+def _in_segments(records: RecordLookup, log: LogRange) -> Iterator[LogRange]:
+    for segment in records.segments:
+        part = LogRange(max(segment.base, log.start), min(segment.base + segment.size, log.stop))
+        if part.size > 0:
+            yield part
+
+
+def cut(parts: Iterable[LogRange], within: LogRange) -> list[LogRange]:
+    """The parts of `parts` that are in `within`."""
+    inside = (LogRange(max(part.start, within.start), min(part.stop, within.stop)) for part in parts)
+    return [part for part in inside if part.size > 0]

@@ -1,0 +1,229 @@
+"""A read by topic gives the rows of a filtered scan, whatever is wrong with the queues.
+
+The judge is a scan of the whole log, filtered here. The prices of the planner are changed so that small stores are read
+by their queues, too, and so that records are read one by one.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from datetime import timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from spark_mq.errors import StoreChangedError
+from spark_mq.format.consume_queue import UNIT_DTYPE
+from spark_mq.source import messages, time_window, topic_plan
+from spark_mq.source.datasource import RocketMQDataSource
+from spark_mq.source.options import parse_options
+from spark_mq.source.planner import AccessPath, ReadPlan, plan_messages
+from spark_mq.store.message_store import MessageStore
+from spark_mq.store.queue.read_cost import ReadCost
+from tests.support.damaged_queues import Edit, damaged, edits
+from tests.support.in_process import read_partitions, read_rows
+from tests.support.kernels import examples
+from tests.support.log_writer import LogWriter, write_store
+from tests.support.stores import OWN_STORES, RealStore, stores_in
+
+Row = dict[str, Any]
+
+STORES = stores_in(OWN_STORES)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def prices() -> Iterator[None]:
+    """Prices with which the planner uses queues if it can."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (topic_plan, messages):
+            patch.setattr(module, "cost_of", lambda location: ReadCost(jump=0, queue=0))
+        patch.setattr(topic_plan, "CLEARLY_LESS", 10)
+        patch.setattr(topic_plan, "_MERGE_DISTANCE", 1)
+        patch.setattr(time_window, "CLOCK_TOLERANCE_MILLIS", 0)  # no clock was set back
+        yield
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return {store.name: store.unpack(tmp_path_factory.mktemp(store.name)) for store in STORES}
+
+
+def options_of(store: RealStore, folder: Path, **options: str) -> dict[str, str]:
+    return {"path": str(folder), "brokerConf": str(store.broker_conf), "splitSize": "16k"} | options
+
+
+def plan(store: RealStore, folder: Path, **options: str) -> ReadPlan:
+    with MessageStore(str(folder), broker_conf=str(store.broker_conf)) as opened:
+        return plan_messages(parse_options(options_of(store, folder, **options)), opened)
+
+
+def plan_messages_of(folder: Path) -> ReadPlan:
+    with MessageStore(str(folder)) as opened:
+        return plan_messages(parse_options({"path": str(folder), "topic": "T"}), opened)
+
+
+def allows(row: Row, options: dict[str, str]) -> bool:
+    return (
+        row["topic"] == options["topic"]
+        and str(row["queue_id"]) == options.get("queueId", str(row["queue_id"]))
+        and row["tags"] == options.get("tag", row["tags"])
+        and ("startTimestamp" not in options or row["store_timestamp"].isoformat() >= options["startTimestamp"])
+        and ("endTimestamp" not in options or row["store_timestamp"].isoformat() <= options["endTimestamp"])
+    )
+
+
+def identity(row: Row) -> tuple[int, str]:
+    return row["commit_log_offset"], repr(row)
+
+
+@st.composite
+def requests(draw: st.DrawFn, rows: list[Row]) -> dict[str, str]:
+    """A topic, and conditions that one of its messages meets."""
+    topic = draw(st.sampled_from(sorted({row["topic"] for row in rows})))
+    row = draw(st.sampled_from([row for row in rows if row["topic"] == topic]))
+    options = {"topic": topic}
+    for name in draw(st.sets(st.sampled_from(["queueId", "startTimestamp", "endTimestamp"]))):
+        shift = timedelta(seconds=draw(st.sampled_from([0, 0, -2, 2])))
+        moment = row["store_timestamp"] + shift
+        options[name] = str(row["queue_id"]) if name == "queueId" else moment.isoformat()
+    if draw(st.booleans()) and row["tags"] and row["tags"].strip("| *"):
+        options["tag"] = row["tags"]
+    return options
+
+
+@settings(max_examples=examples(240), suppress_health_check=list(HealthCheck), deadline=None)
+@given(data=st.data())
+def test_rows_are_those_of_a_scan(data: st.DataObject, folders: dict[str, Path]) -> None:
+    store = data.draw(st.sampled_from(STORES), label="store")
+    folder = folders[store.name]
+    wanted: list[Edit] = data.draw(edits, label="damage")
+    with damaged(folder, wanted):
+        rows = [row for row in read_rows(**options_of(store, folder)) if row["topic"] is not None]
+        options = data.draw(requests(rows), label="options")
+        found = read_rows(**options_of(store, folder, **options))
+    expected = [row for row in rows if allows(row, options)]
+    assert sorted(found, key=identity) == sorted(expected, key=identity)
+
+
+@pytest.mark.parametrize("liar", ["stale", "light", "dispatched"])
+def test_a_unit_of_another_queue_does_not_account_for_a_message(liar: str, tmp_path: Path) -> None:
+    """A message whose unit is lost, and a unit that leads to it from a queue that is not its own.
+
+    Such units are left by a recovery that truncated the log, or belong to messages that are dispatched to more queues.
+    """
+    log = LogWriter(1 << 16)
+    other = log.append(1, topic=b"Other")
+    named = b"INNER_MULTI_DISPATCH\1%s\2INNER_MULTI_QUEUE_OFFSET\0010\2"
+    name = {"stale": "Other", "light": "%LMQ%other", "dispatched": "Copies"}[liar]
+    offsets = [log.append(time, topic=b"T", properties=named % name.encode()) for time in range(2, 7)]
+    size = offsets[1] - offsets[0]
+    folder = Path(write_store(tmp_path, {base: bytes(data) for base, data in log.segments.items()}, 1 << 16).path)
+    units = {"T": [(offset, size, 0) for offset in offsets], "Other": [(other, offsets[0] - other, 0)]}
+    units["T"][2] = (0, 0, 0)
+    units.setdefault(name, []).append((offsets[2], size, 0))
+    write_queues(folder, units)
+    rows = read_rows(path=str(folder), topic="T")
+    assert sorted(row["commit_log_offset"] for row in rows) == offsets
+
+
+def write_queues(folder: Path, units: dict[str, list[tuple[int, int, int]]]) -> None:
+    for topic, of_queue in units.items():
+        queue = folder / "consumequeue" / topic / "0"
+        queue.mkdir(parents=True)
+        (queue / f"{0:020d}").write_bytes(np.array(of_queue, UNIT_DTYPE).tobytes().ljust(2000, b"\0"))
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_a_message_whose_unit_was_exchanged_is_found_between_its_neighbours(number: int, tmp_path: Path) -> None:
+    """All units account for the log, and one of the topic's leads to a message of another topic."""
+    log = LogWriter(1 << 16)
+    offsets = [log.append(time, topic=[b"T", b"Other"][time % 2], body=bytes(time)) for time in range(12)]
+    folder = Path(write_store(tmp_path, {base: bytes(data) for base, data in log.segments.items()}, 1 << 16).path)
+    units = [(offset, stop - offset, 0) for offset, stop in pairwise([*offsets, log.next_offset])]
+    queues = {"T": units[::2], "Other": units[1::2]}
+    for one in (number, 2):
+        queues["T"][one], queues["Other"][1] = queues["Other"][1], queues["T"][one]
+    write_queues(folder, queues)
+    assert plan_messages_of(folder).uncovered == ()
+    for options in ({}, {"splitBy": "queue"}):
+        found = [row["commit_log_offset"] for row in read_rows(path=str(folder), topic="T", **options)]
+        assert (found if options else sorted(found)) == offsets[::2]
+
+
+def test_a_time_range_limits_the_units_that_are_read(folders: dict[str, Path]) -> None:
+    store = next(store for store in STORES if store.name == "killed-533")
+    folder = folders[store.name]
+    rows = [row for row in read_rows(**options_of(store, folder)) if row["topic"] == "OrderEvents"]
+    for first in range(5, len(rows) - 5, len(rows) // 6):
+        times = [rows[index]["store_timestamp"].isoformat() for index in (first, first + 4)]
+        options = {"topic": "OrderEvents", "startTimestamp": times[0], "endTimestamp": times[1]}
+        found = read_rows(**options_of(store, folder, **options))
+        assert sorted(found, key=identity) == [row for row in rows if allows(row, options)]
+        with MessageStore(str(folder)) as opened:
+            cover = topic_plan.topic_cover(parse_options(options_of(store, folder, **options)), opened, None)
+            assert isinstance(cover, topic_plan.TopicCover)
+            assert cover.window.size < opened.get_max_phy_offset() // 4
+
+
+def test_messages_of_a_lost_queue_are_in_a_partition_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if messages of other queues are between them."""
+    monkeypatch.setattr(topic_plan, "_MERGE_DISTANCE", 2000)
+    store = next(store for store in STORES if store.name == "workload-533")
+    folder = store.unpack(tmp_path)
+    shutil.rmtree(folder / "consumequeue" / "SequenceDemo" / "1")
+    partitions = read_partitions(**options_of(store, folder, topic="SequenceDemo", splitBy="queue"))
+    queue_ids = [sorted({row["queue_id"] for row in partition}) for partition in partitions if partition]
+    assert sorted(queue_ids) == [[0], [1], [2]]
+    facts = [fact["offset"] for fact in store.facts("msg") if fact["topic"] == "SequenceDemo"]
+    assert sorted(row["commit_log_offset"] for partition in partitions for row in partition) == facts
+
+
+def test_units_that_vanish_after_the_plan_are_an_error(folders: dict[str, Path]) -> None:
+    """Not fewer rows: a broker removes old files of queues while a task waits."""
+    store = next(store for store in STORES if store.name == "workload-533")
+    source = RocketMQDataSource(options_of(store, folders[store.name], topic="OrderEvents"))
+    reader = source.reader(source.schema())
+    partitions = reader.partitions()
+    problem = pytest.raises(StoreChangedError, match=r"units of OrderEvents/\d.* have changed .*: read again")
+    with damaged(folders[store.name], [("zeros", number, 3, 0) for number in range(99)]), problem:
+        _ = [list(reader.read(partition)) for partition in partitions]
+
+
+@settings(max_examples=examples(120), suppress_health_check=list(HealthCheck), deadline=None)
+@given(data=st.data())
+def test_a_split_by_queue_gives_each_queue_to_one_partition_in_its_order(
+    data: st.DataObject, folders: dict[str, Path]
+) -> None:
+    store = data.draw(st.sampled_from(STORES), label="store")
+    folder = folders[store.name]
+    with damaged(folder, data.draw(edits, label="damage")):
+        rows = [row for row in read_rows(**options_of(store, folder)) if row["topic"] is not None]
+        options = data.draw(requests(rows), label="options")
+        partitions = read_partitions(**options_of(store, folder, splitBy="queue", **options))
+    found = [row for partition in partitions for row in partition]
+    assert sorted(found, key=identity) == [row for row in rows if allows(row, options)]
+    queue_ids = [queue_id for partition in partitions for queue_id in {row["queue_id"] for row in partition}]
+    assert len(queue_ids) == len(set(queue_ids))
+    for partition in partitions:
+        offsets = [row["commit_log_offset"] for row in partition]
+        assert offsets == sorted(offsets)
+
+
+@pytest.mark.parametrize("store", STORES, ids=str)
+def test_every_topic_of_every_store(store: RealStore, folders: dict[str, Path]) -> None:
+    folder = folders[store.name]
+    rows = read_rows(**options_of(store, folder))
+    by_queues = 0
+    for topic in sorted({row["topic"] for row in rows if row["topic"] is not None}):
+        by_queues += plan(store, folder, topic=topic).path == AccessPath.CONSUME_QUEUE
+        found = read_rows(**options_of(store, folder, topic=topic))
+        assert sorted(found, key=identity) == [row for row in rows if row["topic"] == topic]
+    assert by_queues

@@ -1,0 +1,126 @@
+"""Tiles of the log: a plain model says which places they account for."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_mq.format.array_types import Int64s
+from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT_DTYPE
+from spark_mq.format.java_text import hash_code
+from spark_mq.io.location import Location
+from spark_mq.store.log.log_range import LogRange
+from spark_mq.store.queue.read_cost import LOCAL, REMOTE, coalesced, cost_of
+from spark_mq.store.queue.tags_codes import can_have_tags, tags_codes_of
+from spark_mq.store.queue.tiles import Chain, accounted, complement, merged
+from spark_mq.store.queue.unit_cover import tiles_of
+
+Tile = tuple[int, int]
+
+
+def arrays(tiles: list[Tile]) -> tuple[Int64s, Int64s]:
+    return np.array([at for at, _ in tiles], np.int64), np.array([size for _, size in tiles], np.int64)
+
+
+@st.composite
+def chains(draw: st.DrawFn) -> list[Tile]:
+    """Tiles that are one run from 100 on, in any order, and perhaps a change of one of them."""
+    sizes = draw(st.lists(st.integers(1, 9), min_size=1, max_size=20))
+    tiles = [(100 + sum(sizes[:index]), size) for index, size in enumerate(sizes)]
+    change = draw(st.sampled_from(["none", "lost", "again", "moved", "longer"]))
+    one = draw(st.integers(0, len(tiles) - 1))
+    if change == "lost":
+        del tiles[one]
+    elif change == "again":
+        tiles.append(tiles[draw(st.integers(0, len(tiles) - 1))])
+    elif change in ("moved", "longer"):
+        tiles[one] = tiles[one][0] + (change == "moved"), tiles[one][1] + (change == "longer")
+    return draw(st.permutations(tiles))
+
+
+@given(chains(), st.integers(1, 5))
+def test_a_chain_is_one_run(tiles: list[Tile], blocks: int) -> None:
+    chain = Chain()
+    for block in range(blocks):
+        chain.add(*arrays(tiles[block::blocks]))
+    reached = 100
+    for at, size in sorted(tiles):
+        if at != reached:
+            reached = -1
+            break
+        reached += size
+    assert chain.stop_from(100) == (reached if tiles and reached > 0 else None)
+
+
+places = st.integers(0, 60)
+
+
+@given(st.dictionaries(places, st.integers(1, 9), max_size=20), st.sets(places), st.integers(1, 9))
+def test_ranges_are_runs_between_two_records(tiles: dict[int, int], wrong: set[int], most: int) -> None:
+    """Each range starts and stops at a place where a tile that is a record does; no tile crosses its bounds."""
+    offsets, sizes = arrays(sorted(tiles.items()))
+    found = accounted(offsets, sizes, lambda at, size: at not in wrong and tiles[at] == size, most)
+    assert len(found) <= most
+    records = {at: at + size for at, size in tiles.items() if at not in wrong}
+    for part, following in pairwise([*found, LogRange(99, 99)]):
+        assert part.start in records
+        assert part.stop in records.values()
+        assert part.stop <= following.start
+        reached = part.start
+        while reached < part.stop:
+            reached += tiles[reached]
+        assert reached == part.stop
+
+
+def test_an_astray_tile_breaks_only_its_own_run() -> None:
+    tiles = [(0, 10), (10, 10), (14, 3), (20, 10), (30, 10)]
+    found = accounted(*arrays(tiles), lambda at, _: at != 14, 9)
+    assert found == [LogRange(0, 20), LogRange(20, 40)]
+
+
+def test_units_of_one_place_contradict_each_other() -> None:
+    """Only the part of the log around them must be scanned then."""
+    first, second = (np.array(units, UNIT_DTYPE) for units in ([(0, 10, 0), (10, 5, 0)], [(10, 5, 0), (15, 5, 0)]))
+    outside = np.array([(-5, 10, 0), (18, 5, 0), (0, 0, 0), (0, PRE_BLANK_SIZE, 0)], UNIT_DTYPE)
+    offsets, sizes = tiles_of([second, outside, first], LogRange(0, 20))
+    assert list(zip(offsets.tolist(), sizes.tolist(), strict=True)) == [(0, 10), (15, 5)]
+
+
+def test_two_runs_that_contradict_each_other_prove_nothing() -> None:
+    """A record can be in the body of another one: which of the two is the log's is not known."""
+    assert accounted(*arrays([(0, 10), (4, 3), (10, 10)]), lambda at, size: True, 9) == [LogRange(10, 20)]
+
+
+@given(st.lists(st.integers(0, 100), max_size=12), st.integers(1, 20))
+def test_a_complement_and_what_it_leaves_are_the_whole(bounds: list[int], distance: int) -> None:
+    places = sorted(set(bounds))
+    parts = [LogRange(start, stop) for start, stop in zip(places[::2], places[1::2], strict=False)]
+    whole = LogRange(0, 101)
+    left = complement(whole, parts)
+    assert [place for part in left for place in range(part.start, part.stop)] == [
+        place for place in range(101) if not any(place in part for part in parts)
+    ]
+    joined = merged(left, distance)
+    assert all(after.start - before.stop >= distance for before, after in pairwise(joined))
+    assert all(any(one.start >= part.start and one.stop <= part.stop for part in joined) for one in left)
+
+
+def test_gaps_up_to_a_jump_are_read_over() -> None:
+    offsets, sizes = arrays([(0, 10), (15, 10), (31, 10)])
+    starts, stops = coalesced(offsets, sizes, 5)
+    assert (starts.tolist(), stops.tolist()) == ([0, 31], [25, 41])
+
+
+def test_a_jump_costs_more_over_a_network() -> None:
+    assert cost_of(Location.resolve("/tmp")) == LOCAL
+    assert LOCAL.of(100, jumps=1) < REMOTE.of(100, jumps=1)
+
+
+@pytest.mark.parametrize(("code", "can"), [(hash_code("Aa"), True), (hash_code("C"), False), (1_793_606_400_000, True)])
+def test_a_tags_code_is_a_hash_or_no_answer(code: int, can: bool) -> None:
+    """`Aa` and `BB` have one hash. A delivery time says nothing about tags."""
+    assert can_have_tags(np.array([code]), tags_codes_of(["BB"])).tolist() == [can]
