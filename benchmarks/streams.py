@@ -32,16 +32,16 @@ _SECONDS_TO_WAIT = 60.0
 
 
 class _OneRowReader(DataSourceStreamReader):
-    """A row for each new value of the number in a file."""
+    """A row for each new length of a file."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        return {"number": 0}
+        return {"length": 0}
 
     def latestOffset(self, start: Mapping[str, int], limit: object) -> dict[str, int]:  # noqa: N802
-        return {"number": int(self._file.read_text())}
+        return {"length": self._file.stat().st_size}
 
     def partitions(self, start: Mapping[str, int], end: Mapping[str, int]) -> Sequence[InputPartition]:
         return [InputPartition(0)]
@@ -114,7 +114,7 @@ def durations(query: StreamingQuery, with_rows: bool, phase: str) -> list[float]
 
 
 def wait_for_batch(query: StreamingQuery, batches: int) -> None:
-    """Wait until the query has reported this number of batches with rows, and one trigger without."""
+    """Wait until the query has reported this number of batches with rows."""
     deadline = time.monotonic() + _SECONDS_TO_WAIT
     while len(durations(query, True, "triggerExecution")) < batches:
         if time.monotonic() > deadline:
@@ -124,11 +124,11 @@ def wait_for_batch(query: StreamingQuery, batches: int) -> None:
 
 def measure(spark: SparkSession, store: GrowingStore, folder: Path, batches: int) -> dict[str, StreamingQuery]:
     """Let the store grow, and return the queries, which have ended."""
-    number = folder / "number"
-    number.write_text("1")
+    growing = folder / "growing file"
+    growing.write_bytes(b"x")
     paths: dict[str, tuple[str, Path]] = {
         "messages": ("rocketmq", folder / "growing"),
-        "one row": ("one_row_stream", number),
+        "one row": ("one_row_stream", growing),
     }
     queries = {}
     for name, (source, path) in paths.items():
@@ -141,7 +141,8 @@ def measure(spark: SparkSession, store: GrowingStore, folder: Path, batches: int
             wait_for_batch(query, batch)
         time.sleep(2)  # some triggers that find nothing
         store.grow(1 << 20)
-        number.write_text(str(batch + 1))
+        with growing.open("ab") as file:
+            file.write(b"x")
     for query in queries.values():
         wait_for_batch(query, batches + 1)
     return queries
