@@ -67,7 +67,8 @@ def revive_messages(store: MessageStore, commit_log_offset: int) -> Iterator[Rec
         yield from messages_after(store, topic, queue_id, commit_log_offset)
     topics = configured_topics(store.location)
     can_pop = topics is None or any(name.startswith(REVIVE_PREFIX) for name in topics)
-    if can_pop and _dispatched_to(store) < store.get_max_phy_offset():
+    log_end = store.get_max_phy_offset()
+    if can_pop and not _leads_past(store, log_end) and _dispatched_to(store) < log_end:
         # A queue without files is not read: a broker of 5.x has revive topics also if nobody pops.
         yield Cut("the consume queues lack the newest messages of the log")
 
@@ -91,6 +92,12 @@ def _has_all_units(store: MessageStore, topic: str, queue_id: int) -> bool:
     if consumed_offsets(store.location).get((topic, queue_id), 0) > end:
         return False
     return _dispatched_to(store) >= store.get_max_phy_offset()
+
+
+def _leads_past(store: MessageStore, log_end: int) -> bool:
+    """Whether the last unit of a queue leads past the end of the log: the queues have been further than the log."""
+    queues = (store.find_queue(*name) for name in store.queue_names)
+    return any(queue is not None and queue.unit(queue.written_end - 1)[0] >= log_end for queue in queues)
 
 
 def _dispatched_to(store: MessageStore) -> int:
