@@ -26,6 +26,7 @@ from spark_mq.io.location import Location
 from spark_mq.similar_names import similar_names
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.broker_version import BrokerVersion, detect_broker_version, parse_broker_version
+from spark_mq.store.index.checked_index import CheckedIndex
 from spark_mq.store.index.key_index import KeyIndex
 from spark_mq.store.live_end import LiveEndFinder
 from spark_mq.store.log.corrupt_range import CorruptRange
@@ -66,6 +67,7 @@ class MessageStore:
         broker_conf: str | None = None,
         check_index: bool = False,
         log_end: int | None = None,
+        checked_index: CheckedIndex | None = None,
     ) -> None:
         """Open the store.
 
@@ -79,6 +81,7 @@ class MessageStore:
                 `spark_mq.store.index.key_index`.
             log_end: The commit log offset at which the log ends for this reader, if it is known. By default it is
                 searched for when it is needed.
+            checked_index: What another process found out about the index files, for look-ups in the same time range.
 
         Raises:
             StoreNotFoundError: The path is not a message store.
@@ -90,6 +93,7 @@ class MessageStore:
         self.broker_conf = BrokerConf.of(broker_conf)
         self._check_index = check_index
         self._given_log_end = log_end
+        self._checked_index = checked_index
         self.files = FileReaders()
         self.records = RecordLookup(self.location, self.files)
         self._given_version = None if broker_version is None else parse_broker_version(broker_version)
@@ -329,6 +333,7 @@ class MessageStore:
             self._live_end,
             LiveEndFinder(self.location).find_now,
             self._check_index,
+            self._checked_index,
         )
 
     def query_message(
