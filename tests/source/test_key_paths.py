@@ -166,13 +166,13 @@ def test_a_header_with_another_time_leaves_nothing_out(begin_timestamp: int | st
     """Headers only say which files to open first. These names say nothing."""
     folder, facts = WORKLOAD.unpack(tmp_path), facts_of(WORKLOAD)
     keyed = [fact for fact in facts if keys_of(fact)]
-    if isinstance(begin_timestamp, str):
-        begin_timestamp = facts[0 if "begin" in begin_timestamp else -1]["storeTimestamp"]
+    ends = {"begin of the log": facts[0]["storeTimestamp"], "end of the log": facts[-1]["storeTimestamp"]}
+    stored = int(ends.get(str(begin_timestamp), begin_timestamp)).to_bytes(8, "big")
     for number, file in enumerate(index_files(folder)):
         file.rename(file.with_name(f"{number:017d}"))
     for file in index_files(folder):
         sound = file.read_bytes()
-        file.write_bytes(begin_timestamp.to_bytes(8, "big") + sound[8:])
+        file.write_bytes(stored + sound[8:])
         with MessageStore(str(folder), broker_conf=str(WORKLOAD.broker_conf)) as store:
             for fact in keyed[:: len(keyed) // 15]:
                 key, time = min(keys_of(fact)), fact["storeTimestamp"]

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_mq.store.index import file_times
 from spark_mq.store.index.file_times import files_in_time
 from spark_mq.store.index.names import index_file_names
+from spark_mq.store.log.time_pruning import CLOCK_TOLERANCE_MILLIS as TOLERANCE
 
-TOLERANCE = file_times.CLOCK_TOLERANCE_MILLIS
 START = 1_795_258_842_150
 times = st.integers(START - 10**7, START + 10**9)
 
