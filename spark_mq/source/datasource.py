@@ -483,11 +483,12 @@ class RocketMQDataSource(DataSource):
     One row is a consumer group in a topic: topics in which it has an offset (`config/consumerOffset.json`), and its
     retry topics. state: CAUGHT_UP; LAGGING; NO_OFFSET, the group has no offset in the topic; UNKNOWN, reason says why,
     and lag is NULL. lag is max offset minus consumer offset, in the queues that consumers can read (`readQueueNums`),
-    and 0 stands for a missing offset, as in `mqadmin consumerProgress`. expired_messages is the part of lag that the
-    store no longer has. lag_millis is the age of the oldest message that is not consumed, of which oldest_queue_id,
+    and 0 stands for a missing offset, as in `mqadmin consumerProgress`. As there, a message that a group popped
+    counts as consumed, whether the group acknowledged it or not. expired_messages is the part of lag that the store
+    no longer has. lag_millis is the age of the oldest message that is not consumed, of which oldest_queue_id,
     oldest_queue_offset, oldest_commit_log_offset and oldest_store_timestamp say where it is. group_retries is the
-    number of messages in all retry topics of the group that it has not consumed, group_dead_letters that of its dead
-    letters; NULL if not known.
+    number of messages in all retry topics of the group that it has not consumed, group_dead_letters that of its
+    dead letters; NULL if not known.
 
     topic, consumerGroup : only this topic; only this consumer group.
     at : the time to which lag_millis refers, in the forms of startTimestamp; by default now.
@@ -514,9 +515,9 @@ class RocketMQDataSource(DataSource):
 
     state: WAITING, the copy is not due yet; OVERDUE, it is due, and was not delivered; READY, it is in the retry topic,
     and the group's offset there is not past it; CONSUMED, the offset is past it, and the group did not return it again;
-    RETRIED, there is a later attempt; DEAD, the message is in the dead letter topic; POPPED, a group that pops messages
-    got it, and the log has no later attempt, but not whether the group acknowledged it; UNKNOWN, reason says why.
-    final_state is the state of the message's last attempt.
+    RETRIED, there is a later attempt; DEAD, the message is in the dead letter topic; POPPED, the offset is past it
+    because the group popped it, and the notes of the broker show that it has not acknowledged it; UNKNOWN, reason says
+    why. final_state is the state of the message's last attempt.
 
     consumerGroup : only this consumer group.
     at : the time to which WAITING and OVERDUE refer, in the forms of startTimestamp; by default now.

@@ -30,6 +30,7 @@ from spark_mq.source.predicate import Predicate
 from spark_mq.source.queue_order import OrderedRead
 from spark_mq.source.row_filter import filter_frames, keeps_corrupt_range, matches_predicate, without_queues
 from spark_mq.source.worker_modules import frozen_modules
+from spark_mq.store.index.checked_index import CheckedIndex
 from spark_mq.store.log.corrupt_range import STRAY, CorruptRange
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.splits import Split
@@ -75,6 +76,7 @@ class LookUpPartition(InputPartition):
     look_up: LookUp
     uncovered: tuple[LogRange, ...]
     log: LogRange
+    index: CheckedIndex | None
 
 
 @dataclass
@@ -111,7 +113,7 @@ class MessagesReader(DataSourceReader):
         plan = uuid.uuid4().hex
         return [
             *map(GapPartition, read.gaps),
-            *(LookUpPartition(look_up, read.uncovered, read.log) for look_up in read.look_ups),
+            *(LookUpPartition(look_up, read.uncovered, read.log, read.index) for look_up in read.look_ups),
             *(SplitPartition(split, plan) for split in read.splits),
             *(OrderedPartition(ordered, read.log, plan) for ordered in read.ordered),
         ]
@@ -195,8 +197,8 @@ class MessagesReader(DataSourceReader):
                 yield from self._matching(part, store.location)
 
     def _look_up(self, partition: LookUpPartition) -> Iterator[pa.RecordBatch]:
-        options, log = self._options, partition.log
-        with MessageStore(options.path, broker_conf=options.broker_conf, log_end=log.stop) as store:
+        options, log_end, index = self._options, partition.log.stop, partition.index
+        with MessageStore(options.path, None, options.broker_conf, log_end=log_end, checked_index=index) as store:
             if partition.look_up.units is not None:
                 yield from self._read_units(store, partition.look_up.units)
                 return

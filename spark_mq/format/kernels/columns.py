@@ -101,6 +101,16 @@ class MessageColumns:
         result: npt.NDArray[np.bool_] = np.any([self._values[name][1] >= 0 for name in names], axis=0)
         return result
 
+    def can_have_tags(self, tags: list[bytes]) -> npt.NDArray[np.bool_]:
+        """Which messages have one of `tags` as their tags, or properties with a zero byte, which are damaged."""
+        damaged = pc.match_substring(self.column("properties_bytes"), "\0")
+        result: npt.NDArray[np.bool_] = np.array(damaged.to_numpy(zero_copy_only=False), np.bool_)
+        is_equal = np.empty(self.frames.size, np.bool_)
+        for one in tags:
+            properties.equal_pieces(self.buffer, *self._property(TAGS), np.frombuffer(one, np.uint8), is_equal)
+            result |= is_equal
+        return result
+
     def property_text(self, name: bytes) -> pa.Array:
         """The values of the property `name` as text; NULL without it."""
         return self._text(*self._property(name))
