@@ -14,13 +14,16 @@ from spark_mq.source.message_stream import MessagesStreamReader
 from spark_mq.source.messages import MessagesReader
 from spark_mq.source.messages_by_key import MessagesByKeyReader
 from spark_mq.source.metadata_tables import MetadataTableReader
-from spark_mq.source.options import ReadOptions, Table, parse_options, parse_stream_options, parse_table
+from spark_mq.source.options import ReadOptions, Table, parse_options, parse_stream_options
 from spark_mq.source.pushed_filters import (
     PushdownMessagesByKeyReader,
     PushdownMessagesReader,
     is_pushdown_planner,
 )
-from spark_mq.source.schema import column_names, default_schema
+from spark_mq.source.schema import column_names, columns_of_one_store, default_schema, names_store
+from spark_mq.source.several_stores import PushdownSeveralStoresReader, SeveralStoresReader
+from spark_mq.source.several_stores_stream import SeveralStoresStreamReader
+from spark_mq.source.store_choice import StoreChoice
 from spark_mq.source.write_options import parse_write_options
 
 
@@ -656,30 +659,45 @@ class RocketMQDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The default columns of the table. Raises `OptionError` for invalid options."""
-        return default_schema(parse_table(self.options))
+        choice = StoreChoice.of(self.options)
+        return default_schema(choice.table(), choice.is_of_several)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The batch reader of the table. Raises `OptionError` for invalid options or unknown columns."""
-        options = parse_options(self.options)
-        names = column_names(options.table, schema)
-        if options.table in (Table.MESSAGES, Table.MESSAGES_BY_KEY):
-            return _messages_reader(options, names)
-        if options.table == Table.CONSUME_QUEUE:
-            return ConsumeQueueReader(options, names)
-        if options.table == Table.INDEX_ENTRIES:
-            return IndexEntriesReader(options, names)
-        return MetadataTableReader(options, names)
+        choice = StoreChoice.of(self.options)
+        names = column_names(choice.table(), schema)
+        if not choice.is_of_several and not names_store(names):
+            return _reader(parse_options(self.options), names)
+        inner = columns_of_one_store(choice.table(), names)
+        readers = [(store, _reader(parse_options(options), inner)) for store, options in choice.each()]
+        takes_filters = bool(readers) and all(hasattr(reader, "pushFilters") for _, reader in readers)
+        several = PushdownSeveralStoresReader if takes_filters else SeveralStoresReader
+        return several(readers, names, choice.skips_unreadable)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """The stream reader of table `messages`. Raises the same errors as `reader`."""
-        options = parse_stream_options(self.options)
-        return MessagesStreamReader(options, column_names(Table.MESSAGES, schema))
+        choice = StoreChoice.of(self.options)
+        names = column_names(Table.MESSAGES, schema)
+        if not choice.is_of_several and not names_store(names):
+            return MessagesStreamReader(parse_stream_options(self.options), names)
+        return SeveralStoresStreamReader.of(choice, names)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """The writer of a DataFrame. Raises `OptionError` for invalid options, and the errors of `store_writer`."""
         from spark_mq.restorer.writer import store_writer
 
         return store_writer(parse_write_options(self.options), schema, overwrite)
+
+
+def _reader(options: ReadOptions, names: list[str]) -> DataSourceReader:
+    """The batch reader of a table of one store."""
+    if options.table in (Table.MESSAGES, Table.MESSAGES_BY_KEY):
+        return _messages_reader(options, names)
+    if options.table == Table.CONSUME_QUEUE:
+        return ConsumeQueueReader(options, names)
+    if options.table == Table.INDEX_ENTRIES:
+        return IndexEntriesReader(options, names)
+    return MetadataTableReader(options, names)
 
 
 def _messages_reader(options: ReadOptions, names: list[str]) -> DataSourceReader:
