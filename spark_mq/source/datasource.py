@@ -670,7 +670,7 @@ class RocketMQDataSource(DataSource):
             return _reader(parse_options(self.options), names)
         inner = columns_of_one_store(choice.table(), names)
         readers = [(store, _reader(parse_options(options), inner)) for store, options in choice.each()]
-        takes_filters = bool(readers) and all(hasattr(reader, "pushFilters") for _, reader in readers)
+        takes_filters = bool(readers) and all(isinstance(reader, PushdownMessagesReader) for _, reader in readers)
         several = PushdownSeveralStoresReader if takes_filters else SeveralStoresReader
         return several(readers, names, choice.skips_unreadable)
 

@@ -124,7 +124,8 @@ def read(columns: list[str], **options: str) -> list[dict[str, object]]:
 def test_only_names_can_be_read(unpacked: Unpack) -> None:
     rows = read(["broker"], path=str(unpacked(NEW)), table="queues")
     queues = len(NEW.facts("queue"))
-    assert queues and rows == [{"broker": "DEFAULT_BROKER"}] * queues
+    assert queues
+    assert rows == [{"broker": "DEFAULT_BROKER"}] * queues
 
 
 def test_a_store_that_cannot_be_read_is_named_or_left_out(
