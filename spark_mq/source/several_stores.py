@@ -8,22 +8,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from spark_mq.errors import ConfigError, OptionError, SparkMqError, UnsupportedStoreError
-from spark_mq.io.s3 import shown
-from spark_mq.store.config.named_store import STORE_COLUMNS, NamedStore, normal_path
+from spark_mq.errors import SparkMqError
+from spark_mq.store.config.named_store import STORE_COLUMNS, NamedStore, is_unreadable, named_error
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
 
-UNREADABLE = (OSError, ConfigError, UnsupportedStoreError)
-"""The errors of a store that cannot be read at all: not found, no permission, of another kind. Damage is not one."""
-
-_Error = TypeVar("_Error", bound=Exception)
 _LOG = logging.getLogger(__name__)
 
 
@@ -67,7 +62,7 @@ class SeveralStoresReader(DataSourceReader):
                 found += [StorePartition(number, partition) for partition in reader.partitions()]
             except (SparkMqError, OSError) as error:
                 if not self._skips_unreadable or not is_unreadable(error):
-                    raise named(error, store) from error
+                    raise named_error(error, store) from error
                 skipped.append(error)
                 warn_of_skipped(store, error)
         if skipped and len(skipped) == len(self._readers):
@@ -90,7 +85,7 @@ class SeveralStoresReader(DataSourceReader):
                 has_rows = True
         except (SparkMqError, OSError) as error:
             if not (is_whole_table and self._skips_unreadable and is_unreadable(error)) or has_rows:
-                raise named(error, store) from error
+                raise named_error(error, store) from error
             warn_of_skipped(store, error)
 
 
@@ -116,19 +111,6 @@ def named_batch(batch: pa.RecordBatch, store: NamedStore, columns: Sequence[str]
             arrays.append(batch.column(name))
             fields.append(batch.schema.field(name))
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
-
-
-def is_unreadable(error: Exception) -> bool:
-    """Whether an error means that a store cannot be read at all: damage and wrong options are other errors."""
-    return isinstance(error, UNREADABLE) and not isinstance(error, OptionError)
-
-
-def named(error: _Error, store: NamedStore) -> _Error:
-    """The error, whose text names the store."""
-    path = shown(normal_path(store.path))
-    if path in str(error) or not isinstance(error, SparkMqError):
-        return error
-    return type(error)(f"store {path}: {error}")
 
 
 def warn_of_skipped(store: NamedStore, error: Exception) -> None:

@@ -21,9 +21,9 @@ from spark_mq.source.message_stream import MessagesStreamReader
 from spark_mq.source.options import StreamOptions, Table, parse_stream_options
 from spark_mq.source.schema import columns_of_one_store
 from spark_mq.source.several_offset import OneOffset, SeveralOffset
-from spark_mq.source.several_stores import StorePartition, is_unreadable, named, named_batch, warn_of_skipped
+from spark_mq.source.several_stores import StorePartition, named_batch, warn_of_skipped
 from spark_mq.source.store_choice import StoreChoice
-from spark_mq.store.config.named_store import NamedStore
+from spark_mq.store.config.named_store import NamedStore, is_unreadable, named_error
 
 _Answer = TypeVar("_Answer")
 _LOG = logging.getLogger(__name__)
@@ -151,7 +151,7 @@ class SeveralStoresStreamReader(DataSourceStreamReader, SupportsTriggerAvailable
             try:
                 found += [StorePartition(number, partition) for partition in reader.partitions(begin, stop)]
             except (SparkMqError, OSError) as error:  # also with skipUnreadable: the batch has messages of the store
-                raise named(error, store) from error
+                raise named_error(error, store) from error
         self._last = last
         return found
 
@@ -164,7 +164,7 @@ class SeveralStoresStreamReader(DataSourceStreamReader, SupportsTriggerAvailable
             for batch in self._readers[partition.store].read(partition.partition):
                 yield named_batch(batch, store, self._columns)
         except (SparkMqError, OSError) as error:
-            raise named(error, store) from error
+            raise named_error(error, store) from error
 
     def _all(self) -> Iterator[tuple[NamedStore, MessagesStreamReader]]:
         return zip(self._stores, self._readers, strict=True)
@@ -175,7 +175,7 @@ class SeveralStoresStreamReader(DataSourceStreamReader, SupportsTriggerAvailable
             return ask()
         except (SparkMqError, OSError) as error:
             if not self._skips_unreadable or not is_unreadable(error):
-                raise named(error, store) from error
+                raise named_error(error, store) from error
             warn_of_skipped(store, error)
             return None
 

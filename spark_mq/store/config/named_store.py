@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import pyarrow as pa
 
-from spark_mq.errors import OptionError
+from spark_mq.errors import ConfigError, OptionError, SparkMqError, UnsupportedStoreError
 from spark_mq.io.location import local_path
 from spark_mq.io.s3 import shown
 from spark_mq.store.config.broker_conf import BrokerConf
@@ -19,6 +20,10 @@ STORE_COLUMNS_SCHEMA = pa.schema([(name, pa.string()) for name in STORE_COLUMNS]
 DEFAULT_CLUSTER = "DefaultCluster"
 DEFAULT_BROKER = "DEFAULT_BROKER"
 """The names of a broker whose settings give no others (`BrokerIdentity`@5.3.3)."""
+
+_UNREADABLE = (OSError, ConfigError, UnsupportedStoreError)
+"""The errors of a store that cannot be read at all: not found, no permission, of another kind. Damage is not one."""
+_Error = TypeVar("_Error", bound=Exception)
 
 
 @dataclass(frozen=True)
@@ -113,3 +118,16 @@ def check_stores(stores: Iterable[NamedStore]) -> list[NamedStore]:
             )
         paths[path] = names[store.names] = store
     return list(paths.values())
+
+
+def is_unreadable(error: Exception) -> bool:
+    """Whether an error means that a store cannot be read at all: damage and wrong options are other errors."""
+    return isinstance(error, _UNREADABLE) and not isinstance(error, OptionError)
+
+
+def named_error(error: _Error, store: NamedStore) -> _Error:
+    """The error, whose text names the store."""
+    path = shown(normal_path(store.path))
+    if path in str(error) or not isinstance(error, SparkMqError):
+        return error
+    return type(error)(f"store {path}: {error}")
