@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from spark_mq.cli.arguments import add_topic, count
-from spark_mq.cli.broker_settings import broker_conf_path
 from spark_mq.cli.exit_status import FOUND, NOT_FOUND
 from spark_mq.cli.messages.arguments import (
     add_filter,
@@ -22,6 +21,8 @@ from spark_mq.cli.messages.arguments import (
 from spark_mq.errors import OptionError
 
 if TYPE_CHECKING:
+    from spark_mq.cli.several_stores import CommandStore
+    from spark_mq.format.record import Record
     from spark_mq.store.message_store import MessageStore
 
 
@@ -48,6 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     from spark_mq.cli.messages.message_filter import MessageFilter
     from spark_mq.cli.output.message_printer import MessagePrinter, rows_of
     from spark_mq.cli.output.value_text import visible
+    from spark_mq.cli.several_stores import opened_stores
     from spark_mq.lifecycle.life.store_rules import Situations
 
     if arguments.max_num is not None and arguments.max_num < 1:
@@ -61,20 +63,37 @@ def run(arguments: argparse.Namespace) -> int:
         }
         options = times if arguments.filter is None else {**times, "filter": arguments.filter}
         return print_access_path(arguments, key=arguments.key, **options)
-    with open_with_index(arguments) as store:
-        found = store.find_messages(arguments.topic, arguments.key, begin=begin, end=end)
-        records = list(islice(filter(message_filter.matches, found), arguments.max_num))
-        rows = rows_of(records, Situations(store, store.broker_conf))
-        reason = "" if records else _why_nothing(store, arguments, begin, end)
-        problems = store.index.problems
-    if records:
-        printer.print(rows)
+    rows: list[tuple[int, Mapping[str, Any]]] = []
+    reasons: list[str] = []
+    problems: list[str] = []
+    with opened_stores(arguments, check_index=arguments.check_index) as stores:
+        for of, store in stores:
+            found = store.find_messages(arguments.topic, arguments.key, begin=begin, end=end)
+            records = list(islice(filter(message_filter.matches, found), arguments.max_num))
+            rows += with_times(of, records, rows_of(records, Situations(store, store.broker_conf)))
+            reasons += [] if records else [of.say(_why_nothing(store, arguments, begin, end))]
+            problems += store.index.problems
+    if rows:
+        printer.print(newest_first(rows)[: arguments.max_num])
         printer.finish()
     print_index_problems(problems)
-    if not records:
-        line = f"no message {arguments.key} in topic {arguments.topic}: {reason}"
+    if not rows:
+        line = f"no message {arguments.key} in topic {arguments.topic}: {'; '.join(reasons)}"
         print(f"spark-mq: {visible(line)}", file=sys.stderr)
-    return FOUND if records else NOT_FOUND
+    return FOUND if rows else NOT_FOUND
+
+
+def with_times(
+    of: CommandStore, records: Sequence[Record], rows: Sequence[Mapping[str, Any]]
+) -> list[tuple[int, Mapping[str, Any]]]:
+    """The rows of messages, with the names of their store if there are several, each after its store time."""
+    return [(record.store_timestamp, of.with_names(row)) for record, row in zip(records, rows, strict=True)]
+
+
+def newest_first(rows: Sequence[tuple[int, Mapping[str, Any]]]) -> list[Mapping[str, Any]]:
+    """The rows of several stores, the newest first; those of one store keep their order."""
+    is_several = any("store" in row for _, row in rows)
+    return [row for _, row in (sorted(rows, key=lambda one: -one[0]) if is_several else rows)]
 
 
 def _why_nothing(store: MessageStore, arguments: argparse.Namespace, begin: int | None, end: int | None) -> str:
@@ -87,22 +106,16 @@ def _why_nothing(store: MessageStore, arguments: argparse.Namespace, begin: int 
     return why_no_key(store, arguments.topic, arguments.key, begin, end)
 
 
-def open_with_index(arguments: argparse.Namespace) -> MessageStore:
-    """The store, opened for look-ups in the index."""
-    from spark_mq.store.message_store import MessageStore
-
-    broker_conf = broker_conf_path(arguments.broker_conf, arguments.store)
-    return MessageStore(arguments.store, broker_conf=broker_conf, check_index=arguments.check_index)
-
-
 def print_access_path(arguments: argparse.Namespace, **options: str) -> int:
     """Print how a look-up in a topic would be done; returns the exit status."""
+    from spark_mq.cli.several_stores import command_stores
     from spark_mq.source.explain import explain
 
-    broker_conf = broker_conf_path(arguments.broker_conf, arguments.store)
-    if broker_conf is not None:
-        options["brokerConf"] = broker_conf
-    print(explain(arguments.store, topic=arguments.topic, **options))
+    for of in command_stores(arguments):
+        if of.named is not None:
+            print(f"store  {of.named}")
+        conf = {} if of.broker_conf is None else {"brokerConf": of.broker_conf}
+        print(explain(of.path, topic=arguments.topic, **conf, **options))
     return FOUND
 
 
