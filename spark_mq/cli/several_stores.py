@@ -140,15 +140,20 @@ def opened_stores(arguments: argparse.Namespace, **how: Any) -> Iterator[list[tu
 
 
 def _skip(arguments: argparse.Namespace, store: CommandStore, error: Exception) -> None:
+    """As `left_out`; the error of the only store is raised as it is."""
+    if store.named is None:
+        raise error
+    left_out(arguments, store.named, error)
+
+
+def left_out(arguments: argparse.Namespace, store: NamedStore, error: Exception) -> None:
     """Print that a store is left out; or raise the error, which names the store."""
     from spark_mq.cli.output import visible
     from spark_mq.store.config.named_store import is_unreadable, named_error
 
-    if store.named is None:
-        raise error
     if not arguments.skip_unreadable or not is_unreadable(error):
-        raise named_error(error, store.named) from error
-    print(f"spark-mq: left out: {visible(f'{store.named}: {error}')}", file=sys.stderr)
+        raise named_error(error, store) from error
+    print(f"spark-mq: left out: {visible(f'{store}: {error}')}", file=sys.stderr)
 
 
 def union(

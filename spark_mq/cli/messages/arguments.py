@@ -17,7 +17,7 @@ _MAX_QUEUE_ID = (1 << 31) - 1
 
 
 def add_store_and_form(command: argparse.ArgumentParser, with_full: bool = False) -> None:
-    """Add STORE or `--stores`, and how messages are printed: `--json`, `--columns`, `--body`, and `--full` for a table."""
+    """Add STORE or `--stores`, and how messages are printed: `--json`, `--columns`, `--body`; for a table `--full`."""
     add_store(command, with_several=True)
     add_json_rows(command)
     add_columns(command, with_full)
