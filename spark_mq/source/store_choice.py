@@ -25,7 +25,6 @@ from spark_mq.source.options import (
 )
 from spark_mq.store.config.named_store import STORE_COLUMNS, NamedStore, check_stores
 from spark_mq.store.config.store_pattern import is_pattern, matching_stores
-from spark_mq.store.config.stores_file import load_stores
 
 _PATH, _PATHS, _STORES, _SKIP = "path", *SELECTION
 _CONF, _CONDITIONS = "brokerConf", "conditions"
@@ -104,6 +103,8 @@ class StoreChoice:
 
         """
         if self.selection.get(_STORES):
+            from spark_mq.store.config.stores_file import load_stores
+
             return self._matching(load_stores(self.selection[_STORES]))
         paths = self._paths()
         # The settings of one broker say nothing of the names of the others.
