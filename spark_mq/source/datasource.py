@@ -33,8 +33,9 @@ class RocketMQDataSource(DataSource):
         `[{"name": "a", "cluster": "prod", "broker": "broker-a", "path": "/data/a", "broker_conf": "/etc/a.conf"}]`.
         Only `path` is needed in an entry; a relative path is relative to the file's folder; `options` can have more
         options of the read of this store. Each table is then the union of the stores' tables, with columns cluster
-        STRING, broker STRING and store STRING before the others. Names that are not given are those of `broker_conf`, or
-        `DefaultCluster`, `DEFAULT_BROKER` and the path. A read of one store has these columns if a schema names them.
+        STRING, broker STRING and store STRING before the others. Names that are not given are those of `broker_conf`,
+        or `DefaultCluster`, `DEFAULT_BROKER` and the path. A read of one store has these columns if a schema names
+        them.
     skipUnreadable : of several stores: `true` leaves out a store that cannot be read, with a warning in the log of the
         driver. By default, such a store is an error that names it. Damage is an error, or not, as `mode` says.
     table : `messages` (default), `messages_by_key`, `consume_queue`, `segments`, `queues`, `topics`,

@@ -109,6 +109,7 @@ def _print_as_broker(arguments: argparse.Namespace, begin: int | None, end: int 
     from spark_mq.cli.messages.reasons import why_no_key
     from spark_mq.cli.output.message_printer import MessagePrinter, rows_of
     from spark_mq.cli.output.value_text import visible
+    from spark_mq.cli.several_stores import opened_stores
     from spark_mq.format.message_keys import record_keys
     from spark_mq.lifecycle.life.store_rules import Situations
     from spark_mq.store.index.broker_answer import MQADMIN_MAX_NUM
@@ -117,22 +118,29 @@ def _print_as_broker(arguments: argparse.Namespace, begin: int | None, end: int 
         if getattr(arguments, name):
             raise OptionError(f"--as-broker is a broker's own look-up: leave out --{name.replace('_', '-')}")
     printer = MessagePrinter(arguments, as_table=True)
-    with open_with_index(arguments) as store:
-        most = MQADMIN_MAX_NUM if arguments.max_num is None else arguments.max_num
-        answer = store.find_as_broker(arguments.topic, arguments.key, most, begin, end)
-        rows = rows_of(answer.records, Situations(store, store.broker_conf))
-        reason = "" if answer.records else why_no_key(store, arguments.topic, arguments.key, begin, end)
+    rows: list[Mapping[str, Any]] = []
+    reasons: list[str] = []
+    others, unreadable = 0, []
+    with opened_stores(arguments) as stores:  # each broker answers for itself
+        for of, store in stores:
+            most = MQADMIN_MAX_NUM if arguments.max_num is None else arguments.max_num
+            answer = store.find_as_broker(arguments.topic, arguments.key, most, begin, end)
+            found = rows_of(answer.records, Situations(store, store.broker_conf))
+            rows += map(of.with_names, found)
+            others += sum(arguments.key not in record_keys(record) for record in answer.records)
+            unreadable += [of.say(str(offset)) for offset in answer.unreadable]
+            if not found:
+                reasons.append(of.say(why_no_key(store, arguments.topic, arguments.key, begin, end)))
     if rows:
         printer.print(rows)
         printer.finish()
-    others = sum(arguments.key not in record_keys(record) for record in answer.records)
     if others:
         print(f"spark-mq: {others} of these messages have another key with the same hash", file=sys.stderr)
-    if answer.unreadable:
-        places = ", ".join(map(str, answer.unreadable))
+    if unreadable:
+        places = visible(", ".join(unreadable))
         print(f"spark-mq: the index leads to commit log offsets without a message: {places}", file=sys.stderr)
     if not rows:
-        line = f"a broker finds no message {arguments.key} in topic {arguments.topic}: {reason}"
+        line = f"a broker finds no message {arguments.key} in topic {arguments.topic}: {'; '.join(reasons)}"
         print(f"spark-mq: {visible(line)}", file=sys.stderr)
     return FOUND if rows else NOT_FOUND
 
