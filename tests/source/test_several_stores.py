@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from spark_mq.source.datasource import RocketMQDataSource
-from spark_mq.source.options import Table, names_of
+from spark_mq.source.options import Table
 from tests.support.stores import OWN_STORES, RealStore, stores_in
 
 Unpack = Callable[[RealStore], Path]

@@ -261,3 +261,21 @@ def test_a_source_of_one_store_streams_as_before_unless_it_names_the_store(tmp_p
         for row in rows.to_pylist()
     }
     assert columns == {str(tmp_path / "one")}
+
+
+def test_a_log_that_was_cut_is_not_read_again_with_messages_of_another_store(tmp_path: Path) -> None:
+    cut, grows = tmp_path / "cut", tmp_path / "grows"
+    put(log_of(50), cut)
+    put(log_of(50), grows)
+    end, _ = given(reader(cut, grows))
+    other = LogWriter(16 << 10)
+    for number in range(50):
+        late = 60_000 if number >= 40 else 0
+        other.append(NOW + 10 * number + late, b"x" * (number % 300), queue_id=number % 3)
+    put(other, cut)
+    options = {"failOnLogCut": "false", "failOnDataLoss": "false"}
+    end, rows = given(reader(cut, grows, **options), end)
+    assert rows == places(cut=other.offsets[40:])
+    assert end["stores"][0]["offset"]["read_from"] == other.offsets[40]
+    more = put(log_of(60), grows)
+    assert given(reader(cut, grows, **options), end)[1] == places(grows=more[50:])
