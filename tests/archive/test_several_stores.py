@@ -53,6 +53,3 @@ def test_two_stores_are_archived_and_a_missing_one_is_left_out(
         own = [row for row in rows if row["broker"] == name]
         assert {(row["cluster"], row["store"]) for row in own} == {("prod", f"of {name}")}
         assert sorted(row["offset_message_id"] for row in own) == sorted(fact["msgId"] for fact in store.facts("msg"))
-    # A run that finds nothing new needs no Spark.
-    monkeypatch.setattr("spark_mq.cli.archive.command.spark_session", None)
-    assert main(["archive", "--stores", str(file), str(table), "--skip-unreadable"]) == 0
