@@ -103,10 +103,10 @@ def make_store(folder: Path, size: int) -> Path:
         (store / "commitlog" / f"{base:020d}").write_bytes(content.ljust(SEGMENT_SIZE, b"\0"))
     count = 2 * per_segment * max(size // SEGMENT_SIZE, 1)
     queue_counts = {topic.decode(): {"readQueueNums": 1} for topic in topics}
-    offsets = {f"orders@group{number}": {0: count // (number + 1)} for number in range(GROUPS)}
+    consumed = {f"orders@group{number}": {0: count // (number + 1)} for number in range(GROUPS)}
     (store / "config").mkdir()
     (store / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": queue_counts}))
-    (store / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": offsets}))
+    (store / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": consumed}))
     (store / CHECKPOINT).write_bytes(Checkpoint(physic_msg_timestamp=TIME).encode())
     rebuild_with(LocalTasks(), RebuildRequest.of(str(store), None), None)
     return store

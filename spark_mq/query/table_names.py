@@ -134,7 +134,7 @@ def may_read_of(text: str, owner: str, names: Collection[str]) -> set[str]:
         names: The second parts, in lower case.
     """
     words = frozenset(re.findall(r"\w+", text.lower()))
-    found = words.intersection(names)
+    found = set(words.intersection(names))
     if not found or words.isdisjoint(re.findall(r"\w+", owner)):
         return set()
     try:
