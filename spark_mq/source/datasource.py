@@ -7,13 +7,9 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from spark_mq._compat import register_source
-from spark_mq.source.consume_queue import ConsumeQueueReader
-from spark_mq.source.index_entries import IndexEntriesReader
 from spark_mq.source.lookup_function import register_lookup
-from spark_mq.source.message_stream import MessagesStreamReader
 from spark_mq.source.messages import MessagesReader
 from spark_mq.source.messages_by_key import MessagesByKeyReader
-from spark_mq.source.metadata_tables import MetadataTableReader
 from spark_mq.source.options import ReadOptions, Table, parse_options, parse_stream_options, parse_table
 from spark_mq.source.pushed_filters import (
     PushdownMessagesByKeyReader,
@@ -665,14 +661,12 @@ class RocketMQDataSource(DataSource):
         names = column_names(options.table, schema)
         if options.table in (Table.MESSAGES, Table.MESSAGES_BY_KEY):
             return _messages_reader(options, names)
-        if options.table == Table.CONSUME_QUEUE:
-            return ConsumeQueueReader(options, names)
-        if options.table == Table.INDEX_ENTRIES:
-            return IndexEntriesReader(options, names)
-        return MetadataTableReader(options, names)
+        return _reader_of_table(options, names)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """The stream reader of table `messages`. Raises the same errors as `reader`."""
+        from spark_mq.source.message_stream import MessagesStreamReader
+
         options = parse_stream_options(self.options)
         return MessagesStreamReader(options, column_names(Table.MESSAGES, schema))
 
@@ -688,6 +682,21 @@ def _messages_reader(options: ReadOptions, names: list[str]) -> DataSourceReader
     if options.table == Table.MESSAGES_BY_KEY:
         return PushdownMessagesByKeyReader(options, names) if takes_filters else MessagesByKeyReader(options, names)
     return PushdownMessagesReader(options, names) if takes_filters else MessagesReader(options, names)
+
+
+def _reader_of_table(options: ReadOptions, names: list[str]) -> DataSourceReader:
+    """The reader of another table; imported here, because most workers plan reads of messages."""
+    if options.table == Table.CONSUME_QUEUE:
+        from spark_mq.source.consume_queue import ConsumeQueueReader
+
+        return ConsumeQueueReader(options, names)
+    if options.table == Table.INDEX_ENTRIES:
+        from spark_mq.source.index_entries import IndexEntriesReader
+
+        return IndexEntriesReader(options, names)
+    from spark_mq.source.metadata_tables import MetadataTableReader
+
+    return MetadataTableReader(options, names)
 
 
 def register(spark: SparkSession) -> None:

@@ -40,6 +40,12 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     add_time(command)
     add_filter(command)
     command.add_argument("--max-num", metavar="N", type=count, help="print at most N messages (default: all)")
+    command.add_argument(
+        "--as-broker",
+        action="store_true",
+        help="print what a broker on these files answers: at most 64 messages (maxMsgsNumBatch), messages of other "
+        "keys with the same hash, times in whole seconds, only what the index files have; in the order of the log",
+    )
     command.set_defaults(run=run)
 
 
@@ -53,6 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.max_num is not None and arguments.max_num < 1:
         raise OptionError(f"--max-num {arguments.max_num}: give 1 or more")
     begin, end = begin_and_end(arguments)
+    if arguments.as_broker:
+        return _print_as_broker(arguments, begin, end)
     message_filter = MessageFilter(condition=condition_of(arguments.filter))
     printer = MessagePrinter(arguments, as_table=True)
     if arguments.explain:
@@ -75,6 +83,39 @@ def run(arguments: argparse.Namespace) -> int:
         line = f"no message {arguments.key} in topic {arguments.topic}: {reason}"
         print(f"spark-mq: {visible(line)}", file=sys.stderr)
     return FOUND if records else NOT_FOUND
+
+
+def _print_as_broker(arguments: argparse.Namespace, begin: int | None, end: int | None) -> int:
+    """Print what a broker answers; stderr says which messages do not have the key."""
+    from spark_mq.cli.messages.reasons import why_no_key
+    from spark_mq.cli.output.message_printer import MessagePrinter, rows_of
+    from spark_mq.cli.output.value_text import visible
+    from spark_mq.format.message_keys import record_keys
+    from spark_mq.lifecycle.life.store_rules import Situations
+    from spark_mq.store.index.broker_answer import MQADMIN_MAX_NUM
+
+    for name in ("filter", "check_index", "explain"):
+        if getattr(arguments, name):
+            raise OptionError(f"--as-broker is a broker's own look-up: leave out --{name.replace('_', '-')}")
+    printer = MessagePrinter(arguments, as_table=True)
+    with open_with_index(arguments) as store:
+        most = MQADMIN_MAX_NUM if arguments.max_num is None else arguments.max_num
+        answer = store.find_as_broker(arguments.topic, arguments.key, most, begin, end)
+        rows = rows_of(answer.records, Situations(store, store.broker_conf))
+        reason = "" if answer.records else why_no_key(store, arguments.topic, arguments.key, begin, end)
+    if rows:
+        printer.print(rows)
+        printer.finish()
+    others = sum(arguments.key not in record_keys(record) for record in answer.records)
+    if others:
+        print(f"spark-mq: {others} of these messages have another key with the same hash", file=sys.stderr)
+    if answer.unreadable:
+        places = ", ".join(map(str, answer.unreadable))
+        print(f"spark-mq: the index leads to commit log offsets without a message: {places}", file=sys.stderr)
+    if not rows:
+        line = f"a broker finds no message {arguments.key} in topic {arguments.topic}: {reason}"
+        print(f"spark-mq: {visible(line)}", file=sys.stderr)
+    return FOUND if rows else NOT_FOUND
 
 
 def _why_nothing(store: MessageStore, arguments: argparse.Namespace, begin: int | None, end: int | None) -> str:
