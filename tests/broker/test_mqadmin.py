@@ -26,7 +26,7 @@ DIRECT = "DirectTopic"
 
 @dataclass(frozen=True)
 class Served:
-    """A store and the broker that runs on a copy of it; `foreseen` are the offsets of resets, by the word for the time."""
+    """A store, the broker that runs on a copy of it, and the offsets of resets, by the word for the time."""
 
     packed: RealStore
     sound: Path
