@@ -77,7 +77,7 @@ def plan_keys(options: ReadOptions, store: MessageStore) -> KeyPlan | str:
         uncovered = _union([*uncovered, *parts.uncovered], window.log)
         notes.append(f"{len(topics):,} topics are looked up; {parts.note}")
     tasks = (tuple(pairs[at : at + _KEYS_OF_A_TASK]) for at in range(0, len(pairs), _KEYS_OF_A_TASK))
-    return KeyPlan(tuple(tasks), CheckedIndex.of(window), tuple(uncovered), tuple(notes))
+    return KeyPlan(tuple(tasks), store.index.checked(*predicate.store_timestamp.bounds), tuple(uncovered), tuple(notes))
 
 
 def _queued_topics(store: MessageStore) -> frozenset[str]:

@@ -75,7 +75,8 @@ class KeyIndex:
         self._log_end = log_end
         self._scanned: set[LogRange] = set()
         self._tables: dict[LogRange, KeyTable] = {}
-        self._coverage = IndexCoverage(store, conf, files, records, log_end, find_log_end, check)
+        layout = None if checked is None else checked.layout
+        self._coverage = IndexCoverage(store, conf, files, records, log_end, find_log_end, check, layout)
         self._window = None if checked is None else checked.window(self._coverage)
         self.problems = self._coverage.problems
         self.look_up_problems: list[str] = []
@@ -90,6 +91,10 @@ class KeyIndex:
         if self._window is not None:
             return self._window
         return self._coverage.window(begin, end)
+
+    def checked(self, begin: int | None, end: int | None) -> CheckedIndex:
+        """The files of a look-up in a range of store times, for another process."""
+        return CheckedIndex.of(self.window(begin, end), self._coverage.layout)
 
     def find_messages(
         self,
