@@ -7,13 +7,9 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from spark_mq._compat import register_source
-from spark_mq.source.consume_queue import ConsumeQueueReader
-from spark_mq.source.index_entries import IndexEntriesReader
 from spark_mq.source.lookup_function import register_lookup
-from spark_mq.source.message_stream import MessagesStreamReader
 from spark_mq.source.messages import MessagesReader
 from spark_mq.source.messages_by_key import MessagesByKeyReader
-from spark_mq.source.metadata_tables import MetadataTableReader
 from spark_mq.source.options import ReadOptions, Table, parse_options, parse_stream_options, parse_table
 from spark_mq.source.pushed_filters import (
     PushdownMessagesByKeyReader,
@@ -489,11 +485,12 @@ class RocketMQDataSource(DataSource):
     One row is a consumer group in a topic: topics in which it has an offset (`config/consumerOffset.json`), and its
     retry topics. state: CAUGHT_UP; LAGGING; NO_OFFSET, the group has no offset in the topic; UNKNOWN, reason says why,
     and lag is NULL. lag is max offset minus consumer offset, in the queues that consumers can read (`readQueueNums`),
-    and 0 stands for a missing offset, as in `mqadmin consumerProgress`. expired_messages is the part of lag that the
-    store no longer has. lag_millis is the age of the oldest message that is not consumed, of which oldest_queue_id,
+    and 0 stands for a missing offset, as in `mqadmin consumerProgress`. As there, a message that a group popped
+    counts as consumed, whether the group acknowledged it or not. expired_messages is the part of lag that the store
+    no longer has. lag_millis is the age of the oldest message that is not consumed, of which oldest_queue_id,
     oldest_queue_offset, oldest_commit_log_offset and oldest_store_timestamp say where it is. group_retries is the
-    number of messages in all retry topics of the group that it has not consumed, group_dead_letters that of its dead
-    letters; NULL if not known.
+    number of messages in all retry topics of the group that it has not consumed, group_dead_letters that of its
+    dead letters; NULL if not known.
 
     topic, consumerGroup : only this topic; only this consumer group.
     at : the time to which lag_millis refers, in the forms of startTimestamp; by default now.
@@ -520,9 +517,9 @@ class RocketMQDataSource(DataSource):
 
     state: WAITING, the copy is not due yet; OVERDUE, it is due, and was not delivered; READY, it is in the retry topic,
     and the group's offset there is not past it; CONSUMED, the offset is past it, and the group did not return it again;
-    RETRIED, there is a later attempt; DEAD, the message is in the dead letter topic; POPPED, a group that pops messages
-    got it, and the log has no later attempt, but not whether the group acknowledged it; UNKNOWN, reason says why.
-    final_state is the state of the message's last attempt.
+    RETRIED, there is a later attempt; DEAD, the message is in the dead letter topic; POPPED, the offset is past it
+    because the group popped it, and the notes of the broker show that it has not acknowledged it; UNKNOWN, reason says
+    why. final_state is the state of the message's last attempt.
 
     consumerGroup : only this consumer group.
     at : the time to which WAITING and OVERDUE refer, in the forms of startTimestamp; by default now.
@@ -666,14 +663,12 @@ class RocketMQDataSource(DataSource):
         names = column_names(options.table, schema)
         if options.table in (Table.MESSAGES, Table.MESSAGES_BY_KEY):
             return _messages_reader(options, names)
-        if options.table == Table.CONSUME_QUEUE:
-            return ConsumeQueueReader(options, names)
-        if options.table == Table.INDEX_ENTRIES:
-            return IndexEntriesReader(options, names)
-        return MetadataTableReader(options, names)
+        return _reader_of_table(options, names)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """The stream reader of table `messages`. Raises the same errors as `reader`."""
+        from spark_mq.source.message_stream import MessagesStreamReader
+
         options = parse_stream_options(self.options)
         return MessagesStreamReader(options, column_names(Table.MESSAGES, schema))
 
@@ -689,6 +684,21 @@ def _messages_reader(options: ReadOptions, names: list[str]) -> DataSourceReader
     if options.table == Table.MESSAGES_BY_KEY:
         return PushdownMessagesByKeyReader(options, names) if takes_filters else MessagesByKeyReader(options, names)
     return PushdownMessagesReader(options, names) if takes_filters else MessagesReader(options, names)
+
+
+def _reader_of_table(options: ReadOptions, names: list[str]) -> DataSourceReader:
+    """The reader of another table; imported here, because most workers plan reads of messages."""
+    if options.table == Table.CONSUME_QUEUE:
+        from spark_mq.source.consume_queue import ConsumeQueueReader
+
+        return ConsumeQueueReader(options, names)
+    if options.table == Table.INDEX_ENTRIES:
+        from spark_mq.source.index_entries import IndexEntriesReader
+
+        return IndexEntriesReader(options, names)
+    from spark_mq.source.metadata_tables import MetadataTableReader
+
+    return MetadataTableReader(options, names)
 
 
 def register(spark: SparkSession) -> None:

@@ -24,7 +24,8 @@ from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.lookup import QueueRange
 from spark_mq.store.queue.read_cost import CLEARLY_LESS, ReadCost, coalesced, cost_of
 from spark_mq.store.queue.tags_codes import can_have_tags, tags_codes_of
-from spark_mq.store.queue.unit_cover import FoundUnits, cut, unit_cover
+from spark_mq.store.queue.tiles import cut
+from spark_mq.store.queue.unit_cover import FoundUnits, unit_cover
 from spark_mq.store.queue.unit_cursor import first_unit_from
 from spark_mq.store.queue.units_read import UnitsRead
 

@@ -19,8 +19,11 @@ import pytest
 from spark_mq import MessageStore
 from spark_mq.lifecycle.consumption.consumer_progress import consumer_progress_rows
 from spark_mq.lifecycle.consumption.dead_letters import dead_letters_rows
+from spark_mq.lifecycle.consumption.popped_messages import PopState
 from spark_mq.lifecycle.consumption.retries import retries_rows
 from spark_mq.lifecycle.delivery.answer import NotConsumed
+from spark_mq.lifecycle.life.event import EventKind
+from spark_mq.lifecycle.life.message_consumers import ConsumerState
 from spark_mq.lifecycle.statistics.duplicates import duplicates_rows
 from spark_mq.lifecycle.traces.trace_record import parse_trace_body
 from spark_mq.lifecycle.traces.traces import traces_rows
@@ -50,7 +53,7 @@ FATES = {
     "READY": ["READY"],
     "DEAD_AT_ONCE": [],
     "DEAD": ["RETRIED", "DEAD"],
-    "POPPED_TWICE": ["POPPED"],
+    "POPPED_TWICE": ["CONSUMED"],
 }
 """The states of the retries of a message, by what the program made of it."""
 REASONS = {
@@ -74,6 +77,7 @@ class Consumption:
     progress: dict[str, str]
     trace: str
     traced_key: str
+    found: dict[tuple[str, str], str]
     store: MessageStore
 
     def of(self, event: str) -> list[dict[str, Any]]:
@@ -88,10 +92,19 @@ def consumption(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
         events = harness.groups(broker)
         progress = {group: harness.mqadmin(broker, ["consumerProgress", "-g", group]) for group in GROUPS}
         retried = [line["uniqueKey"] for line in events if line.get("type") == "Sub" and line["reconsumeTimes"]]
+        ended = [line["uniqueKey"] for line in events if line.get("type") == "EndTransaction"]
+        found = {
+            (topic, key): harness.mqadmin(broker, ["queryMsgByUniqueKey", "-a", "-t", topic, "-i", key])
+            for topic, key in (
+                ("TraceDemo", retried[0]),
+                ("%RETRY%GID_traced", retried[0]),
+                ("TraceDemo", ended[0]),
+            )
+        }
         name = "QueryMsgTraceById" if request.param.startswith("4") else "queryMsgTraceById"
         trace = harness.mqadmin(broker, [name, "-i", retried[0]])
     with MessageStore(str(path)) as store:
-        yield Consumption(request.param, events, progress, trace, retried[0], store)
+        yield Consumption(request.param, events, progress, trace, retried[0], found, store)
 
 
 def test_why_groups_did_not_consume_messages(consumption: Consumption) -> None:
@@ -122,12 +135,46 @@ def test_why_a_popped_message_is_not_consumed(consumption: Consumption) -> None:
         with MessageStore(str(consumption.store.location), log_end=end) as store:
             found.append(store.why_not_consumed("GID_popping", "PopDemo", 0, 0, at=notes[0][1].store_timestamp))
     assert [one.reason for one in found] == [NotConsumed.POPPED, NotConsumed.POPPED, NotConsumed.CONSUMED]
-    assert "can acknowledge it until" in found[0].text
+    assert "has not acknowledged it" in found[0].text
     assert "acknowledged it" in found[2].text
     assert "%RETRY%GID_popping_PopDemo/0" in found[1].text
-    with MessageStore(str(consumption.store.location), log_end=ends[0]) as store:
-        late = store.why_not_consumed("GID_popping", "PopDemo", 0, 0, at=notes[0][1].store_timestamp + 60_000)
-    assert (late.reason, "gives it to the group again" in late.text) == (NotConsumed.POPPED, True)
+    # The table and the life of the message say the same.
+    (sent,) = [line["uniqueKey"] for line in consumption.of("sent") if line["fate"] == "POPPED_TWICE"]
+    for end, states, state in zip(ends[1:], ("POPPED", "CONSUMED"), (PopState.POPPED, PopState.CONSUMED), strict=True):
+        with MessageStore(str(consumption.store.location), log_end=end) as store:
+            (told,) = store.life(sent).lives
+            states_of = [row["state"] for row in retries_rows(store).to_pylist() if row["unique_key"] == sent]
+        (consumer,) = told.consumers
+        assert consumer.state == ConsumerState.POPPED  # the broker gave it to the group again
+        (retry,) = [event for event in told.events if event.kind is EventKind.RETRIED]
+        assert ("and acknowledged it" in retry.text) == (state is PopState.CONSUMED), retry
+        assert states_of in ([states], ["UNKNOWN"])
+
+
+def test_mqadmin_finds_the_same_messages_of_a_life(consumption: Consumption) -> None:
+    for (topic, key), text in consumption.found.items():
+        (told,) = consumption.store.life(key).lives
+        events = [event for event in told.events if event.topic == topic and event.commit_log_offset is not None]
+        wanted = [
+            {
+                "Queue ID": str(event.queue_id),
+                "Queue Offset": str(event.queue_offset),
+                "CommitLog Offset": str(event.commit_log_offset),
+                "Reconsume Times": str(event.attempt or 0),
+                "Store Timestamp": f"{datetime.fromtimestamp(event.timestamp / 1000):%Y-%m-%d %H:%M:%S},"
+                f"{event.timestamp % 1000:03d}",
+            }
+            for event in events
+        ]
+        lines = re.findall(r"^([A-Z][A-Za-z ]+): +(.*?)\s*$", text, re.MULTILINE)
+        said = [{"Topic": value} for name, value in lines if name == "Topic"]
+        assert said, text
+        number = -1
+        for name, value in lines:
+            number += name == "Topic"
+            if name in wanted[0]:
+                said[number][name] = value
+        assert said == [{"Topic": topic, **one} for one in wanted]
 
 
 def test_the_progress_of_groups_is_that_of_mqadmin(consumption: Consumption) -> None:

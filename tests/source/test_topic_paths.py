@@ -133,8 +133,9 @@ def test_a_unit_of_another_queue_does_not_account_for_a_message(liar: str, tmp_p
 
 
 def write_queues(folder: Path, units: dict[str, list[tuple[int, int, int]]]) -> None:
-    for topic, of_queue in units.items():
-        queue = folder / "consumequeue" / topic / "0"
+    for name, of_queue in units.items():
+        topic, _, queue_id = name.partition("/")
+        queue = folder / "consumequeue" / topic / (queue_id or "0")
         queue.mkdir(parents=True)
         (queue / f"{0:020d}").write_bytes(np.array(of_queue, UNIT_DTYPE).tobytes().ljust(2000, b"\0"))
 
@@ -154,6 +155,30 @@ def test_a_message_whose_unit_was_exchanged_is_found_between_its_neighbours(numb
     for options in ({}, {"splitBy": "queue"}):
         found = [row["commit_log_offset"] for row in read_rows(path=str(folder), topic="T", **options)]
         assert (found if options else sorted(found)) == offsets[::2]
+
+
+@pytest.mark.parametrize("has_queue", [True, False], ids=["its queue is there", "its queue is lost"])
+@pytest.mark.parametrize("taker", ["T/1", "Other/0"])
+def test_a_message_whose_unit_is_in_another_queue_is_not_lost(taker: str, has_queue: bool, tmp_path: Path) -> None:
+    """The unit accounts for the message, but nobody who looks for the message reads that unit."""
+    log = LogWriter(1 << 16)
+    names = ["T/0", taker, "Third/0"]
+    places: dict[str, list[tuple[int, int, int]]] = {name: [] for name in names}
+    for number in range(18):
+        topic, queue_id = names[number % 3].split("/")
+        offset = log.append(
+            number, topic=topic.encode(), queue_id=int(queue_id), queue_offset=number // 3, body=bytes(number)
+        )
+        places[names[number % 3]].append((offset, log.next_offset - offset, 0))
+    expected = sorted(offset for name, units in places.items() if name.startswith("T/") for offset, _, _ in units)
+    folder = Path(write_store(tmp_path, {base: bytes(data) for base, data in log.segments.items()}, 1 << 16).path)
+    places["T/0"][2], places[taker][3] = places[taker][3], places["T/0"][2]
+    if not has_queue:
+        del places["T/0"]
+    write_queues(folder, places)
+    found = [row["commit_log_offset"] for row in read_rows(path=str(folder), topic="T")]
+    assert sorted(found) == expected
+    assert len(plan_messages_of(folder).uncovered) == (0 if has_queue else 6)
 
 
 def test_a_time_range_limits_the_units_that_are_read(folders: dict[str, Path]) -> None:

@@ -10,7 +10,7 @@ ROLLBACK, inner batches).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -105,6 +105,23 @@ def complement(whole: LogRange, parts: Sequence[LogRange]) -> list[LogRange]:
     if reached < whole.stop:
         left.append(LogRange(reached, whole.stop))
     return left
+
+
+def cut(parts: Iterable[LogRange], within: LogRange) -> list[LogRange]:
+    """The parts of `parts` that are in `within`."""
+    inside = (LogRange(max(part.start, within.start), min(part.stop, within.stop)) for part in parts)
+    return [part for part in inside if part.size > 0]
+
+
+def union(parts: Iterable[LogRange]) -> list[LogRange]:
+    """All that is in at least one of the ranges, which may overlap, as ranges in order."""
+    result: list[LogRange] = []
+    for part in sorted(parts, key=lambda part: part.start):
+        if result and part.start <= result[-1].stop:
+            result[-1] = LogRange(result[-1].start, max(result[-1].stop, part.stop))
+        else:
+            result.append(part)
+    return result
 
 
 def merged(parts: Sequence[LogRange], distance: int) -> list[LogRange]:

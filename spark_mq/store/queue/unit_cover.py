@@ -22,8 +22,9 @@ from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.store.log.log_range import LogRange, end_of_blank
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.queue.consume_queue import ConsumeQueue
+from spark_mq.store.queue.contradictions import with_contradicted
 from spark_mq.store.queue.lookup import QueueCover
-from spark_mq.store.queue.tiles import Chain, accounted, complement, merged
+from spark_mq.store.queue.tiles import Chain, accounted, complement, cut, merged
 from spark_mq.store.queue.unit_cursor import UnitCursor, own_stop
 
 _MOST_RUNS = 1 << 10
@@ -176,7 +177,8 @@ def unit_cover(
             chain.add(*live_tiles(block, within))
         unit_bytes += sum(block.size for block in blocks) * UNIT_SIZE
         covered += _covered(records, chain, blocks, within)
-    uncovered = merged(complement(log, covered), merge_distance)
+    queues = {(cursor.queue.topic, cursor.queue.queue_id): cursor.queue for cursor in cursors}
+    uncovered = merged(with_contradicted(records, log, complement(log, covered), queues), merge_distance)
     covered = [part for within in segments for part in cut(complement(log, uncovered), within)]
     return UnitCover(tuple(covered), tuple(uncovered), FoundUnits.joined(parts).in_ranges(covered), unit_bytes)
 
@@ -208,9 +210,3 @@ def _in_segments(records: RecordLookup, log: LogRange) -> Iterator[LogRange]:
         part = LogRange(max(segment.base, log.start), min(segment.base + segment.size, log.stop))
         if part.size > 0:
             yield part
-
-
-def cut(parts: Iterable[LogRange], within: LogRange) -> list[LogRange]:
-    """The parts of `parts` that are in `within`."""
-    inside = (LogRange(max(part.start, within.start), min(part.stop, within.stop)) for part in parts)
-    return [part for part in inside if part.size > 0]

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from spark_mq.format.array_types import Bytes, OutBytes, OutInt64s
 from spark_mq.format.kernels.big_endian import (
+    SLACK,
+    append_bytes,
     byte_at,
     copy_bytes,
     index_in_eight,
@@ -42,6 +44,11 @@ def index_of(buffer: Bytes, position: int, byte: int) -> int:
 @kernel
 def copy(target: OutBytes, at: int, source: Bytes, start: int, length: int) -> None:
     copy_bytes(target, at, source, start, length)
+
+
+@kernel
+def append(target: OutBytes, at: int, source: Bytes, start: int, length: int) -> None:
+    append_bytes(target, at, source, start, length)
 
 
 @kernel
@@ -91,6 +98,21 @@ def test_both_forms_copy_bytes(data: bytes, at: int, start: int, length: int) ->
     copy(compiled, at, array(data), start, length)
     copy_bytes(plain, at, array(data), start, length)
     assert compiled.tobytes() == plain.tobytes() == expected
+
+
+@given(st.integers(0, SLACK + 3), st.integers(0, SLACK + 3), st.integers(-1, SLACK + 4), st.integers(0, SLACK))
+def test_both_forms_append_bytes_and_write_nothing_before_them_or_after_the_target(
+    at: int, start: int, length: int, rest: int
+) -> None:
+    size = max(length, 0)
+    memory, source = np.full(at + size + rest + SLACK, 0xEE, np.uint8), np.arange(start + size + rest, dtype=np.uint8)
+    expected = memory[:at].tobytes() + source[start : start + size].tobytes()
+    for form in (append, append_bytes):
+        target = memory[: at + size + rest].copy()
+        around = np.concatenate((target, memory[-SLACK:]))
+        form(around[: target.size], at, source, start, length)
+        assert around[: at + size].tobytes() == expected
+        assert around[target.size :].tobytes() == b"\xee" * SLACK
 
 
 @pytest.mark.skipif(WITHOUT_JIT, reason="Python has one form only")
