@@ -1,9 +1,9 @@
 """The messages of a topic one after the other, in the order of the log or backwards, for commands.
 
-The log is read segment by segment, and a caller that stops early reads only the first ones. Where the units of the
-topic's queues lead to few records, and the units of all queues account for the segment (`store.queue.unit_cover`), only
-these records are read. Everything else is scanned. A unit that leads to something else is not believed: the part of the
-log around it is scanned, too. So the messages are those of a scan of the log.
+The log is read in parts of some segments, and a caller that stops early reads only the first ones. Where the units of
+the topic's queues lead to few records, and the units of all queues account for the part (`store.queue.unit_cover`),
+only these records are read. Everything else is scanned. A unit that leads to something else is not believed: the part
+of the log around it is scanned, too. So the messages are those of a scan of the log.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ _FIRST_BYTES = 4 << 20
 """Bytes at the start of the log that are read in plain Python: a caller that stops there needs no unit."""
 _RECORD = 32 << 10
 """Bytes that a scan reads in the time in which plain Python reads one record at another place."""
+_MOST_UNITS = 4 << 20
+"""Units of all queues that are compared with the log at once: 80 MB, less than a second."""
 _MERGE_DISTANCE = 256 << 10
 """Parts of the log that must be scanned become one if fewer bytes are between them."""
 
@@ -92,7 +94,10 @@ class _TopicMessages:
                 if self._filter.matches(record):
                     yield record
             log = LogRange(reached, log.stop)
-        ranges = _in_segments(self.store, log)
+        if cost_of(self.store.location).of(0, queues=len(covers)) > CLEARLY_LESS * log.size:
+            yield from self._scan(log, newest_first)
+            return
+        ranges = self._ranges(log, [queue for queue, _ in covers])
         for part in reversed(ranges) if newest_first else ranges:
             yield from self._of_range(part, own, covers, newest_first)
 
@@ -111,6 +116,17 @@ class _TopicMessages:
         found = ((name, self.store.find_queue(*name)) for name in self.store.queue_names)
         return [(queue, self.store.queue_cover(*name)) for name, queue in found if queue is not None]
 
+    def _ranges(self, log: LogRange, everything: Sequence[ConsumeQueue]) -> list[LogRange]:
+        """Parts of a log in its order: each has segments with about `_MOST_UNITS` units in all, or one segment."""
+        store = self.store
+        live = max(store.get_max_phy_offset() - store.get_min_phy_offset(), 1)
+        most = _MOST_UNITS * live // max(_unit_count(everything), 1)
+        bounds = [log.start]
+        for segment in store.records.segments:
+            if log.start < segment.base < log.stop and segment.base + segment.size - bounds[-1] > most:
+                bounds.append(segment.base)
+        return [LogRange(start, stop) for start, stop in pairwise([*bounds, log.stop]) if start < stop]
+
     def _of_range(
         self,
         part: LogRange,
@@ -118,7 +134,7 @@ class _TopicMessages:
         covers: Sequence[tuple[ConsumeQueue, QueueCover]],
         newest_first: bool,
     ) -> Iterator[Part]:
-        """The messages of a part of the log that is in one segment, and starts at a boundary."""
+        """The messages of a part of the log that starts at a boundary."""
         price = cost_of(self.store.location)
         if self._cost(part, own, [queue for queue, _ in covers], price) > CLEARLY_LESS * part.size:
             return self._scan(part, newest_first)
@@ -132,8 +148,8 @@ class _TopicMessages:
     ) -> float:
         """What it costs to read the units of all queues, and the records of the topic, in bytes of a scan."""
         live = max(self.store.get_max_phy_offset() - self.store.get_min_phy_offset(), 1)
-        units = sum(queue.written_end - queue.files[0].first for queue in everything) * part.size / live
-        of_all = price.of(0, unit_bytes=int(units) * UNIT_SIZE, queues=len(everything))
+        units = _unit_count(everything) * part.size // live
+        of_all = price.of(0, unit_bytes=units * UNIT_SIZE, queues=len(everything))
         if of_all > part.size:
             return of_all
         bounds = [[first_unit_from(queue, at, queue.written_end) for at in (part.start, part.stop)] for queue in own]
@@ -178,7 +194,5 @@ class _TopicMessages:
         return scan(store.location, store.records, part, self._filter, self.begin, self.end)
 
 
-def _in_segments(store: MessageStore, log: LogRange) -> list[LogRange]:
-    """The parts of a range of the log, of one segment each. A gap between two segments belongs to the first one."""
-    bases = [segment.base for segment in store.records.segments if log.start < segment.base < log.stop]
-    return [LogRange(start, stop) for start, stop in pairwise([log.start, *bases, log.stop]) if start < stop]
+def _unit_count(queues: Sequence[ConsumeQueue]) -> int:
+    return sum(queue.written_end - queue.files[0].first for queue in queues)
