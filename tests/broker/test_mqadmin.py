@@ -89,7 +89,8 @@ def test_the_messages_of_a_key_are_those_of_mqadmin(served: Served) -> None:
         asked.append((other["topic"], other["key"], {"begin": begin, "end": end}, ["-b", str(begin), "-e", str(end)]))
     for topic, key, arguments, words in asked:
         said = harness.mqadmin(served.broker, ["queryMsgByKey", "-t", topic, "-k", key, *words])
-        printed = [tuple(map(int, line.split()[1:])) for line in said.splitlines() if re.match(r"[0-9A-F]{32}", line)]
+        lines = re.findall(r"^\S.* (\d+) +(\d+)$", said, re.MULTILINE)  # message id, queue id, queue offset
+        printed = [(int(queue_id), int(queue_offset)) for queue_id, queue_offset in lines]
         with MessageStore(str(served.sound), broker_conf=str(served.packed.broker_conf)) as store:
             answer = store.query_message_as_broker(topic, key, **arguments).to_pylist()
         with_key = [row for row in answer if key in (row["keys"] or ())]
