@@ -93,7 +93,7 @@ def _tables(show: re.Match[str], stores: Mapping[str, Store], named: NamedTables
     comments: dict[str, dict[str, str]] = {
         store: {table.value: comment for table, comment in TABLE_COMMENTS.items()} for store in stores
     }
-    comments |= {owner: {table: ARCHIVE_TABLE_COMMENTS.get(table, "") for table in named[owner]} for owner in named}
+    comments |= {owner: {table: _archive_comment(table) for table in named[owner]} for owner in named}
     columns = ("namespace", "tableName", "description")
     session_tables = None
     if show["store"] is None:
@@ -112,6 +112,12 @@ def _tables(show: re.Match[str], stores: Mapping[str, Store], named: NamedTables
         if matches(table)
     ]
     return CatalogAnswer(columns, tuple(rows), session_tables)
+
+
+def _archive_comment(table: str) -> str:
+    """What the rows of an archive's table are; those of what messages mean are as those of a store."""
+    meaning = TABLE_COMMENTS[Table(table)] if table in tuple(Table) else ""
+    return ARCHIVE_TABLE_COMMENTS.get(table, meaning)
 
 
 def _matcher(literal: str | None) -> Callable[[str], bool]:

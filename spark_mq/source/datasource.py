@@ -56,8 +56,10 @@ class RocketMQDataSource(DataSource):
         are not in queues.
     tag : only messages with these tags: `paid`, or one of several, `paid || shipped`.
     key : only messages that have this key, as one of KEYS or as unique key. If `topic` is given too, the reader finds
-        them in the index files, and reads only the parts of the log that no index file covers. The index does not
-        contain messages of transaction type ROLLBACK, so such messages are never found by key.
+        them in the index files, and reads only the parts of the log that no index file covers. Without `topic`, every
+        topic that has a queue is looked up, and the parts of the log are read whose messages are in no queue; if that
+        costs as much as reading the log, the log is read. The index does not contain messages of transaction type
+        ROLLBACK, so such messages are never found by key.
     uniqueKey : only messages that have this unique key; read in the same way as `key`.
     offsetMessageId : only the message that has this offset message id, which consists of a store host and a commit log
         offset. An id of another broker finds nothing. In a store that moved, find the message by `startOffset` and

@@ -78,7 +78,7 @@ class MessageStore:
                 different rules. By default the store's config files show the version.
             broker_conf: The file of the broker's settings. The sizes of index files do not show `maxHashSlotNum` and
                 `maxIndexNum` if these were changed.
-            check_index: Whether all index files are read and checked before the first look-up of a key; see
+            check_index: Whether each index file is read whole and checked before a look-up of a key uses it; see
                 `spark_mq.store.index.key_index`.
             log_end: The commit log offset at which the log ends for this reader, if it is known. By default it is
                 searched for when it is needed.

@@ -9,13 +9,14 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from spark_mq.errors import StoreChangedError
@@ -68,6 +69,28 @@ def plan_messages_of(folder: Path) -> ReadPlan:
         return plan_messages(parse_options({"path": str(folder), "topic": "T"}), opened)
 
 
+@cache
+def written(folder: Path) -> dict[int, tuple[Any, ...]]:
+    """What the sound store says of each message that its unit also says, by commit log offset."""
+    return {row["commit_log_offset"]: known_to_unit(row) for row in read_rows(path=str(folder))}
+
+
+def known_to_unit(row: Row) -> tuple[Any, ...]:
+    return row["topic"], row["queue_id"], row["queue_offset"], row["tags"]
+
+
+def can_be_seen(folder: Path, wanted: list[Edit], rows: list[Row], options: dict[str, str]) -> bool:
+    """Whether units show the damage. They are believed if they account for the log, as a broker believes them.
+
+    Not that a record got another topic, queue or tag on the disk; and not that two queues have each other's unit, if
+    the tags codes in them decide which of them are read.
+    """
+    if "tag" in options and any(kind == "exchange" for kind, *_ in wanted):
+        return False
+    before = written(folder)
+    return all(known_to_unit(row) == before.get(row["commit_log_offset"]) for row in rows)
+
+
 def allows(row: Row, options: dict[str, str]) -> bool:
     return (
         row["topic"] == options["topic"]
@@ -103,9 +126,11 @@ def test_rows_are_those_of_a_scan(data: st.DataObject, folders: dict[str, Path])
     store = data.draw(st.sampled_from(STORES), label="store")
     folder = folders[store.name]
     wanted: list[Edit] = data.draw(edits, label="damage")
+    _ = written(folder)  # before the damage
     with damaged(folder, wanted):
         rows = [row for row in read_rows(**options_of(store, folder)) if row["topic"] is not None]
         options = data.draw(requests(rows), label="options")
+        assume(can_be_seen(folder, wanted, rows, options))
         found = read_rows(**options_of(store, folder, **options))
     expected = [row for row in rows if allows(row, options)]
     assert sorted(found, key=identity) == sorted(expected, key=identity)
@@ -148,8 +173,7 @@ def test_a_message_whose_unit_was_exchanged_is_found_between_its_neighbours(numb
     folder = Path(write_store(tmp_path, {base: bytes(data) for base, data in log.segments.items()}, 1 << 16).path)
     units = [(offset, stop - offset, 0) for offset, stop in pairwise([*offsets, log.next_offset])]
     queues = {"T": units[::2], "Other": units[1::2]}
-    for one in (number, 2):
-        queues["T"][one], queues["Other"][1] = queues["Other"][1], queues["T"][one]
+    queues["T"][number], queues["Other"][number] = queues["Other"][number], queues["T"][number]
     write_queues(folder, queues)
     assert plan_messages_of(folder).uncovered == ()
     for options in ({}, {"splitBy": "queue"}):
@@ -172,7 +196,7 @@ def test_a_message_whose_unit_is_in_another_queue_is_not_lost(taker: str, has_qu
         places[names[number % 3]].append((offset, log.next_offset - offset, 0))
     expected = sorted(offset for name, units in places.items() if name.startswith("T/") for offset, _, _ in units)
     folder = Path(write_store(tmp_path, {base: bytes(data) for base, data in log.segments.items()}, 1 << 16).path)
-    places["T/0"][2], places[taker][3] = places[taker][3], places["T/0"][2]
+    places["T/0"][2], places[taker][2] = places[taker][2], places["T/0"][2]
     if not has_queue:
         del places["T/0"]
     write_queues(folder, places)
@@ -229,9 +253,12 @@ def test_a_split_by_queue_gives_each_queue_to_one_partition_in_its_order(
 ) -> None:
     store = data.draw(st.sampled_from(STORES), label="store")
     folder = folders[store.name]
-    with damaged(folder, data.draw(edits, label="damage")):
+    wanted: list[Edit] = data.draw(edits, label="damage")
+    _ = written(folder)  # before the damage
+    with damaged(folder, wanted):
         rows = [row for row in read_rows(**options_of(store, folder)) if row["topic"] is not None]
         options = data.draw(requests(rows), label="options")
+        assume(can_be_seen(folder, wanted, rows, options))
         partitions = read_partitions(**options_of(store, folder, splitBy="queue", **options))
     found = [row for partition in partitions for row in partition]
     assert sorted(found, key=identity) == [row for row in rows if allows(row, options)]

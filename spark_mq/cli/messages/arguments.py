@@ -35,7 +35,9 @@ def add_index(command: argparse.ArgumentParser) -> None:
     """Add the arguments of a look-up in the index."""
     add_broker_conf(command, "maxHashSlotNum and maxIndexNum")
     command.add_argument(
-        "--check-index", action="store_true", help="first read all index files, and check that they are whole"
+        "--check-index",
+        action="store_true",
+        help="read each index file whole before it is used, and check that it is sound",
     )
     command.add_argument(
         "--explain", action="store_true", help="print the access path and its cost; do not run the query"

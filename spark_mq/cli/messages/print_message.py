@@ -199,12 +199,16 @@ def _matching(
     store: MessageStore, arguments: argparse.Namespace, selection: Selection, begin: int | None, end: int | None
 ) -> Iterator[Record]:
     """The matching messages that are in the log, in the order in which they are printed."""
+    from spark_mq.source.topic_messages import topic_messages
     from spark_mq.store.message_selection import select_messages
 
     if arguments.follow and arguments.last is None and arguments.begin is None:
         return iter(())
     is_backwards = arguments.newest_first or arguments.last is not None
-    parts = select_messages(store, arguments.topic, arguments.queue_id, begin, end, newest_first=is_backwards)
+    if arguments.queue_id is None:
+        parts = topic_messages(store, arguments.topic, begin, end, newest_first=is_backwards)
+    else:
+        parts = select_messages(store, arguments.topic, arguments.queue_id, begin, end, newest_first=is_backwards)
     matching = selection.of(parts)
     if arguments.last is None:
         return matching

@@ -77,8 +77,9 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         type=pair("old=/lake/messages"),
         default=[],
         help="an archive, the TABLE of `spark-mq archive`: a path, or a name in Spark's catalog. Its tables are "
-        "NAME.messages, NAME.keys, NAME.segments and NAME.snapshots. With one store and one archive there is also the "
-        "view history: each message once, from the archive, or else from the store",
+        "NAME.messages, NAME.keys, NAME.segments and NAME.snapshots, and those of what messages mean: "
+        "NAME.transactions, NAME.delayed, NAME.retries, ... With one store and one archive there is also the view "
+        "history: each message once, from the archive, or else from the store",
     )
     command.add_argument(
         "--option",
@@ -148,10 +149,11 @@ def _tables(arguments: argparse.Namespace) -> Tables:
             options_of(store, table)
     if not arguments.archives:
         return Tables(stores)
-    from spark_mq.cli.sql.archive import archive_tables, history_of
+    from spark_mq.cli.sql.archive import Meanings, archive_tables, history_of
 
     archives = {name: _absolute(table) if "/" in table else table for name, table in arguments.archives}
-    return Tables(stores, archive_tables(archives), history_of(paths, archives))
+    broker_conf = next((value for name, value in options.items() if name.lower() == _BROKER_CONF), None)
+    return Tables(stores, archive_tables(archives), history_of(paths, archives), Meanings(archives, broker_conf))
 
 
 def _stores_of_file(file: str, options: Mapping[str, str]) -> Mapping[str, Store]:

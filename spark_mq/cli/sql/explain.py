@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pyarrow import fs
 
+from spark_mq.cli.sql.archive import VIEWS
 from spark_mq.errors import SparkMqError
 from spark_mq.format.message_schema import KEY
 from spark_mq.io.location import Location
@@ -50,7 +51,9 @@ def explained(
     """
     if not plan.references and not plan.named:
         yield "the statement reads no table of a store"
-    yield from (f"{name}, which Spark reads as a Delta table" for name in plan.named)
+    for name in plan.named:
+        what = "the driver makes of the archived messages" if name.startswith(VIEWS) else "Spark reads as a Delta table"
+        yield f"{name}, which {what}"
     for read in plan_reads(plan, stores, partial(local_constants.evaluate, zone=_zone(settings))):
         yield str(read)
         for name, text in _details(read, sees_stores):

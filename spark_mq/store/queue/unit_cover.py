@@ -121,6 +121,23 @@ def live_tiles(block: Units, within: LogRange) -> tuple[Int64s, Int64s]:
     return (offsets, sizes) if is_kept.all() else (offsets[is_kept], sizes[is_kept])
 
 
+def in_order(block: Units) -> Units:
+    """The units of one queue that are in the order of the log with all others of the block.
+
+    The messages of a queue are in the log in the order of the queue. So of units that are not, some lead to messages of
+    other queue offsets, and none of them is relied on.
+    """
+    offsets = block["commit_log_offset"].astype(np.int64)
+    if (np.diff(offsets) > 0).all():
+        return block
+    live = np.flatnonzero(is_live(block))
+    offsets = offsets[live]
+    highest_before = np.maximum.accumulate(offsets[:-1])
+    lowest_after = np.minimum.accumulate(offsets[:0:-1])[::-1]
+    follows, precedes = np.append(True, offsets[1:] > highest_before), np.append(offsets[:-1] < lowest_after, True)
+    return block[live[follows[: live.size] & precedes[: live.size]]]
+
+
 def tiles_of(blocks: Sequence[Units], within: LogRange) -> tuple[Int64s, Int64s]:
     """Commit log offsets and sizes of units that lead to messages in a range of the log, by offset.
 
@@ -171,11 +188,12 @@ def unit_cover(
         for cursor in cursors:
             first, block = cursor.take(within.stop)
             number = numbers.get((cursor.queue.topic, cursor.queue.queue_id))
+            unit_bytes += block.size * UNIT_SIZE
             if block.size and number is not None:
                 parts.append(FoundUnits.of_queue(number, first, block))
-            blocks.append(block)
-            chain.add(*live_tiles(block, within))
-        unit_bytes += sum(block.size for block in blocks) * UNIT_SIZE
+            tiles = in_order(block)
+            blocks.append(tiles)
+            chain.add(*live_tiles(tiles, within))
         covered += _covered(records, chain, blocks, within)
     queues = {(cursor.queue.topic, cursor.queue.queue_id): cursor.queue for cursor in cursors}
     uncovered = merged(with_contradicted(records, log, complement(log, covered), queues), merge_distance)
