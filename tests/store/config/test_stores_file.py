@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyarrow import fs
 
 from spark_mq.errors import OptionError, StoreNotFoundError
+from spark_mq.io.location import Location
 from spark_mq.store.config.named_store import NamedStore, check_stores
 from spark_mq.store.config.store_pattern import is_pattern, matching_stores
 from spark_mq.store.config.stores_file import load_stores, stores_text
@@ -120,3 +122,25 @@ def test_a_name_with_characters_of_patterns_is_no_pattern_if_it_exists(tmp_path:
         True,
         False,
     ]
+
+
+def test_patterns_of_a_bucket_keep_settings_and_hide_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("bucket/x/broker-a", "bucket/x/broker-b", "bucket/x/broker[c]"):
+        (tmp_path / name / "commitlog").mkdir(parents=True)
+    bucket = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+
+    def resolve(uri: str) -> Location:
+        return Location(bucket, uri.partition("?")[0].removeprefix("s3://me:hidden@"), uri)
+
+    monkeypatch.setattr(Location, "resolve", resolve)
+    assert matching_stores("s3://me:hidden@bucket/x/broker-*?region=eu") == [
+        "s3://me:hidden@bucket/x/broker-a?region=eu",
+        "s3://me:hidden@bucket/x/broker-b?region=eu",
+    ]
+    assert matching_stores("s3://me:hidden@bucket/*/{broker-b,broker[c]}") == [
+        "s3://me:hidden@bucket/x/broker-b",
+        "s3://me:hidden@bucket/x/broker[c]",
+    ]
+    with pytest.raises(StoreNotFoundError) as caught:
+        matching_stores("s3://me:hidden@bucket/none-*")
+    assert "hidden" not in str(caught.value)
