@@ -182,6 +182,8 @@ def _settings_file(options: Mapping[str, str], store: str) -> dict[str, str]:
 def _check_names(arguments: argparse.Namespace) -> None:
     if bool(arguments.stores) == (arguments.stores_file is not None):
         raise OptionError("give --store NAME=PATH, once for each store, or --stores FILE")
+    if arguments.skip_unreadable and len(arguments.stores) == 1:
+        raise OptionError("--skip-unreadable has no effect on one store: it is for several, and for --stores FILE")
     given: dict[str, str] = {}
     for option, pairs in (("--store", arguments.stores), ("--archive", arguments.archives)):
         for name, _ in pairs:
