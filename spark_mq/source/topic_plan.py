@@ -142,6 +142,26 @@ def topic_cover(options: ReadOptions, store: MessageStore, most: float | None) -
     return TopicCover(tuple(requested), log, cover.covered, units, tags_codes, cover.uncovered, note)
 
 
+def parts_without_units(store: MessageStore, log: LogRange, queue: ConsumeQueue) -> list[LogRange]:
+    """The parts of a range of the log for which the units of other queues than `queue` do not account, in order.
+
+    The range itself, if reading the units of all queues costs as much as reading the range.
+
+    Args:
+        store: The store.
+        log: A range of the live log, which starts at a boundary and ends at one.
+        queue: A queue whose messages are requested; a unit of it in the range makes the whole range one part.
+
+    """
+    everything = _queues_of(store, Predicate())
+    cost = _cost_of_all(everything, cost_of(store.location), log.size / max(live_log(store).size, 1))
+    if isinstance(cost, str) or cost > CLEARLY_LESS * log.size:
+        return [log]
+    covers = ((one, store.queue_cover(one.topic, one.queue_id)) for one in everything)
+    cover = unit_cover(covers, [queue], store.records, log, _MERGE_DISTANCE)
+    return [log] if cover.units.count else list(cover.uncovered)
+
+
 def _queues_of(store: MessageStore, predicate: Predicate) -> list[ConsumeQueue]:
     """The store's queues whose topic and queue id can match."""
     found = []

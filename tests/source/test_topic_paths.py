@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from spark_mq.errors import StoreChangedError
 from spark_mq.format.consume_queue import UNIT_DTYPE
-from spark_mq.source import messages, time_window, topic_plan
+from spark_mq.source import earlier_topic, messages, time_window, topic_plan
 from spark_mq.source.datasource import RocketMQDataSource
 from spark_mq.source.options import parse_options
 from spark_mq.source.planner import AccessPath, ReadPlan, plan_messages
@@ -137,6 +137,35 @@ def write_queues(folder: Path, units: dict[str, list[tuple[int, int, int]]]) -> 
         queue = folder / "consumequeue" / topic / "0"
         queue.mkdir(parents=True)
         (queue / f"{0:020d}").write_bytes(np.array(of_queue, UNIT_DTYPE).tobytes().ljust(2000, b"\0"))
+
+
+@pytest.mark.parametrize("is_few", [True, False], ids=["walked", "by units"])
+@pytest.mark.parametrize("again", ["same", "lost", "none"])
+def test_messages_of_a_deleted_topic_have_the_queue_offsets_of_the_one_created_again(
+    again: str, is_few: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The deletion removed their units, so only the log has them: before the first message of the new queue."""
+    if not is_few:
+        monkeypatch.setattr(earlier_topic, "_FEW_BYTES", 0)
+    log = LogWriter(1 << 16)
+    other = [log.append(1, topic=b"Other") for _ in range(3)]
+    old = [log.append(2, queue_offset=number) for number in range(4 if again != "none" else 0)]
+    other += [log.append(3, topic=b"Other") for _ in range(3)]
+    new = [log.append(4, queue_offset=number) for number in range(4)]
+    folder = Path(write_store(tmp_path, {base: bytes(data) for base, data in log.segments.items()}, 1 << 16).path)
+    ends = dict(pairwise([*log.offsets, log.next_offset]))
+    units = {name: [(at, ends[at] - at, 0) for at in places] for name, places in (("T", new), ("Other", other))}
+    if again == "lost":
+        units["T"][0] = units["Other"][4] = (0, 0, 0)
+    write_queues(folder, units)
+    options = {"topic": "T", "queueId": "0", "startQueueOffset": "1", "endQueueOffset": "2"}
+    rows = read_rows(path=str(folder), **options)
+    assert sorted(row["commit_log_offset"] for row in rows) == [*old[1:3], *new[1:3]]
+    with MessageStore(str(folder)) as opened:
+        found = plan_messages(parse_options({"path": str(folder), **options}), opened)
+    assert found.path == AccessPath.CONSUME_QUEUE
+    assert bool(found.uncovered) == (again != "none")
+    assert all(part.stop <= new[1] for part in found.uncovered)
 
 
 @pytest.mark.parametrize("number", range(5))

@@ -19,11 +19,11 @@ from spark_mq.errors import CorruptLogError
 from spark_mq.format.array_types import Int64s
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE, Units, is_live
 from spark_mq.format.dispatch import LIGHT_PREFIX
-from spark_mq.store.log.log_range import LogRange, end_of_blank
+from spark_mq.store.log.log_range import LogRange, between, end_of_blank
 from spark_mq.store.log.record_lookup import RecordLookup
-from spark_mq.store.queue.consume_queue import ConsumeQueue
+from spark_mq.store.queue.consume_queue import ConsumeQueue, announce_units
 from spark_mq.store.queue.lookup import QueueCover
-from spark_mq.store.queue.tiles import Chain, accounted, complement, merged
+from spark_mq.store.queue.tiles import Chain, accounted, merged
 from spark_mq.store.queue.unit_cursor import UnitCursor, own_stop
 
 _MOST_RUNS = 1 << 10
@@ -116,8 +116,16 @@ class UnitCover:
 def live_tiles(block: Units, within: LogRange) -> tuple[Int64s, Int64s]:
     """Commit log offsets and sizes of the units that lead to messages in a range of the log, in the order of units."""
     offsets, sizes = block["commit_log_offset"].astype(np.int64), block["store_size"].astype(np.int64)
+    if not sizes.size or (
+        sizes.min() > 0
+        and sizes.max() < PRE_BLANK_SIZE
+        and offsets.min() >= within.start
+        and offsets.max() <= within.stop
+        and (offsets + sizes).max() <= within.stop
+    ):
+        return offsets, sizes
     is_kept = (sizes > 0) & (sizes != PRE_BLANK_SIZE) & (offsets >= within.start) & (offsets <= within.stop - sizes)
-    return (offsets, sizes) if is_kept.all() else (offsets[is_kept], sizes[is_kept])
+    return offsets[is_kept], sizes[is_kept]
 
 
 def tiles_of(blocks: Sequence[Units], within: LogRange) -> tuple[Int64s, Int64s]:
@@ -165,6 +173,7 @@ def unit_cover(
     parts: list[FoundUnits] = []
     unit_bytes = 0
     for within in segments:
+        announce_units([(cursor.queue, *cursor.following()) for cursor in cursors])
         blocks: list[Units] = []
         chain = Chain()
         for cursor in cursors:
@@ -176,8 +185,8 @@ def unit_cover(
             chain.add(*live_tiles(block, within))
         unit_bytes += sum(block.size for block in blocks) * UNIT_SIZE
         covered += _covered(records, chain, blocks, within)
-    uncovered = merged(complement(log, covered), merge_distance)
-    covered = [part for within in segments for part in cut(complement(log, uncovered), within)]
+    uncovered = merged(_others(log, covered), merge_distance)
+    covered = [part for within in segments for part in cut(_others(log, uncovered), within)]
     return UnitCover(tuple(covered), tuple(uncovered), FoundUnits.joined(parts).in_ranges(covered), unit_bytes)
 
 
@@ -208,6 +217,10 @@ def _in_segments(records: RecordLookup, log: LogRange) -> Iterator[LogRange]:
         part = LogRange(max(segment.base, log.start), min(segment.base + segment.size, log.stop))
         if part.size > 0:
             yield part
+
+
+def _others(log: LogRange, parts: Iterable[LogRange]) -> list[LogRange]:
+    return between(((part.start, part.stop) for part in parts), log.start, log.stop)
 
 
 def cut(parts: Iterable[LogRange], within: LogRange) -> list[LogRange]:

@@ -181,6 +181,7 @@ def _read_into(buffer: Bytes, base: int, segment: SegmentFile, starts: list[int]
     """Read ranges of the log to their places in `buffer`, whose first byte is at `base`; False if bytes are missing."""
     memory = buffer.data
     with OpenFile(segment.location) as file:
+        file.announce([start - segment.base for start in starts], [stop - segment.base for stop in stops])
         for start, stop in zip(starts, stops, strict=True):
             if not file.read_into(memory[start - base : stop - base], start - segment.base):
                 return False
