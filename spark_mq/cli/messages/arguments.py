@@ -17,8 +17,8 @@ _MAX_QUEUE_ID = (1 << 31) - 1
 
 
 def add_store_and_form(command: argparse.ArgumentParser, with_full: bool = False) -> None:
-    """Add STORE, and how messages are printed: `--json`, `--columns`, `--body`, and `--full` for a table."""
-    add_store(command)
+    """Add STORE or `--stores`, and how messages are printed: `--json`, `--columns`, `--body`; for a table `--full`."""
+    add_store(command, with_several=True)
     add_json_rows(command)
     add_columns(command, with_full)
     command.add_argument(
@@ -78,6 +78,15 @@ def add_any_host(command: argparse.ArgumentParser) -> None:
     """Add `--any-host`."""
     text = "accept an offset message id that names another host than the message's store host: for a store that moved"
     command.add_argument("--any-host", action="store_true", help=text)
+
+
+def refuse_any_host(arguments: argparse.Namespace) -> None:
+    """Raise `OptionError` if an id shall be answered by any host, and there are several stores to answer it."""
+    if arguments.any_host and getattr(arguments, "stores_file", None) is not None:
+        raise OptionError(
+            "--any-host has no effect with --stores: the address in an offset message id chooses the store. Give the "
+            "STORE that moved, without --stores"
+        )
 
 
 def add_body_file(command: argparse.ArgumentParser) -> None:
