@@ -91,8 +91,9 @@ def run(arguments: argparse.Namespace) -> int:
     at = None if arguments.at is None else parse_moment("--at", arguments.at, datetime.now().astimezone())
     with ExitStack() as opened:
         archive: str | None = None
+        paths: list[str] = []
         if arguments.stores_file is not None:
-            paths, stores = [], opened.enter_context(_of_file(arguments))
+            stores = opened.enter_context(_of_file(arguments))
         else:
             paths, archive = _paths_and_archive(arguments)
             stores = {}

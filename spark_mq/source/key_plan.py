@@ -20,7 +20,7 @@ from spark_mq.store.index.coverage import IndexedRange
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.read_cost import CLEARLY_LESS, cost_of
-from spark_mq.store.queue.tiles import union
+from spark_mq.store.queue.tiles import joined
 
 _MAX_KEYS = 10_000
 _KEYS_OF_A_TASK = 500
@@ -74,7 +74,7 @@ def plan_keys(options: ReadOptions, store: MessageStore) -> KeyPlan | str:
         parts = queued_parts(options, store, window.log, look_ups + sum(part.size for part in uncovered), CLEARLY_LESS)
         if isinstance(parts, str):
             return f"{parts}; {_why_not_alone(predicate)}"
-        uncovered = union([*uncovered, *parts.uncovered])
+        uncovered = joined([*uncovered, *parts.uncovered])
         notes.append(f"{len(topics):,} topics are looked up; {parts.note}")
     tasks = (tuple(pairs[at : at + _KEYS_OF_A_TASK]) for at in range(0, len(pairs), _KEYS_OF_A_TASK))
     return KeyPlan(tuple(tasks), store.index.checked(*predicate.store_timestamp.bounds), tuple(uncovered), tuple(notes))

@@ -131,7 +131,7 @@ class MessageStore:
 
     def find_queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """A queue that has files; None if there is no such queue, or if the queues are in RocksDB."""
-        return self._queues.found.get((topic, queue_id))
+        return self._queues.find(topic, queue_id)
 
     def queue_ids(self, topic: str) -> list[int]:
         """The ids of the topic's queues that have files, ascending; empty if the queues are in RocksDB."""

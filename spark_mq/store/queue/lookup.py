@@ -220,6 +220,10 @@ class QueueCover:
             last = record
         return last
 
+    def first_proven(self) -> Proven | None:
+        """The message of the first proven unit; an earlier one can be proven if some units after it are not."""
+        return self._first_from(self.first_unit, self.end_of_units)
+
     def last_proven(self) -> Proven | None:
         """The message of the last proven unit; a later one can be proven if some units before it are not."""
         return self._last_of_all
