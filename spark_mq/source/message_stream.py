@@ -158,7 +158,7 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for split in self._list(part.start, part.stop).splits(options.split_size, is_end_known=False)
         ]
         return [
-            *(LookUpPartition(LookUp(units=read), others, log) for read in plan.reads),
+            *(LookUpPartition(LookUp(units=read), others, log, None) for read in plan.reads),
             *(SplitPartition(split, "") for split in splits),
         ]
 

@@ -24,13 +24,18 @@ from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.lookup import QueueRange
 from spark_mq.store.queue.read_cost import CLEARLY_LESS, ReadCost, coalesced, cost_of
 from spark_mq.store.queue.tags_codes import can_have_tags, tags_codes_of
-from spark_mq.store.queue.unit_cover import FoundUnits, cut, unit_cover
+from spark_mq.store.queue.tiles import cut
+from spark_mq.store.queue.unit_cover import FoundUnits, unit_cover
 from spark_mq.store.queue.unit_cursor import first_unit_from
 from spark_mq.store.queue.units_read import UnitsRead
 
 _MERGE_DISTANCE = 256 << 10
 """Parts of the log that must be scanned become one if fewer bytes are between them: each one is a task."""
 _TOO_MANY = "the topic has so many messages that reading the log costs less"
+_FAILS = "mode FAILFAST fails on damage anywhere in the log, which units do not show"
+_NO_QUEUES = "the store has no files of queues"
+_CLOCKS = 8
+"""Queues whose units are searched for the ends of a time range, if all queues are requested."""
 _MOST_OWN_UNITS, _SAMPLE = 1 << 22, 1 << 12
 """Units of the topic that are read before the decision, and those of each queue that are read of more units."""
 _MOST_UNITS = 1 << 28
@@ -126,12 +131,12 @@ def topic_cover(
     """
     predicate = options.predicate
     if options.mode == Mode.FAILFAST:
-        return "mode FAILFAST fails on damage anywhere in the log, which units do not show"
+        return _FAILS
     if any("\ufffd" in topic for topic in predicate.topics or ()):
         return "a topic with U+FFFD can be text that is not UTF-8"
     everything = _queues_of(store, Predicate())
     if not everything:
-        return "the store has no files of queues"
+        return _NO_QUEUES
     requested = _queues_of(store, predicate)
     price, tags_codes = cost_of(store.location), _tags_codes(predicate)
     files = within or LogRange(store.records.min_offset, store.records.max_offset)
@@ -158,6 +163,56 @@ def topic_cover(
         f"{live.size:,}; {cover.unit_bytes:,} bytes of units of all queues were read to find what is in no queue"
     )
     return TopicCover(tuple(requested), log, cover.covered, units, tags_codes, cover.uncovered, note)
+
+
+@dataclass(frozen=True)
+class QueuedParts:
+    """The part of the log whose messages are all in queues.
+
+    Attributes:
+        uncovered: The ranges of the log for which the units of queues do not account.
+        note: The work in words, for `explain`.
+
+    """
+
+    uncovered: tuple[LogRange, ...]
+    note: str
+
+
+def queued_parts(
+    options: ReadOptions, store: MessageStore, within: LogRange, other_cost: int, most: float
+) -> QueuedParts | str:
+    """Which messages of a part of the log are in queues, whatever their topics; or why units do not show it.
+
+    Args:
+        options: The options of the read.
+        store: The store.
+        within: The part of the live log, which starts at a boundary.
+        other_cost: What it costs to find the messages that are in queues, in bytes that are read in order.
+        most: What all of it may cost at most, as a part of what a scan costs.
+
+    """
+    if options.mode == Mode.FAILFAST:
+        return _FAILS
+    everything = _queues_of(store, Predicate())
+    if not everything:
+        return _NO_QUEUES
+    price, live = cost_of(store.location), live_log(store)
+    longest = sorted(everything, key=lambda queue: queue.files[0].first - queue.written_end)[:_CLOCKS]
+    timed = time_window(options.predicate, store, longest)
+    log = LogRange(max(timed.start, within.start), max(timed.start, within.start, min(timed.stop, within.stop)))
+    of_all = _cost_of_all(everything, price, log.size / max(live.size, 1))
+    if isinstance(of_all, str):
+        return of_all
+    if of_all + other_cost > most * log.size:
+        return "looking it up for every topic, and reading the units of all queues, costs as much as reading the log"
+    covers = ((queue, store.queue_cover(queue.topic, queue.queue_id)) for queue in everything)
+    cover = unit_cover(covers, (), store.records, log, _MERGE_DISTANCE)
+    scanned = sum(part.size for part in cover.uncovered)
+    if of_all + other_cost + scanned > most * log.size:
+        return f"units do not account for {scanned:,} bytes of the log: reading the log costs less"
+    note = f"{cover.unit_bytes:,} bytes of units of all queues were read to find what is in no queue"
+    return QueuedParts(cover.uncovered, note)
 
 
 def parts_without_units(store: MessageStore, log: LogRange, queue: ConsumeQueue) -> list[LogRange]:

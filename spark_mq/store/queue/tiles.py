@@ -10,13 +10,13 @@ ROLLBACK, inner batches).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
 import numpy as np
 
 from spark_mq.format.array_types import Int64s
-from spark_mq.store.log.log_range import LogRange
+from spark_mq.store.log.log_range import LogRange, between
 
 _TRIES = 4
 """The number of tiles at each end of a run that are compared with the log before the run is given up."""
@@ -93,6 +93,17 @@ def accounted(offsets: Int64s, sizes: Int64s, is_record: Callable[[int, int], bo
         if last is not None:
             found.append(LogRange(int(offsets[first]), int(offsets[last] + sizes[last])))
     return _without_overlaps(found)
+
+
+def rest(whole: LogRange, parts: Iterable[LogRange]) -> list[LogRange]:
+    """What `parts`, which are in order, leave of `whole`."""
+    return between(((part.start, part.stop) for part in parts), whole.start, whole.stop)
+
+
+def cut(parts: Iterable[LogRange], within: LogRange) -> list[LogRange]:
+    """The parts of `parts` that are in `within`."""
+    inside = (LogRange(max(part.start, within.start), min(part.stop, within.stop)) for part in parts)
+    return [part for part in inside if part.size > 0]
 
 
 def merged(parts: Sequence[LogRange], distance: int) -> list[LogRange]:

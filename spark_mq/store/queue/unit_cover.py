@@ -19,11 +19,12 @@ from spark_mq.errors import CorruptLogError
 from spark_mq.format.array_types import Int64s
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE, Units, is_live
 from spark_mq.format.dispatch import LIGHT_PREFIX
-from spark_mq.store.log.log_range import LogRange, between, end_of_blank
+from spark_mq.store.log.log_range import LogRange, end_of_blank
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.queue.consume_queue import ConsumeQueue, announce_units
+from spark_mq.store.queue.contradictions import with_contradicted
 from spark_mq.store.queue.lookup import QueueCover
-from spark_mq.store.queue.tiles import Chain, accounted, merged
+from spark_mq.store.queue.tiles import Chain, accounted, cut, merged, rest
 from spark_mq.store.queue.unit_cursor import UnitCursor, own_stop
 
 _MOST_RUNS = 1 << 10
@@ -128,6 +129,24 @@ def live_tiles(block: Units, within: LogRange) -> tuple[Int64s, Int64s]:
     return offsets[is_kept], sizes[is_kept]
 
 
+def in_order(block: Units) -> Units:
+    """The units of one queue that are in the order of the log with all others of the block.
+
+    The messages of a queue are in the log in the order of the queue. So of units that are not, some lead to messages of
+    other queue offsets, and none of them is relied on.
+    """
+    offsets = block["commit_log_offset"].astype(np.int64)
+    if (np.diff(offsets) > 0).all():
+        return block
+    live = np.flatnonzero(is_live(block))
+    offsets = offsets[live]
+    highest_before = np.maximum.accumulate(offsets[:-1])
+    lowest_after = np.minimum.accumulate(offsets[:0:-1])[::-1]
+    follows, precedes = np.append(True, offsets[1:] > highest_before), np.append(offsets[:-1] < lowest_after, True)
+    kept: Units = block[live[follows[: live.size] & precedes[: live.size]]]
+    return kept
+
+
 def tiles_of(blocks: Sequence[Units], within: LogRange) -> tuple[Int64s, Int64s]:
     """Commit log offsets and sizes of units that lead to messages in a range of the log, by offset.
 
@@ -179,14 +198,16 @@ def unit_cover(
         for cursor in cursors:
             first, block = cursor.take(within.stop)
             number = numbers.get((cursor.queue.topic, cursor.queue.queue_id))
+            unit_bytes += block.size * UNIT_SIZE
             if block.size and number is not None:
                 parts.append(FoundUnits.of_queue(number, first, block))
-            blocks.append(block)
-            chain.add(*live_tiles(block, within))
-        unit_bytes += sum(block.size for block in blocks) * UNIT_SIZE
+            tiles = in_order(block)
+            blocks.append(tiles)
+            chain.add(*live_tiles(tiles, within))
         covered += _covered(records, chain, blocks, within)
-    uncovered = merged(_others(log, covered), merge_distance)
-    covered = [part for within in segments for part in cut(_others(log, uncovered), within)]
+    queues = {(cursor.queue.topic, cursor.queue.queue_id): cursor.queue for cursor in cursors}
+    uncovered = merged(with_contradicted(records, log, rest(log, covered), queues), merge_distance)
+    covered = [part for within in segments for part in cut(rest(log, uncovered), within)]
     return UnitCover(tuple(covered), tuple(uncovered), FoundUnits.joined(parts).in_ranges(covered), unit_bytes)
 
 
@@ -217,13 +238,3 @@ def _in_segments(records: RecordLookup, log: LogRange) -> Iterator[LogRange]:
         part = LogRange(max(segment.base, log.start), min(segment.base + segment.size, log.stop))
         if part.size > 0:
             yield part
-
-
-def _others(log: LogRange, parts: Iterable[LogRange]) -> list[LogRange]:
-    return between(((part.start, part.stop) for part in parts), log.start, log.stop)
-
-
-def cut(parts: Iterable[LogRange], within: LogRange) -> list[LogRange]:
-    """The parts of `parts` that are in `within`."""
-    inside = (LogRange(max(part.start, within.start), min(part.stop, within.stop)) for part in parts)
-    return [part for part in inside if part.size > 0]
