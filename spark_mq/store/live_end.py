@@ -21,6 +21,7 @@ read the ends of all queues would take several requests for each queue.
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 import zlib
@@ -114,6 +115,8 @@ class LiveEndFinder:
         indexed = None if store.is_local else _end_after_index(store, records, run)
         if indexed is not None:
             return indexed
+        if run.started == math.inf:
+            return self._read_last_segment(store, run.started)  # no record is certainly live
         queues = list(queues)
         newest = _newest_message(records, queues)
         start = None if newest is None else _certainly_live(run, records, queues, *newest)
