@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 
-from spark_mq.errors import OutputExistsError
+from spark_mq.errors import OutputExistsError, StorageError
 from spark_mq.job.output_committer import WORK_FOLDER, OutputCommitter
 from tests.s3.proxy import Fault, Proxy
 from tests.support.rebuilt import rebuild_here
@@ -135,3 +135,9 @@ def test_trees_that_exist_are_neither_replaced_nor_continued(on_s3: Place, bucke
         with pytest.raises(OutputExistsError, match="s3://rebuilt/x/consumequeue exists"):
             rebuild_here(store, "s3://rebuilt/x", broker_conf=str(KILLED.broker_conf), **options)
     assert tree_of(bucket) == before
+
+
+def test_a_bucket_that_does_not_exist_is_named(on_s3: Place, s3: Proxy) -> None:
+    with pytest.raises(StorageError, match="s3://no-such-bucket/x/.*: its bucket does not exist"):
+        rebuild_here(on_s3(KILLED)[1], "s3://no-such-bucket/x", broker_conf=str(KILLED.broker_conf))
+    assert len(s3.requests) < 100
