@@ -68,9 +68,7 @@ def test_a_rebuild_needs_no_environment_in_its_tasks(
     here, there = on_s3(WORKLOAD)
     (s3.server.folder / "spark").mkdir(exist_ok=True)
     rebuild(spark, here, str(tmp_path), broker_conf=str(WORKLOAD.broker_conf), split_size=100 << 10)
-    report = rebuild(
-        spark, there, "s3://spark/rebuilt", broker_conf=str(WORKLOAD.broker_conf), split_size=100 << 10
-    )
+    report = rebuild(spark, there, "s3://spark/rebuilt", broker_conf=str(WORKLOAD.broker_conf), split_size=100 << 10)
     assert tree_of(s3.server.folder / "spark" / "rebuilt") == tree_of(tmp_path)
     assert not _SECRET.search(report.to_text())
 
