@@ -70,7 +70,7 @@ def scan(store: str) -> int:
 def look_up(store: str, topic: str, key: str) -> int:
     """The number of messages with a key."""
     with MessageStore(store) as opened:
-        return opened.query_message(topic, key).num_rows
+        return len(list(opened.find_messages(topic, key)))
 
 
 def rebuilt(store: str, output: str) -> int:
@@ -87,12 +87,12 @@ class Figure:
     received: int = 0
 
 
-def measure(figure: Figure, proxy: Proxy, delay: float, run: Callable[[], int]) -> int:
-    """Run an operation once; returns its result."""
+def measure(figure: Figure, proxy: Proxy, delay: float, operation: Callable[[int], int], at: int) -> int:
+    """Run an operation at a place once; returns its result."""
     proxy.reset()
     proxy.delay = delay
     started = time.perf_counter()
-    result = run()
+    result = operation(at)
     figure.seconds.append(time.perf_counter() - started)
     figure.requests, figure.received = len(proxy.requests), proxy.bytes_sent
     return result
@@ -156,7 +156,7 @@ def _print_table(store: Path, local_output: Path, proxy: Proxy, s3_output: Path,
         shutil.rmtree(local_output, ignore_errors=True)
         for _ in range(repetitions):
             for place, at, delay in places:
-                results.add(measure(figures[place], proxy, delay, lambda at=at: operation(at)))  # type: ignore[misc]
+                results.add(measure(figures[place], proxy, delay, operation, at))
                 for output in (local_output, s3_output):
                     shutil.rmtree(output, ignore_errors=True)
         assert len(results) == 1, f"{name}: other results on S3: {results}"

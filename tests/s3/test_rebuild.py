@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -84,7 +85,7 @@ def test_a_server_that_fails_now_and_then_changes_no_byte(
     assert s3.faults > 5
 
 
-def kill_while_writing(store: str, conf: Path, **options: str) -> None:
+def kill_while_writing(store: str, conf: Path, **options: Any) -> None:
     """Run a rebuild that ends when all files of its trees are written, but before the commit."""
     with mock.patch.object(OutputCommitter, "commit", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
         rebuild_here(store, "s3://rebuilt/x", broker_conf=str(conf), **options)
@@ -131,7 +132,8 @@ def test_trees_that_exist_are_neither_replaced_nor_continued(on_s3: Place, bucke
     _, store = on_s3(KILLED)
     rebuild_here(store, "s3://rebuilt/x", broker_conf=str(KILLED.broker_conf))
     before = tree_of(bucket)
-    for options in ({}, {"replace": True}, {"resume": True}):
+    choices: list[dict[str, Any]] = [{}, {"replace": True}, {"resume": True}]
+    for options in choices:
         with pytest.raises(OutputExistsError, match="s3://rebuilt/x/consumequeue exists"):
             rebuild_here(store, "s3://rebuilt/x", broker_conf=str(KILLED.broker_conf), **options)
     assert tree_of(bucket) == before

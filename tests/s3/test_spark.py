@@ -49,7 +49,7 @@ def test_options_reach_every_process_and_nobody_sees_them(
     expected = spark.read.format("rocketmq").option("splitSize", "100k").load(here)
     found = spark.read.format("rocketmq").options(**options).option("splitSize", "100k").load(there)
     assert found.orderBy("commit_log_offset").collect() == expected.orderBy("commit_log_offset").collect()
-    assert not _SECRET.search(found._jdf.queryExecution().toString())  # type: ignore[operator]
+    assert not _SECRET.search(found._jdf.queryExecution().toString())
     assert not _SECRET.search(explain(there, **options))
 
 
