@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -17,12 +20,17 @@ from spark_mq.lifecycle.consumption.popped_messages import (
     parse_pop_note,
     popped_messages,
 )
+from spark_mq.lifecycle.consumption.retries import retries_rows
 from spark_mq.lifecycle.life.life_store import LiveStore
 from spark_mq.lifecycle.life.pop_notes import find_pops, pop_text
 from spark_mq.lifecycle.messages.log_source import StoreLog
+from spark_mq.store.config.checkpoint import Checkpoint
+from tests.support.kernels import examples
 from tests.support.log_writer import LogWriter
 from tests.support.rebuilt import rebuild_here
+from tests.support.removed_parts import remove_parts
 
+CASES = examples(60)
 START = 1_700_000_000_000
 REVIVE = b"rmq_sys_REVIVE_LOG_DefaultCluster"
 
@@ -165,6 +173,76 @@ def test_notes_that_cannot_be_read_are_said(tmp_path: Path) -> None:
     (path / "kvStore").mkdir()
     with MessageStore(str(path)) as store:
         assert "RocksDB" in looked_up(store)[1][0]
+
+
+RETRY_TOPIC = "%RETRY%g_T"
+COUNT = 14
+PAST = 12
+"""The number of messages in the topic and in the retry topic, and the offset of the group in both."""
+
+
+def popping_store(folder: Path) -> Path:
+    """A group that pops: of each four messages and retries, one is popped, one acknowledged, both, or without notes."""
+    writer = LogWriter(4096)
+    check_points, acknowledgements = [], []
+    places = [(topic, offset) for offset in range(COUNT) for topic in ("T", RETRY_TOPIC)]
+    for number, (topic, offset) in enumerate(places):
+        writer.append(
+            START + number, b"body", topic.encode(), 0, offset, b"UNIQ_KEY\1%s-%d\2" % (topic.encode(), offset)
+        )
+        if offset < PAST and offset % 4 in (0, 1):
+            check_points.append((b"ck", note(t=topic, so=offset, n=1, d=[0], it=1000)))
+        if offset < PAST and offset % 4 in (1, 2):
+            acknowledgements.append((b"ack", note(t=topic, so=offset, ao=offset)))
+    end = START + len(places)
+    for offset, (tag, body) in enumerate(check_points + acknowledgements):
+        end += 1
+        writer.append(end, body, REVIVE, 0, offset, b"TAGS\1" + tag + b"\2")
+    writer.write(folder)
+    config = folder / "config"
+    config.mkdir()
+    offsets = {f"{topic}@g": {"0": PAST} for topic in ("T", RETRY_TOPIC)}
+    topics = {name: {"readQueueNums": 1} for name in ("T", RETRY_TOPIC, REVIVE.decode())}
+    (config / "consumerOffset.json").write_text(json.dumps({"offsetTable": offsets}))
+    (config / "topics.json").write_text(json.dumps({"topicConfigTable": topics}))
+    (config / "subscriptionGroup.json").write_text(json.dumps({"subscriptionGroupTable": {"g": {}}}))
+    (config / "delayOffset.json").write_text(json.dumps({"offsetTable": {}}))
+    (folder / "checkpoint").write_bytes(Checkpoint(physic_msg_timestamp=end).encode())
+    rebuild_here(folder)
+    return folder
+
+
+def states_of_retries(path: Path) -> dict[int, str]:
+    with MessageStore(str(path)) as store:
+        return {row["retry_commit_log_offset"]: row["state"] for row in retries_rows(store, at=START).to_pylist()}
+
+
+def reasons_of_messages(path: Path, step: int) -> dict[int, str]:
+    with MessageStore(str(path)) as store:
+        found = [store.why_not_consumed("g", "T", 0, offset, at=START) for offset in range(0, COUNT, step)]
+        assert all(one.text for one in found)
+        return {one.queue_offset: one.reason.value for one in found}
+
+
+def test_a_store_without_some_parts_never_gives_a_wrong_state(tmp_path: Path) -> None:
+    path = popping_store(tmp_path / "store")
+    retried, reasons = states_of_retries(path), reasons_of_messages(path, 1)
+    expected = [("POPPED", "CONSUMED", "CONSUMED", "CONSUMED")[offset % 4] for offset in range(PAST)] + ["READY"] * 2
+    assert list(retried.values()) == expected
+    assert list(reasons.values()) == [*expected[:PAST], "NOT_YET", "NOT_YET"]
+    seen = Counter[str]()
+    for seed in range(CASES):
+        copy = Path(shutil.copytree(path, tmp_path / "copy"))
+        done = remove_parts(copy, Random(seed))
+        for offset, state in states_of_retries(copy).items():
+            assert state in (retried[offset], "UNKNOWN"), (seed, done, offset)
+            seen[state] += 1
+        for offset, reason in reasons_of_messages(copy, 3).items():
+            lost = {"EXPIRED", "OUT_OF_RANGE", "NO_OFFSET", "UNKNOWN"}
+            assert reason in {reasons[offset], *lost}, (seed, done, offset)
+            seen[reason] += 1
+        shutil.rmtree(copy)
+    assert {"UNKNOWN", "CONSUMED", "POPPED"} <= seen.keys()
 
 
 def test_a_pop_before_the_message_is_not_seen(store: MessageStore) -> None:

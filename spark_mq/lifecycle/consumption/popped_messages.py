@@ -289,6 +289,17 @@ class PoppedMessages:
         pops = self._pops.get((consumer_group, place))
         return None if pops is None else pops.last()
 
+    def only_acknowledged(self) -> PoppedMessages:
+        """The pops that were acknowledged: later notes can add to them, and cannot contradict them."""
+        result = PoppedMessages(damage=self.damage)
+        result._pops = {name: pops for name, pops in self._pops.items() if pops.last().is_acknowledged}
+        return result
+
+    @property
+    def are_acknowledged(self) -> bool:
+        """Whether all pops were acknowledged."""
+        return all(pops.last().is_acknowledged for pops in self._pops.values())
+
 
 def popped_messages(source: LogSource, topics: Iterable[str]) -> PoppedMessages:
     """The pops of the messages of some topics, by one read of the log.

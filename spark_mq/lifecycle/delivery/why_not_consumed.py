@@ -255,10 +255,14 @@ class _Question:
 
         `is_popping` is whether the group pops the topic, even if no note tells that.
         """
-        pops, cuts = find_pops(LiveStore(self.store), {place: after})
-        self.unknown += [f"whether it was popped: {cut}" for cut in cuts]
+        store = LiveStore(self.store)
+        pops, cuts = find_pops(store, {place: after})
         last = pops.last(self.group, place)
-        if cuts and (is_popping if last is None else last.state is PopState.POPPED):
+        is_open = is_popping if last is None else last.state is PopState.POPPED
+        if is_open and (doubt := store.doubt()) is not None:
+            cuts = (*cuts, doubt)
+        self.unknown += [f"whether it was popped: {cut}" for cut in cuts]
+        if cuts and is_open:
             return (
                 PopState.UNKNOWN,
                 f"the group is past it, and a note about its pop can be missing: {cuts[0]}",

@@ -256,7 +256,12 @@ class _Story:
         passed += [copy for copy in self.copies if self._is_popped(copy)]
         pops, cuts = find_pops(self.source.store, {copy.place: copy.record.commit_log_offset for copy in passed})
         self.unknown += [f"whether a group popped it: {cut}" for cut in cuts]
-        return pops
+        if pops.are_acknowledged:
+            return pops
+        doubt = self.source.doubt()
+        if doubt is not None:
+            self.unknown.append(f"whether a group acknowledged it: {doubt}")
+        return pops.only_acknowledged() if cuts or doubt is not None else pops
 
     def _is_popped(self, copy: Copy) -> bool:
         """Whether a copy is in a retry topic whose messages the group pops."""
