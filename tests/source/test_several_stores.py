@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from spark_mq.source.datasource import RocketMQDataSource
-from spark_mq.source.options import Table
+from spark_mq.source.options import Table, names_of
 from tests.support.stores import OWN_STORES, RealStore, stores_in
 
 Unpack = Callable[[RealStore], Path]
@@ -56,10 +56,8 @@ def test_every_table_is_the_union_and_names_the_broker(
     assert set(found["cluster"].to_pylist()) <= {"prod"}
     assert found["broker"] == found["store"]
     for broker, store in BROKERS.items():
-        own = (
-            {**options, "brokerConf": str(store.broker_conf)} if table in ("index_files", "index_entries") else options
-        )
-        rows = of_one_store(unpacked(store), table, **own)
+        conf = {"brokerConf": str(store.broker_conf)} if "brokerConf" in names_of(Table(table)) else {}
+        rows = of_one_store(unpacked(store), table, **options, **conf)
         assert rows or table in ("consumer_filters", "traces"), "the test would compare nothing"
         named = found.filter(pa.compute.equal(found["broker"], broker)).drop_columns(["cluster", "broker", "store"])
         assert Counter(map(repr, named.to_pylist())) == Counter(map(repr, rows)), broker
