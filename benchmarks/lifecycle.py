@@ -1,4 +1,7 @@
-"""Tables `transactions` and `delayed` beside a scan of the same columns, and beside the read of the log, in turns.
+"""Tables of what messages mean beside a scan of the same columns, in turns, and the life of one message.
+
+The tables are `transactions`, `delayed` and `consumer_progress`. Seconds are those of the processor, because all runs
+are in one process; a life is asked from a cold shell, on the clock.
 
 The store is generated. In each run of ten messages, one is a half message, one commits it (in every second run), one is
 the op message that names it, and the others are ordinary.
@@ -9,6 +12,7 @@ the op message that names it, and the others are ordinary.
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import statistics
 import time
@@ -18,9 +22,14 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.points import cold_line
 from spark_mq import MessageStore
 from spark_mq.format.array_types import Int64s
 from spark_mq.format.record import BODY_CRC_AT, COMMIT_LOG_OFFSET_AT, QUEUE_OFFSET_AT, Record, encode_blank
+from spark_mq.indexer.rebuild import rebuild_with
+from spark_mq.indexer.rebuild_request import RebuildRequest
+from spark_mq.job.tasks import LocalTasks
+from spark_mq.lifecycle.consumption.consumer_progress import consumer_progress_rows
 from spark_mq.lifecycle.delays import delayed
 from spark_mq.lifecycle.delays.delayed import delayed_rows
 from spark_mq.lifecycle.messages.selected_messages import EVERYTHING, Selection, TopicRule, selections_of
@@ -36,6 +45,10 @@ _DIGITS = 10
 _BODY = bytes(range(32, 127)) * 3
 _HALF, _OP = b"RMQ_SYS_TRANS_HALF_TOPIC", b"RMQ_SYS_TRANS_OP_HALF_TOPIC"
 _REPETITIONS = 5
+GROUPS = 20
+"""Consumer groups, each with an offset in the queue of ordinary messages."""
+PROGRESS_COLUMNS = ("topic", "queue_id", "queue_offset", "store_timestamp", "commit_log_offset")
+"""The columns of messages from which table `consumer_progress` could be made without queues."""
 
 
 def _record(topic: bytes, body: bytes, properties: dict[bytes, bytes], sys_flag: int = 0) -> bytes:
@@ -63,6 +76,7 @@ def make_store(folder: Path, size: int) -> Path:
     shutil.rmtree(store, ignore_errors=True)
     (store / "commitlog").mkdir(parents=True)
     cycle, starts = _cycle()
+    topics = [_HALF, b"orders", _OP, *[b"orders"] * 7, _HALF, b"orders", _OP, *[b"orders"] * 7]
     per_segment = (SEGMENT_SIZE - 8) // len(cycle)
     for segment in range(max(size // SEGMENT_SIZE, 1)):
         base = segment * SEGMENT_SIZE
@@ -71,7 +85,9 @@ def make_store(folder: Path, size: int) -> Path:
         offsets = base + np.arange(per_segment) * len(cycle)
         for index, start in enumerate(starts):
             _put(data, start + COMMIT_LOG_OFFSET_AT, offsets + start)
-            _put(data, start + QUEUE_OFFSET_AT, 2 * first + (index >= 10))
+            _put(
+                data, start + QUEUE_OFFSET_AT, topics.count(topics[index]) * first + topics[:index].count(topics[index])
+            )
         for half, op in ((0, 2), (10, 12)):
             queue_offset = 2 * first + (half > 0)
             digits = _digits(queue_offset)
@@ -85,9 +101,14 @@ def make_store(folder: Path, size: int) -> Path:
         content = data.tobytes()
         content += encode_blank(SEGMENT_SIZE - len(content))
         (store / "commitlog" / f"{base:020d}").write_bytes(content.ljust(SEGMENT_SIZE, b"\0"))
+    count = 2 * per_segment * max(size // SEGMENT_SIZE, 1)
+    queue_counts = {topic.decode(): {"readQueueNums": 1} for topic in topics}
+    consumed = {f"orders@group{number}": {0: count // (number + 1)} for number in range(GROUPS)}
     (store / "config").mkdir()
-    (store / "config" / "consumerOffset.json").write_text('{"offsetTable":{}}')
+    (store / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": queue_counts}))
+    (store / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": consumed}))
     (store / CHECKPOINT).write_bytes(Checkpoint(physic_msg_timestamp=TIME).encode())
+    rebuild_with(LocalTasks(), RebuildRequest.of(str(store), None), None)
     return store
 
 
@@ -130,20 +151,32 @@ def main() -> None:
             "a scan of its columns": lambda: _scan_of(transaction_records.RECORDS, store),
             "delayed": lambda: delayed_rows(store),
             "a scan of its columns ": lambda: _scan_of(delayed.RECORDS, store),
+            "consumer_progress": lambda: consumer_progress_rows(store),
+            "a scan of its columns  ": lambda: _scan_of(Selection(EVERYTHING, PROGRESS_COLUMNS), store),
             "the read of the log": lambda: selections_of(store, nothing),
         }
         seconds: dict[str, list[float]] = {name: [] for name in runs}
         for _ in range(_REPETITIONS):
             for name, run in runs.items():
-                started = time.perf_counter()
+                started = time.process_time()
                 run()
-                seconds[name].append(time.perf_counter() - started)
+                seconds[name].append(time.process_time() - started)
     for name, times in seconds.items():
         print(f"{name:24} {statistics.median(times):7.3f} s ({min(times):.3f}-{max(times):.3f})")
-    for table, scan in (("transactions", "a scan of its columns"), ("delayed", "a scan of its columns ")):
+    for spaces, table in enumerate(("transactions", "delayed", "consumer_progress")):
+        scan = f"a scan of its columns{spaces * ' '}"
         ratio = statistics.median(a / b for a, b in zip(seconds[table], seconds[scan], strict=True))
         print(f"{table}: {ratio:.2f} times as long as a scan of the same columns")
+    _print_life(path, rows["unique_key"][rows.num_rows // 2].as_py())
     shutil.rmtree(path)
+
+
+def _print_life(path: Path, key: str) -> None:
+    with MessageStore(str(path)) as store:
+        told = store.life(key).lives[0]
+        read, size = store.files.bytes_read, store.get_max_phy_offset()
+    print(cold_line(f"life of a message ({told.state}), cold", ["life", str(path), key]))
+    print(f"{read:,} bytes read, 1/{size // max(read, 1):,} of the log")
 
 
 if __name__ == "__main__":

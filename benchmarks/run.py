@@ -26,6 +26,7 @@ from benchmarks.keys import print_keys
 from benchmarks.points import print_points
 from spark_mq import rebuild
 from spark_mq.cli.spark import spark_session
+from spark_mq.source.messages import MAX_BATCH_ROWS
 from spark_mq.source.option_values import parse_size
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
 
@@ -97,7 +98,7 @@ def decode(store: Path, columns: list[str]) -> None:
     for split in plan_splits(log, DEFAULT_SPLIT_SIZE):
         for part in read_split(split, f"decode {time.monotonic_ns()}" if split.start == 0 else "decode"):
             if isinstance(part, RecordChunk):
-                for messages in message_batches(part.buffer, part.base, part.frames, columns, 8192):
+                for messages in message_batches(part.buffer, part.base, part.frames, columns, MAX_BATCH_ROWS):
                     messages.record_batch(columns)
 
 
@@ -135,7 +136,7 @@ def sample_batch(store: Path, columns: list[str]) -> pa.RecordBatch:
     log = CommitLog.open(Location.resolve(str(store)))
     part = next(read_split(plan_splits(log, 64 << 20)[0], "sample"))
     assert isinstance(part, RecordChunk)
-    return next(message_batches(part.buffer, part.base, part.frames, columns, 8192)).record_batch(columns)
+    return next(message_batches(part.buffer, part.base, part.frames, columns, MAX_BATCH_ROWS)).record_batch(columns)
 
 
 def peak_worker_memory() -> int:
@@ -172,6 +173,18 @@ def java_rebuild(store: Path, scratch: Path, repetitions: int) -> list[tuple[flo
     return results
 
 
+def generated(folder: Path, size_text: str, message_size: int) -> Path:
+    """The store of this size in `folder`, generated if it does not exist. Its `generated.json` counts its messages."""
+    size = parse_size("--size", size_text)
+    store = folder / f"store-{size}-{message_size}"
+    facts_file = store / "generated.json"
+    if not facts_file.exists():
+        shutil.rmtree(store, ignore_errors=True)
+        made = generate_store(store, log_size=size, message_size=message_size)
+        facts_file.write_text(json.dumps({"messages": made.messages, "log_bytes": made.log_bytes}))
+    return store
+
+
 def main() -> int:
     """Generate the store if it does not exist, measure, and print a table and one JSON line."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -182,14 +195,8 @@ def main() -> int:
     parser.add_argument("--skip-java", action="store_true", help="leave out the Java store's own rebuild")
     arguments = parser.parse_args()
 
-    size = parse_size("--size", arguments.size)
-    store = arguments.folder / f"store-{size}-{arguments.message_size}"
-    facts_file = store / "generated.json"
-    if not facts_file.exists():
-        shutil.rmtree(store, ignore_errors=True)
-        made = generate_store(store, log_size=size, message_size=arguments.message_size)
-        facts_file.write_text(json.dumps({"messages": made.messages, "log_bytes": made.log_bytes}))
-    facts = json.loads(facts_file.read_text())
+    store = generated(arguments.folder, arguments.size, arguments.message_size)
+    facts = json.loads((store / "generated.json").read_text())
     messages, log_bytes, log = facts["messages"], facts["log_bytes"], store / "commitlog"
     columns = [field.split()[0] for field in WITHOUT_BODIES.split(", ")]
 

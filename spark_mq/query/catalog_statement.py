@@ -9,12 +9,13 @@ from dataclasses import dataclass
 
 from spark_mq.errors import OptionError
 from spark_mq.io.s3 import SECRET_OPTIONS, shown
-from spark_mq.query.catalog import Store, options_of
+from spark_mq.query.catalog import Store, columns_of, options_of
 from spark_mq.query.column_comments import ARCHIVE_TABLE_COMMENTS, TABLE_COMMENTS, comment_of
 from spark_mq.query.lexer import without_comments
+from spark_mq.query.table_columns import TableColumns
 from spark_mq.query.table_names import NamedTables
 from spark_mq.source.options import Table
-from spark_mq.source.schema import default_schema, full_schema
+from spark_mq.source.schema import full_schema
 
 _NAME = r"(?:`(?:[^`]|``)+`|\w+)"
 _TEXT = r"""(?:'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")"""
@@ -92,7 +93,7 @@ def _tables(show: re.Match[str], stores: Mapping[str, Store], named: NamedTables
     comments: dict[str, dict[str, str]] = {
         store: {table.value: comment for table, comment in TABLE_COMMENTS.items()} for store in stores
     }
-    comments |= {owner: {table: ARCHIVE_TABLE_COMMENTS.get(table, "") for table in named[owner]} for owner in named}
+    comments |= {owner: {table: _archive_comment(table) for table in named[owner]} for owner in named}
     columns = ("namespace", "tableName", "description")
     session_tables = None
     if show["store"] is None:
@@ -111,6 +112,12 @@ def _tables(show: re.Match[str], stores: Mapping[str, Store], named: NamedTables
         if matches(table)
     ]
     return CatalogAnswer(columns, tuple(rows), session_tables)
+
+
+def _archive_comment(table: str) -> str:
+    """What the rows of an archive's table are; those of what messages mean are as those of a store."""
+    meaning = TABLE_COMMENTS[Table(table)] if table in tuple(Table) else ""
+    return ARCHIVE_TABLE_COMMENTS.get(table, meaning)
 
 
 def _matcher(literal: str | None) -> Callable[[str], bool]:
@@ -140,8 +147,10 @@ def _description(
         store = next(iter(stores)) if is_only else None
     if store is None:
         return None
+    schema, columns = full_schema(table), columns_of(stores[store], table)
     rows = [
-        (field.name, field.dataType.simpleString(), _column_comment(table, field.name)) for field in full_schema(table)
+        (name, schema[name].dataType.simpleString(), _column_comment(table, name, columns))
+        for name in (*columns.default, *columns.extra)
     ]
     if describe["column"] is not None:
         column = _unquoted(describe["column"]).lower()
@@ -163,7 +172,7 @@ def _details(name: str, store: Store, table: Table) -> list[tuple[str, str, str]
     others = ", ".join(
         f"{key}={'***' if key in SECRET_OPTIONS else value}"
         for key, value in options.items()
-        if key not in ("path", "table")
+        if key not in ("path", "table", "paths", "stores")
     )
     return [
         ("", "", ""),
@@ -172,14 +181,22 @@ def _details(name: str, store: Store, table: Table) -> list[tuple[str, str, str]
         ("Table", table.value, ""),
         ("Comment", TABLE_COMMENTS[table], ""),
         ("Provider", "rocketmq", ""),
-        ("Location", shown(options["path"]), ""),
+        ("Location", _location(options), ""),
         *([("Options", others, "")] if others else []),
     ]
 
 
-def _column_comment(table: Table, column: str) -> str:
+def _location(options: Mapping[str, str]) -> str:
+    """The path of a store, or where several stores are named."""
+    several = options.get("stores", options.get("paths"))
+    if several is None:
+        return shown(options["path"])
+    return "the stores of this query" if several.lstrip().startswith("[") else shown(several)
+
+
+def _column_comment(table: Table, column: str, columns: TableColumns) -> str:
     comment = comment_of(table, column)
-    if column in default_schema(table).fieldNames():
+    if column in columns.default:
         return comment
     return f"{comment}; not in *, only if the query names it"
 

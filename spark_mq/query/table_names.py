@@ -123,6 +123,30 @@ def may_read(text: str, names: Collection[str]) -> bool:
     return any(table.name.lower() in names and not table.db for table in statement.root.find_all(exp.Table))
 
 
+def may_read_of(text: str, owner: str, names: Collection[str]) -> set[str]:
+    """Those of the names that a statement may read as tables of an owner, such as `old.rates`.
+
+    A statement that the parser cannot read may do so if it has the words anywhere.
+
+    Args:
+        text: One statement.
+        owner: The first part of the tables' names, in lower case.
+        names: The second parts, in lower case.
+    """
+    words = frozenset(re.findall(r"\w+", text.lower()))
+    found = set(words.intersection(names))
+    if not found or words.isdisjoint(re.findall(r"\w+", owner)):
+        return set()
+    try:
+        statement = parse_statement(text)
+    except OptionError:
+        return found
+    if statement is None or not statement.is_understood:
+        return found
+    tables = statement.root.find_all(exp.Table)
+    return {table.name.lower() for table in tables if table.db.lower() == owner}.intersection(names)
+
+
 def is_plain_cte(cte: exp.CTE) -> bool:
     """Whether a common table expression has the rows and columns of its query: not recursive, no column aliases."""
     with_ = cte.parent

@@ -18,13 +18,16 @@ from spark_mq.job.progress import Progress
 from spark_mq.restorer.append import Append, appending, locked_store
 from spark_mq.restorer.append_commit import FinishedAppend
 from spark_mq.restorer.append_target import AppendTarget
-from spark_mq.restorer.config_files import TOPICS, topics_json
 from spark_mq.restorer.new_log import NewLog
 from spark_mq.restorer.offset_map import complete_map
 from spark_mq.restorer.placement import place_after
 from spark_mq.restorer.report import RestoreReport
 from spark_mq.restorer.restore_request import CHUNKS, PROGRESS
 from spark_mq.restorer.store_job import Stage, StoreJob
+from spark_mq.restorer.topics_json import (
+    TOPICS,
+    topics_json,
+)
 
 
 def append_messages(job: StoreJob, stage: Stage) -> RestoreReport:

@@ -13,25 +13,29 @@ from spark_mq.indexer.queue.carry_over import Queue, carry_over
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.restorer.checkpoint import restored_checkpoint
-from spark_mq.restorer.config_files import (
+from spark_mq.restorer.empty_queues import write_empty_queues
+from spark_mq.restorer.file_rules import (
+    Situation,
+    Treatment,
+    kept_paths,
+    rule_of,
+)
+from spark_mq.restorer.new_log import NewLog
+from spark_mq.restorer.offset_files import (
     CONSUMER_OFFSETS,
     DELAY_OFFSETS,
     LMQ_CONSUMER_OFFSETS,
-    TOPICS,
-    Situation,
     Translate,
     TranslatedOffsets,
-    Treatment,
     consumer_offsets_json,
     delay_offsets_json,
-    kept_paths,
-    rule_of,
-    topics_json,
 )
-from spark_mq.restorer.empty_queues import write_empty_queues
-from spark_mq.restorer.new_log import NewLog
 from spark_mq.restorer.offset_map import OffsetMap, QueueOffset
 from spark_mq.restorer.store_job import StoreJob
+from spark_mq.restorer.topics_json import (
+    TOPICS,
+    topics_json,
+)
 from spark_mq.store.config.broker_version import BrokerVersion
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
 from spark_mq.store.config.store_paths import CONFIG, CONSUME_QUEUE

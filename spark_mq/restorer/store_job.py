@@ -24,8 +24,8 @@ from spark_mq.job.shared_storage import SharedStorageCheck
 from spark_mq.job.task_items import TaskItems
 from spark_mq.job.tasks import Tasks
 from spark_mq.restorer.chunk import Chunk
-from spark_mq.restorer.config_files import Situation
 from spark_mq.restorer.encoding_rules import EncodingRules
+from spark_mq.restorer.file_rules import Situation
 from spark_mq.restorer.offset_map import OffsetMap, check_map_folder
 from spark_mq.restorer.origin import Origin
 from spark_mq.restorer.placement import LogPlan

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.format.index_file import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE
 from spark_mq.format.record import MAX_RECORD_SIZE
 from spark_mq.source.options import parse_options
-from spark_mq.source.planner import AccessPath, LookUp, ReadPlan, plan_messages
-from spark_mq.store.index.coverage import IndexedRange
+from spark_mq.source.planner import AccessPath, ReadPlan, plan_messages
 from spark_mq.store.message_store import MessageStore
 
 
@@ -35,7 +32,7 @@ def explain(store: str, **options: str) -> str:
     parsed = parse_options({**options, "path": store})
     with MessageStore(parsed.path, broker_conf=parsed.broker_conf) as opened:
         plan = plan_messages(parsed, opened)
-        reads = [*_look_ups(plan.look_ups, opened), *_log_parts(plan)]
+        reads = [*_look_ups(plan, opened, parsed.predicate.store_timestamp.bounds), *_log_parts(plan)]
     lines = [("path", plan.path.value), *(("reads", part) for part in reads), *(("note", note) for note in plan.notes)]
     return "\n".join(f"{name:<6} {text}" for name, text in lines)
 
@@ -50,16 +47,17 @@ def explain_plan(plan: ReadPlan) -> str:
     return "; ".join([*parts, *_log_parts(plan), *plan.notes])
 
 
-def _look_ups(look_ups: Sequence[LookUp], store: MessageStore) -> list[str]:
+def _look_ups(plan: ReadPlan, store: MessageStore, times: tuple[int | None, int | None]) -> list[str]:
     lines = []
-    keys = [key for look_up in look_ups for key in look_up.keys]
-    if keys:
-        files = sum(isinstance(part, IndexedRange) for part in store.index.parts)
-        walked, hits = (sum(counts) for counts in zip(*(store.index.count_entries(*key) for key in keys), strict=True))
+    keys = [key for look_up in plan.look_ups for key in look_up.keys]
+    if keys and plan.index is not None:
+        files = sum(file.start < file.stop for file in plan.index.files)
+        counted = (store.index.count_entries(*key, *times) for key in keys)
+        walked, hits = (sum(counts) for counts in zip(*counted, strict=True))
         size = len(keys) * files * (HEADER_SIZE + SLOT_SIZE) + walked * ENTRY_SIZE
         lines.append(f"{files:,} index files: {walked:,} entries, {size:,} bytes, for {len(keys):,} keys")
         lines.append(f"{hits:,} records of the log that have a key's hash")
-    for look_up in look_ups:
+    for look_up in plan.look_ups:
         requested = look_up.queue
         queue = None if requested is None else store.find_queue(requested.topic, requested.queue_id)
         if requested is not None and queue is not None:

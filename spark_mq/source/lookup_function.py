@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql import SparkSession
@@ -12,25 +13,42 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from spark_mq.errors import OptionError
 from spark_mq.format.message_row import Row, message_row
 from spark_mq.format.message_schema import MESSAGE_SCHEMA
-from spark_mq.format.timestamp import of_micros
+from spark_mq.format.timestamp import (
+    EARLIEST_MILLIS,
+    LATEST_MILLIS,
+    check_epoch_millis,
+    epoch_millis,
+    of_micros,
+    parse_time,
+)
 from spark_mq.store.message_store import MessageStore
 
 if TYPE_CHECKING:
     from pyspark.sql.udtf import UserDefinedTableFunction
 
 LOOKUP_FUNCTION = "rocketmq_lookup"
+_ANY_TIME = "any"
+"""The value of a time that was not given: NULL is one that was."""
+_ROUND_UP = timedelta(microseconds=999)
+"""What is added to a time before it is rounded down, so that it is rounded up."""
 
 
 class RocketMQLookup:
-    """`rocketmq_lookup(store, topic, key[, broker_conf][, max_num])`: the messages of a topic that have a key.
+    """`rocketmq_lookup(store, topic, key[, broker_conf][, max_num][, begin][, end])`: the messages that have a key.
 
     >>> spark.sql("SELECT * FROM rocketmq_lookup(store => '/data/store', topic => 'orders', key => 'order-42')")
     >>> spark.sql("SELECT o.id, m.body FROM orders o, LATERAL rocketmq_lookup('/data/store', 'orders', o.id) m")
 
+    The newest message that was not stored after a time, for each row:
+
+    >>> spark.sql("SELECT * FROM orders o, LATERAL rocketmq_lookup('/data/store', 'orders', o.id, "
+    ...           "end => o.paid_at, max_num => 1)")
+
     The rows are those of `MessageStore.query_message`, newest first, with the columns of table `messages`. A key that
-    is a number is converted to text. NULL as topic or key finds nothing. Each task opens a store once, and reads the
-    store as it was at that moment. To keep rows without a message, write `LEFT JOIN LATERAL rocketmq_lookup(...) ON
-    true`: without `ON true`, Spark 4.2 drops such rows with any table function. The errors are those of `MessageStore`.
+    is a number is converted to text. NULL as topic, key, begin or end finds nothing. Each task opens a store once, and
+    reads the store as it was at that moment. To keep rows without a message, write `LEFT JOIN LATERAL
+    rocketmq_lookup(...) ON true`: without `ON true`, Spark 4.2 drops such rows with any table function. The errors are
+    those of `MessageStore`.
 
     Args:
         store: The broker's store directory.
@@ -38,6 +56,9 @@ class RocketMQLookup:
         key: The key: one of KEYS, or the unique key.
         broker_conf: The file of the broker's settings, for `maxHashSlotNum` and `maxIndexNum`.
         max_num: The largest number of messages; by default all.
+        begin: The earliest store time, included: TIMESTAMP, epoch milliseconds, or text as of option `startTimestamp`.
+            A TIMESTAMP is rounded up to milliseconds.
+        end: The latest store time, included, in the same forms. A TIMESTAMP is rounded down.
 
     """
 
@@ -51,13 +72,18 @@ class RocketMQLookup:
         key: str | int | None,
         broker_conf: str | None = None,
         max_num: int | None = None,
+        begin: datetime | int | str | None = _ANY_TIME,
+        end: datetime | int | str | None = _ANY_TIME,
     ) -> Iterator[tuple[Any, ...]]:
         """The messages for one row of arguments."""
-        if topic is None or key is None:
+        if topic is None or key is None or begin is None or end is None:
             return
         if not isinstance(key, str | int) or isinstance(key, bool):
             raise OptionError(f"{LOOKUP_FUNCTION}: key {key!r} is neither text nor a number")
-        for record in self._open(store, broker_conf).find_messages(topic, str(key), max_num):
+        if max_num is not None and max_num < 1:
+            raise OptionError(f"{LOOKUP_FUNCTION}: max_num {max_num}: give 1 or more, or NULL for all")
+        first, last = _millis("begin", begin, _ROUND_UP), _millis("end", end, timedelta(0))
+        for record in self._open(store, broker_conf).find_messages(topic, str(key), max_num, first, last):
             yield _values(message_row(record))
 
     def terminate(self) -> None:
@@ -76,6 +102,22 @@ def register_lookup(spark: SparkSession) -> None:
     """Register the table function in a session."""
     function = udtf(RocketMQLookup, returnType=from_arrow_schema(MESSAGE_SCHEMA), useArrow=False)
     spark.udtf.register(LOOKUP_FUNCTION, cast("UserDefinedTableFunction", function))
+
+
+def _millis(name: str, time: datetime | int | str, added: timedelta) -> int | None:
+    """The milliseconds of an argument; None if it was not given. `added` decides how a datetime is rounded."""
+    if time == _ANY_TIME:
+        return None
+    if isinstance(time, str):
+        return parse_time(f"{LOOKUP_FUNCTION}: {name}", time)
+    if isinstance(time, datetime):
+        try:  # Spark gives Python a TIMESTAMP as a datetime in the time zone of the process.
+            return epoch_millis(time.astimezone() + added)
+        except (OverflowError, ValueError):  # the first or the last day that a datetime can have
+            return LATEST_MILLIS if time.year > 1 else EARLIEST_MILLIS
+    if isinstance(time, bool) or not isinstance(time, int):
+        raise OptionError(f"{LOOKUP_FUNCTION}: {name} {time!r} is not a TIMESTAMP: cast it, or give epoch milliseconds")
+    return check_epoch_millis(f"{LOOKUP_FUNCTION}: {name}", time)
 
 
 def _values(row: Row) -> tuple[Any, ...]:

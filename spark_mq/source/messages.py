@@ -29,6 +29,8 @@ from spark_mq.source.planner import LookUp, plan_messages
 from spark_mq.source.predicate import Predicate
 from spark_mq.source.queue_order import OrderedRead
 from spark_mq.source.row_filter import filter_frames, keeps_corrupt_range, matches_predicate, without_queues
+from spark_mq.source.worker_modules import frozen_modules
+from spark_mq.store.index.checked_index import CheckedIndex
 from spark_mq.store.log.corrupt_range import STRAY, CorruptRange
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.splits import Split
@@ -41,7 +43,8 @@ if TYPE_CHECKING:
     from spark_mq.format.kernels.columns import MessageColumns
     from spark_mq.store.log.record_reader import RecordChunk
 
-MAX_BATCH_ROWS = 8192
+MAX_BATCH_ROWS = 16384
+"""Usually more messages than one chunk of the log has: a second, small batch of a chunk would cost as much."""
 _MAX_LOOK_UP_ROWS = 256
 _MAX_LOOK_UP_BYTES = 4 << 20
 """The largest number of body bytes of looked-up messages in a batch."""
@@ -73,6 +76,7 @@ class LookUpPartition(InputPartition):
     look_up: LookUp
     uncovered: tuple[LogRange, ...]
     log: LogRange
+    index: CheckedIndex | None
 
 
 @dataclass
@@ -109,21 +113,22 @@ class MessagesReader(DataSourceReader):
         plan = uuid.uuid4().hex
         return [
             *map(GapPartition, read.gaps),
-            *(LookUpPartition(look_up, read.uncovered, read.log) for look_up in read.look_ups),
+            *(LookUpPartition(look_up, read.uncovered, read.log, read.index) for look_up in read.look_ups),
             *(SplitPartition(split, plan) for split in read.splits),
             *(OrderedPartition(ordered, read.log, plan) for ordered in read.ordered),
         ]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The rows of one partition. Spark calls this method with None if there is no partition."""
-        if isinstance(partition, SplitPartition):
-            yield from self._read_split(partition.split, partition.plan)
-        elif isinstance(partition, GapPartition):
-            yield from self._corrupt_rows(partition.gap)
-        elif isinstance(partition, LookUpPartition):
-            yield from self._look_up(partition)
-        elif isinstance(partition, OrderedPartition):
-            yield from self._read_in_order(partition)
+        with frozen_modules():
+            if isinstance(partition, SplitPartition):
+                yield from self._read_split(partition.split, partition.plan)
+            elif isinstance(partition, GapPartition):
+                yield from self._corrupt_rows(partition.gap)
+            elif isinstance(partition, LookUpPartition):
+                yield from self._look_up(partition)
+            elif isinstance(partition, OrderedPartition):
+                yield from self._read_in_order(partition)
 
     def batch(self, messages: MessageColumns) -> pa.RecordBatch:
         """The rows of matching messages."""
@@ -146,12 +151,14 @@ class MessagesReader(DataSourceReader):
         options, read = self._options, partition.read
         reader = copy(self)
         reader.narrow(read.predicate)
+        splits = [part for part in read.parts if isinstance(part, Split)]
+        scanned = [LogRange(split.segment.base + split.start, split.segment.base + split.stop) for split in splits]
         with MessageStore(options.path, broker_conf=options.broker_conf, log_end=partition.log.stop) as store:
             for part in read.parts:
                 if isinstance(part, Split):
                     yield from reader._read_split(part, partition.plan, read.other_queue_ids)
                 else:
-                    yield from reader._read_units(store, part)
+                    yield from reader._read_units(store, part, scanned)
 
     def _read_split(
         self, split: Split, plan: str, other_queue_ids: frozenset[int] = frozenset()
@@ -180,11 +187,11 @@ class MessagesReader(DataSourceReader):
                 _fail_on_body(file, messages)
             yield self.batch(messages)
 
-    def _read_units(self, store: MessageStore, read: UnitsRead) -> Iterator[pa.RecordBatch]:
+    def _read_units(self, store: MessageStore, read: UnitsRead, others: Sequence[LogRange]) -> Iterator[pa.RecordBatch]:
         from spark_mq.store.queue.unit_reader import UnitReader
 
         gap = cost_of(store.location).gap
-        reader = UnitReader(store.location, store.records, store.find_queue, store.queue_cover, read, gap)
+        reader = UnitReader(store.location, store.records, store.find_queue, store.queue_cover, read, gap, others)
         for part in reader.chunks():
             if isinstance(part, CorruptRange):
                 yield from self._corrupt_rows(part)
@@ -192,10 +199,10 @@ class MessagesReader(DataSourceReader):
                 yield from self._matching(part, store.location)
 
     def _look_up(self, partition: LookUpPartition) -> Iterator[pa.RecordBatch]:
-        options, log = self._options, partition.log
-        with MessageStore(options.path, broker_conf=options.broker_conf, log_end=log.stop) as store:
+        options, log_end, index = self._options, partition.log.stop, partition.index
+        with MessageStore(options.path, None, options.broker_conf, log_end=log_end, checked_index=index) as store:
             if partition.look_up.units is not None:
-                yield from self._read_units(store, partition.look_up.units)
+                yield from self._read_units(store, partition.look_up.units, partition.uncovered)
                 return
             if partition.look_up.queue is not None:
                 yield from self._record_batches(self._find_in_queue(store, partition.look_up.queue, partition))

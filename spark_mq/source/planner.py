@@ -9,16 +9,17 @@ cover are read too. So a plan saves work, never rows. This module runs while Spa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import product
 
+from spark_mq.source.earlier_topic import log_of_earlier_topic
 from spark_mq.source.integer_set import IntegerSet
+from spark_mq.source.key_plan import plan_keys
 from spark_mq.source.options import ReadOptions
 from spark_mq.source.queue_order import OrderedRead, plan_by_queue
 from spark_mq.source.time_window import live_log
 from spark_mq.source.topic_plan import plan_topics
-from spark_mq.store.index.coverage import IndexedRange
+from spark_mq.store.index.checked_index import CheckedIndex
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.log_range import LogRange
@@ -27,10 +28,9 @@ from spark_mq.store.log.splits import Split, plan_splits, within_offsets
 from spark_mq.store.log.time_pruning import within_time
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.lookup import QueueRange
+from spark_mq.store.queue.tiles import joined
 from spark_mq.store.queue.units_read import UnitsRead
 
-_MAX_KEYS = 10_000
-_KEYS_OF_A_TASK = 500
 _MAX_QUEUE_OFFSETS = 1 << 16
 _QUEUE_OFFSETS_OF_A_TASK = 1 << 12
 _MAX_OFFSETS = 16
@@ -74,6 +74,7 @@ class ReadPlan:
             a look-up leaves them out.
         ordered: The partitions of a read with `splitBy=queue`; then there are no splits and look-ups.
         log: The live log when the read was planned; only look-ups need it.
+        index: The index files of the look-ups, which were checked.
         notes: Remarks for `explain`.
 
     """
@@ -85,6 +86,7 @@ class ReadPlan:
     uncovered: tuple[LogRange, ...] = ()
     ordered: tuple[OrderedRead, ...] = ()
     log: LogRange = _NO_LOG
+    index: CheckedIndex | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -132,22 +134,12 @@ def _at_offsets(splits: Sequence[Split], offsets: IntegerSet) -> list[Split]:
 
 def _by_index(options: ReadOptions, store: MessageStore) -> ReadPlan | str:
     """A plan that looks keys up; or why the index is not used, an empty text if the predicate requests no keys."""
-    predicate = options.predicate
-    keys = predicate.unique_keys if predicate.keys is None else predicate.keys
-    if keys is None:
-        return ""
-    if predicate.topics is None:
-        return "the index finds a key only together with its topic: give the topic"
-    if not predicate.is_indexed:
-        return "messages of transaction type ROLLBACK can match, and are in no index"
-    pairs = sorted(product(predicate.topics, keys))
-    if len(pairs) > _MAX_KEYS:
-        return f"{len(pairs):,} keys are more than {_MAX_KEYS:,}: reading the log costs less"
-    if not any(isinstance(part, IndexedRange) for part in store.index.parts):
-        return "; ".join(store.index.problems) or "the store has no index file with entries"
-    look_ups = [LookUp(tuple(pairs[at : at + _KEYS_OF_A_TASK])) for at in range(0, len(pairs), _KEYS_OF_A_TASK)]
-    uncovered = [part for part in store.index.parts if isinstance(part, LogRange)]
-    return _with_uncovered(AccessPath.INDEX, options, store, look_ups, uncovered)
+    plan = plan_keys(options, store)
+    if isinstance(plan, str):
+        return plan
+    look_ups = [LookUp(keys) for keys in plan.keys]
+    read = _with_uncovered(AccessPath.INDEX, options, store, look_ups, plan.uncovered, plan.notes)
+    return replace(read, index=plan.index)
 
 
 def _by_queue(options: ReadOptions, store: MessageStore) -> ReadPlan | str:
@@ -175,7 +167,11 @@ def _by_queue(options: ReadOptions, store: MessageStore) -> ReadPlan | str:
     if plan is None:
         return f"too many units of queue {topic}/{queue_id} contradict the log"
     look_ups = [LookUp(queue=found) for found in plan.found]
-    return _with_uncovered(AccessPath.CONSUME_QUEUE, options, store, look_ups, plan.uncovered)
+    earlier = log_of_earlier_topic(options, store, queue)
+    uncovered = joined([*plan.uncovered, *earlier])
+    size = sum(part.size for part in earlier)
+    note = f"{size:,} bytes before the queue's first message can have messages of a deleted topic of this name"
+    return _with_uncovered(AccessPath.CONSUME_QUEUE, options, store, look_ups, uncovered, (note,) if earlier else ())
 
 
 def _by_topic(options: ReadOptions, store: MessageStore) -> ReadPlan | str:
@@ -184,7 +180,7 @@ def _by_topic(options: ReadOptions, store: MessageStore) -> ReadPlan | str:
     if isinstance(plan, str):
         return plan
     look_ups = [LookUp(units=read) for read in plan.reads]
-    return _with_uncovered(AccessPath.CONSUME_QUEUE, options, store, look_ups, plan.uncovered, plan.note)
+    return _with_uncovered(AccessPath.CONSUME_QUEUE, options, store, look_ups, plan.uncovered, (plan.note,))
 
 
 def _with_uncovered(
@@ -193,10 +189,9 @@ def _with_uncovered(
     store: MessageStore,
     look_ups: Sequence[LookUp],
     uncovered: Sequence[LogRange],
-    note: str = "",
+    notes: tuple[str, ...] = (),
 ) -> ReadPlan:
     """The plan of look-ups, with splits for the ranges that the index or the queue does not cover."""
     splits = [split for part in uncovered for split in splits_of(store.location, part, options.split_size)]
     splits = within_time(splits, *options.predicate.store_timestamp.bounds)
-    notes = tuple(store.index.problems) if path == AccessPath.INDEX else tuple(filter(None, [note]))
     return ReadPlan(path, tuple(splits), (), tuple(look_ups), tuple(uncovered), log=live_log(store), notes=notes)

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from spark_mq.filters.arrays import ArrayMessages, matching_mask
+from spark_mq.filters.expression import Expression
 from spark_mq.filters.one_message import evaluate
 from spark_mq.filters.truth import Truth
 from spark_mq.format.message_row import Row
@@ -48,7 +47,7 @@ def filter_frames(predicate: Predicate, messages: MessageColumns) -> Frames:
         messages = _kept(messages, _has_key(messages, predicate.keys))
     for condition in predicate.filters:
         if messages.frames.size:
-            messages = _kept(messages, matching_mask(condition, _properties_of(messages)))
+            messages = _kept(messages, _matching(condition, messages))
     return messages.frames
 
 
@@ -122,11 +121,15 @@ def _is_in(values: npt.NDArray[np.integer], integers: IntegerSet) -> npt.NDArray
 def _is_one_of(messages: MessageColumns, name: str, texts: frozenset[str]) -> npt.NDArray[np.bool_]:
     if name == "topic" and len(texts) == 1 and "\ufffd" not in next(iter(texts)):
         return messages.topic_is(next(iter(texts)).encode("utf-8", "replace"))
+    import pyarrow.compute as pc
+
     return _to_numpy(pc.is_in(messages.column(name), value_set=_text_array(texts)))
 
 
 def _has_key(messages: MessageColumns, keys: frozenset[str]) -> npt.NDArray[np.bool_]:
     """Whether one of the keys is one of KEYS, or the unique key."""
+    import pyarrow.compute as pc
+
     key_array = _text_array(keys)
     pieces = messages.column("keys")
     result = _to_numpy(pc.is_in(messages.column("unique_key"), value_set=key_array))
@@ -134,9 +137,12 @@ def _has_key(messages: MessageColumns, keys: frozenset[str]) -> npt.NDArray[np.b
     return result
 
 
-def _properties_of(messages: MessageColumns) -> ArrayMessages:
-    """The messages for a filter, which names properties in ASCII only."""
-    return ArrayMessages(messages.frames.size, lambda name: messages.property_text(name.encode("ascii")))
+def _matching(condition: Expression, messages: MessageColumns) -> npt.NDArray[np.bool_]:
+    """Which messages match a filter, which names properties in ASCII only."""
+    from spark_mq.filters.arrays import ArrayMessages, matching_mask
+
+    values = ArrayMessages(messages.frames.size, lambda name: messages.property_text(name.encode("ascii")))
+    return matching_mask(condition, values)
 
 
 def _text_array(texts: frozenset[str]) -> pa.Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -10,68 +11,40 @@ from pyspark.sql.types import StructType
 
 from spark_mq.errors import OptionError
 from spark_mq.format.message_schema import EXTRA_MESSAGE_SCHEMA, MESSAGE_BY_KEY_SCHEMA, MESSAGE_SCHEMA
-from spark_mq.lifecycle.consumption.consumer_progress import CONSUMER_PROGRESS_SCHEMA
-from spark_mq.lifecycle.consumption.dead_letters import DEAD_LETTERS_SCHEMA
-from spark_mq.lifecycle.consumption.retries import RETRIES_SCHEMA
-from spark_mq.lifecycle.delays.delayed import DELAYED_SCHEMA
-from spark_mq.lifecycle.statistics.duplicates import DUPLICATES_SCHEMA
-from spark_mq.lifecycle.statistics.hot_keys import HOT_KEYS_SCHEMA
-from spark_mq.lifecycle.statistics.rates import RATES_SCHEMA
-from spark_mq.lifecycle.statistics.skew import SKEW_SCHEMA
-from spark_mq.lifecycle.traces.traces import TRACES_SCHEMA
-from spark_mq.lifecycle.transactions.transactions import TRANSACTIONS_SCHEMA
 from spark_mq.source.options import Table
-from spark_mq.store.consumer_filter_rows import CONSUMER_FILTERS_SCHEMA
-from spark_mq.store.index.tables import INDEX_ENTRIES_SCHEMA, INDEX_FILES_SCHEMA
-from spark_mq.store.metadata_tables import (
-    CHECKPOINT_SCHEMA,
-    CONSUMER_OFFSETS_SCHEMA,
-    DELAY_OFFSETS_SCHEMA,
-    QUEUES_SCHEMA,
-    SEGMENTS_SCHEMA,
-    SUBSCRIPTION_GROUPS_SCHEMA,
-    TOPICS_SCHEMA,
-)
-from spark_mq.store.queue.batches import CONSUME_QUEUE_SCHEMA
-from spark_mq.store.segment_retention import RETENTION_SCHEMA
-
-_SCHEMAS: dict[Table, pa.Schema] = {
-    Table.MESSAGES: MESSAGE_SCHEMA,
-    Table.MESSAGES_BY_KEY: MESSAGE_BY_KEY_SCHEMA,
-    Table.CONSUME_QUEUE: CONSUME_QUEUE_SCHEMA,
-    Table.SEGMENTS: SEGMENTS_SCHEMA,
-    Table.RETENTION: RETENTION_SCHEMA,
-    Table.QUEUES: QUEUES_SCHEMA,
-    Table.TOPICS: TOPICS_SCHEMA,
-    Table.CONSUMER_OFFSETS: CONSUMER_OFFSETS_SCHEMA,
-    Table.SUBSCRIPTION_GROUPS: SUBSCRIPTION_GROUPS_SCHEMA,
-    Table.CONSUMER_FILTERS: CONSUMER_FILTERS_SCHEMA,
-    Table.DELAY_OFFSETS: DELAY_OFFSETS_SCHEMA,
-    Table.CHECKPOINT: CHECKPOINT_SCHEMA,
-    Table.TRANSACTIONS: TRANSACTIONS_SCHEMA,
-    Table.DELAYED: DELAYED_SCHEMA,
-    Table.INDEX_FILES: INDEX_FILES_SCHEMA,
-    Table.INDEX_ENTRIES: INDEX_ENTRIES_SCHEMA,
-    Table.RETRIES: RETRIES_SCHEMA,
-    Table.DEAD_LETTERS: DEAD_LETTERS_SCHEMA,
-    Table.TRACES: TRACES_SCHEMA,
-    Table.CONSUMER_PROGRESS: CONSUMER_PROGRESS_SCHEMA,
-    Table.DUPLICATES: DUPLICATES_SCHEMA,
-    Table.HOT_KEYS: HOT_KEYS_SCHEMA,
-    Table.RATES: RATES_SCHEMA,
-    Table.SKEW: SKEW_SCHEMA,
-}
+from spark_mq.store.config.named_store import STORE_COLUMNS, STORE_COLUMNS_SCHEMA
 
 
-def default_schema(table: Table) -> StructType:
-    """The columns of a read without a user's schema."""
-    return from_arrow_schema(_SCHEMAS[table])
+def default_schema(table: Table, is_of_several: bool = False) -> StructType:
+    """The columns of a read without a user's schema; of several stores, the first ones say which store it is."""
+    named = STORE_COLUMNS_SCHEMA if is_of_several else pa.schema([])
+    return from_arrow_schema(pa.schema([*named, *_arrow_schema(table)]))
+
+
+def _arrow_schema(table: Table) -> pa.Schema:
+    if table == Table.MESSAGES:
+        return MESSAGE_SCHEMA
+    if table == Table.MESSAGES_BY_KEY:
+        return MESSAGE_BY_KEY_SCHEMA
+    from spark_mq.source.table_schemas import TABLE_SCHEMAS
+
+    return TABLE_SCHEMAS[table]
 
 
 def full_schema(table: Table) -> StructType:
     """Every column of the table, including the columns that only a schema that names them can read."""
     extra = EXTRA_MESSAGE_SCHEMA if table in (Table.MESSAGES, Table.MESSAGES_BY_KEY) else pa.schema([])
-    return StructType([*default_schema(table), *from_arrow_schema(extra)])
+    return StructType([*default_schema(table), *from_arrow_schema(extra), *from_arrow_schema(STORE_COLUMNS_SCHEMA)])
+
+
+def names_store(names: Iterable[str]) -> bool:
+    """Whether columns say which store a row comes from."""
+    return not frozenset(STORE_COLUMNS).isdisjoint(names)
+
+
+def columns_of_one_store(table: Table, names: list[str]) -> list[str]:
+    """The columns that are read of each store; at least one, or rows could not be counted."""
+    return [name for name in names if name not in STORE_COLUMNS] or default_schema(table).fieldNames()[:1]
 
 
 def column_names(table: Table, schema: StructType) -> list[str]:

@@ -24,13 +24,18 @@ from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.lookup import QueueRange
 from spark_mq.store.queue.read_cost import CLEARLY_LESS, ReadCost, coalesced, cost_of
 from spark_mq.store.queue.tags_codes import can_have_tags, tags_codes_of
-from spark_mq.store.queue.unit_cover import FoundUnits, cut, unit_cover
+from spark_mq.store.queue.tiles import cut
+from spark_mq.store.queue.unit_cover import FoundUnits, unit_cover
 from spark_mq.store.queue.unit_cursor import first_unit_from
 from spark_mq.store.queue.units_read import UnitsRead
 
 _MERGE_DISTANCE = 256 << 10
 """Parts of the log that must be scanned become one if fewer bytes are between them: each one is a task."""
 _TOO_MANY = "the topic has so many messages that reading the log costs less"
+_FAILS = "mode FAILFAST fails on damage anywhere in the log, which units do not show"
+_NO_QUEUES = "the store has no files of queues"
+_CLOCKS = 8
+"""Queues whose units are searched for the ends of a time range, if all queues are requested."""
 _MOST_OWN_UNITS, _SAMPLE = 1 << 22, 1 << 12
 """Units of the topic that are read before the decision, and those of each queue that are read of more units."""
 _MOST_UNITS = 1 << 28
@@ -89,38 +94,56 @@ def plan_topics(options: ReadOptions, store: MessageStore) -> TopicPlan | str:
     """
     if options.predicate.topics is None or not options.predicate.offsets.is_all:
         return ""
-    cover = topic_cover(options, store, CLEARLY_LESS)
+    return _plan_of(topic_cover(options, store, CLEARLY_LESS), options)
+
+
+def plan_topics_within(options: ReadOptions, store: MessageStore, log: LogRange) -> TopicPlan | str:
+    """As `plan_topics`, for a part of the live log; the times of the predicate do not limit it further."""
+    if options.predicate.topics is None or not options.predicate.offsets.is_all:
+        return ""
+    return _plan_of(topic_cover(options, store, CLEARLY_LESS, log), options, are_single=True)
+
+
+def _plan_of(cover: TopicCover | str, options: ReadOptions, are_single: bool = False) -> TopicPlan | str:
+    """The plan; `are_single`: each read is of one piece, so that it has all messages of its part of the log."""
     if isinstance(cover, str):
         return cover
-    return TopicPlan(
-        tuple(unit_reads(cover, cover.covered, cover.units, options.split_size)), cover.uncovered, cover.note
-    )
+    groups = [[piece] for piece in cover.covered] if are_single else [cover.covered]
+    reads = [
+        read
+        for pieces in groups
+        for read in unit_reads(cover, pieces, cover.units.in_ranges(pieces), options.split_size)
+    ]
+    return TopicPlan(tuple(reads), cover.uncovered, cover.note)
 
 
-def topic_cover(options: ReadOptions, store: MessageStore, most: float | None) -> TopicCover | str:
+def topic_cover(
+    options: ReadOptions, store: MessageStore, most: float | None, within: LogRange | None = None
+) -> TopicCover | str:
     """Where the messages of the requested topics are; or why units do not show it.
 
     Args:
         options: The options of the read.
         store: The store.
         most: What the read by units may cost at most, as a part of what a scan costs; None for any cost.
+        within: The part of the live log to read, between two boundaries; None for what the times of the predicate say.
 
     """
     predicate = options.predicate
     if options.mode == Mode.FAILFAST:
-        return "mode FAILFAST fails on damage anywhere in the log, which units do not show"
+        return _FAILS
     if any("\ufffd" in topic for topic in predicate.topics or ()):
         return "a topic with U+FFFD can be text that is not UTF-8"
     everything = _queues_of(store, Predicate())
     if not everything:
-        return "the store has no files of queues"
+        return _NO_QUEUES
     requested = _queues_of(store, predicate)
     price, tags_codes = cost_of(store.location), _tags_codes(predicate)
-    files = LogRange(store.records.min_offset, store.records.max_offset)
-    is_any_time = predicate.store_timestamp.is_all
-    if most is not None and is_any_time and _own_cost(requested, files, price, tags_codes) > most * files.size:
+    files = within or LogRange(store.records.min_offset, store.records.max_offset)
+    is_all = within is not None or predicate.store_timestamp.is_all
+    if most is not None and is_all and _own_cost(requested, files, price, tags_codes) > most * files.size:
         return _TOO_MANY  # before the ends of all queues are looked for
-    log, live = time_window(predicate, store, requested), live_log(store)
+    log, live = within or time_window(predicate, store, requested), live_log(store)
     of_all = _cost_of_all(everything, price, log.size / max(live.size, 1))
     if isinstance(of_all, str):
         return of_all
@@ -140,6 +163,76 @@ def topic_cover(options: ReadOptions, store: MessageStore, most: float | None) -
         f"{live.size:,}; {cover.unit_bytes:,} bytes of units of all queues were read to find what is in no queue"
     )
     return TopicCover(tuple(requested), log, cover.covered, units, tags_codes, cover.uncovered, note)
+
+
+@dataclass(frozen=True)
+class QueuedParts:
+    """The part of the log whose messages are all in queues.
+
+    Attributes:
+        uncovered: The ranges of the log for which the units of queues do not account.
+        note: The work in words, for `explain`.
+
+    """
+
+    uncovered: tuple[LogRange, ...]
+    note: str
+
+
+def queued_parts(
+    options: ReadOptions, store: MessageStore, within: LogRange, other_cost: int, most: float
+) -> QueuedParts | str:
+    """Which messages of a part of the log are in queues, whatever their topics; or why units do not show it.
+
+    Args:
+        options: The options of the read.
+        store: The store.
+        within: The part of the live log, which starts at a boundary.
+        other_cost: What it costs to find the messages that are in queues, in bytes that are read in order.
+        most: What all of it may cost at most, as a part of what a scan costs.
+
+    """
+    if options.mode == Mode.FAILFAST:
+        return _FAILS
+    everything = _queues_of(store, Predicate())
+    if not everything:
+        return _NO_QUEUES
+    price, live = cost_of(store.location), live_log(store)
+    longest = sorted(everything, key=lambda queue: queue.files[0].first - queue.written_end)[:_CLOCKS]
+    timed = time_window(options.predicate, store, longest)
+    log = LogRange(max(timed.start, within.start), max(timed.start, within.start, min(timed.stop, within.stop)))
+    of_all = _cost_of_all(everything, price, log.size / max(live.size, 1))
+    if isinstance(of_all, str):
+        return of_all
+    if of_all + other_cost > most * log.size:
+        return "looking it up for every topic, and reading the units of all queues, costs as much as reading the log"
+    covers = ((queue, store.queue_cover(queue.topic, queue.queue_id)) for queue in everything)
+    cover = unit_cover(covers, (), store.records, log, _MERGE_DISTANCE)
+    scanned = sum(part.size for part in cover.uncovered)
+    if of_all + other_cost + scanned > most * log.size:
+        return f"units do not account for {scanned:,} bytes of the log: reading the log costs less"
+    note = f"{cover.unit_bytes:,} bytes of units of all queues were read to find what is in no queue"
+    return QueuedParts(cover.uncovered, note)
+
+
+def parts_without_units(store: MessageStore, log: LogRange, queue: ConsumeQueue) -> list[LogRange]:
+    """The parts of a range of the log for which the units of other queues than `queue` do not account, in order.
+
+    The range itself, if reading the units of all queues costs as much as reading the range.
+
+    Args:
+        store: The store.
+        log: A range of the live log, which starts at a boundary and ends at one.
+        queue: A queue whose messages are requested; a unit of it in the range makes the whole range one part.
+
+    """
+    everything = _queues_of(store, Predicate())
+    cost = _cost_of_all(everything, cost_of(store.location), log.size / max(live_log(store).size, 1))
+    if isinstance(cost, str) or cost > CLEARLY_LESS * log.size:
+        return [log]
+    covers = ((one, store.queue_cover(one.topic, one.queue_id)) for one in everything)
+    cover = unit_cover(covers, [queue], store.records, log, _MERGE_DISTANCE)
+    return [log] if cover.units.count else list(cover.uncovered)
 
 
 def _queues_of(store: MessageStore, predicate: Predicate) -> list[ConsumeQueue]:

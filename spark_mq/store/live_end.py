@@ -42,7 +42,7 @@ from spark_mq.store.index.folder import IndexFileInfo, index_files, index_layout
 from spark_mq.store.log.commit_log import CommitLog, Segment
 from spark_mq.store.log.last_record import is_finished
 from spark_mq.store.log.record_lookup import RecordLookup
-from spark_mq.store.queue.consume_queue import ConsumeQueue
+from spark_mq.store.queue.consume_queue import ConsumeQueue, announce_ends
 from spark_mq.store.queue.folders import queue_folders
 
 _MAX_RECORDS = 1000
@@ -124,6 +124,7 @@ class LiveEndFinder:
         queues = list(queues)
         if not store.is_local and _is_less_than_queues(records, len(queues)):
             return self._read_last_segment(store, run.started)
+        announce_ends(queues)
         newest = _newest_message(records, queues)
         start = None if newest is None else _certainly_live(run, records, queues, *newest)
         if start is not None:
@@ -252,8 +253,9 @@ def _end_before_old_units(records: RecordLookup, queues: Iterable[ConsumeQueue],
 def _newest_message(records: RecordLookup, queues: Iterable[ConsumeQueue]) -> tuple[int, int] | None:
     """Commit log offset and store time of the newest record that a queue's last unit points to."""
     newest = None
-    for queue in queues:
-        commit_log_offset, store_size, _ = queue.unit(queue.written_end - 1)
+    last_units = [queue.unit(queue.written_end - 1) for queue in queues]
+    records.announce([commit_log_offset for commit_log_offset, store_size, _ in last_units if store_size > 0])
+    for commit_log_offset, store_size, _ in last_units:
         if store_size in (0, PRE_BLANK_SIZE) or not records.is_at(commit_log_offset, store_size):
             continue
         store_timestamp = records.store_timestamp(commit_log_offset)

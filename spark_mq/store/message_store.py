@@ -26,6 +26,8 @@ from spark_mq.io.location import Location
 from spark_mq.similar_names import similar_names
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.broker_version import BrokerVersion, detect_broker_version, parse_broker_version
+from spark_mq.store.index.broker_answer import FIRST_TIME, LAST_TIME, MQADMIN_MAX_NUM, BrokerAnswer, broker_answer
+from spark_mq.store.index.checked_index import CheckedIndex
 from spark_mq.store.index.key_index import KeyIndex
 from spark_mq.store.live_end import LiveEndFinder
 from spark_mq.store.log.corrupt_range import CorruptRange
@@ -66,6 +68,7 @@ class MessageStore:
         broker_conf: str | None = None,
         check_index: bool = False,
         log_end: int | None = None,
+        checked_index: CheckedIndex | None = None,
     ) -> None:
         """Open the store.
 
@@ -75,10 +78,11 @@ class MessageStore:
                 different rules. By default the store's config files show the version.
             broker_conf: The file of the broker's settings. The sizes of index files do not show `maxHashSlotNum` and
                 `maxIndexNum` if these were changed.
-            check_index: Whether all index files are read and checked before the first look-up of a key; see
+            check_index: Whether each index file is read whole and checked before a look-up of a key uses it; see
                 `spark_mq.store.index.key_index`.
             log_end: The commit log offset at which the log ends for this reader, if it is known. By default it is
                 searched for when it is needed.
+            checked_index: What another process found out about the index files, for look-ups in the same time range.
 
         Raises:
             StoreNotFoundError: The path is not a message store.
@@ -90,6 +94,7 @@ class MessageStore:
         self.broker_conf = BrokerConf.of(broker_conf)
         self._check_index = check_index
         self._given_log_end = log_end
+        self._checked_index = checked_index
         self.files = FileReaders()
         self.records = RecordLookup(self.location, self.files)
         self._given_version = None if broker_version is None else parse_broker_version(broker_version)
@@ -126,7 +131,7 @@ class MessageStore:
 
     def find_queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """A queue that has files; None if there is no such queue, or if the queues are in RocksDB."""
-        return self._queues.found.get((topic, queue_id))
+        return self._queues.find(topic, queue_id)
 
     def queue_ids(self, topic: str) -> list[int]:
         """The ids of the topic's queues that have files, ascending; empty if the queues are in RocksDB."""
@@ -329,6 +334,7 @@ class MessageStore:
             self._live_end,
             LiveEndFinder(self.location).find_now,
             self._check_index,
+            self._checked_index,
         )
 
     def query_message(
@@ -378,6 +384,67 @@ class MessageStore:
         """The records of `query_message`, which has the same arguments and errors; each is read when it is needed."""
         records = self.index.find_messages(topic, key, _optional_millis("begin", begin), _optional_millis("end", end))
         return islice(records, max_num)
+
+    def query_message_as_broker(
+        self,
+        topic: str,
+        key: str,
+        max_num: int = MQADMIN_MAX_NUM,
+        begin: int | datetime | None = None,
+        end: int | datetime | None = None,
+    ) -> pa.Table:
+        """The messages that a broker on these files returns for a key, in the order of the log.
+
+        Only `query_message` is exact. The answer of a broker has at most `maxMsgsNumBatch` messages (64 by default, see
+        `broker_conf`), messages of other keys that have the same hash, and none that its index files lack; times are
+        compared in whole seconds (`DefaultMessageStore.queryMessage`@5.3.3 and 4.9.7). `mqadmin queryMsgByKey` leaves
+        out what does not have the key in KEYS.
+
+        Args:
+            topic: The topic.
+            key: One key of KEYS, or a unique key.
+            max_num: The largest number of messages that the broker is asked for; by default 64, as by mqadmin.
+            begin: The earliest store time, included: epoch milliseconds or an aware datetime; None for any.
+            end: The latest store time, included, in the same form.
+
+        Raises:
+            CorruptIndexError: An index file is damaged in a part that the look-up reads.
+            OptionError: A time is in seconds, or is a datetime without a time zone; or the files do not show
+                `maxHashSlotNum` and `maxIndexNum`.
+
+        Example:
+            >>> store.query_message_as_broker("orders", "order-17")["queue_offset"].to_pylist()
+            [1187, 1304]
+        """
+        answer = self.find_as_broker(topic, key, max_num, begin, end)
+        return message_table([message_row(record) for record in answer.records])
+
+    def find_as_broker(
+        self,
+        topic: str,
+        key: str,
+        max_num: int = MQADMIN_MAX_NUM,
+        begin: int | datetime | None = None,
+        end: int | datetime | None = None,
+    ) -> BrokerAnswer:
+        """The records of `query_message_as_broker`, which has the same arguments and errors, and what else is known."""
+
+        def live_record(commit_log_offset: int) -> Record | None:
+            record = self.find_record(commit_log_offset)
+            return record if isinstance(record, Record) else None
+
+        first, last = _optional_millis("begin", begin), _optional_millis("end", end)
+        return broker_answer(
+            self.location,
+            self.broker_conf,
+            self.files,
+            live_record,
+            topic,
+            key,
+            max_num,
+            FIRST_TIME if first is None else first,
+            LAST_TIME if last is None else last,
+        )
 
     def query_message_by_unique_key(self, topic: str, unique_key: str, any_host: bool = False) -> pa.Table:
         """The messages with a unique key, newest first; or the message with an offset message id.

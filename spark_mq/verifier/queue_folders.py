@@ -14,6 +14,7 @@ from spark_mq.store.config.store_kind import is_rocksdb
 from spark_mq.store.config.store_paths import CONSUME_QUEUE, MAPPED_FILE_NAME
 from spark_mq.store.queue.folders import QueueFolder
 from spark_mq.verifier.finding import findings
+from spark_mq.verifier.new_file import settled
 from spark_mq.verifier.segments import foreign_entries
 
 
@@ -56,8 +57,9 @@ def queue_folder_findings(store: Location, queues: Sequence[QueueFolder], file_s
             )
         entries = (store / path).entries()
         yield from foreign_entries(path, [info for info in entries if not _is_queue_file(info)])
-        for info in entries:
-            if _is_queue_file(info) and not info.size:
+        empty = [info for info in entries if _is_queue_file(info) and not info.size]
+        for info in settled(store, path, empty):
+            if not info.size:
                 yield findings(
                     "QUEUE_FILE_SIZE",
                     file=f"{path}/{info.base_name}",

@@ -12,6 +12,7 @@ from spark_mq.store.config.store_paths import COMMIT_LOG
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.segment_files import is_segment_name, usual_size
 from spark_mq.verifier.finding import findings
+from spark_mq.verifier.new_file import settled
 
 
 def segment_findings(store: Location, log: CommitLog, segment_size: int | None = None) -> Iterator[pa.RecordBatch]:
@@ -38,6 +39,7 @@ def segment_findings(store: Location, log: CommitLog, segment_size: int | None =
             found=corrupt.reason,
         )
     infos = [info for info in entries if is_segment_name(info) and info.base_name not in stray]
+    infos = settled(store, COMMIT_LOG, infos)
     size = segment_size or usual_size(infos)
     for info in infos:
         file, base = f"{COMMIT_LOG}/{info.base_name}", int(info.base_name)

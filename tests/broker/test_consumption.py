@@ -21,13 +21,18 @@ from spark_mq.lifecycle.consumption.consumer_progress import consumer_progress_r
 from spark_mq.lifecycle.consumption.dead_letters import dead_letters_rows
 from spark_mq.lifecycle.consumption.retries import retries_rows
 from spark_mq.lifecycle.delivery.answer import NotConsumed
+from spark_mq.lifecycle.life.event import EventKind
+from spark_mq.lifecycle.life.message_consumers import ConsumerState
 from spark_mq.lifecycle.statistics.duplicates import duplicates_rows
 from spark_mq.lifecycle.traces.trace_record import parse_trace_body
 from spark_mq.lifecycle.traces.traces import traces_rows
+from spark_mq.store.config.checkpoint import Checkpoint
 from tests.broker import harness
 from tests.support.filtered_store import properties_of, records_of
+from tests.support.rebuilt import rebuild_here
 from tests.support.removed_parts import remove_parts
 from tests.support.soak import cases
+from tests.support.store_history import cut_log
 from tests.support.traces import as_java
 
 LACKING = harness.missing()
@@ -50,7 +55,7 @@ FATES = {
     "READY": ["READY"],
     "DEAD_AT_ONCE": [],
     "DEAD": ["RETRIED", "DEAD"],
-    "POPPED_TWICE": ["POPPED"],
+    "POPPED_TWICE": ["CONSUMED"],
 }
 """The states of the retries of a message, by what the program made of it."""
 REASONS = {
@@ -74,6 +79,7 @@ class Consumption:
     progress: dict[str, str]
     trace: str
     traced_key: str
+    found: dict[tuple[str, str], str]
     store: MessageStore
 
     def of(self, event: str) -> list[dict[str, Any]]:
@@ -88,10 +94,19 @@ def consumption(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
         events = harness.groups(broker)
         progress = {group: harness.mqadmin(broker, ["consumerProgress", "-g", group]) for group in GROUPS}
         retried = [line["uniqueKey"] for line in events if line.get("type") == "Sub" and line["reconsumeTimes"]]
+        ended = [line["uniqueKey"] for line in events if line.get("type") == "EndTransaction"]
+        found = {
+            (topic, key): harness.mqadmin(broker, ["queryMsgByUniqueKey", "-a", "-t", topic, "-i", key])
+            for topic, key in (
+                ("TraceDemo", retried[0]),
+                ("%RETRY%GID_traced", retried[0]),
+                ("TraceDemo", ended[0]),
+            )
+        }
         name = "QueryMsgTraceById" if request.param.startswith("4") else "queryMsgTraceById"
         trace = harness.mqadmin(broker, [name, "-i", retried[0]])
     with MessageStore(str(path)) as store:
-        yield Consumption(request.param, events, progress, trace, retried[0], store)
+        yield Consumption(request.param, events, progress, trace, retried[0], found, store)
 
 
 def test_why_groups_did_not_consume_messages(consumption: Consumption) -> None:
@@ -105,8 +120,8 @@ def test_why_groups_did_not_consume_messages(consumption: Consumption) -> None:
     assert seen == {fate for fate in REASONS if fate != "POPPED_TWICE" or consumption.version == "5.3.3"}
 
 
-def test_why_a_popped_message_is_not_consumed(consumption: Consumption) -> None:
-    """As if the log ended at each moment: popped, popped again, acknowledged."""
+def test_why_a_popped_message_is_not_consumed(consumption: Consumption, tmp_path: Path) -> None:
+    """As if the log ended at each moment: popped, popped again, acknowledged. Table and life say the same."""
     if consumption.version != "5.3.3":
         assert not [line for line in consumption.events if line.get("fate") == "POPPED_TWICE"]
         return
@@ -116,18 +131,52 @@ def test_why_a_popped_message_is_not_consumed(consumption: Consumption) -> None:
         if topic == "rmq_sys_wheel_timer" and properties_of(record).get("TAGS") in ("ck", "ack")
     ]
     assert [tag for tag, _ in notes] == ["ck", "ck", "ack"]
-    ends = [record.commit_log_offset + record.size for _, record in notes]
-    found = []
-    for end in ends:
-        with MessageStore(str(consumption.store.location), log_end=end) as store:
-            found.append(store.why_not_consumed("GID_popping", "PopDemo", 0, 0, at=notes[0][1].store_timestamp))
+    (sent,) = [line["uniqueKey"] for line in consumption.of("sent") if line["fate"] == "POPPED_TWICE"]
+    found, states, retries = [], [], []
+    for number, (_, note) in enumerate(notes):
+        end = note.commit_log_offset + note.size
+        copy = cut_log(Path(consumption.store.location.path), tmp_path / str(number), end)
+        (copy / "checkpoint").write_bytes(Checkpoint(physic_msg_timestamp=note.store_timestamp).encode())
+        rebuild_here(copy)
+        with MessageStore(str(copy)) as store:
+            found.append(store.why_not_consumed("GID_popping", "PopDemo", 0, 0, at=note.store_timestamp))
+            states.append([row["state"] for row in retries_rows(store).to_pylist() if row["unique_key"] == sent])
+            (told,) = store.life(sent).lives
+        assert [one.state for one in told.consumers] == [ConsumerState.POPPED]  # the first pop was not acknowledged
+        retries.append([event.text for event in told.events if event.kind is EventKind.RETRIED])
     assert [one.reason for one in found] == [NotConsumed.POPPED, NotConsumed.POPPED, NotConsumed.CONSUMED]
-    assert "can acknowledge it until" in found[0].text
+    assert states == [[], ["POPPED"], ["CONSUMED"]]
+    assert "has not acknowledged it" in found[0].text
     assert "acknowledged it" in found[2].text
     assert "%RETRY%GID_popping_PopDemo/0" in found[1].text
-    with MessageStore(str(consumption.store.location), log_end=ends[0]) as store:
-        late = store.why_not_consumed("GID_popping", "PopDemo", 0, 0, at=notes[0][1].store_timestamp + 60_000)
-    assert (late.reason, "gives it to the group again" in late.text) == (NotConsumed.POPPED, True)
+    assert "has not acknowledged it" in retries[1][0]
+    assert "and acknowledged it" in retries[2][0]
+
+
+def test_mqadmin_finds_the_same_messages_of_a_life(consumption: Consumption) -> None:
+    for (topic, key), text in consumption.found.items():
+        (told,) = consumption.store.life(key).lives
+        events = [event for event in told.events if event.topic == topic and event.commit_log_offset is not None]
+        wanted = [
+            {
+                "Queue ID": str(event.queue_id),
+                "Queue Offset": str(event.queue_offset),
+                "CommitLog Offset": str(event.commit_log_offset),
+                "Reconsume Times": str(event.attempt or 0),
+                "Store Timestamp": f"{datetime.fromtimestamp(event.timestamp / 1000):%Y-%m-%d %H:%M:%S},"
+                f"{event.timestamp % 1000:03d}",
+            }
+            for event in events
+        ]
+        lines = re.findall(r"^([A-Z][A-Za-z ]+): +(.*?)\s*$", text, re.MULTILINE)
+        said = [{"Topic": value} for name, value in lines if name == "Topic"]
+        assert said, text
+        number = -1
+        for name, value in lines:
+            number += name == "Topic"
+            if name in wanted[0]:
+                said[number][name] = value
+        assert said == [{"Topic": topic, **one} for one in wanted]
 
 
 def test_the_progress_of_groups_is_that_of_mqadmin(consumption: Consumption) -> None:

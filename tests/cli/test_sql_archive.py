@@ -24,8 +24,12 @@ QUERY = """
         (SELECT count(DISTINCT old.keys.key) FROM old.keys WHERE topic = 'OrderEvents') AS keys,
         (SELECT count(*) FROM history) AS all, (SELECT count(DISTINCT commit_log_offset) FROM history) AS different
     FROM old.messages;
+    SELECT sum(message_count) AS counted,
+        (SELECT count(*) FROM old.delayed WHERE broker = 'broker-a' AND delay_level > 0) AS delayed
+    FROM OLD.`rates` AS r JOIN prod.checkpoint WHERE r.store = 'a name of its own';
     SHOW TABLES IN old;
-    DESCRIBE old.keys
+    DESCRIBE old.keys;
+    DESCRIBE old.delayed
 """
 
 
@@ -45,7 +49,7 @@ def test_each_message_is_in_the_history_once(
     grow_log(whole, store)
     expire(store, 1)
     assert main(["sql", QUERY, "--store", f"prod={store}", "--archive", f"old={table}", "--format", "json"]) == 0
-    first, *tables = map(json.loads, capsys.readouterr().out.splitlines())
+    first, meant, *tables = map(json.loads, capsys.readouterr().out.splitlines())
     facts = STORE.facts("msg")
     segment = STORE.facts("store")[0]["mappedFileSizeCommitLog"]
     archived = [fact for fact in facts if fact["offset"] < end]
@@ -58,5 +62,12 @@ def test_each_message_is_in_the_history_once(
         "all": len(facts),
         "different": len(facts),
     }
-    assert [one["tableName"] for one in tables[:4]] == ["messages", "keys", "segments", "snapshots"]
-    assert [one["col_name"] for one in tables[4:8]] == ["cluster", "broker", "store", "topic"]
+    delayed = sum(fact["topic"] == "SCHEDULE_TOPIC_XXXX" for fact in archived)
+    assert meant == {"delayed": delayed, "counted": len(archived)}
+    assert delayed > 0
+    names = [one["tableName"] for one in tables if "tableName" in one]
+    assert names[:5] == ["messages", "keys", "segments", "snapshots", "transactions"]
+    columns = [one["col_name"] for one in tables if "col_name" in one]
+    assert columns[:4] == ["cluster", "broker", "store", "topic"]
+    second = columns.index("cluster", 4)
+    assert columns[second : second + 4] == ["cluster", "broker", "store", "unique_key"]

@@ -27,23 +27,40 @@ def found(data: bytes, name: bytes) -> bytes | None:
     return None if length < 0 else data[start : start + length]
 
 
-def listed(texts: list[bytes]) -> list[list[tuple[bytes, bytes]]]:
+def listed(texts: list[bytes], wanted: bytes = b"") -> tuple[list[list[tuple[bytes, bytes]]], list[bytes | None]]:
+    """The properties of each text, and the value of the name `wanted` in it."""
     buffer = b"".join(texts)
     starts, lengths = places(texts)
     most = buffer.count(b"\2") + len(texts)
-    name_starts, value_starts = np.empty(most, np.int64), np.empty(most, np.int64)
-    name_lengths, value_lengths = np.empty(most, np.int32), np.empty(most, np.int32)
-    offsets = np.empty(len(texts) + 1, np.int32)
-    properties.list_properties(
-        array(buffer), starts, lengths, offsets, name_starts, name_lengths, value_starts, value_lengths
+    offsets, name_offsets, value_offsets = (np.empty(count + 1, np.int32) for count in (len(texts), most, most))
+    names, values = np.empty(len(buffer) + 32, np.uint8), np.empty(len(buffer), np.uint8)
+    value_starts, value_lengths = np.empty(len(texts), np.int64), np.empty(len(texts), np.int32)
+    properties.copy_properties(
+        array(buffer),
+        starts,
+        lengths,
+        array(wanted),
+        np.array([len(wanted)]),
+        np.empty(3 * most, np.int64),
+        offsets,
+        name_offsets,
+        names,
+        value_offsets,
+        values,
+        value_starts,
+        value_lengths,
     )
     pairs = [
-        (buffer[name : name + name_length], buffer[value : value + value_length])
-        for name, name_length, value, value_length in zip(
-            name_starts, name_lengths, value_starts, value_lengths, strict=True
+        (names[name:name_end].tobytes(), values[value:value_end].tobytes())
+        for (name, name_end), (value, value_end) in zip(
+            pairwise(name_offsets[: offsets[-1] + 1]), pairwise(value_offsets[: offsets[-1] + 1]), strict=True
         )
     ]
-    return [pairs[start:end] for start, end in pairwise(offsets)]
+    found = [
+        None if length < 0 else buffer[start : start + length]
+        for start, length in zip(value_starts, value_lengths, strict=True)
+    ]
+    return [pairs[start:end] for start, end in pairwise(offsets)], found
 
 
 @pytest.mark.parametrize(
@@ -66,7 +83,7 @@ def listed(texts: list[bytes]) -> list[list[tuple[bytes, bytes]]]:
 )
 def test_the_rules_of_the_java_decoder(data: bytes, parsed: dict[bytes, bytes]) -> None:
     assert parse_properties(data) == parsed
-    assert listed([data]) == [list(parsed.items())]
+    assert listed([data])[0] == [list(parsed.items())]
 
 
 names = st.binary(min_size=1, max_size=5).filter(lambda name: not {1, 2} & set(name))
@@ -100,34 +117,29 @@ def test_values_of_many_messages_are_those_of_each(texts: list[bytes]) -> None:
 @settings(max_examples=examples(300))
 @given(stored_lists)
 def test_listed_properties_are_the_parsed_ones(texts: list[bytes]) -> None:
-    pairs = listed(texts)
-    assert [dict(message) for message in pairs] == [parse_properties(text) for text in texts]
-    assert [len(message) for message in pairs] == [len(parse_properties(text)) for text in texts]
+    pairs, found = listed(texts, b"a")
+    assert pairs == [list(parse_properties(text).items()) for text in texts]
+    assert found == [parse_properties(text).get(b"a") for text in texts]
 
 
 @settings(max_examples=examples(200))
 @given(st.lists(st.lists(st.sampled_from([b" ", b"a", b"bc", b"\xff", b"\t"]), max_size=12).map(b"".join), max_size=5))
 def test_keys_are_split_at_spaces(texts: list[bytes]) -> None:
-    buffer = b"".join(texts)
     starts, lengths = places(texts)
-    most = int(((lengths + 1) // 2).sum())
-    key_starts, key_lengths = np.empty(most, np.int64), np.empty(most, np.int32)
-    offsets = np.empty(len(texts) + 1, np.int32)
-    properties.list_keys(array(buffer), starts, lengths, offsets, key_starts, key_lengths)
-    keys = [
-        buffer[start : start + length]
-        for start, length in zip(key_starts[: offsets[-1]], key_lengths[: offsets[-1]], strict=True)
-    ]
-    assert [keys[start:end] for start, end in pairwise(offsets)] == [
-        [key for key in text.split(b" ") if key] for text in texts
-    ]
+    keys = copied_keys(b"".join(texts), starts, lengths)
+    assert keys == [[key for key in text.split(b" ") if key] for text in texts]
+
+
+def copied_keys(buffer: bytes, starts: Int64s, lengths: Int32s) -> list[list[bytes]]:
+    offsets, key_offsets = np.empty(starts.size + 1, np.int32), np.empty(len(buffer) + 1, np.int32)
+    out = np.empty(len(buffer) + 32, np.uint8)
+    properties.copy_keys(array(buffer), starts, lengths, offsets, key_offsets, out)
+    keys = [out[start:end].tobytes() for start, end in pairwise(key_offsets[: offsets[-1] + 1])]
+    return [keys[start:end] for start, end in pairwise(offsets)]
 
 
 def test_a_message_without_keys_has_none() -> None:
-    offsets = np.empty(2, np.int32)
-    nothing = np.empty(0, np.int64), np.empty(0, np.int32)
-    properties.list_keys(array(b"abc"), np.zeros(1, np.int64), np.array([-1], np.int32), offsets, *nothing)
-    assert offsets.tolist() == [0, 0]
+    assert copied_keys(b"abc", np.zeros(1, np.int64), np.array([-1], np.int32)) == [[]]
 
 
 @pytest.mark.parametrize(

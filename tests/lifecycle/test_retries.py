@@ -17,8 +17,10 @@ from spark_mq import MessageStore
 from spark_mq.format.message_schema import TIMESTAMP
 from spark_mq.format.system_topic import SCHEDULE_TOPIC
 from spark_mq.lifecycle.consumption.dead_letters import DEAD_LETTERS_SCHEMA, dead_letters, dead_letters_rows
-from spark_mq.lifecycle.consumption.retries import RETRIES_SCHEMA, DueTimes, RetryFacts, retries, retries_rows
+from spark_mq.lifecycle.consumption.popped_messages import PopNote, PoppedMessages
+from spark_mq.lifecycle.consumption.retries import RETRIES_SCHEMA, retries, retries_rows
 from spark_mq.lifecycle.consumption.retry_copies import RETRY_COLUMNS, RETRY_PROPERTIES
+from spark_mq.lifecycle.consumption.retry_facts import DueTimes, RetryFacts
 from spark_mq.lifecycle.consumption.retry_topic import RetryTopic
 from spark_mq.lifecycle.messages.selected_messages import SelectedMessages
 from spark_mq.store.log.corrupt_range import CorruptRange
@@ -171,10 +173,29 @@ def test_a_delivered_copy_is_consumed_when_the_offset_is_past_it() -> None:
     assert states(*copies, config_end=200, consumer_offsets={("G", TOPIC, 0): 5}) == [("CONSUMED", "CONSUMED")]
 
 
-def test_a_popped_copy_is_not_certainly_consumed() -> None:
-    copy = copy_of("%RETRY%G_T", 100, queue_offset=4)
-    assert states(copy, consumer_offsets={("G", "%RETRY%G_T", 0): 5}) == [("POPPED", "POPPED")]
-    assert states(copy, copy_of("%RETRY%G_T", 200, queue_offset=5, reconsume_times=2)) == [
+def test_a_popped_copy_is_consumed_when_it_is_acknowledged() -> None:
+    topic = "%RETRY%G_T"
+    copy, past = copy_of(topic, 100, queue_offset=4), {("G", topic, 0): 5}
+
+    def popped(*acknowledged: int, offset: int = 4) -> PoppedMessages:
+        pop = PopNote("G", topic, 0, offset, 1, "b", frozenset({offset}), frozenset(), 1000)
+        acks = PopNote("G", topic, 0, offset, 1, "b", frozenset(), frozenset(acknowledged))
+        return PoppedMessages([pop, acks])
+
+    assert states(copy, consumer_offsets=past, popped=popped()) == [("POPPED", "POPPED")]
+    assert states(copy, consumer_offsets=past, popped=popped(4)) == [("CONSUMED", "CONSUMED")]
+    assert states(copy, consumer_offsets=past, popped=popped(3)) == [("POPPED", "POPPED")]
+    # The pop was acknowledged in the memory of the broker, which then stores no note.
+    assert states(copy, consumer_offsets=past, popped=popped(offset=3)) == [("CONSUMED", "CONSUMED")]
+    assert states(copy, consumer_offsets={("G", topic, 0): 4}, popped=popped()) == [("READY", "READY")]
+    assert states(copy, consumer_offsets=None, popped=popped(4)) == [("UNKNOWN", "UNKNOWN")]
+    unknown = [("UNKNOWN", "UNKNOWN")]
+    assert states(copy, consumer_offsets=past, popped=popped(4), unread_pops="in RocksDB") == unknown
+    for at, expected in ((99, [("POPPED", "POPPED")]), (150, unknown)):
+        damaged = PoppedMessages([PopNote("G", topic, 0, 4, 1, "b", frozenset({4}), frozenset())])
+        damaged.damage = (CorruptRange("file", at, 10, "CONTENT", "a note"),)
+        assert states(copy, consumer_offsets=past, popped=damaged) == expected
+    assert states(copy, copy_of(topic, 200, queue_offset=5, reconsume_times=2), unread_pops="in RocksDB") == [
         ("RETRIED", "READY"),
         ("READY", "READY"),
     ]

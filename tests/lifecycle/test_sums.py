@@ -12,7 +12,14 @@ import pytest
 from spark_mq import MessageStore
 from spark_mq.format.system_topic import is_system_topic
 from spark_mq.lifecycle.messages.merged_groups import MergedGroups
-from spark_mq.lifecycle.statistics.duplicates import DUPLICATES_SCHEMA, duplicates_rows
+from spark_mq.lifecycle.messages.selected_messages import EVERYTHING, Selection
+from spark_mq.lifecycle.statistics.duplicates import (
+    DUPLICATES_COLUMNS,
+    DUPLICATES_PROPERTIES,
+    DUPLICATES_SCHEMA,
+    duplicates,
+    duplicates_rows,
+)
 from spark_mq.lifecycle.statistics.hot_keys import HOT_KEYS_SCHEMA, MOST_KEYS, hot_keys, hot_keys_rows
 from spark_mq.lifecycle.statistics.rates import RATES_SCHEMA, rates_rows
 from spark_mq.lifecycle.statistics.skew import SKEW_SCHEMA, skew, skew_rows
@@ -65,6 +72,28 @@ def test_duplicates_are_all_copies_of_a_key_with_their_causes(packed: RealStore,
     batch = [fact for fact in packed.facts("msg") if fact["topic"] == "BatchIngest"]
     assert causes["BatchIngest", "BATCH"] == len(batch) - len({fact["uniqKey"] for fact in batch})
     assert (causes["BatchIngest", "BATCH"] > 0) == (packed.broker_version == "5")
+
+
+def test_a_batch_is_one_append_to_one_queue() -> None:
+    schema = Selection(EVERYTHING, DUPLICATES_COLUMNS, DUPLICATES_PROPERTIES).schema
+    first = {"topic": "T", "queue_id": 1, "commit_log_offset": 100, "store_size": 50, "reconsume_times": 0}
+    first |= {"unique_key": "K", "born_timestamp": 1000, "store_timestamp": 2000, "transaction_type": "NONE"}
+    batch = first | {"commit_log_offset": 150}
+
+    def cause(**differs: object) -> str:
+        rows = [{name: row.get(name) for name in schema.names} for row in (first, batch | differs)]
+        table = pa.Table.from_pylist(rows, schema)
+        return str(duplicates(table)["cause"].to_pylist()[1])
+
+    assert cause() == "BATCH"
+    for name, value in (
+        ("commit_log_offset", 151),
+        ("topic", "U"),
+        ("queue_id", 2),
+        ("born_timestamp", 1001),
+        ("store_timestamp", 2001),
+    ):
+        assert cause(**{name: value}) == "RESENT", name
 
 
 @each

@@ -10,17 +10,19 @@ from hypothesis import strategies as st
 
 from spark_mq.errors import ConfigError
 from spark_mq.restorer.checkpoint import restored_checkpoint
-from spark_mq.restorer.config_files import (
+from spark_mq.restorer.fastjson_text import fastjson_text
+from spark_mq.restorer.file_rules import (
     FILE_RULES,
     Situation,
     Treatment,
-    consumer_offsets_json,
-    delay_offsets_json,
     kept_paths,
     rule_of,
-    topics_json,
 )
-from spark_mq.restorer.fastjson_text import fastjson_text
+from spark_mq.restorer.offset_files import (
+    consumer_offsets_json,
+    delay_offsets_json,
+)
+from spark_mq.restorer.topics_json import topics_json
 from spark_mq.store.config.broker_version import BrokerVersion
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.config.config_file import parse_fastjson

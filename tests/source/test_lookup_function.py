@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from spark_mq import register
-from tests.support.stores import OWN_STORES, RealStore
+from spark_mq.errors import OptionError
+from spark_mq.source.lookup_function import RocketMQLookup
+from tests.support.stores import OWN_STORES, Fact, RealStore
 
 WORKLOAD = RealStore("workload-533", OWN_STORES)
 
@@ -76,6 +80,89 @@ def test_a_number_is_a_key_and_there_can_be_a_limit(spark: SparkSession, store: 
     assert spark.sql(query).collect() == []
     limited = f"SELECT * FROM rocketmq_lookup('{store}', 'DirectTopic', 'shared', max_num => 2)"
     assert spark.sql(limited).count() == 2
+
+
+def times_of(messages: list[Row], topic: str, key: str) -> list[tuple[datetime, int]]:
+    """Store time and commit log offset of a key's messages, newest first."""
+    found = [(row.store_timestamp, int(row.commit_log_offset)) for row in having(messages, topic, key)]
+    return sorted(found, key=lambda one: -one[1])
+
+
+def test_the_newest_not_later_than_a_time_for_each_row(spark: SparkSession, store: str, messages: list[Row]) -> None:
+    """NULL finds nothing, as a comparison with NULL does."""
+    all_times = times_of(messages, "DirectTopic", "shared")
+    millisecond = timedelta(milliseconds=1)
+    wanted = [time + shift for time, _ in all_times[::9] for shift in (timedelta(0), -millisecond, millisecond / 4)]
+    rows = [(number, time) for number, time in enumerate([*wanted, None])]
+    spark.createDataFrame(rows, "id INT, paid_at TIMESTAMP").createOrReplaceTempView("payments")
+    found = spark.sql(f"""
+        SELECT p.id, m.commit_log_offset FROM payments p, LATERAL rocketmq_lookup(
+            '{store}', 'DirectTopic', 'shared', '{WORKLOAD.broker_conf}', end => p.paid_at, max_num => 1) m""")
+    expected = {
+        number: next((offset for time, offset in all_times if time <= moment), None)
+        for number, moment in enumerate(wanted)
+    }
+    assert {row.id: row.commit_log_offset for row in found.collect()} == {
+        number: offset for number, offset in expected.items() if offset is not None
+    }
+
+
+class TestTimes:
+    """The arguments of the function itself, which is plain Python."""
+
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def facts() -> list[Fact]:
+        shared = [fact for fact in WORKLOAD.facts("msg") if "shared" in (fact.get("keys") or "").split(" ")]
+        indexed = [fact for fact in shared if fact["topic"] == "DirectTopic" and fact["sysFlag"] & 12 != 12]
+        return sorted(indexed, key=lambda fact: -int(fact["offset"]))
+
+    @staticmethod
+    def found(unpacked: Callable[[RealStore], Path], **arguments: Any) -> list[int]:
+        store, conf = str(unpacked(WORKLOAD)), str(WORKLOAD.broker_conf)
+        rows = RocketMQLookup().eval(store, "DirectTopic", "shared", conf, **arguments)
+        return [row[0] for row in rows]
+
+    def test_begin_and_end_are_included_in_every_form(
+        self, facts: list[Fact], unpacked: Callable[[RealStore], Path]
+    ) -> None:
+        newest, oldest = facts[20]["storeTimestamp"], facts[60]["storeTimestamp"]
+        expected = [fact["offset"] for fact in facts if oldest <= fact["storeTimestamp"] <= newest]
+        assert 0 < len(expected) < len(facts)
+        moments = [datetime.fromtimestamp(time / 1000, UTC) for time in (oldest, newest)]
+        for begin, end in (
+            (oldest, newest),
+            moments,
+            [moment.astimezone().replace(tzinfo=None) for moment in moments],  # as Spark gives a TIMESTAMP
+            [moment.isoformat() for moment in moments],
+            (str(oldest), str(newest)),
+        ):
+            assert self.found(unpacked, begin=begin, end=end) == expected, (begin, end)
+        before, after = moments[0] - timedelta(microseconds=1), moments[1] + timedelta(microseconds=1)
+        assert self.found(unpacked, begin=before, end=after) == expected
+        inside = [fact["offset"] for fact in facts if oldest < fact["storeTimestamp"] < newest]
+        later, earlier = moments[0] + timedelta(microseconds=1), moments[1] - timedelta(microseconds=1)
+        assert self.found(unpacked, begin=later, end=earlier) == inside
+        forever = datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999999)
+        assert self.found(unpacked, begin=forever[0], end=forever[1]) == [fact["offset"] for fact in facts]
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ({"begin": ""}, "begin='' is not a time"),
+            ({"end": 1_795_258_842}, "epoch seconds"),
+            ({"end": date(2026, 11, 21)}, "not a TIMESTAMP"),
+            ({"begin": True}, "not a TIMESTAMP"),
+            ({"max_num": 0}, "max_num 0: give 1 or more"),
+            ({"max_num": -3}, "max_num -3: give 1 or more"),
+        ],
+        ids=str,
+    )
+    def test_a_mistake_is_said(
+        self, arguments: dict[str, Any], message: str, unpacked: Callable[[RealStore], Path]
+    ) -> None:
+        with pytest.raises(OptionError, match=message):
+            self.found(unpacked, **arguments)
 
 
 def test_errors_say_what_is_wrong(spark: SparkSession, tmp_path: Path) -> None:

@@ -169,6 +169,9 @@ class ArchiveSource:
     def _read(self, condition: Column, selection: Selection) -> pa.Table:
         """The messages for which a condition is true, with the columns of a selection."""
         schema = selection.schema
+        if selection.rule.tags:
+            is_damaged = F.contains(self.column("properties_bytes"), F.lit(b"\0"))
+            condition &= F.col("tags").isin(sorted(selection.rule.tags)) | is_damaged
         columns = [self.column(name, selection.check_crc) for name in selection.columns]
         columns += [F.col("properties")[name].alias(name) for name in selection.properties]
         rows = self.messages.where(F.col("topic").isNotNull() & condition).select(*columns).toArrow()

@@ -18,6 +18,8 @@ from spark_mq.archive.lifecycle.archived_record import ARCHIVED_COLUMNS, record_
 from spark_mq.format.message_id import decode_offset_message_id
 from spark_mq.format.message_row import host_text
 from spark_mq.format.record import Record
+from spark_mq.format.system_topic import REVIVE_PREFIX, TIMER_TOPIC
+from spark_mq.lifecycle.consumption.popped_messages import NOTE_TAGS
 from spark_mq.lifecycle.life.key_search import MAX_MESSAGES, FoundMessages
 from spark_mq.lifecycle.life.life_store import LiveStore
 from spark_mq.lifecycle.life.message_expiry import MessageExpiry
@@ -108,6 +110,20 @@ class ArchivedLife:
     ) -> Iterator[Record | Cut]:
         """The archived messages of a queue after an offset of the log, and before `stop`."""
         of_queue = (F.col("topic") == topic) & (F.col("queue_id") == queue_id)
+        return self._after(of_queue, f"{topic}/{queue_id}", commit_log_offset, stop)
+
+    def revive_messages(self, commit_log_offset: int, stop: int | None = None) -> Iterator[Record | Cut]:
+        """The archived notes about popped messages after an offset of the log, and before `stop`."""
+        topics = configured_topics(self.location)
+        if topics is not None and not any(name.startswith(REVIVE_PREFIX) for name in topics):
+            return iter(())
+        is_note = (F.col("topic") == TIMER_TOPIC) | F.col("topic").startswith(REVIVE_PREFIX)
+        is_note &= F.coalesce(F.col("tags").isin(sorted(NOTE_TAGS)), F.lit(False)) | F.contains(
+            self.source.column("properties_bytes"), F.lit(b"\0")
+        )
+        return self._after(is_note, f"{REVIVE_PREFIX}*", commit_log_offset, stop)
+
+    def _after(self, of_queue: Column, name: str, commit_log_offset: int, stop: int | None) -> Iterator[Record | Cut]:
         of_queue &= F.lit(True) if stop is None else F.col("commit_log_offset") < stop
         for _ in range(0, MAX_FOLLOWING, _PAGE):
             page = self._records(of_queue & (F.col("commit_log_offset") > commit_log_offset), _PAGE)
@@ -115,7 +131,7 @@ class ArchivedLife:
             if len(page) < _PAGE:
                 return
             commit_log_offset = page[-1].commit_log_offset
-        yield Cut(f"more than {MAX_FOLLOWING:,} messages of {topic}/{queue_id} follow")
+        yield Cut(f"more than {MAX_FOLLOWING:,} messages of {name} follow")
 
     def doubt(self) -> str | None:
         """Why messages can be missing from what was found; None if the archive lacks nothing."""
@@ -183,6 +199,12 @@ class StoreAndArchive:
         if commit_log_offset < self._start:
             yield from self._archived.messages_after(topic, queue_id, commit_log_offset, self._start)
         yield from self._live.messages_after(topic, queue_id, max(commit_log_offset, self._start - 1))
+
+    def revive_messages(self, commit_log_offset: int) -> Iterator[Record | Cut]:
+        """The messages of the timer and of revive topics after an offset of the log."""
+        if commit_log_offset < self._start:
+            yield from self._archived.revive_messages(commit_log_offset, self._start)
+        yield from self._live.revive_messages(max(commit_log_offset, self._start - 1))
 
     def doubt(self) -> str | None:
         """Why messages can be missing: in the archive before the start of the log, between both, or in the log."""

@@ -56,6 +56,9 @@ _TABLES: Mapping[str, _Table] = {
     "skew": _Table(skew_of, ("topic",)),
 }
 
+TABLE_NAMES = tuple(_TABLES)
+"""The names of the tables of what messages mean."""
+
 
 class ArchivedStore:
     """One store of an archive, whose tables of what messages mean are those of a store directory.

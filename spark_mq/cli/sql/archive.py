@@ -1,4 +1,4 @@
-"""Archives in `spark-mq sql`: their tables under a name, and the view `history` of an archive and its store."""
+"""Archives in `spark-mq sql`: their tables under a name, what their messages mean, and the view `history`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
     from spark_mq.query.table_names import NamedTables
 
-_VIEWS = ("history", "history_archive", "history_store")
+VIEWS = "`spark_mq_"
+"""How the names of views of what archived messages mean begin, as SQL text."""
+_HISTORY = ("history", "history_archive", "history_store")
 
 
 def archive_tables(archives: Mapping[str, str]) -> NamedTables:
@@ -40,14 +42,34 @@ def archive_tables(archives: Mapping[str, str]) -> NamedTables:
             "keys": tables.keys.sql_name,
             "segments": tables.segments.sql_name,
             "snapshots": tables.snapshots.sql_name,
+            **{table: _view_name(name, table) for table in _meanings()},
         }
     return named
+
+
+def _meanings() -> tuple[str, ...]:
+    """The names of the tables of what archived messages mean."""
+    from spark_mq.archive.lifecycle.archived_store import TABLE_NAMES
+
+    return TABLE_NAMES
+
+
+def _view_name(archive: str, table: str) -> str:
+    """The name of the view of a table of what archived messages mean, as SQL text."""
+    name = f"{archive.lower()}_{table}".replace("`", "``")
+    return f"{VIEWS}{name}`"
 
 
 def archive_columns(table: str) -> list[str]:
     """The columns of a table of an archive."""
     from spark_mq.archive.tables import KEYS, MESSAGES, SEGMENTS, SNAPSHOTS
 
+    if table in _meanings():
+        from spark_mq.archive.lifecycle.archived_views import IDENTITY
+        from spark_mq.query.catalog import table_columns
+        from spark_mq.source.options import Table
+
+        return [*IDENTITY, *table_columns(Table(table)).default]
     layouts = {"messages": MESSAGES, "keys": KEYS, "segments": SEGMENTS, "snapshots": SNAPSHOTS}
     return list(layouts[table].schema.names)
 
@@ -62,6 +84,35 @@ def history_of(stores: Mapping[str, str], archives: Mapping[str, str]) -> Histor
     if len(stores) != 1 or len(archives) != 1:
         return None
     return History(*stores.values(), *archives.values())
+
+
+class Meanings:
+    """The views of what archived messages mean, which are created when a statement names them."""
+
+    def __init__(self, archives: Mapping[str, str], broker_conf: str | None = None) -> None:
+        """Prepare the views.
+
+        Args:
+            archives: The archives' tables of messages, by name.
+            broker_conf: The file of the brokers' settings.
+        """
+        self._archives = archives
+        self._broker_conf = broker_conf
+
+    def prepare(self, spark: SparkSession, statement: str) -> None:
+        """Create the views that a statement may name: each time, because the archive can have grown.
+
+        Raises:
+            OptionError: A table is not an archive.
+            CorruptLogError: Two stores were archived under one name.
+        """
+        from spark_mq.query.table_names import may_read_of
+
+        for name, archive in self._archives.items():
+            for table in sorted(may_read_of(statement, name.lower(), _meanings())):
+                from spark_mq.archive.lifecycle.archived_views import create_view
+
+                create_view(spark, archive, table, _view_name(name, table)[1:-1], self._broker_conf)
 
 
 class History:
@@ -82,7 +133,7 @@ class History:
         """Whether a statement may read the view."""
         from spark_mq.query.table_names import may_read
 
-        return may_read(statement, _VIEWS)
+        return may_read(statement, _HISTORY)
 
     def __str__(self) -> str:
         """One line of text: the parts of the view."""

@@ -18,7 +18,7 @@ from spark_mq.errors import SparkMqError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from spark_mq.cli.sql.archive import History
+    from spark_mq.cli.sql.archive import History, Meanings
     from spark_mq.query.catalog import Store
     from spark_mq.query.plan import QueryPlan
     from spark_mq.query.statement_check import StatementCheck
@@ -54,11 +54,13 @@ class Tables:
         stores: The stores, by name.
         archives: The tables of archives, which Spark knows under another name.
         history: The view of the store and its archive; None if there is not one of each.
+        meanings: The views of what archived messages mean; None without an archive.
     """
 
     stores: Mapping[str, Store]
     archives: NamedTables = field(default_factory=dict)
     history: History | None = None
+    meanings: Meanings | None = None
 
 
 class Console:
@@ -168,10 +170,10 @@ class Console:
         from spark_mq.query.sql import run_statement
 
         spark = self._started()
-        history = self._tables.history
         with spark_errors():
-            if history is not None:
-                history.prepare(spark, statement)
+            for views in (self._tables.history, self._tables.meanings):
+                if views is not None:
+                    views.prepare(spark, statement)
             print_dataframe(
                 run_statement(spark, statement, None, self._tables.stores, self._tables.archives), self._form
             )
@@ -195,10 +197,10 @@ class Console:
 
     def _columns(self, owner: str, table: str) -> list[str]:
         from spark_mq.cli.sql.archive import archive_columns
-        from spark_mq.query.catalog import table_columns
+        from spark_mq.query.catalog import columns_of
         from spark_mq.source.options import Table
 
         if owner not in self._tables.stores:
             return archive_columns(table)
-        columns = table_columns(Table(table))
+        columns = columns_of(self._tables.stores[owner], Table(table))
         return [*columns.default, *columns.extra]

@@ -22,6 +22,9 @@ from numba.extending import lower_builtin, type_callable
 from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutBytes, OutInt32s, OutInt64s
 from spark_mq.format.kernels.kernel import Function, kernel
 
+SLACK = 32
+"""Bytes that a target of `append_bytes` should have after its end."""
+
 
 def _reads(bits: int, signed: bool) -> Callable[[Function], Function]:
     """Declares that a function returns the `bits` bits at a position as a 64-bit integer."""
@@ -154,6 +157,23 @@ def _lower_index(context: Any, builder: ir.IRBuilder, signature: Any, arguments:
     return builder.lshr(builder.ctlz(builder.not_(others), ir.IntType(1)(0)), eight.type(3))
 
 
+def prefetch(buffer: Bytes, position: int) -> None:
+    """Have the processor load the bytes at `position` into its cache; any position is allowed."""
+
+
+def _type_of_prefetch(context: Any) -> Any:
+    return lambda buffer, position: types.none
+
+
+def _lower_prefetch(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> ir.Value:
+    address, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [address, number, number, number])
+    hint = builder.module.declare_intrinsic("llvm.prefetch", [address], kind)
+    to_read, to_all_caches, data = number(0), number(3), number(1)
+    builder.call(hint, [_pointer(context, builder, signature, arguments, 8), to_read, to_all_caches, data])
+    return context.get_dummy_value()
+
+
 def copy_bytes(target: OutBytes, at: int, source: Bytes, start: int, length: int) -> None:
     """Copy `length` bytes from index `start` of `source` to index `at` of `target`; none if `length` is negative."""
     if length > 0:
@@ -172,10 +192,53 @@ def _lower_copy(context: Any, builder: ir.IRBuilder, signature: Any, arguments: 
     return context.get_dummy_value()
 
 
+def append_bytes(target: OutBytes, at: int, source: Bytes, start: int, length: int) -> None:
+    """`copy_bytes`, for a target that is written from its start to its end.
+
+    Bytes of the target after the copied ones may become anything: a piece of up to `SLACK` bytes is one load and one
+    store of `SLACK` bytes if both arrays have that many, which takes half the time of a copy of the exact length.
+    """
+    if length > 0:
+        target[at : at + length] = source[start : start + length]
+
+
+def _lower_append(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> ir.Value:
+    def integer(index: int) -> ir.Value:
+        return context.cast(builder, arguments[index], signature.args[index], types.int64)
+
+    def left(array: int, position: ir.Value) -> ir.Value:
+        size = context.make_array(signature.args[array])(context, builder, arguments[array]).nitems
+        return builder.sub(size, position)
+
+    target, source = (_pointer(context, builder, signature, arguments, 8, first) for first in (0, 2))
+    at, start, length = integer(1), integer(3), integer(4)
+    slack = length.type(SLACK)
+    with builder.if_then(builder.icmp_signed(">", length, length.type(0))):
+        is_short = builder.and_(
+            builder.icmp_signed("<=", length, slack),
+            builder.and_(
+                builder.icmp_signed(">=", left(0, at), slack), builder.icmp_signed(">=", left(2, start), slack)
+            ),
+        )
+        with builder.if_else(is_short) as (short, long):
+            with short:
+                block = ir.VectorType(ir.IntType(8), SLACK).as_pointer()
+                value = builder.load(builder.bitcast(source, block), align=1)
+                builder.store(value, builder.bitcast(target, block), align=1)
+            with long:
+                cgutils.raw_memcpy(builder, target, source, length, 1)
+    return context.get_dummy_value()
+
+
+type_callable(prefetch)(_type_of_prefetch)
+lower_builtin(prefetch, types.Array, types.Integer)(_lower_prefetch)
 type_callable(index_in_eight)(_type_of_index)
 lower_builtin(index_in_eight, types.Array, types.Integer, types.Integer)(_lower_index)
+_COPIED = (types.Array, types.Integer, types.Array, types.Integer, types.Integer)
 type_callable(copy_bytes)(_type_of_copy)
-lower_builtin(copy_bytes, types.Array, types.Integer, types.Array, types.Integer, types.Integer)(_lower_copy)
+lower_builtin(copy_bytes, *_COPIED)(_lower_copy)
+type_callable(append_bytes)(_type_of_copy)
+lower_builtin(append_bytes, *_COPIED)(_lower_append)
 
 
 @kernel

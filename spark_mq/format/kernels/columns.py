@@ -7,7 +7,7 @@ decoder returns (`MessageDecoder.decode`@5.3.3). `spark_mq.format.message_row` i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,10 +19,11 @@ from spark_mq.format.array_types import Bytes, Int32s, Int64s
 from spark_mq.format.arrow_array import array_of
 from spark_mq.format.compression import DEFAULT_BODY_LIMIT
 from spark_mq.format.kernels import properties
-from spark_mq.format.kernels.big_endian import int32s_at, int64s_at
+from spark_mq.format.kernels.big_endian import SLACK, int64s_at
 from spark_mq.format.kernels.bodies import Bodies, decompress_bodies
+from spark_mq.format.kernels.fields import FIELDS, read_fields
 from spark_mq.format.kernels.frames import Frames
-from spark_mq.format.kernels.gather import gather_bytes
+from spark_mq.format.kernels.gather import gather
 from spark_mq.format.kernels.hosts import host_texts, offset_message_ids
 from spark_mq.format.kernels.java_string import repair_utf8
 from spark_mq.format.message_schema import (
@@ -31,14 +32,9 @@ from spark_mq.format.message_schema import (
 )
 from spark_mq.format.properties import KEYS, TAGS, UNIQUE_KEY
 from spark_mq.format.record import (
-    BODY_CRC_AT,
     BORN_HOST_AT,
-    BORN_TIMESTAMP_AT,
-    FLAG_AT,
     HOST_V4_SIZE,
     HOST_V6_SIZE,
-    QUEUE_ID_AT,
-    QUEUE_OFFSET_AT,
 )
 from spark_mq.format.sys_flag import (
     BORN_HOST_V6_FLAG,
@@ -65,6 +61,9 @@ class MessageColumns:
     frames: Frames
     bodies: Bodies | None = None
     _values: dict[bytes, tuple[Int64s, Int32s]] = field(default_factory=dict)
+    _fields: dict[str, Int32s | Int64s] = field(default_factory=dict)
+    _maps: list[pa.Array] = field(default_factory=list)
+    """Column `properties`, if it was decoded with other columns."""
 
     def column(self, name: str) -> pa.Array:
         """Column `name` of `ALL_MESSAGE_FIELDS`: one value of the column's type for each message."""
@@ -74,8 +73,7 @@ class MessageColumns:
     def record_batch(self, columns: list[str]) -> pa.RecordBatch:
         """The columns with the names `columns`, in that order."""
         schema = pa.schema([ALL_MESSAGE_FIELDS[name] for name in columns])
-        if names := [_PROPERTIES[name] for name in columns if name in _PROPERTIES]:
-            self._find(names)
+        self._decode_together(columns)
         return pa.RecordBatch.from_arrays([self.column(name) for name in columns], schema=schema)
 
     def with_frames(self, frames: Frames) -> MessageColumns:
@@ -103,6 +101,16 @@ class MessageColumns:
         result: npt.NDArray[np.bool_] = np.any([self._values[name][1] >= 0 for name in names], axis=0)
         return result
 
+    def can_have_tags(self, tags: list[bytes]) -> npt.NDArray[np.bool_]:
+        """Which messages have one of `tags` as their tags, or properties with a zero byte, which are damaged."""
+        damaged = pc.match_substring(self.column("properties_bytes"), "\0")
+        result: npt.NDArray[np.bool_] = np.array(damaged.to_numpy(zero_copy_only=False), np.bool_)
+        is_equal = np.empty(self.frames.size, np.bool_)
+        for one in tags:
+            properties.equal_pieces(self.buffer, *self._property(TAGS), np.frombuffer(one, np.uint8), is_equal)
+            result |= is_equal
+        return result
+
     def property_text(self, name: bytes) -> pa.Array:
         """The values of the property `name` as text; NULL without it."""
         return self._text(*self._property(name))
@@ -113,14 +121,22 @@ class MessageColumns:
             self._find(names)
         return [self.property_text(name) for name in names]
 
-    def _int32(self, positions: Int64s) -> pa.Array:
-        return pa.array(int32s_at(self.buffer, positions))
+    def _decode_together(self, columns: list[str]) -> None:
+        """Decode what is found in the same bytes in one pass, for the columns that share it."""
+        if fields := [name for name in map(_field, columns) if name in FIELDS]:
+            self._fields.update(read_fields(self.buffer, self.frames, list(dict.fromkeys(fields))))
+        wanted = [_PROPERTIES[name] for name in columns if name in _PROPERTIES]
+        if "properties" in columns:
+            self._maps.append(self._read_properties(wanted))
+        elif wanted:
+            self._find(wanted)
 
-    def _int64(self, positions: Int64s) -> pa.Array:
-        return pa.array(int64s_at(self.buffer, positions))
-
-    def _timestamp(self, positions: Int64s) -> pa.Array:
-        return timestamps(int64s_at(self.buffer, positions))
+    def _number(self, column: str) -> Int32s | Int64s:
+        """The values of a field, milliseconds for a timestamp."""
+        name = _field(column)
+        if name not in self._fields:
+            self._fields.update(read_fields(self.buffer, self.frames, [name]))
+        return self._fields[name]
 
     def _commit_log_offsets(self) -> Int64s:
         offsets: Int64s = self.frames.position + self.base
@@ -138,11 +154,11 @@ class MessageColumns:
         return host_texts(self.buffer, self.frames.position + BORN_HOST_AT, sizes)
 
     def _binary(self, starts: Int64s, lengths: Int32s) -> pa.Array:
-        return _binary_array(*_gather(self.buffer, starts, lengths))
+        return _binary_array(*gather(self.buffer, starts, lengths))
 
     def _text(self, starts: Int64s, lengths: Int32s) -> pa.Array:
         """Pieces of the buffer as text; length -1 is NULL."""
-        out, offsets = _gather(self.buffer, starts, lengths)
+        out, offsets = gather(self.buffer, starts, lengths)
         return text_array(out, offsets, lengths >= 0)
 
     def _property(self, name: bytes) -> tuple[Int64s, Int32s]:
@@ -150,7 +166,7 @@ class MessageColumns:
             self._find([name])
         return self._values[name]
 
-    def _find(self, names: list[bytes]) -> None:
+    def _find(self, names: Sequence[bytes]) -> None:
         """Find the values of all `names`, in one pass over the properties."""
         starts = np.empty((len(names), self.frames.size), np.int64)
         lengths = np.empty((len(names), self.frames.size), np.int32)
@@ -167,25 +183,37 @@ class MessageColumns:
 
     def _keys(self) -> pa.Array:
         starts, lengths = self._property(KEYS)
-        max_keys = int((np.maximum(lengths, 0).astype(np.int64) + 1 >> 1).sum())
-        key_starts, key_lengths = np.empty(max_keys, np.int64), np.empty(max_keys, np.int32)
-        offsets = np.empty(self.frames.size + 1, np.int32)
-        properties.list_keys(self.buffer, starts, lengths, offsets, key_starts, key_lengths)
-        keys = self._text(key_starts[: offsets[-1]], key_lengths[: offsets[-1]])
+        sizes = np.maximum(lengths, 0).astype(np.int64)
+        offsets, key_offsets = (np.empty(n + 1, np.int32) for n in (self.frames.size, int((sizes + 1 >> 1).sum())))
+        keys = np.empty(int(sizes.sum()) + SLACK, np.uint8)
+        properties.copy_keys(self.buffer, starts, lengths, offsets, key_offsets, keys)
+        count = offsets[-1]
+        texts = text_array(keys[: key_offsets[count]], key_offsets[: count + 1])
         list_type = ALL_MESSAGE_FIELDS["keys"].type
         return pa.Array.from_buffers(
-            list_type, self.frames.size, [_validity(lengths >= 0), pa.py_buffer(offsets)], children=[keys]
+            list_type, self.frames.size, [_validity(lengths >= 0), pa.py_buffer(offsets)], children=[texts]
         )
 
     def _properties(self) -> pa.Array:
-        """The map of each message. As in Java, text that is not UTF-8 is repaired before names are compared."""
+        """The map of each message."""
+        return self._maps[0] if self._maps else self._read_properties([])
+
+    def _read_properties(self, wanted: Sequence[bytes]) -> pa.Array:
+        """The map of each message. The values of the names `wanted` are found in the same pass.
+
+        As in Java, text that is not UTF-8 is repaired before names are compared.
+        """
         starts, lengths = self.frames.properties_start, self.frames.properties_length
         try:
-            return _property_maps(self.buffer, starts, lengths)
+            maps, found = _property_maps(self.buffer, starts, lengths, wanted)
         except pa.ArrowInvalid:
+            self._find(wanted)
             _, text_offsets, text_data = self._text(starts, lengths).buffers()
             ends = np.frombuffer(text_offsets, np.int32, self.frames.size + 1)
-            return _property_maps(np.frombuffer(text_data or b"", np.uint8), ends[:-1].astype(np.int64), np.diff(ends))
+            text = np.frombuffer(text_data or b"", np.uint8)
+            maps, found = _property_maps(text, ends[:-1].astype(np.int64), np.diff(ends), [])
+        self._values.update(found)
+        return maps
 
     def _stored_body(self) -> pa.Array:
         return self._binary(self.frames.body_start, self.frames.body_length)
@@ -194,7 +222,7 @@ class MessageColumns:
         bodies = self.bodies or decompress_bodies(self.buffer, self.frames, DEFAULT_BODY_LIMIT)
         lengths = np.full(self.frames.size, -1, np.int32)
         lengths[bodies.rows] = self.frames.body_length[bodies.rows]
-        out, offsets = _gather(self.buffer, self.frames.body_start, lengths)
+        out, offsets = gather(self.buffer, self.frames.body_start, lengths)
         return _binary_array(out, offsets, lengths >= 0)
 
     def _body(self) -> pa.Array:
@@ -223,25 +251,51 @@ class MessageColumns:
         return pa.DictionaryArray.from_arrays(types, pa.array(TRANSACTION_TYPE_NAMES)).cast(pa.string())
 
 
-def _gather(buffer: Bytes, starts: Int64s, lengths: Int32s) -> tuple[Bytes, Int32s]:
-    """The pieces of `buffer` one after the other, and the offsets between them."""
-    out = np.empty(int(np.maximum(lengths, 0).sum(dtype=np.int64)), np.uint8)
-    offsets = np.empty(lengths.size + 1, np.int32)
-    gather_bytes(buffer, starts, lengths, out, offsets)
-    return out, offsets
+def _property_maps(
+    buffer: Bytes, starts: Int64s, lengths: Int32s, wanted: Sequence[bytes]
+) -> tuple[pa.Array, dict[bytes, tuple[Int64s, Int32s]]]:
+    """The map of each message, and the places of the values of the names `wanted`.
 
-
-def _property_maps(buffer: Bytes, starts: Int64s, lengths: Int32s) -> pa.Array:
-    """The map of each message. Raises `pa.ArrowInvalid` if a name or a value is not UTF-8."""
-    limit = int((lengths + 1 >> 2).sum(dtype=np.int64))  # a property and its separator take at least four bytes
-    name_starts, value_starts = np.empty(limit, np.int64), np.empty(limit, np.int64)
-    name_lengths, value_lengths = np.empty(limit, np.int32), np.empty(limit, np.int32)
-    offsets = np.empty(starts.size + 1, np.int32)
-    properties.list_properties(buffer, starts, lengths, offsets, name_starts, name_lengths, value_starts, value_lengths)
+    Raises `pa.ArrowInvalid` if a name or a value is not UTF-8.
+    """
+    size, most = int(lengths.sum(dtype=np.int64)), int(lengths.max(initial=0))
+    # A property and its separator take at least four bytes.
+    limit = int((lengths + 1 >> 2).sum(dtype=np.int64))
+    offsets, name_offsets, value_offsets = (np.empty(count + 1, np.int32) for count in (starts.size, limit, limit))
+    names, values = np.empty(size + SLACK, np.uint8), np.empty(size + SLACK, np.uint8)
+    value_starts = np.empty((len(wanted), starts.size), np.int64)
+    value_lengths = np.empty((len(wanted), starts.size), np.int32)
+    properties.copy_properties(
+        buffer,
+        starts,
+        lengths,
+        np.frombuffer(b"".join(wanted), np.uint8),
+        np.cumsum([len(name) for name in wanted], dtype=np.int64),
+        np.empty(3 * (most + 1 >> 2), np.int64),
+        offsets,
+        name_offsets,
+        names,
+        value_offsets,
+        values,
+        value_starts.reshape(-1),
+        value_lengths.reshape(-1),
+    )
     count = offsets[-1]
-    names = _binary_array(*_gather(buffer, name_starts[:count], name_lengths[:count])).cast(pa.string())
-    values = _binary_array(*_gather(buffer, value_starts[:count], value_lengths[:count])).cast(pa.string())
-    return pa.MapArray.from_arrays(pa.array(offsets), names, values, type=ALL_MESSAGE_FIELDS["properties"].type)
+    kind = ALL_MESSAGE_FIELDS["properties"].type
+    texts = [
+        _utf8_array(out[: ends[count]], ends[: count + 1])
+        for out, ends in ((names, name_offsets), (values, value_offsets))
+    ]
+    entries = pa.Array.from_buffers(pa.struct([kind.key_field, kind.item_field]), count, [None], children=texts)
+    maps = pa.Array.from_buffers(kind, starts.size, [None, pa.py_buffer(offsets)], children=[entries])
+    return maps, {name: (value_starts[row], value_lengths[row]) for row, name in enumerate(wanted)}
+
+
+def _utf8_array(out: Bytes, offsets: Int32s, valid: npt.NDArray[np.bool_] | None = None) -> pa.Array:
+    """Text as a string array. Raises `pa.ArrowInvalid` if it is not UTF-8."""
+    if out.size == 0 or out.max() < 0x80:  # to check each of many short texts for UTF-8 takes longer than to copy them
+        return _variable_size_array(pa.string(), out, offsets, valid)
+    return _binary_array(out, offsets, valid).cast(pa.string())
 
 
 def text_array(out: Bytes, offsets: Int32s, valid: npt.NDArray[np.bool_] | None = None) -> pa.Array:
@@ -252,9 +306,8 @@ def text_array(out: Bytes, offsets: Int32s, valid: npt.NDArray[np.bool_] | None 
         offsets: Text i is `out[offsets[i]:offsets[i + 1]]`.
         valid: Which texts are not NULL; None if no text is NULL.
     """
-    binary = _binary_array(out, offsets, valid)
     try:
-        return binary.cast(pa.string())
+        return _utf8_array(out, offsets, valid)
     except pa.ArrowInvalid:
         repaired, repaired_offsets = np.empty(3 * out.size, np.uint8), np.empty_like(offsets)
         repair_utf8(out, offsets, repaired, repaired_offsets)
@@ -282,31 +335,37 @@ def _binary_array(out: Bytes, offsets: Int32s, valid: npt.NDArray[np.bool_] | No
 _PROPERTIES = {"tags": TAGS, "keys": KEYS, "unique_key": UNIQUE_KEY}
 """The columns that are the value of a property, with its name."""
 
+
+def _field(column: str) -> str:
+    """The field that a column is made of."""
+    return column.removesuffix("_millis")
+
+
 _COLUMNS: dict[str, Callable[[MessageColumns], pa.Array]] = {
     "commit_log_offset": lambda m: pa.array(m._commit_log_offsets()),
     "store_size": lambda m: pa.array(np.ascontiguousarray(m.frames.store_size)),
     "offset_message_id": MessageColumns._offset_message_id,
     "topic": lambda m: m._text(m.frames.topic_start, m.frames.topic_length),
-    "queue_id": lambda m: m._int32(m.frames.position + QUEUE_ID_AT),
-    "queue_offset": lambda m: m._int64(m.frames.position + QUEUE_OFFSET_AT),
+    "queue_id": lambda m: pa.array(m._number("queue_id")),
+    "queue_offset": lambda m: pa.array(m._number("queue_offset")),
     "tags": lambda m: m._text(*m._property(TAGS)),
     "keys": MessageColumns._keys,
     "unique_key": lambda m: m._text(*m._property(UNIQUE_KEY)),
-    "flag": lambda m: m._int32(m.frames.position + FLAG_AT),
+    "flag": lambda m: pa.array(m._number("flag")),
     "sys_flag": lambda m: pa.array(np.ascontiguousarray(m.frames.sys_flag)),
     "transaction_type": MessageColumns._transaction_type,
-    "born_timestamp": lambda m: m._timestamp(m.frames.position + BORN_TIMESTAMP_AT),
+    "born_timestamp": lambda m: timestamps(m._number("born_timestamp").astype(np.int64, copy=False)),
     "born_host": MessageColumns._born_host,
-    "store_timestamp": lambda m: m._timestamp(m.frames.store_timestamp_at),
+    "store_timestamp": lambda m: timestamps(m._number("store_timestamp").astype(np.int64, copy=False)),
     "store_host": lambda m: host_texts(m.buffer, m.frames.store_host_at, m._store_host_sizes()),
-    "reconsume_times": lambda m: m._int32(m.frames.after_hosts_at),
-    "prepared_transaction_offset": lambda m: m._int64(m.frames.after_hosts_at + 4),
-    "body_crc": lambda m: m._int32(m.frames.position + BODY_CRC_AT),
+    "reconsume_times": lambda m: pa.array(m._number("reconsume_times")),
+    "prepared_transaction_offset": lambda m: pa.array(m._number("prepared_transaction_offset")),
+    "body_crc": lambda m: pa.array(m._number("body_crc")),
     "body": MessageColumns._body,
     "properties": MessageColumns._properties,
     CORRUPT_RECORD: MessageColumns._corrupt_record,
-    "born_timestamp_millis": lambda m: m._int64(m.frames.position + BORN_TIMESTAMP_AT),
-    "store_timestamp_millis": lambda m: m._int64(m.frames.store_timestamp_at),
+    "born_timestamp_millis": lambda m: pa.array(m._number("born_timestamp_millis")),
+    "store_timestamp_millis": lambda m: pa.array(m._number("store_timestamp_millis")),
     "properties_bytes": lambda m: m._binary(m.frames.properties_start, m.frames.properties_length),
     "stored_body": MessageColumns._stored_body,
     "encoded_body": MessageColumns._encoded_body,

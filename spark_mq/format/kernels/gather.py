@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutBytes, OutInt32s
-from spark_mq.format.kernels.big_endian import copy_bytes
+from spark_mq.format.kernels.big_endian import SLACK, append_bytes
 from spark_mq.format.kernels.kernel import kernel
+
+
+def gather(buffer: Bytes, starts: Int64s, lengths: Int32s) -> tuple[Bytes, Int32s]:
+    """The pieces of `buffer` one after the other, and the offsets between them; see `gather_bytes`."""
+    size = int(np.maximum(lengths, 0).sum(dtype=np.int64))
+    out, offsets = np.empty(size + SLACK, np.uint8), np.empty(lengths.size + 1, np.int32)
+    gather_bytes(buffer, starts, lengths, out, offsets)
+    return out[:size], offsets
 
 
 @kernel
@@ -18,7 +28,7 @@ def gather_bytes(buffer: Bytes, starts: Int64s, lengths: Int32s, out: OutBytes, 
     offsets[0] = 0
     for index in range(starts.size):
         start, length = starts[index], lengths[index]
-        copy_bytes(out, out_end, buffer, start, length)
+        append_bytes(out, out_end, buffer, start, length)
         if length > 0:
             out_end += length
         offsets[index + 1] = out_end

@@ -8,18 +8,15 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from spark_mq.format import message_row
-from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutBytes
+from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutBytes, OutInt32s
 from spark_mq.format.arrow_array import array_of
-from spark_mq.format.kernels.big_endian import byte_at, int64s_at
-from spark_mq.format.kernels.gather import gather_bytes
+from spark_mq.format.kernels.big_endian import int64s_at, read_u32, write_i64
+from spark_mq.format.kernels.gather import gather
 from spark_mq.format.kernels.kernel import kernel
 from spark_mq.format.record import HOST_V4_SIZE
-
-_DIGITS = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 
 _host_text = lru_cache(maxsize=1 << 14)(message_row.host_text)
 
@@ -36,8 +33,7 @@ def host_texts(buffer: Bytes, starts: Int64s, sizes: Int32s) -> pa.Array:
         distinct = pa.array(int64s_at(buffer, starts)).dictionary_encode()
         hosts = [host.to_bytes(HOST_V4_SIZE, signed=True) for host in distinct.dictionary.to_pylist()]
     else:
-        out, offsets = np.empty(int(sizes.sum(dtype=np.int64)), np.uint8), np.empty(sizes.size + 1, np.int32)
-        gather_bytes(buffer, starts, sizes, out, offsets)
+        out, offsets = gather(buffer, starts, sizes)
         stored = pa.Array.from_buffers(pa.binary(), sizes.size, [None, pa.py_buffer(offsets), pa.py_buffer(out)])
         distinct = stored.dictionary_encode()
         hosts = distinct.dictionary.to_pylist()
@@ -53,30 +49,34 @@ def offset_message_ids(buffer: Bytes, starts: Int64s, sizes: Int32s, commit_log_
         sizes: The bytes of each store host: 8 or 20.
         commit_log_offsets: The commit log offset of each message.
     """
-    of_size = {int(size): np.flatnonzero(sizes == size) for size in np.unique(sizes)}
-    parts = [_ids_of_one_size(buffer, starts[rows], size, commit_log_offsets[rows]) for size, rows in of_size.items()]
-    if len(parts) == 1:
-        return parts[0]
-    order = np.argsort(np.concatenate([np.empty(0, np.intp), *of_size.values()]))
-    return pa.concat_arrays([pa.array([], pa.string()), *parts]).take(pa.array(order))
-
-
-def _ids_of_one_size(buffer: Bytes, starts: Int64s, size: int, commit_log_offsets: Int64s) -> pa.Array:
-    count = starts.size
-    stored: npt.NDArray[np.uint8] = np.empty((count, size + 8), np.uint8)
-    hosts = np.empty(count * size, np.uint8)
-    gather_bytes(buffer, starts, np.full(count, size, np.int32), hosts, np.empty(count + 1, np.int32))
-    stored[:, :size] = hosts.reshape(count, size)
-    stored[:, size:] = commit_log_offsets.astype(">i8").view(np.uint8).reshape(count, 8)
-    text = np.empty(2 * stored.size, np.uint8)
-    _write_hex(stored.reshape(-1), _DIGITS, text)
-    offsets = np.arange(count + 1, dtype=np.int32) * np.int32(2 * (size + 8))
-    return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(text)])
+    ends = np.empty(starts.size + 1, np.int32)
+    text = np.empty(2 * (int(sizes.sum(dtype=np.int64)) + 8 * starts.size), np.uint8)
+    _write_ids(buffer, starts, sizes, commit_log_offsets, text, ends)
+    return pa.Array.from_buffers(pa.string(), starts.size, [None, pa.py_buffer(ends), pa.py_buffer(text)])
 
 
 @kernel
-def _write_hex(stored: Bytes, digits: Bytes, out: OutBytes) -> None:
-    for index in range(stored.size):
-        byte = byte_at(stored, index)
-        out[2 * index] = digits[byte >> 4]
-        out[2 * index + 1] = digits[byte & 0xF]
+def _write_ids(
+    buffer: Bytes, starts: Int64s, sizes: Int32s, commit_log_offsets: Int64s, text: OutBytes, ends: OutInt32s
+) -> None:
+    at = 0
+    ends[0] = 0
+    for index in range(starts.size):
+        for position in range(starts[index], starts[index] + sizes[index], 4):
+            _write_hex(read_u32(buffer, position), text, at)
+            at += 8
+        offset = commit_log_offsets[index]
+        _write_hex((offset >> 32) & 0xFFFFFFFF, text, at)
+        _write_hex(offset & 0xFFFFFFFF, text, at + 8)
+        at += 16
+        ends[index + 1] = at
+
+
+@kernel
+def _write_hex(number: int, text: OutBytes, at: int) -> None:
+    """Write a number of 32 bits as eight hexadecimal digits, all at the same time."""
+    digits = ((number << 16) | number) & 0x0000FFFF0000FFFF
+    digits = ((digits << 8) | digits) & 0x00FF00FF00FF00FF
+    digits = ((digits << 4) | digits) & 0x0F0F0F0F0F0F0F0F
+    is_letter = ((digits + 0x0606060606060606) >> 4) & 0x0101010101010101
+    write_i64(text, at, digits + 0x3030303030303030 + is_letter * (ord("A") - ord("9") - 1))

@@ -5,25 +5,34 @@ A piece of text is a start (an index in `buffer`) and a length in bytes. Length 
 
 from __future__ import annotations
 
-from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutFlags, OutInt32s, OutInt64s
-from spark_mq.format.kernels.big_endian import byte_at, index_in_eight
+from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutBytes, OutFlags, OutInt32s, OutInt64s
+from spark_mq.format.kernels.big_endian import append_bytes, byte_at, index_in_eight, prefetch
 from spark_mq.format.kernels.kernel import kernel
 from spark_mq.format.properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
+
+_AHEAD, _CACHE_LINE = 16, 64
+"""Properties are at the end of a record, where no processor expects the next access: it is told 16 records before."""
 
 _SPACE, _MINUS, _PLUS, _ZERO = ord(" "), ord("-"), ord("+"), ord("0")
 
 
 @kernel
-def skip_value(buffer: Bytes, position: int, end: int) -> int:
-    """The first position from `position` on, before `end`, that has a property separator; `end` if there is none."""
+def skip_to(buffer: Bytes, position: int, end: int, byte: int) -> int:
+    """The first position from `position` on, before `end`, that has `byte`; `end` if there is none."""
     while end - position >= 8:
-        index = index_in_eight(buffer, position, PROPERTY_SEPARATOR)
+        index = index_in_eight(buffer, position, byte)
         if index < 8:
             return position + index
         position += 8
-    while position < end and buffer[position] != PROPERTY_SEPARATOR:
+    while position < end and byte_at(buffer, position) != byte:
         position += 1
     return position
+
+
+@kernel
+def skip_value(buffer: Bytes, position: int, end: int) -> int:
+    """The first position from `position` on, before `end`, that has a property separator; `end` if there is none."""
+    return skip_to(buffer, position, end, PROPERTY_SEPARATOR)
 
 
 @kernel
@@ -79,6 +88,9 @@ def find_values(
     `value_starts` and `value_lengths`, for n messages.
     """
     for index in range(starts.size):
+        if index + _AHEAD < starts.size:
+            prefetch(buffer, starts[index + _AHEAD])
+            prefetch(buffer, starts[index + _AHEAD] + _CACHE_LINE)
         for name in range(name_ends.size):
             value_starts[name * starts.size + index] = 0
             value_lengths[name * starts.size + index] = -1
@@ -102,74 +114,106 @@ def find_values(
 
 
 @kernel
-def list_properties(
+def copy_properties(
     buffer: Bytes,
     starts: Int64s,
     lengths: Int32s,
+    wanted: Bytes,
+    wanted_ends: Int64s,
+    pieces: OutInt64s,
     offsets: OutInt32s,
-    name_starts: OutInt64s,
-    name_lengths: OutInt32s,
+    name_offsets: OutInt32s,
+    names: OutBytes,
+    value_offsets: OutInt32s,
+    values: OutBytes,
     value_starts: OutInt64s,
     value_lengths: OutInt32s,
 ) -> None:
-    """List all properties of all messages, each name once, with its last value.
+    """Copy all properties of all messages, each name once, with its last value; and `find_values` of some names.
 
-    Message i has the properties `offsets[i]` to `offsets[i + 1]` - 1 of the last four arrays, in the order of their
-    last values.
+    Message i has the properties `offsets[i]` to `offsets[i + 1]` - 1, in the order of their last values. Property k has
+    the name `names[name_offsets[k]:name_offsets[k + 1]]`, and its value likewise.
+
+    Args:
+        buffer: The bytes that contain the properties.
+        starts: Where the properties of each message start.
+        lengths: Their bytes.
+        wanted: Names to find, one after the other.
+        wanted_ends: The ends of these names.
+        pieces: Room for three numbers for each property of one message.
+        offsets: Receives the number of properties before each message.
+        name_offsets: Receives the offsets of the names.
+        names: Receives the names.
+        value_offsets: Receives the offsets of the values.
+        values: Receives the values.
+        value_starts: Receives where the value of wanted name k of message i is, at index k n + i for n messages.
+        value_lengths: Receives its bytes.
     """
-    count = 0
-    offsets[0] = 0
+    count, names_end, values_end = 0, 0, 0
+    offsets[0], name_offsets[0], value_offsets[0] = 0, 0, 0
     for index in range(starts.size):
-        first, before = count, count
+        if index + _AHEAD < starts.size:
+            prefetch(buffer, starts[index + _AHEAD])
+            prefetch(buffer, starts[index + _AHEAD] + _CACHE_LINE)
+        for name in range(wanted_ends.size):
+            value_starts[name * starts.size + index] = 0
+            value_lengths[name * starts.size + index] = -1
+        found = 0
         position, end = starts[index], starts[index] + lengths[index]
         while position < end:
-            name_start = position
-            while position < end and (buffer[position] > PROPERTY_SEPARATOR or buffer[position] < NAME_VALUE_SEPARATOR):
-                position += 1
-            name_length = position - name_start
+            piece = position
             position = skip_value(buffer, position, end)
-            value_length = position - name_start - name_length - 1
+            separator = skip_to(buffer, piece, position, NAME_VALUE_SEPARATOR)
+            if separator > piece and separator + 1 < position:
+                pieces[3 * found], pieces[3 * found + 1], pieces[3 * found + 2] = piece, separator, position
+                found += 1
             position += 1
-            if name_length > 0 and value_length > 0:
-                name_starts[count], name_lengths[count] = name_start, name_length
-                value_starts[count], value_lengths[count] = name_start + name_length + 1, value_length
-                count += 1
-        while before < count:  # only the last one of each name stays
-            start, length = name_starts[before], name_lengths[before]
-            later = before + 1
-            while later < count and not (
-                name_lengths[later] == length and same_bytes(buffer, start, buffer, name_starts[later], length)
+        for number in range(found):
+            start, separator, stop = pieces[3 * number], pieces[3 * number + 1], pieces[3 * number + 2]
+            size = separator - start
+            later = number + 1  # only the last one of each name stays
+            while later < found and not (
+                pieces[3 * later + 1] - pieces[3 * later] == size
+                and same_bytes(buffer, start, buffer, pieces[3 * later], size)
             ):
                 later += 1
-            if later == count:
-                name_starts[first], name_lengths[first] = start, length
-                value_starts[first], value_lengths[first] = value_starts[before], value_lengths[before]
-                first += 1
-            before += 1
-        count = first
+            if later < found:
+                continue
+            append_bytes(names, names_end, buffer, start, size)
+            append_bytes(values, values_end, buffer, separator + 1, stop - separator - 1)
+            names_end += size
+            values_end += stop - separator - 1
+            count += 1
+            name_offsets[count], value_offsets[count] = names_end, values_end
+            name_start = 0
+            for name in range(wanted_ends.size):
+                if wanted_ends[name] - name_start == size and same_bytes(buffer, start, wanted, name_start, size):
+                    value_starts[name * starts.size + index] = separator + 1
+                    value_lengths[name * starts.size + index] = stop - separator - 1
+                name_start = wanted_ends[name]
         offsets[index + 1] = count
 
 
 @kernel
-def list_keys(
-    buffer: Bytes, starts: Int64s, lengths: Int32s, offsets: OutInt32s, key_starts: OutInt64s, key_lengths: OutInt32s
+def copy_keys(
+    buffer: Bytes, starts: Int64s, lengths: Int32s, offsets: OutInt32s, key_offsets: OutInt32s, keys: OutBytes
 ) -> None:
-    """List the keys in values of KEYS: the pieces between spaces that are not empty (`IndexService.buildIndex`@5.3.3).
+    """Copy the keys in values of KEYS: the pieces between spaces that are not empty (`IndexService.buildIndex`@5.3.3).
 
-    Value i has the keys `offsets[i]` to `offsets[i + 1]` - 1.
+    Value i has the keys `offsets[i]` to `offsets[i + 1]` - 1. Key k is `keys[key_offsets[k]:key_offsets[k + 1]]`.
     """
-    count = 0
-    offsets[0] = 0
+    count, keys_end = 0, 0
+    offsets[0], key_offsets[0] = 0, 0
     for index in range(starts.size):
         position, end = starts[index], starts[index] + lengths[index]
         while position < end:
             key_start = position
-            while position < end and buffer[position] != _SPACE:
-                position += 1
+            position = skip_to(buffer, position, end, _SPACE)
             if position > key_start:
-                key_starts[count] = key_start
-                key_lengths[count] = position - key_start
+                append_bytes(keys, keys_end, buffer, key_start, position - key_start)
+                keys_end += position - key_start
                 count += 1
+                key_offsets[count] = keys_end
             position += 1
         offsets[index + 1] = count
 

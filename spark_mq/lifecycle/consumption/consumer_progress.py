@@ -2,7 +2,8 @@
 
 The numbers follow `AdminBrokerProcessor.getConsumeStats`@5.3.3, which `mqadmin consumerProgress` prints for each queue:
 the queues are those that consumers can read (`readQueueNums`), and a group without an offset in a queue has offset 0
-there.
+there. A message that a group popped counts as consumed, because the group's offset is past it; whether the group
+acknowledged it is in table `retries`, as soon as the broker gives it to the group again.
 """
 
 from __future__ import annotations

@@ -7,13 +7,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_mq.format.message_schema import TIMESTAMP
-from spark_mq.lifecycle.consumption.retries import retry_topics
 from spark_mq.lifecycle.consumption.retry_copies import (
     message_chains,
     number_of_attempts,
     retry_copies,
     selected_copies,
 )
+from spark_mq.lifecycle.consumption.retry_facts import retry_topics
 from spark_mq.lifecycle.consumption.retry_topic import RetryTopic
 from spark_mq.lifecycle.messages.arrays import flags
 from spark_mq.lifecycle.messages.log_source import LogSource, StoreLog

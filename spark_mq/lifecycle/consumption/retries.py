@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_mq.errors import ConfigError, UnsupportedStoreError
 from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.message_schema import MAX_TIMESTAMP_MILLIS, TIMESTAMP
-from spark_mq.format.system_topic import SCHEDULE_TOPIC
-from spark_mq.io.location import Location
+from spark_mq.lifecycle.consumption.popped_messages import PopState
 from spark_mq.lifecycle.consumption.retry_copies import message_chains, retry_copies, selected_copies
-from spark_mq.lifecycle.consumption.retry_topic import RetryTopic, consumer_groups, parse_retry_topic
+from spark_mq.lifecycle.consumption.retry_facts import RetryFacts, retry_facts
 from spark_mq.lifecycle.messages.arrays import flags, numbered
-from spark_mq.lifecycle.messages.log_source import DelayedPlaces, LogSource, StoreLog
+from spark_mq.lifecycle.messages.log_source import LogSource, StoreLog
 from spark_mq.lifecycle.messages.row_numbers import by_value, int64s, is_valid, positions_of, ranks, taken
 from spark_mq.lifecycle.messages.selected_messages import SelectedMessages
-from spark_mq.store.config.config_file import load_config
-from spark_mq.store.config.consumer_offsets import CONSUMER_OFFSETS, load_consumer_offsets
-from spark_mq.store.config.delay_offsets import DELAY_OFFSETS, parse_delay_offsets
-from spark_mq.store.config.topic_names import configured_topics
+from spark_mq.store.config.consumer_offsets import CONSUMER_OFFSETS
+from spark_mq.store.config.delay_offsets import DELAY_OFFSETS
 from spark_mq.store.log.corrupt_range import STRAY
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.metadata_tables import load_subscription_groups
 
 RETRIES_SCHEMA = pa.schema(
     [
@@ -54,45 +48,6 @@ RETRIES_SCHEMA = pa.schema(
 STATES = ("UNKNOWN", "OVERDUE", "WAITING", "READY", "POPPED", "DEAD", "CONSUMED", "RETRIED")
 """The states of an attempt. The final state of a message is the first of these that one of its attempts has."""
 _UNKNOWN, _OVERDUE, _WAITING, _READY, _POPPED, _DEAD, _CONSUMED, _RETRIED = range(len(STATES))
-
-
-@dataclass(frozen=True)
-class DueTimes:
-    """When delayed messages are due: milliseconds by commit log offset, which ascends."""
-
-    commit_log_offsets: Int64s
-    millis: Int64s
-
-    def at(self, commit_log_offsets: Int64s) -> Int64s:
-        """The due times of messages; -1 for a message that is not among them."""
-        found = positions_of(commit_log_offsets, self.commit_log_offsets)
-        return np.where(found >= 0, self.millis[found] if self.millis.size else -1, -1)
-
-
-@dataclass(frozen=True)
-class RetryFacts:
-    """What a store knows about retries besides its messages.
-
-    Attributes:
-        retry_topics: The meaning of each retry topic.
-        consumer_offsets: The offset of a group in a queue of a topic, by group, topic and queue id; None if
-            `config/consumerOffset.json` cannot be read.
-        delay_offsets: The queue offset of the next delayed message of each level; None if `config/delayOffset.json`
-            cannot be read.
-        retry_max_times: The largest number of attempts by group.
-        due: When delayed messages are due.
-        lost_end: Why messages at the end of the log can be missing; None if the log has its end.
-        config_end: The commit log offset up to which the offsets can speak of messages; None for the whole log.
-
-    """
-
-    retry_topics: Mapping[str, RetryTopic]
-    consumer_offsets: Mapping[tuple[str, str, int], int] | None
-    delay_offsets: Mapping[int, int] | None
-    retry_max_times: Mapping[str, int]
-    due: DueTimes
-    lost_end: str | None = None
-    config_end: int | None = None
 
 
 def retries_rows(store: MessageStore, consumer_group: str | None = None, at: int | None = None) -> pa.Table:
@@ -133,8 +88,8 @@ def retries(selected: SelectedMessages, facts: RetryFacts, at: int) -> pa.Table:
 
     - WAITING: the delayed copy is not due yet; OVERDUE: it is due, and was not delivered.
     - READY: it was delivered to the retry topic, and the group's offset there is not past it.
-    - POPPED: a group that pops messages popped it, and the log has no later attempt. Such a group has its offset past
-      messages that it has not acknowledged.
+    - POPPED: the group's offset is past it, because the group popped it, and the group has not acknowledged it
+      (`popped_messages`).
     - CONSUMED: the group's offset is past it, and the group did not return it.
     - RETRIED: the group returned it, and there is a later attempt.
     - DEAD: the group returned it, and the message is in the dead letter topic.
@@ -314,13 +269,32 @@ def _set_delivered(states: _States, copies: pa.Table, delivered: Int64s, facts: 
             ends[number] = facts.consumer_offsets.get((topic.consumer_group or "", name, queue_id), 0)
             popped[number] = topic.origin_topic is not None
     is_past = int64s(copies["queue_offset"]) < ends[queues]
-    is_popped = popped[queues]
-    states.set(is_delivered & (is_past & is_popped)[delivered], _POPPED)
+    _set_popped(states, copies, np.where(is_delivered & (is_past & popped[queues])[delivered], delivered, -1), facts)
     states.set(is_delivered & is_past[delivered], _CONSUMED)
     if facts.config_end is not None:
         is_later = int64s(copies["commit_log_offset"]) >= facts.config_end
         states.set(is_delivered & is_later[delivered], _UNKNOWN, _OLD_OFFSETS)
     states.set(is_delivered, _READY)
+
+
+def _set_popped(states: _States, copies: pa.Table, passed: Int64s, facts: RetryFacts) -> None:
+    """Set the states of attempts that a group popped; `passed` is -1 for all other attempts."""
+    rows = np.flatnonzero((passed >= 0) & (states.codes < 0))
+    if facts.unread_pops is not None:
+        states.set(passed >= 0, _UNKNOWN, facts.unread_pops)
+        return
+    end = max((one.commit_log_offset for one in facts.popped.damage), default=-1)
+    is_before = (passed >= 0) & (int64s(copies["commit_log_offset"])[passed] < end)
+    states.set(is_before, _UNKNOWN, f"a later note about popped messages cannot be read: commit log offset {end}")
+    names = ("consumer_group", "retry_topic", "queue_id", "queue_offset")
+    found = copies.select(names).take(pa.array(passed[rows]))
+    is_popped = np.zeros(passed.size, np.bool_)
+    is_popped[rows] = [
+        last is not None and last.state == PopState.POPPED
+        for group, *place in zip(*(found[name].to_pylist() for name in names), strict=True)
+        for last in [facts.popped.last(group, (place[0], place[1], place[2]))]
+    ]
+    states.set(is_popped, _POPPED)
 
 
 _OLD_OFFSETS = f"it was stored after the moment from which config/{CONSUMER_OFFSETS} is"
@@ -337,63 +311,3 @@ def _numbers(column: pa.ChunkedArray) -> Int64s:
     texts = column.combine_chunks()
     is_number = flags(pc.match_substring_regex(texts, "^[0-9]{1,9}$"))
     return int64s(pc.if_else(pa.array(is_number), texts, None).cast(pa.int64()))
-
-
-def retry_facts(source: LogSource, selected: SelectedMessages) -> RetryFacts:
-    """What a source knows about retries besides the messages that were selected."""
-    return RetryFacts(
-        retry_topics(source.location, selected),
-        _consumer_offsets(source.location),
-        _delay_offsets(source.location),
-        _retry_max_times(source.location),
-        _due_times(source, selected),
-        source.lost_end(selected.newest_timestamp),
-        source.config_end,
-    )
-
-
-def retry_topics(store: Location, selected: SelectedMessages) -> dict[str, RetryTopic]:
-    """The meaning of each retry topic that selected messages are in, or will be in after their delay."""
-    groups, topics = consumer_groups(store), configured_topics(store)
-    names: set[str | None] = set()
-    for column in ("topic", "REAL_TOPIC"):
-        names.update(pc.unique(selected.messages[column]).to_pylist())
-    parsed = {name: parse_retry_topic(name, groups, topics) for name in names if name is not None}
-    return {name: topic for name, topic in sorted(parsed.items()) if topic is not None}
-
-
-def _consumer_offsets(store: Location) -> dict[tuple[str, str, int], int] | None:
-    try:
-        if load_config(store, CONSUMER_OFFSETS, lambda _: True) is None:
-            return None
-        offsets = load_consumer_offsets(store)
-    except (ConfigError, UnsupportedStoreError):
-        return None
-    return {(one.consumer_group, one.topic, one.queue_id): one.offset for one in offsets}
-
-
-def _delay_offsets(store: Location) -> dict[int, int] | None:
-    try:
-        return load_config(store, DELAY_OFFSETS, parse_delay_offsets)
-    except (ConfigError, UnsupportedStoreError):
-        return None
-
-
-def _retry_max_times(store: Location) -> dict[str, int]:
-    try:
-        groups = load_subscription_groups(store)
-    except (ConfigError, UnsupportedStoreError):
-        return {}
-    return dict(zip(groups["consumer_group"].to_pylist(), groups["retry_max_times"].to_pylist(), strict=True))
-
-
-def _due_times(source: LogSource, selected: SelectedMessages) -> DueTimes:
-    """When the selected messages of SCHEDULE_TOPIC_XXXX are due, if the source shows it."""
-    messages = selected.messages
-    delayed = messages.filter(pc.equal(messages["topic"], SCHEDULE_TOPIC)).combine_chunks()
-    stored = int64s(delayed["store_timestamp"].cast(pa.int64())) // 1000
-    offset, queue_id, queue_offset = (
-        int64s(delayed[name]) for name in ("commit_log_offset", "queue_id", "queue_offset")
-    )
-    millis, is_known = source.due_times(DelayedPlaces(offset, queue_id, queue_offset, stored))
-    return DueTimes(offset[is_known], millis[is_known])

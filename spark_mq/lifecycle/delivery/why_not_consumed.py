@@ -1,7 +1,7 @@
 """Why a consumer group did not consume one message: the first reason that the store proves.
 
 Only look-ups: the message by its queue offset, its retries and dead letters by its key (`life`), the group's offset,
-its filter, and the notes of a broker about messages that were popped (`popped`).
+its filter, and the notes of a broker about messages that were popped (`life.pop_notes`).
 """
 
 from __future__ import annotations
@@ -15,25 +15,33 @@ from spark_mq.filters.consumer_filter import ConsumerFilter
 from spark_mq.filters.parser import parse_sql92
 from spark_mq.format.message_id import encode_offset_message_id
 from spark_mq.format.record import Record
-from spark_mq.lifecycle.consumption.retry_topic import consumer_groups, parse_retry_topic
+from spark_mq.lifecycle.consumption.popped_messages import Place, PopState
+from spark_mq.lifecycle.consumption.retry_topic import RETRY_PREFIX, consumer_groups, parse_retry_topic
 from spark_mq.lifecycle.delivery.answer import NotConsumed, WhyNotConsumed
-from spark_mq.lifecycle.delivery.popped import Popped, find_pops
 from spark_mq.lifecycle.delivery.subscription import FilterStep, MessageFacts, Verdict, sql_verdict, tag_verdict
 from spark_mq.lifecycle.life.event import Event, EventKind
 from spark_mq.lifecycle.life.life import life
+from spark_mq.lifecycle.life.life_store import LiveStore
 from spark_mq.lifecycle.life.message_consumers import ConsumerOffsets
+from spark_mq.lifecycle.life.pop_notes import find_pops, pop_text
 from spark_mq.lifecycle.life.situation import TAGS, UNIQUE_KEY, text_properties
 from spark_mq.lifecycle.life.time_text import time_text
 from spark_mq.similar_names import similar
 from spark_mq.store.config.consumer_filters import CONSUMER_FILTERS, load_consumer_filters
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.retention import moment_of
+from spark_mq.store.unique_key_search import known_topics
 
 _FILTERED = {
     FilterStep.TAG_HASH: NotConsumed.FILTERED_BY_TAG_HASH,
     FilterStep.TAG: NotConsumed.FILTERED_BY_TAG,
     FilterStep.SQL: NotConsumed.FILTERED_BY_SQL,
     FilterStep.BIT_MAP: NotConsumed.FILTERED_BY_BIT_MAP,
+}
+_POPPED = {
+    PopState.CONSUMED: NotConsumed.CONSUMED,
+    PopState.POPPED: NotConsumed.POPPED,
+    PopState.UNKNOWN: NotConsumed.UNKNOWN,
 }
 
 
@@ -203,10 +211,9 @@ class _Question:
         parsed = parse_retry_topic(retry_topic or "", consumer_groups(self.store.location))
         if parsed is not None and parsed.origin_topic is not None:
             place = (retry_topic or "", last.queue_id or 0, last.queue_offset or 0)
-            popped = self._pops(place, last.commit_log_offset or 0)
-            if popped is not None:
-                reason = NotConsumed.CONSUMED if popped.is_acknowledged else NotConsumed.POPPED
-                return self._answer(reason, f"{popped.text}: {last.text}")
+            state, text = self._pop(place, last.commit_log_offset or 0)
+            if state is not None:
+                return self._answer(_POPPED[state], f"{text}: {last.text}")
         return self._answer(NotConsumed.CONSUMED, f"the group returned it, and is past the last retry: {last.text}")
 
     def _last_attempt(self) -> Event | None:
@@ -239,17 +246,33 @@ class _Question:
 
     def _popped(self) -> WhyNotConsumed | None:
         assert self.record is not None
-        popped = self._pops((self.topic, self.queue_id, self.queue_offset), self.record.commit_log_offset)
-        if popped is None:
-            return None
-        if popped.is_acknowledged:
-            return self._answer(NotConsumed.CONSUMED, popped.text)
-        return self._answer(NotConsumed.POPPED, popped.text)
+        place = (self.topic, self.queue_id, self.queue_offset)
+        state, text = self._pop(place, self.record.commit_log_offset, self._pops_the_topic())
+        return None if state is None else self._answer(_POPPED[state], text)
 
-    def _pops(self, place: tuple[str, int, int], after: int) -> Popped | None:
-        pops = find_pops(self.store, self.group, place, after, self.at)
-        self.unknown += pops.cuts
-        return pops.last
+    def _pop(self, place: Place, after: int, is_popping: bool = True) -> tuple[PopState | None, str]:
+        """What became of the group's last pop of a message; None if it was not popped, or acknowledged in memory.
+
+        `is_popping` is whether the group pops the topic, even if no note tells that.
+        """
+        store = LiveStore(self.store)
+        pops, cuts = find_pops(store, {place: after})
+        last = pops.last(self.group, place)
+        is_open = is_popping if last is None else last.state is PopState.POPPED
+        if is_open and (doubt := store.doubt()) is not None:
+            cuts = (*cuts, doubt)
+        self.unknown += [f"whether it was popped: {cut}" for cut in cuts]
+        if cuts and is_open:
+            return (
+                PopState.UNKNOWN,
+                f"the group is past it, and a note about its pop can be missing: {cuts[0]}",
+            )
+        return (None, "") if last is None else (last.state, pop_text(last))
+
+    def _pops_the_topic(self) -> bool:
+        """Whether the group has a retry topic for messages that it popped of the topic."""
+        names = {f"{RETRY_PREFIX}{self.group}{mark}{self.topic}" for mark in "_+"}
+        return not names.isdisjoint(known_topics(self.store))
 
     def _past_it(self, verdict: Verdict | None) -> WhyNotConsumed:
         if self.consumer_offset is None:

@@ -12,7 +12,7 @@ from spark_mq.format.system_topic import SCHEDULE_TOPIC
 from spark_mq.io.location import Location
 from spark_mq.lifecycle.life.key_search import FoundMessages, find_key
 from spark_mq.lifecycle.life.message_expiry import MessageExpiry, message_expiry
-from spark_mq.lifecycle.life.queue_tail import Cut, messages_after
+from spark_mq.lifecycle.life.queue_tail import Cut, messages_after, revive_messages
 from spark_mq.lifecycle.messages.lost_end import lost_end
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.log.newest_record import newest_record
@@ -57,6 +57,9 @@ class LifeStore(Protocol):
 
     def messages_after(self, topic: str, queue_id: int, commit_log_offset: int) -> Iterator[Record | Cut]:
         """The messages of a queue after an offset of the log; see `queue_tail.messages_after`."""
+
+    def revive_messages(self, commit_log_offset: int) -> Iterator[Record | Cut]:
+        """The messages of the timer and of revive topics after an offset; see `queue_tail.revive_messages`."""
 
     def doubt(self) -> str | None:
         """Why messages can be missing from what was found; None if none is missing. It is asked only if it matters."""
@@ -107,6 +110,10 @@ class LiveStore:
     def messages_after(self, topic: str, queue_id: int, commit_log_offset: int) -> Iterator[Record | Cut]:
         """The messages of a queue after an offset of the log."""
         return messages_after(self.store, topic, queue_id, commit_log_offset)
+
+    def revive_messages(self, commit_log_offset: int) -> Iterator[Record | Cut]:
+        """The messages of the timer and of revive topics after an offset of the log."""
+        return revive_messages(self.store, commit_log_offset)
 
     def doubt(self) -> str | None:
         """Why the end of the log can be lost; None if it is there."""

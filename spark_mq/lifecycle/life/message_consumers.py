@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from spark_mq.errors import ConfigError, UnsupportedStoreError
 from spark_mq.io.location import Location
+from spark_mq.lifecycle.consumption.popped_messages import Popped, PoppedMessages, PopState
+from spark_mq.lifecycle.life.pop_notes import pop_text
 from spark_mq.store.config.config_file import load_config
 from spark_mq.store.config.consumer_offsets import CONSUMER_OFFSETS, ConsumerOffset, load_consumer_offsets
 
@@ -17,6 +19,8 @@ class ConsumerState(StrEnum):
 
     PAST = "PAST"
     """Its offset is after the message: it has consumed it, or has given it back for a retry."""
+    POPPED = "POPPED"
+    """Its offset is after the message, because it popped it, and it has not acknowledged it."""
     NOT_YET = "NOT_YET"
     """Its offset is at the message, or before it."""
     NO_OFFSET = "NO_OFFSET"
@@ -36,6 +40,7 @@ class MessageConsumer:
         consumer_offset: The offset that the group consumes next; None without one.
         messages_before: Messages that the group consumes before this one; None if it is past it or has no offset.
         store: The store.
+        popped: The last pop of the message by the group; None if no note of a broker tells of one.
 
     """
 
@@ -47,18 +52,28 @@ class MessageConsumer:
     consumer_offset: int | None = None
     messages_before: int | None = None
     store: str = ""
+    popped: Popped | None = None
 
     @property
     def text(self) -> str:
         """The state in a few words."""
         place = f"{self.topic}/{self.queue_id}"
-        if self.state is ConsumerState.PAST:
-            return f"past it: its offset in {place} is {self.consumer_offset}"
+        if self.state in (ConsumerState.PAST, ConsumerState.POPPED):
+            past = f"past it: its offset in {place} is {self.consumer_offset}"
+            return past if self.popped is None else f"{past}; {pop_text(self.popped)}"
         if self.state is ConsumerState.NO_OFFSET:
             return f"not known: it has an offset in other queues of {self.topic}, and none in queue {self.queue_id}"
         before = self.messages_before
         many = "it is the next one" if before == 0 else f"{before} message{'' if before == 1 else 's'} before it"
         return f"not yet: its offset in {place} is {self.consumer_offset}, {many}"
+
+    def with_pops(self, pops: PoppedMessages) -> MessageConsumer:
+        """The group with what is known of its pops of the message."""
+        popped = pops.last(self.consumer_group, (self.topic, self.queue_id, self.queue_offset))
+        if self.state is not ConsumerState.PAST or popped is None:
+            return self
+        state = ConsumerState.POPPED if popped.state is PopState.POPPED else self.state
+        return replace(self, state=state, popped=popped)
 
 
 class ConsumerOffsets:

@@ -8,12 +8,15 @@ from functools import cached_property, partial
 
 from spark_mq.errors import OptionError
 from spark_mq.format.record import Record
+from spark_mq.lifecycle.consumption.popped_messages import PoppedMessages
+from spark_mq.lifecycle.consumption.retry_topic import RETRY_PREFIX
 from spark_mq.lifecycle.life.event import Event, EventKind, numbered
 from spark_mq.lifecycle.life.life_store import LifeStore
 from spark_mq.lifecycle.life.message_consumers import ConsumerOffsets, ConsumerState, MessageConsumer
 from spark_mq.lifecycle.life.message_expiry import MessageExpiry
 from spark_mq.lifecycle.life.outcome import LifeState, Outcome, Outcomes
 from spark_mq.lifecycle.life.pairing import Copy, copies_of
+from spark_mq.lifecycle.life.pop_notes import find_pops, pop_text
 from spark_mq.lifecycle.life.situation import KEYS, ORIGIN_MESSAGE_ID, PRODUCER_GROUP, TAGS, UNIQUE_KEY, Kind
 from spark_mq.lifecycle.life.store_rules import Situations
 from spark_mq.lifecycle.life.time_text import time_text
@@ -191,6 +194,8 @@ class _Story:
             if offset is not None and (offset > copy.record.queue_offset or not self._is_later(copy)):
                 is_past = offset > copy.record.queue_offset
                 has = f"the group is past it (offset {offset})" if is_past else "the group has not consumed it yet"
+                popped = self._pops.last(group, copy.place) if is_past and self._is_popped(copy) else None
+                has += "" if popped is None else f"; {pop_text(popped)}"
                 copy.step.event = replace(event, text=f"{event.text}; {has}", consumer_group=group)
 
     def note_what_is_not_known(self) -> None:
@@ -229,12 +234,39 @@ class _Story:
 
     def consumers(self) -> Iterator[MessageConsumer]:
         """The groups of the copies that consumers get, the last copies of them."""
-        consumed = [copy for copy in self.copies if copy.kind in (Kind.NORMAL, Kind.COMMIT)]
-        for copy in consumed[-_MAX_CONSUMED:]:
-            topic, queue_id = copy.situation.real_topic, copy.record.queue_id
-            for one in self.source.consumers.of(topic, queue_id, copy.record.queue_offset):
-                if one.state is ConsumerState.PAST or not self._is_later(copy):
+        for copy in self._consumed:
+            for one in self.source.consumers.of(*copy.place):
+                if one.state is ConsumerState.PAST:
+                    yield one.with_pops(self._pops)
+                elif not self._is_later(copy):
                     yield one
+
+    @property
+    def _consumed(self) -> list[Copy]:
+        """The last copies that consumers get."""
+        return [copy for copy in self.copies if copy.kind in (Kind.NORMAL, Kind.COMMIT)][-_MAX_CONSUMED:]
+
+    @cached_property
+    def _pops(self) -> PoppedMessages:
+        """The pops of the copies that some group is past."""
+        consumers = self.source.consumers
+        passed = [
+            copy for copy in self._consumed if any(one.state is ConsumerState.PAST for one in consumers.of(*copy.place))
+        ]
+        passed += [copy for copy in self.copies if self._is_popped(copy)]
+        pops, cuts = find_pops(self.source.store, {copy.place: copy.record.commit_log_offset for copy in passed})
+        self.unknown += [f"whether a group popped it: {cut}" for cut in cuts]
+        if pops.are_acknowledged:
+            return pops
+        doubt = self.source.doubt()
+        if doubt is not None:
+            self.unknown.append(f"whether a group acknowledged it: {doubt}")
+        return pops.only_acknowledged() if cuts or doubt is not None else pops
+
+    def _is_popped(self, copy: Copy) -> bool:
+        """Whether a copy is in a retry topic whose messages the group pops."""
+        group = copy.situation.consumer_group
+        return copy.kind is Kind.RETRY and group is not None and copy.step.event.topic != f"{RETRY_PREFIX}{group}"
 
     def _is_later(self, copy: Copy) -> bool:
         """Whether the files of `config/` are older than a copy, as those of an archive's newest snapshot can be."""

@@ -20,6 +20,7 @@ from spark_mq.format.message_id import encode_offset_message_id
 from spark_mq.format.message_row import host_text
 from spark_mq.format.record import Record
 from spark_mq.format.sys_flag import TRANSACTION_COMMIT_TYPE, TRANSACTION_TYPE_MASK
+from spark_mq.lifecycle.consumption.popped_messages import Place
 from spark_mq.lifecycle.consumption.retry_topic import RETRY_PREFIX
 from spark_mq.lifecycle.life.event import Event, EventKind, Step
 from spark_mq.lifecycle.life.situation import (
@@ -64,6 +65,11 @@ class Copy:
     def kind(self) -> Kind:
         """What kind of record it is."""
         return self.situation.kind
+
+    @property
+    def place(self) -> Place:
+        """The topic, the queue id and the queue offset of the record."""
+        return decode_utf8(self.record.topic), self.record.queue_id, self.record.queue_offset
 
     @property
     def is_commit(self) -> bool:

@@ -1,7 +1,7 @@
 """The messages of a queue after an offset of the log, found by the units of the queue.
 
 A message that was looked up can be decided by a later message in a queue of the broker that has no key: op messages
-of transactions, and notes that cancel timers.
+of transactions, notes that cancel timers, and notes about messages that were popped.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from spark_mq.format.record import Record
+from spark_mq.format.system_topic import REVIVE_PREFIX, TIMER_TOPIC
 from spark_mq.store.config.consumer_offsets import consumed_offsets
+from spark_mq.store.config.topic_names import configured_topics
 from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.lookup import QueueCover
@@ -50,6 +52,27 @@ def messages_after(store: MessageStore, topic: str, queue_id: int, commit_log_of
             yield part
 
 
+def revive_messages(store: MessageStore, commit_log_offset: int) -> Iterator[Record | Cut]:
+    """The messages of the timer and of the revive topics that are after an offset of the log.
+
+    The notes about a message that was popped are among them (`consumption.popped_messages`).
+
+    Args:
+        store: The store.
+        commit_log_offset: The offset of a message of the log.
+
+    """
+    queues = [name for name in store.queue_names if name[0] == TIMER_TOPIC or name[0].startswith(REVIVE_PREFIX)]
+    for topic, queue_id in queues:
+        yield from messages_after(store, topic, queue_id, commit_log_offset)
+    topics = configured_topics(store.location)
+    can_pop = topics is None or any(name.startswith(REVIVE_PREFIX) for name in topics)
+    log_end = store.get_max_phy_offset()
+    if can_pop and not _leads_past(store, log_end) and _dispatched_to(store) < log_end:
+        # A queue without files is not read: a broker of 5.x has revive topics also if nobody pops.
+        yield Cut("the consume queues lack the newest messages of the log")
+
+
 def _parts(store: MessageStore, cover: QueueCover, commit_log_offset: int) -> Iterator[Record | CorruptRange]:
     before, _ = cover.around(lambda record: record.commit_log_offset > commit_log_offset)
     start, stop = cover.first_unit if before is None else before.queue_offset + 1, cover.end_of_units
@@ -69,6 +92,12 @@ def _has_all_units(store: MessageStore, topic: str, queue_id: int) -> bool:
     if consumed_offsets(store.location).get((topic, queue_id), 0) > end:
         return False
     return _dispatched_to(store) >= store.get_max_phy_offset()
+
+
+def _leads_past(store: MessageStore, log_end: int) -> bool:
+    """Whether the last unit of a queue leads past the end of the log: the queues have been further than the log."""
+    queues = (store.find_queue(*name) for name in store.queue_names)
+    return any(queue is not None and queue.unit(queue.written_end - 1)[0] >= log_end for queue in queues)
 
 
 def _dispatched_to(store: MessageStore) -> int:

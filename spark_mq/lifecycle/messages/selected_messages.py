@@ -44,6 +44,8 @@ class TopicRule:
         transaction_types: Names of transaction types, such as COMMIT. Messages of other topics that have one of these
             types are selected, too.
         properties: Names of properties. Messages of other topics that have one of these properties are selected, too.
+        tags: Of all these messages, only those with one of these tags, and those whose properties contain a zero byte:
+            such a record is damaged, and can have had the tag. Empty for all.
 
     Example:
         >>> TopicRule(names=frozenset({"orders"}), prefixes=("%DLQ%",)).accepts("%DLQ%billing")
@@ -54,6 +56,7 @@ class TopicRule:
     prefixes: tuple[str, ...] = ()
     transaction_types: frozenset[str] = frozenset()
     properties: tuple[str, ...] = ()
+    tags: frozenset[str] = frozenset()
 
     def accepts(self, topic: str) -> bool:
         """Whether all messages of the stored topic are selected."""
@@ -214,6 +217,7 @@ class _Choice:
         self._rule = selection.rule
         self._columns = list(selection.columns)
         self._properties = [name.encode() for name in selection.properties]
+        self._tags = [tags.encode() for tags in sorted(selection.rule.tags)]
         self._check_crc = selection.check_crc
         self._schema = selection.schema
         self._is_selected: list[bool] = []
@@ -227,6 +231,8 @@ class _Choice:
         if not mask.any():
             return
         frames = messages.frames if mask.all() else messages.frames[mask]
+        if self._rule.tags:
+            frames = frames[messages.with_frames(frames).can_have_tags(self._tags)]
         for part in message_batches(
             messages.buffer, messages.base, frames, self._columns, _MAX_ROWS, check_crc=self._check_crc
         ):

@@ -13,6 +13,7 @@ from spark_mq.format.bloom_filter import DEFAULT_ERROR_RATE, DEFAULT_EXPECTED_GR
 from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.format.consume_queue_ext import DEFAULT_FILE_SIZE as EXT_FILE_SIZE
 from spark_mq.format.index_file import IndexLayout
+from spark_mq.format.index_query import MAX_MSGS_NUM_BATCH
 from spark_mq.io.location import Location
 from spark_mq.store.config.java_properties import parse_java_properties
 
@@ -105,6 +106,15 @@ class BrokerConf:
             return None
         default = IndexLayout()
         return IndexLayout(slots or default.hash_slot_num, entries or default.index_num)
+
+    @property
+    def max_msgs_num_batch(self) -> int:
+        """The largest number of messages in an answer to a look-up by key, `maxMsgsNumBatch`, or the default.
+
+        Raises:
+            OptionError: The setting is not a positive number.
+        """
+        return self._positive_integer("maxMsgsNumBatch") or MAX_MSGS_NUM_BATCH
 
     @property
     def message_delay_level(self) -> str | None:

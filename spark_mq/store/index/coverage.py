@@ -7,9 +7,10 @@ file covers its first or last message only if each key of the message has an ent
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from itertools import islice, takewhile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice, pairwise, takewhile
 
 from spark_mq.errors import CorruptIndexError, CorruptLogError, OptionError, StoreChangedError
 from spark_mq.format.index_check import check_pointers
@@ -20,10 +21,12 @@ from spark_mq.format.message_keys import record_keys
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.index.file_times import files_in_time
 from spark_mq.store.index.folder import IndexFileInfo, index_files, index_layout
-from spark_mq.store.log.log_range import next_record
+from spark_mq.store.log.log_range import LogRange, between, next_record
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.log.scan import WithKey
+from spark_mq.store.log.time_pruning import CLOCK_TOLERANCE_MILLIS
 
 _MAX_KEYS = 1 << 15
 """More keys than the properties of a message can contain."""
@@ -39,6 +42,7 @@ class IndexedRange:
     """A valid index file, and the range of the log that it covers.
 
     Attributes:
+        info: Name, size and modification time of the file when it was listed.
         file: The file.
         header: The header when the file was checked.
         start: The commit log offset of the first record whose keys are all in this file or in the file next to it.
@@ -47,6 +51,7 @@ class IndexedRange:
 
     """
 
+    info: IndexFileInfo
     file: IndexFile
     header: IndexHeader
     start: int
@@ -54,49 +59,164 @@ class IndexedRange:
 
 
 @dataclass(frozen=True)
+class IndexedWindow:
+    """The valid index files that a time range needs.
+
+    Attributes:
+        spans: The files in the order of the log, which is the order of their names.
+        log: The part of the live log that can have messages of the time range.
+
+    """
+
+    spans: tuple[IndexedRange, ...]
+    log: LogRange
+
+    @cached_property
+    def parts(self) -> tuple[IndexedRange | LogRange, ...]:
+        """The files, and the ranges of `log` that no file covers, in the order of the log."""
+        covering = [span for span in self.spans if span.start < span.stop]
+        uncovered = between([(span.start, span.stop) for span in covering], self.log.start, self.log.stop)
+        return tuple(sorted([*covering, *uncovered], key=lambda part: part.start))
+
+
+@dataclass(frozen=True)
 class _ValidIndexFile:
     """A file that agrees with the log; `edges` has the key hashes of its first and last message, by offset."""
 
+    info: IndexFileInfo
     file: IndexFile
     header: IndexHeader
     edges: dict[int, set[int]]
 
 
-@dataclass
 class IndexCoverage:
-    """Opens and checks the index files of a store.
+    """Opens and checks the index files of a store, each when it is first needed.
 
-    Attributes:
-        store: The store directory.
-        files: The open files of the store.
-        records: The records of the store.
-        log_end: The live end of the log for the reader.
-        find_log_end: Finds the present live end: a broker may be writing.
-        check: Whether each file is read whole to check its pointers.
-        problems: The damage of files that are not used, as text for a person.
+    A time range needs the files from the newest one before its messages to the oldest one after them. Names and headers
+    say which files these are (`file_times`). Then the two are opened and checked: a file whose header and first record
+    agree that they were stored more than `CLOCK_TOLERANCE_MILLIS` before the time range shows that everything before
+    this record was stored before the time range, too. So what is not opened cannot have a message that is asked for.
 
+    `problems` describes the damage of files that are not used, as text for a person.
     """
 
-    store: Location
-    files: FileReaders
-    records: RecordLookup
-    log_end: int
-    find_log_end: Callable[[], int]
-    check: bool = False
-    problems: list[str] = field(default_factory=list)
+    def __init__(
+        self,
+        store: Location,
+        conf: BrokerConf,
+        files: FileReaders,
+        records: RecordLookup,
+        log_end: int,
+        find_log_end: Callable[[], int],
+        check: bool = False,
+        layout: IndexLayout | None = None,
+    ) -> None:
+        """List the index files.
 
-    def open(self, conf: BrokerConf) -> list[IndexedRange]:
-        """The valid files in the order of the log, which is the order of their names."""
-        valid = self._valid_files(conf)
+        Args:
+            store: The store directory.
+            conf: The broker's settings.
+            files: The open files of the store.
+            records: The records of the store.
+            log_end: The live end of the log for the reader.
+            find_log_end: Finds the present live end: a broker may be writing.
+            check: Whether each file that is opened is read whole to check its pointers.
+            layout: The layout of the files, if it is known.
+
+        """
+        self.problems: list[str] = []
+        self._files = files
+        self._records = records
+        self._log_end = log_end
+        self._find_log_end = find_log_end
+        self._check = check
+        self._opened: dict[str, _ValidIndexFile | None] = {}
+        self._begins: dict[str, int | None] = {}
+        self._windows: dict[tuple[int, int], IndexedWindow] = {}
+        self.infos: list[IndexFileInfo] = []
+        self.layout = layout or IndexLayout()
+        try:
+            self.layout = layout or index_layout(store, conf)
+            self.infos = index_files(store)
+        except OptionError as error:
+            self.problems.append(str(error))
+
+    def window(self, begin: int | None = None, end: int | None = None) -> IndexedWindow:
+        """The valid files that a range of store times needs, and the part of the log that can have its messages.
+
+        Args:
+            begin: The earliest store time in milliseconds, included; None for any.
+            end: The latest store time in milliseconds, included; None for any.
+
+        """
+        count = len(self.infos)
+        first, stop = files_in_time([info.name for info in self.infos], self._begin_of, begin, end)
+        while first > 0 and not (begin is not None and self._begins_before(first, begin - CLOCK_TOLERANCE_MILLIS)):
+            first -= 1
+        while stop < count and not (end is not None and self._begins_after(stop, end + CLOCK_TOLERANCE_MILLIS)):
+            stop += 1
+        if (first, stop) not in self._windows:
+            self._windows[first, stop] = self._window(first, stop)
+        return self._windows[first, stop]
+
+    def covered_range(self, info: IndexFileInfo) -> IndexedRange | None:
+        """What one file covers if nothing is known about the files next to it; None if it is not valid."""
+        valid = self._open_once(info)
+        return None if valid is None else self._covered_range(valid, valid.edges)
+
+    def index_file(self, info: IndexFileInfo) -> IndexFile:
+        """The file, which is not checked."""
+        location = info.location
+        return IndexFile(
+            str(location), self.layout, lambda position, length: self._files.read(location, position, length)
+        )
+
+    def _window(self, first: int, stop: int) -> IndexedWindow:
+        """The files from `first` to before `stop`, both of which end the time range if they are not all files."""
+        count = len(self.infos)
+        valid = self._valid_files(first, min(stop + 1, count))
+        if valid is None:  # the files are not in the order of their names, which the choice relies on
+            first, stop = 0, count
+            valid = self._in_order(self._all_valid(0, count))
+        late = self._open(stop) if stop < count else None
         entries: dict[int, set[int]] = {}
         for file in valid:
             for offset, hashes in file.edges.items():
                 entries.setdefault(offset, set()).update(hashes)
-        return [self._covered_range(file, entries) for file in valid]
+        spans = [self._covered_range(file, entries) for file in valid if file is not late]
+        log_start = spans[0].start if first > 0 and spans else self._records.min_offset
+        log_stop = self._log_end if late is None else min(late.header.begin_commit_log_offset, self._log_end)
+        return IndexedWindow(tuple(spans), LogRange(log_start, max(log_start, log_stop)))
+
+    def _begin_of(self, index: int) -> int | None:
+        """The begin time in the header of a file, unchecked; None if the file has no entry or cannot be read."""
+        info = self.infos[index]
+        if info.name not in self._begins:
+            try:
+                header = self.index_file(info).header()
+            except (CorruptIndexError, StoreChangedError):
+                header = IndexHeader()
+            self._begins[info.name] = header.begin_timestamp if header.next_entry > 1 else None
+        return self._begins[info.name]
+
+    def _begins_before(self, index: int, time: int) -> bool:
+        """Whether all records before the first one of the file are older than `time`, or have expired."""
+        valid = self._open(index)
+        if valid is None:
+            return False
+        is_expired = valid.header.begin_commit_log_offset < self._records.min_offset
+        return is_expired or valid.header.begin_timestamp < time
+
+    def _begins_after(self, index: int, time: int) -> bool:
+        """Whether all records from the first one of the file on are newer than `time`."""
+        valid = self._open(index)
+        if valid is None or valid.header.begin_commit_log_offset < self._records.min_offset:
+            return False
+        return valid.header.begin_timestamp > time
 
     def _covered_range(self, valid: _ValidIndexFile, entries: Mapping[int, set[int]]) -> IndexedRange:
         """The range that the file covers; `entries` has the key hashes of all files' first and last messages."""
-        header, records = valid.header, self.records
+        header, records = valid.header, self._records
         start, stop = header.begin_commit_log_offset, header.end_commit_log_offset
         if start < records.min_offset:
             start = records.min_offset
@@ -104,39 +224,56 @@ class IndexCoverage:
             start = next_record(records, start)
         if stop >= records.min_offset and self._has_all_keys(stop, entries[stop]):
             stop = next_record(records, stop)
-        return IndexedRange(valid.file, header, start, min(stop, self.log_end))
+        return IndexedRange(valid.info, valid.file, header, start, min(stop, self._log_end))
 
     def _has_all_keys(self, offset: int, hashes: set[int]) -> bool:
-        record = self.records.record(offset)
+        record = self._records.record(offset)
         topic = decode_utf8(record.topic)
         return all(WithKey(topic, key).key_hash in hashes for key in record_keys(record))
 
-    def _valid_files(self, conf: BrokerConf) -> list[_ValidIndexFile]:
-        try:
-            layout = index_layout(self.store, conf)
-        except OptionError as error:
-            self.problems.append(str(error))
-            return []
-        valid: list[_ValidIndexFile] = []
-        for info in index_files(self.store):
-            try:
-                file = self._open_file(info, layout)
-            except (CorruptIndexError, CorruptLogError, StoreChangedError) as error:
-                self.problems.append(str(error))
-                continue
-            if file is None:
-                continue
-            if valid and file.header.begin_commit_log_offset < valid[-1].header.end_commit_log_offset:
-                self.problems.append(f"{file.file.name}: begins before the file before it ends")
-            else:
-                valid.append(file)
-        return valid
+    def _valid_files(self, first: int, stop: int) -> list[_ValidIndexFile] | None:
+        """The valid files from `first` to before `stop`; None if some files were left out, and these contradict."""
+        valid = self._all_valid(first, stop)
+        is_in_order = all(
+            one.header.end_commit_log_offset <= two.header.begin_commit_log_offset for one, two in pairwise(valid)
+        )
+        return valid if is_in_order else None
 
-    def _open_file(self, info: IndexFileInfo, layout: IndexLayout) -> _ValidIndexFile | None:
+    def _all_valid(self, first: int, stop: int) -> list[_ValidIndexFile]:
+        opened = (self._open(index) for index in range(first, stop))
+        return [file for file in opened if file is not None]
+
+    def _in_order(self, files: Sequence[_ValidIndexFile]) -> list[_ValidIndexFile]:
+        """The files without those that begin before the file before them ends."""
+        kept: list[_ValidIndexFile] = []
+        for file in files:
+            if kept and file.header.begin_commit_log_offset < kept[-1].header.end_commit_log_offset:
+                self._add_problem(f"{file.file.name}: begins before the file before it ends")
+            else:
+                kept.append(file)
+        return kept
+
+    def _open(self, index: int) -> _ValidIndexFile | None:
+        return self._open_once(self.infos[index])
+
+    def _open_once(self, info: IndexFileInfo) -> _ValidIndexFile | None:
+        """The file if it is valid and has an entry; otherwise None, and a problem if it is not valid."""
+        if info.name not in self._opened:
+            self._opened[info.name] = None
+            try:
+                self._opened[info.name] = self._open_file(info)
+            except (CorruptIndexError, CorruptLogError, StoreChangedError) as error:
+                self._add_problem(str(error))
+        return self._opened[info.name]
+
+    def _add_problem(self, problem: str) -> None:
+        if problem not in self.problems:
+            self.problems.append(problem)
+
+    def _open_file(self, info: IndexFileInfo) -> _ValidIndexFile | None:
         """The file if it is valid; None if it has no entry. Raises `CorruptIndexError` or `CorruptLogError`."""
-        name, location = str(info.location), info.location
-        layout.check_file_size(info.size, name)
-        file = IndexFile(name, layout, lambda position, length: self.files.read(location, position, length))
+        self.layout.check_file_size(info.size, str(info.location))
+        file = self.index_file(info)
         for attempt in range(_TRIES):
             header = file.header()
             if header.index_count < 0:
@@ -150,7 +287,7 @@ class IndexCoverage:
                 if attempt == _TRIES - 1 or file.header() == header:
                     raise
             else:
-                return _ValidIndexFile(file, header, edges)
+                return _ValidIndexFile(info, file, header, edges)
         raise AssertionError("the last try returns or raises")
 
     def _edges(self, file: IndexFile, header: IndexHeader) -> dict[int, set[int]]:
@@ -174,16 +311,16 @@ class IndexCoverage:
         seconds = min(max(int((header.end_timestamp - header.begin_timestamp) / 1000), 0), _MAX_SECONDS)
         if start > end or (last.number > 1 and last.time_difference != seconds):
             raise CorruptIndexError(f"{file.name}: its header has other offsets or times than its entries")
-        if self.check:
+        if self._check:
             check_pointers(file, header)
         for offset, store_timestamp in ((start, header.begin_timestamp), (end, header.end_timestamp)):
-            if offset >= self.records.min_offset:
+            if offset >= self._records.min_offset:
                 self._check_record(file, offset, store_timestamp)
 
     def _check_record(self, file: IndexFile, offset: int, store_timestamp: int) -> None:
         """Raise unless a live record stored at that time is at the offset: a recovery may have truncated the log."""
-        is_live = offset < self.log_end or offset < self.find_log_end()
-        if not is_live or self.records.record(offset).store_timestamp != store_timestamp:
+        is_live = offset < self._log_end or offset < self._find_log_end()
+        if not is_live or self._records.record(offset).store_timestamp != store_timestamp:
             raise CorruptIndexError(
                 f"{file.name}: it begins or ends with a message stored at {store_timestamp}, which is not at {offset}"
             )

@@ -28,11 +28,12 @@ from spark_mq.store.config.store_paths import INDEX
 
 @dataclass(frozen=True)
 class IndexFileInfo:
-    """One file; `size` in bytes."""
+    """One file; `size` in bytes, `modified` in nanoseconds since the epoch."""
 
     name: str
     location: Location
     size: int
+    modified: int = 0
 
     def header(self, layout: IndexLayout) -> IndexHeader:
         """The file's header. Raises `CorruptIndexError` if it is cut, or counts more than `layout` has room for."""
@@ -50,7 +51,7 @@ def index_files(store: Location) -> list[IndexFileInfo]:
     """The files of `index/`, by name; a file whose name is not a number is skipped, as in the broker."""
     folder = store / INDEX
     return [
-        IndexFileInfo(info.base_name, folder / info.base_name, info.size)
+        IndexFileInfo(info.base_name, folder / info.base_name, info.size, info.mtime_ns or 0)
         for info in folder.entries()
         if info.type == fs.FileType.File and info.base_name.isascii() and info.base_name.isdigit()
     ]

@@ -8,8 +8,8 @@ of transaction type ROLLBACK, which are not in any index.
 
 If a file is not valid when it is opened (`coverage`) or during a look-up, `problems` names it, and its part of the log
 is read instead. A look-up cannot notice one kind of damage: if a slot, or the pointer of an entry, became zero or
-points to an older entry of the same slot, entries are skipped without a trace. `check` finds such damage, and reads all
-files for it (`format.index_check`).
+points to an older entry of the same slot, entries are skipped without a trace. `check` finds such damage, and reads
+whole files for it (`format.index_check`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from spark_mq.format.timestamp import EARLIEST_MILLIS, LATEST_MILLIS
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.index.coverage import IndexCoverage, IndexedRange
+from spark_mq.store.index.checked_index import CheckedIndex
+from spark_mq.store.index.coverage import IndexCoverage, IndexedRange, IndexedWindow
 from spark_mq.store.index.key_table import MAX_TABLE_RANGE, KeyTable
 from spark_mq.store.log.log_range import LogRange, between
 from spark_mq.store.log.record_lookup import RecordLookup
@@ -40,9 +41,9 @@ _MAX_SECONDS = 0x7FFFFFFF
 class KeyIndex:
     """The index of one store.
 
-    `parts` are the parts of a look-up in the order of the log: files, and ranges of the log that no file covers.
-    `problems` describes the damage of files that are not used; look-ups can add to it. `look_up_problems` are those
-    that look-ups added: an entry of a file that seemed valid leads to no message, so a message can be lost.
+    `problems` describes the damage of files that are not used; look-ups can add to it, and files are opened when a
+    look-up needs them. `look_up_problems` are those that look-ups added: an entry of a file that seemed valid leads to
+    no message, so a message can be lost.
     """
 
     def __init__(
@@ -54,8 +55,9 @@ class KeyIndex:
         log_end: int,
         find_log_end: Callable[[], int],
         check: bool = False,
+        checked: CheckedIndex | None = None,
     ) -> None:
-        """Open and check the index files.
+        """List the index files.
 
         Args:
             store: The store directory.
@@ -64,7 +66,8 @@ class KeyIndex:
             records: The records of the store.
             log_end: The live end of the log for this reader.
             find_log_end: Finds the present live end: a broker may be writing.
-            check: Whether all files are read to check their pointers.
+            check: Whether each file is read whole to check its pointers before it is used.
+            checked: What another process found out for the time range of all look-ups.
 
         """
         self._store = store
@@ -72,13 +75,26 @@ class KeyIndex:
         self._log_end = log_end
         self._scanned: set[LogRange] = set()
         self._tables: dict[LogRange, KeyTable] = {}
-        opener = IndexCoverage(store, files, records, log_end, find_log_end, check)
-        self._spans = opener.open(conf)
-        self.problems = opener.problems
+        layout = None if checked is None else checked.layout
+        self._coverage = IndexCoverage(store, conf, files, records, log_end, find_log_end, check, layout)
+        self._window = None if checked is None else checked.window(self._coverage)
+        self.problems = self._coverage.problems
         self.look_up_problems: list[str] = []
-        covering = [span for span in self._spans if span.start < span.stop]
-        uncovered = between([(span.start, span.stop) for span in covering], records.min_offset, log_end)
-        self.parts: list[IndexedRange | LogRange] = sorted([*covering, *uncovered], key=lambda part: part.start)
+
+    @property
+    def parts(self) -> Sequence[IndexedRange | LogRange]:
+        """All parts of the log in its order: files, and ranges of the log that no file covers."""
+        return self.window(None, None).parts
+
+    def window(self, begin: int | None, end: int | None) -> IndexedWindow:
+        """The files of a look-up in a range of store times, and the part of the log that can have its messages."""
+        if self._window is not None:
+            return self._window
+        return self._coverage.window(begin, end)
+
+    def checked(self, begin: int | None, end: int | None) -> CheckedIndex:
+        """The files of a look-up in a range of store times, for another process."""
+        return CheckedIndex.of(self.window(begin, end), self._coverage.layout)
 
     def find_messages(
         self,
@@ -103,11 +119,11 @@ class KeyIndex:
             if first <= record.store_timestamp <= last:
                 yield record
 
-    def count_entries(self, topic: str, key: str) -> tuple[int, int]:
-        """The number of entries that a look-up reads, and of those with the key's hash."""
+    def count_entries(self, topic: str, key: str, begin: int | None = None, end: int | None = None) -> tuple[int, int]:
+        """The number of entries that a look-up in a time range can read, and of those with the key's hash."""
         key_hash = WithKey(topic, key).key_hash
         met = hits = 0
-        for part in self.parts:
+        for part in self.window(begin, end).parts:
             if isinstance(part, IndexedRange):
                 try:
                     header = part.file.header()
@@ -124,7 +140,7 @@ class KeyIndex:
         None if no file has an entry of such a message. The message can have had another key with the same hash.
         """
         key_hash = WithKey(topic, key).key_hash
-        for span in reversed(self._spans):
+        for span in reversed(self.window(None, None).spans):
             try:
                 for offset, store_timestamp in self._entries(span, key_hash, None, None):
                     if offset < self._records.min_offset:
@@ -138,7 +154,7 @@ class KeyIndex:
     ) -> Iterator[Record]:
         key_hash = row_filter.key_hash
         stop = self._log_end
-        for part in reversed(self.parts):
+        for part in reversed(self.window(begin, end).parts):
             stop = min(stop, part.stop)
             if isinstance(part, IndexedRange):
                 try:

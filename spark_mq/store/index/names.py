@@ -18,6 +18,8 @@ _FORMAT = "%Y%m%d%H%M%S"
 _LATEST = "99991231235959000"
 _STEP = timedelta(minutes=15)
 """The offsets of time zones are multiples of a quarter of an hour."""
+_FARTHEST = 1 << 40
+"""Milliseconds: no zone is so far ahead of another, and `timedelta` can represent the difference."""
 _NEAR = timedelta(minutes=2)
 """The longest time between the storing of a file's first message and the creation of the file."""
 
@@ -48,15 +50,23 @@ def _name(timestamp: int, zone: tzinfo) -> str:
 def zone_of_names(files: Iterable[tuple[str, int]]) -> tzinfo | None:
     """The zone in which a broker named its files, from (name, begin timestamp in milliseconds); None if unknown."""
     for name, begin_timestamp in sorted(files, reverse=True):
-        try:
-            local = datetime.strptime(name[:14], _FORMAT).replace(tzinfo=UTC) + timedelta(milliseconds=int(name[14:]))
-            ahead = local - (EPOCH + timedelta(milliseconds=begin_timestamp))
-        except (ValueError, OverflowError):
+        local = time_of_name(name, UTC)
+        if local is None or not abs(local - begin_timestamp) < _FARTHEST:
             continue
+        ahead = timedelta(milliseconds=local - begin_timestamp)
         whole = round(ahead / _STEP) * _STEP
         if begin_timestamp > 0 and abs(ahead - whole) < _NEAR and abs(whole) < timedelta(hours=24):
             return timezone(whole)
     return None
+
+
+def time_of_name(name: str, zone: tzinfo) -> int | None:
+    """The time that a name stands for in a zone, milliseconds since the epoch; None if it stands for none."""
+    try:
+        moment = datetime.strptime(name[:14], _FORMAT).replace(tzinfo=zone) + timedelta(milliseconds=int(name[14:]))
+        return (moment - EPOCH) // timedelta(milliseconds=1)
+    except (ValueError, OverflowError):
+        return None
 
 
 def parse_time_zone(name: str) -> tzinfo:

@@ -10,13 +10,13 @@ ROLLBACK, inner batches).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
 import numpy as np
 
 from spark_mq.format.array_types import Int64s
-from spark_mq.store.log.log_range import LogRange
+from spark_mq.store.log.log_range import LogRange, between
 
 _TRIES = 4
 """The number of tiles at each end of a run that are compared with the log before the run is given up."""
@@ -95,27 +95,31 @@ def accounted(offsets: Int64s, sizes: Int64s, is_record: Callable[[int, int], bo
     return _without_overlaps(found)
 
 
-def complement(whole: LogRange, parts: Sequence[LogRange]) -> list[LogRange]:
-    """What `parts`, which are in order and do not overlap, leave of `whole`."""
-    left, reached = [], whole.start
-    for part in parts:
-        if reached < part.start:
-            left.append(LogRange(reached, part.start))
-        reached = max(reached, part.stop)
-    if reached < whole.stop:
-        left.append(LogRange(reached, whole.stop))
-    return left
+def rest(whole: LogRange, parts: Iterable[LogRange]) -> list[LogRange]:
+    """What `parts`, which are in order, leave of `whole`."""
+    return between(((part.start, part.stop) for part in parts), whole.start, whole.stop)
+
+
+def cut(parts: Iterable[LogRange], within: LogRange) -> list[LogRange]:
+    """The parts of `parts` that are in `within`."""
+    inside = (LogRange(max(part.start, within.start), min(part.stop, within.stop)) for part in parts)
+    return [part for part in inside if part.size > 0]
 
 
 def merged(parts: Sequence[LogRange], distance: int) -> list[LogRange]:
-    """The ranges, in order; ranges with less than `distance` bytes between them become one."""
+    """The ranges, which are ordered by their starts; ranges with less than `distance` bytes between them become one."""
     result: list[LogRange] = []
     for part in parts:
         if result and part.start - result[-1].stop < distance:
-            result[-1] = LogRange(result[-1].start, part.stop)
+            result[-1] = LogRange(result[-1].start, max(result[-1].stop, part.stop))
         else:
             result.append(part)
     return result
+
+
+def joined(parts: Sequence[LogRange]) -> list[LogRange]:
+    """The same bytes of the log as ranges in order, none of which overlaps another one."""
+    return merged(sorted(parts, key=lambda part: part.start), 0)
 
 
 def _is_tile(at: int, offsets: Int64s, sizes: Int64s, is_record: Callable[[int, int], bool]) -> bool:

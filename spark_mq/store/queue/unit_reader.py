@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import mmap
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,7 +20,7 @@ from spark_mq.format.kernels.big_endian import int32s_at, int64s_at
 from spark_mq.format.kernels.columns import MessageColumns
 from spark_mq.format.kernels.frames import new_frames, read_frames_at, scan_records
 from spark_mq.format.record import QUEUE_ID_AT, QUEUE_OFFSET_AT, Record
-from spark_mq.io.file_reader import OpenFile
+from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.log_range import LogRange
@@ -52,6 +52,7 @@ class UnitReader:
         find_cover: Returns what the units of a queue prove, by topic and queue id.
         request: What to read.
         gap: Bytes between two records that are read over.
+        others: The parts of the log whose messages are read elsewhere, even if a unit of this read should lead to one.
 
     """
 
@@ -61,6 +62,7 @@ class UnitReader:
     find_cover: Callable[[str, int], QueueCover]
     request: UnitsRead
     gap: int
+    others: Sequence[LogRange] = ()
 
     def chunks(self) -> Iterator[RecordChunk | CorruptRange]:
         """The records of the units, in the order of the log, unless units contradict it.
@@ -70,7 +72,7 @@ class UnitReader:
         for between its neighbours (`QueueCover.messages`), and takes its place.
 
         Raises:
-            StoreChangedError: Units were removed since the read was planned, because their messages have expired.
+            StoreChangedError: Units or a segment were removed since the read was planned, because they have expired.
 
         """
         units = self._units()
@@ -96,10 +98,14 @@ class UnitReader:
 
     def _read(self, piece: LogRange, units: FoundUnits) -> Iterator[RecordChunk | CorruptRange]:
         segment = self.records.segment_of(piece.start)
+        if segment is None:
+            raise StoreChangedError(
+                f"the segment of commit log offset {piece.start} was removed since the read was planned: read again"
+            )
         reached = piece.start
         for start, stop in _chunk_bounds(units.offsets, units.sizes):
             following = piece.stop if stop == units.count else int(units.offsets[stop])
-            chunk = None if segment is None else self._chunk(segment, units.at(slice(start, stop)))
+            chunk = self._chunk(segment, units.at(slice(start, stop)))
             if chunk is None:
                 yield from self._scan(LogRange(reached, following))
             else:
@@ -146,7 +152,8 @@ class UnitReader:
             start = index + 1
             queue, queue_offset = queues[int(units.queues[index])], int(units.queue_offsets[index])
             for record in self.find_cover(queue.topic, queue.queue_id).messages(queue_offset, queue_offset + 1):
-                yield self._of_one(record)
+                if not any(record.commit_log_offset in part for part in self.others):
+                    yield self._of_one(record)
         if start < units.count:
             yield replace(chunk, frames=frames[start:])
 
@@ -180,7 +187,8 @@ def _memory(size: int) -> Bytes:
 def _read_into(buffer: Bytes, base: int, segment: SegmentFile, starts: list[int], stops: list[int]) -> bool:
     """Read ranges of the log to their places in `buffer`, whose first byte is at `base`; False if bytes are missing."""
     memory = buffer.data
-    with OpenFile(segment.location) as file:
+    with FileReader(segment.location) as file:
+        file.announce([start - segment.base for start in starts], [stop - segment.base for stop in stops])
         for start, stop in zip(starts, stops, strict=True):
             if not file.read_into(memory[start - base : stop - base], start - segment.base):
                 return False

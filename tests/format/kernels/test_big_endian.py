@@ -9,9 +9,12 @@ from hypothesis import strategies as st
 
 from spark_mq.format.array_types import Bytes, OutBytes, OutInt64s
 from spark_mq.format.kernels.big_endian import (
+    SLACK,
+    append_bytes,
     byte_at,
     copy_bytes,
     index_in_eight,
+    prefetch,
     read_i16,
     read_i32,
     read_i64,
@@ -42,6 +45,16 @@ def index_of(buffer: Bytes, position: int, byte: int) -> int:
 @kernel
 def copy(target: OutBytes, at: int, source: Bytes, start: int, length: int) -> None:
     copy_bytes(target, at, source, start, length)
+
+
+@kernel
+def append(target: OutBytes, at: int, source: Bytes, start: int, length: int) -> None:
+    append_bytes(target, at, source, start, length)
+
+
+@kernel
+def load_ahead(buffer: Bytes, position: int) -> None:
+    prefetch(buffer, position)
 
 
 @kernel
@@ -93,6 +106,21 @@ def test_both_forms_copy_bytes(data: bytes, at: int, start: int, length: int) ->
     assert compiled.tobytes() == plain.tobytes() == expected
 
 
+@given(st.integers(0, SLACK + 3), st.integers(0, SLACK + 3), st.integers(-1, SLACK + 4), st.integers(0, SLACK))
+def test_both_forms_append_bytes_and_write_nothing_before_them_or_after_the_target(
+    at: int, start: int, length: int, rest: int
+) -> None:
+    size = max(length, 0)
+    memory, source = np.full(at + size + rest + SLACK, 0xEE, np.uint8), np.arange(start + size + rest, dtype=np.uint8)
+    expected = memory[:at].tobytes() + source[start : start + size].tobytes()
+    for form in (append, append_bytes):
+        target = memory[: at + size + rest].copy()
+        around = np.concatenate((target, memory[-SLACK:]))
+        form(around[: target.size], at, source, start, length)
+        assert around[: at + size].tobytes() == expected
+        assert around[target.size :].tobytes() == b"\xee" * SLACK
+
+
 @pytest.mark.skipif(WITHOUT_JIT, reason="Python has one form only")
 def test_a_kernel_takes_read_only_and_strided_arrays_and_fills_only_new_ones() -> None:
     values = np.empty(5, np.int64)
@@ -101,3 +129,9 @@ def test_a_kernel_takes_read_only_and_strided_arrays_and_fills_only_new_ones() -
     values.flags.writeable = False
     with pytest.raises(TypeError):
         read_all(array(bytes(8)), 0, values)
+
+
+@pytest.mark.parametrize("position", [0, 8, 1 << 40, -(1 << 40)])
+def test_any_position_can_be_prefetched(position: int) -> None:
+    load_ahead(array(bytes(8)), position)
+    prefetch(array(bytes(8)), position)

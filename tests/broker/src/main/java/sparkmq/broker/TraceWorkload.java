@@ -23,6 +23,8 @@ final class TraceWorkload {
     private static final int MESSAGES = 4;
     private static final int ONE_SECOND = 1;
     private static final long LONGEST_WAIT = 20_000;
+    /** A trace dispatcher sends what it has every second, and a shutdown can lose the rest. */
+    private static final long FLUSHED = 3_000;
 
     private final String nameServer;
     private final AtomicInteger consumed = new AtomicInteger();
@@ -46,12 +48,15 @@ final class TraceWorkload {
         if (recalled != null) {
             said("Recall", PRODUCER, recalled, Map.of("topic", TOPIC));
         }
-        transaction();
-        consume();
+        TransactionMQProducer transactions = transaction();
+        DefaultMQPushConsumer consumer = consume();
+        Thread.sleep(FLUSHED);
+        consumer.shutdown();
+        transactions.shutdown();
         producer.shutdown();
     }
 
-    private void transaction() throws Exception {
+    private TransactionMQProducer transaction() throws Exception {
         TransactionMQProducer producer = Clients.configure(
             new TransactionMQProducer(null, TRANSACTIONS, null, true, null), nameServer, "traced-transactions");
         producer.setTransactionListener(new TransactionListener() {
@@ -69,11 +74,11 @@ final class TraceWorkload {
         Message message = new Message(TOPIC, "half".getBytes(StandardCharsets.UTF_8));
         String key = producer.sendMessageInTransaction(message, null).getMsgId();
         said("EndTransaction", TRANSACTIONS, key, Map.of("topic", TOPIC, "state", "COMMIT_MESSAGE"));
-        producer.shutdown();
+        return producer;
     }
 
     /** Consumes all messages; the first time, it returns those with a tag. */
-    private void consume() throws Exception {
+    private DefaultMQPushConsumer consume() throws Exception {
         DefaultMQPushConsumer consumer = Clients.configure(
             new DefaultMQPushConsumer(GROUP, true, null), nameServer, "traced-consumer");
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
@@ -92,7 +97,7 @@ final class TraceWorkload {
         while (System.currentTimeMillis() < end && consumed.get() < MESSAGES + 1 + MESSAGES / 2) {
             Thread.sleep(100);
         }
-        consumer.shutdown();
+        return consumer;
     }
 
     private static void said(String type, String group, String key, Map<String, Object> more) {

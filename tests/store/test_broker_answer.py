@@ -1,0 +1,84 @@
+"""The answer of a broker to a look-up by key: the judge is RocketMQ's own store, which was asked the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spark_mq import MessageStore
+from spark_mq.cli.main import main
+from tests.support.index_stores import STORES
+from tests.support.stores import OWN_STORES, RealStore
+
+WORKLOAD = RealStore("workload-533", OWN_STORES)
+FOREVER = (1 << 63) - 1
+
+
+@pytest.mark.parametrize("store", STORES, ids=str)
+def test_the_answers_are_those_of_the_broker(
+    store: RealStore, unpacked: Callable[[RealStore], Path], tmp_path: Path
+) -> None:
+    """Windows to the millisecond, small limits, keys with the hash of another, entries of expired messages."""
+    folder = store.unpack_as_described(tmp_path) if store.has("recovered") else unpacked(store)
+    asked = store.facts("query")
+    assert len(asked) > 200
+    with MessageStore(str(folder), broker_conf=str(store.broker_conf)) as opened:
+        for fact in asked:
+            answer = opened.find_as_broker(fact["topic"], fact["key"], fact["maxNum"], fact["begin"], fact["end"])
+            assert [record.commit_log_offset for record in answer.records] == fact["offsets"], fact
+            assert answer.index_last_update_timestamp == fact["indexLastUpdateTimestamp"]
+            assert answer.index_last_update_commit_log_offset == fact["indexLastUpdatePhyoffset"]
+
+
+def words(store: Path, topic: str, key: str, *more: str) -> list[str]:
+    return ["query-by-key", str(store), topic, key, "--broker-conf", str(WORKLOAD.broker_conf), "--json", *more]
+
+
+def test_the_command_prints_what_the_broker_answers(
+    unpacked: Callable[[RealStore], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At most 64 messages; and of a key that no message has, those that have its hash."""
+    folder = unpacked(WORKLOAD)
+    keys = {(fact["topic"], fact["offset"]): (fact.get("keys") or "").split(" ") for fact in WORKLOAD.facts("msg")}
+    most = others = 0
+    for fact in WORKLOAD.facts("query"):
+        if fact["maxNum"] != 64 or fact["end"] != FOREVER or fact["begin"]:
+            continue
+        collides = any(fact["key"] not in keys.get((fact["topic"], at), ()) for at in fact["offsets"])
+        if not (collides or len(fact["offsets"]) > 20) or min(most, others) > 2:
+            continue
+        assert main([*words(folder, fact["topic"], fact["key"]), "--as-broker"]) == 0
+        captured = capsys.readouterr()
+        assert [json.loads(line)["commit_log_offset"] for line in captured.out.splitlines()] == fact["offsets"]
+        most, others = max(most, len(fact["offsets"])), others + ("another key with the same hash" in captured.err)
+    assert main([*words(folder, "DirectTopic", "shared"), "--as-broker"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 64
+    assert main(words(folder, "DirectTopic", "shared")) == 0
+    assert len(capsys.readouterr().out.splitlines()) > 64
+    assert others
+
+
+def test_a_look_up_that_finds_nothing_says_why(
+    unpacked: Callable[[RealStore], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = unpacked(WORKLOAD)
+    assert main([*words(folder, "OrderEvents", "no such key"), "--as-broker"]) == 3
+    assert "a broker finds no message" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("more", [["--filter", "a > 1"], ["--check-index"], ["--explain"]], ids=str)
+def test_what_a_broker_cannot_do_is_an_error(
+    more: list[str], unpacked: Callable[[RealStore], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words(unpacked(WORKLOAD), "OrderEvents", "k"), "--as-broker", *more]) == 2
+    assert f"leave out {more[0]}" in capsys.readouterr().err
+
+
+def test_the_limit_of_the_settings_counts(unpacked: Callable[[RealStore], Path], tmp_path: Path) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text(WORKLOAD.broker_conf.read_text() + "\nmaxMsgsNumBatch=5\n")
+    with MessageStore(str(unpacked(WORKLOAD)), broker_conf=str(conf)) as store:
+        assert store.query_message_as_broker("DirectTopic", "shared", max_num=20).num_rows == 5
