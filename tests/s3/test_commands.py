@@ -52,7 +52,9 @@ def test_what_a_rebuild_would_do_shows_no_secret(on_s3: Place, s3: Proxy, capsys
     assert {request.method for request in s3.requests} == {"GET", "HEAD"}
 
 
-@pytest.mark.parametrize("words", [["expire", "{s3}", "--reserved-hours", "1"], ["restore", "{local}", "s3://stores/x"]])
+@pytest.mark.parametrize(
+    "words", [["expire", "{s3}", "--reserved-hours", "1"], ["restore", "{local}", "s3://stores/x"]]
+)
 def test_what_changes_a_store_is_for_the_local_disk(
     words: list[str], on_s3: Place, s3: Proxy, capsys: pytest.CaptureFixture[str]
 ) -> None:
