@@ -32,6 +32,14 @@ class Fault(StrEnum):
     CUT_BODY = "the connection ends in the middle of the body"
 
 
+ERRORS = (Fault.INTERNAL_ERROR, Fault.SLOW_DOWN)
+
+
+def every_20th(*faults: Fault) -> Callable[[int, str], Fault | None]:
+    """Each of the faults in turn, for every twentieth request (`Proxy.fault_of`)."""
+    return lambda number, _method: None if number % 20 else faults[number // 20 % len(faults)]
+
+
 @dataclass(frozen=True)
 class Request:
     """One request that was answered: `bytes_sent` counts the bytes of the answer's body."""

@@ -14,7 +14,7 @@ from spark_mq.format.record import Record
 from spark_mq.io.remote_file import READ_SIZE
 from spark_mq.source.options import Table
 from spark_mq.store.log.log_range import LogRange
-from tests.s3.proxy import Fault, Proxy
+from tests.s3.proxy import ERRORS, Fault, Proxy, every_20th
 from tests.support.in_process import read_rows
 from tests.support.stores import OWN_STORES, RealStore, shared_store, stores_in
 
@@ -160,12 +160,12 @@ def test_a_scan_needs_the_bytes_of_the_log_in_large_requests(delay: float, on_s3
     assert s3.bytes_sent <= 2 * log_bytes + (64 << 10)
 
 
-@pytest.mark.parametrize("fault", list(Fault), ids=str)
-def test_a_server_that_fails_now_and_then_changes_no_row(fault: Fault, on_s3: Place, s3: Proxy) -> None:
+@pytest.mark.parametrize("faults", [ERRORS, (Fault.CUT_BODY,)], ids=["errors", "cut bodies"])
+def test_a_server_that_fails_now_and_then_changes_no_row(faults: tuple[Fault, ...], on_s3: Place, s3: Proxy) -> None:
     local, remote = on_s3(WORKLOAD)
     expected = [rows_of(local, table) for table in (Table.MESSAGES, Table.CONSUME_QUEUE, Table.TOPICS)]
     (topic, key), *_ = with_keys(WORKLOAD)
-    s3.fault_of = lambda number, _method: fault if number % 20 == 0 else None
+    s3.fault_of = every_20th(*faults)
     assert [rows_of(remote, table) for table in (Table.MESSAGES, Table.CONSUME_QUEUE, Table.TOPICS)] == expected
     with MessageStore(remote) as opened, MessageStore(local) as here:
         assert opened.query_message(topic, key).equals(here.query_message(topic, key))
