@@ -2,7 +2,9 @@
 
 The store has 100 topics; the largest has a fifth of the messages, the smallest less than a fifth of a percent. Some
 topics are read in one process, without Spark, in turns: by queues whatever that costs, by a scan, and as the planner
-chooses. With `--cold`, the pages of the store are dropped from the page cache before each read.
+chooses. With `--cold`, the pages of the store are dropped from the page cache before each read. With `--spark`, Spark
+reads, with two cores: as the planner chooses, and by a scan, which mode FAILFAST needs. A data source of one row shows
+what Spark itself costs.
 
     python -m benchmarks.topics --size 1GiB --folder /tmp/spark-mq-bench
 """
@@ -19,8 +21,10 @@ from pathlib import Path
 from unittest import mock
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from benchmarks.first_programs import OneRow
 from benchmarks.generate_store import generate_store
 from spark_mq import MessageStore
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS
@@ -99,6 +103,53 @@ def seconds_of(store: Path, topic: str, clearly_less: float, is_cold: bool) -> f
         return time.perf_counter() - started
 
 
+def print_spark_table(store: Path, topics: dict[str, float], repetitions: int, is_cold: bool) -> None:
+    """Measure reads through Spark, and print a line for each topic."""
+    from spark_mq.cli.spark import spark_session
+
+    with spark_session("reads by topic") as spark:
+        spark.dataSource.register(OneRow)
+        _print_spark_table(spark, store, topics, repetitions, is_cold)
+
+
+def _print_spark_table(
+    spark: SparkSession, store: Path, topics: dict[str, float], repetitions: int, is_cold: bool
+) -> None:
+
+    def of_store(topic: str, mode: str) -> DataFrame:
+        options = {"topic": topic, "mode": mode}
+        return spark.read.format("rocketmq").options(**options).load(str(store)).select(*_COLUMNS)
+
+    reads = {
+        "one row": lambda topic: spark.read.format("one_row").load(),
+        "planner": lambda topic: of_store(topic, "PERMISSIVE"),
+        "scan": lambda topic: of_store(topic, "FAILFAST"),
+    }
+
+    def seconds(frame: DataFrame) -> float:
+        if is_cold:
+            drop_pages(store)
+        started = time.perf_counter()
+        frame.write.format("noop").mode("overwrite").save()
+        return time.perf_counter() - started
+
+    for find in reads.values():
+        seconds(find(next(iter(topics))))
+    print("| messages | one row s | planner s | scan s | ratio | ratio beyond one row |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for topic, share in topics.items():
+        taken: dict[str, list[float]] = {name: [] for name in reads}
+        for _ in range(repetitions):
+            for name, find in reads.items():
+                taken[name].append(seconds(find(topic)))
+        own, planner, scan = (statistics.median(taken[name]) for name in reads)
+        beyond = (planner - own) / (scan - own)
+        print(
+            f"| {share:.2%} | {own:.2f} | {planner:.2f} | {scan:.2f} | {planner / scan:.2f} | {beyond:.2f} |",
+            flush=True,
+        )
+
+
 def log_bytes_by_queues(store: Path, topic: str) -> int:
     """The bytes of the log that a read by queues reads."""
     with MessageStore(str(store)) as opened, mock.patch.object(topic_plan, "CLEARLY_LESS", _BY_QUEUES):
@@ -117,12 +168,20 @@ def main() -> None:
     parser.add_argument("--folder", default="/tmp/spark-mq-bench", help="a folder for the store")
     parser.add_argument("--repetitions", type=int, default=3, help="reads of each kind (3)")
     parser.add_argument("--cold", action="store_true", help="measure reads of files that are not in the page cache")
+    parser.add_argument("--spark", action="store_true", help="measure reads through Spark")
+    parser.add_argument("--only", type=float, metavar="SHARE", help="only the topic that is nearest to this part")
     parser.add_argument("--make", action="store_true", help="only make the store")
     arguments = parser.parse_args()
     store = make_store(Path(arguments.folder), parse_size("--size", arguments.size), arguments.message_size)
     if arguments.make:
         return
     topics = topics_of(store)
+    if arguments.only is not None:
+        nearest = min(topics, key=lambda topic: abs(topics[topic] - arguments.only))
+        topics = {nearest: topics[nearest]}
+    if arguments.spark:
+        print_spark_table(store, topics, arguments.repetitions, arguments.cold)
+        return
     read(store, next(iter(topics)))
     limits = {"queues": _BY_QUEUES, "scan": _BY_SCAN, "planner": CLEARLY_LESS}
     log_size = sum(file.stat().st_size for file in (store / "commitlog").iterdir())

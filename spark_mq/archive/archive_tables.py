@@ -18,10 +18,6 @@ from spark_mq.errors import OptionError
 _URI = re.compile(r"[A-Za-z][\w+.-]*:/")
 _CATALOG_NAME = re.compile(r"\w+(\.\w+){0,2}")
 
-DEFAULT_CLUSTER = "DefaultCluster"
-DEFAULT_BROKER = "DEFAULT_BROKER"
-"""The names of a broker whose settings give no others (`BrokerIdentity`@5.3.3)."""
-
 
 @dataclass(frozen=True)
 class StoreIdentity:

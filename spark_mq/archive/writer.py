@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_mq._compat import SPARK_ERRORS
-from spark_mq.archive.archive_tables import DEFAULT_BROKER, DEFAULT_CLUSTER, ArchiveTables, StoreIdentity
+from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
 from spark_mq.archive.archived_log import find_lost_end
 from spark_mq.archive.commit_metrics import AppendedRows
 from spark_mq.archive.last_run import ArchiveState, StoreState, Versions, is_local, write_note
@@ -35,6 +35,7 @@ from spark_mq.errors import ArchiveInUseError, LogCutError
 from spark_mq.io.location import Location
 from spark_mq.job.task_errors import reraise_task_errors
 from spark_mq.source.datasource import register
+from spark_mq.store.config.named_store import DEFAULT_BROKER, DEFAULT_CLUSTER
 from spark_mq.store.log.segment_files import segment_files
 
 DEFAULT_MAX_BYTES = 4 << 30

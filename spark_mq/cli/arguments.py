@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+_STORES_IS_NOT_STORE = ("sql",)
+"""The commands whose `--stores` does not take the place of STORE: they have no such argument."""
 
 
 def pair(example: str) -> Callable[[str], tuple[str, str]]:
@@ -48,9 +51,54 @@ def add_spark_settings(command: argparse.ArgumentParser) -> None:
     )
 
 
-def add_store(command: argparse.ArgumentParser) -> None:
-    """Add STORE."""
+def add_store(command: argparse.ArgumentParser, with_several: bool = False) -> None:
+    """Add STORE; and `--stores`, for a command that can take the place of STORE by several stores."""
     command.add_argument("store", metavar="STORE", help="the broker's store directory (storePathRootDir)")
+    if with_several:
+        add_stores_file(command)
+
+
+def add_stores_file(command: argparse.ArgumentParser) -> None:
+    """Add `--stores` and `--skip-unreadable`. The command needs a first positional argument `store`."""
+    command.add_argument(
+        "--stores",
+        metavar="FILE",
+        dest="stores_file",
+        help="instead of STORE: a JSON list of stores, each with name, cluster, broker, path and broker_conf; the "
+        "answer is that of all of them, and says where it was found",
+    )
+    add_skip_unreadable(command)
+
+
+def add_skip_unreadable(command: argparse.ArgumentParser) -> None:
+    """Add `--skip-unreadable`."""
+    command.add_argument(
+        "--skip-unreadable",
+        action="store_true",
+        help="of several stores: leave out a store that cannot be read, and say so (default: an error)",
+    )
+
+
+def place_stores_file(words: Sequence[str]) -> list[str]:
+    """The words of a command line, in which the file of `--stores` is also the first argument, in the place of STORE.
+
+    So each command has the same positional arguments with STORE as with `--stores FILE`.
+
+    Example:
+        >>> place_stores_file(["query-by-key", "--stores", "all.json", "orders", "order-42"])
+        ['query-by-key', 'all.json', '--stores', 'all.json', 'orders', 'order-42']
+
+    """
+    if not words or words[0] in _STORES_IS_NOT_STORE:
+        return list(words)
+    for number, word in enumerate(words):
+        if word == "--":
+            break
+        if word == "--stores" and number + 1 < len(words):
+            return [words[0], words[number + 1], *words[1:]]
+        if word.startswith("--stores="):
+            return [words[0], word.removeprefix("--stores="), *words[1:]]
+    return list(words)
 
 
 def add_topic(command: argparse.ArgumentParser) -> None:

@@ -156,11 +156,11 @@ def run(arguments: argparse.Namespace) -> int:
     from spark_mq.cli.moments import parse_moment
     from spark_mq.cli.output.row_printer import RowPrinter
     from spark_mq.cli.output.text_table import TableStyle
-    from spark_mq.io.s3 import shown
-    from spark_mq.store.message_store import MessageStore
+    from spark_mq.cli.several_stores import columns_of, importance_of, is_of_several, place_of, union
 
     command = _COMMANDS[arguments.table]
     schema: list[str] = list(getattr(_module(arguments.table), f"{_name(arguments.table).upper()}_SCHEMA").names)
+    schema = columns_of(arguments, schema)
     printer = RowPrinter.of(arguments, schema)
     given = getattr(arguments, "at", None)
     at = None if given is None else parse_moment("--at", given, datetime.now().astimezone())
@@ -171,14 +171,33 @@ def run(arguments: argparse.Namespace) -> int:
         with archived_store(arguments.store, arguments, arguments.table) as archived:
             rows = printer.rows(archived.table(_name(arguments.table), **command.given(arguments, at)))
     else:
-        with MessageStore(arguments.store, version) as store:
-            rows = printer.rows(command.rows(store, arguments, at))
-    importance = (*command.importance, *(name for name in schema if name not in command.importance))
-    printer.print(rows, TableStyle(importance, _LEAST_WIDTH, hint=_HINT))
+        how = {} if version is None else {"broker_version": version}
+        rows = printer.rows(union(arguments, lambda of, store: command.rows(store, arguments, at), **how))
+    known = importance_of(arguments, command.importance)
+    importance = (*known, *(name for name in schema if name not in known))
+    has_sums = arguments.table == "consumer-progress" and is_of_several(arguments) and printer.columns is None
+    style = TableStyle(importance, _LEAST_WIDTH, hint=_HINT)
+    printer.print(rows, style, (lambda: _print_sums(rows)) if has_sums else None)
     if not rows and not arguments.json:
-        print(f"spark-mq: no {command.row} in {shown(arguments.store)}{_chosen(arguments)}", file=sys.stderr)
+        print(f"spark-mq: no {command.row} in {place_of(arguments)}{_chosen(arguments)}", file=sys.stderr)
     _print_unknown(command, rows)
     return FOUND if rows else NOT_FOUND
+
+
+def _print_sums(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print a line for each consumer group and topic: the sum of its lags over all brokers."""
+    from spark_mq.cli.output.terminal import terminal_width
+    from spark_mq.cli.output.text_table import TextTable
+
+    print()
+    lags: dict[tuple[str, str], list[int | None]] = {}
+    for row in rows:
+        lags.setdefault((row["consumer_group"], row["topic"]), []).append(row["lag"])
+    sums = TextTable(("consumer_group", "topic", "brokers", "known_lag", "unknown_lags"), width=terminal_width())
+    sums.write(
+        (*names, len(found), sum(lag for lag in found if lag is not None), found.count(None))
+        for names, found in sorted(lags.items())
+    )
 
 
 def _chosen(arguments: argparse.Namespace) -> str:

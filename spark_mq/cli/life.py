@@ -9,9 +9,9 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from spark_mq.cli.archive.source import add_archive_names
-from spark_mq.cli.arguments import add_broker_conf, add_json_report, count
+from spark_mq.cli.arguments import add_broker_conf, add_json_report, add_stores_file, count
 from spark_mq.cli.exit_status import FOUND, NOT_FOUND
-from spark_mq.cli.messages.arguments import add_any_host
+from spark_mq.cli.messages.arguments import add_any_host, refuse_any_host
 from spark_mq.errors import OptionError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     what = "what happened to a message: transaction, delays, retries, dead letters, consumers"
     command = commands.add_parser(
         "life",
-        usage="spark-mq life [OPTION]... STORE... KEY_OR_ID",
+        usage="spark-mq life [OPTION]... STORE... KEY_OR_ID\n       spark-mq life [OPTION]... --stores FILE KEY_OR_ID",
         help=what,
         description="Print all that happened to the messages with a key or an id, in the order of time.",
         epilog=_EPILOG,
@@ -55,6 +55,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="the broker's store directory; several: the stores of a cluster; an archive's table of messages, alone or "
         "with the store that was archived",
     )
+    add_stores_file(command)
     command.add_argument(
         "key", metavar="KEY_OR_ID", help="a unique key, one of the keys in KEYS, or an offset message id"
     )
@@ -88,12 +89,17 @@ def run(arguments: argparse.Namespace) -> int:
     from spark_mq.store.message_store import MessageStore
 
     at = None if arguments.at is None else parse_moment("--at", arguments.at, datetime.now().astimezone())
-    paths, archive = _paths_and_archive(arguments)
     with ExitStack() as opened:
-        stores = {}
-        for path in paths:
-            conf = broker_conf_path(arguments.broker_conf, path)
-            stores[path if len(paths) > 1 else ""] = opened.enter_context(MessageStore(path, broker_conf=conf))
+        archive: str | None = None
+        paths: list[str] = []
+        if arguments.stores_file is not None:
+            stores = opened.enter_context(_of_file(arguments))
+        else:
+            paths, archive = _paths_and_archive(arguments)
+            stores = {}
+            for path in paths:
+                conf = broker_conf_path(arguments.broker_conf, path)
+                stores[path if len(paths) > 1 else ""] = opened.enter_context(MessageStore(path, broker_conf=conf))
         sources: dict[str, MessageStore | LifeStore] = {**stores}
         if archive is not None:
             sources[""] = opened.enter_context(_with_archive(archive, paths, stores.get(""), arguments))
@@ -120,6 +126,20 @@ def run(arguments: argparse.Namespace) -> int:
     if reason:
         print(f"spark-mq: {visible(f'no message {arguments.key}: {reason}')}", file=sys.stderr)
     return FOUND if found.lives else NOT_FOUND
+
+
+@contextmanager
+def _of_file(arguments: argparse.Namespace) -> Iterator[dict[str, MessageStore]]:
+    """A context with the stores of `--stores`, by the names that events give them."""
+    from spark_mq.cli.archive.source import refuse_archive_options
+    from spark_mq.cli.several_stores import opened_stores
+
+    if arguments.stores != [arguments.stores_file]:
+        raise OptionError("give STORE or --stores FILE, not both")
+    refuse_archive_options(arguments.stores_file, arguments)
+    refuse_any_host(arguments)
+    with opened_stores(arguments) as stores:
+        yield {str(of.named): store for of, store in stores}
 
 
 def _paths_and_archive(arguments: argparse.Namespace) -> tuple[list[str], str | None]:

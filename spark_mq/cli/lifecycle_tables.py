@@ -98,28 +98,24 @@ def run(arguments: argparse.Namespace) -> int:
     from datetime import datetime
 
     from spark_mq.cli.archive.source import archived_store, is_archive
-    from spark_mq.cli.broker_settings import broker_conf_path
     from spark_mq.cli.moments import parse_moment
     from spark_mq.cli.output.row_printer import RowPrinter
     from spark_mq.cli.output.text_table import TableStyle
-    from spark_mq.io.s3 import shown
-    from spark_mq.store.config.broker_conf import BrokerConf
-    from spark_mq.store.message_store import MessageStore
+    from spark_mq.cli.several_stores import columns_of, importance_of, place_of, union
 
     schema, rows_of = _table(arguments.table)
-    printer = RowPrinter.of(arguments, schema.names)
+    printer = RowPrinter.of(arguments, columns_of(arguments, schema.names))
     at = None if arguments.at is None else parse_moment("--at", arguments.at, datetime.now().astimezone())
     if is_archive(arguments.store, arguments):
         with archived_store(arguments.store, arguments, arguments.table) as archived:
             rows = printer.rows(archived.table(arguments.table, at=at))
     else:
-        conf = BrokerConf.of(broker_conf_path(arguments.broker_conf, arguments.store))
-        with MessageStore(arguments.store) as store:
-            rows = printer.rows(rows_of(store, at, conf))
-    printer.print(rows, TableStyle(_IMPORTANCE[arguments.table], _LEAST_WIDTH, whole=("state",), hint=_HINT))
+        rows = printer.rows(union(arguments, lambda of, store: rows_of(store, at, store.broker_conf)))
+    importance = importance_of(arguments, _IMPORTANCE[arguments.table])
+    printer.print(rows, TableStyle(importance, _LEAST_WIDTH, whole=("state",), hint=_HINT))
     _print_unknown(arguments, rows)
     if not rows:
-        print(f"spark-mq: no {_ROW[arguments.table]} in {shown(arguments.store)}", file=sys.stderr)
+        print(f"spark-mq: no {_ROW[arguments.table]} in {place_of(arguments)}", file=sys.stderr)
     return FOUND if rows else NOT_FOUND
 
 

@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from spark_mq.cli.arguments import place_stores_file
 from spark_mq.cli.commands import parser_for
 from spark_mq.cli.exit_status import FAILED, INTERRUPTED, INTERRUPTED_LINE, NOT_UNDERSTOOD
 from spark_mq.cli.moments import join_relative_times
@@ -36,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("spark-mq: stdout is closed", file=sys.stderr)
         return FAILED
     _accept_any_text()
-    words = join_relative_times(sys.argv[1:] if arguments is None else arguments)
+    words = place_stores_file(join_relative_times(sys.argv[1:] if arguments is None else arguments))
     parsed = parser_for(words).parse_args(words)
     try:
         status = int(parsed.run(parsed))

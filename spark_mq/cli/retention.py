@@ -90,9 +90,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _archived_to(store: str, table: str, conf: str | None) -> int | None:
     """The commit log offset up to which the store is archived; None if that is not known without Spark."""
-    from spark_mq.archive.archive_tables import DEFAULT_BROKER, DEFAULT_CLUSTER, ArchiveTables, StoreIdentity
+    from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
     from spark_mq.archive.last_run import archived_to
     from spark_mq.store.config.broker_conf import BrokerConf
+    from spark_mq.store.config.named_store import DEFAULT_BROKER, DEFAULT_CLUSTER
     from spark_mq.store.message_store import MessageStore
 
     settings = BrokerConf.of(conf).settings

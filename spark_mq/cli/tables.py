@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from spark_mq.cli.output.row_printer import RowPrinter
+    from spark_mq.cli.several_stores import CommandStore
     from spark_mq.store.message_store import MessageStore
 
 _HELP = {
@@ -181,12 +182,17 @@ _TOTALS_EPILOG = """
 
 After the table, there is one line for each group: the sum of its lags that are known, and the number of its queues
 whose lag is unknown (NULL, printed as `-`), which are not in the sum. With --json or --columns there are no such lines.
+With --stores, these are the sums over all brokers.
 
 With --from-where, the table has other rows: one for each queue that consumers can read. begin_offset is where a group
 begins that has no offset yet, if its consumers have ConsumeFromWhere first, last or a time (in whole seconds). If
 begin_in_memory is 0, a group begins at 0 instead, whatever its consumers say, while the broker has the queue's first
 message in memory. reset_offset is what mqadmin resetOffsetByTime would set. Nothing is changed.
 """
+_MORE_EPILOG = {
+    "lag": _TOTALS_EPILOG,
+    "topics": "\n\nWith --stores, a line for each topic follows the table, with its sums over all brokers.\n",
+}
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -194,9 +200,9 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     from spark_mq.cli.output.columns import add_columns, add_sort
 
     for name, what in _HELP.items():
-        epilog = (_EPILOG if name in _CHECKED else _WIDTH_EPILOG) + (_TOTALS_EPILOG if name == "lag" else "")
+        epilog = (_EPILOG if name in _CHECKED else _WIDTH_EPILOG) + _MORE_EPILOG.get(name, "")
         command = commands.add_parser(name, help=what, description=f"Print {what}.", epilog=epilog, allow_abbrev=False)
-        add_store(command)
+        add_store(command, with_several=True)
         add_json_rows(command)
         add_columns(command)
         add_sort(command)
@@ -223,14 +229,17 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the table; returns the exit status."""
-    from spark_mq.cli.output.row_printer import RowPrinter
-    from spark_mq.io import s3
-    from spark_mq.store.message_store import MessageStore
+    import pyarrow as pa
 
-    printer = RowPrinter.of(arguments, _schema(_shown_table(arguments)))
-    with MessageStore(arguments.store, getattr(arguments, "broker_version", None)) as store:
-        rows = printer.rows(_table(arguments)(store))
-        reason = "" if rows else _why_no_row(arguments, store)
+    from spark_mq.cli.output.row_printer import RowPrinter
+    from spark_mq.cli.several_stores import answers, columns_of, place_of
+
+    printer = RowPrinter.of(arguments, columns_of(arguments, _schema(_shown_table(arguments))))
+    read = _table(arguments)
+    found = answers(arguments, lambda of, store: _answer(arguments, of, store, read(store)), **_version_of(arguments))
+    rows = printer.rows(pa.concat_tables([table for _, (table, _) in found]))
+    reason = "" if rows else "; ".join(of.say(why.removeprefix(": ")) for of, (_, why) in found if why)
+    reason = f": {reason}" if reason else ""
     shown = rows if arguments.json else [row for row in rows if not _is_hidden(arguments, row)]
     _print_rows(arguments, printer, shown)
     _print_problems(arguments, rows)
@@ -239,8 +248,20 @@ def run(arguments: argparse.Namespace) -> int:
         what = str(hidden) if arguments.table == "topics" else f"{hidden} {_ROW[arguments.table]}s"
         print(f"spark-mq: {what} of the broker's own topics are not shown; --all shows them", file=sys.stderr)
     if not shown:
-        print(f"spark-mq: no matching {_ROW[arguments.table]} in {s3.shown(arguments.store)}{reason}", file=sys.stderr)
+        print(f"spark-mq: no matching {_ROW[arguments.table]} in {place_of(arguments)}{reason}", file=sys.stderr)
     return FOUND if shown else NOT_FOUND
+
+
+def _version_of(arguments: argparse.Namespace) -> dict[str, Any]:
+    version = getattr(arguments, "broker_version", None)
+    return {} if version is None else {"broker_version": version}
+
+
+def _answer(
+    arguments: argparse.Namespace, of: CommandStore, store: MessageStore, table: pa.Table
+) -> tuple[pa.Table, str]:
+    """The rows of one store, and why there is none."""
+    return of.with_columns(table), "" if len(table) else _why_no_row(arguments, store)
 
 
 def _is_hidden(arguments: argparse.Namespace, row: Mapping[str, Any]) -> bool:
@@ -255,15 +276,42 @@ def _is_hidden(arguments: argparse.Namespace, row: Mapping[str, Any]) -> bool:
 def _print_rows(arguments: argparse.Namespace, printer: RowPrinter, rows: Sequence[Mapping[str, Any]]) -> None:
     from spark_mq.cli.output.terminal import terminal_width
     from spark_mq.cli.output.text_table import TableStyle, TextTable
+    from spark_mq.cli.several_stores import importance_of, is_of_several
+
+    table = _shown_table(arguments)
 
     def print_totals() -> None:
         print()
-        totals = TextTable(("consumer_group", "queues", "known_lag", "unknown_lags"), width=terminal_width())
-        totals.write(lag_of_groups(rows))
+        if table == "lag":
+            totals = TextTable(("consumer_group", "queues", "known_lag", "unknown_lags"), width=terminal_width())
+            totals.write(lag_of_groups(rows))
+        else:
+            sums = TextTable(("topic", "brokers", "queue_count", "message_count"), width=terminal_width())
+            sums.write(sums_of_topics(rows))
 
-    table = _shown_table(arguments)
-    style = TableStyle(_IMPORTANCE[table], _LEAST_WIDTH, whole=_WHOLE, sizes=_SIZES, hint=_HINT)
-    printer.print(rows, style, print_totals if table == "lag" and printer.columns is None else None)
+    has_totals = table == "lag" or (table == "topics" and is_of_several(arguments))
+    importance = importance_of(arguments, _IMPORTANCE[table])
+    style = TableStyle(importance, _LEAST_WIDTH, whole=_WHOLE, sizes=_SIZES, hint=_HINT)
+    printer.print(rows, style, print_totals if has_totals and printer.columns is None else None)
+
+
+def sums_of_topics(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, int, int, int | None]]:
+    """A line for each topic of several stores, by name.
+
+    Returns:
+        The topic, the number of stores that have it, and the sums of its queues and messages; NULL if the messages of
+        a store are not known.
+
+    """
+    topics: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        topics.setdefault(row["topic"], []).append(row)
+    lines = []
+    for topic, found in sorted(topics.items()):
+        counts = [row["message_count"] for row in found]
+        messages = None if None in counts else sum(counts)
+        lines.append((topic, len(found), sum(row["queue_count"] or 0 for row in found), messages))
+    return lines
 
 
 def lag_of_groups(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, int, int, int]]:
@@ -348,6 +396,7 @@ def _print_problems(arguments: argparse.Namespace, rows: Sequence[Mapping[str, A
     else:
         name = row["file"] if arguments.table == "segments" else row["topic"]
         name = f"{name}/{row['queue_id']}" if "queue_id" in row else name
+        name = f"{name} of {row['broker']} ({row['store']})" if "store" in row else name
         problem = f"{len(problem_rows)} of {len(rows)} {what}s have a problem; the first is {name}: {row['problem']}"
     if arguments.table not in _REMEDY:
         print(f"spark-mq: {visible(problem)}", file=sys.stderr)

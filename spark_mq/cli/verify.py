@@ -29,7 +29,7 @@ value is wrong, or a file cannot be read; 130 interrupted (Ctrl-C).
 """
 
 _KERNELS = (
-    "frames", "big_endian", "dispatch", "index_keys", "crc", "property_form", "columns", "index_chain",
+    "frames", "big_endian", "dispatch", "index_keys", "crc", "property_form", "fields", "columns", "index_chain",
 )  # fmt: skip
 """The modules of the kernels that a check calls, in the order in which it needs them."""
 

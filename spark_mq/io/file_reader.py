@@ -7,15 +7,25 @@ Bytes of a local file are not cached; only files are kept open. `remote_file` ha
 from __future__ import annotations
 
 import os
+import resource
 from collections import OrderedDict
+from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from spark_mq.errors import StoreChangedError
 from spark_mq.io.location import Location
 from spark_mq.io.remote_file import RemoteFile
 
-_MAX_OPEN_FILES = 64
+_LEAST_OPEN_FILES, _MOST_OPEN_FILES = 64, 1024
+_SAMPLE = 8
+
+_Item = TypeVar("_Item")
+
+
+def sample(items: Sequence[_Item]) -> Sequence[_Item]:
+    """A few of the items, at regular distances: those that are looked for in the page cache before an announcement."""
+    return items[:: max(len(items) // _SAMPLE, 1)]
 
 
 class OpenFile:
@@ -49,6 +59,36 @@ class OpenFile:
                 return False
             memory, position = memory[count:], position + count
         return True
+
+    def announce(self, starts: Sequence[int], stops: Sequence[int]) -> None:
+        """Ask the operating system to read ranges of the file, if some of them are not in its page cache.
+
+        It then reads many of them at a time, while a call that returns bytes waits for each. Nothing else changes, and
+        nothing is done for a file that is not local.
+        """
+        if self._remote is not None or not starts or not hasattr(os, "posix_fadvise"):
+            return
+        if all(self.is_cached(position) for position in sample(starts)):
+            return
+        for start, stop in zip(starts, stops, strict=True):
+            os.posix_fadvise(self._local, start, stop - start, os.POSIX_FADV_WILLNEED)
+
+    def is_cached(self, position: int) -> bool:
+        """Whether the byte can be read without waiting for a disk; True if the operating system does not tell."""
+        if self._remote is not None or not hasattr(os, "RWF_NOWAIT"):
+            return True
+        try:
+            os.preadv(self._local, [bytearray(1)], position, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True  # not every filesystem answers
+        return True
+
+    @property
+    def allocated(self) -> int | None:
+        """Bytes of the disk that the file occupies; None if the file is not local. A sparse file occupies less."""
+        return None if self._remote is not None else os.fstat(self._local).st_blocks * 512
 
     def close(self) -> None:
         """Close the file."""
@@ -86,9 +126,11 @@ class FileReader(OpenFile):
 
 
 class FileReaders:
-    """The open files of a store. Above 64 files, the least recently used one is closed."""
+    """The open files of a store. Above half of what a process may open, the least recently used one is closed."""
 
     def __init__(self) -> None:
+        may_open, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._most = min(max(may_open // 2, _LEAST_OPEN_FILES), _MOST_OPEN_FILES)
         self._open: OrderedDict[str, FileReader] = OrderedDict()
         self._closed_bytes = 0
 
@@ -103,14 +145,37 @@ class FileReaders:
         Raises:
             StoreChangedError: The file does not exist any more.
         """
+        return self.reader(location).read(position, length)
+
+    def announce(self, ranges: Sequence[tuple[Location, int, int]]) -> None:
+        """Ask the operating system to read ranges of local files, as `OpenFile.announce` does.
+
+        Args:
+            ranges: A file, the position of the first byte, and the position after the last one.
+
+        """
+        if ranges and ranges[0][0].is_local and not self.are_cached(sample(ranges)):
+            for location, start, stop in ranges:
+                self.reader(location).announce([start], [stop])
+
+    def are_cached(self, ranges: Iterable[tuple[Location, int, int]]) -> bool:
+        """Whether the first bytes of the ranges can be read without waiting for a disk, as in `OpenFile.is_cached`."""
+        return all(self.reader(location).is_cached(start) for location, start, _ in ranges)
+
+    def reader(self, location: Location) -> FileReader:
+        """The open file at `location`, for a short time: another call can close it.
+
+        Raises:
+            StoreChangedError: The file does not exist any more.
+        """
         reader = self._open.get(location.path)
         if reader is None:
             reader = self._open[location.path] = FileReader(location)
-            if len(self._open) > _MAX_OPEN_FILES:
+            if len(self._open) > self._most:
                 self._close(self._open.popitem(last=False)[1])
         else:
             self._open.move_to_end(location.path)
-        return reader.read(position, length)
+        return reader
 
     def close(self) -> None:
         """Close all files. A later `read` opens its file again."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from functools import cache
 
@@ -9,16 +10,63 @@ from spark_mq.errors import OptionError
 from spark_mq.query.conditions import ELEMENT_COLUMNS, KNOWN_VALUES
 from spark_mq.query.table_columns import TableColumns
 from spark_mq.source.condition import Condition, Operator, Value, encode_conditions
-from spark_mq.source.options import OPTION_NAMES, STREAM_ONLY, Table, names_of, parse_options
+from spark_mq.source.options import OPTION_NAMES, SELECTION, STREAM_ONLY, Table, names_of
 from spark_mq.source.predicate import CONDITION_COLUMNS
 from spark_mq.source.schema import default_schema, full_schema
+from spark_mq.source.store_choice import check_options
+from spark_mq.store.config.store_pattern import is_pattern
 
 Store = str | Mapping[str, str]
-"""A store's path or URI, or a mapping of read options that includes `path`."""
+"""A store's path or URI, or a mapping of read options that includes `path`; or several stores: a pattern of paths, or a
+mapping with `stores`."""
 
+ALL = "all"
+"""The name of the store whose tables are those of all stores."""
+_SKIP = "skipUnreadable"
 _CONDITIONS = "conditions"
 _ONE_VALUE = {"topic": "topic", "queue_id": "queueId", "consumer_group": "consumerGroup"}
 """For tables without the option `conditions`: the option that selects one value of a column."""
+
+
+def with_all(stores: Mapping[str, Store]) -> Mapping[str, Store]:
+    """The stores, and if there are several, the store `all`, whose tables are the unions of theirs.
+
+    There is no such store if one of the stores is called so, or is several stores itself.
+
+    Args:
+        stores: The stores, by name. In column `store` of the union, they have these names.
+
+    """
+    if len(stores) < 2 or ALL in map(str.lower, stores) or any(map(is_of_several, stores.values())):
+        return stores
+    entries: list[dict[str, object]] = []
+    skips = False
+    for name, store in stores.items():
+        named = _named_options(store)
+        skips |= named.pop(_SKIP, "").lower() == "true"
+        entry: dict[str, object] = {"name": name, "path": named.pop("path", "")}
+        if "brokerConf" in named:
+            entry["broker_conf"] = named.pop("brokerConf")
+        entries.append({**entry, **({"options": named} if named else {})})
+    return {**stores, ALL: {"stores": json.dumps(entries), **({_SKIP: "true"} if skips else {})}}
+
+
+def is_of_several(store: Store) -> bool:
+    """Whether the tables of a store are those of several stores: of a pattern of paths, or of a file of stores."""
+    named = _named_options(store)
+    return bool({"paths", "stores"} & named.keys()) or is_pattern(named.get("path", ""))
+
+
+def several_of(stores: Mapping[str, Store]) -> list[str]:
+    """The names of those of the stores whose tables are those of several stores."""
+    return [name for name, store in stores.items() if is_of_several(store)]
+
+
+def _named_options(store: Store) -> dict[str, str]:
+    """The options of a store in their canonical spelling; unknown ones as they are."""
+    given = {"path": store} if isinstance(store, str) else store
+    known = {name.lower(): name for name in OPTION_NAMES}
+    return {known.get(name.lower(), name): str(value) for name, value in given.items()}
 
 
 def options_of(store: Store, table: Table) -> dict[str, str]:
@@ -31,13 +79,21 @@ def options_of(store: Store, table: Table) -> dict[str, str]:
     known = {name.lower(): name for name in OPTION_NAMES}
     for name in given:
         if name.lower() not in known or name.lower() == "table" or known[name.lower()] in STREAM_ONLY:
-            parse_options({**given, "table": table, name: given[name]})
+            check_options({**given, "table": table, name: given[name]})
             raise OptionError(f"option {name} does not apply to a store: name the table in the query, such as messages")
-    named = {known[name.lower()]: str(value) for name, value in given.items()}
-    options = {name: value for name, value in named.items() if name in names_of(table)}
+    named = _named_options(store)
+    if not is_of_several(store):
+        named.pop(_SKIP, None)  # it is for the union of this store and others
+    options = {name: value for name, value in named.items() if name in (*names_of(table), *SELECTION)}
     options["table"] = table.value
-    parse_options(options)
+    check_options(options)
     return options
+
+
+def columns_of(store: Store, table: Table) -> TableColumns:
+    """The names of the columns of a store's table."""
+    columns = table_columns(table)
+    return columns.of_several() if is_of_several(store) else columns
 
 
 def pushed_down_options(options: Mapping[str, str], table: Table, conditions: Sequence[Condition]) -> dict[str, str]:
@@ -67,7 +123,7 @@ def table_columns(table: Table) -> TableColumns:
         # A row of messages_by_key is one key of a message: the look-up of a key would drop the message's other rows.
         searchable = ELEMENT_COLUMNS if table == Table.MESSAGES else ()
         pushable = CONDITION_COLUMNS & {*default, *extra}
-        return TableColumns(default, extra, pushable, pushable.intersection(KNOWN_VALUES), frozenset(searchable))
+        return TableColumns(default, extra, pushable, pushable.intersection(KNOWN_VALUES), frozenset(searchable), True)
     return TableColumns(
         default, extra, frozenset(column for column, name in _ONE_VALUE.items() if name in names_of(table))
     )

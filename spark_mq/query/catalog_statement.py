@@ -9,12 +9,13 @@ from dataclasses import dataclass
 
 from spark_mq.errors import OptionError
 from spark_mq.io.s3 import SECRET_OPTIONS, shown
-from spark_mq.query.catalog import Store, options_of
+from spark_mq.query.catalog import Store, columns_of, options_of
 from spark_mq.query.column_comments import ARCHIVE_TABLE_COMMENTS, TABLE_COMMENTS, comment_of
 from spark_mq.query.lexer import without_comments
+from spark_mq.query.table_columns import TableColumns
 from spark_mq.query.table_names import NamedTables
 from spark_mq.source.options import Table
-from spark_mq.source.schema import default_schema, full_schema
+from spark_mq.source.schema import full_schema
 
 _NAME = r"(?:`(?:[^`]|``)+`|\w+)"
 _TEXT = r"""(?:'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")"""
@@ -146,8 +147,10 @@ def _description(
         store = next(iter(stores)) if is_only else None
     if store is None:
         return None
+    schema, columns = full_schema(table), columns_of(stores[store], table)
     rows = [
-        (field.name, field.dataType.simpleString(), _column_comment(table, field.name)) for field in full_schema(table)
+        (name, schema[name].dataType.simpleString(), _column_comment(table, name, columns))
+        for name in (*columns.default, *columns.extra)
     ]
     if describe["column"] is not None:
         column = _unquoted(describe["column"]).lower()
@@ -169,7 +172,7 @@ def _details(name: str, store: Store, table: Table) -> list[tuple[str, str, str]
     others = ", ".join(
         f"{key}={'***' if key in SECRET_OPTIONS else value}"
         for key, value in options.items()
-        if key not in ("path", "table")
+        if key not in ("path", "table", "paths", "stores")
     )
     return [
         ("", "", ""),
@@ -178,14 +181,22 @@ def _details(name: str, store: Store, table: Table) -> list[tuple[str, str, str]
         ("Table", table.value, ""),
         ("Comment", TABLE_COMMENTS[table], ""),
         ("Provider", "rocketmq", ""),
-        ("Location", shown(options["path"]), ""),
+        ("Location", _location(options), ""),
         *([("Options", others, "")] if others else []),
     ]
 
 
-def _column_comment(table: Table, column: str) -> str:
+def _location(options: Mapping[str, str]) -> str:
+    """The path of a store, or where several stores are named."""
+    several = options.get("stores", options.get("paths"))
+    if several is None:
+        return shown(options["path"])
+    return "the stores of this query" if several.lstrip().startswith("[") else shown(several)
+
+
+def _column_comment(table: Table, column: str, columns: TableColumns) -> str:
     comment = comment_of(table, column)
-    if column in default_schema(table).fieldNames():
+    if column in columns.default:
         return comment
     return f"{comment}; not in *, only if the query names it"
 

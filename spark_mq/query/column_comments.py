@@ -42,6 +42,9 @@ ARCHIVE_TABLE_COMMENTS = {
 
 _OFFSET = "commit log offset"
 _COMMENTS = {
+    "cluster": "the broker's cluster, brokerClusterName",
+    "broker": "the broker, brokerName",
+    "store": "the store's name, or its path",
     "commit_log_offset": "the commit log offset at which the message starts",
     "store_size": "bytes of the record",
     "offset_message_id": "the message id that a broker makes of its address and the commit log offset",

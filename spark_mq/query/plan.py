@@ -85,6 +85,7 @@ def plan_references(
     columns: Callable[[Table], TableColumns],
     is_taken: Callable[[str], bool] = lambda name: False,
     named: NamedTables | None = None,
+    several: Collection[str] = (),
 ) -> QueryPlan:
     """The references of a query to tables of `stores`, with the rows and columns that each has to read.
 
@@ -98,6 +99,7 @@ def plan_references(
         columns: Returns the columns of a table.
         is_taken: Whether the session has a table or view of this name.
         named: Tables that Spark knows under another name.
+        several: The names of those of the stores whose tables are those of several stores.
 
     Raises:
         OptionError: A statement that names a store's table cannot be parsed, is not a query, `INSERT` or
@@ -118,7 +120,7 @@ def plan_references(
     _check_target(statement, tables)
     if not tables.store_tables and not tables.named_tables:
         return unchanged
-    return _Planner(statement, tables, columns).plan()
+    return _Planner(statement, tables, columns, several).plan()
 
 
 def may_name(query: str, stores: Collection[str], named: NamedTables | None = None) -> bool:
@@ -157,10 +159,21 @@ def _check_target(statement: Statement, tables: ResolvedTables) -> None:
 
 
 class _Planner:
-    def __init__(self, statement: Statement, tables: ResolvedTables, columns: Callable[[Table], TableColumns]) -> None:
+    def __init__(
+        self,
+        statement: Statement,
+        tables: ResolvedTables,
+        columns: Callable[[Table], TableColumns],
+        several: Collection[str],
+    ) -> None:
         self._statement = statement
         self._tables = tables
-        self._columns = columns
+        self._columns_of_table = columns
+        self._several = several
+
+    def _columns(self, table: StoreTable) -> TableColumns:
+        columns = self._columns_of_table(table.table)
+        return columns.of_several() if table.store in self._several else columns
 
     def plan(self) -> QueryPlan:
         pushed: dict[int, list[Comparison]] = {}
@@ -169,7 +182,7 @@ class _Planner:
         store_tables = sorted(self._tables.store_tables.values(), key=lambda table: self._span(table.node))
         references, edits = [], list(self._stripped_qualifiers())
         for number, table in enumerate(store_tables):
-            columns = self._columns(table.table)
+            columns = self._columns(table)
             comparisons = [item for item in pushed.get(id(table.node), ()) if columns.can_push(item)]
             name = f"{table.table}_{number}"
             references.append(
@@ -183,7 +196,7 @@ class _Planner:
 
     def _column_names(self, table: exp.Table) -> frozenset[str] | None:
         store_table = self._tables.store_tables.get(id(table))
-        return None if store_table is None else self._columns(store_table.table).all
+        return None if store_table is None else self._columns(store_table).all
 
     def _span(self, table: exp.Table) -> tuple[int, int]:
         """Start and stop (exclusive) of the table's name in the text."""
@@ -203,7 +216,7 @@ class _Planner:
     def _columns_of(self, table: StoreTable) -> tuple[str, ...] | None:
         """The columns to read, in the order of the table; at least one, or rows could not be counted."""
         select = table.node.find_ancestor(exp.Select)
-        columns = self._columns(table.table)
+        columns = self._columns(table)
         if not self._statement.is_understood or select is None or not has_only(table.node, PLAIN_RELATION_ARGS):
             return None
         used = used_names(select, self._tables)
@@ -215,7 +228,7 @@ class _Planner:
     def _extra_columns(self, table: StoreTable, select: exp.Select) -> Iterator[str]:
         """The table's extra columns that the SELECT certainly uses."""
         tree = self._join_tree(select)
-        extra = self._columns(table.table).extra
+        extra = self._columns(table).extra
         if tree is None or not extra:
             return
         relations, merged = list(relations_of(tree)), merged_columns(tree)

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_mq.errors import OptionError
 from spark_mq.query import spark_constants
-from spark_mq.query.catalog import Store, table_columns
+from spark_mq.query.catalog import Store, several_of, table_columns, with_all
 from spark_mq.query.catalog_statement import CatalogAnswer, answer_statement, with_spark_names
 from spark_mq.query.plan import QueryPlan, plan_references
 from spark_mq.query.store_reads import StoreRead, plan_reads, plan_whole_reads
@@ -37,7 +37,9 @@ def sql(spark: SparkSession, query: str, args: Arguments | None = None, *, store
 
     Each table is read as far as the query needs it. Everything else is Spark's: functions, views, tables of other
     sources, settings. The name of a store takes precedence over a database of the same name. With one store, `messages`
-    alone is a table of that store, unless the query or the session has a table or view of this name.
+    alone is a table of that store, unless the query or the session has a table or view of this name. With several
+    stores, `all.messages` is the union of their tables, with columns cluster, broker and store (the name) before the
+    others. A store can also be several itself: a pattern such as `/data/broker-*`, or a mapping with option `stores`.
 
     `SHOW TABLES` lists the tables of the stores and those of the session's current database. `SHOW TABLES IN prod` and
     `DESCRIBE prod.messages` are answered without reading the store.
@@ -78,11 +80,17 @@ def run_statement(
 ) -> DataFrame:
     """As `sql`; `named` are more tables, which Spark knows under another name."""
     _check_store_names(stores)
+    stores = with_all(stores)
     answer = answer_statement(query, stores, named or {}, spark.catalog.tableExists)
     if answer is not None:
         return _frame(spark, answer)
     plan = plan_references(
-        with_spark_names(query, named or {}), stores, table_columns, spark.catalog.tableExists, named
+        with_spark_names(query, named or {}),
+        stores,
+        table_columns,
+        spark.catalog.tableExists,
+        named,
+        several_of(stores),
     )
     reads = plan_reads(plan, stores, partial(spark_constants.evaluate, spark, args=_named_arguments(args)))
     try:
@@ -107,7 +115,8 @@ def reads_of(
     The arguments and errors are those of `sql`; the query is not run.
     """
     _check_store_names(stores)
-    plan = plan_references(query, stores, table_columns, spark.catalog.tableExists)
+    stores = with_all(stores)
+    plan = plan_references(query, stores, table_columns, spark.catalog.tableExists, several=several_of(stores))
     return plan_reads(plan, stores, partial(spark_constants.evaluate, spark, args=_named_arguments(args)))
 
 

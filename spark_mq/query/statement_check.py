@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from spark_mq.errors import OptionError
-from spark_mq.query.catalog import Store, table_columns
+from spark_mq.query.catalog import Store, several_of, table_columns
 from spark_mq.query.catalog_statement import CatalogAnswer, answer_statement
 from spark_mq.query.lexer import first_word, without_comments
 from spark_mq.query.plan import QueryPlan, plan_references
@@ -73,7 +73,8 @@ class StatementCheck:
         if needs_parser:
             parse_statement(statement)
         is_taken = self._is_created if needs_parser else self._may_be_sparks
-        return plan_references(statement, self._stores, table_columns, is_taken, self._named)
+        several = several_of(self._stores)
+        return plan_references(statement, self._stores, table_columns, is_taken, self._named, several)
 
     def answer(self, statement: str) -> CatalogAnswer | None:
         """The answer to a statement that needs no store; None if Spark has to answer it."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.types import ArrayType, StructType
 
-from spark_mq.query.catalog import Store, options_of, pushed_down_options, table_columns
+from spark_mq.query.catalog import Store, columns_of, options_of, pushed_down_options
 from spark_mq.query.comparisons import Comparison
 from spark_mq.query.conditions import KEY, Constants, TypedComparison, conditions_of, usable_conditions
 from spark_mq.query.plan import QueryPlan, Reference
@@ -80,7 +80,7 @@ def plan_whole_reads(plan: QueryPlan, stores: Mapping[str, Store]) -> list[Store
         StoreRead(
             reference,
             options_of(stores[reference.store], reference.table),
-            _schema(reference.table, table_columns(reference.table).default),
+            _schema(reference.table, columns_of(stores[reference.store], reference.table).default),
             (),
             reference.comparisons,
         )
@@ -93,7 +93,7 @@ def _read(reference: Reference, store: Store, conditions: Mapping[Comparison, Co
     known = usable_conditions(found) if reference.table == Table.MESSAGES else tuple(found)
     unused = [item for item in reference.comparisons if conditions.get(item) not in known]
     options = pushed_down_options(options_of(store, reference.table), reference.table, known)
-    schema = _schema(reference.table, reference.columns or table_columns(reference.table).default)
+    schema = _schema(reference.table, reference.columns or columns_of(store, reference.table).default)
     misses_rollback = any(condition.column == KEY for condition in found if condition not in known)
     return StoreRead(reference, options, schema, known, tuple(unused), misses_rollback)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 from spark_mq.query.comparisons import Comparator, Comparison
+from spark_mq.store.config.named_store import STORE_COLUMNS
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,7 @@ class TableColumns:
             that the next two attributes name.
         enumerated: The columns that have few values, all of which are known, so that NOT IN is an IN.
         searchable: The columns that are arrays, and whose elements a read can look up.
+        takes_conditions: Whether any condition on a pushable column can be given to a read, not only one value.
     """
 
     default: tuple[str, ...]
@@ -25,6 +28,13 @@ class TableColumns:
     pushable: frozenset[str] = frozenset()
     enumerated: frozenset[str] = frozenset()
     searchable: frozenset[str] = frozenset()
+    takes_conditions: bool = False
+
+    def of_several(self) -> Self:
+        """The columns of the table of several stores: those that name the store are the first ones."""
+        extra = tuple(name for name in self.extra if name not in STORE_COLUMNS)
+        pushable = self.pushable | frozenset(STORE_COLUMNS) if self.takes_conditions else self.pushable
+        return replace(self, default=(*STORE_COLUMNS, *self.default), extra=extra, pushable=pushable)
 
     @property
     def all(self) -> frozenset[str]:

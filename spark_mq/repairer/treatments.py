@@ -74,6 +74,8 @@ _CODES = {
         "TOPIC_NOT_CONFIGURED",
     ),
     Treatment.NOT_REPAIRED: (
+        "QUEUE_EXT_TIME",
+        "QUEUE_EXT_BITS",
         "RECORD_BODY_CRC",
         "RECORD_CRC",
         "RECORD_PROPERTIES",

@@ -10,13 +10,14 @@ from spark_mq._compat import register_source
 from spark_mq.source.lookup_function import register_lookup
 from spark_mq.source.messages import MessagesReader
 from spark_mq.source.messages_by_key import MessagesByKeyReader
-from spark_mq.source.options import ReadOptions, Table, parse_options, parse_stream_options, parse_table
+from spark_mq.source.options import ReadOptions, Table, parse_options, parse_stream_options
 from spark_mq.source.pushed_filters import (
     PushdownMessagesByKeyReader,
     PushdownMessagesReader,
     is_pushdown_planner,
 )
-from spark_mq.source.schema import column_names, default_schema
+from spark_mq.source.schema import column_names, columns_of_one_store, default_schema, names_store
+from spark_mq.source.store_choice import StoreChoice
 from spark_mq.source.write_options import parse_write_options
 
 
@@ -25,7 +26,18 @@ class RocketMQDataSource(DataSource):
 
     The name of the format is `rocketmq`. Options of every table:
 
-    path : the broker's store directory (`storePathRootDir`): a path, or a URI that pyarrow opens. Required.
+    path : the broker's store directory (`storePathRootDir`): a path, or a URI that pyarrow opens. Required, except for
+        several stores: give `load` a list of paths or a pattern (`/data/broker-*`, `s3://bucket/{a,b}`), or option
+        `stores`.
+    stores : several stores: a file with a JSON list, or the list itself:
+        `[{"name": "a", "cluster": "prod", "broker": "broker-a", "path": "/data/a", "broker_conf": "/etc/a.conf"}]`.
+        Only `path` is needed in an entry; a relative path is relative to the file's folder; `options` can have more
+        options of the read of this store. Each table is then the union of the stores' tables, with columns cluster
+        STRING, broker STRING and store STRING before the others. Names that are not given are those of `broker_conf`,
+        or `DefaultCluster`, `DEFAULT_BROKER` and the path. A read of one store has these columns if a schema names
+        them.
+    skipUnreadable : of several stores: `true` leaves out a store that cannot be read, with a warning in the log of the
+        driver. By default, such a store is an error that names it. Damage is an error, or not, as `mode` says.
     table : `messages` (default), `messages_by_key`, `consume_queue`, `segments`, `queues`, `topics`,
         `consumer_offsets`, `subscription_groups`, `consumer_filters`, `delay_offsets`, `checkpoint`, `index_files`
         or `index_entries`; and those of what messages mean: `transactions`, `delayed`, `consumer_progress`, `retries`,
@@ -44,8 +56,10 @@ class RocketMQDataSource(DataSource):
         are not in queues.
     tag : only messages with these tags: `paid`, or one of several, `paid || shipped`.
     key : only messages that have this key, as one of KEYS or as unique key. If `topic` is given too, the reader finds
-        them in the index files, and reads only the parts of the log that no index file covers. The index does not
-        contain messages of transaction type ROLLBACK, so such messages are never found by key.
+        them in the index files, and reads only the parts of the log that no index file covers. Without `topic`, every
+        topic that has a queue is looked up, and the parts of the log are read whose messages are in no queue; if that
+        costs as much as reading the log, the log is read. The index does not contain messages of transaction type
+        ROLLBACK, so such messages are never found by key.
     uniqueKey : only messages that have this unique key; read in the same way as `key`.
     offsetMessageId : only the message that has this offset message id, which consists of a store host and a commit log
         offset. An id of another broker finds nothing. In a store that moved, find the message by `startOffset` and
@@ -653,28 +667,47 @@ class RocketMQDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The default columns of the table. Raises `OptionError` for invalid options."""
-        return default_schema(parse_table(self.options))
+        choice = StoreChoice.of(self.options)
+        return default_schema(choice.table(), choice.is_of_several)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The batch reader of the table. Raises `OptionError` for invalid options or unknown columns."""
-        options = parse_options(self.options)
-        names = column_names(options.table, schema)
-        if options.table in (Table.MESSAGES, Table.MESSAGES_BY_KEY):
-            return _messages_reader(options, names)
-        return _reader_of_table(options, names)
+        choice = StoreChoice.of(self.options)
+        names = column_names(choice.table(), schema)
+        if not choice.is_of_several and not names_store(names):
+            return _reader(parse_options(self.options), names)
+        from spark_mq.source.several_stores import PushdownSeveralStoresReader, SeveralStoresReader
+
+        inner = columns_of_one_store(choice.table(), names)
+        readers = [(store, _reader(parse_options(options), inner)) for store, options in choice.each()]
+        takes_filters = bool(readers) and all(isinstance(reader, PushdownMessagesReader) for _, reader in readers)
+        several = PushdownSeveralStoresReader if takes_filters else SeveralStoresReader
+        return several(readers, names, choice.skips_unreadable)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """The stream reader of table `messages`. Raises the same errors as `reader`."""
+        choice = StoreChoice.of(self.options)
+        names = column_names(Table.MESSAGES, schema)
+        if choice.is_of_several or names_store(names):
+            from spark_mq.source.several_stores_stream import SeveralStoresStreamReader
+
+            return SeveralStoresStreamReader.of(choice, names)
         from spark_mq.source.message_stream import MessagesStreamReader
 
-        options = parse_stream_options(self.options)
-        return MessagesStreamReader(options, column_names(Table.MESSAGES, schema))
+        return MessagesStreamReader(parse_stream_options(self.options), names)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """The writer of a DataFrame. Raises `OptionError` for invalid options, and the errors of `store_writer`."""
         from spark_mq.restorer.writer import store_writer
 
         return store_writer(parse_write_options(self.options), schema, overwrite)
+
+
+def _reader(options: ReadOptions, names: list[str]) -> DataSourceReader:
+    """The batch reader of a table of one store."""
+    if options.table in (Table.MESSAGES, Table.MESSAGES_BY_KEY):
+        return _messages_reader(options, names)
+    return _reader_of_table(options, names)
 
 
 def _messages_reader(options: ReadOptions, names: list[str]) -> DataSourceReader:

@@ -8,7 +8,6 @@ they do not account are scanned (`store.queue.unit_cover`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -18,9 +17,10 @@ from spark_mq.source.predicate import Predicate
 from spark_mq.source.topic_plan import queued_parts
 from spark_mq.store.index.checked_index import CheckedIndex
 from spark_mq.store.index.coverage import IndexedRange
-from spark_mq.store.log.log_range import LogRange, between
+from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.read_cost import CLEARLY_LESS, cost_of
+from spark_mq.store.queue.tiles import joined
 
 _MAX_KEYS = 10_000
 _KEYS_OF_A_TASK = 500
@@ -74,21 +74,15 @@ def plan_keys(options: ReadOptions, store: MessageStore) -> KeyPlan | str:
         parts = queued_parts(options, store, window.log, look_ups + sum(part.size for part in uncovered), CLEARLY_LESS)
         if isinstance(parts, str):
             return f"{parts}; {_why_not_alone(predicate)}"
-        uncovered = _union([*uncovered, *parts.uncovered], window.log)
+        uncovered = joined([*uncovered, *parts.uncovered])
         notes.append(f"{len(topics):,} topics are looked up; {parts.note}")
     tasks = (tuple(pairs[at : at + _KEYS_OF_A_TASK]) for at in range(0, len(pairs), _KEYS_OF_A_TASK))
-    return KeyPlan(tuple(tasks), CheckedIndex.of(window), tuple(uncovered), tuple(notes))
+    return KeyPlan(tuple(tasks), store.index.checked(*predicate.store_timestamp.bounds), tuple(uncovered), tuple(notes))
 
 
 def _queued_topics(store: MessageStore) -> frozenset[str]:
     """The topics that have a queue. Light message queues contain messages of other topics."""
     return frozenset(topic for topic, _ in store.queue_names if not topic.startswith(LIGHT_PREFIX))
-
-
-def _union(parts: Sequence[LogRange], log: LogRange) -> list[LogRange]:
-    """What is in one of the parts of a log, in its order."""
-    others = between(sorted((part.start, part.stop) for part in parts), log.start, log.stop)
-    return between([(part.start, part.stop) for part in others], log.start, log.stop)
 
 
 def _why_not_alone(predicate: Predicate) -> str:

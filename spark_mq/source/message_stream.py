@@ -26,16 +26,23 @@ from spark_mq._compat import HAS_READ_LIMITS, ReadAllAvailable, SupportsTriggerA
 from spark_mq.errors import CorruptLogError, DataLossError, LogCutError, OptionError, StoreChangedError
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
-from spark_mq.source.messages import GapPartition, MessagesReader, SplitPartition
+from spark_mq.source.messages import GapPartition, LookUpPartition, MessagesReader, SplitPartition
 from spark_mq.source.options import EARLIEST, LATEST, Mode, StreamOptions
+from spark_mq.source.planner import LookUp
 from spark_mq.source.stream_offset import NOTHING_YET, StreamOffset
+from spark_mq.source.topic_plan import plan_topics_within
 from spark_mq.store.live_end import LiveEnd, LiveEndFinder
 from spark_mq.store.log.corrupt_range import CorruptRange
+from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.offset_range import EXPIRED, OffsetRange, list_offset_range
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.log.record_mark import RecordMark, is_lost, mark_of, thin_out
+from spark_mq.store.log.scan import FOREVER
 from spark_mq.store.log.segment_files import segment_files
+from spark_mq.store.message_store import MessageStore
 
+_LEAST_BY_UNITS = 64 << 20
+"""Bytes of the log of the smallest batch for which units are asked: they cost more than a scan of less."""
 _TRIES = 5
 """Attempts to read the store when segments expire meanwhile."""
 
@@ -125,13 +132,42 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last = last
         listed = _retry_on_expiry(lambda: self._range(begin, stop))
         self._newly_lost += max(listed.missing_bytes - (last.lost_bytes - first.lost_bytes), 0)
+        if not listed.missing:
+            by_units = self._by_units(LogRange(self._log_start() if begin == NOTHING_YET else begin, stop))
+            if by_units is not None:
+                return by_units
         splits = listed.splits(self._options.read.split_size, self._options.fail_on_data_loss)
         return [*map(GapPartition, listed.missing), *(SplitPartition(split, "") for split in splits)]
+
+    def _by_units(self, log: LogRange) -> Sequence[InputPartition] | None:
+        """The partitions of a batch whose topics' messages are read by their units; None if a scan costs less."""
+        options = self._options.read
+        if options.predicate.topics is None or options.check_crc or log.size < _LEAST_BY_UNITS:
+            return None
+        try:
+            with MessageStore(options.path, broker_conf=options.broker_conf, log_end=log.stop) as store:
+                plan = plan_topics_within(options, store, log)
+        except (StoreChangedError, FileNotFoundError):
+            return None  # the broker deletes old files: a scan says which
+        if isinstance(plan, str):
+            return None
+        others = (LogRange(0, log.start), *plan.uncovered, LogRange(log.stop, FOREVER))
+        splits = [
+            split
+            for part in plan.uncovered
+            for split in self._list(part.start, part.stop).splits(options.split_size, is_end_known=False)
+        ]
+        return [
+            *(LookUpPartition(LookUp(units=read), others, log, None) for read in plan.reads),
+            *(SplitPartition(split, "") for split in splits),
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition. Raises `DataLossError` if its segment expired since the batch was planned."""
         if isinstance(partition, GapPartition):
             yield from self._lost_rows(partition.gap)
+        elif isinstance(partition, LookUpPartition):
+            yield from self._read_units(partition)
         elif isinstance(partition, SplitPartition):
             batches = self._rows.read(partition)
             try:
@@ -142,6 +178,24 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if first is not None:
                 yield first
             yield from batches
+
+    def _read_units(self, partition: LookUpPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of messages that units lead to. A scan gives them if units or a segment expired since the plan."""
+        batches = self._rows.read(partition)
+        try:
+            first = next(batches, None)
+        except (StoreChangedError, FileNotFoundError):
+            units = partition.look_up.units
+            for piece in () if units is None else units.pieces:
+                listed = self._list(piece.start, piece.stop)
+                for lost in listed.missing:
+                    yield from self._lost_rows(lost)
+                for split in listed.splits(self._options.read.split_size, is_end_known=False):
+                    yield from self.read(SplitPartition(split, ""))
+            return
+        if first is not None:
+            yield first
+        yield from batches
 
     def _find_end(self) -> LiveEnd:
         self._seen_end = self._live_end.find_end_now()

@@ -151,12 +151,14 @@ class MessagesReader(DataSourceReader):
         options, read = self._options, partition.read
         reader = copy(self)
         reader.narrow(read.predicate)
+        splits = [part for part in read.parts if isinstance(part, Split)]
+        scanned = [LogRange(split.segment.base + split.start, split.segment.base + split.stop) for split in splits]
         with MessageStore(options.path, broker_conf=options.broker_conf, log_end=partition.log.stop) as store:
             for part in read.parts:
                 if isinstance(part, Split):
                     yield from reader._read_split(part, partition.plan, read.other_queue_ids)
                 else:
-                    yield from reader._read_units(store, part)
+                    yield from reader._read_units(store, part, scanned)
 
     def _read_split(
         self, split: Split, plan: str, other_queue_ids: frozenset[int] = frozenset()
@@ -185,11 +187,11 @@ class MessagesReader(DataSourceReader):
                 _fail_on_body(file, messages)
             yield self.batch(messages)
 
-    def _read_units(self, store: MessageStore, read: UnitsRead) -> Iterator[pa.RecordBatch]:
+    def _read_units(self, store: MessageStore, read: UnitsRead, others: Sequence[LogRange]) -> Iterator[pa.RecordBatch]:
         from spark_mq.store.queue.unit_reader import UnitReader
 
         gap = cost_of(store.location).gap
-        reader = UnitReader(store.location, store.records, store.find_queue, store.queue_cover, read, gap)
+        reader = UnitReader(store.location, store.records, store.find_queue, store.queue_cover, read, gap, others)
         for part in reader.chunks():
             if isinstance(part, CorruptRange):
                 yield from self._corrupt_rows(part)
@@ -200,7 +202,7 @@ class MessagesReader(DataSourceReader):
         options, log_end, index = self._options, partition.log.stop, partition.index
         with MessageStore(options.path, None, options.broker_conf, log_end=log_end, checked_index=index) as store:
             if partition.look_up.units is not None:
-                yield from self._read_units(store, partition.look_up.units)
+                yield from self._read_units(store, partition.look_up.units, partition.uncovered)
                 return
             if partition.look_up.queue is not None:
                 yield from self._record_batches(self._find_in_queue(store, partition.look_up.queue, partition))

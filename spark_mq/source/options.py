@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -28,6 +27,7 @@ from spark_mq.source.option_values import (
 )
 from spark_mq.source.predicate import IN_INDEX, IN_QUEUES, Predicate
 from spark_mq.store.config.broker_version import parse_broker_version
+from spark_mq.store.config.store_pattern import is_pattern
 from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
 
 _T = TypeVar("_T")
@@ -115,15 +115,8 @@ class StreamOptions:
 
 
 _EVERYWHERE = ("path", "table", *S3_OPTIONS)
-_PATHS = "paths"
-"""The option that Spark makes of `load` with several paths."""
-_URI_GLOB = re.compile(r"\*|\{[^{}]+,[^{}]+\}")
-_GLOB = re.compile(rf"{_URI_GLOB.pattern}|\[[^\]]+\]")
-_ONE_STORE = (
-    "load each store, and join the DataFrames with unionByName; or give them names in spark_mq.sql(stores=...) or "
-    "`spark-mq sql --store a=... --store b=...`, and write SELECT ... FROM a.messages UNION ALL BY NAME "
-    "SELECT ... FROM b.messages"
-)
+SELECTION = ("paths", "stores", "skipUnreadable")
+"""The options that select several stores (`store_choice`). Spark makes `paths` of `load` with several paths."""
 _BROKER_VERSION = "brokerVersion"
 _MESSAGES = (
     "topic",
@@ -183,7 +176,7 @@ STREAM_ONLY = (
 )
 STREAM_NAMES = ("topic", "tag", "filter", "splitSize", "mode", "checkCrc", *STREAM_ONLY)
 OPTION_NAMES = tuple(
-    dict.fromkeys((*_EVERYWHERE, *(name for names in _NAMES.values() for name in names), *STREAM_ONLY))
+    dict.fromkeys((*_EVERYWHERE, *SELECTION, *(name for names in _NAMES.values() for name in names), *STREAM_ONLY))
 )
 """All options of all tables, of batches and streams."""
 
@@ -249,7 +242,7 @@ def parse_stream_options(options: Mapping[str, str]) -> StreamOptions:
 
 
 def parse_table(options: Mapping[str, str]) -> Table:
-    """The table of a batch read or a stream.
+    """The table of a batch read or a stream of one store.
 
     An option that only streams have shows which of the two it is. Raises the errors of that parser.
     """
@@ -265,25 +258,19 @@ def _given(options: Mapping[str, str]) -> dict[str, str]:
     given: dict[str, str] = {}
     for key, value in options.items():
         name = known.get(key.lower())
-        if key.lower() == _PATHS:
-            raise OptionError(f"load({value}) names several stores, and a read has one: {_ONE_STORE}")
         if name is None:
             raise OptionError(_unknown_option(key))
         given[name] = value
+    for name in SELECTION:
+        if name in given:
+            raise OptionError(f"option {name} is for several stores, and this read has one: give a path")
     if not given.get("path"):
         raise OptionError("option path is missing: give the broker's store directory, .load('/data/store')")
-    if _is_glob(given["path"]):
+    if is_pattern(given["path"]):
         raise OptionError(
-            f"option path={redacted(given['path'])!r} is a pattern, and a read has one store: {_ONE_STORE}"
+            f"option path={redacted(given['path'])!r} is a pattern of several stores, and this has one: give its path"
         )
     return given
-
-
-def _is_glob(path: str) -> bool:
-    """Whether a path is a pattern of several paths, and not the name of a folder that exists."""
-    if "://" in path:
-        return _URI_GLOB.search(path) is not None
-    return _GLOB.search(path) is not None and not os.path.exists(path.removeprefix("file:"))
 
 
 def _parse_table(given: Mapping[str, str]) -> Table:

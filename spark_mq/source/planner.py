@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from spark_mq.source.earlier_topic import log_of_earlier_topic
 from spark_mq.source.integer_set import IntegerSet
 from spark_mq.source.key_plan import plan_keys
 from spark_mq.source.options import ReadOptions
@@ -27,6 +28,7 @@ from spark_mq.store.log.splits import Split, plan_splits, within_offsets
 from spark_mq.store.log.time_pruning import within_time
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.lookup import QueueRange
+from spark_mq.store.queue.tiles import joined
 from spark_mq.store.queue.units_read import UnitsRead
 
 _MAX_QUEUE_OFFSETS = 1 << 16
@@ -165,7 +167,11 @@ def _by_queue(options: ReadOptions, store: MessageStore) -> ReadPlan | str:
     if plan is None:
         return f"too many units of queue {topic}/{queue_id} contradict the log"
     look_ups = [LookUp(queue=found) for found in plan.found]
-    return _with_uncovered(AccessPath.CONSUME_QUEUE, options, store, look_ups, plan.uncovered)
+    earlier = log_of_earlier_topic(options, store, queue)
+    uncovered = joined([*plan.uncovered, *earlier])
+    size = sum(part.size for part in earlier)
+    note = f"{size:,} bytes before the queue's first message can have messages of a deleted topic of this name"
+    return _with_uncovered(AccessPath.CONSUME_QUEUE, options, store, look_ups, uncovered, (note,) if earlier else ())
 
 
 def _by_topic(options: ReadOptions, store: MessageStore) -> ReadPlan | str:

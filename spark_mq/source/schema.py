@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -11,11 +12,13 @@ from pyspark.sql.types import StructType
 from spark_mq.errors import OptionError
 from spark_mq.format.message_schema import EXTRA_MESSAGE_SCHEMA, MESSAGE_BY_KEY_SCHEMA, MESSAGE_SCHEMA
 from spark_mq.source.options import Table
+from spark_mq.store.config.named_store import STORE_COLUMNS, STORE_COLUMNS_SCHEMA
 
 
-def default_schema(table: Table) -> StructType:
-    """The columns of a read without a user's schema."""
-    return from_arrow_schema(_arrow_schema(table))
+def default_schema(table: Table, is_of_several: bool = False) -> StructType:
+    """The columns of a read without a user's schema; of several stores, the first ones say which store it is."""
+    named = STORE_COLUMNS_SCHEMA if is_of_several else pa.schema([])
+    return from_arrow_schema(pa.schema([*named, *_arrow_schema(table)]))
 
 
 def _arrow_schema(table: Table) -> pa.Schema:
@@ -31,7 +34,17 @@ def _arrow_schema(table: Table) -> pa.Schema:
 def full_schema(table: Table) -> StructType:
     """Every column of the table, including the columns that only a schema that names them can read."""
     extra = EXTRA_MESSAGE_SCHEMA if table in (Table.MESSAGES, Table.MESSAGES_BY_KEY) else pa.schema([])
-    return StructType([*default_schema(table), *from_arrow_schema(extra)])
+    return StructType([*default_schema(table), *from_arrow_schema(extra), *from_arrow_schema(STORE_COLUMNS_SCHEMA)])
+
+
+def names_store(names: Iterable[str]) -> bool:
+    """Whether columns say which store a row comes from."""
+    return not frozenset(STORE_COLUMNS).isdisjoint(names)
+
+
+def columns_of_one_store(table: Table, names: list[str]) -> list[str]:
+    """The columns that are read of each store; at least one, or rows could not be counted."""
+    return [name for name in names if name not in STORE_COLUMNS] or default_schema(table).fieldNames()[:1]
 
 
 def column_names(table: Table, schema: StructType) -> list[str]:

@@ -94,21 +94,39 @@ def plan_topics(options: ReadOptions, store: MessageStore) -> TopicPlan | str:
     """
     if options.predicate.topics is None or not options.predicate.offsets.is_all:
         return ""
-    cover = topic_cover(options, store, CLEARLY_LESS)
+    return _plan_of(topic_cover(options, store, CLEARLY_LESS), options)
+
+
+def plan_topics_within(options: ReadOptions, store: MessageStore, log: LogRange) -> TopicPlan | str:
+    """As `plan_topics`, for a part of the live log; the times of the predicate do not limit it further."""
+    if options.predicate.topics is None or not options.predicate.offsets.is_all:
+        return ""
+    return _plan_of(topic_cover(options, store, CLEARLY_LESS, log), options, are_single=True)
+
+
+def _plan_of(cover: TopicCover | str, options: ReadOptions, are_single: bool = False) -> TopicPlan | str:
+    """The plan; `are_single`: each read is of one piece, so that it has all messages of its part of the log."""
     if isinstance(cover, str):
         return cover
-    return TopicPlan(
-        tuple(unit_reads(cover, cover.covered, cover.units, options.split_size)), cover.uncovered, cover.note
-    )
+    groups = [[piece] for piece in cover.covered] if are_single else [cover.covered]
+    reads = [
+        read
+        for pieces in groups
+        for read in unit_reads(cover, pieces, cover.units.in_ranges(pieces), options.split_size)
+    ]
+    return TopicPlan(tuple(reads), cover.uncovered, cover.note)
 
 
-def topic_cover(options: ReadOptions, store: MessageStore, most: float | None) -> TopicCover | str:
+def topic_cover(
+    options: ReadOptions, store: MessageStore, most: float | None, within: LogRange | None = None
+) -> TopicCover | str:
     """Where the messages of the requested topics are; or why units do not show it.
 
     Args:
         options: The options of the read.
         store: The store.
         most: What the read by units may cost at most, as a part of what a scan costs; None for any cost.
+        within: The part of the live log to read, between two boundaries; None for what the times of the predicate say.
 
     """
     predicate = options.predicate
@@ -121,11 +139,11 @@ def topic_cover(options: ReadOptions, store: MessageStore, most: float | None) -
         return _NO_QUEUES
     requested = _queues_of(store, predicate)
     price, tags_codes = cost_of(store.location), _tags_codes(predicate)
-    files = LogRange(store.records.min_offset, store.records.max_offset)
-    is_any_time = predicate.store_timestamp.is_all
-    if most is not None and is_any_time and _own_cost(requested, files, price, tags_codes) > most * files.size:
+    files = within or LogRange(store.records.min_offset, store.records.max_offset)
+    is_all = within is not None or predicate.store_timestamp.is_all
+    if most is not None and is_all and _own_cost(requested, files, price, tags_codes) > most * files.size:
         return _TOO_MANY  # before the ends of all queues are looked for
-    log, live = time_window(predicate, store, requested), live_log(store)
+    log, live = within or time_window(predicate, store, requested), live_log(store)
     of_all = _cost_of_all(everything, price, log.size / max(live.size, 1))
     if isinstance(of_all, str):
         return of_all
@@ -195,6 +213,26 @@ def queued_parts(
         return f"units do not account for {scanned:,} bytes of the log: reading the log costs less"
     note = f"{cover.unit_bytes:,} bytes of units of all queues were read to find what is in no queue"
     return QueuedParts(cover.uncovered, note)
+
+
+def parts_without_units(store: MessageStore, log: LogRange, queue: ConsumeQueue) -> list[LogRange]:
+    """The parts of a range of the log for which the units of other queues than `queue` do not account, in order.
+
+    The range itself, if reading the units of all queues costs as much as reading the range.
+
+    Args:
+        store: The store.
+        log: A range of the live log, which starts at a boundary and ends at one.
+        queue: A queue whose messages are requested; a unit of it in the range makes the whole range one part.
+
+    """
+    everything = _queues_of(store, Predicate())
+    cost = _cost_of_all(everything, cost_of(store.location), log.size / max(live_log(store).size, 1))
+    if isinstance(cost, str) or cost > CLEARLY_LESS * log.size:
+        return [log]
+    covers = ((one, store.queue_cover(one.topic, one.queue_id)) for one in everything)
+    cover = unit_cover(covers, [queue], store.records, log, _MERGE_DISTANCE)
+    return [log] if cover.units.count else list(cover.uncovered)
 
 
 def _queues_of(store: MessageStore, predicate: Predicate) -> list[ConsumeQueue]:

@@ -46,8 +46,12 @@ def select_messages(
     if not newest_first:
         return store.messages_of_topic(topic, begin, end)
     log = LogRange(store.get_min_phy_offset(), store.get_max_phy_offset())
-    starts = [start for size in _TAIL_SIZES if (start := _tail_start(store, topic, size)) is not None]
-    return scan_backwards(store.location, store.records, log, InQueue(topic), begin, end, starts)
+    return scan_backwards(store.location, store.records, log, InQueue(topic), begin, end, tail_starts(store, topic))
+
+
+def tail_starts(store: MessageStore, topic: str) -> list[int]:
+    """Offsets of records near the end of the log, descending, from which on plain Python reads it."""
+    return [start for size in _TAIL_SIZES if (start := _tail_start(store, topic, size)) is not None]
 
 
 def _of_queue(

@@ -78,7 +78,7 @@ class MessageStore:
                 different rules. By default the store's config files show the version.
             broker_conf: The file of the broker's settings. The sizes of index files do not show `maxHashSlotNum` and
                 `maxIndexNum` if these were changed.
-            check_index: Whether all index files are read and checked before the first look-up of a key; see
+            check_index: Whether each index file is read whole and checked before a look-up of a key uses it; see
                 `spark_mq.store.index.key_index`.
             log_end: The commit log offset at which the log ends for this reader, if it is known. By default it is
                 searched for when it is needed.
@@ -131,7 +131,7 @@ class MessageStore:
 
     def find_queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """A queue that has files; None if there is no such queue, or if the queues are in RocksDB."""
-        return self._queues.found.get((topic, queue_id))
+        return self._queues.find(topic, queue_id)
 
     def queue_ids(self, topic: str) -> list[int]:
         """The ids of the topic's queues that have files, ascending; empty if the queues are in RocksDB."""

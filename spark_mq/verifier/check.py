@@ -16,6 +16,7 @@ from itertools import pairwise
 
 import pyarrow as pa
 
+from spark_mq.errors import ConfigError
 from spark_mq.format.consume_queue import UNIT_SIZE, queue_file_name
 from spark_mq.format.delay_level import DEFAULT_DELAY_LEVELS
 from spark_mq.format.dispatch import LIGHT_PREFIX
@@ -29,11 +30,13 @@ from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.job.task_items import TaskItems
 from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.config.consumer_filters import load_consumer_filters
 from spark_mq.store.config.store_kind import is_rocksdb
 from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
 from spark_mq.store.config.topic_name import is_topic_name
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.data_end import find_data_end
+from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE, Split, plan_splits
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.folders import QueueFolder, find_queue_file_size, queue_folders
@@ -47,6 +50,7 @@ from spark_mq.verifier.index_task import IndexFileCheck
 from spark_mq.verifier.log_bounds import LogBounds, merged
 from spark_mq.verifier.log_end import LiveLog, LogEndCheck
 from spark_mq.verifier.multi_dispatch import not_checked_queues
+from spark_mq.verifier.queue_ext import QueueExtCheck
 from spark_mq.verifier.queue_file import ExpectedFile
 from spark_mq.verifier.queue_folders import not_checked, queue_folder_findings
 from spark_mq.verifier.queue_task import QueueChecker, QueueFiles, QueueFilesCheck
@@ -147,7 +151,7 @@ class _Check:
 
     def run(self) -> CheckedStore:
         for name in (STAGED, FINDINGS):
-            self.work.filesystem.create_dir((self.work / name).path, recursive=True)
+            (self.work / name).make_folder()
         state, config = BrokerState.of(self.store), ConfigFiles.of(self.store)
         log = CommitLog.open(self.store)
         index = list_index(self.store, self.conf)
@@ -176,6 +180,8 @@ class _Check:
             checks: list[Check] = [LogEndCheck(live), *self._index_checks(index, bounds, live)]
             with_units = _files_with_units(runs, queues, files)
             checks += _other_queue_files(files, queues, folders, with_units)
+            if has_extensions:
+                checks += self._extension_checks(folders, dispatched, bounds)
             missing += _missing_lost_files(with_units, folders, files)
             # Both at the same time, because neither alone keeps all cores busy.
             with ThreadPoolExecutor(1) as executor:
@@ -296,6 +302,19 @@ class _Check:
             is_last = number == len(index.files) - 1
             yield IndexFileCheck(info.location, before, is_last, index.layout, entries, staged, bounds, live)
             before = info.location
+
+    def _extension_checks(
+        self, folders: Sequence[QueueFolder], dispatched: Collection[Queue], bounds: LogBounds
+    ) -> Iterator[QueueExtCheck]:
+        """The checks of queues whose units can be addresses; without bit maps if the filters cannot be read."""
+        try:
+            filters = load_consumer_filters(self.store)
+        except ConfigError:
+            filters = []
+        for folder in folders:
+            if (folder.topic, folder.queue_id) not in dispatched and not folder.topic.startswith(LIGHT_PREFIX):
+                of_topic = tuple(one for one in filters if one.topic == folder.topic)
+                yield QueueExtCheck(self.store, folder, LogRange(bounds.start, bounds.end), of_topic)
 
     def _missing_index(self, index: IndexFolder, expected: ExpectedEntries) -> Iterator[pa.RecordBatch]:
         if not index.file_count and expected.count and self.conf.is_enabled("messageIndexEnable", default=True):

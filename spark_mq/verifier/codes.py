@@ -83,6 +83,10 @@ _NOTE, _WARNING, _ERROR = Severity.NOTE, Severity.WARNING, Severity.ERROR
 _DAMAGED_MEDIUM = "a damaged disk or memory, an interrupted copy, or a program that wrote into the file"
 _REPAIR = "`spark-mq repair STORE --apply`"
 _MADE_AGAIN = f"{_REPAIR} makes the file again from the log"
+_EXT_AGAIN = (
+    "`spark-mq rebuild` with the broker's settings (--broker-conf, enableConsumeQueueExt) makes `consumequeue` and "
+    "`consumequeue_ext` again"
+)
 _REPLICA = "copy the segment from a replica; without one, the message is lost"
 _REFUSES = Brokers.all("the broker does not start: it reports that the length of the file does not match")
 _FINDS_LESS = Brokers.all("a query by key does not find the messages, or finds others; consumers are not affected")
@@ -366,6 +370,24 @@ _CODES = (
         f"{_REPAIR} writes the tags code itself into the unit, as without enableConsumeQueueExt",
     ),
     Code(
+        "QUEUE_EXT_TIME",
+        _WARNING,
+        "The store time in an extension unit is not that of its message.",
+        _DAMAGED_MEDIUM,
+        Brokers.all(
+            "a time that is too late makes the broker believe the bits of a group that subscribed after the message"
+        ),
+        _EXT_AGAIN,
+    ),
+    Code(
+        "QUEUE_EXT_BITS",
+        _NOTE,
+        "An extension unit lacks the bits of a group whose SQL92 filter is TRUE, and is older than the message.",
+        "`config/consumerFilter.json` is older than the log, so the group had another filter; or the unit is damaged",
+        Brokers.all("with the filters of the file, the broker does not send the message to the group"),
+        _EXT_AGAIN,
+    ),
+    Code(
         "QUEUE_LAGS",
         _WARNING,
         "The last messages of a queue have no units, and the broker did not stop cleanly, or runs.",
@@ -442,7 +464,7 @@ _CODES = (
         "NOT_CHECKED",
         _NOTE,
         "A part of the store is of a kind that is not checked.",
-        "batch consume queues, queues of INNER_MULTI_DISPATCH (as light ones), consume queue extensions, or RocksDB",
+        "batch consume queues, queues of INNER_MULTI_DISPATCH (as light ones), or RocksDB",
         Brokers.all("nothing"),
         "nothing",
     ),

@@ -20,13 +20,8 @@ from spark_mq.verifier.segments import foreign_entries
 
 def not_checked(store: Location) -> Iterator[pa.RecordBatch]:
     """A note for each kind of queues that the store has, and that is not checked."""
-    kinds = {
-        "batchconsumequeue": "batch consume queues are not checked",
-        "consumequeue_ext": "of extension units, only the tags codes are checked: not bit maps and store times",
-    }
-    for name, text in kinds.items():
-        if (store / name).entries():
-            yield findings("NOT_CHECKED", file=name, found=text)
+    if (store / "batchconsumequeue").entries():
+        yield findings("NOT_CHECKED", file="batchconsumequeue", found="batch consume queues are not checked")
     if is_rocksdb(store / CONSUME_QUEUE):
         yield findings(
             "NOT_CHECKED", file=CONSUME_QUEUE, found="the queues are in a RocksDB database, which is not checked"

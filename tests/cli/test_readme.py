@@ -8,6 +8,7 @@ import shlex
 
 import pytest
 
+from spark_mq.cli.arguments import place_stores_file
 from spark_mq.cli.commands import parser
 from tests.support.readme import documented_options, documented_point_options, shell_lines
 
@@ -68,4 +69,4 @@ def test_every_command_of_the_readme_can_be_parsed() -> None:
     for line in lines:
         words = shlex.split(line.partition(" > ")[0].partition("spark-mq ")[2])
         if words != ["--help"]:
-            parser().parse_args(words)
+            parser().parse_args(place_stores_file(words))

@@ -7,6 +7,7 @@ costs more than what it does here. The other lines run in this process, in the t
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import runpy
@@ -152,6 +153,10 @@ def test_every_command_of_the_readme_runs_as_printed(
 ) -> None:
     growing = tmp_path / "store"
     shell = Shell(tmp_path, growing, bare_python, package, capsys.readouterr)
+    entries = [
+        {"name": name, "broker": f"broker-{name}", "path": str(path)} for name, path in (("a", growing), ("b", store))
+    ]
+    (tmp_path / "stores.json").write_text(json.dumps(entries))
     # The page has some lines twice, with the same answer.
     lines = [line for line in dict.fromkeys(shell_lines()) if not NOT_RUN.search(line)]
     first = [line for line in lines for job in MADE_FIRST if job in line]
@@ -177,6 +182,10 @@ def test_every_command_of_the_readme_runs_as_printed(
     assert index_of(tmp_path / "rebuilt") == index_of(store)
     printed = [line.split() for line in answer("spark-mq sql", PRINTED_QUERY).splitlines()]
     assert {words[0]: int(words[1]) for words in printed if len(words) == 2 and words[1].isdigit()} == topics
+    counts = [line.split() for line in answer("spark-mq sql", "all.messages").splitlines()]
+    assert {words[0]: words[1] for words in counts if words[:1] in (["broker-a"], ["broker-b"])} == dict.fromkeys(
+        ("broker-a", "broker-b"), str(len(facts))
+    )
     archived = rows_of(answer("spark-sql", "conf/history.sql"))
     assert [row[2] for row in archived if KEY in row] == [fact["topic"] for fact in facts if fact["uniqKey"] == KEY]
     assert [str(len(facts))] in [line.split() for line in answer("spark-mq sql", "FROM history").splitlines()]

@@ -7,23 +7,32 @@ by their queues, too, and so that records are read one by one.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from pyspark.sql.datasource import InputPartition
 
-from spark_mq.errors import StoreChangedError
+from spark_mq._compat import HAS_READ_LIMITS
+from spark_mq.errors import DataLossError, StoreChangedError
 from spark_mq.format.consume_queue import UNIT_DTYPE
-from spark_mq.source import messages, time_window, topic_plan
+from spark_mq.format.java_text import hash_code
+from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS
+from spark_mq.source import earlier_topic, message_stream, messages, time_window, topic_plan
 from spark_mq.source.datasource import RocketMQDataSource
-from spark_mq.source.options import parse_options
+from spark_mq.source.message_stream import MessagesStreamReader
+from spark_mq.source.messages import LookUpPartition, SplitPartition
+from spark_mq.source.options import parse_options, parse_stream_options
 from spark_mq.source.planner import AccessPath, ReadPlan, plan_messages
+from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.read_cost import ReadCost
 from tests.support.damaged_queues import Edit, damaged, edits
@@ -68,6 +77,28 @@ def plan_messages_of(folder: Path) -> ReadPlan:
         return plan_messages(parse_options({"path": str(folder), "topic": "T"}), opened)
 
 
+@cache
+def written(folder: Path) -> dict[int, tuple[Any, ...]]:
+    """What the sound store says of each message that its unit also says, by commit log offset."""
+    return {row["commit_log_offset"]: known_to_unit(row) for row in read_rows(path=str(folder))}
+
+
+def known_to_unit(row: Row) -> tuple[Any, ...]:
+    return row["topic"], row["queue_id"], row["queue_offset"], row["tags"]
+
+
+def can_be_seen(folder: Path, wanted: list[Edit], rows: list[Row], options: dict[str, str]) -> bool:
+    """Whether units show the damage. They are believed if they account for the log, as a broker believes them.
+
+    Not that a record got another topic, queue or tag on the disk; and not that two queues have each other's unit, if
+    the tags codes in them decide which of them are read.
+    """
+    if "tag" in options and any(kind == "exchange" for kind, *_ in wanted):
+        return False
+    before = written(folder)
+    return all(known_to_unit(row) == before.get(row["commit_log_offset"]) for row in rows)
+
+
 def allows(row: Row, options: dict[str, str]) -> bool:
     return (
         row["topic"] == options["topic"]
@@ -93,8 +124,15 @@ def requests(draw: st.DrawFn, rows: list[Row]) -> dict[str, str]:
         moment = row["store_timestamp"] + shift
         options[name] = str(row["queue_id"]) if name == "queueId" else moment.isoformat()
     if draw(st.booleans()) and row["tags"] and row["tags"].strip("| *"):
-        options["tag"] = row["tags"]
+        options["tag"] = draw(st.sampled_from([row["tags"], of_the_same_hash(row["tags"])]))
     return options
+
+
+def of_the_same_hash(tag: str) -> str:
+    """Another tag with the same hash, if there is one: units cannot tell the two apart."""
+    if len(tag) < 2 or tag[-1] < "Q":
+        return tag
+    return tag[:-2] + chr(ord(tag[-2]) + 1) + chr(ord(tag[-1]) - 31)
 
 
 @settings(max_examples=examples(240), suppress_health_check=list(HealthCheck), deadline=None)
@@ -103,9 +141,11 @@ def test_rows_are_those_of_a_scan(data: st.DataObject, folders: dict[str, Path])
     store = data.draw(st.sampled_from(STORES), label="store")
     folder = folders[store.name]
     wanted: list[Edit] = data.draw(edits, label="damage")
+    _ = written(folder)  # before the damage
     with damaged(folder, wanted):
         rows = [row for row in read_rows(**options_of(store, folder)) if row["topic"] is not None]
         options = data.draw(requests(rows), label="options")
+        assume(can_be_seen(folder, wanted, rows, options))
         found = read_rows(**options_of(store, folder, **options))
     expected = [row for row in rows if allows(row, options)]
     assert sorted(found, key=identity) == sorted(expected, key=identity)
@@ -140,6 +180,142 @@ def write_queues(folder: Path, units: dict[str, list[tuple[int, int, int]]]) -> 
         (queue / f"{0:020d}").write_bytes(np.array(of_queue, UNIT_DTYPE).tobytes().ljust(2000, b"\0"))
 
 
+@pytest.mark.parametrize("tag", ["Aa", "BB", "C", "Aa || C"])
+def test_tags_of_one_hash_are_told_apart(tag: str, tmp_path: Path) -> None:
+    tags = ["Aa", "BB", "C", "BB", "Aa", "C"]
+    assert of_the_same_hash("Aa") == "BB"
+    log = LogWriter(1 << 16)
+    offsets = [log.append(time, properties=f"TAGS\1{one}\2".encode()) for time, one in enumerate(tags)]
+    folder = Path(write_store(tmp_path, {base: bytes(data) for base, data in log.segments.items()}, 1 << 16).path)
+    ends = pairwise([*offsets, log.next_offset])
+    write_queues(folder, {"T": [(at, end - at, hash_code(one)) for (at, end), one in zip(ends, tags, strict=True)]})
+    assert plan_messages_of(folder).uncovered == ()
+    found = [row["commit_log_offset"] for row in read_rows(path=str(folder), topic="T", tag=tag)]
+    assert sorted(found) == [at for at, one in zip(offsets, tags, strict=True) if one in tag.split(" || ")]
+
+
+@pytest.mark.parametrize("options", [{}, {"splitBy": "queue"}], ids=["any order", "by queue"])
+def test_a_message_whose_unit_is_in_a_queue_that_proves_nothing_is_found_once(
+    options: dict[str, str], tmp_path: Path
+) -> None:
+    """A unit leads to another message, and its own message is in a part of the log that must be scanned."""
+    log = LogWriter(1 << 16)
+    offsets = [
+        log.append(time, topic=topic, body=bytes(time)) for time, topic in enumerate([b"T", b"Other", b"T", b"T"])
+    ]
+    folder = Path(write_store(tmp_path, {base: bytes(data) for base, data in log.segments.items()}, 1 << 16).path)
+    units = [(offset, stop - offset, 0) for offset, stop in pairwise([*offsets, log.next_offset])]
+    write_queues(folder, {"T": units[1:], "Other": units[:1]})
+    assert plan_messages_of(folder).uncovered == (LogRange(0, offsets[2]),)
+    found = [row["commit_log_offset"] for row in read_rows(path=str(folder), topic="T", **options)]
+    assert sorted(found) == [offsets[0], *offsets[2:]]
+
+
+def stream_reader(folder: Path, **options: str) -> MessagesStreamReader:
+    parsed = parse_stream_options({"path": str(folder), "splitSize": "16k"} | options)
+    return MessagesStreamReader(parsed, list(ALL_MESSAGE_FIELDS))
+
+
+def batches_of(stream: MessagesStreamReader) -> Iterator[tuple[Sequence[InputPartition], list[Row]]]:
+    """The partitions and the rows of each batch, until nothing is new."""
+    start = stream.initialOffset()
+    while (end := stream.latestOffset(start, stream.getDefaultReadLimit())) != start:
+        partitions = stream.partitions(start, end)
+        yield partitions, [row for one in partitions for part in stream.read(one) for row in part.to_pylist()]
+        start = end
+
+
+@settings(max_examples=examples(60), suppress_health_check=list(HealthCheck), deadline=None)
+@given(data=st.data())
+def test_a_stream_of_a_topic_has_the_rows_of_the_whole_stream(
+    data: st.DataObject, folders: dict[str, Path], stream_by_units: None
+) -> None:
+    """Batch by batch."""
+    store = data.draw(st.sampled_from(STORES), label="store")
+    folder = folders[store.name]
+    limits = {"maxBytesPerTrigger": data.draw(st.sampled_from(["20k", "100k"]))} if HAS_READ_LIMITS else {}
+    with damaged(folder, data.draw(edits, label="damage")):
+        whole = [rows for _, rows in batches_of(stream_reader(folder, **limits))]
+        rows = [row for batch in whole for row in batch if row["topic"] is not None]
+        requested = data.draw(requests(rows), label="options")
+        options: dict[str, str] = {name: requested[name] for name in ("topic", "tag") if name in requested}
+        found = [rows for _, rows in batches_of(stream_reader(folder, **limits, **options))]
+    assert [sorted(batch, key=identity) for batch in found] == [
+        sorted((row for row in batch if row["topic"] is not None and allows(row, options)), key=identity)
+        for batch in whole
+    ]
+
+
+@pytest.fixture
+def stream_by_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(message_stream, "_LEAST_BY_UNITS", 0)
+
+
+@pytest.mark.parametrize("name", ["lagging-533", "killed-533"])
+def test_a_stream_of_a_topic_reads_units(name: str, folders: dict[str, Path], stream_by_units: None) -> None:
+    """Of a queue that lags, the messages without a unit are in a part of the log that is scanned."""
+    (store,) = (store for store in STORES if store.name == name)
+    kinds: set[type[InputPartition]] = set()
+    for topic in {fact["topic"] for fact in store.facts("msg")}:
+        partitions, _ = next(batches_of(stream_reader(folders[name], topic=topic)))
+        kinds |= set(map(type, partitions))
+    assert kinds == {LookUpPartition, SplitPartition}
+
+
+def test_a_stream_of_a_topic_says_that_messages_expired(tmp_path: Path, stream_by_units: None) -> None:
+    """As without units: after the batch was planned, too."""
+    store = next(store for store in STORES if store.name == "killed-533")
+    folder = store.unpack(tmp_path)
+    expected: dict[str, AbstractContextManager[Any]] = {
+        "true": pytest.raises(DataLossError, match="the segment expired"),
+        "false": nullcontext(),
+    }
+    planned = {}
+    for fails in expected:
+        stream = stream_reader(folder, topic="OrderEvents", failOnDataLoss=fails)
+        start = stream.initialOffset()
+        planned[fails] = stream, stream.partitions(start, stream.latestOffset(start))
+    segments = sorted((folder / "commitlog").iterdir())
+    segments[0].unlink()
+    for fails, (stream, partitions) in planned.items():
+        rows = []
+        with expected[fails]:
+            rows = [row for one in partitions for part in stream.read(one) for row in part.to_pylist()]
+        facts = [fact["offset"] for fact in store.facts("msg") if fact["topic"] == "OrderEvents"]
+        left = [offset for offset in facts if offset >= int(segments[1].name)]
+        assert sorted(row["commit_log_offset"] for row in rows) == (left if fails == "false" else [])
+        assert 0 < len(left) < len(facts)
+
+
+@pytest.mark.parametrize("is_few", [True, False], ids=["walked", "by units"])
+@pytest.mark.parametrize("again", ["same", "lost", "none"])
+def test_messages_of_a_deleted_topic_have_the_queue_offsets_of_the_one_created_again(
+    again: str, is_few: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The deletion removed their units, so only the log has them: before the first message of the new queue."""
+    if not is_few:
+        monkeypatch.setattr(earlier_topic, "_FEW_BYTES", 0)
+    log = LogWriter(1 << 16)
+    other = [log.append(1, topic=b"Other") for _ in range(3)]
+    old = [log.append(2, queue_offset=number) for number in range(4 if again != "none" else 0)]
+    other += [log.append(3, topic=b"Other") for _ in range(3)]
+    new = [log.append(4, queue_offset=number) for number in range(4)]
+    folder = Path(write_store(tmp_path, {base: bytes(data) for base, data in log.segments.items()}, 1 << 16).path)
+    ends = dict(pairwise([*log.offsets, log.next_offset]))
+    units = {name: [(at, ends[at] - at, 0) for at in places] for name, places in (("T", new), ("Other", other))}
+    if again == "lost":
+        units["T"][0] = units["Other"][4] = (0, 0, 0)
+    write_queues(folder, units)
+    options = {"topic": "T", "queueId": "0", "startQueueOffset": "1", "endQueueOffset": "2"}
+    rows = read_rows(path=str(folder), **options)
+    assert sorted(row["commit_log_offset"] for row in rows) == [*old[1:3], *new[1:3]]
+    with MessageStore(str(folder)) as opened:
+        found = plan_messages(parse_options({"path": str(folder), **options}), opened)
+    assert found.path == AccessPath.CONSUME_QUEUE
+    assert bool(found.uncovered) == (again != "none")
+    assert all(part.stop <= new[1] for part in found.uncovered)
+
+
 @pytest.mark.parametrize("number", range(5))
 def test_a_message_whose_unit_was_exchanged_is_found_between_its_neighbours(number: int, tmp_path: Path) -> None:
     """All units account for the log, and one of the topic's leads to a message of another topic."""
@@ -148,8 +324,7 @@ def test_a_message_whose_unit_was_exchanged_is_found_between_its_neighbours(numb
     folder = Path(write_store(tmp_path, {base: bytes(data) for base, data in log.segments.items()}, 1 << 16).path)
     units = [(offset, stop - offset, 0) for offset, stop in pairwise([*offsets, log.next_offset])]
     queues = {"T": units[::2], "Other": units[1::2]}
-    for one in (number, 2):
-        queues["T"][one], queues["Other"][1] = queues["Other"][1], queues["T"][one]
+    queues["T"][number], queues["Other"][number] = queues["Other"][number], queues["T"][number]
     write_queues(folder, queues)
     assert plan_messages_of(folder).uncovered == ()
     for options in ({}, {"splitBy": "queue"}):
@@ -172,7 +347,7 @@ def test_a_message_whose_unit_is_in_another_queue_is_not_lost(taker: str, has_qu
         places[names[number % 3]].append((offset, log.next_offset - offset, 0))
     expected = sorted(offset for name, units in places.items() if name.startswith("T/") for offset, _, _ in units)
     folder = Path(write_store(tmp_path, {base: bytes(data) for base, data in log.segments.items()}, 1 << 16).path)
-    places["T/0"][2], places[taker][3] = places[taker][3], places["T/0"][2]
+    places["T/0"][2], places[taker][2] = places[taker][2], places["T/0"][2]
     if not has_queue:
         del places["T/0"]
     write_queues(folder, places)
@@ -229,9 +404,12 @@ def test_a_split_by_queue_gives_each_queue_to_one_partition_in_its_order(
 ) -> None:
     store = data.draw(st.sampled_from(STORES), label="store")
     folder = folders[store.name]
-    with damaged(folder, data.draw(edits, label="damage")):
+    wanted: list[Edit] = data.draw(edits, label="damage")
+    _ = written(folder)  # before the damage
+    with damaged(folder, wanted):
         rows = [row for row in read_rows(**options_of(store, folder)) if row["topic"] is not None]
         options = data.draw(requests(rows), label="options")
+        assume(can_be_seen(folder, wanted, rows, options))
         partitions = read_partitions(**options_of(store, folder, splitBy="queue", **options))
     found = [row for partition in partitions for row in partition]
     assert sorted(found, key=identity) == [row for row in rows if allows(row, options)]

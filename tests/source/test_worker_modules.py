@@ -26,7 +26,7 @@ def test_objects_of_a_task_that_imports_a_module_are_frozen(monkeypatch: pytest.
             assert gc.get_freeze_count() == 0
         frozen = gc.get_freeze_count()
         assert frozen > 10_000
-        newer = [[] for _ in range(1000)]
+        newer: list[list[int]] = [[] for _ in range(1000)]
         with frozen_modules():
             pass
         assert gc.get_freeze_count() <= frozen, "a task without an import freezes nothing"

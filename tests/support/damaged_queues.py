@@ -46,7 +46,7 @@ def damaged(folder: Path, wanted: Sequence[Edit]) -> Iterator[None]:
         for kind, number, first, second in wanted:
             is_log = kind in ("record", "log zeros")
             file = (segments if is_log else queues)[number % len(segments if is_log else queues)] if queues else None
-            if file is None or not file.exists():
+            if file is None or not file.exists() or not file.stat().st_size:
                 continue
             for one in sorted(file.parent.iterdir()) if kind == "folder" else [file]:
                 kept.setdefault(one, (one.read_bytes(), one.stat()))

@@ -13,7 +13,10 @@ import pytest
 
 from spark_mq import MessageStore
 from spark_mq.format.consume_queue import UNIT_DTYPE
-from spark_mq.format.consume_queue_ext import is_address
+from spark_mq.format.consume_queue_ext import is_address, offset_of
+from spark_mq.format.properties import parse_properties
+from spark_mq.format.record import Record
+from spark_mq.store.config.consumer_filters import load_consumer_filters
 from tests.support.filtered_store import FILTERED, TOPIC
 from tests.support.repaired import repair_here
 from tests.support.stores import RealStore, tree_of
@@ -31,7 +34,7 @@ def codes(path: Path) -> Counter[str]:
 
 def test_a_real_store_is_sound(store: Path) -> None:
     _, findings = check(store, FILTERED.broker_conf)
-    assert [(finding.code, finding.file) for finding in findings] == [("NOT_CHECKED", "consumequeue_ext")]
+    assert findings == []
 
 
 def test_an_extension_that_lost_its_end(store: Path) -> None:
@@ -62,6 +65,57 @@ def test_another_due_time_in_an_extension_unit(store: Path) -> None:
     content[9] ^= 1
     file.write_bytes(content)
     assert codes(store) == {"QUEUE_DUE_TIME": 1}
+
+
+def test_another_store_time_in_an_extension_unit(store: Path) -> None:
+    file = store / "consumequeue_ext" / TOPIC / "1" / f"{0:020d}"
+    content = bytearray(file.read_bytes())
+    (time,) = struct.unpack_from(">q", content, 10)
+    struct.pack_into(">q", content, 10, time - 1)
+    file.write_bytes(content)
+    ((code, queue_id, position, expected, found),) = (
+        (one.code, one.queue_id, one.position, one.expected, one.found) for one in check(store, FILTERED.broker_conf)[1]
+    )
+    assert (code, queue_id, position) == ("QUEUE_EXT_TIME", 1, 0)
+    assert (expected, found) == (f"store time {time}", f"store time {time - 1}")
+
+
+def properties_of(record: Record) -> dict[str, str]:
+    return {name.decode(): value.decode() for name, value in parse_properties(record.properties).items()}
+
+
+def test_bits_of_a_group_that_an_extension_unit_lacks(store: Path) -> None:
+    """All bits of a unit are cleared: those of the groups whose filter is TRUE are missing, and no others."""
+    queue_id = 0
+    with MessageStore(str(store)) as opened:
+        filters = [one for one in load_consumer_filters(opened.location) if one.topic == TOPIC]
+        queue = opened.queues[TOPIC, queue_id]
+        units = [queue.unit(number) for number in range(queue.written_end)]
+        records = [opened.find_record(offset) for offset, _, _ in units]
+    matching = {
+        number: [
+            one.consumer_group
+            for one in filters
+            if one.born_time < record.store_timestamp and one.is_true_for(properties_of(record))
+        ]
+        for number, record in enumerate(records)
+        if isinstance(record, Record)
+    }
+    number = max(matching, key=lambda one: len(matching[one]))
+    assert matching[number]
+    place = offset_of(units[number][2])
+    file = max(one for one in (store / "consumequeue_ext" / TOPIC / str(queue_id)).iterdir() if int(one.name) <= place)
+    content = bytearray(file.read_bytes())
+    start = place - int(file.name)
+    (size,) = struct.unpack_from(">h", content, start + 18)
+    content[start + 20 : start + 20 + size] = bytes(size)
+    file.write_bytes(content)
+    _, findings = check(store, FILTERED.broker_conf)
+    assert {(one.code, one.severity, one.commit_log_offset) for one in findings} == {
+        ("QUEUE_EXT_BITS", "note", units[number][0])
+    }
+    said = [one.expected or "" for one in findings]
+    assert sorted(text.split(" of group ")[1].split(",")[0] for text in said) == sorted(matching[number])
 
 
 def test_a_repair_writes_tags_codes_where_the_extension_is_lost(store: Path) -> None:

@@ -7,17 +7,26 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_mq.cli.archive.arguments import check_archive_folders, check_is_archive, check_name, number
 from spark_mq.cli.archive.follow_output import FollowOutput
 from spark_mq.cli.archive.session import delta_session_settings, known_filesystem
-from spark_mq.cli.arguments import add_archive_table, add_broker_conf, add_json_report, add_spark_settings, add_store
+from spark_mq.cli.arguments import (
+    add_archive_table,
+    add_broker_conf,
+    add_json_report,
+    add_skip_unreadable,
+    add_spark_settings,
+    add_store,
+)
 from spark_mq.cli.broker_settings import broker_conf_path
 from spark_mq.cli.output.report import print_report
 from spark_mq.cli.spark import given_settings, is_launched, spark_errors, spark_session
+from spark_mq.errors import OptionError, SparkMqError
 
 if TYPE_CHECKING:
     from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
@@ -51,6 +60,14 @@ def _add_archive(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         allow_abbrev=False,
     )
     add_store(command)
+    command.add_argument(
+        "--stores",
+        metavar="FILE",
+        dest="stores_file",
+        help="instead of STORE: a JSON list of stores, each with name, cluster, broker, path and broker_conf. "
+        "They are archived into TABLE one after the other, under the names in the file",
+    )
+    add_skip_unreadable(command)
     add_archive_table(command)
     command.add_argument(
         "--cluster", metavar="NAME", help="default: brokerClusterName of --broker-conf, else DefaultCluster"
@@ -117,19 +134,57 @@ def _add_maintenance(commands: argparse._SubParsersAction[argparse.ArgumentParse
     command.set_defaults(run=run_maintenance)
 
 
+@dataclass(frozen=True)
+class _Archived:
+    """A store that is archived: its path as it was given, where it is, and its names in the archive."""
+
+    path: str
+    location: Location
+    identity: StoreIdentity
+
+
 def run_archive(arguments: argparse.Namespace) -> int:
-    """Archive, and print the report; returns the exit status."""
-    from spark_mq.archive.archive_tables import DEFAULT_BROKER, DEFAULT_CLUSTER, ArchiveTables, StoreIdentity
-    from spark_mq.io.location import Location
+    """Archive, and print the report of each store; returns the exit status."""
+    from spark_mq.archive.archive_tables import ArchiveTables
     from spark_mq.source.option_values import parse_size
-    from spark_mq.store.config.broker_conf import BrokerConf
-    from spark_mq.store.log.segment_files import segment_files
 
     # Errors in the arguments are found before a JVM starts, and before anything is created.
     max_bytes = parse_size("--max-bytes", arguments.max_bytes)
+    stores = [_given_store(arguments)] if arguments.stores_file is None else _stores_of_file(arguments)
+    tables = ArchiveTables.of(arguments.table, arguments.checkpoint)
+    for store in stores:
+        check_archive_folders(tables, store.location)
+    given = given_settings(arguments)
+    remaining = []
+    for store in stores:
+        is_new = arguments.rename or arguments.follow is not None
+        report = None if is_new else _nothing_new(store.location, tables, store.identity, given)
+        if report is None:
+            remaining.append(store)
+        else:
+            _print(arguments, report)
+    for report in _archive(arguments, remaining, tables, given, max_bytes) if remaining else ():
+        _print(arguments, report)
+    return 0
+
+
+def _print(arguments: argparse.Namespace, report: ArchiveReport) -> None:
+    print_report(report.to_json() if arguments.json else report.to_text())
+    sys.stdout.flush()
+
+
+def _given_store(arguments: argparse.Namespace) -> _Archived:
+    """The store of the arguments."""
+    from spark_mq.archive.archive_tables import StoreIdentity
+    from spark_mq.io.location import Location
+    from spark_mq.store.config.broker_conf import BrokerConf
+    from spark_mq.store.config.named_store import DEFAULT_BROKER, DEFAULT_CLUSTER
+    from spark_mq.store.log.segment_files import segment_files
+
+    if arguments.skip_unreadable:
+        raise OptionError("--skip-unreadable has no effect on one store: it is for --stores FILE")
     broker_conf = broker_conf_path(arguments.broker_conf, arguments.store)
     conf = BrokerConf.of(broker_conf).settings
-    tables = ArchiveTables.of(arguments.table, arguments.checkpoint)
     store = Location.resolve(arguments.store)
     segment_files(store)
     in_conf = f"{{}} in {broker_conf}".format
@@ -140,13 +195,39 @@ def run_archive(arguments: argparse.Namespace) -> int:
         _name("--broker", arguments.broker, in_conf("brokerName"), conf.get("brokerName", DEFAULT_BROKER)),
         str(store) if arguments.store_name is None else check_name("--store-name", arguments.store_name),
     )
-    check_archive_folders(tables, store)
-    given = given_settings(arguments)
-    report = None if arguments.rename or arguments.follow is not None else _nothing_new(store, tables, identity, given)
-    if report is None:
-        report = _archive(arguments, tables, identity, given, max_bytes)
-    print_report(report.to_json() if arguments.json else report.to_text())
-    return 0
+    return _Archived(arguments.store, store, identity)
+
+
+def _stores_of_file(arguments: argparse.Namespace) -> list[_Archived]:
+    """The stores of `--stores`, except those that cannot be read and are left out."""
+    from spark_mq.archive.archive_tables import StoreIdentity
+    from spark_mq.cli.several_stores import left_out
+    from spark_mq.io.location import Location
+    from spark_mq.io.s3 import OPTIONS, with_settings
+    from spark_mq.store.config.stores_file import load_stores
+    from spark_mq.store.log.segment_files import segment_files
+
+    for name in ("cluster", "broker", "store_name", "broker_conf"):
+        if getattr(arguments, name):
+            raise OptionError(f"--{name.replace('_', '-')} is for one store: with --stores, the file says it")
+    if arguments.follow is not None:
+        raise OptionError("--follow archives one store: run it for each STORE, without --stores")
+    found: list[_Archived] = []
+    problems: list[Exception] = []
+    for named in load_stores(arguments.stores_file):
+        path = with_settings(named.path, {name: named.options[name] for name in OPTIONS if name in named.options})
+        names = [check_name(f"{arguments.stores_file}: {named}", name) for name in named.names]
+        try:
+            location = Location.resolve(path)
+            segment_files(location)
+        except (SparkMqError, OSError) as error:
+            left_out(arguments, named, error)
+            problems.append(error)
+            continue
+        found.append(_Archived(path, location, StoreIdentity(*names)))
+    if not found:
+        raise problems[0]
+    return found
 
 
 def _name(argument: str, value: str | None, source: str, default: str) -> str:
@@ -173,11 +254,12 @@ def _nothing_new(
 
 def _archive(
     arguments: argparse.Namespace,
+    stores: Sequence[_Archived],
     tables: ArchiveTables,
-    identity: StoreIdentity,
     given: Mapping[str, str],
     max_bytes: int,
-) -> ArchiveReport:
+) -> Iterator[ArchiveReport]:
+    """Archive the stores, one after the other; the report of each comes when it is archived."""
     from spark_mq.archive.writer import archive
 
     output = FollowOutput(sys.stderr)
@@ -187,22 +269,24 @@ def _archive(
         spark_session("spark-mq archive", partial(delta_session_settings, given), given) as spark,
     ):
         try:
-            return archive(
-                spark,
-                arguments.store,
-                arguments.table,
-                cluster=identity.cluster,
-                broker=identity.broker,
-                store_name=identity.store,
-                rename=arguments.rename,
-                checkpoint=arguments.checkpoint,
-                max_bytes=max_bytes,
-                fail_on_data_loss=arguments.data_loss == "fail",
-                follow_seconds=arguments.follow,
-                stop=_stop_on_signals().is_set if arguments.follow is not None else lambda: False,
-                on_batch=output.print_batch,
-                on_wait=output.print_waiting,
-            )
+            for store in stores:
+                yield archive(
+                    spark,
+                    store.path,
+                    arguments.table,
+                    cluster=store.identity.cluster,
+                    broker=store.identity.broker,
+                    store_name=store.identity.store,
+                    rename=arguments.rename,
+                    checkpoint=arguments.checkpoint,
+                    max_bytes=max_bytes,
+                    fail_on_data_loss=arguments.data_loss == "fail",
+                    follow_seconds=arguments.follow,
+                    stop=_stop_on_signals().is_set if arguments.follow is not None else lambda: False,
+                    on_batch=output.print_batch,
+                    on_wait=output.print_waiting,
+                )
+                output.end()
         finally:
             output.end()
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from spark_mq.cli.arguments import add_spark_settings
+from spark_mq.cli.arguments import add_spark_settings, add_stores_file
 from spark_mq.cli.broker_settings import broker_conf_path
 from spark_mq.errors import OptionError
 
@@ -33,6 +33,7 @@ def add_store_or_archive(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "store", metavar="STORE", help="the broker's store directory, or an archive's table of messages"
     )
+    add_stores_file(command)
     add_archive_names(command)
 
 
@@ -54,7 +55,7 @@ def is_archive(source: str, arguments: argparse.Namespace) -> bool:
     Raises:
         OptionError: It is a store, and an argument is for archives only.
     """
-    found = is_named_archive(source, arguments)
+    found = getattr(arguments, "stores_file", None) is None and is_named_archive(source, arguments)
     if not found:
         refuse_archive_options(source, arguments)
     return found
@@ -65,6 +66,8 @@ def refuse_archive_options(source: str, arguments: argparse.Namespace) -> None:
     from spark_mq.io.s3 import shown
 
     for name in _OF_ARCHIVES:
+        if getattr(arguments, name) and getattr(arguments, "stores_file", None) is not None:
+            raise OptionError(f"--{name.replace('_', '-')} has no effect: --stores names stores, and not an archive")
         if getattr(arguments, name):
             option = f"--{name.replace('_', '-')}"
             raise OptionError(f"{option} has no effect: {shown(source)} is not an archive (TABLE of spark-mq archive)")

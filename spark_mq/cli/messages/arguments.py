@@ -17,8 +17,8 @@ _MAX_QUEUE_ID = (1 << 31) - 1
 
 
 def add_store_and_form(command: argparse.ArgumentParser, with_full: bool = False) -> None:
-    """Add STORE, and how messages are printed: `--json`, `--columns`, `--body`, and `--full` for a table."""
-    add_store(command)
+    """Add STORE or `--stores`, and how messages are printed: `--json`, `--columns`, `--body`; for a table `--full`."""
+    add_store(command, with_several=True)
     add_json_rows(command)
     add_columns(command, with_full)
     command.add_argument(
@@ -35,7 +35,9 @@ def add_index(command: argparse.ArgumentParser) -> None:
     """Add the arguments of a look-up in the index."""
     add_broker_conf(command, "maxHashSlotNum and maxIndexNum")
     command.add_argument(
-        "--check-index", action="store_true", help="first read all index files, and check that they are whole"
+        "--check-index",
+        action="store_true",
+        help="read each index file whole before it is used, and check that it is sound",
     )
     command.add_argument(
         "--explain", action="store_true", help="print the access path and its cost; do not run the query"
@@ -76,6 +78,15 @@ def add_any_host(command: argparse.ArgumentParser) -> None:
     """Add `--any-host`."""
     text = "accept an offset message id that names another host than the message's store host: for a store that moved"
     command.add_argument("--any-host", action="store_true", help=text)
+
+
+def refuse_any_host(arguments: argparse.Namespace) -> None:
+    """Raise `OptionError` if an id shall be answered by any host, and there are several stores to answer it."""
+    if arguments.any_host and getattr(arguments, "stores_file", None) is not None:
+        raise OptionError(
+            "--any-host has no effect with --stores: the address in an offset message id chooses the store. Give the "
+            "STORE that moved, without --stores"
+        )
 
 
 def add_body_file(command: argparse.ArgumentParser) -> None:

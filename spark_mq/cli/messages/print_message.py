@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import heapq
 import sys
 import time
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, islice
 from typing import TYPE_CHECKING
 
 from spark_mq.cli.arguments import add_topic, count, pair
@@ -24,6 +26,7 @@ from spark_mq.errors import OptionError
 if TYPE_CHECKING:
     from spark_mq.cli.messages.message_filter import MessageFilter, Selection
     from spark_mq.cli.output.message_printer import MessagePrinter
+    from spark_mq.cli.several_stores import CommandStore
     from spark_mq.format.record import Record
     from spark_mq.lifecycle.life.store_rules import Situations
     from spark_mq.store.message_store import MessageStore
@@ -82,38 +85,78 @@ def run(arguments: argparse.Namespace) -> int:
     from spark_mq.cli.messages.reasons import why_no_match
     from spark_mq.cli.output.message_printer import MessagePrinter
     from spark_mq.cli.output.value_text import visible
+    from spark_mq.cli.several_stores import opened_stores
     from spark_mq.lifecycle.life.store_rules import Situations
-    from spark_mq.store.message_store import MessageStore
 
     _check(arguments)
     begin, end = begin_and_end(arguments)
     message_filter = _filter(arguments, begin, end)
     printer = MessagePrinter(arguments, as_table=True)
     damage: list[str] = []
-    selection = Selection(message_filter, damage.append)
-    with MessageStore(arguments.store) as store:
-        log_end = store.get_max_phy_offset() if arguments.follow else -1
-        matching = _matching(store, arguments, selection, begin, end)
-        limit = _limit(arguments)
-        situations = Situations(store, store.broker_conf)
-        printed = _print(printer, islice(matching, limit), situations)
+    limit = _limit(arguments)
+    with opened_stores(arguments) as stores:
+        selections = [Selection(message_filter, damage.append) for _ in stores]
+        follows = stores[0][1].get_max_phy_offset() if arguments.follow else -1
+        matching = _of_all(
+            [
+                _Source(of, Situations(store, store.broker_conf), _matching(store, arguments, selection, begin, end))
+                for (of, store), selection in zip(stores, selections, strict=True)
+            ],
+            arguments,
+        )
+        printed = _print(printer, islice(matching, limit))
         if arguments.follow:
             printer.flush()
             _print_damage(damage)
-            return _follow(store, arguments, message_filter, printer, situations, log_end, printed)
+            (of, store), *_ = stores
+            return _follow(of, store, arguments, message_filter, printer, follows, printed)
         has_more = arguments.last is None and printed > 0 and next(matching, None) is not None
-        reason = "" if printed else why_no_match(store, arguments.topic, arguments.queue_id, message_filter, selection)
+        reasons = [
+            of.say(why_no_match(store, arguments.topic, arguments.queue_id, message_filter, selection))
+            for (of, store), selection in zip(stores, selections, strict=True)
+            if not printed
+        ]
     printer.finish()
     _print_damage(damage)
     if has_more:
         print(f"spark-mq: there are more than --limit {limit} messages", file=sys.stderr)
     if not printed:
-        line = f"no matching message in topic {arguments.topic}: {reason}"
+        line = f"no matching message in topic {arguments.topic}: {'; '.join(reasons)}"
         print(f"spark-mq: {visible(line)}", file=sys.stderr)
     return FOUND if printed else NOT_FOUND
 
 
+@dataclass(frozen=True)
+class _Source:
+    """A store, what its messages mean, and those of them that match."""
+
+    of: CommandStore
+    situations: Situations
+    records: Iterator[Record]
+
+    def each(self) -> Iterator[tuple[Record, _Source]]:
+        return ((record, self) for record in self.records)
+
+
+def _of_all(sources: Sequence[_Source], arguments: argparse.Namespace) -> Iterator[tuple[Record, _Source]]:
+    """The matching messages of all stores, in the order in which they are printed: by store time, if there are several.
+
+    The messages of one store keep the order of its log.
+    """
+    if len(sources) == 1:
+        return sources[0].each()
+    sign = -1 if arguments.newest_first else 1
+    merged = heapq.merge(*(source.each() for source in sources), key=lambda one: sign * one[0].store_timestamp)
+    if arguments.last is None:
+        return merged
+    # Each store has given its last messages; the last ones of all are among them.
+    found = list(merged)
+    return iter(found[: arguments.last] if arguments.newest_first else found[-arguments.last :])
+
+
 def _check(arguments: argparse.Namespace) -> None:
+    if arguments.follow and arguments.stores_file is not None:
+        raise OptionError("--follow prints the messages of one store: give STORE, without --stores")
     """Raise `OptionError` if arguments contradict each other."""
     if arguments.last is not None and arguments.limit is not None:
         raise OptionError("--last and --limit are both a number of messages: give one of them")
@@ -156,12 +199,16 @@ def _matching(
     store: MessageStore, arguments: argparse.Namespace, selection: Selection, begin: int | None, end: int | None
 ) -> Iterator[Record]:
     """The matching messages that are in the log, in the order in which they are printed."""
+    from spark_mq.source.topic_messages import topic_messages
     from spark_mq.store.message_selection import select_messages
 
     if arguments.follow and arguments.last is None and arguments.begin is None:
         return iter(())
     is_backwards = arguments.newest_first or arguments.last is not None
-    parts = select_messages(store, arguments.topic, arguments.queue_id, begin, end, newest_first=is_backwards)
+    if arguments.queue_id is None:
+        parts = topic_messages(store, arguments.topic, begin, end, newest_first=is_backwards)
+    else:
+        parts = select_messages(store, arguments.topic, arguments.queue_id, begin, end, newest_first=is_backwards)
     matching = selection.of(parts)
     if arguments.last is None:
         return matching
@@ -169,28 +216,31 @@ def _matching(
     return iter(last if arguments.newest_first else last[::-1])
 
 
-def _print(printer: MessagePrinter, records: Iterable[Record], situations: Situations) -> int:
+def _print(printer: MessagePrinter, records: Iterable[tuple[Record, _Source]]) -> int:
     """Print the messages as they are found; returns their number."""
     from spark_mq.cli.output.message_printer import rows_of
 
     printed, remaining = 0, iter(records)
     while batch := list(islice(remaining, _ROWS_AT_ONCE)):
-        printer.print(rows_of(batch, situations))
+        for source, part in groupby(batch, key=lambda one: one[1]):
+            rows = rows_of([record for record, _ in part], source.situations)
+            printer.print(map(source.of.with_names, rows))
         printed += len(batch)
     return printed
 
 
 def _follow(
+    of: CommandStore,
     store: MessageStore,
     arguments: argparse.Namespace,
     message_filter: MessageFilter,
     printer: MessagePrinter,
-    situations: Situations,
     log_end: int,
     printed: int,
 ) -> int:
     """Print new messages until `--limit` is reached or Ctrl-C; returns the exit status."""
     from spark_mq.cli.messages.message_filter import Selection
+    from spark_mq.lifecycle.life.store_rules import Situations
     from spark_mq.store.followed_log import FollowedLog
     from spark_mq.store.log.scan import InQueue
 
@@ -199,12 +249,14 @@ def _follow(
         print(f"spark-mq: waiting for new messages{f'; {unknown}' if unknown else ''}", file=sys.stderr)
     log = FollowedLog(store.location, InQueue(arguments.topic, arguments.queue_id), log_end)
     limit = arguments.limit or None
+    situations = Situations(store, store.broker_conf)
     try:
         while limit is None or printed < limit:
             damage: list[str] = []
             selection = Selection(message_filter, damage.append)
             rest = None if limit is None else limit - printed
-            printed += _print(printer, islice(selection.of(log.new_parts()), rest), situations)
+            source = _Source(of, situations, selection.of(log.new_parts()))
+            printed += _print(printer, islice(source.each(), rest))
             printer.flush()
             _print_damage(damage)
             if limit is None or printed < limit:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from spark_mq.cli.exit_status import FOUND, NOT_FOUND
-from spark_mq.cli.messages.arguments import add_any_host, add_body_file, add_store_and_form
+from spark_mq.cli.messages.arguments import add_any_host, add_body_file, add_store_and_form, refuse_any_host
 from spark_mq.errors import OptionError
 
 if TYPE_CHECKING:
+    from spark_mq.cli.several_stores import CommandStore
     from spark_mq.format.record import Record
     from spark_mq.store.message_store import MessageStore
 
@@ -43,46 +45,65 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the messages of the ids; for an id without a message, a line on stderr gives the reason."""
     from spark_mq.cli.output.message_printer import MessagePrinter, rows_of
     from spark_mq.cli.output.value_text import visible
-    from spark_mq.format.message_id import has_plausible_port
+    from spark_mq.cli.several_stores import opened_stores
     from spark_mq.lifecycle.life.store_rules import Situations
-    from spark_mq.store.log.record_lookup import NoRecord
-    from spark_mq.store.message_store import MessageStore
 
+    refuse_any_host(arguments)
     if arguments.body_file and len(arguments.ids) > 1:
         raise OptionError("--body-file takes the body of one message: give one ID")
     status = FOUND
     printer = MessagePrinter(arguments, as_table=False)
-    with MessageStore(arguments.store) as store:
-        situations = Situations(store, store.broker_conf)
+    with opened_stores(arguments) as stores:
+        situations = [Situations(store, store.broker_conf) for _, store in stores]
         for message_id in arguments.ids:
-            record = store.find_record_by_id(message_id, arguments.any_host)
-            if not isinstance(record, NoRecord):
-                printer.print(rows_of([record], situations))
-                continue
-            is_id = has_plausible_port(message_id)
-            found, said = ([], str(record)) if is_id else _of_unique_key(store, arguments, message_id)
+            found: list[Mapping[str, Any]] = []
+            reasons: list[str] = []
+            for (of, store), meant in zip(stores, situations, strict=True):
+                records, said = _find(store, of, arguments, message_id)
+                found += [of.with_names(row) for row in rows_of(records, meant)]
+                if not records:
+                    reasons.append(of.say(said))
+                elif said:
+                    print(f"spark-mq: {message_id} {said}", file=sys.stderr)
+            if arguments.body_file and len(found) > 1:
+                raise OptionError(f"--body-file takes the body of one message: {len(found)} stores have this id")
             if found:
-                print(f"spark-mq: {message_id} is not an offset message id, but a unique key{said}", file=sys.stderr)
-                printer.print(rows_of(found, situations))
+                printer.print(found)
             else:
-                print(f"spark-mq: no message {message_id}: {visible(said)}", file=sys.stderr)
+                print(f"spark-mq: no message {message_id}: {visible('; '.join(reasons))}", file=sys.stderr)
                 status = NOT_FOUND
     printer.finish()
     return status
 
 
-def _of_unique_key(store: MessageStore, arguments: argparse.Namespace, text: str) -> tuple[list[Record], str]:
+def _find(
+    store: MessageStore, of: CommandStore, arguments: argparse.Namespace, message_id: str
+) -> tuple[list[Record], str]:
+    """The message of an id in one store, and what to say about it: why there is none, or that it is a unique key."""
+    from spark_mq.format.message_id import has_plausible_port
+    from spark_mq.store.log.record_lookup import NoRecord
+
+    record = store.find_record_by_id(message_id, arguments.any_host)
+    if not isinstance(record, NoRecord):
+        return [record], ""
+    if has_plausible_port(message_id):
+        return [], str(record)
+    found, said = _of_unique_key(store, of, message_id)
+    return found, f"is not an offset message id, but a unique key{said}" if found else said
+
+
+def _of_unique_key(store: MessageStore, of: CommandStore, text: str) -> tuple[list[Record], str]:
     """The newest message that has the text as its unique key, and what to say about it."""
     from spark_mq.cli.messages.reasons import why_no_unique_key
     from spark_mq.io.s3 import shown
     from spark_mq.store.unique_key_search import find_unique_key, uncovered_parts
 
-    command = f"spark-mq query-by-unique-key {shown(arguments.store)} {text}"
+    command = f"spark-mq query-by-unique-key {shown(of.path)} {text}"
     if sum(part.size for part in uncovered_parts(store)) > _MAX_UNCOVERED:
         return [], f"it looks like a unique key: `{command}` finds it, and may read the whole log for it"
     found = find_unique_key(store, text)
     if not found:
         return [], f"it looks like a unique key, but {why_no_unique_key(store, None, text)}"
-    return found[:1], "" if len(
-        found
-    ) == 1 else f" of {len(found)} messages; this is the newest; `{command}` prints all"
+    if len(found) == 1:
+        return found, ""
+    return found[:1], f" of {len(found)} messages; this is the newest; `{command}` prints all"

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from spark_mq.cli.arguments import add_topic, count
-from spark_mq.cli.broker_settings import broker_conf_path
 from spark_mq.cli.exit_status import FOUND, NOT_FOUND
 from spark_mq.cli.messages.arguments import (
     add_filter,
@@ -22,6 +21,8 @@ from spark_mq.cli.messages.arguments import (
 from spark_mq.errors import OptionError
 
 if TYPE_CHECKING:
+    from spark_mq.cli.several_stores import CommandStore
+    from spark_mq.format.record import Record
     from spark_mq.store.message_store import MessageStore
 
 
@@ -54,6 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     from spark_mq.cli.messages.message_filter import MessageFilter
     from spark_mq.cli.output.message_printer import MessagePrinter, rows_of
     from spark_mq.cli.output.value_text import visible
+    from spark_mq.cli.several_stores import opened_stores
     from spark_mq.lifecycle.life.store_rules import Situations
 
     if arguments.max_num is not None and arguments.max_num < 1:
@@ -69,20 +71,37 @@ def run(arguments: argparse.Namespace) -> int:
         }
         options = times if arguments.filter is None else {**times, "filter": arguments.filter}
         return print_access_path(arguments, key=arguments.key, **options)
-    with open_with_index(arguments) as store:
-        found = store.find_messages(arguments.topic, arguments.key, begin=begin, end=end)
-        records = list(islice(filter(message_filter.matches, found), arguments.max_num))
-        rows = rows_of(records, Situations(store, store.broker_conf))
-        reason = "" if records else _why_nothing(store, arguments, begin, end)
-        problems = store.index.problems
-    if records:
-        printer.print(rows)
+    rows: list[tuple[int, Mapping[str, Any]]] = []
+    reasons: list[str] = []
+    problems: list[str] = []
+    with opened_stores(arguments, check_index=arguments.check_index) as stores:
+        for of, store in stores:
+            found = store.find_messages(arguments.topic, arguments.key, begin=begin, end=end)
+            records = list(islice(filter(message_filter.matches, found), arguments.max_num))
+            rows += with_times(of, records, rows_of(records, Situations(store, store.broker_conf)))
+            reasons += [] if records else [of.say(_why_nothing(store, arguments, begin, end))]
+            problems += store.index.problems
+    if rows:
+        printer.print(newest_first(rows)[: arguments.max_num])
         printer.finish()
     print_index_problems(problems)
-    if not records:
-        line = f"no message {arguments.key} in topic {arguments.topic}: {reason}"
+    if not rows:
+        line = f"no message {arguments.key} in topic {arguments.topic}: {'; '.join(reasons)}"
         print(f"spark-mq: {visible(line)}", file=sys.stderr)
-    return FOUND if records else NOT_FOUND
+    return FOUND if rows else NOT_FOUND
+
+
+def with_times(
+    of: CommandStore, records: Sequence[Record], rows: Sequence[Mapping[str, Any]]
+) -> list[tuple[int, Mapping[str, Any]]]:
+    """The rows of messages, with the names of their store if there are several, each after its store time."""
+    return [(record.store_timestamp, of.with_names(row)) for record, row in zip(records, rows, strict=True)]
+
+
+def newest_first(rows: Sequence[tuple[int, Mapping[str, Any]]]) -> list[Mapping[str, Any]]:
+    """The rows of several stores, the newest first; those of one store keep their order."""
+    is_several = any("store" in row for _, row in rows)
+    return [row for _, row in (sorted(rows, key=lambda one: -one[0]) if is_several else rows)]
 
 
 def _print_as_broker(arguments: argparse.Namespace, begin: int | None, end: int | None) -> int:
@@ -90,6 +109,7 @@ def _print_as_broker(arguments: argparse.Namespace, begin: int | None, end: int 
     from spark_mq.cli.messages.reasons import why_no_key
     from spark_mq.cli.output.message_printer import MessagePrinter, rows_of
     from spark_mq.cli.output.value_text import visible
+    from spark_mq.cli.several_stores import opened_stores
     from spark_mq.format.message_keys import record_keys
     from spark_mq.lifecycle.life.store_rules import Situations
     from spark_mq.store.index.broker_answer import MQADMIN_MAX_NUM
@@ -98,22 +118,29 @@ def _print_as_broker(arguments: argparse.Namespace, begin: int | None, end: int 
         if getattr(arguments, name):
             raise OptionError(f"--as-broker is a broker's own look-up: leave out --{name.replace('_', '-')}")
     printer = MessagePrinter(arguments, as_table=True)
-    with open_with_index(arguments) as store:
-        most = MQADMIN_MAX_NUM if arguments.max_num is None else arguments.max_num
-        answer = store.find_as_broker(arguments.topic, arguments.key, most, begin, end)
-        rows = rows_of(answer.records, Situations(store, store.broker_conf))
-        reason = "" if answer.records else why_no_key(store, arguments.topic, arguments.key, begin, end)
+    rows: list[Mapping[str, Any]] = []
+    reasons: list[str] = []
+    others, unreadable = 0, []
+    with opened_stores(arguments) as stores:  # each broker answers for itself
+        for of, store in stores:
+            most = MQADMIN_MAX_NUM if arguments.max_num is None else arguments.max_num
+            answer = store.find_as_broker(arguments.topic, arguments.key, most, begin, end)
+            found = rows_of(answer.records, Situations(store, store.broker_conf))
+            rows += map(of.with_names, found)
+            others += sum(arguments.key not in record_keys(record) for record in answer.records)
+            unreadable += [of.say(str(offset)) for offset in answer.unreadable]
+            if not found:
+                reasons.append(of.say(why_no_key(store, arguments.topic, arguments.key, begin, end)))
     if rows:
         printer.print(rows)
         printer.finish()
-    others = sum(arguments.key not in record_keys(record) for record in answer.records)
     if others:
         print(f"spark-mq: {others} of these messages have another key with the same hash", file=sys.stderr)
-    if answer.unreadable:
-        places = ", ".join(map(str, answer.unreadable))
+    if unreadable:
+        places = visible(", ".join(unreadable))
         print(f"spark-mq: the index leads to commit log offsets without a message: {places}", file=sys.stderr)
     if not rows:
-        line = f"a broker finds no message {arguments.key} in topic {arguments.topic}: {reason}"
+        line = f"a broker finds no message {arguments.key} in topic {arguments.topic}: {'; '.join(reasons)}"
         print(f"spark-mq: {visible(line)}", file=sys.stderr)
     return FOUND if rows else NOT_FOUND
 
@@ -128,22 +155,16 @@ def _why_nothing(store: MessageStore, arguments: argparse.Namespace, begin: int 
     return why_no_key(store, arguments.topic, arguments.key, begin, end)
 
 
-def open_with_index(arguments: argparse.Namespace) -> MessageStore:
-    """The store, opened for look-ups in the index."""
-    from spark_mq.store.message_store import MessageStore
-
-    broker_conf = broker_conf_path(arguments.broker_conf, arguments.store)
-    return MessageStore(arguments.store, broker_conf=broker_conf, check_index=arguments.check_index)
-
-
 def print_access_path(arguments: argparse.Namespace, **options: str) -> int:
     """Print how a look-up in a topic would be done; returns the exit status."""
+    from spark_mq.cli.several_stores import command_stores
     from spark_mq.source.explain import explain
 
-    broker_conf = broker_conf_path(arguments.broker_conf, arguments.store)
-    if broker_conf is not None:
-        options["brokerConf"] = broker_conf
-    print(explain(arguments.store, topic=arguments.topic, **options))
+    for of in command_stores(arguments):
+        if of.named is not None:
+            print(f"store  {of.named}")
+        conf = {} if of.broker_conf is None else {"brokerConf": of.broker_conf}
+        print(explain(of.path, topic=arguments.topic, **conf, **options))
     return FOUND
 
 

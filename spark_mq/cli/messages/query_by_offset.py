@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from spark_mq.cli.arguments import add_topic
 from spark_mq.cli.exit_status import FAILED, FOUND, NOT_FOUND
 from spark_mq.cli.messages.arguments import add_body_file, add_store_and_form, queue_id
+from spark_mq.errors import OptionError
 
 if TYPE_CHECKING:
-    from spark_mq.cli.output.message_printer import MessagePrinter
     from spark_mq.store.message_store import MessageStore
 
 
@@ -37,39 +38,48 @@ def run(arguments: argparse.Namespace) -> int:
     If the unit of the queue does not lead to the message, the log is searched.
     """
     from spark_mq.cli.output.message_printer import MessagePrinter, rows_of
-    from spark_mq.lifecycle.life.store_rules import Situations
-    from spark_mq.store.message_store import MessageStore
-
-    topic, offset = arguments.topic, arguments.offset
-    printer = MessagePrinter(arguments, as_table=False)
-    with MessageStore(arguments.store) as store:
-        records = list(store.queue_cover(topic, arguments.queue_id).messages(offset, offset + 1))
-        if not records:
-            return _print_no_offset(store, arguments, printer)
-        rows = rows_of(records, Situations(store, store.broker_conf))
-    printer.print(rows)  # a damaged log can contain a queue offset twice
-    printer.finish()
-    return FOUND
-
-
-def _print_no_offset(store: MessageStore, arguments: argparse.Namespace, printer: MessagePrinter) -> int:
-    """Print why the log has no message at the queue offset; returns the exit status."""
-    from spark_mq.cli.output.json_lines import plain_rows
     from spark_mq.cli.output.value_text import visible
+    from spark_mq.cli.several_stores import opened_stores
+    from spark_mq.lifecycle.life.store_rules import Situations
+
+    printer = MessagePrinter(arguments, as_table=False)
+    found: list[Mapping[str, Any]] = []
+    none: list[tuple[int, str]] = []
+    with opened_stores(arguments) as stores:
+        for of, store in stores:
+            cover = store.queue_cover(arguments.topic, arguments.queue_id)
+            records = list(cover.messages(arguments.offset, arguments.offset + 1))
+            rows = rows_of(records, Situations(store, store.broker_conf))
+            found += map(of.with_names, rows)  # a damaged log can contain a queue offset twice
+            if not records:
+                status, rows, reason = _no_offset(store, arguments)
+                found += map(of.with_names, rows)
+                none.append((status, of.say(reason)))
+    if arguments.body_file and len(found) > 1 and len(stores) > 1:
+        raise OptionError(f"--body-file takes the body of one message: {len(found)} brokers have this queue offset")
+    if found:
+        printer.print(found)
+        printer.finish()
+    elif none:
+        print(f"spark-mq: {visible('; '.join(reason for _, reason in none))}", file=sys.stderr)
+    if any(status == FAILED for status, _ in none):
+        return FAILED
+    return FOUND if found else NOT_FOUND
+
+
+def _no_offset(store: MessageStore, arguments: argparse.Namespace) -> tuple[int, list[Any], str]:
+    """Why the log of a store has no message at the queue offset: the exit status, rows of damage, and the reason."""
+    from spark_mq.cli.output.json_lines import plain_rows
 
     topic, offset = arguments.topic, arguments.offset
     no_queue = store.why_no_queue(topic, arguments.queue_id)
     if no_queue is not None:
-        print(f"spark-mq: {visible(no_queue)}", file=sys.stderr)
-        return NOT_FOUND
+        return NOT_FOUND, [], no_queue
     result = store.get_message_result(topic, arguments.queue_id, offset, max_num=1)
     rows = plain_rows(result.messages)
-    if rows and result.next_begin_offset == offset + 1:
-        printer.print(rows)  # the unit is there, but the log does not have its message: damage
-        printer.finish()
-        return FAILED
+    if rows and result.next_begin_offset == offset + 1:  # the unit is there, but the log does not have its message
+        return FAILED, rows, ""
     bounds = f"{topic}/{arguments.queue_id} has offsets {result.min_offset} to {result.max_offset - 1}"
     if result.min_offset >= result.max_offset:
         bounds = f"{topic}/{arguments.queue_id} has no message; the next one gets offset {result.max_offset}"
-    print(f"spark-mq: no message at offset {offset}: {visible(bounds)}", file=sys.stderr)
-    return NOT_FOUND
+    return NOT_FOUND, [], f"no message at offset {offset}: {bounds}"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from spark_mq.cli.exit_status import FOUND, NOT_FOUND
-from spark_mq.cli.messages.arguments import add_any_host, add_body_file, add_index, add_store_and_form
-from spark_mq.cli.messages.query_by_key import open_with_index, print_access_path, print_index_problems
+from spark_mq.cli.messages.arguments import add_any_host, add_body_file, add_index, add_store_and_form, refuse_any_host
+from spark_mq.cli.messages.query_by_key import newest_first, print_access_path, print_index_problems, with_times
 from spark_mq.errors import OptionError
 
 if TYPE_CHECKING:
@@ -45,30 +46,37 @@ def run(arguments: argparse.Namespace) -> int:
     from spark_mq.cli.messages.reasons import why_no_unique_key
     from spark_mq.cli.output.message_printer import MessagePrinter, rows_of
     from spark_mq.cli.output.value_text import visible
+    from spark_mq.cli.several_stores import opened_stores
     from spark_mq.lifecycle.life.store_rules import Situations
 
     if arguments.key is None:
         arguments.topic, arguments.key = None, arguments.topic
+    refuse_any_host(arguments)
     printer = MessagePrinter(arguments, as_table=False)
     if arguments.explain:
         if arguments.topic is None:
             return _print_access_path(arguments)
         return print_access_path(arguments, uniqueKey=arguments.key)
-    with open_with_index(arguments) as store:
-        records = _find(store, arguments)
-        rows = rows_of(records, Situations(store, store.broker_conf))
-        reason = "" if records else why_no_unique_key(store, arguments.topic, arguments.key)
-        problems = store.index.problems
-    if arguments.body_file and len(records) > 1:
-        raise OptionError(f"--body-file takes the body of one message: {len(records)} have this unique key")
-    if records:
-        printer.print(rows)
+    rows: list[tuple[int, Mapping[str, Any]]] = []
+    reasons: list[str] = []
+    problems: list[str] = []
+    with opened_stores(arguments, check_index=arguments.check_index) as stores:
+        for of, store in stores:
+            records = _find(store, arguments)
+            rows += with_times(of, records, rows_of(records, Situations(store, store.broker_conf)))
+            reasons += [] if records else [of.say(why_no_unique_key(store, arguments.topic, arguments.key))]
+            problems += store.index.problems
+    if arguments.body_file and len(rows) > 1:
+        raise OptionError(f"--body-file takes the body of one message: {len(rows)} have this unique key")
+    if rows:
+        printer.print(newest_first(rows))
         printer.finish()
     print_index_problems(problems)
-    if not records:
+    if not rows:
         place = "" if arguments.topic is None else f" in topic {arguments.topic}"
-        print(f"spark-mq: {visible(f'no message {arguments.key}{place}: {reason}')}", file=sys.stderr)
-    return FOUND if records else NOT_FOUND
+        line = f"no message {arguments.key}{place}: {'; '.join(reasons)}"
+        print(f"spark-mq: {visible(line)}", file=sys.stderr)
+    return FOUND if rows else NOT_FOUND
 
 
 def _find(store: MessageStore, arguments: argparse.Namespace) -> list[Record]:
@@ -86,13 +94,17 @@ def _find(store: MessageStore, arguments: argparse.Namespace) -> list[Record]:
 
 
 def _print_access_path(arguments: argparse.Namespace) -> int:
+    from spark_mq.cli.several_stores import opened_stores
     from spark_mq.store.unique_key_search import known_topics, uncovered_parts
 
-    with open_with_index(arguments) as store:
-        uncovered = uncovered_parts(store)
-        size = sum(part.size for part in uncovered)
-        is_whole_log = size == store.get_max_phy_offset() - store.get_min_phy_offset()
-        print(f"path   {'whole log' if is_whole_log else 'index'}")
-        print(f"reads  the index, once for each of {len(known_topics(store)):,} topics")
-        print(f"reads  {size:,} bytes of the log that no index file covers")
+    with opened_stores(arguments, check_index=arguments.check_index) as stores:
+        for of, store in stores:
+            if of.named is not None:
+                print(f"store  {of.named}")
+            uncovered = uncovered_parts(store)
+            size = sum(part.size for part in uncovered)
+            is_whole_log = size == store.get_max_phy_offset() - store.get_min_phy_offset()
+            print(f"path   {'whole log' if is_whole_log else 'index'}")
+            print(f"reads  the index, once for each of {len(known_topics(store)):,} topics")
+            print(f"reads  {size:,} bytes of the log that no index file covers")
     return FOUND

@@ -19,6 +19,7 @@ from spark_mq.cli.output.value_text import value_text, visible
 from spark_mq.errors import BodyError, OptionError, StorageError
 from spark_mq.format.message_schema import CORRUPT_RECORD, MESSAGE_SCHEMA
 from spark_mq.format.system_topic import is_system_topic
+from spark_mq.store.config.named_store import STORE_COLUMNS
 
 if TYPE_CHECKING:
     from spark_mq.lifecycle.life.store_rules import Situations
@@ -74,8 +75,10 @@ class MessagePrinter:
         self._form = arguments.body
         self._full = getattr(arguments, "full", False)
         self._body_file = getattr(arguments, "body_file", None)
-        names = [name for name in ALL_COLUMNS if (name, self._form) != ("body", bodies.NONE)]
-        self._columns = parse_columns(arguments.columns, ALL_COLUMNS)
+        is_several = getattr(arguments, "stores_file", None) is not None
+        known_columns = (*STORE_COLUMNS, *ALL_COLUMNS) if is_several else ALL_COLUMNS
+        names = [name for name in known_columns if (name, self._form) != ("body", bodies.NONE)]
+        self._columns = parse_columns(arguments.columns, known_columns)
         if self._columns is not None and self._form == bodies.NONE and "body" in self._columns:
             raise OptionError("--columns names the body, and --body none leaves it out")
         if self._body_file == STDOUT and (self._json or self._columns is not None):
@@ -88,10 +91,11 @@ class MessagePrinter:
         self._table: TextTable | None = None
         if as_table and not self._full and not self._json and self._form != bodies.RAW:
             is_of_broker = stores_messages_of_others(getattr(arguments, "topic", None) or "")
-            known = (*TABLE_COLUMNS[:3], *(_OWN_TOPIC_COLUMNS if is_of_broker else ()), *TABLE_COLUMNS[3:])
+            named = ("broker",) if is_several else ()
+            known = (*named, *TABLE_COLUMNS[:3], *(_OWN_TOPIC_COLUMNS if is_of_broker else ()), *TABLE_COLUMNS[3:])
             shown = self._columns or [name for name in known if name in names]
             style = TableStyle(
-                _IMPORTANCE,
+                (*named, *_IMPORTANCE),
                 _LEAST_WIDTH,
                 _PREFERRED_WIDTH,
                 _WHOLE,
@@ -150,6 +154,9 @@ class MessagePrinter:
         if self._columns is not None:
             print_fields([dict.fromkeys(self._columns) | dict(self._with_text(row))], self._columns)
         elif row["topic"] is None:
+            for name in STORE_COLUMNS:
+                if name in row:
+                    print(f"{name.capitalize() + ':':<20} {visible(row[name])}")
             print(f"{'CommitLog Offset:':<20} {row['commit_log_offset']}")
             print(f"{'Corrupt:':<20} {visible(str(row[CORRUPT_RECORD]))}")
         else:
@@ -202,7 +209,9 @@ class MessagePrinter:
 
 
 def _fields(row: Row) -> dict[str, object]:
+    place = {name.capitalize(): row[name] for name in STORE_COLUMNS if name in row}
     return {
+        **place,
         "OffsetID": row["offset_message_id"],
         "UniqueKey": row["unique_key"],
         "Topic": row["topic"],

@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from spark_mq.cli.arguments import add_spark_settings, pair
+from spark_mq.cli.arguments import add_skip_unreadable, add_spark_settings, pair
 from spark_mq.cli.broker_settings import broker_conf_path
+from spark_mq.cli.output import visible
 from spark_mq.cli.spark import given_settings, spark_session
 from spark_mq.cli.sql.console import Console, Session, Tables
 from spark_mq.cli.sql.session import has_empty_catalog, is_on_server
-from spark_mq.errors import OptionError
+from spark_mq.errors import OptionError, StoreNotFoundError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,10 +56,19 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         dest="stores",
         action="append",
         type=pair("prod=/data/store"),
-        required=True,
+        default=[],
         help="a broker's store directory (storePathRootDir). Its tables are NAME.messages, ...; if there is one store, "
-        "also messages. A relative path is resolved here, even if the query runs on a Spark Connect server",
+        "also messages; if there are several, also all.messages, ... with the rows of all of them. A relative path is "
+        "resolved here, even if the query runs on a Spark Connect server",
     )
+    command.add_argument(
+        "--stores",
+        metavar="FILE",
+        dest="stores_file",
+        help="a JSON list of stores, each with name, cluster, broker, path and broker_conf. Their tables are "
+        "NAME.messages, ..., and all.messages, ... with the rows of all of them",
+    )
+    add_skip_unreadable(command)
     command.add_argument(
         "--archive",
         metavar="NAME=TABLE",
@@ -121,13 +131,19 @@ def _session(settings: Mapping[str, str], needs_delta: bool) -> AbstractContextM
 
 def _tables(arguments: argparse.Namespace) -> Tables:
     """The tables that the arguments name. Raises `OptionError` for wrong names and options."""
-    from spark_mq.query.catalog import options_of
+    from spark_mq.query.catalog import options_of, with_all
     from spark_mq.source.options import Table
 
     _check_names(arguments)
     options = {name: _absolute(value) if name.lower() in _PATHS else value for name, value in arguments.options}
+    if arguments.skip_unreadable:
+        options["skipUnreadable"] = "true"
     paths = {name: _absolute(path) for name, path in arguments.stores}
-    stores: dict[str, Store] = {name: {**_settings_file(options, path), "path": path} for name, path in paths.items()}
+    stores: Mapping[str, Store]
+    stores = with_all({name: {**_settings_file(options, path), "path": path} for name, path in paths.items()})
+    if arguments.stores_file is not None:
+        stores = _stores_of_file(arguments.stores_file, options)
+        paths = {name: store["path"] for name, store in stores.items() if "path" in store}  # type: ignore[index]
     for store in stores.values():
         for table in Table:
             options_of(store, table)
@@ -140,6 +156,21 @@ def _tables(arguments: argparse.Namespace) -> Tables:
     return Tables(stores, archive_tables(archives), history_of(paths, archives), Meanings(archives, broker_conf))
 
 
+def _stores_of_file(file: str, options: Mapping[str, str]) -> Mapping[str, Store]:
+    """The stores of a file by their names, and the store `all`."""
+    from spark_mq.query.catalog import ALL
+    from spark_mq.store.config.stores_file import load_stores, stores_text
+
+    stores: dict[str, Store] = {}
+    listed = load_stores(_absolute(file))
+    for store in listed:
+        conf = {} if store.broker_conf is None else {"brokerConf": store.broker_conf}
+        if store.store.lower() in (ALL, *map(str.lower, stores)):
+            raise OptionError(f"--stores {file}: the name {store.store} is used twice, or is {ALL}: give another name")
+        stores[store.store] = {**options, **store.options, **conf, "path": store.path}
+    return {**stores, ALL: {**options, "stores": stores_text(listed)}}
+
+
 def _settings_file(options: Mapping[str, str], store: str) -> dict[str, str]:
     """The options, with the broker's settings file of a store; a server is not told of files that are here."""
     if is_on_server() or _BROKER_CONF in map(str.lower, options):
@@ -149,6 +180,10 @@ def _settings_file(options: Mapping[str, str], store: str) -> dict[str, str]:
 
 
 def _check_names(arguments: argparse.Namespace) -> None:
+    if bool(arguments.stores) == (arguments.stores_file is not None):
+        raise OptionError("give --store NAME=PATH, once for each store, or --stores FILE")
+    if arguments.skip_unreadable and len(arguments.stores) == 1:
+        raise OptionError("--skip-unreadable has no effect on one store: it is for several, and for --stores FILE")
     given: dict[str, str] = {}
     for option, pairs in (("--store", arguments.stores), ("--archive", arguments.archives)):
         for name, _ in pairs:
@@ -169,11 +204,21 @@ def _check_files(arguments: argparse.Namespace) -> None:
     from spark_mq.io.location import Location
     from spark_mq.io.s3 import OPTIONS, with_settings
     from spark_mq.store.config.broker_conf import BrokerConf
+    from spark_mq.store.config.store_pattern import is_pattern, matching_stores
     from spark_mq.store.log.segment_files import segment_files
 
     settings = {name.lower(): value for name, value in arguments.options if name.lower() in OPTIONS}
-    for _, path in arguments.stores:
-        segment_files(Location.resolve(with_settings(_absolute(path), settings)))
+    for _, given in arguments.stores:
+        path = with_settings(_absolute(given), settings)
+        try:
+            if is_pattern(path):
+                matching_stores(path)
+            else:
+                segment_files(Location.resolve(path))
+        except StoreNotFoundError as error:
+            if not arguments.skip_unreadable:
+                raise
+            print(f"spark-mq: left out of all.messages, ...: {visible(str(error))}", file=sys.stderr)
     for name, value in arguments.options:
         if name.lower() == _BROKER_CONF:
             BrokerConf.of(_absolute(value))

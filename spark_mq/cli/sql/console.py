@@ -197,10 +197,10 @@ class Console:
 
     def _columns(self, owner: str, table: str) -> list[str]:
         from spark_mq.cli.sql.archive import archive_columns
-        from spark_mq.query.catalog import table_columns
+        from spark_mq.query.catalog import columns_of
         from spark_mq.source.options import Table
 
         if owner not in self._tables.stores:
             return archive_columns(table)
-        columns = table_columns(Table(table))
+        columns = columns_of(self._tables.stores[owner], Table(table))
         return [*columns.default, *columns.extra]

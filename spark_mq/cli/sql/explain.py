@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import tzinfo
 from functools import partial
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -21,7 +22,9 @@ from spark_mq.query.plan import QueryPlan
 from spark_mq.query.store_reads import StoreRead, plan_reads
 from spark_mq.source.explain import explain
 from spark_mq.source.options import Table, parse_options
+from spark_mq.source.store_choice import StoreChoice
 from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
+from spark_mq.store.config.store_pattern import is_pattern
 
 _ZONE = "spark.sql.session.timeZone"
 _FOLDERS = {Table.CONSUME_QUEUE: CONSUME_QUEUE, Table.INDEX_ENTRIES: INDEX}
@@ -62,6 +65,11 @@ def _details(read: StoreRead, sees_stores: bool) -> Iterator[tuple[str, str]]:
     table = read.reference.table
     if not sees_stores:
         yield "note", "the access path is not known here: SPARK_REMOTE names a server, which has the store"
+    elif "path" not in read.options or is_pattern(read.options["path"]):
+        for store, options in StoreChoice.of(read.options).each():
+            yield "store", str(store)
+            yield from _details(replace(read, options=options), sees_stores)
+        return
     elif table in _MESSAGES:
         options = dict(read.options)
         for line in explain(options.pop("path"), **options).splitlines():

@@ -6,9 +6,9 @@ without numba.
 
 Read `kernel` (how a function is compiled), `cache` (where the result is kept) and `big_endian` first, then `frames`
 (where the parts of each record are), `resync` (the first record of a split), `properties`, `java_string`, `crc`. Then
-what is built from frames: `columns` with `gather` and `hosts` (Arrow columns), `bodies` and `batches` (decompression,
-batches of limited size), `keys`, `dispatch` (consume queue units), `index_keys` and `index_put` (index entries and
-files).
+what is built from frames: `columns` with `fields`, `gather` and `hosts` (Arrow columns), `bodies` and `batches`
+(decompression, batches of limited size), `keys`, `dispatch` (consume queue units), `index_keys` and `index_put` (index
+entries and files).
 
 Some modules have a twin in plain Python for single records. Tests compare the two, so change both:
 

@@ -157,6 +157,23 @@ def _lower_index(context: Any, builder: ir.IRBuilder, signature: Any, arguments:
     return builder.lshr(builder.ctlz(builder.not_(others), ir.IntType(1)(0)), eight.type(3))
 
 
+def prefetch(buffer: Bytes, position: int) -> None:
+    """Have the processor load the bytes at `position` into its cache; any position is allowed."""
+
+
+def _type_of_prefetch(context: Any) -> Any:
+    return lambda buffer, position: types.none
+
+
+def _lower_prefetch(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> ir.Value:
+    address, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [address, number, number, number])
+    hint = builder.module.declare_intrinsic("llvm.prefetch", [address], kind)
+    to_read, to_all_caches, data = number(0), number(3), number(1)
+    builder.call(hint, [_pointer(context, builder, signature, arguments, 8), to_read, to_all_caches, data])
+    return context.get_dummy_value()
+
+
 def copy_bytes(target: OutBytes, at: int, source: Bytes, start: int, length: int) -> None:
     """Copy `length` bytes from index `start` of `source` to index `at` of `target`; none if `length` is negative."""
     if length > 0:
@@ -213,6 +230,8 @@ def _lower_append(context: Any, builder: ir.IRBuilder, signature: Any, arguments
     return context.get_dummy_value()
 
 
+type_callable(prefetch)(_type_of_prefetch)
+lower_builtin(prefetch, types.Array, types.Integer)(_lower_prefetch)
 type_callable(index_in_eight)(_type_of_index)
 lower_builtin(index_in_eight, types.Array, types.Integer, types.Integer)(_lower_index)
 _COPIED = (types.Array, types.Integer, types.Array, types.Integer, types.Integer)

@@ -219,6 +219,27 @@ def scan_records(buffer: Bytes, position: int, stop: int, base: int, end: int, f
 
 
 @kernel
+def skip_records(buffer: Bytes, stop: int, data_end: int, base: int, end: int, newest: int) -> tuple[int, int]:
+    """Skip the records from index 0 on that start before `stop`, as long as nothing has to be decided about them.
+
+    The first record that was stored before `newest`, or before the record in front of it, is not skipped, nor one that
+    reaches `data_end`, nor what is not a whole record. Returns the position reached, and the store time of the last
+    record skipped (`newest` if none was).
+    """
+    frames = np.empty(1, FRAME_DTYPE)
+    position = 0
+    while position < stop:
+        if read_frame(buffer, position, base, end, frames[0]) != RECORD:
+            break
+        size, time = int(frames[0].store_size), read_i64(buffer, frames[0].store_timestamp_at)
+        if time < newest or position + size >= data_end:
+            break
+        newest = time
+        position += size
+    return position, newest
+
+
+@kernel
 def find_frame(buffer: Bytes, position: int, stop: int, base: int, end: int, frames: Frames) -> tuple[int, int]:
     """The first position from `position` to `stop` - 1 that has a whole record or a blank, with RECORD or BLANK.
 

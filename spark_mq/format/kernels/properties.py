@@ -6,9 +6,12 @@ A piece of text is a start (an index in `buffer`) and a length in bytes. Length 
 from __future__ import annotations
 
 from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutBytes, OutFlags, OutInt32s, OutInt64s
-from spark_mq.format.kernels.big_endian import append_bytes, byte_at, index_in_eight
+from spark_mq.format.kernels.big_endian import append_bytes, byte_at, index_in_eight, prefetch
 from spark_mq.format.kernels.kernel import kernel
 from spark_mq.format.properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
+
+_AHEAD, _CACHE_LINE = 16, 64
+"""Properties are at the end of a record, where no processor expects the next access: it is told 16 records before."""
 
 _SPACE, _MINUS, _PLUS, _ZERO = ord(" "), ord("-"), ord("+"), ord("0")
 
@@ -85,6 +88,9 @@ def find_values(
     `value_starts` and `value_lengths`, for n messages.
     """
     for index in range(starts.size):
+        if index + _AHEAD < starts.size:
+            prefetch(buffer, starts[index + _AHEAD])
+            prefetch(buffer, starts[index + _AHEAD] + _CACHE_LINE)
         for name in range(name_ends.size):
             value_starts[name * starts.size + index] = 0
             value_lengths[name * starts.size + index] = -1
@@ -146,6 +152,9 @@ def copy_properties(
     count, names_end, values_end = 0, 0, 0
     offsets[0], name_offsets[0], value_offsets[0] = 0, 0, 0
     for index in range(starts.size):
+        if index + _AHEAD < starts.size:
+            prefetch(buffer, starts[index + _AHEAD])
+            prefetch(buffer, starts[index + _AHEAD] + _CACHE_LINE)
         for name in range(wanted_ends.size):
             value_starts[name * starts.size + index] = 0
             value_lengths[name * starts.size + index] = -1

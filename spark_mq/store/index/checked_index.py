@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from spark_mq.format.index_file import IndexHeader
+from spark_mq.format.index_file import IndexHeader, IndexLayout
 from spark_mq.store.index.coverage import IndexCoverage, IndexedRange, IndexedWindow
 from spark_mq.store.index.folder import IndexFileInfo
 from spark_mq.store.log.log_range import LogRange
@@ -28,18 +28,20 @@ class CheckedIndex:
     """The valid files that the look-ups of one time range need; it can be pickled.
 
     Attributes:
+        layout: The layout of the files.
         files: The files in the order of the log.
         log: The part of the live log that can have messages of the time range.
 
     """
 
+    layout: IndexLayout
     files: tuple[CheckedFile, ...]
     log: LogRange
 
     @classmethod
-    def of(cls, window: IndexedWindow) -> CheckedIndex:
+    def of(cls, window: IndexedWindow, layout: IndexLayout) -> CheckedIndex:
         """What was found out for a time range."""
-        return cls(tuple(_checked_file(span) for span in window.spans), window.log)
+        return cls(layout, tuple(_checked_file(span) for span in window.spans), window.log)
 
     def window(self, coverage: IndexCoverage) -> IndexedWindow:
         """The same files in this process.

@@ -14,7 +14,7 @@ from itertools import islice, pairwise, takewhile
 
 from spark_mq.errors import CorruptIndexError, CorruptLogError, OptionError, StoreChangedError
 from spark_mq.format.index_check import check_pointers
-from spark_mq.format.index_file import IndexHeader
+from spark_mq.format.index_file import IndexHeader, IndexLayout
 from spark_mq.format.index_query import Entry, IndexFile
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_keys import record_keys
@@ -109,6 +109,7 @@ class IndexCoverage:
         log_end: int,
         find_log_end: Callable[[], int],
         check: bool = False,
+        layout: IndexLayout | None = None,
     ) -> None:
         """List the index files.
 
@@ -120,6 +121,7 @@ class IndexCoverage:
             log_end: The live end of the log for the reader.
             find_log_end: Finds the present live end: a broker may be writing.
             check: Whether each file that is opened is read whole to check its pointers.
+            layout: The layout of the files, if it is known.
 
         """
         self.problems: list[str] = []
@@ -132,8 +134,9 @@ class IndexCoverage:
         self._begins: dict[str, int | None] = {}
         self._windows: dict[tuple[int, int], IndexedWindow] = {}
         self.infos: list[IndexFileInfo] = []
+        self.layout = layout or IndexLayout()
         try:
-            self.layout = index_layout(store, conf)
+            self.layout = layout or index_layout(store, conf)
             self.infos = index_files(store)
         except OptionError as error:
             self.problems.append(str(error))

@@ -8,8 +8,8 @@ of transaction type ROLLBACK, which are not in any index.
 
 If a file is not valid when it is opened (`coverage`) or during a look-up, `problems` names it, and its part of the log
 is read instead. A look-up cannot notice one kind of damage: if a slot, or the pointer of an entry, became zero or
-points to an older entry of the same slot, entries are skipped without a trace. `check` finds such damage, and reads all
-files for it (`format.index_check`).
+points to an older entry of the same slot, entries are skipped without a trace. `check` finds such damage, and reads
+whole files for it (`format.index_check`).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class KeyIndex:
             records: The records of the store.
             log_end: The live end of the log for this reader.
             find_log_end: Finds the present live end: a broker may be writing.
-            check: Whether all files are read to check their pointers.
+            check: Whether each file is read whole to check its pointers before it is used.
             checked: What another process found out for the time range of all look-ups.
 
         """
@@ -75,7 +75,8 @@ class KeyIndex:
         self._log_end = log_end
         self._scanned: set[LogRange] = set()
         self._tables: dict[LogRange, KeyTable] = {}
-        self._coverage = IndexCoverage(store, conf, files, records, log_end, find_log_end, check)
+        layout = None if checked is None else checked.layout
+        self._coverage = IndexCoverage(store, conf, files, records, log_end, find_log_end, check, layout)
         self._window = None if checked is None else checked.window(self._coverage)
         self.problems = self._coverage.problems
         self.look_up_problems: list[str] = []
@@ -90,6 +91,10 @@ class KeyIndex:
         if self._window is not None:
             return self._window
         return self._coverage.window(begin, end)
+
+    def checked(self, begin: int | None, end: int | None) -> CheckedIndex:
+        """The files of a look-up in a range of store times, for another process."""
+        return CheckedIndex.of(self.window(begin, end), self._coverage.layout)
 
     def find_messages(
         self,

@@ -30,7 +30,7 @@ import numpy.typing as npt
 from spark_mq.format.array_types import Bytes, Int64s
 from spark_mq.format.kernels.big_endian import int64s_at
 from spark_mq.format.kernels.dispatch import QueueTable, has_unit
-from spark_mq.format.kernels.frames import Frames
+from spark_mq.format.kernels.frames import Frames, skip_records
 from spark_mq.format.record import QUEUE_OFFSET_AT
 from spark_mq.store.config.last_run import LastRun
 from spark_mq.store.log.commit_log import Segment
@@ -39,6 +39,8 @@ from spark_mq.store.log.record_reader import RecordChunk, RecordReader
 from spark_mq.store.log.segment_source import SegmentSource
 
 _LOOK_AHEAD = 64 << 10
+_SKIPPED_SIZE = 512 << 10
+"""Bytes that are read at a time to skip records: they stay in the cache of one core."""
 NO_TIME = -(1 << 63)
 """A time earlier than that of every record, for a reader at the start of a segment."""
 
@@ -68,8 +70,26 @@ class LiveReader:
 
     def skip(self, start: int) -> None:
         """Move to the first record at or after `start`, or to the live end."""
+        while not self.ended and self.position < start and self._skip_sound(start):
+            pass
         for _ in self.read(start):
             pass
+
+    def _skip_sound(self, start: int) -> bool:
+        """Skip records about which nothing has to be decided; returns whether there were some.
+
+        A reader of a later split has to know only that there was no anomaly before it, so this does what `read` does
+        with such records, in half the time.
+        """
+        position, segment = self.position, self._segment
+        stop = min(start, segment.data_end) - position
+        buffer = self._source.read(position, max(min(_SKIPPED_SIZE, stop), 0))
+        reached, newest = skip_records(
+            buffer, stop, segment.data_end - position, segment.base + position, segment.size - position, self.newest
+        )
+        self.position = self._reader.position = position + reached
+        self.newest = newest
+        return reached > 0
 
     def read(self, stop: int) -> Iterator[RecordChunk | CorruptRange]:
         """The live records that start before `stop`, from `position` on, and corrupt ranges between them."""

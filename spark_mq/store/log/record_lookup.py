@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -103,6 +104,16 @@ class RecordLookup:
             return b""
         position = commit_log_offset - segment.base
         return self._files.read(segment.location, position, min(length, segment.size - position))
+
+    def announce(self, commit_log_offsets: Iterable[int]) -> None:
+        """Let a disk read the heads of records at these offsets at a time."""
+        ranges = []
+        for commit_log_offset in commit_log_offsets:
+            segment = self.segment_of(commit_log_offset)
+            if segment is not None:
+                position = commit_log_offset - segment.base
+                ranges.append((segment.location, position, position + MIN_RECORD_SIZE))
+        self._files.announce(ranges)
 
     def record(self, commit_log_offset: int, store_size: int | None = None) -> Record:
         """The record that starts at the offset. If `store_size` is known, one read is enough.

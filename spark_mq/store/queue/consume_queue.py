@@ -7,6 +7,7 @@ first unit. Zeros follow the last live unit, or units of records that a recovery
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,7 +16,7 @@ import numpy as np
 from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT, UNIT_DTYPE, UNIT_SIZE, Units
 from spark_mq.format.consume_queue_ext import MAX_ADDRESS, is_address
-from spark_mq.io.file_reader import FileReaders
+from spark_mq.io.file_reader import FileReaders, sample
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_version import BrokerVersion
 from spark_mq.store.log.record_lookup import RecordLookup
@@ -55,7 +56,7 @@ class ConsumeQueue:
             location = folder.location / info.base_name
             self.files.append(QueueFile(location, starts[index], count, info.mtime_ns))
         self._starts = starts
-        self._readers = files
+        self.readers = files
         self._written_end: int | None = None
         self._last_written: tuple[int, int, int] | None = None
 
@@ -79,8 +80,12 @@ class ConsumeQueue:
 
         The result always has `stop - start` units, so the caller must limit `stop`, for example by `written_end`.
         """
-        units = np.zeros(max(stop - start, 0), UNIT_DTYPE)
         index = max(bisect_right(self._starts, start) - 1, 0)
+        if index < len(self.files):
+            file = self.files[index]
+            if file.first <= start < stop <= file.first + file.count:
+                return self._read(file, start - file.first, stop - start)
+        units = np.zeros(max(stop - start, 0), UNIT_DTYPE)
         for file in self.files[index:]:
             file_start, file_stop = max(start, file.first), min(stop, file.first + file.count)
             if file.first >= stop:
@@ -89,6 +94,18 @@ class ConsumeQueue:
                 data = self._read(file, file_start - file.first, file_stop - file_start)
                 units[file_start - start : file_stop - start] = data
         return units
+
+    def ranges(self, start: int, stop: int) -> Iterator[tuple[Location, int, int]]:
+        """The bytes of these units: a file, the position of the first byte, and the position after the last one."""
+        for file in self.files:
+            first, last = max(start, file.first) - file.first, min(stop, file.first + file.count) - file.first
+            if first < last:
+                yield file.location, first * UNIT_SIZE, last * UNIT_SIZE
+
+    def end_range(self) -> tuple[Location, int, int]:
+        """The bytes that `written_end` probably reads, as in `ranges`."""
+        block = self._likely_end(self.files[-1]) // _BLOCK * _BLOCK * UNIT_SIZE
+        return self.files[-1].location, max(block - _BLOCK * UNIT_SIZE, 0), block + _BLOCK * UNIT_SIZE
 
     def unit(self, queue_offset: int) -> tuple[int, int, int]:
         """Commit log offset, size and tags code of one unit; zeros if no file contains the unit."""
@@ -102,7 +119,7 @@ class ConsumeQueue:
     @cached_property
     def ext(self) -> ConsumeQueueExt:
         """The extension units of the queue, which few brokers have."""
-        return ConsumeQueueExt.beside(self.folder.location, self._readers)
+        return ConsumeQueueExt.beside(self.folder.location, self.readers)
 
     def tags_code(self, queue_offset: int) -> int | None:
         """The tags code of one unit, or that of its extension unit if it is an address; None if there is none there."""
@@ -177,12 +194,12 @@ class ConsumeQueue:
 
     def _unit_of(self, file: QueueFile, position: int) -> tuple[int, int, int]:
         """The unit at a position in a file; zeros if the file is shorter. Without numpy, it takes half the time."""
-        data = self._readers.read(file.location, position * UNIT_SIZE, UNIT_SIZE)
+        data = self.readers.read(file.location, position * UNIT_SIZE, UNIT_SIZE)
         commit_log_offset, store_size, tags_code = UNIT.unpack(data.ljust(UNIT_SIZE, b"\0"))
         return commit_log_offset, store_size, tags_code
 
     def _read(self, file: QueueFile, first: int, count: int) -> Units:
-        data = self._readers.read(file.location, first * UNIT_SIZE, count * UNIT_SIZE)
+        data = self.readers.read(file.location, first * UNIT_SIZE, count * UNIT_SIZE)
         return np.frombuffer(data.ljust(count * UNIT_SIZE, b"\0"), UNIT_DTYPE)
 
     def _last_unit_of(self, file: QueueFile) -> tuple[int, tuple[int, int, int] | None]:
@@ -192,19 +209,28 @@ class ConsumeQueue:
         last unit was not written; many queues are so short that it is the first.
         """
         low, high = 0, -(-file.count // _BLOCK)
-        block = 0
+        block, back = self._likely_end(file) // _BLOCK, 1
         full: tuple[int, tuple[int, int, int] | None] = 0, None
         partial = full
         while low < high:
             first = block * _BLOCK
             length = min(_BLOCK, file.count - first)
-            count, unit = _last_written(self._readers.read(file.location, first * UNIT_SIZE, length * UNIT_SIZE))
+            count, unit = _last_written(self.readers.read(file.location, first * UNIT_SIZE, length * UNIT_SIZE))
             if count == length:
-                low, full = block + 1, (first + count, unit)
+                low, full, back = block + 1, (first + count, unit), high
             else:
                 high, partial = block, (first + count, unit)
-            block = (low + high) // 2
+            block, back = max(high - back, (low + high) // 2), 2 * back
         return full if partial[1] is None else partial
+
+    def _likely_end(self, file: QueueFile) -> int:
+        """Where in the file its last written unit is, in units, as far as the operating system knows; 0 if it does not.
+
+        A broker creates a sparse file and writes it from its start on. A copy of it may not be sparse.
+        """
+        size = file.count * UNIT_SIZE
+        allocated = self.readers.reader(file.location).allocated if file.location.is_local else None
+        return allocated // UNIT_SIZE if allocated is not None and 0 < allocated < size else 0
 
     def _is_stale(self, queue_offset: int, log_end: int) -> bool:
         """Whether the unit points to a record after the log's live end."""
@@ -219,6 +245,20 @@ class ConsumeQueue:
         if commit_log_offset < records.last_written_base:
             return False
         return not records.is_at(commit_log_offset, store_size)
+
+
+def announce_units(parts: Sequence[tuple[ConsumeQueue, int, int]]) -> None:
+    """Let a disk read units of several queues at a time: a queue, and its queue offsets from the first to the last."""
+    if parts:
+        parts[0][0].readers.announce([found for queue, start, stop in parts for found in queue.ranges(start, stop)])
+
+
+def announce_ends(queues: Sequence[ConsumeQueue]) -> None:
+    """Let a disk read the ends of several queues at a time."""
+    if queues and queues[0].folder.location.is_local:
+        readers = queues[0].readers
+        if not readers.are_cached(queue.end_range() for queue in sample(queues)):
+            readers.announce([queue.end_range() for queue in queues])
 
 
 def _last_written(data: bytes) -> tuple[int, tuple[int, int, int] | None]:

@@ -14,7 +14,7 @@ from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.queue.consume_queue import ConsumeQueue
-from spark_mq.store.queue.folders import queue_folders
+from spark_mq.store.queue.folders import queue_folder, queue_folders
 from spark_mq.store.queue.get_message import GetMessageResult, get_message, read_ends, read_messages
 from spark_mq.store.queue.lookup import QueueCover
 from spark_mq.store.queue.offset_by_time import BoundaryType, QueueTimes, nearest_in_log, offset_in_log
@@ -41,6 +41,8 @@ class ConsumeQueueStore:
         self._records = records
         self._live_end = live_end
         self._broker_version = broker_version
+        self._is_listed = False
+        self._single: dict[tuple[str, int], ConsumeQueue | None] = {}
         self._ends: dict[tuple[str, int], tuple[int, int]] = {}
         self._max_offsets: dict[tuple[str, int], int] = {}
 
@@ -48,7 +50,18 @@ class ConsumeQueueStore:
     def found(self) -> dict[tuple[str, int], ConsumeQueue]:
         """The queues that have files; none if they are in RocksDB."""
         folders = queue_folders(self._location / CONSUME_QUEUE)
+        self._is_listed = True
         return {(folder.topic, folder.queue_id): ConsumeQueue(folder, self._files) for folder in folders}
+
+    def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """One queue of `found`; None if there is no such queue. The other queues are not listed for it."""
+        if self._is_listed:
+            return self.found.get((topic, queue_id))
+        name = topic, queue_id
+        if name not in self._single:
+            folder = queue_folder(self._location / CONSUME_QUEUE, topic, queue_id)
+            self._single[name] = None if folder is None else ConsumeQueue(folder, self._files)
+        return self._single[name]
 
     @cached_property
     def queues(self) -> dict[tuple[str, int], ConsumeQueue]:
@@ -63,7 +76,7 @@ class ConsumeQueueStore:
     def cover(self, topic: str, queue_id: int) -> QueueCover:
         """What the units of a queue prove. Nothing is proven about a queue without files."""
         log = LogRange(self._records.min_offset, self._live_end())
-        return QueueCover((topic, queue_id), self.found.get((topic, queue_id)), self._location, self._records, log)
+        return QueueCover((topic, queue_id), self.find(topic, queue_id), self._location, self._records, log)
 
     def ends(self, topic: str, queue_id: int, read_log: bool) -> tuple[int, int]:
         """The queue offset of the first message, and the one that the next message will get; 0, 0 for no queue."""

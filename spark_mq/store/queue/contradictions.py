@@ -24,7 +24,7 @@ from spark_mq.format.sys_flag import TRANSACTION_PREPARED_TYPE, TRANSACTION_ROLL
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.queue.consume_queue import ConsumeQueue
-from spark_mq.store.queue.tiles import complement, cut, union
+from spark_mq.store.queue.tiles import cut, joined, rest
 
 _BLOCK = 1 << 12
 """Units of one read."""
@@ -59,8 +59,8 @@ def with_contradicted(
         tiles = _wrong_tiles(records, parts, queues)
         if len(tiles) > _MOST_TILES:
             return [log]
-        unseen = [part for tile in tiles for part in cut(complement(tile, cut(found, tile)), log)]
-        found = union([*found, *unseen])
+        unseen = [part for tile in tiles for part in cut(rest(tile, found), log)]
+        found = joined([*found, *unseen])
     return found
 
 

@@ -44,20 +44,32 @@ def queue_folders(consume_queue: Location, with_empty: bool = False) -> Iterator
     without a byte, and a queue without files, are left out, unless `with_empty` is True.
     """
     for topic in consume_queue.entries():
-        if topic.type != fs.FileType.Directory:
+        if topic.type == fs.FileType.Directory:
+            yield from _folders_of_topic(consume_queue / topic.base_name, None, with_empty)
+
+
+def queue_folder(consume_queue: Location, topic: str, queue_id: int) -> QueueFolder | None:
+    """One of the queues that `queue_folders` returns; None if there is no such queue. No other folder is listed."""
+    if topic in ("", ".", "..") or "/" in topic:
+        return None
+    found = list(_folders_of_topic(consume_queue / topic, queue_id, with_empty=False))
+    return found[-1] if found else None  # there can be folders 1 and 01; in a dict of all, the last one remains
+
+
+def _folders_of_topic(topic_folder: Location, queue_id: int | None, with_empty: bool) -> Iterator[QueueFolder]:
+    for queue in topic_folder.entries():
+        if queue.type != fs.FileType.Directory or not _is_queue_id(queue.base_name):
             continue
-        topic_folder = consume_queue / topic.base_name
-        for queue in topic_folder.entries():
-            if queue.type != fs.FileType.Directory or not _is_queue_id(queue.base_name):
-                continue
-            folder = topic_folder / queue.base_name
-            files = tuple(
-                QueueFileInfo(info.base_name, info.size, info.mtime_ns or 0)
-                for info in folder.entries()
-                if MAPPED_FILE_NAME.fullmatch(info.base_name) and (info.size or (with_empty and info.size == 0))
-            )
-            if files or with_empty:
-                yield QueueFolder(topic.base_name, int(queue.base_name), folder, files)
+        if queue_id not in (None, int(queue.base_name)):
+            continue
+        folder = topic_folder / queue.base_name
+        files = tuple(
+            QueueFileInfo(info.base_name, info.size, info.mtime_ns or 0)
+            for info in folder.entries()
+            if MAPPED_FILE_NAME.fullmatch(info.base_name) and (info.size or (with_empty and info.size == 0))
+        )
+        if files or with_empty:
+            yield QueueFolder(topic_folder.name, int(queue.base_name), folder, files)
 
 
 def _is_queue_id(name: str) -> bool:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -219,8 +220,16 @@ class QueueCover:
             last = record
         return last
 
+    def first_proven(self) -> Proven | None:
+        """The message of the first proven unit; an earlier one can be proven if some units after it are not."""
+        return self._first_from(self.first_unit, self.end_of_units)
+
     def last_proven(self) -> Proven | None:
         """The message of the last proven unit; a later one can be proven if some units before it are not."""
+        return self._last_of_all
+
+    @cached_property
+    def _last_of_all(self) -> Proven | None:
         return self._last_before(FOREVER)
 
     def around(self, is_later: Callable[[Record], bool]) -> tuple[Proven | None, Proven | None]:

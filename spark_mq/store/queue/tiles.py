@@ -16,7 +16,7 @@ from itertools import pairwise
 import numpy as np
 
 from spark_mq.format.array_types import Int64s
-from spark_mq.store.log.log_range import LogRange
+from spark_mq.store.log.log_range import LogRange, between
 
 _TRIES = 4
 """The number of tiles at each end of a run that are compared with the log before the run is given up."""
@@ -95,16 +95,9 @@ def accounted(offsets: Int64s, sizes: Int64s, is_record: Callable[[int, int], bo
     return _without_overlaps(found)
 
 
-def complement(whole: LogRange, parts: Sequence[LogRange]) -> list[LogRange]:
-    """What `parts`, which are in order and do not overlap, leave of `whole`."""
-    left, reached = [], whole.start
-    for part in parts:
-        if reached < part.start:
-            left.append(LogRange(reached, part.start))
-        reached = max(reached, part.stop)
-    if reached < whole.stop:
-        left.append(LogRange(reached, whole.stop))
-    return left
+def rest(whole: LogRange, parts: Iterable[LogRange]) -> list[LogRange]:
+    """What `parts`, which are in order, leave of `whole`."""
+    return between(((part.start, part.stop) for part in parts), whole.start, whole.stop)
 
 
 def cut(parts: Iterable[LogRange], within: LogRange) -> list[LogRange]:
@@ -113,26 +106,20 @@ def cut(parts: Iterable[LogRange], within: LogRange) -> list[LogRange]:
     return [part for part in inside if part.size > 0]
 
 
-def union(parts: Iterable[LogRange]) -> list[LogRange]:
-    """All that is in at least one of the ranges, which may overlap, as ranges in order."""
+def merged(parts: Sequence[LogRange], distance: int) -> list[LogRange]:
+    """The ranges, which are ordered by their starts; ranges with less than `distance` bytes between them become one."""
     result: list[LogRange] = []
-    for part in sorted(parts, key=lambda part: part.start):
-        if result and part.start <= result[-1].stop:
+    for part in parts:
+        if result and part.start - result[-1].stop < distance:
             result[-1] = LogRange(result[-1].start, max(result[-1].stop, part.stop))
         else:
             result.append(part)
     return result
 
 
-def merged(parts: Sequence[LogRange], distance: int) -> list[LogRange]:
-    """The ranges, in order; ranges with less than `distance` bytes between them become one."""
-    result: list[LogRange] = []
-    for part in parts:
-        if result and part.start - result[-1].stop < distance:
-            result[-1] = LogRange(result[-1].start, part.stop)
-        else:
-            result.append(part)
-    return result
+def joined(parts: Sequence[LogRange]) -> list[LogRange]:
+    """The same bytes of the log as ranges in order, none of which overlaps another one."""
+    return merged(sorted(parts, key=lambda part: part.start), 0)
 
 
 def _is_tile(at: int, offsets: Int64s, sizes: Int64s, is_record: Callable[[int, int], bool]) -> bool:

@@ -21,10 +21,10 @@ from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE,
 from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.store.log.log_range import LogRange, end_of_blank
 from spark_mq.store.log.record_lookup import RecordLookup
-from spark_mq.store.queue.consume_queue import ConsumeQueue
+from spark_mq.store.queue.consume_queue import ConsumeQueue, announce_units
 from spark_mq.store.queue.contradictions import with_contradicted
 from spark_mq.store.queue.lookup import QueueCover
-from spark_mq.store.queue.tiles import Chain, accounted, complement, cut, merged
+from spark_mq.store.queue.tiles import Chain, accounted, cut, merged, rest
 from spark_mq.store.queue.unit_cursor import UnitCursor, own_stop
 
 _MOST_RUNS = 1 << 10
@@ -117,8 +117,34 @@ class UnitCover:
 def live_tiles(block: Units, within: LogRange) -> tuple[Int64s, Int64s]:
     """Commit log offsets and sizes of the units that lead to messages in a range of the log, in the order of units."""
     offsets, sizes = block["commit_log_offset"].astype(np.int64), block["store_size"].astype(np.int64)
+    if not sizes.size or (
+        sizes.min() > 0
+        and sizes.max() < PRE_BLANK_SIZE
+        and offsets.min() >= within.start
+        and offsets.max() <= within.stop
+        and (offsets + sizes).max() <= within.stop
+    ):
+        return offsets, sizes
     is_kept = (sizes > 0) & (sizes != PRE_BLANK_SIZE) & (offsets >= within.start) & (offsets <= within.stop - sizes)
-    return (offsets, sizes) if is_kept.all() else (offsets[is_kept], sizes[is_kept])
+    return offsets[is_kept], sizes[is_kept]
+
+
+def in_order(block: Units) -> Units:
+    """The units of one queue that are in the order of the log with all others of the block.
+
+    The messages of a queue are in the log in the order of the queue. So of units that are not, some lead to messages of
+    other queue offsets, and none of them is relied on.
+    """
+    offsets = block["commit_log_offset"].astype(np.int64)
+    if (np.diff(offsets) > 0).all():
+        return block
+    live = np.flatnonzero(is_live(block))
+    offsets = offsets[live]
+    highest_before = np.maximum.accumulate(offsets[:-1])
+    lowest_after = np.minimum.accumulate(offsets[:0:-1])[::-1]
+    follows, precedes = np.append(True, offsets[1:] > highest_before), np.append(offsets[:-1] < lowest_after, True)
+    kept: Units = block[live[follows[: live.size] & precedes[: live.size]]]
+    return kept
 
 
 def tiles_of(blocks: Sequence[Units], within: LogRange) -> tuple[Int64s, Int64s]:
@@ -166,20 +192,22 @@ def unit_cover(
     parts: list[FoundUnits] = []
     unit_bytes = 0
     for within in segments:
+        announce_units([(cursor.queue, *cursor.following()) for cursor in cursors])
         blocks: list[Units] = []
         chain = Chain()
         for cursor in cursors:
             first, block = cursor.take(within.stop)
             number = numbers.get((cursor.queue.topic, cursor.queue.queue_id))
+            unit_bytes += block.size * UNIT_SIZE
             if block.size and number is not None:
                 parts.append(FoundUnits.of_queue(number, first, block))
-            blocks.append(block)
-            chain.add(*live_tiles(block, within))
-        unit_bytes += sum(block.size for block in blocks) * UNIT_SIZE
+            tiles = in_order(block)
+            blocks.append(tiles)
+            chain.add(*live_tiles(tiles, within))
         covered += _covered(records, chain, blocks, within)
     queues = {(cursor.queue.topic, cursor.queue.queue_id): cursor.queue for cursor in cursors}
-    uncovered = merged(with_contradicted(records, log, complement(log, covered), queues), merge_distance)
-    covered = [part for within in segments for part in cut(complement(log, uncovered), within)]
+    uncovered = merged(with_contradicted(records, log, rest(log, covered), queues), merge_distance)
+    covered = [part for within in segments for part in cut(rest(log, uncovered), within)]
     return UnitCover(tuple(covered), tuple(uncovered), FoundUnits.joined(parts).in_ranges(covered), unit_bytes)
 
 

@@ -39,14 +39,28 @@ class UnitCursor:
                 if self.position >= self.stop:
                     break
                 self._block = self.queue.units(self.position, min(self.position + self._count, self.stop))
-            before = np.flatnonzero(self._block["commit_log_offset"] < log_stop)
-            taken = int(before[-1]) + 1 if before.size else 0
+            taken = _units_before(self._block, log_stop)
             parts.append(self._block[:taken])
             self.position += taken
             self._block = self._block[taken:]
             if self._block.size:
                 break
+        if len(parts) == 1:
+            return first, parts[0]
         return first, np.concatenate(parts) if parts else np.empty(0, UNIT_DTYPE)
+
+    def following(self) -> tuple[int, int]:
+        """The queue offsets from the first to the last (not included) of the next block to be read."""
+        start = self.position + self._block.size
+        return start, min(start + self._count, self.stop)
+
+
+def _units_before(block: Units, log_stop: int) -> int:
+    """The number of units up to the last one of a message before the commit log offset `log_stop`."""
+    if block["commit_log_offset"][-1] < log_stop:
+        return block.size
+    before = np.flatnonzero(block["commit_log_offset"] < log_stop)
+    return int(before[-1]) + 1 if before.size else 0
 
 
 def first_unit_from(queue: ConsumeQueue, commit_log_offset: int, stop: int) -> int:

@@ -1,44 +1,32 @@
-"""Records of the log that units lead to, read in chunks as `read_split` reads them.
-
-Only the bytes of the records are read, and small gaps between them. They are placed at the same distances from one
-another as in the segment, in memory that the operating system provides when it is written to. So a chunk is like any
-other chunk of records.
-"""
+"""The messages of some units of queues, if units contradict the log, too; `unit_records` reads the records."""
 
 from __future__ import annotations
 
-import mmap
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from spark_mq.errors import StoreChangedError
-from spark_mq.format.array_types import Bytes, Int64s
 from spark_mq.format.kernels.big_endian import int32s_at, int64s_at
 from spark_mq.format.kernels.columns import MessageColumns
-from spark_mq.format.kernels.frames import new_frames, read_frames_at, scan_records
+from spark_mq.format.kernels.frames import new_frames, scan_records
 from spark_mq.format.record import QUEUE_ID_AT, QUEUE_OFFSET_AT, Record
-from spark_mq.io.file_reader import OpenFile
 from spark_mq.io.location import Location
 from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.offset_range import list_offset_range
-from spark_mq.store.log.record_lookup import RecordLookup, SegmentFile
+from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.log.record_reader import RecordChunk
 from spark_mq.store.log.split_reader import read_split
 from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.lookup import QueueCover
-from spark_mq.store.queue.read_cost import coalesced
 from spark_mq.store.queue.tags_codes import can_have_tags
 from spark_mq.store.queue.unit_cover import FoundUnits
+from spark_mq.store.queue.unit_records import chunk_bounds, read_chunk
 from spark_mq.store.queue.units_read import UnitsRead
-
-_CHUNK_BYTES = 8 << 20
-_CHUNK_SPAN = 1 << 30
-"""Bytes of the log from the first to the last record of a chunk: address space, of which little is used."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +40,7 @@ class UnitReader:
         find_cover: Returns what the units of a queue prove, by topic and queue id.
         request: What to read.
         gap: Bytes between two records that are read over.
+        others: The parts of the log whose messages are read elsewhere, even if a unit of this read should lead to one.
 
     """
 
@@ -61,6 +50,7 @@ class UnitReader:
     find_cover: Callable[[str, int], QueueCover]
     request: UnitsRead
     gap: int
+    others: Sequence[LogRange] = ()
 
     def chunks(self) -> Iterator[RecordChunk | CorruptRange]:
         """The records of the units, in the order of the log, unless units contradict it.
@@ -70,7 +60,7 @@ class UnitReader:
         for between its neighbours (`QueueCover.messages`), and takes its place.
 
         Raises:
-            StoreChangedError: Units were removed since the read was planned, because their messages have expired.
+            StoreChangedError: Units or a segment were removed since the read was planned, because they have expired.
 
         """
         units = self._units()
@@ -96,11 +86,15 @@ class UnitReader:
 
     def _read(self, piece: LogRange, units: FoundUnits) -> Iterator[RecordChunk | CorruptRange]:
         segment = self.records.segment_of(piece.start)
+        if segment is None:
+            raise StoreChangedError(
+                f"the segment of commit log offset {piece.start} was removed since the read was planned: read again"
+            )
         reached = piece.start
-        for start, stop in _chunk_bounds(units.offsets, units.sizes):
+        for start, stop in chunk_bounds(units.offsets, units.sizes):
             following = piece.stop if stop == units.count else int(units.offsets[stop])
-            chunk = None if segment is None else self._chunk(segment, units.at(slice(start, stop)))
-            if chunk is None:
+            chunk = read_chunk(segment, units.offsets[start:stop], units.sizes[start:stop], self.gap)
+            if chunk is None or chunk.frames.size < stop - start:
                 yield from self._scan(LogRange(reached, following))
             else:
                 yield from self._own(chunk, units.at(slice(start, stop)))
@@ -112,20 +106,6 @@ class UnitReader:
             DEFAULT_SPLIT_SIZE, is_start_known=False
         ):
             yield from read_split(split, listing)
-
-    def _chunk(self, segment: SegmentFile, units: FoundUnits) -> RecordChunk | None:
-        """The records to which the units lead; None if one of them leads to no record of its size."""
-        base = int(units.offsets[0])
-        buffer = _memory(int(units.offsets[-1] + units.sizes[-1]) - base)
-        starts, stops = coalesced(units.offsets, units.sizes, self.gap)
-        if not _read_into(buffer, base, segment, starts.tolist(), stops.tolist()):
-            return None
-        positions = units.offsets - base
-        frames = new_frames(units.count)
-        end = segment.base + segment.size - base
-        if read_frames_at(buffer, positions, units.sizes, base, end, frames) < units.count:
-            return None
-        return RecordChunk(buffer, base, frames)
 
     def _own(self, chunk: RecordChunk, units: FoundUnits) -> Iterator[RecordChunk]:
         """The records of the chunk that are at the queue offsets of their units, and the messages of other units."""
@@ -146,7 +126,8 @@ class UnitReader:
             start = index + 1
             queue, queue_offset = queues[int(units.queues[index])], int(units.queue_offsets[index])
             for record in self.find_cover(queue.topic, queue.queue_id).messages(queue_offset, queue_offset + 1):
-                yield self._of_one(record)
+                if not any(record.commit_log_offset in part for part in self.others):
+                    yield self._of_one(record)
         if start < units.count:
             yield replace(chunk, frames=frames[start:])
 
@@ -155,33 +136,3 @@ class UnitReader:
         frames = new_frames(1)
         scan_records(stored, 0, 1, record.commit_log_offset, record.size, frames)
         return RecordChunk(stored, record.commit_log_offset, frames)
-
-
-def _chunk_bounds(offsets: Int64s, sizes: Int64s) -> list[tuple[int, int]]:
-    """Ranges of indexes: each needs about `_CHUNK_BYTES` of memory at most, over at most `_CHUNK_SPAN` of the log.
-
-    A record that is far from the one before it needs a page more.
-    """
-    if not offsets.size:
-        return []
-    needed = sizes + np.minimum(np.diff(offsets, prepend=offsets[0]), mmap.PAGESIZE)
-    chunks = (np.cumsum(needed) - needed) // _CHUNK_BYTES
-    spans = (offsets - offsets[0]) // _CHUNK_SPAN
-    bounds = (np.flatnonzero((np.diff(chunks) > 0) | (np.diff(spans) > 0)) + 1).tolist()
-    return list(zip([0, *bounds], [*bounds, offsets.size], strict=True))
-
-
-def _memory(size: int) -> Bytes:
-    """Memory for `size` bytes, of which only the pages that are written to are provided."""
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
-    return np.frombuffer(mmap.mmap(-1, size, flags=flags), np.uint8)
-
-
-def _read_into(buffer: Bytes, base: int, segment: SegmentFile, starts: list[int], stops: list[int]) -> bool:
-    """Read ranges of the log to their places in `buffer`, whose first byte is at `base`; False if bytes are missing."""
-    memory = buffer.data
-    with OpenFile(segment.location) as file:
-        for start, stop in zip(starts, stops, strict=True):
-            if not file.read_into(memory[start - base : stop - base], start - segment.base):
-                return False
-    return True

@@ -14,6 +14,7 @@ from spark_mq.format.kernels.big_endian import (
     byte_at,
     copy_bytes,
     index_in_eight,
+    prefetch,
     read_i16,
     read_i32,
     read_i64,
@@ -49,6 +50,11 @@ def copy(target: OutBytes, at: int, source: Bytes, start: int, length: int) -> N
 @kernel
 def append(target: OutBytes, at: int, source: Bytes, start: int, length: int) -> None:
     append_bytes(target, at, source, start, length)
+
+
+@kernel
+def load_ahead(buffer: Bytes, position: int) -> None:
+    prefetch(buffer, position)
 
 
 @kernel
@@ -123,3 +129,9 @@ def test_a_kernel_takes_read_only_and_strided_arrays_and_fills_only_new_ones() -
     values.flags.writeable = False
     with pytest.raises(TypeError):
         read_all(array(bytes(8)), 0, values)
+
+
+@pytest.mark.parametrize("position", [0, 8, 1 << 40, -(1 << 40)])
+def test_any_position_can_be_prefetched(position: int) -> None:
+    load_ahead(array(bytes(8)), position)
+    prefetch(array(bytes(8)), position)

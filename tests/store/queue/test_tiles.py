@@ -10,14 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_mq.format.array_types import Int64s
-from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT_DTYPE
 from spark_mq.format.java_text import hash_code
 from spark_mq.io.location import Location
-from spark_mq.store.log.log_range import LogRange
+from spark_mq.store.log.log_range import LogRange, between
 from spark_mq.store.queue.read_cost import LOCAL, REMOTE, coalesced, cost_of
 from spark_mq.store.queue.tags_codes import can_have_tags, tags_codes_of
-from spark_mq.store.queue.tiles import Chain, accounted, complement, merged
-from spark_mq.store.queue.unit_cover import tiles_of
+from spark_mq.store.queue.tiles import Chain, accounted, joined, merged
 
 Tile = tuple[int, int]
 
@@ -82,14 +80,6 @@ def test_an_astray_tile_breaks_only_its_own_run() -> None:
     assert found == [LogRange(0, 20), LogRange(20, 40)]
 
 
-def test_units_of_one_place_contradict_each_other() -> None:
-    """Only the part of the log around them must be scanned then."""
-    first, second = (np.array(units, UNIT_DTYPE) for units in ([(0, 10, 0), (10, 5, 0)], [(10, 5, 0), (15, 5, 0)]))
-    outside = np.array([(-5, 10, 0), (18, 5, 0), (0, 0, 0), (0, PRE_BLANK_SIZE, 0)], UNIT_DTYPE)
-    offsets, sizes = tiles_of([second, outside, first], LogRange(0, 20))
-    assert list(zip(offsets.tolist(), sizes.tolist(), strict=True)) == [(0, 10), (15, 5)]
-
-
 def test_two_runs_that_contradict_each_other_prove_nothing() -> None:
     """A record can be in the body of another one: which of the two is the log's is not known."""
     assert accounted(*arrays([(0, 10), (4, 3), (10, 10)]), lambda at, size: True, 9) == [LogRange(10, 20)]
@@ -100,13 +90,22 @@ def test_a_complement_and_what_it_leaves_are_the_whole(bounds: list[int], distan
     places = sorted(set(bounds))
     parts = [LogRange(start, stop) for start, stop in zip(places[::2], places[1::2], strict=False)]
     whole = LogRange(0, 101)
-    left = complement(whole, parts)
+    left = between([(part.start, part.stop) for part in parts], whole.start, whole.stop)
     assert [place for part in left for place in range(part.start, part.stop)] == [
         place for place in range(101) if not any(place in part for part in parts)
     ]
     joined = merged(left, distance)
     assert all(after.start - before.stop >= distance for before, after in pairwise(joined))
     assert all(any(one.start >= part.start and one.stop <= part.stop for part in joined) for one in left)
+
+
+ranges = st.builds(lambda start, size: LogRange(start, start + size), places, st.integers(1, 9))
+
+
+@given(st.lists(ranges, max_size=8))
+def test_joined_ranges_have_the_same_places_once(parts: list[LogRange]) -> None:
+    found = [place for part in joined(parts) for place in range(part.start, part.stop)]
+    assert found == sorted({place for part in parts for place in range(part.start, part.stop)})
 
 
 def test_gaps_up_to_a_jump_are_read_over() -> None:

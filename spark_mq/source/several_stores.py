@@ -1,0 +1,118 @@
+"""The batch reader of a table of several stores: the reader of each store, and columns that name the store.
+
+The stores are looked for once, when Spark asks for the reader. Each partition says which store it belongs to.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from spark_mq.errors import SparkMqError
+from spark_mq.store.config.named_store import STORE_COLUMNS, NamedStore, is_unreadable, named_error
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass
+class StorePartition(InputPartition):
+    """A partition of the reader with this number."""
+
+    store: int
+    partition: InputPartition
+
+
+class SeveralStoresReader(DataSourceReader):
+    """The reader of the rows of all stores."""
+
+    def __init__(
+        self, readers: Sequence[tuple[NamedStore, DataSourceReader]], columns: Sequence[str], skips_unreadable: bool
+    ) -> None:
+        """Read several stores.
+
+        Args:
+            readers: The stores, each with its reader.
+            columns: The columns that the query reads, in order, with those that name the store.
+            skips_unreadable: Whether a store that cannot be read is left out with a warning.
+
+        """
+        self._readers = list(readers)
+        self._columns = list(columns)
+        self._skips_unreadable = skips_unreadable
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """The partitions of all stores.
+
+        Raises:
+            SparkMqError: A store cannot be read, or with `skipUnreadable` none of them.
+
+        """
+        found: list[InputPartition] = []
+        skipped: list[Exception] = []
+        for number, (store, reader) in enumerate(self._readers):
+            try:
+                found += [StorePartition(number, partition) for partition in reader.partitions()]
+            except (SparkMqError, OSError) as error:
+                if not self._skips_unreadable or not is_unreadable(error):
+                    raise named_error(error, store) from error
+                skipped.append(error)
+                warn_of_skipped(store, error)
+        if skipped and len(skipped) == len(self._readers):
+            raise type(skipped[0])(f"none of the {len(skipped)} stores can be read; the first: {skipped[0]}")
+        return found
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """The rows of one partition. Spark calls this method with None if there is no partition.
+
+        A table that one task reads whole is left out with a warning, too, if its store cannot be read.
+        """
+        if not isinstance(partition, StorePartition):
+            return
+        store, reader = self._readers[partition.store]
+        is_whole_table = type(partition.partition) is InputPartition
+        has_rows = False
+        try:
+            for batch in reader.read(partition.partition):
+                yield named_batch(batch, store, self._columns)
+                has_rows = True
+        except (SparkMqError, OSError) as error:
+            if not (is_whole_table and self._skips_unreadable and is_unreadable(error)) or has_rows:
+                raise named_error(error, store) from error
+            warn_of_skipped(store, error)
+
+
+class PushdownSeveralStoresReader(SeveralStoresReader):
+    """The reader of messages of all stores that pass the filters of a query."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
+        """Give the filters to the reader of each store; Spark checks all filters again."""
+        for _, reader in self._readers:
+            list(reader.pushFilters(filters))
+        return filters
+
+
+def named_batch(batch: pa.RecordBatch, store: NamedStore, columns: Sequence[str]) -> pa.RecordBatch:
+    """The columns of a batch, with those that name the store, in the order of `columns`."""
+    names = dict(zip(STORE_COLUMNS, store.names, strict=True))
+    arrays, fields = [], []
+    for name in columns:
+        if name in names:
+            arrays.append(pa.repeat(pa.scalar(names[name], pa.string()), batch.num_rows))
+            fields.append(pa.field(name, pa.string()))
+        else:
+            arrays.append(batch.column(name))
+            fields.append(batch.schema.field(name))
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def warn_of_skipped(store: NamedStore, error: Exception) -> None:
+    """Log that a store is left out."""
+    _LOG.warning("store %s is left out: %s", store, error)

@@ -1,0 +1,198 @@
+"""The stores of a read: one path, several paths, a pattern, or a file of stores; and the options for each of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from spark_mq.errors import OptionError
+from spark_mq.io.s3 import OPTIONS as S3_OPTIONS
+from spark_mq.io.s3 import is_s3, redacted, with_settings
+from spark_mq.similar_names import similar
+from spark_mq.source.condition import Operator, decode_conditions
+from spark_mq.source.option_values import parse_boolean
+from spark_mq.source.options import (
+    OPTION_NAMES,
+    SELECTION,
+    STREAM_NAMES,
+    STREAM_ONLY,
+    Table,
+    names_of,
+    parse_options,
+    parse_table,
+)
+from spark_mq.store.config.named_store import STORE_COLUMNS, NamedStore, check_stores
+from spark_mq.store.config.store_pattern import is_pattern, matching_stores
+
+_PATH, _PATHS, _STORES, _SKIP = "path", *SELECTION
+_CONF, _CONDITIONS = "brokerConf", "conditions"
+_NOT_OF_ONE_STORE = (*SELECTION, _PATH, "table", _CONDITIONS, *STREAM_ONLY)
+"""Options that the entry of a store in a file of stores cannot have."""
+_S3_NAMES = {name.lower(): name for name in S3_OPTIONS}
+
+
+@dataclass(frozen=True)
+class StoreChoice:
+    """The options of a read that say which stores it has, and the other options.
+
+    Attributes:
+        selection: The options that select stores, by name.
+        others: The other options as they were given, without `path`.
+
+    """
+
+    selection: Mapping[str, str]
+    others: Mapping[str, str]
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Self:
+        """The choice that the options make.
+
+        Args:
+            options: Names and values, as Spark passes them; names are not case-sensitive.
+
+        Raises:
+            OptionError: Two options select stores, or `skipUnreadable` is given for one store.
+
+        """
+        known = {name.lower(): name for name in (_PATH, *SELECTION)}
+        selection = {known[key.lower()]: value for key, value in options.items() if key.lower() in known}
+        others = {key: value for key, value in options.items() if key.lower() not in known}
+        given = [name for name in (_PATH, _PATHS, _STORES) if selection.get(name)]
+        if len(given) > 1:
+            what = "load with a path" if _STORES in given else "option path"
+            raise OptionError(f"{what} and option {given[1]} both select stores: give one of them")
+        choice = cls(selection, others)
+        if _SKIP in selection:
+            parse_boolean(_SKIP, selection)
+            if not choice.is_of_several:
+                raise OptionError(f"option {_SKIP} has no effect on one store: give several paths, or option {_STORES}")
+        return choice
+
+    @property
+    def is_of_several(self) -> bool:
+        """Whether the options can select several stores, whatever the number of those that there are."""
+        return bool(
+            {_PATHS, _STORES} & {name for name, value in self.selection.items() if value}
+            or is_pattern(self.selection.get(_PATH, ""))
+        )
+
+    @property
+    def skips_unreadable(self) -> bool:
+        """Whether a store that cannot be read is left out with a warning; else it is an error."""
+        return parse_boolean(_SKIP, self.selection)
+
+    def table(self) -> Table:
+        """The table of the read; no store is looked for. Raises the errors of `parse_table`."""
+        path = "several stores" if self.is_of_several else self.selection.get(_PATH, "")
+        others = self.others
+        if self.is_of_several:
+            others = {key: value for key, value in others.items() if key.lower() not in _S3_NAMES}
+        return parse_table({**others, **({_PATH: path} if path else {})})
+
+    def stores(self) -> list[NamedStore]:
+        """The stores, in the order in which they are given; those of a pattern are sorted by path.
+
+        A store is left out if none of its rows can match, because of a condition on its names.
+
+        Raises:
+            OptionError: A file of stores or of settings cannot be read, or a store is given twice.
+            StoreNotFoundError: A pattern matches no store.
+
+        """
+        if self.selection.get(_STORES):
+            from spark_mq.store.config.stores_file import load_stores
+
+            return self._matching(load_stores(self.selection[_STORES]))
+        paths = self._paths()
+        # The settings of one broker say nothing of the names of the others.
+        conf = self._other(_CONF) if len(paths) == 1 else None
+        return self._matching(check_stores(NamedStore.of(path, conf) for path in paths))
+
+    def _paths(self) -> list[str]:
+        """The paths, with the stores that match in the place of each pattern."""
+        text = self.selection.get(_PATHS)
+        try:
+            given = [self.selection.get(_PATH, "")] if not text else json.loads(text)
+        except ValueError as error:
+            raise OptionError(
+                f"option {_PATHS}={redacted(text or '')!r} is not a JSON list of paths: {error}"
+            ) from error
+        if not isinstance(given, list) or not all(isinstance(path, str) for path in given):
+            raise OptionError(f"option {_PATHS}={redacted(text or '')!r} is not a JSON list of paths")
+        if not given or not all(given):
+            raise OptionError("option path is missing: give the broker's store directory, .load('/data/store')")
+        return [
+            one
+            for path in given
+            for one in (matching_stores(self._with_settings(path)) if is_pattern(path) else [path])
+        ]
+
+    def _with_settings(self, pattern: str) -> str:
+        """The pattern with the settings that are needed to look for the paths that it matches."""
+        given = {_S3_NAMES[key.lower()]: value for key, value in self.others.items() if key.lower() in _S3_NAMES}
+        return with_settings(pattern, given) if is_s3(pattern) else pattern
+
+    def _other(self, name: str) -> str | None:
+        return next((value for key, value in self.others.items() if key.lower() == name.lower()), None)
+
+    def _matching(self, stores: list[NamedStore]) -> list[NamedStore]:
+        conditions = [
+            condition
+            for condition in decode_conditions(self._other(_CONDITIONS) or "[]")
+            if condition.column in STORE_COLUMNS and condition.operator == Operator.IN
+        ]
+        return [
+            store
+            for store in stores
+            if all(getattr(store, condition.column) in condition.values for condition in conditions)
+        ]
+
+    def each(self, is_stream: bool = False) -> list[tuple[NamedStore, dict[str, str]]]:
+        """The stores, each with the options of its read.
+
+        Args:
+            is_stream: Whether the read is a stream.
+
+        Raises:
+            OptionError: As `stores`; or an option of one store is not known, or does not belong to one store.
+            StoreNotFoundError: As `stores`.
+
+        """
+        stores = self.stores()
+        any_is_s3 = any(is_s3(store.path) for store in stores)
+        names = STREAM_NAMES if is_stream else names_of(self.table())
+        return [(store, self._options_of(store, names, any_is_s3)) for store in stores]
+
+    def _options_of(self, store: NamedStore, names: Sequence[str], any_is_s3: bool) -> dict[str, str]:
+        """The options of a read of one store; those of its own that the table or stream does not have are left out."""
+        known = {name.lower(): name for name in OPTION_NAMES if name not in _NOT_OF_ONE_STORE}
+        own = {} if store.broker_conf is None else {_CONF: store.broker_conf}
+        for name, value in store.options.items():
+            if name.lower() not in known:
+                raise OptionError(
+                    f"store {store}: option {name} is not an option of one store{similar(name, known.values())}"
+                )
+            own[known[name.lower()]] = value
+        own = {name: value for name, value in own.items() if name in names or name in S3_OPTIONS}
+        left_out = {name.lower() for name in own}
+        if any_is_s3 and not is_s3(store.path):
+            left_out |= _S3_NAMES.keys()
+        options = {name: value for name, value in self.others.items() if name.lower() not in left_out}
+        return {**options, **own, _PATH: store.path}
+
+
+def check_options(options: Mapping[str, str]) -> None:
+    """Check the options of a batch read of one or of several stores; no store is looked for.
+
+    Raises:
+        OptionError: As `parse_options`.
+
+    """
+    choice = StoreChoice.of(options)
+    if choice.is_of_several:
+        choice.table()
+    else:
+        parse_options(options)

@@ -1,0 +1,134 @@
+"""Soundness of the extension units of one queue: their store times and bit maps, against the records of the log.
+
+A broker believes both (`ExpressionMessageFilter.isMatchedByConsumeQueue`@5.3.3): if a group's filter is older than the
+store time, and the bits of the group are not all set, the group does not get the message. Other bits do no harm,
+because the broker evaluates the filter again with the record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark_mq.filters.arrays import ArrayMessages, matching_mask
+from spark_mq.filters.consumer_filter import ConsumerFilter
+from spark_mq.format.array_types import Flags, Int64s
+from spark_mq.format.bloom_filter import bit_map
+from spark_mq.format.consume_queue import UNIT_SIZE
+from spark_mq.format.consume_queue_ext import MAX_ADDRESS, ExtUnits
+from spark_mq.format.kernels.columns import MessageColumns
+from spark_mq.io.file_reader import FileReaders
+from spark_mq.io.location import Location
+from spark_mq.store.log.log_range import LogRange
+from spark_mq.store.log.record_lookup import RecordLookup
+from spark_mq.store.queue.consume_queue import ConsumeQueue
+from spark_mq.store.queue.folders import QueueFolder
+from spark_mq.store.queue.read_cost import cost_of
+from spark_mq.store.queue.unit_cover import FoundUnits
+from spark_mq.store.queue.unit_records import records_of_units
+from spark_mq.verifier.finding import findings, text
+from spark_mq.verifier.sink import FindingSink
+
+_UNITS = 1 << 14
+
+
+@dataclass(frozen=True)
+class QueueExtCheck:
+    """The check of one queue whose units can be addresses in `consumequeue_ext`.
+
+    Attributes:
+        store: The store.
+        folder: The queue.
+        log: The part of the log that was checked.
+        filters: The filters of `config/consumerFilter.json` for the topic.
+
+    """
+
+    store: Location
+    folder: QueueFolder
+    log: LogRange
+    filters: tuple[ConsumerFilter, ...]
+
+    def __call__(self, sink: FindingSink) -> None:
+        """Put what is wrong into `sink`."""
+        with closing(FileReaders()) as files:
+            queue, records = ConsumeQueue(self.folder, files), RecordLookup(self.store, files)
+            for start in range(queue.files[0].first, queue.written_end, _UNITS):
+                block = queue.units(start, min(start + _UNITS, queue.written_end))
+                units = FoundUnits.of_queue(0, start, block).in_ranges([self.log])
+                units = units.at(units.tags_codes <= MAX_ADDRESS)
+                if units.count:
+                    sink.add(self._findings(queue, records, units))
+
+    def _findings(self, queue: ConsumeQueue, records: RecordLookup, units: FoundUnits) -> Iterator[pa.RecordBatch]:
+        units = units.at(np.argsort(units.offsets, kind="stable"))
+        gap = cost_of(self.store).gap
+        for chunk, which in records_of_units(records, units.offsets, units.sizes, gap):
+            found, own = queue.ext.units(units.tags_codes[which]), units.at(which)
+            messages = MessageColumns(chunk.buffer, chunk.base, chunk.frames)
+            times = messages.store_timestamp_millis()
+            other_time = found.is_found & (found.store_timestamp != times)
+            yield from self._batch(
+                queue,
+                own,
+                other_time,
+                "QUEUE_EXT_TIME",
+                text("store time ", times[other_time]),
+                text("store time ", found.store_timestamp[other_time]),
+            )
+            for one in self.filters:
+                lacks = _lacks_bits(one, messages, found)
+                yield from self._batch(
+                    queue,
+                    own,
+                    lacks,
+                    "QUEUE_EXT_BITS",
+                    f"the bits {list(one.bit_positions or ())} of group {one.consumer_group}, whose filter is TRUE",
+                    pa.array([f"bit map {bits.hex()}" for bits in found.bit_map[lacks]], pa.string()),
+                )
+
+    def _batch(
+        self, queue: ConsumeQueue, units: FoundUnits, which: Flags, code: str, expected: pa.Array | str, found: pa.Array
+    ) -> Iterator[pa.RecordBatch]:
+        """Findings in the files of `consumequeue/`, as those of the other codes of units."""
+        numbers = units.queue_offsets[which]
+        for file in queue.files:
+            here: npt.NDArray[np.bool_] = (numbers >= file.first) & (numbers < file.first + file.count)
+            if here.any():
+                yield findings(
+                    code,
+                    int(here.sum()),
+                    file=f"consumequeue/{queue.topic}/{queue.queue_id}/{file.location.name}",
+                    position=(numbers[here] - file.first) * UNIT_SIZE,
+                    topic=queue.topic,
+                    queue_id=queue.queue_id,
+                    commit_log_offset=units.offsets[which][here],
+                    expected=expected if isinstance(expected, str) else expected.filter(pa.array(here)),
+                    found=found.filter(pa.array(here)),
+                )
+
+
+def _lacks_bits(one: ConsumerFilter, messages: MessageColumns, found: ExtUnits) -> Flags:
+    """Which units lack a bit of a group whose filter is TRUE, and is older than the message.
+
+    A unit without a bit map of the filter's length says nothing: the broker evaluates the filter with the record.
+    """
+    count = found.is_found.size
+    lacks = np.zeros(count, np.bool_)
+    if one.condition is None or not one.bit_count or not one.bit_positions:
+        return lacks
+    size = one.bit_count // 8
+    has_map = np.fromiter((len(bits) == size for bits in found.bit_map), np.bool_, count)
+    live: Int64s = np.flatnonzero(found.is_found & has_map & (found.store_timestamp > one.born_time))
+    if not live.size:
+        return lacks
+    properties = ArrayMessages(count, lambda name: messages.property_text(name.encode("ascii")))
+    maps = np.frombuffer(b"".join(found.bit_map[live]), np.uint8).reshape(live.size, size)
+    own = np.frombuffer(bit_map(one.bit_positions, one.bit_count), np.uint8)
+    lacks[live] = ((maps & own) != own).any(axis=1)
+    return lacks & matching_mask(one.condition, properties)
