@@ -54,7 +54,7 @@ def extend_trees(context: JobContext, plan: RebuildPlan, log_range: OffsetRange)
     queues = find_existing_queues(plan, plan.store) if has_queues else None
     index = find_existing_index(plan, plan.store) if has_index else None
     folder = context.committer.folder / STAGED
-    folder.filesystem.create_dir(folder.path, recursive=True)
+    folder.make_folder()
     targets = plan.settings.targets(folder, has_queues, has_index)
     staged = stage_range(context, log_range.splits(plan.split_size), targets)
     if staged.end != log_range.end:

@@ -306,7 +306,7 @@ class _Rebuild:
         queues = find_existing_queues(plan, committer.output) if has_queues else None
         index = find_existing_index(plan, committer.output) if has_index else None
         folder = committer.folder / STAGED
-        folder.filesystem.create_dir(folder.path, recursive=True)
+        folder.make_folder()
         targets = plan.settings.targets(folder, has_queues, has_index)
         staged = stage_log(context, plan, log, manifest, targets)
         queue_result, index_result = write_trees(context, plan, staged, queues, index)

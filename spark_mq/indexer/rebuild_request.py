@@ -89,10 +89,10 @@ class RebuildRequest:
         zone = None if time_zone is None else parse_time_zone(time_zone)
         version = None if broker_version is None else parse_broker_version(broker_version)
         conf = BrokerConf.of(broker_conf)
-        location = Location.resolve(store)
+        location = Location.resolve(store).snapshot()
         if not conf.is_enabled("messageIndexEnable", default=True):
             selection = dataclasses.replace(selection, has_index=False)
-        target = location if output is None else Location.resolve(output)
+        target = Location.resolve(store if output is None else output)
         # A queue that is continued keeps the addresses that it has.
         is_continued = resume and selection.queue_tree is not None and (target / selection.queue_tree).is_directory
         if conf.is_enabled("enableConsumeQueueExt") and not is_continued:

@@ -17,7 +17,7 @@ from pyarrow import fs
 from spark_mq.errors import OptionError, StorageError
 from spark_mq.io.remote_file import RemoteFile
 from spark_mq.io.retry import repeated
-from spark_mq.io.s3 import is_s3, redacted, s3_filesystem, shown
+from spark_mq.io.s3 import is_s3, redacted, s3_filesystem, shown, with_settings
 from spark_mq.io.snapshot import Snapshot
 
 
@@ -55,6 +55,7 @@ class Location:
             return cls(fs.LocalFileSystem(), path, path)
         place = redacted(uri)
         try:
+            uri = with_settings(uri)
             filesystem, path = s3_filesystem(uri) if is_s3(uri) else fs.FileSystem.from_uri(uri)
         except OptionError:
             raise
@@ -72,6 +73,11 @@ class Location:
             raise OptionError(f"{place!r} names no bucket and no path")
         address, mark, settings = uri.partition("?")
         return cls(filesystem, path.rstrip("/"), f"{address.rstrip('/')}{mark}{settings}")
+
+    def __reduce__(self) -> str | tuple[object, ...]:
+        if not is_s3(self.uri):
+            return super().__reduce__()
+        return _on_s3, (self.uri, self.path, self._snapshot)
 
     def __truediv__(self, name: str) -> Location:
         if "://" not in self.uri:
@@ -136,6 +142,11 @@ class Location:
         entries = repeated(str(self), lambda: self.filesystem.get_file_info(selector))
         return sorted(entries, key=lambda info: info.base_name)
 
+    def make_folder(self) -> None:
+        """Create the folder, and the folders above it, unless the filesystem has no folders: S3 has only files."""
+        if self.path and not isinstance(self.filesystem, fs.S3FileSystem):
+            self.filesystem.create_dir(self.path, recursive=True)
+
     def read_bytes(self) -> bytes:
         """The whole content of a file, for small files."""
         if self.is_local:
@@ -159,6 +170,11 @@ class Location:
 
     def __repr__(self) -> str:
         return f"Location({str(self)!r})"
+
+
+def _on_s3(uri: str, path: str, snapshot: Snapshot | None) -> Location:
+    """A location of another process, which made its `uri` with all settings."""
+    return Location(s3_filesystem(uri)[0], path, uri, snapshot)
 
 
 def local_path(uri: str) -> str | None:

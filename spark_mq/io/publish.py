@@ -3,6 +3,7 @@
 On a local filesystem the file is written under a temporary name, flushed to the disk and renamed; then its folder is
 flushed. Elsewhere (object stores, HDFS) a rename is a copy or fails if the file exists, and a stream that is dropped
 half-way may still create the object. There the content is assembled first and written once, and the length is checked.
+A write that fails is repeated. S3 replaces an existing file in one step.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Protocol
 
 from spark_mq.errors import SparkMqError
 from spark_mq.io.location import Location
+from spark_mq.io.retry import repeated
 
 _LATEST_FILE_TIME = (1 << 32) * 1000
 """Milliseconds; about the year 2106. A store time may be any number, a file's modification time may not."""
@@ -63,17 +65,16 @@ def published(location: Location, size: int, modified_millis: int | None = None)
         return
     content = _Buffer(size)
     yield content
-    filesystem = location.filesystem
-    folder = location.path.rpartition("/")[0]
-    if folder:
-        filesystem.create_dir(folder, recursive=True)
-    if location.is_file:
-        filesystem.delete_file(location.path)
-    with filesystem.open_output_stream(location.path) as stream:
-        stream.write(content.data)
-    stored = location.info().size
+    location.parent.make_folder()
+    repeated(str(location), lambda: _write(location, content.data), "written")
+    stored = location.now().info().size
     if stored != size:
         raise SparkMqError(f"{location}: wrote {size} bytes, but the filesystem has {stored}; write the file again")
+
+
+def _write(location: Location, content: bytes | bytearray) -> None:
+    with location.filesystem.open_output_stream(location.path) as stream:
+        stream.write(content)
 
 
 class _Buffer:

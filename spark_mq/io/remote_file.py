@@ -53,7 +53,7 @@ class RemoteFile:
         first, last = position // _BLOCK, (stop - 1) // _BLOCK
         missing = [block for block in range(first, last + 1) if block not in self._blocks]
         if missing and last - first >= _KEPT_BLOCKS:
-            return self.read_range(position, stop - position)
+            return self._request(position, stop - position)
         if missing:
             self._fetch(missing[0], missing[-1] + 1)
         parts = []
@@ -67,11 +67,16 @@ class RemoteFile:
         return data[start : start + stop - position]
 
     def read_range(self, position: int, length: int) -> bytes:
-        """The `length` bytes from `position` on, by one request; fewer only if the file ends before."""
-        length = min(length, self.size - position)
-        if length <= 0:
-            return b""
+        """The `length` bytes from `position` on, by one request; fewer only if the file ends before.
 
+        Only a small file is kept.
+        """
+        if self.size <= _SMALL_FILE:
+            return self.read(position, length)
+        length = min(length, self.size - position)
+        return self._request(position, length) if length > 0 else b""
+
+    def _request(self, position: int, length: int) -> bytes:
         def request() -> bytes:
             data = bytes(self._file.read_at(length, position))
             if len(data) < length:
@@ -92,7 +97,7 @@ class RemoteFile:
             stop = max(stop, min(start + self._count, -(-self.size // _BLOCK)))
         else:
             self._count = stop - start
-        data = memoryview(self.read_range(start * _BLOCK, (stop - start) * _BLOCK))
+        data = memoryview(self._request(start * _BLOCK, min((stop - start) * _BLOCK, self.size - start * _BLOCK)))
         for block in range(start, stop):
             at = (block - start) * _BLOCK
             self._blocks[block] = bytes(data[at : at + _BLOCK])

@@ -21,13 +21,16 @@ _WAITS: Final = (0.1, 0.5, 2.0)
 _FINAL: Final = ("ACCESS_DENIED", "INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH", "INVALID_CLIENT_TOKEN_ID")
 """What the text of an error of S3 has if another try would get the same answer."""
 
+_NO_BUCKET: Final = "NO_SUCH_BUCKET"
 
-def repeated(name: str, request: Callable[[], _T]) -> _T:
+
+def repeated(name: str, request: Callable[[], _T], done: str = "read") -> _T:
     """The result of `request`, which is called again if it fails.
 
     Args:
         name: The file or folder, as a person may see it.
         request: The request.
+        done: What the request does with the file, for errors: `read`, `written` or `removed`.
 
     Raises:
         FileNotFoundError: There is no such file.
@@ -44,9 +47,11 @@ def repeated(name: str, request: Callable[[], _T]) -> _T:
             is_denied = error.errno in (errno.EACCES, errno.EPERM) or any(code in reason for code in _FINAL)
             if is_denied:
                 raise StorageError(f"{name}: the server denies the access: {reason}; check the credentials") from None
+            if _NO_BUCKET in reason:
+                raise StorageError(f"{name}: its bucket does not exist; create the bucket, or check its name") from None
             if wait is None:
                 raise StorageError(
-                    f"{name}: cannot be read, also after {len(_WAITS)} more tries: {reason}; check the address, the "
+                    f"{name}: cannot be {done}, also after {len(_WAITS)} more tries: {reason}; check the address, the "
                     "region and the credentials, or run again if the server was busy"
                 ) from None
             time.sleep(wait)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
@@ -27,6 +28,11 @@ _SCHEMES: Final = ("s3://", "s3a://", "s3n://")
 _ATTEMPTS: Final = 5
 """How often the S3 client sends a request that the server or the network fails."""
 _CONNECT_SECONDS: Final = 10.0
+_REQUEST_SECONDS: Final = 60.0
+"""The default, 3 seconds, is too short for the removal of 1000 files by one request."""
+_AMAZON: Final = (".amazonaws.com", ".amazonaws.com.cn")
+_CHECKSUMS: Final = "AWS_REQUEST_CHECKSUM_CALCULATION"
+"""A variable of the environment that the S3 client reads."""
 
 _TEXTS: Final = (
     "access_key",
@@ -130,18 +136,29 @@ def s3_filesystem(uri: str) -> tuple[fs.FileSystem, str]:
     bucket, path, settings = _parse(with_settings(uri))
     if not {"region", "endpoint_override"} & settings.keys():
         settings["region"] = fs.resolve_s3_region(bucket)
-    texts: dict[str, Any] = {name: value for name, value in settings.items() if name in _TEXTS}
-    flags = {name: _flag(name, value) for name, value in settings.items() if name in _FLAGS}
     try:
-        filesystem = fs.S3FileSystem(
-            retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS),
-            connect_timeout=_CONNECT_SECONDS,
-            **texts,
-            **flags,
-        )
+        filesystem = _filesystem(tuple(sorted(settings.items())))
     except (pa.ArrowException, ValueError) as error:
         raise OptionError(f"{redacted(uri)!r}: {redacted(str(error))}") from None
     return filesystem, f"{bucket}{path}"
+
+
+@cache
+def _filesystem(settings: tuple[tuple[str, str], ...]) -> fs.FileSystem:
+    """The filesystem with these settings. A process makes it once, so all files share its connections."""
+    values: dict[str, Any] = {name: value for name, value in settings if name in _TEXTS}
+    values |= {name: _flag(name, value) for name, value in settings if name in _FLAGS}
+    if "endpoint_override" in values and not values["endpoint_override"].endswith(_AMAZON):
+        # The client would add checksums to what it writes in a form that most other services refuse.
+        os.environ.setdefault(_CHECKSUMS, "when_required")
+    values["retry_strategy"] = fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS)
+    values["connect_timeout"] = _CONNECT_SECONDS
+    values["request_timeout"] = _REQUEST_SECONDS
+    try:
+        # A small file is then written by one request instead of three.
+        return fs.S3FileSystem(allow_delayed_open=True, **values)
+    except TypeError:  # an older pyarrow
+        return fs.S3FileSystem(**values)
 
 
 def _parse(uri: str) -> tuple[str, str, dict[str, str]]:

@@ -4,7 +4,8 @@ The job's folder is `<output>/.spark_mq/`. On a local filesystem a finished tree
 tree that it replaces is set aside first. When the new tree is in place, the old one becomes a backup, or is removed. If
 a job is killed between the two renames, the next job puts the old tree back. When a tree is continued, it stays in
 place: new files are renamed into it in name order, so an interrupted commit always leaves a valid prefix of the result.
-Other filesystems cannot rename a tree: there, files are written whole under their final names.
+Other filesystems cannot rename a tree: there, files are written whole under their final names, and the job's folder
+says which trees are unfinished (`UnfinishedTrees`). The end of that folder is the commit.
 
 A job can name a file without which nothing in its folder counts, such as a manifest. This file is removed first when
 the folder is cleared, so a job that is killed while it clears leaves nothing that looks complete.
@@ -26,6 +27,7 @@ from spark_mq.errors import OutputExistsError, StorageError
 from spark_mq.io.location import Location
 from spark_mq.io.publish import sync_folder
 from spark_mq.job.storage_errors import is_full, reason_of
+from spark_mq.job.unfinished_trees import UnfinishedTrees
 
 WORK_FOLDER = ".spark_mq"
 _REMOVED, _KEPT = "replaced-", "kept-"
@@ -58,6 +60,10 @@ class OutputCommitter:
     def folder(self) -> Location:
         """The job's folder, for everything that is not finished."""
         return self.output / self.work_folder
+
+    @property
+    def _unfinished(self) -> UnfinishedTrees:
+        return UnfinishedTrees(self.output, self.folder)
 
     def target(self, name: str) -> Location:
         """The location of a finished tree."""
@@ -112,13 +118,20 @@ class OutputCommitter:
         return existing
 
     def clear(self) -> None:
-        """Empty the job's folder."""
+        """Empty the job's folder; trees that a killed job left unfinished under their final names are removed, too."""
+        self._remove_unfinished()
         self._remove()
         self._make()
 
+    def _remove_unfinished(self) -> None:
+        if not self.output.is_local:
+            self._unfinished.remove()
+
     def _make(self) -> None:
         try:
-            self.output.filesystem.create_dir(self.folder.path, recursive=True)
+            self.folder.make_folder()
+            if not self.output.is_local:
+                self._unfinished.add(self.names)
         except OSError as error:
             if is_full(error):
                 raise
@@ -156,10 +169,9 @@ class OutputCommitter:
         sync_folder(self.folder.path)
 
     def existing(self) -> tuple[str, ...]:
-        """The names of the existing trees; if trees cannot be renamed, those of a killed job do not count."""
-        if not self.output.is_local and self.folder.is_directory:
-            return ()
-        return tuple(name for name in self.names if self.target(name).is_directory and self.target(name).entries())
+        """The names of the existing trees; unfinished trees of a killed job do not count."""
+        unfinished = () if self.output.is_local else self._unfinished.names()
+        return tuple(name for name in self.names if name not in unfinished and self.target(name).entries())
 
     def _set_aside(self) -> Iterator[tuple[Path, str]]:
         """Each tree that is set aside, by this job or a killed one: its path now, and its path in the output."""
@@ -213,8 +225,11 @@ class OutputCommitter:
             is_planned: Whether the job writes the file with this path in the tree.
 
         """
+        if not self.output.is_local:
+            self._unfinished.keep_only(name, is_planned)
+            return
         growing = Path(self.staging_path(name).path)
-        for file in growing.rglob("*") if self.output.is_local else ():
+        for file in growing.rglob("*"):
             if file.is_file() and not is_planned(str(file.relative_to(growing))):
                 file.unlink()
 
@@ -243,6 +258,8 @@ class OutputCommitter:
             sync_folder(os.path.dirname(target))
         for file in stale:
             os.unlink(file.path)
+        if not self.output.is_local:
+            self._unfinished.finish()
         backup = self._retire()
         self._remove()
         return backup
@@ -256,9 +273,10 @@ class OutputCommitter:
             sync_folder(str(finished.parent))
 
     def abort(self) -> None:
-        """Remove the job's folder; a tree that was set aside and has no successor is put back."""
+        """Remove the job's folder and unfinished trees; a tree that was set aside and has no successor is put back."""
         self._put_back()
         self._retire()
+        self._remove_unfinished()
         self._remove()
 
 

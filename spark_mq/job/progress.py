@@ -97,7 +97,7 @@ class Progress:
 
         """
         folder = self._folder / name.replace(" ", "-")
-        folder.filesystem.create_dir(folder.path, recursive=True)
+        folder.make_folder()
         started = time.monotonic()
         finished = threading.Event()
         begin = StageProgress(name, 0, total, what, size, 0.0)

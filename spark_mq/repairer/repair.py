@@ -188,7 +188,7 @@ def _apply(
 
 def _create(folder: Location) -> None:
     try:
-        folder.filesystem.create_dir(folder.path, recursive=True)
+        folder.make_folder()
     except OSError as error:
         raise StorageError(f"{folder}: the folder cannot be created: {error}") from error
 

@@ -142,7 +142,7 @@ class OffsetMap:
         """
         check_map_folder(folder)
         _remove_files(folder)
-        folder.filesystem.create_dir(folder.path, recursive=True)
+        folder.make_folder()
         return cls(folder, _old_topics(topics, source_topics), old_store_host, store_host)
 
     def write(self, chunk: StagedChunk, rows: StagedRows, offsets: Int64s, queue_offsets: Int64s | None) -> None:

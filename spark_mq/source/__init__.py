@@ -8,7 +8,8 @@ Read in this order:
    `pushed_filters`;
 3. `planner` (the access path), `explain`;
 4. the readers: `messages`, `messages_by_key` and `row_filter`; `consume_queue`, `index_entries`, `metadata_tables`;
-5. the stream: `message_stream`, `stream_offset`.
+5. the stream: `message_stream`, `stream_offset`;
+6. several stores: `store_choice`, `several_stores`, `several_stores_stream`, `several_offset`.
 
 `lookup_function` is the table function `rocketmq_lookup`. The modules of 1 to 3 run while Spark plans, and so import no
 kernels.

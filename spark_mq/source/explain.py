@@ -30,7 +30,7 @@ def explain(store: str, **options: str) -> str:
 
     """
     parsed = parse_options({**options, "path": store})
-    with MessageStore(store, broker_conf=parsed.broker_conf) as opened:
+    with MessageStore(parsed.path, broker_conf=parsed.broker_conf) as opened:
         plan = plan_messages(parsed, opened)
         reads = [*_look_ups(plan, opened, parsed.predicate.store_timestamp.bounds), *_log_parts(plan)]
     lines = [("path", plan.path.value), *(("reads", part) for part in reads), *(("note", note) for note in plan.notes)]

@@ -9,7 +9,7 @@ from typing import Self
 
 from spark_mq.errors import OptionError
 from spark_mq.io.s3 import OPTIONS as S3_OPTIONS
-from spark_mq.io.s3 import is_s3, with_settings
+from spark_mq.io.s3 import is_s3, redacted, with_settings
 from spark_mq.similar_names import similar
 from spark_mq.source.condition import Operator, decode_conditions
 from spark_mq.source.option_values import parse_boolean
@@ -112,14 +112,16 @@ class StoreChoice:
         return self._matching(check_stores(NamedStore.of(path, conf) for path in paths))
 
     def _paths(self) -> list[str]:
-        """The paths, with the stores that patterns match; a store that two of them name is there once."""
+        """The paths, with the stores that match in the place of each pattern."""
         text = self.selection.get(_PATHS)
         try:
             given = [self.selection.get(_PATH, "")] if not text else json.loads(text)
         except ValueError as error:
-            raise OptionError(f"option {_PATHS}={text!r} is not a JSON list of paths: {error}") from error
+            raise OptionError(
+                f"option {_PATHS}={redacted(text or '')!r} is not a JSON list of paths: {error}"
+            ) from error
         if not isinstance(given, list) or not all(isinstance(path, str) for path in given):
-            raise OptionError(f"option {_PATHS}={text!r} is not a JSON list of paths")
+            raise OptionError(f"option {_PATHS}={redacted(text or '')!r} is not a JSON list of paths")
         if not given or not all(given):
             raise OptionError("option path is missing: give the broker's store directory, .load('/data/store')")
         return [

@@ -141,7 +141,7 @@ class _TopicMessages:
         cover = unit_cover(covers, own, self.store.records, part, _MERGE_DISTANCE)
         if sum(piece.size for piece in cover.uncovered) + cover.units.count * _RECORD > CLEARLY_LESS * part.size:
             return self._scan(part, newest_first)
-        return self._by_units(cover, newest_first)
+        return self._by_units(cover, own, newest_first)
 
     def _cost(
         self, part: LogRange, own: Sequence[ConsumeQueue], everything: Sequence[ConsumeQueue], price: ReadCost
@@ -156,36 +156,42 @@ class _TopicMessages:
         records = sum(max(stop - start, 0) for start, stop in bounds)
         return of_all + records * max(price.jump, _RECORD)
 
-    def _by_units(self, cover: UnitCover, newest_first: bool) -> Iterator[Part]:
+    def _by_units(self, cover: UnitCover, own: Sequence[ConsumeQueue], newest_first: bool) -> Iterator[Part]:
         pieces = sorted(
             [*((piece, True) for piece in cover.covered), *((piece, False) for piece in cover.uncovered)],
             key=lambda piece: piece[0].start,
         )
         for piece, is_covered in reversed(pieces) if newest_first else pieces:
             if is_covered:
-                yield from self._records(piece, cover.units.in_ranges([piece]), newest_first)
+                yield from self._records(piece, cover.units.in_ranges([piece]), own, newest_first)
             else:
                 yield from self._scan(piece, newest_first)
 
-    def _records(self, piece: LogRange, units: FoundUnits, newest_first: bool) -> Iterator[Part]:
+    def _records(
+        self, piece: LogRange, units: FoundUnits, own: Sequence[ConsumeQueue], newest_first: bool
+    ) -> Iterator[Part]:
         """The messages to which units lead. Where one leads to something else, the rest of the piece is scanned."""
-        places = list(zip(units.offsets.tolist(), units.sizes.tolist(), strict=True))
         reached = piece.stop if newest_first else piece.start
-        for offset, size in reversed(places) if newest_first else places:
-            record = self._own_record(offset, size)
+        for index in range(units.count - 1, -1, -1) if newest_first else range(units.count):
+            record = self._own_record(units, own, index)
             if record is None:
                 rest = LogRange(piece.start, reached) if newest_first else LogRange(reached, piece.stop)
                 yield from self._scan(rest, newest_first)
                 return
             yield record
-            reached = offset if newest_first else offset + size
+            offset = record.commit_log_offset
+            reached = offset if newest_first else offset + record.size
 
-    def _own_record(self, offset: int, size: int) -> Record | None:
+    def _own_record(self, units: FoundUnits, own: Sequence[ConsumeQueue], index: int) -> Record | None:
+        """The record to which a unit leads; None if it is not the message at the unit's place in its queue."""
+        size, queue = int(units.sizes[index]), own[units.queues[index]]
         try:
-            record = self.store.records.record(offset, size)
+            record = self.store.records.record(int(units.offsets[index]), size)
         except CorruptLogError:
             return None
-        return record if record.size == size and self._filter.matches(record) else None
+        place = record.queue_id, record.queue_offset
+        is_own = place == (queue.queue_id, int(units.queue_offsets[index])) and record.size == size
+        return record if is_own and self._filter.matches(record) else None
 
     def _scan(self, part: LogRange, newest_first: bool, starts: Sequence[int] = ()) -> Iterator[Part]:
         store = self.store

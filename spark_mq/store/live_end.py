@@ -16,11 +16,13 @@ does not decide, the last segment is read from its start. A caller that needs
 the live end repeatedly keeps a `LiveEndFinder`, which then reads only new bytes.
 
 If the store is not on a local disk, and its broker stopped cleanly, the newest message of the index is tried first: to
-read the ends of all queues would take several requests for each queue.
+read the ends of all queues would take several requests for each queue. If the index does not tell, and the queues are
+many, the last segment is read.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 import zlib
@@ -51,6 +53,9 @@ _STALE_WINDOW = 64 << 10
 """Bytes after the newest record in which the first record of a stale tail is searched for."""
 _MAGIC = re.compile(b"|".join(re.escape(struct.pack(">i", magic)) for magic in (MAGIC_V1, MAGIC_V2)))
 _TAIL = 4 << 10
+_BYTES_PER_REQUEST = 2 << 20
+"""Bytes that arrive over a network in the time that a short request takes."""
+_REQUESTS_PER_QUEUE = 2
 _ZEROS = bytes(FRAME.size)
 
 
@@ -114,7 +119,11 @@ class LiveEndFinder:
         indexed = None if store.is_local else _end_after_index(store, records, run)
         if indexed is not None:
             return indexed
+        if run.started == math.inf:
+            return self._read_last_segment(store, run.started)  # no record is certainly live
         queues = list(queues)
+        if not store.is_local and _is_less_than_queues(records, len(queues)):
+            return self._read_last_segment(store, run.started)
         announce_ends(queues)
         newest = _newest_message(records, queues)
         start = None if newest is None else _certainly_live(run, records, queues, *newest)
@@ -147,6 +156,12 @@ class LiveEndFinder:
             reader.skip(last.data_end)
             self._last_scan = _Scan(last.base, reader.position, reader.newest, started, tail_crc(reader.position))
         return LiveEnd(last.base + reader.position)
+
+
+def _is_less_than_queues(records: RecordLookup, queues: int) -> bool:
+    """Whether reading the last segment takes less time than reading the ends of so many queues over a network."""
+    last = records.segment_of(records.last_written_base)
+    return last is not None and last.size / _BYTES_PER_REQUEST < _REQUESTS_PER_QUEUE * queues
 
 
 def _end_after_index(store: Location, records: RecordLookup, run: LastRun) -> LiveEnd | None:

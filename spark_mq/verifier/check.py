@@ -151,7 +151,7 @@ class _Check:
 
     def run(self) -> CheckedStore:
         for name in (STAGED, FINDINGS):
-            self.work.filesystem.create_dir((self.work / name).path, recursive=True)
+            (self.work / name).make_folder()
         state, config = BrokerState.of(self.store), ConfigFiles.of(self.store)
         log = CommitLog.open(self.store)
         index = list_index(self.store, self.conf)

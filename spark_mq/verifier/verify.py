@@ -182,7 +182,7 @@ def work_folder(scratch: Location | None) -> Location:
         return Location.resolve(tempfile.mkdtemp(prefix=_PREFIX))
     folder = scratch / f"{_PREFIX}{uuid.uuid4().hex}"
     try:
-        folder.filesystem.create_dir(folder.path, recursive=True)
+        folder.make_folder()
     except OSError as error:
         raise StorageError(f"--scratch {scratch}: the folder cannot be written: {error}") from error
     return folder

@@ -261,6 +261,10 @@ def test_an_unreadable_store_is_an_error_or_left_out(
         (("archive", "--stores", "FILE", "./t", "--broker", "x"), "--broker is for one store"),
         (("topics", "--stores", "/nowhere.json"), "the file of stores /nowhere.json cannot be read"),
         (("sql", "SELECT 1"), "give --store NAME=PATH"),
+        (
+            ("sql", "SELECT 1", "--store", "a=STORE", "--skip-unreadable"),
+            "--skip-unreadable has no effect on one store",
+        ),
         (("sql", "SELECT 1", "--stores", "FILE", "--store", "a=STORE"), "give --store NAME=PATH"),
     ],
 )
@@ -268,7 +272,7 @@ def test_what_does_not_go_together_is_refused(
     words: tuple[str, ...], message: str, file: str, unpacked: Unpack, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = {"FILE": file, "STORE": str(unpacked(BROKERS["broker-new"]))}
-    assert main([given.get(word, word) for word in words]) == 2
+    assert main([given.get(word, word.replace("a=STORE", f"a={given['STORE']}")) for word in words]) == 2
     assert message in capsys.readouterr().err
 
 

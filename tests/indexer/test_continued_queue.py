@@ -61,8 +61,8 @@ class Job:
             )
         (folder / "done").mkdir(exist_ok=True)
         writer = QueueWriter(
-            str(folder / "growing"),
-            str(folder / "there"),
+            Location.resolve(str(folder / "growing")),
+            Location.resolve(str(folder / "there")),
             FILE_SIZE,
             1000 * self.start,
             is_resumed,
@@ -144,7 +144,7 @@ def test_the_offsets_that_no_message_has(taken: set[int]) -> None:
     ]
     with tempfile.TemporaryDirectory() as name:
         done = Location.resolve(name)
-        written = written_files(QueueWriter(f"{name}/growing", None, FILE_SIZE, 0, False, done), runs)
+        written = written_files(QueueWriter(done / "growing", None, FILE_SIZE, 0, False, done), runs)
     named = [
         offset
         for file in written

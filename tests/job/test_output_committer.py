@@ -8,7 +8,9 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
+from pyarrow import fs
 
+from spark_mq.errors import OutputExistsError
 from spark_mq.io.location import Location
 from spark_mq.job.output_committer import BACKUP, WORK_FOLDER, OutputCommitter
 from tests.support.stores import tree_of
@@ -149,3 +151,57 @@ def test_a_job_that_goes_on_keeps_what_is_there(tmp_path: Path) -> None:
     committer = OutputCommitter(Location.resolve(str(tmp_path)), NAMES)
     assert committer.resume() == NAMES
     assert tree_of(tmp_path) == {"consumequeue/a": b"old", "index/b": b"new", f"{WORK_FOLDER}/index/c": b"staged"}
+
+
+def elsewhere(folder: Path) -> Location:
+    """`folder` on a filesystem that is not local, so trees cannot be renamed."""
+    return Location(fs.SubTreeFileSystem(str(folder), fs.LocalFileSystem()), "out", "subtree://out")
+
+
+def test_trees_that_cannot_be_renamed_count_when_the_job_has_ended(tmp_path: Path) -> None:
+    committer = OutputCommitter(elsewhere(tmp_path), NAMES)
+    committer.setup(replace=False)
+    write(tmp_path / "out", NEW)
+    assert committer.existing() == ()
+    assert OutputCommitter(elsewhere(tmp_path), ("index",)).existing() == ()
+    committer.commit()
+    assert tree_of(tmp_path / "out") == NEW
+    assert committer.existing() == NAMES
+    for replace in (False, True):
+        with pytest.raises(OutputExistsError):
+            committer.check_targets(replace)
+
+
+@pytest.mark.parametrize("how", ["setup", "clear", "abort"])
+def test_unfinished_trees_that_cannot_be_renamed_are_removed_and_no_others(how: str, tmp_path: Path) -> None:
+    write(tmp_path / "out", {"index/finished": b"x"})
+    killed = OutputCommitter(elsewhere(tmp_path), ("consumequeue",))
+    killed.setup(replace=False)
+    write(tmp_path / "out", {"consumequeue/a/0": b"x"})
+    if how == "setup":
+        killed.setup(replace=False)
+    elif how == "clear":
+        killed.clear()
+    else:
+        killed.abort()
+    files = {name for name in tree_of(tmp_path / "out") if not name.startswith(WORK_FOLDER)}
+    assert files == {"index/finished"}
+
+
+def test_a_continued_job_keeps_only_planned_files_where_they_cannot_be_renamed(tmp_path: Path) -> None:
+    OutputCommitter(elsewhere(tmp_path), NAMES).setup(replace=False)
+    write(tmp_path / "out", {"consumequeue/a/0": b"x", "consumequeue/b/1": b"x", "index/2": b"x"})
+    committer = OutputCommitter(elsewhere(tmp_path), NAMES)
+    assert committer.resume() == ()
+    committer.keep_only("consumequeue", {"a/0"}.__contains__)
+    committer.commit()
+    assert set(tree_of(tmp_path / "out")) == {"consumequeue/a/0", "index/2"}
+
+
+def test_a_file_of_unfinished_trees_leads_out_of_no_output(tmp_path: Path) -> None:
+    write(tmp_path, {"kept/a": b"x"})
+    committer = OutputCommitter(elsewhere(tmp_path), NAMES)
+    committer.setup(replace=False)
+    write(tmp_path / "out" / WORK_FOLDER, {"unfinished.json": b'["../kept", "/kept", "", ".", 7, "index"]'})
+    committer.clear()
+    assert tree_of(tmp_path / "kept") == {"a": b"x"}

@@ -1,12 +1,15 @@
 """A small HTTP proxy between a program and the S3 server of the tests: it counts, delays and spoils requests.
 
-The requests are answered by the real server. Only an answer that a test wants to be spoiled is made here.
+The requests are answered by the real server. Only two kinds of answers are made here: those that a test wants to be
+spoiled, and those to the removal of many files by one request. The server would take five seconds for each folder that
+such a request names before it is empty; S3 has no folders.
 """
 
 from __future__ import annotations
 
 import contextlib
 import http.client
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from xml.sax.saxutils import unescape
 
 from tests.s3.server import S3Server
 
@@ -78,6 +82,16 @@ class Proxy:
             self.requests, self.faults, self.delay, self._count = [], 0, 0.0, 0
             self.fault_of = lambda _number, _method: None
 
+    def clear(self) -> None:
+        """Forget the requests so far; delay and faults stay."""
+        with self._lock:
+            self.requests = []
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes of the bodies of all answers."""
+        return sum(request.bytes_sent for request in self.requests)
+
     def next_fault(self, method: str) -> Fault | None:
         """What goes wrong with the request that has just come."""
         with self._lock:
@@ -116,6 +130,9 @@ class _Handler(BaseHTTPRequestHandler):
         if fault in (Fault.INTERNAL_ERROR, Fault.SLOW_DOWN):
             self._send(int(fault), "spoiled", [], b"")
             return
+        if self.command == "POST" and self.path.endswith("?delete"):
+            self._remove(body.decode())
+            return
         headers = {name: value for name, value in self.headers.items() if name.lower() not in _HOP_BY_HOP}
         self._server.request(self.command, self.path, body or None, headers)
         answer = self._server.getresponse()
@@ -125,6 +142,18 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
         else:
             self._send(answer.status, answer.reason, answer.getheaders(), content)
+
+    def _remove(self, body: str) -> None:
+        """Remove the files that the body names, and the folders that are empty then."""
+        bucket = self.proxy.server.folder / self.path.strip("/").partition("?")[0]
+        files = [bucket / unescape(key) for key in re.findall("<Key>(.*?)</Key>", body)]
+        for file in files:
+            if file.is_file():
+                file.unlink()
+        for folder in sorted({parent for file in files for parent in file.parents if bucket in parent.parents})[::-1]:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        self._send(200, "OK", [], b"<?xml version='1.0' encoding='UTF-8'?><DeleteResult></DeleteResult>")
 
     def _send(
         self, status: int, reason: str, headers: list[tuple[str, str]], content: bytes, sent: int | None = None

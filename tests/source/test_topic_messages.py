@@ -106,6 +106,20 @@ def test_no_change_of_queues_loses_or_doubles_a_message(case: int, unpacked: Unp
 
 
 @pytest.mark.parametrize("newest_first", [False, True])
+def test_units_at_two_places_give_a_message_once(newest_first: bool, tmp_path: Path) -> None:
+    """The first file of a queue has the units of the second one, and the time range begins after its messages."""
+    real = RealStore("stale-49x", OWN_STORES)
+    folder = real.unpack(tmp_path)
+    first, second = sorted((folder / "consumequeue" / "SequenceDemo" / "0").iterdir())[:2]
+    first.write_bytes(second.read_bytes())
+    times = sorted(fact["storeTimestamp"] for fact in real.facts("msg") if fact["topic"] == "SequenceDemo")
+    with MessageStore(str(folder)) as store:
+        for begin in times[:: len(times) // 8]:
+            wanted = expected(real, "SequenceDemo", begin)
+            assert sorted(found(store, "SequenceDemo", begin, newest_first=newest_first)) == wanted
+
+
+@pytest.mark.parametrize("newest_first", [False, True])
 def test_units_spare_the_log(newest_first: bool, unpacked: Unpack, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only messages that are in no queue are scanned."""
     scanned = Scanned(monkeypatch)

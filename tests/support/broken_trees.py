@@ -143,7 +143,12 @@ class BrokenTrees:
             [
                 struct.pack(">qiq", self._random.choice([0, 1, -1, 1 << 62, -(1 << 63), (1 << 63) - 1]), size, tag),
                 struct.pack(">qiq", self._random.randrange(1 << 23), size, tag),
-                struct.pack(">qiq", offset, self._random.choice([0, -1, 1, 0x7FFFFFFF, 0x7FFFFFFE, size + 1]), tag),
+                struct.pack(
+                    ">qiq",
+                    offset,
+                    self._random.choice([0, -1, 1, 0x7FFFFFFF, 0x7FFFFFFE, min(size + 1, 0x7FFFFFFF)]),
+                    tag,
+                ),
                 struct.pack(">qiq", 0, 0x7FFFFFFF, 0),
                 bytes(UNIT_SIZE),
                 other_unit.ljust(UNIT_SIZE, b"\0"),

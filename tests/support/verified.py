@@ -20,7 +20,9 @@ from spark_mq.verifier.spread import Spread
 from tests.support.stores import OWN_STORES, Fact, RealStore
 
 
-def check(store: Path, conf: Path | str | None, split_size: int = 128 << 20) -> tuple[CheckedStore, list[Finding]]:
+def check(
+    store: Path | str, conf: Path | str | None, split_size: int = 128 << 20
+) -> tuple[CheckedStore, list[Finding]]:
     """The result of a check, and all findings."""
     with tempfile.TemporaryDirectory() as folder:
         work = Location.resolve(folder)

@@ -159,15 +159,16 @@ def _tables(arguments: argparse.Namespace) -> Tables:
 def _stores_of_file(file: str, options: Mapping[str, str]) -> Mapping[str, Store]:
     """The stores of a file by their names, and the store `all`."""
     from spark_mq.query.catalog import ALL
-    from spark_mq.store.config.stores_file import load_stores
+    from spark_mq.store.config.stores_file import load_stores, stores_text
 
     stores: dict[str, Store] = {}
-    for store in load_stores(_absolute(file)):
+    listed = load_stores(_absolute(file))
+    for store in listed:
         conf = {} if store.broker_conf is None else {"brokerConf": store.broker_conf}
         if store.store.lower() in (ALL, *map(str.lower, stores)):
             raise OptionError(f"--stores {file}: the name {store.store} is used twice, or is {ALL}: give another name")
         stores[store.store] = {**options, **store.options, **conf, "path": store.path}
-    return {**stores, ALL: {**options, "stores": _absolute(file)}}
+    return {**stores, ALL: {**options, "stores": stores_text(listed)}}
 
 
 def _settings_file(options: Mapping[str, str], store: str) -> dict[str, str]:
@@ -181,6 +182,8 @@ def _settings_file(options: Mapping[str, str], store: str) -> dict[str, str]:
 def _check_names(arguments: argparse.Namespace) -> None:
     if bool(arguments.stores) == (arguments.stores_file is not None):
         raise OptionError("give --store NAME=PATH, once for each store, or --stores FILE")
+    if arguments.skip_unreadable and len(arguments.stores) == 1:
+        raise OptionError("--skip-unreadable has no effect on one store: it is for several, and for --stores FILE")
     given: dict[str, str] = {}
     for option, pairs in (("--store", arguments.stores), ("--archive", arguments.archives)):
         for name, _ in pairs:

@@ -131,6 +131,10 @@ class MessageColumns:
         elif wanted:
             self._find(wanted)
 
+    def _millis(self, column: str) -> Int64s:
+        """The milliseconds of a timestamp."""
+        return self._number(column).astype(np.int64, copy=False)
+
     def _number(self, column: str) -> Int32s | Int64s:
         """The values of a field, milliseconds for a timestamp."""
         name = _field(column)
@@ -354,9 +358,9 @@ _COLUMNS: dict[str, Callable[[MessageColumns], pa.Array]] = {
     "flag": lambda m: pa.array(m._number("flag")),
     "sys_flag": lambda m: pa.array(np.ascontiguousarray(m.frames.sys_flag)),
     "transaction_type": MessageColumns._transaction_type,
-    "born_timestamp": lambda m: timestamps(m._number("born_timestamp").astype(np.int64, copy=False)),
+    "born_timestamp": lambda m: timestamps(m._millis("born_timestamp")),
     "born_host": MessageColumns._born_host,
-    "store_timestamp": lambda m: timestamps(m._number("store_timestamp").astype(np.int64, copy=False)),
+    "store_timestamp": lambda m: timestamps(m._millis("store_timestamp")),
     "store_host": lambda m: host_texts(m.buffer, m.frames.store_host_at, m._store_host_sizes()),
     "reconsume_times": lambda m: pa.array(m._number("reconsume_times")),
     "prepared_transaction_offset": lambda m: pa.array(m._number("prepared_transaction_offset")),

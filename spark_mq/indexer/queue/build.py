@@ -144,8 +144,8 @@ def _write_files(
     committer, assignment = context.committer, queue_plan.assignment()
     with context.progress.stage("write queues", assignment.tasks, "tasks") as done:
         writer = QueueWriter(
-            str(committer.staging_path(CONSUME_QUEUE)),
-            str(committer.target(CONSUME_QUEUE)) if existing.continued else None,
+            committer.staging_path(CONSUME_QUEUE),
+            committer.target(CONSUME_QUEUE) if existing.continued else None,
             plan.settings.queue_file_size,
             staged.start,
             plan.is_resumed,

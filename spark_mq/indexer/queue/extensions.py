@@ -34,7 +34,7 @@ def write_extensions(context: JobContext, plan: RebuildPlan, queue_plan: QueuePl
     """Write the extension files of the planned queues, into the tree that is committed with them."""
     target = context.committer.staging_path(CONSUME_QUEUE_EXT)
     for folder in (target, context.committer.folder / _STAGED):
-        folder.filesystem.create_dir(folder.path, recursive=True)
+        folder.make_folder()
     segments = CommitLog.open(plan.store).segments
     with context.progress.stage("stage extensions", len(segments), "segments") as done:
         stage = _StageSegment(

@@ -126,8 +126,8 @@ class QueueWriter:
 
     """
 
-    growing: str
-    continued: str | None
+    growing: Location
+    continued: Location | None
     file_size: int
     log_start: int
     is_resumed: bool
@@ -205,18 +205,19 @@ class QueueWriter:
 
     def _resolved(self, path: tuple[str, str, str], units: Units) -> Units:
         """The units of a continued file, with the tags codes to which addresses in `consumequeue_ext` lead."""
+        assert self.continued is not None
         with closing(FileReaders()) as readers:
-            return ConsumeQueueExt.beside(_below(self.continued or "", path).parent, readers).resolved(units)
+            return ConsumeQueueExt.beside(_below(self.continued, path).parent, readers).resolved(units)
 
-    def _read(self, folder: str, path: tuple[str, str, str]) -> bytes | None:
+    def _read(self, folder: Location, path: tuple[str, str, str]) -> bytes | None:
         """The bytes of an existing file; None if it is missing or has another size."""
         location = _below(folder, path)
         return location.read_bytes() if location.info().size == self.file_size else None
 
 
-def _below(folder: str, path: tuple[str, str, str]) -> Location:
+def _below(folder: Location, path: tuple[str, str, str]) -> Location:
     topic, queue_id, name = path
-    return Location.resolve(folder) / topic / queue_id / name
+    return folder / topic / queue_id / name
 
 
 class _QueueFile:

@@ -1,0 +1,89 @@
+"""Trees that a job writes under their final names, because their filesystem cannot rename a tree (S3, HDFS).
+
+A file in the job's folder names them before their first file is written. While it exists, the trees count as
+unfinished: a job without `resume` removes them, and one with `resume` continues them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from pyarrow import fs
+
+from spark_mq.io.location import Location
+from spark_mq.io.publish import publish
+from spark_mq.io.retry import repeated
+
+NAMES: Final = "unfinished.json"
+"""The file in the job's folder."""
+_REMOVERS: Final = 8
+"""Threads that remove files: each removal is a request or two."""
+
+
+@dataclass(frozen=True)
+class UnfinishedTrees:
+    """The unfinished trees of an output.
+
+    Attributes:
+        output: The folder that gets the trees.
+        folder: The job's folder.
+
+    """
+
+    output: Location
+    folder: Location
+
+    def names(self) -> tuple[str, ...]:
+        """The trees, as paths relative to the output; empty if the job's folder names none."""
+        file = self.folder / NAMES
+        if not file.is_file:
+            return ()
+        try:
+            names = json.loads(file.read_bytes())
+        except ValueError:
+            return ()
+        return tuple(filter(_is_tree, names)) if isinstance(names, list) else ()
+
+    def add(self, names: Iterable[str]) -> None:
+        """Name these trees as unfinished, besides those that are named already."""
+        known = self.names()
+        content = json.dumps([*dict.fromkeys((*known, *names))]).encode()
+        publish(self.folder / NAMES, content, len(content))
+
+    def remove(self) -> None:
+        """Remove all files of the trees."""
+        for name in self.names():
+            if (self.output / name).is_directory:
+                self.output.filesystem.delete_dir((self.output / name).path)
+
+    def finish(self) -> None:
+        """Make the trees finished."""
+        if (self.folder / NAMES).is_file:
+            self.output.filesystem.delete_file((self.folder / NAMES).path)
+
+    def keep_only(self, name: str, is_planned: Callable[[str], bool]) -> None:
+        """Remove the files of a tree that are not planned.
+
+        Args:
+            name: The name of the tree.
+            is_planned: Whether the job writes the file with this path in the tree.
+
+        """
+        tree = self.output / name
+        selector = fs.FileSelector(tree.path, recursive=True, allow_not_found=True)
+        infos = repeated(str(tree), lambda: tree.filesystem.get_file_info(selector))
+        # Some servers also list a folder as a file of the same name.
+        folders = {info.path for info in infos if info.type == fs.FileType.Directory}
+        files = [info.path for info in infos if info.type == fs.FileType.File and info.path not in folders]
+        others = [path for path in files if not is_planned(path.removeprefix(f"{tree.path}/"))]
+        with ThreadPoolExecutor(_REMOVERS) as removers:
+            list(removers.map(tree.filesystem.delete_file, others))
+
+
+def _is_tree(name: object) -> bool:
+    """Whether a value of the file is a path that does not leave the output."""
+    return isinstance(name, str) and not {"", ".", ".."} & set(name.split("/"))

@@ -1,0 +1,118 @@
+"""Addresses, options and the environment of S3 give one set of settings, whose secrets nobody sees. No server here."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+
+import pytest
+
+from spark_mq.errors import OptionError
+from spark_mq.io.location import Location
+from spark_mq.io.s3 import is_s3, redacted, shown, with_settings
+
+KEYS = {"AWS_ACCESS_KEY_ID": "env-key", "AWS_SECRET_ACCESS_KEY": "env/secret"}
+OPTIONS = {"fs.s3a.access.key": "option-key", "fs.s3a.secret.key": "option-secret"}
+
+
+@pytest.mark.parametrize(
+    ("uri", "options", "environment", "expected"),
+    [
+        ("s3a://b/p", {}, {}, "s3://b/p"),
+        ("s3n://b/p/", {}, {}, "s3://b/p"),
+        ("s3://b/%RETRY%g", {}, {"AWS_REGION": "eu"}, "s3://b/%RETRY%g?region=eu"),
+        ("s3://b/p", {}, KEYS, "s3://b/p?access_key=env-key&secret_key=env%2Fsecret"),
+        ("s3://b/p", OPTIONS, KEYS, "s3://b/p?access_key=option-key&secret_key=option-secret"),
+        ("s3://me:pass%2Fword@b/p", OPTIONS, KEYS, "s3://b/p?access_key=me&secret_key=pass%2Fword"),
+        # A token belongs to its credentials, and half of the credentials are none.
+        (
+            "s3://b/p",
+            OPTIONS,
+            {**KEYS, "AWS_SESSION_TOKEN": "t"},
+            "s3://b/p?access_key=option-key&secret_key=option-secret",
+        ),
+        ("s3://b/p", {}, {"AWS_SECRET_ACCESS_KEY": "x", "AWS_SESSION_TOKEN": "t"}, "s3://b/p"),
+        ("s3://b/p?anonymous=true", {}, KEYS, "s3://b/p?anonymous=true"),
+        ("s3://b/p", {"fs.s3a.endpoint": "http://h:9000/"}, {}, "s3://b/p?endpoint_override=h%3A9000&scheme=http"),
+        (
+            "s3://b/p?endpoint_override=mine:1",
+            {},
+            {"AWS_ENDPOINT_URL": "http://h:9000"},
+            "s3://b/p?endpoint_override=mine%3A1",
+        ),
+        (
+            "s3://b/p",
+            {},
+            {"AWS_ENDPOINT_URL": "http://a", "AWS_ENDPOINT_URL_S3": "https://b"},
+            "s3://b/p?endpoint_override=b&scheme=https",
+        ),
+        ("s3://b/p", {"fs.s3a.path.style.access": "true"}, {}, "s3://b/p?force_virtual_addressing=false"),
+        ("s3://b/p", {"fs.s3a.connection.ssl.enabled": "false"}, {}, "s3://b/p?scheme=http"),
+        ("/data/store", {}, KEYS, "/data/store"),
+    ],
+)
+def test_settings_come_from_address_options_and_environment_in_this_order(
+    uri: str, options: dict[str, str], environment: dict[str, str], expected: str
+) -> None:
+    assert _settings(with_settings(uri, options, environment)) == _settings(expected)
+    assert with_settings(expected, {}, {}) == with_settings(with_settings(expected, {}, {}), {}, {})
+
+
+def _settings(uri: str) -> tuple[str, frozenset[str]]:
+    address, _, query = uri.partition("?")
+    return address, frozenset(query.split("&"))
+
+
+@pytest.mark.parametrize(
+    ("uri", "options", "message"),
+    [
+        ("s3://", {}, "names no bucket"),
+        ("s3://b/p?regoin=eu", {}, "unknown setting regoin"),
+        ("s3://b/p?access_key=me", {}, "access_key and secret_key are needed together"),
+        ("s3://b/p", {"fs.s3a.access.key": "me"}, "are needed together"),
+        ("s3://b/p", {"fs.s3a.path.style.access": "yes"}, "neither true nor false"),
+        ("s3://me:se/cret@b/p", {}, "write a '/' of a secret key as %2F"),
+        ("/data/store", OPTIONS, "has no effect on '/data/store'"),
+    ],
+)
+def test_what_is_not_valid_is_an_error_without_secrets(uri: str, options: dict[str, str], message: str) -> None:
+    with pytest.raises(OptionError, match=message) as caught:
+        with_settings(uri, options, {})
+    assert "secret" not in str(caught.value).replace("secret_key", "").replace("secret.key", "").replace("a secret", "")
+
+
+def test_nobody_sees_secrets() -> None:
+    uri = "s3://me:secret@b/p?secret_key=hidden&session_token=t0ken&region=eu"
+    assert redacted(f"cannot open '{uri}'") == ("cannot open 's3://***@b/p?secret_key=***&session_token=***&region=eu'")
+    assert shown(uri) == "s3://***@b/p"
+    assert not is_s3("/s3://b")
+
+
+def test_another_process_opens_the_same_files_with_the_same_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {**KEYS, "AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_REGION": "eu"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("AWS_REQUEST_CHECKSUM_CALCULATION", raising=False)
+    location = Location.resolve("s3://b/p") / "commitlog"
+    for name in (*KEYS, "AWS_ENDPOINT_URL", "AWS_REGION"):
+        monkeypatch.delenv(name)
+    again = pickle.loads(pickle.dumps(location))
+    assert again == location
+    assert (again.path, str(again)) == ("b/p/commitlog", "s3://b/p/commitlog")
+    assert "env%2Fsecret" in again.uri
+    assert "secret" not in repr(again)
+    assert Location.resolve(location.uri).filesystem == location.filesystem
+
+
+def test_only_services_of_others_get_no_new_checksums(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_REQUEST_CHECKSUM_CALCULATION", raising=False)
+    Location.resolve("s3://b/p?endpoint_override=s3.eu-west-3.amazonaws.com&region=eu-west-3&anonymous=true")
+    assert "AWS_REQUEST_CHECKSUM_CALCULATION" not in os.environ
+    Location.resolve("s3://b/p?endpoint_override=minio:9000&region=eu-west-3&anonymous=true")
+    assert os.environ["AWS_REQUEST_CHECKSUM_CALCULATION"] == "when_required"
+    del os.environ["AWS_REQUEST_CHECKSUM_CALCULATION"]
+
+
+def test_a_local_location_is_itself_in_another_process(tmp_path: Path) -> None:
+    location = Location.resolve(str(tmp_path))
+    assert pickle.loads(pickle.dumps(location)) == location

@@ -1,0 +1,104 @@
+"""A check and a stream of a store on S3, without Spark."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from spark_mq.source.message_stream import MessagesStreamReader
+from spark_mq.source.options import parse_stream_options
+from spark_mq.verifier.finding import Finding
+from tests.s3.proxy import Fault, Proxy
+from tests.support.in_process import read_rows
+from tests.support.stores import OWN_STORES, RealStore
+from tests.support.verified import check
+
+pytestmark = pytest.mark.s3
+
+Place = Callable[[RealStore], tuple[str, str]]
+
+WORKLOAD = RealStore("workload-533", OWN_STORES)
+NAMES = ["commit_log_offset", "topic", "body", "_corrupt_record"]
+
+
+@pytest.fixture(scope="session")
+def damaged(
+    unpacked: Callable[[RealStore], Path],
+    uploaded: Callable[[Path, str], str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[str, str]:
+    """A store with damage in its log, a queue and an index file: its path and its URI."""
+    folder = shutil.copytree(unpacked(WORKLOAD), tmp_path_factory.mktemp("damaged") / "store")
+    for tree, position in (("commitlog", 4), ("consumequeue", 24), ("index", 45)):
+        file = next(path for path in sorted((folder / tree).rglob("*0*")) if path.is_file())
+        content = bytearray(file.read_bytes())
+        content[position] ^= 0x41
+        file.write_bytes(content)
+    return str(folder), uploaded(folder, "damaged")
+
+
+def in_order(findings: list[Finding]) -> list[Finding]:
+    return sorted(findings, key=repr)
+
+
+def test_a_check_finds_what_it_finds_on_the_local_disk(damaged: tuple[str, str], s3: Proxy) -> None:
+    here, there = damaged
+    expected = in_order(check(here, WORKLOAD.broker_conf)[1])
+    assert len({finding.code for finding in expected}) >= 3
+    assert in_order(check(there, WORKLOAD.broker_conf)[1]) == expected
+    s3.fault_of = lambda number, _method: Fault.INTERNAL_ERROR if number % 20 == 0 else None
+    assert in_order(check(there, WORKLOAD.broker_conf, 64 << 10)[1]) == expected
+
+
+def test_damaged_bytes_give_the_rows_of_the_local_disk(damaged: tuple[str, str], s3: Proxy) -> None:
+    here, there = damaged
+    rows = read_rows(path=there)
+    assert rows == read_rows(path=here)
+    assert any(row["_corrupt_record"] for row in rows)
+
+
+def batches(stream: MessagesStreamReader) -> Iterator[list[dict[str, Any]]]:
+    """The rows of each batch until nothing is new. Spark stores an offset as JSON."""
+    start: Mapping[str, Any] = stream.initialOffset()
+    while (end := stream.latestOffset(start, stream.getDefaultReadLimit())) != start:
+        end = json.loads(json.dumps(end))
+        parts = [part for partition in stream.partitions(start, end) for part in stream.read(partition)]
+        yield pa.Table.from_batches(parts).to_pylist()
+        start = end
+
+
+def stream_of(store: str) -> MessagesStreamReader:
+    return MessagesStreamReader(parse_stream_options({"path": store, "maxBytesPerTrigger": "100k"}), NAMES)
+
+
+def test_a_stream_has_the_batches_of_the_local_disk(on_s3: Place, s3: Proxy) -> None:
+    here, there = on_s3(WORKLOAD)
+    expected = list(batches(stream_of(here)))
+    assert len(expected) > 2
+    s3.fault_of = lambda number, _method: Fault.CUT_BODY if number % 20 == 0 else None
+    assert list(batches(stream_of(there))) == expected
+
+
+def test_a_store_that_is_uploaded_again_gives_the_new_messages(on_s3: Place, s3: Proxy) -> None:
+    here, _ = on_s3(WORKLOAD)
+    bucket = s3.server.folder / "growing"
+    shutil.rmtree(bucket, ignore_errors=True)
+    (bucket / "store" / "commitlog").mkdir(parents=True)
+    first, *others = sorted((Path(here) / "commitlog").iterdir())
+    shutil.copy(first, bucket / "store" / "commitlog")
+    stream = stream_of("s3://growing/store")
+    rows = [row for batch in batches(stream) for row in batch]
+    assert rows
+    for segment in others:
+        shutil.copy(segment, bucket / "store" / "commitlog")
+    start = stream.latestOffset(stream.initialOffset(), stream.getDefaultReadLimit())
+    assert start != stream.initialOffset()
+    again = [row for batch in batches(stream_of("s3://growing/store")) for row in batch]
+    assert again == [row for batch in batches(stream_of(here)) for row in batch]
+    assert again[: len(rows)] == rows

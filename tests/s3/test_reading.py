@@ -1,0 +1,187 @@
+"""A store on S3 has the rows that it has on the local disk, and few requests give them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from spark_mq import MessageStore
+from spark_mq.format.record import Record
+from spark_mq.io.remote_file import READ_SIZE
+from spark_mq.source.options import Table
+from spark_mq.store.log.log_range import LogRange
+from tests.s3.proxy import Fault, Proxy
+from tests.support.in_process import read_rows
+from tests.support.stores import OWN_STORES, RealStore, shared_store, stores_in
+
+pytestmark = pytest.mark.s3
+
+Place = Callable[[RealStore], tuple[str, str]]
+
+OWN = stores_in(OWN_STORES)
+WORKLOAD = RealStore("workload-533", OWN_STORES)
+LATENCY = 0.02
+TIMED = {"at": "2026-12-01T00:00:00Z"}
+"""A moment for the tables whose rows depend on the time."""
+_HAS_MOMENT = (Table.RETENTION, Table.TRANSACTIONS, Table.DELAYED, Table.RETRIES, Table.CONSUMER_PROGRESS)
+_TABLES = [table for table in Table if table != Table.RETENTION]
+"""All tables except the one whose rows depend on the times of files, which an upload changes."""
+_LISTINGS = 4
+"""The store's folder, `commitlog`, `index`, and at most one of the others."""
+_PER_FILE = 2
+"""pyarrow asks for the size of a file when it opens the file. A small file is then read by one request."""
+_MOST_FOR_ONE_RECORD = 12
+
+
+def rows_of(path: str, table: Table, **options: str) -> list[dict[str, Any]]:
+    """The rows, without the times of files: S3 has those of the upload, in whole seconds."""
+    moment = TIMED if table in _HAS_MOMENT else {}
+    rows = read_rows(path=path, table=str(table), **moment, **options)
+    return [{name: value for name, value in row.items() if name != "modification_timestamp"} for row in rows]
+
+
+def most_requests(local: str, store: RealStore, found: pa.Table) -> int:
+    """The limit for a look-up of a key: each folder is listed once, and each file opened and read once.
+
+    The files are the checkpoint, the index files, and the segments with the ends of index files, with the found
+    messages, with parts of the log that no index file covers, and from the end of the log on.
+    """
+    index_files = read_rows(path=local, table="index_files", brokerConf=str(store.broker_conf))
+    offsets = [row[f"{end}_commit_log_offset"] for row in index_files for end in ("begin", "end")]
+    offsets += found["commit_log_offset"].to_pylist()
+    segments = read_rows(path=local, table="segments")
+    last = max(number for number, segment in enumerate(segments) if segment["first_store_timestamp"] is not None)
+    read = {segment["file"] for segment in segments[last:]}
+    with MessageStore(local, broker_conf=str(store.broker_conf)) as opened:
+        uncovered = [part for part in opened.index.parts if isinstance(part, LogRange)]
+    for segment in segments:
+        start, stop = segment["commit_log_offset"], segment["end_offset"]
+        if any(start <= offset < stop for offset in offsets) or any(
+            part.start < stop and part.stop > start for part in uncovered
+        ):
+            read.add(segment["file"])
+    return _LISTINGS + _PER_FILE * (1 + len(index_files) + len(read))
+
+
+def with_keys(store: RealStore) -> list[tuple[str, str]]:
+    """Topic and key of the first, a middle and the last message with a key."""
+    found = [fact for fact in store.facts("msg") if fact.get("keys")]
+    return [(found[at]["topic"], found[at]["keys"].split()[0]) for at in (0, len(found) // 2, -1)] if found else []
+
+
+@pytest.mark.parametrize("store", OWN, ids=str)
+@pytest.mark.parametrize(
+    "table", [Table.MESSAGES, Table.CONSUME_QUEUE, Table.SEGMENTS, Table.TOPICS, Table.INDEX_FILES]
+)
+def test_a_table_has_the_rows_of_the_local_disk(store: RealStore, table: Table, on_s3: Place, s3: Proxy) -> None:
+    local, remote = on_s3(store)
+    conf = {"brokerConf": str(store.broker_conf)} if table == Table.INDEX_FILES else {}
+    rows = rows_of(remote, table, **conf)
+    assert rows == rows_of(local, table, **conf)
+    assert rows
+    assert s3.requests
+
+
+@pytest.mark.parametrize("table", _TABLES)
+def test_every_table_of_one_store_has_its_rows(table: Table, on_s3: Place, s3: Proxy) -> None:
+    local, remote = on_s3(WORKLOAD)
+    conf = {"brokerConf": str(WORKLOAD.broker_conf)} if table in (Table.INDEX_FILES, Table.INDEX_ENTRIES) else {}
+    assert rows_of(remote, table, **conf) == rows_of(local, table, **conf)
+
+
+def test_splits_by_queue_and_small_splits_have_the_rows_of_one_scan(on_s3: Place, s3: Proxy) -> None:
+    local, remote = on_s3(WORKLOAD)
+    assert rows_of(remote, Table.MESSAGES, splitSize="20k") == rows_of(local, Table.MESSAGES)
+    topic = WORKLOAD.facts("msg")[0]["topic"]
+    by_queue = rows_of(remote, Table.MESSAGES, topic=topic, splitBy="queue")
+    assert by_queue == rows_of(local, Table.MESSAGES, topic=topic, splitBy="queue")
+    assert by_queue
+
+
+@pytest.mark.parametrize("store", OWN, ids=str)
+def test_a_key_is_found_with_few_requests_also_if_each_takes_a_while(store: RealStore, on_s3: Place, s3: Proxy) -> None:
+    (local, remote), conf = on_s3(store), str(store.broker_conf)
+    s3.delay = LATENCY
+    for topic, key in with_keys(store):
+        s3.clear()
+        with MessageStore(remote, broker_conf=conf) as opened:
+            found = opened.query_message(topic, key)
+        requests = len(s3.requests)
+        with MessageStore(local, broker_conf=conf) as opened:
+            assert found.equals(opened.query_message(topic, key))
+        assert found.num_rows
+        assert requests <= most_requests(local, store, found), [request.path for request in s3.requests]
+
+
+@pytest.mark.parametrize("store", shared_store("stale-533") + shared_store("visible-533"), ids=str)
+def test_a_key_of_a_larger_store_is_found_with_few_requests(store: RealStore, on_s3: Place, s3: Proxy) -> None:
+    test_a_key_is_found_with_few_requests_also_if_each_takes_a_while(store, on_s3, s3)
+
+
+@pytest.mark.parametrize("store", [WORKLOAD, RealStore("killed-49x", OWN_STORES)], ids=str)
+def test_ids_and_queue_offsets_lead_to_the_message(store: RealStore, on_s3: Place, s3: Proxy) -> None:
+    local, remote = on_s3(store)
+    facts = store.facts("msg")
+    fact = next(fact for fact in facts[len(facts) // 2 :] if fact.get("uniqKey") and fact.get("keys"))
+    with MessageStore(remote) as there, MessageStore(local) as here:
+        by_id = there.look_message_by_id(fact["msgId"])
+        requests_by_id = len(s3.requests)
+        assert by_id["commit_log_offset"].to_pylist() == [fact["offset"]]
+        assert by_id.equals(here.look_message_by_id(fact["msgId"]))
+        by_unique_key = there.query_message_by_unique_key(fact["topic"], fact["uniqKey"])
+        assert fact["offset"] in by_unique_key["commit_log_offset"].to_pylist()
+        assert by_unique_key.equals(here.query_message_by_unique_key(fact["topic"], fact["uniqKey"]))
+        place = fact["topic"], fact["queueId"], fact["queueOffset"]
+        assert there.get_message(*place, read_log=True).equals(here.get_message(*place, read_log=True))
+        assert isinstance(there.find_record(fact["offset"]), Record)
+    assert requests_by_id <= _MOST_FOR_ONE_RECORD
+
+
+@pytest.mark.parametrize("delay", [0, LATENCY])
+def test_a_scan_needs_the_bytes_of_the_log_in_large_requests(delay: float, on_s3: Place, s3: Proxy) -> None:
+    _, remote = on_s3(WORKLOAD)
+    segments = read_rows(path=on_s3(WORKLOAD)[0], table="segments")
+    s3.clear()
+    s3.delay = delay
+    assert len(rows_of(remote, Table.MESSAGES)) > 1000
+    log_bytes = sum(segment["file_size"] for segment in segments)
+    assert len(s3.requests) <= log_bytes // READ_SIZE + 4 * len(segments) + 8
+    assert s3.bytes_sent <= 2 * log_bytes + (64 << 10)
+
+
+@pytest.mark.parametrize("fault", list(Fault), ids=str)
+def test_a_server_that_fails_now_and_then_changes_no_row(fault: Fault, on_s3: Place, s3: Proxy) -> None:
+    local, remote = on_s3(WORKLOAD)
+    expected = [rows_of(local, table) for table in (Table.MESSAGES, Table.CONSUME_QUEUE, Table.TOPICS)]
+    (topic, key), *_ = with_keys(WORKLOAD)
+    s3.fault_of = lambda number, _method: fault if number % 20 == 0 else None
+    assert [rows_of(remote, table) for table in (Table.MESSAGES, Table.CONSUME_QUEUE, Table.TOPICS)] == expected
+    with MessageStore(remote) as opened, MessageStore(local) as here:
+        assert opened.query_message(topic, key).equals(here.query_message(topic, key))
+    assert s3.faults >= 3
+
+
+def test_a_server_that_always_fails_is_an_error_that_names_the_file(
+    on_s3: Place, s3: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from spark_mq.errors import StorageError
+
+    monkeypatch.setattr("spark_mq.io.retry._WAITS", (0.0,))
+    monkeypatch.setattr("spark_mq.io.s3._ATTEMPTS", 1)
+    # A setting that no other test has, so that no filesystem with more attempts is used again.
+    remote = f"{on_s3(WORKLOAD)[1]}?region=eu-west-2"
+    s3.fault_of = lambda _number, method: Fault.SLOW_DOWN if method == "GET" else None
+    with pytest.raises(StorageError, match="own-workload-533") as caught:
+        rows_of(remote, Table.MESSAGES)
+    assert "never-to-be-shown" not in str(caught.value)
+
+
+def test_the_proxy_counts_what_it_answers(on_s3: Place, s3: Proxy) -> None:
+    with MessageStore(on_s3(WORKLOAD)[1]) as opened:
+        assert opened.get_min_phy_offset() == 0
+    assert [request.is_list for request in s3.requests] == [True, True]
+    assert json.dumps([request.method for request in s3.requests]) == '["GET", "GET"]'

@@ -1,0 +1,89 @@
+"""Stores on S3 in Spark: the driver, the planning workers and the executors get the same settings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from spark_mq import rebuild, register
+from spark_mq.source.explain import explain
+from tests.s3.conftest import REGION
+from tests.s3.proxy import Proxy
+from tests.s3.server import ACCESS_KEY, SECRET_KEY
+from tests.support.delta_rows import delta_rows
+from tests.support.stores import OWN_STORES, RealStore, tree_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.s3
+
+Place = Callable[[RealStore], tuple[str, str]]
+WORKLOAD = RealStore("workload-533", OWN_STORES)
+_SECRET = re.compile(f"{ACCESS_KEY}|{SECRET_KEY}")
+
+
+@pytest.fixture
+def options(s3: Proxy, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The settings as options with their names in Hadoop; the environment has none."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL", "AWS_REGION"):
+        monkeypatch.delenv(name)
+    return {
+        "fs.s3a.access.key": ACCESS_KEY,
+        "fs.s3a.secret.key": SECRET_KEY,
+        "fs.s3a.endpoint": f"http://{s3.endpoint}",
+        "fs.s3a.endpoint.region": REGION,
+    }
+
+
+def test_options_reach_every_process_and_nobody_sees_them(
+    spark: SparkSession, on_s3: Place, options: dict[str, str]
+) -> None:
+    here, there = on_s3(WORKLOAD)
+    register(spark)
+    expected = spark.read.format("rocketmq").option("splitSize", "100k").load(here)
+    found = spark.read.format("rocketmq").options(**options).option("splitSize", "100k").load(there)
+    assert found.orderBy("commit_log_offset").collect() == expected.orderBy("commit_log_offset").collect()
+    assert not _SECRET.search(found._jdf.queryExecution().toString())
+    assert not _SECRET.search(explain(there, **options))
+
+
+def test_an_error_shows_no_secret(spark: SparkSession, on_s3: Place, options: dict[str, str]) -> None:
+    register(spark)
+    wrong = {**options, "fs.s3a.secret.key": f"{SECRET_KEY}-wrong"}
+    with pytest.raises(Exception, match="denies the access") as caught:
+        spark.read.format("rocketmq").options(**wrong).load(on_s3(WORKLOAD)[1]).count()
+    assert not _SECRET.search(str(caught.value))
+
+
+def test_a_rebuild_needs_no_environment_in_its_tasks(
+    spark: SparkSession, on_s3: Place, s3: Proxy, tmp_path: Path
+) -> None:
+    """The driver's environment got the settings after Spark had started."""
+    here, there = on_s3(WORKLOAD)
+    (s3.server.folder / "spark").mkdir(exist_ok=True)
+    rebuild(spark, here, str(tmp_path), broker_conf=str(WORKLOAD.broker_conf), split_size=100 << 10)
+    report = rebuild(spark, there, "s3://spark/rebuilt", broker_conf=str(WORKLOAD.broker_conf), split_size=100 << 10)
+    assert tree_of(s3.server.folder / "spark" / "rebuilt") == tree_of(tmp_path)
+    assert not _SECRET.search(report.to_text())
+
+
+@pytest.mark.archive
+def test_an_archive_of_a_store_on_s3_has_its_messages(
+    delta: SparkSession, on_s3: Place, s3: Proxy, tmp_path: Path
+) -> None:
+    from spark_mq.archive.writer import archive
+
+    _, there = on_s3(WORKLOAD)
+    table = tmp_path / "messages"
+    report = archive(delta, there, str(table), broker="a", store_name="s")
+    rows = {row["commit_log_offset"]: row["topic"] for row in delta_rows(table)}
+    assert rows == {fact["offset"]: fact["topic"] for fact in WORKLOAD.facts("msg")}
+    assert report.rows == len(rows)
+    written = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+    assert not _SECRET.search(written.decode("latin-1"))
