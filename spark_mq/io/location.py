@@ -104,6 +104,11 @@ class Location:
         return self if self._snapshot is None else replace(self, _snapshot=None)
 
     @property
+    def stays_open(self) -> bool:
+        """Whether a file is opened once for all reads, because it belongs to a snapshot."""
+        return self._snapshot is not None
+
+    @property
     def is_local(self) -> bool:
         """Whether the path is on the local filesystem, so that the operating system can open it."""
         return isinstance(self.filesystem, fs.LocalFileSystem)

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from spark_mq.errors import StoreChangedError
+from spark_mq.errors import SparkMqError, StoreChangedError
 from spark_mq.io.retry import repeated
 
 if TYPE_CHECKING:
@@ -25,6 +28,28 @@ _BLOCK: Final = 256 << 10
 _SMALL_FILE: Final = 1 << 20
 _MOST_BLOCKS: Final = 8
 _KEPT_BLOCKS: Final = 16
+_REQUESTS_TOGETHER: Final = 8
+_MOST_TOGETHER: Final = 32
+"""Files that are opened at the same time: half of those that a snapshot keeps open."""
+
+
+def read_together(ranges: Sequence[tuple[Location, int, int]]) -> None:
+    """Read ranges of files of a snapshot at the same time: what is read of them next is there already.
+
+    An error is left to the next read, and files that no snapshot keeps open are not read.
+
+    Args:
+        ranges: A file, the position of the first byte, and the position after the last one.
+
+    """
+
+    def read(part: tuple[Location, int, int]) -> None:
+        location, start, stop = part
+        with suppress(OSError, SparkMqError):
+            location.open_remote().read(start, stop - start)
+
+    with ThreadPoolExecutor(_REQUESTS_TOGETHER) as threads:
+        list(threads.map(read, [part for part in ranges if part[0].stays_open][:_MOST_TOGETHER]))
 
 
 class RemoteFile:

@@ -69,10 +69,12 @@ class Snapshot:
         """
         with self._lock:
             file = self._files.get(location.path)
-            if file is None:
-                file = self._files[location.path] = RemoteFile(location)
-                if len(self._files) > _OPEN_FILES:
-                    self._files.popitem(last=False)
+        if file is None:
+            file = RemoteFile(location)  # without the lock: several files are opened at the same time
+        with self._lock:
+            file = self._files.setdefault(location.path, file)
+            if len(self._files) > _OPEN_FILES:
+                self._files.popitem(last=False)
             self._files.move_to_end(location.path)
             return file
 

@@ -32,6 +32,14 @@ class Fault(StrEnum):
     CUT_BODY = "the connection ends in the middle of the body"
 
 
+ERRORS = (Fault.INTERNAL_ERROR, Fault.SLOW_DOWN)
+
+
+def every_20th(*faults: Fault) -> Callable[[int, str], Fault | None]:
+    """Each of the faults in turn, for every twentieth request (`Proxy.fault_of`)."""
+    return lambda number, _method: None if number % 20 else faults[number // 20 % len(faults)]
+
+
 @dataclass(frozen=True)
 class Request:
     """One request that was answered: `bytes_sent` counts the bytes of the answer's body."""
@@ -57,6 +65,8 @@ class Proxy:
         self.requests: list[Request] = []
         self.faults = 0
         self.delay = 0.0
+        self.most_at_once = 0
+        self._at_once = 0
         self.fault_of: Callable[[int, str], Fault | None] = lambda _number, _method: None
         self._count = 0
         self._lock = threading.Lock()
@@ -79,8 +89,21 @@ class Proxy:
     def reset(self) -> None:
         """Forget the requests so far; no delay and no fault from now on."""
         with self._lock:
-            self.requests, self.faults, self.delay, self._count = [], 0, 0.0, 0
+            self.requests, self.faults, self.delay, self._count, self.most_at_once = [], 0, 0.0, 0, 0
             self.fault_of = lambda _number, _method: None
+
+    @contextlib.contextmanager
+    def delayed(self) -> Iterator[None]:
+        """Wait; count the requests that wait at the same time."""
+        with self._lock:
+            self._at_once += 1
+            self.most_at_once = max(self.most_at_once, self._at_once)
+        try:
+            time.sleep(self.delay)
+            yield
+        finally:
+            with self._lock:
+                self._at_once -= 1
 
     def clear(self) -> None:
         """Forget the requests so far; delay and faults stay."""
@@ -125,7 +148,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        time.sleep(self.proxy.delay)
+        with self.proxy.delayed():
+            pass
         fault = self.proxy.next_fault(self.command)
         if fault in (Fault.INTERNAL_ERROR, Fault.SLOW_DOWN):
             self._send(int(fault), "spoiled", [], b"")

@@ -14,7 +14,7 @@ from spark_mq.format.record import Record
 from spark_mq.io.remote_file import READ_SIZE
 from spark_mq.source.options import Table
 from spark_mq.store.log.log_range import LogRange
-from tests.s3.proxy import Fault, Proxy
+from tests.s3.proxy import ERRORS, Fault, Proxy, every_20th
 from tests.support.in_process import read_rows
 from tests.support.stores import OWN_STORES, RealStore, shared_store, stores_in
 
@@ -68,9 +68,9 @@ def most_requests(local: str, store: RealStore, found: pa.Table) -> int:
 
 
 def with_keys(store: RealStore) -> list[tuple[str, str]]:
-    """Topic and key of the first, a middle and the last message with a key."""
+    """Topic and key of a message in the middle, and of the last message with a key."""
     found = [fact for fact in store.facts("msg") if fact.get("keys")]
-    return [(found[at]["topic"], found[at]["keys"].split()[0]) for at in (0, len(found) // 2, -1)] if found else []
+    return [(found[at]["topic"], found[at]["keys"].split()[0]) for at in (len(found) // 2, -1)] if found else []
 
 
 @pytest.mark.parametrize("store", OWN, ids=str)
@@ -141,6 +141,13 @@ def test_ids_and_queue_offsets_lead_to_the_message(store: RealStore, on_s3: Plac
     assert requests_by_id <= _MOST_FOR_ONE_RECORD
 
 
+def test_index_files_are_opened_at_the_same_time(on_s3: Place, s3: Proxy) -> None:
+    s3.delay = 5 * LATENCY
+    with MessageStore(on_s3(WORKLOAD)[1], broker_conf=str(WORKLOAD.broker_conf)) as opened:
+        assert opened.query_message(*with_keys(WORKLOAD)[0]).num_rows
+    assert s3.most_at_once >= 4
+
+
 @pytest.mark.parametrize("delay", [0, LATENCY])
 def test_a_scan_needs_the_bytes_of_the_log_in_large_requests(delay: float, on_s3: Place, s3: Proxy) -> None:
     _, remote = on_s3(WORKLOAD)
@@ -153,12 +160,12 @@ def test_a_scan_needs_the_bytes_of_the_log_in_large_requests(delay: float, on_s3
     assert s3.bytes_sent <= 2 * log_bytes + (64 << 10)
 
 
-@pytest.mark.parametrize("fault", list(Fault), ids=str)
-def test_a_server_that_fails_now_and_then_changes_no_row(fault: Fault, on_s3: Place, s3: Proxy) -> None:
+@pytest.mark.parametrize("faults", [ERRORS, (Fault.CUT_BODY,)], ids=["errors", "cut bodies"])
+def test_a_server_that_fails_now_and_then_changes_no_row(faults: tuple[Fault, ...], on_s3: Place, s3: Proxy) -> None:
     local, remote = on_s3(WORKLOAD)
     expected = [rows_of(local, table) for table in (Table.MESSAGES, Table.CONSUME_QUEUE, Table.TOPICS)]
     (topic, key), *_ = with_keys(WORKLOAD)
-    s3.fault_of = lambda number, _method: fault if number % 20 == 0 else None
+    s3.fault_of = every_20th(*faults)
     assert [rows_of(remote, table) for table in (Table.MESSAGES, Table.CONSUME_QUEUE, Table.TOPICS)] == expected
     with MessageStore(remote) as opened, MessageStore(local) as here:
         assert opened.query_message(topic, key).equals(here.query_message(topic, key))

@@ -14,12 +14,13 @@ from itertools import islice, pairwise, takewhile
 
 from spark_mq.errors import CorruptIndexError, CorruptLogError, OptionError, StoreChangedError
 from spark_mq.format.index_check import check_pointers
-from spark_mq.format.index_file import IndexHeader, IndexLayout
+from spark_mq.format.index_file import HEADER_SIZE, IndexHeader, IndexLayout
 from spark_mq.format.index_query import Entry, IndexFile
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_keys import record_keys
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
+from spark_mq.io.remote_file import read_together
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.index.file_times import files_in_time
 from spark_mq.store.index.folder import IndexFileInfo, index_files, index_layout
@@ -240,6 +241,9 @@ class IndexCoverage:
         return valid if is_in_order else None
 
     def _all_valid(self, first: int, stop: int) -> list[_ValidIndexFile]:
+        unopened = [info for info in self.infos[first:stop] if info.name not in self._opened]
+        if len(unopened) > 1 and unopened[0].location.stays_open:
+            read_together([(info.location, 0, HEADER_SIZE) for info in unopened])
         opened = (self._open(index) for index in range(first, stop))
         return [file for file in opened if file is not None]
 

@@ -1,0 +1,64 @@
+"""Commands say of a store on S3 what they say of the same store on the local disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from spark_mq.cli.main import main
+from tests.s3.proxy import Proxy
+from tests.s3.server import ACCESS_KEY, SECRET_KEY
+from tests.support.stores import OWN_STORES, RealStore
+
+pytestmark = pytest.mark.s3
+
+Place = Callable[[RealStore], tuple[str, str]]
+
+WORKLOAD = RealStore("workload-533", OWN_STORES)
+FACT = next(fact for fact in WORKLOAD.facts("msg")[100:] if fact.get("keys"))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["topics"],
+        ["queues"],
+        ["lag"],
+        ["query-by-id", FACT["msgId"]],
+        ["query-by-key", FACT["topic"], FACT["keys"].split()[0]],
+        ["query-by-offset", FACT["topic"], str(FACT["queueId"]), str(FACT["queueOffset"])],
+        ["query-by-unique-key", FACT["topic"], "no-such-key"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_command_says_the_same(words: list[str], on_s3: Place, s3: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
+    answers = []
+    for store in on_s3(WORKLOAD):
+        status = main([words[0], store, *words[1:], "--json"])
+        captured = capsys.readouterr()
+        answers.append((status, captured.out.replace(store, "STORE"), captured.err.replace(store, "STORE")))
+    assert answers[0] == answers[1]
+    assert s3.requests
+
+
+def test_what_a_rebuild_would_do_shows_no_secret(on_s3: Place, s3: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
+    address = on_s3(WORKLOAD)[1].replace("s3://", f"s3://{ACCESS_KEY}:{SECRET_KEY}@")
+    output = f"s3://stores/out?access_key={ACCESS_KEY}&secret_key={SECRET_KEY}"
+    assert main(["rebuild", address, "--output", output, "--dry-run"]) == 0
+    said = capsys.readouterr()
+    assert "s3://stores/out/consumequeue" in said.out
+    assert not any(secret in said.out + said.err for secret in (ACCESS_KEY, SECRET_KEY))
+    assert {request.method for request in s3.requests} == {"GET", "HEAD"}
+
+
+@pytest.mark.parametrize(
+    "words", [["expire", "{s3}", "--reserved-hours", "1"], ["restore", "{local}", "s3://stores/x"]]
+)
+def test_what_changes_a_store_is_for_the_local_disk(
+    words: list[str], on_s3: Place, s3: Proxy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    local, remote = on_s3(WORKLOAD)
+    assert main([word.format(local=local, s3=remote) for word in words]) != 0
+    assert "local" in capsys.readouterr().err
+    assert not any(request.method in ("PUT", "DELETE", "POST") for request in s3.requests)
