@@ -99,7 +99,10 @@ def tables_of(path: Path, conf: str, at: int) -> Tables:
 
 @pytest.mark.parametrize("broker", ARCHIVED)
 def test_tables_are_those_of_the_whole_store(delta: SparkSession, lake: str, unpacked: Unpack, broker: str) -> None:
-    """Also after the head of the store expired. The timer log of 5.x is not archived."""
+    """Also after the head of the store expired. The timer log of 5.x is not archived.
+
+    Of the store that expired, the tables are enough whose rows come from several messages.
+    """
     packed = ARCHIVED[broker]
     path = unpacked(packed)
     with MessageStore(str(path)) as store:
@@ -109,19 +112,24 @@ def test_tables_are_those_of_the_whole_store(delta: SparkSession, lake: str, unp
     assert min(table.num_rows for table in expected.values()) >= 4
     archived = opened(delta, lake, broker)
     for name, table in expected.items():
+        if broker == EXPIRED and name not in WITH_TIME:
+            continue
         found = archived.table(name, at=at if name in WITH_TIME else None)
         if name == "delayed":
             assert found["slot_timestamp"].null_count == found.num_rows
             found, table = found.drop_columns("slot_timestamp"), table.drop_columns("slot_timestamp")
         assert found.schema == table.schema
         assert found.to_pylist() == table.to_pylist(), name
+    if broker == EXPIRED:
+        return
     assert archived.table("traces", topic=TOPIC).to_pylist() == events.to_pylist()
     assert archived.table("rates", topic=TOPIC).num_rows == pc.sum(pc.equal(expected["rates"]["topic"], TOPIC)).as_py()
 
 
 def test_a_state_without_its_evidence_is_unknown(delta: SparkSession, lake: str) -> None:
     whole = opened(delta, lake, "a")
-    states = Counter(whole.table("transactions")["state"].to_pylist())
+    rows = whole.table("transactions").to_pylist()
+    states = Counter(row["state"] for row in rows)
     assert set(states) == {"COMMITTED", "ROLLED_BACK", "DISCARDED", "PENDING"}
 
     lacking = opened(delta, lake, "a")
@@ -132,7 +140,6 @@ def test_a_state_without_its_evidence_is_unknown(delta: SparkSession, lake: str)
     assert reasons == {"there is no file checkpoint, which would show whether the end of the log is lost"}
 
     # The messages that ended two transactions are missing.
-    rows = whole.table("transactions").to_pylist()
     committed = next(row for row in rows if row["state"] == "COMMITTED")
     rolled_back = next(row for row in rows if row["state"] == "ROLLED_BACK")
     gone = [*committed["commit_offsets"], *rolled_back["op_offsets"]]

@@ -14,6 +14,8 @@ from spark_mq.format.system_topic import REVIVE_PREFIX, TIMER_TOPIC
 from spark_mq.store.config.consumer_offsets import consumed_offsets
 from spark_mq.store.config.topic_names import configured_topics
 from spark_mq.store.log.corrupt_range import CorruptRange
+from spark_mq.store.log.log_range import LogRange
+from spark_mq.store.log.scan import InQueue, scan
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.lookup import QueueCover
 
@@ -55,7 +57,7 @@ def messages_after(store: MessageStore, topic: str, queue_id: int, commit_log_of
 def revive_messages(store: MessageStore, commit_log_offset: int) -> Iterator[Record | Cut]:
     """The messages of the timer and of the revive topics that are after an offset of the log.
 
-    The notes about a message that was popped are among them (`consumption.popped_messages`).
+    The notes about a message that was popped are among them (`consumption.popped_messages`); a message can come twice.
 
     Args:
         store: The store.
@@ -65,12 +67,23 @@ def revive_messages(store: MessageStore, commit_log_offset: int) -> Iterator[Rec
     queues = [name for name in store.queue_names if name[0] == TIMER_TOPIC or name[0].startswith(REVIVE_PREFIX)]
     for topic, queue_id in queues:
         yield from messages_after(store, topic, queue_id, commit_log_offset)
-    topics = configured_topics(store.location)
-    can_pop = topics is None or any(name.startswith(REVIVE_PREFIX) for name in topics)
+    configured = configured_topics(store.location)
+    if configured is not None and not any(name.startswith(REVIVE_PREFIX) for name in configured):
+        return
+    # A queue can be without files because its first message is among those that are in no queue yet.
     log_end = store.get_max_phy_offset()
-    if can_pop and not _leads_past(store, log_end) and _dispatched_to(store) < log_end:
-        # A queue without files is not read: a broker of 5.x has revive topics also if nobody pops.
-        yield Cut("the consume queues lack the newest messages of the log")
+    dispatched = _dispatched_to(store)
+    if dispatched >= log_end:
+        return
+    topics = {TIMER_TOPIC, *(name for name in configured or () if name.startswith(REVIVE_PREFIX))}
+    if configured is None:
+        yield Cut(
+            "config/topics.json does not name the topics of notes, and queues lack the newest messages of the log"
+        )
+    for topic in sorted(topics):
+        rest = LogRange(max(dispatched, commit_log_offset), log_end)
+        for part in scan(store.location, store.records, rest, InQueue(topic)):
+            yield Cut(part.describe()) if isinstance(part, CorruptRange) else part
 
 
 def _parts(store: MessageStore, cover: QueueCover, commit_log_offset: int) -> Iterator[Record | CorruptRange]:
@@ -92,12 +105,6 @@ def _has_all_units(store: MessageStore, topic: str, queue_id: int) -> bool:
     if consumed_offsets(store.location).get((topic, queue_id), 0) > end:
         return False
     return _dispatched_to(store) >= store.get_max_phy_offset()
-
-
-def _leads_past(store: MessageStore, log_end: int) -> bool:
-    """Whether the last unit of a queue leads past the end of the log: the queues have been further than the log."""
-    queues = (store.find_queue(*name) for name in store.queue_names)
-    return any(queue is not None and queue.unit(queue.written_end - 1)[0] >= log_end for queue in queues)
 
 
 def _dispatched_to(store: MessageStore) -> int:
