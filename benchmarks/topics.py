@@ -17,6 +17,7 @@ import shutil
 import statistics
 import struct
 import time
+from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
@@ -120,7 +121,7 @@ def _print_spark_table(
         options = {"topic": topic, "mode": mode}
         return spark.read.format("rocketmq").options(**options).load(str(store)).select(*_COLUMNS)
 
-    reads = {
+    reads: dict[str, Callable[[str], DataFrame]] = {
         "one row": lambda topic: spark.read.format("one_row").load(),
         "planner": lambda topic: of_store(topic, "PERMISSIVE"),
         "scan": lambda topic: of_store(topic, "FAILFAST"),

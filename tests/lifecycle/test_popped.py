@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from spark_mq import MessageStore
+from spark_mq.lifecycle.consumption.log_pops import popped_messages
 from spark_mq.lifecycle.consumption.popped_messages import (
     Popped,
     PoppedMessages,
     PopState,
     parse_pop_note,
-    popped_messages,
 )
 from spark_mq.lifecycle.consumption.retries import retries_rows
 from spark_mq.lifecycle.life.life_store import LiveStore

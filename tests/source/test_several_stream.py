@@ -18,36 +18,16 @@ from spark_mq.source.options import parse_stream_options
 from spark_mq.source.several_offset import SeveralOffset
 from spark_mq.source.several_stores_stream import SeveralStoresStreamReader
 from spark_mq.source.store_choice import StoreChoice
+from tests.support.growing_stores import NOW, Place, log_of, places, put
 from tests.support.log_writer import LogWriter, segment_files
 from tests.support.stores import OWN_STORES, RealStore, stores_in
 
 Unpack = Callable[[RealStore], Path]
 NEW, OLD = (next(one for one in stores_in(OWN_STORES) if one.name == name) for name in ("workload-533", "workload-49x"))
-NOW = 1_700_000_000_000
 NAMES = ["store", "commit_log_offset"]
 A, B, C = ("c", "b", "a"), ("c", "b", "b"), ("c", "b", "c")
 AT_5 = {"version": 1, "commit_log_offset": 5, "lost_bytes": 0}
 AT_9 = {"version": 1, "commit_log_offset": 9, "lost_bytes": 0}
-
-Place = tuple[str, int]
-"""A store's name, and a commit log offset."""
-
-
-def log_of(count: int) -> LogWriter:
-    writer = LogWriter(16 << 10)
-    for number in range(count):
-        writer.append(NOW + 10 * number, b"x" * (number % 300), queue_id=number % 3)
-    return writer
-
-
-def put(writer: LogWriter, store: Path) -> list[int]:
-    """Make the store's log that of `writer`; returns its offsets."""
-    version = store.with_name(f"{store.name}-{sum(1 for _ in store.parent.glob(f'{store.name}-*'))}")
-    writer.write(version)
-    link = store.with_name("link")
-    link.symlink_to(version)
-    link.replace(store)
-    return writer.offsets
 
 
 def stores_option(*stores: Path) -> str:
@@ -80,10 +60,6 @@ def given(stream: SeveralStoresStreamReader, start: Any = None) -> tuple[Any, li
     """The last end, and all rows."""
     ends = list(follow(stream, start))
     return (ends[-1][0] if ends else start), sorted(row for _, rows in ends for row in rows)
-
-
-def places(**offsets: list[int]) -> list[Place]:
-    return sorted((name, offset) for name, found in offsets.items() for offset in found)
 
 
 def test_an_offset_has_stores_in_the_order_of_their_names() -> None:

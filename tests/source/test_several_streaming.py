@@ -8,7 +8,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tests.source.test_several_stream import log_of, places, put
+from tests.support.growing_stores import log_of, places, put
 from tests.support.log_writer import segment_files
 
 

@@ -234,11 +234,14 @@ def test_a_stream_of_a_topic_has_the_rows_of_the_whole_stream(
     store = data.draw(st.sampled_from(STORES), label="store")
     folder = folders[store.name]
     limits = {"maxBytesPerTrigger": data.draw(st.sampled_from(["20k", "100k"]))} if HAS_READ_LIMITS else {}
-    with damaged(folder, data.draw(edits, label="damage")):
+    wanted: list[Edit] = data.draw(edits, label="damage")
+    _ = written(folder)  # before the damage
+    with damaged(folder, wanted):
         whole = [rows for _, rows in batches_of(stream_reader(folder, **limits))]
         rows = [row for batch in whole for row in batch if row["topic"] is not None]
         requested = data.draw(requests(rows), label="options")
         options: dict[str, str] = {name: requested[name] for name in ("topic", "tag") if name in requested}
+        assume(can_be_seen(folder, wanted, rows, options))
         found = [rows for _, rows in batches_of(stream_reader(folder, **limits, **options))]
     assert [sorted(batch, key=identity) for batch in found] == [
         sorted((row for row in batch if row["topic"] is not None and allows(row, options)), key=identity)

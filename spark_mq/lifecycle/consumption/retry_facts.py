@@ -13,7 +13,8 @@ from spark_mq.errors import ConfigError, UnsupportedStoreError
 from spark_mq.format.array_types import Int64s
 from spark_mq.format.system_topic import SCHEDULE_TOPIC
 from spark_mq.io.location import Location
-from spark_mq.lifecycle.consumption.popped_messages import PoppedMessages, popped_messages, unread_pops
+from spark_mq.lifecycle.consumption.log_pops import popped_messages
+from spark_mq.lifecycle.consumption.popped_messages import PoppedMessages, unread_pops
 from spark_mq.lifecycle.consumption.retry_topic import RetryTopic, consumer_groups, parse_retry_topic
 from spark_mq.lifecycle.messages.log_source import DelayedPlaces, LogSource
 from spark_mq.lifecycle.messages.row_numbers import int64s, positions_of
