@@ -19,19 +19,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pyarrow as pa
-from pyspark.sql.pandas.types import from_arrow_schema
-
 from benchmarks.generate_store import generate_store
 from spark_mq import MessageStore
-from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS
 from spark_mq.indexer.rebuild import rebuild_with
 from spark_mq.indexer.rebuild_request import RebuildRequest
 from spark_mq.job.tasks import LocalTasks
-from spark_mq.source.datasource import RocketMQDataSource
 from spark_mq.source.option_values import parse_size
 from tests.s3.proxy import Proxy
 from tests.s3.server import ACCESS_KEY, SECRET_KEY, missing, running_server
+from tests.support.in_process import message_batches
 
 _COLUMNS = ("commit_log_offset", "topic", "queue_id", "queue_offset", "store_timestamp", "body")
 _BUCKET = "bench"
@@ -57,14 +53,7 @@ def make_store(folder: Path, size: int) -> Path:
 
 def scan(store: str) -> int:
     """The number of rows of a scan with bodies."""
-    source = RocketMQDataSource({"path": store})
-    reader = source.reader(from_arrow_schema(pa.schema([ALL_MESSAGE_FIELDS[name] for name in _COLUMNS])))
-    rows = 0
-    for partition in reader.partitions():
-        for batch in reader.read(partition):
-            assert isinstance(batch, pa.RecordBatch)
-            rows += batch.num_rows
-    return rows
+    return sum(batch.num_rows for batch in message_batches(_COLUMNS, path=store))
 
 
 def look_up(store: str, topic: str, key: str) -> int:

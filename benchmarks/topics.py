@@ -21,22 +21,19 @@ from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from benchmarks.first_programs import OneRow
 from benchmarks.generate_store import generate_store
 from spark_mq import MessageStore
-from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS
 from spark_mq.indexer.rebuild import rebuild_with
 from spark_mq.indexer.rebuild_request import RebuildRequest
 from spark_mq.job.tasks import LocalTasks
 from spark_mq.source import topic_plan
-from spark_mq.source.datasource import RocketMQDataSource
 from spark_mq.source.option_values import parse_size
 from spark_mq.source.options import parse_options
 from spark_mq.store.queue.read_cost import CLEARLY_LESS, coalesced, cost_of
+from tests.support.in_process import message_batches
 
 _COLUMNS = ("topic", "queue_id", "queue_offset", "store_timestamp", "body")
 _TOPICS, _QUEUES = 100, 4
@@ -76,14 +73,7 @@ def topics_of(store: Path) -> dict[str, float]:
 
 def read(store: Path, topic: str) -> int:
     """The number of rows of a topic, which are read as the tasks of Spark read them."""
-    source = RocketMQDataSource({"path": str(store), "topic": topic})
-    reader = source.reader(from_arrow_schema(pa.schema([ALL_MESSAGE_FIELDS[name] for name in _COLUMNS])))
-    rows = 0
-    for partition in reader.partitions():
-        for batch in reader.read(partition):
-            assert isinstance(batch, pa.RecordBatch)
-            rows += batch.num_rows
-    return rows
+    return sum(batch.num_rows for batch in message_batches(_COLUMNS, path=str(store), topic=topic))
 
 
 def drop_pages(store: Path) -> None:

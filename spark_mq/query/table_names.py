@@ -111,16 +111,10 @@ def may_read(text: str, names: Collection[str]) -> bool:
         text: One statement.
         names: The names, in lower case.
     """
-    words = frozenset(re.findall(r"\w+", text.lower()))
-    if words.isdisjoint(names):
+    if _words(text).isdisjoint(names):
         return False
-    try:
-        statement = parse_statement(text)
-    except OptionError:
-        return True
-    if statement is None or not statement.is_understood:
-        return True
-    return any(table.name.lower() in names and not table.db for table in statement.root.find_all(exp.Table))
+    tables = _tables(text)
+    return tables is None or any(table.name.lower() in names and not table.db for table in tables)
 
 
 def may_read_of(text: str, owner: str, names: Collection[str]) -> set[str]:
@@ -133,18 +127,25 @@ def may_read_of(text: str, owner: str, names: Collection[str]) -> set[str]:
         owner: The first part of the tables' names, in lower case.
         names: The second parts, in lower case.
     """
-    words = frozenset(re.findall(r"\w+", text.lower()))
+    words = _words(text)
     found = set(words.intersection(names))
-    if not found or words.isdisjoint(re.findall(r"\w+", owner)):
+    if not found or words.isdisjoint(_words(owner)):
         return set()
+    tables = _tables(text)
+    return found if tables is None else found & {table.name.lower() for table in tables if table.db.lower() == owner}
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(re.findall(r"\w+", text.lower()))
+
+
+def _tables(text: str) -> list[exp.Table] | None:
+    """The tables that a statement names; None if the parser cannot read it."""
     try:
         statement = parse_statement(text)
     except OptionError:
-        return found
-    if statement is None or not statement.is_understood:
-        return found
-    tables = statement.root.find_all(exp.Table)
-    return {table.name.lower() for table in tables if table.db.lower() == owner}.intersection(names)
+        return None
+    return None if statement is None or not statement.is_understood else list(statement.root.find_all(exp.Table))
 
 
 def is_plain_cte(cte: exp.CTE) -> bool:

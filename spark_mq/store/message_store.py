@@ -28,6 +28,7 @@ from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.broker_version import BrokerVersion, detect_broker_version, parse_broker_version
 from spark_mq.store.index.broker_answer import FIRST_TIME, LAST_TIME, MQADMIN_MAX_NUM, BrokerAnswer, broker_answer
 from spark_mq.store.index.checked_index import CheckedIndex
+from spark_mq.store.index.coverage import IndexCoverage
 from spark_mq.store.index.key_index import KeyIndex
 from spark_mq.store.live_end import LiveEndFinder
 from spark_mq.store.log.corrupt_range import CorruptRange
@@ -326,7 +327,8 @@ class MessageStore:
     @cached_property
     def index(self) -> KeyIndex:
         """The index files, and the parts of the log that they do not cover."""
-        return KeyIndex(
+        checked = self._checked_index
+        coverage = IndexCoverage(
             self.location,
             self.broker_conf,
             self.files,
@@ -334,8 +336,9 @@ class MessageStore:
             self._live_end,
             LiveEndFinder(self.location).find_now,
             self._check_index,
-            self._checked_index,
+            None if checked is None else checked.layout,
         )
+        return KeyIndex(self.location, self.records, self._live_end, coverage, checked)
 
     def query_message(
         self,

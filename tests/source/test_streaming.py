@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_mq._compat import HAS_READ_LIMITS
+from tests.support.growing_stores import NOW, log_of, put
 from tests.support.log_writer import LogWriter, segment_files
 from tests.support.stores import OWN_STORES, RealStore, stores_in
 
-NOW = 1_700_000_000_000
 SEGMENT_SIZE = 32 << 10
 STORE = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")
 
@@ -41,23 +41,6 @@ class Table:
     def offsets(self) -> list[int]:
         rows = self._spark.read.parquet(str(self._folder / "table")).select("commit_log_offset").collect()
         return sorted(row.commit_log_offset for row in rows)
-
-
-def log_of(count: int) -> LogWriter:
-    writer = LogWriter(SEGMENT_SIZE)
-    for number in range(count):
-        writer.append(NOW + 10 * number, b"x" * (number % 300), queue_id=number % 3)
-    return writer
-
-
-def put(writer: LogWriter, store: Path) -> list[int]:
-    """Make the store's log that of `writer`, in one step for a stream that runs; returns its offsets."""
-    version = store.with_name(f"{store.name}-{sum(1 for _ in store.parent.glob(f'{store.name}-*'))}")
-    writer.write(version)
-    link = store.with_name("link")
-    link.symlink_to(version)
-    link.replace(store)
-    return writer.offsets
 
 
 @pytest.fixture
@@ -91,22 +74,22 @@ def test_a_broker_s_store_in_batches(
 
 def test_each_run_takes_what_is_new(table: Table, store: Path) -> None:
     for count in (50, 50, 400):
-        offsets = put(log_of(count), store)
+        offsets = put(log_of(count, SEGMENT_SIZE), store)
         table.run()
         assert table.offsets() == offsets
 
 
 def test_a_topic_without_new_messages_leaves_no_trace(table: Table, store: Path) -> None:
-    put(log_of(50), store)
+    put(log_of(50, SEGMENT_SIZE), store)
     query = table.run("commit_log_offset BIGINT, topic STRING", topic="none")
     assert query.exception() is None
     assert table.offsets() == []
 
 
 def test_lost_segments_stop_the_query_or_are_counted(table: Table, store: Path) -> None:
-    put(log_of(50), store)
+    put(log_of(50, SEGMENT_SIZE), store)
     table.run()
-    offsets = put(log_of(800), store)
+    offsets = put(log_of(800, SEGMENT_SIZE), store)
     for file in segment_files(store)[:2]:
         file.unlink()
     start = int(segment_files(store)[0].name)
@@ -116,7 +99,7 @@ def test_lost_segments_stop_the_query_or_are_counted(table: Table, store: Path) 
     assert table.offsets() == before
     query = table.run(failOnDataLoss="false", mode="DROPMALFORMED")
     assert table.offsets() == before + [offset for offset in offsets if offset >= start]
-    assert end_offset(query)["lost_bytes"] == start - log_of(50).next_offset
+    assert end_offset(query)["lost_bytes"] == start - log_of(50, SEGMENT_SIZE).next_offset
 
 
 def cut_log_of(count: int, kept: int, late: int) -> LogWriter:
@@ -151,8 +134,8 @@ def test_what_a_broker_wrote_over_the_lost_end_of_its_log_is_given(
     def take(query: StreamingQuery) -> None:
         query.awaitTermination() if "availableNow" in trigger else query.processAllAvailable()
 
-    put(log_of(200), store)
-    first = messages_of(log_of(200), 0, 0)
+    put(log_of(200, SEGMENT_SIZE), store)
+    first = messages_of(log_of(200, SEGMENT_SIZE), 0, 0)
     query = start()
     take(query)
     assert given() == first
@@ -176,7 +159,7 @@ def test_what_a_broker_wrote_over_the_lost_end_of_its_log_is_given(
 
 
 def test_options_of_batches_and_streams_are_kept_apart(spark: SparkSession, store: Path) -> None:
-    put(log_of(5), store)
+    put(log_of(5, SEGMENT_SIZE), store)
     with pytest.raises(PySparkException, match="startingOffsets is for streams only"):
         spark.read.format("rocketmq").option("startingOffsets", "latest").load(str(store)).collect()
     stream = spark.readStream.format("rocketmq").option("startTimestamp", "1700000000000").load(str(store))

@@ -12,8 +12,9 @@ Place = tuple[str, int]
 """A store's name, and a commit log offset."""
 
 
-def log_of(count: int) -> LogWriter:
-    writer = LogWriter(16 << 10)
+def log_of(count: int, segment_size: int = 16 << 10) -> LogWriter:
+    """A log of messages of three queues."""
+    writer = LogWriter(segment_size)
     for number in range(count):
         writer.append(NOW + 10 * number, b"x" * (number % 300), queue_id=number % 3)
     return writer

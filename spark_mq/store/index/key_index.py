@@ -14,7 +14,7 @@ whole files for it (`format.index_check`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from spark_mq.errors import CorruptIndexError, CorruptLogError
 from spark_mq.format.index_file import IndexHeader
@@ -23,9 +23,7 @@ from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_keys import record_keys
 from spark_mq.format.record import HEAD_SIZE, Record, read_store_timestamp
 from spark_mq.format.timestamp import EARLIEST_MILLIS, LATEST_MILLIS
-from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
-from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.index.checked_index import CheckedIndex
 from spark_mq.store.index.coverage import IndexCoverage, IndexedRange, IndexedWindow
 from spark_mq.store.index.key_table import MAX_TABLE_RANGE, KeyTable
@@ -49,24 +47,18 @@ class KeyIndex:
     def __init__(
         self,
         store: Location,
-        conf: BrokerConf,
-        files: FileReaders,
         records: RecordLookup,
         log_end: int,
-        find_log_end: Callable[[], int],
-        check: bool = False,
+        coverage: IndexCoverage,
         checked: CheckedIndex | None = None,
     ) -> None:
-        """List the index files.
+        """Look up in the files of a store.
 
         Args:
             store: The store directory.
-            conf: The broker's settings.
-            files: The open files of the store.
             records: The records of the store.
             log_end: The live end of the log for this reader.
-            find_log_end: Finds the present live end: a broker may be writing.
-            check: Whether each file is read whole to check its pointers before it is used.
+            coverage: The index files.
             checked: What another process found out for the time range of all look-ups.
 
         """
@@ -75,10 +67,9 @@ class KeyIndex:
         self._log_end = log_end
         self._scanned: set[LogRange] = set()
         self._tables: dict[LogRange, KeyTable] = {}
-        layout = None if checked is None else checked.layout
-        self._coverage = IndexCoverage(store, conf, files, records, log_end, find_log_end, check, layout)
-        self._window = None if checked is None else checked.window(self._coverage)
-        self.problems = self._coverage.problems
+        self._coverage = coverage
+        self._window = None if checked is None else checked.window(coverage)
+        self.problems = coverage.problems
         self.look_up_problems: list[str] = []
 
     @property
