@@ -43,10 +43,9 @@ def test_queues_in_rocksdb(bench: Bench) -> None:
     assert notes(bench) == ["consumequeue"]
 
 
-def test_batch_queues_and_extensions(bench: Bench) -> None:
-    for name in ("batchconsumequeue/Batches/0", "consumequeue_ext/SequenceDemo/0"):
-        (bench.path / name).mkdir(parents=True)
-    assert notes(bench) == ["batchconsumequeue", "consumequeue_ext"]
+def test_batch_queues(bench: Bench) -> None:
+    (bench.path / "batchconsumequeue/Batches/0").mkdir(parents=True)
+    assert notes(bench) == ["batchconsumequeue"]
 
 
 def test_light_queues(bench: Bench) -> None:
