@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import UTC, timedelta, timezone
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from spark_mq.store.index.file_times import files_in_time
-from spark_mq.store.index.names import index_file_names
+from spark_mq.store.index.names import index_file_names, zone_of_names
 from spark_mq.store.log.time_pruning import CLOCK_TOLERANCE_MILLIS as TOLERANCE
 
 START = 1_795_258_842_150
@@ -44,10 +44,14 @@ def by_all_headers(begins: list[int], begin: int | None, end: int | None) -> tup
 def test_few_headers_give_the_answer_of_all(
     steps: list[int], lags: list[int], zone: timezone, window: list[int], which: str
 ) -> None:
-    """However late a broker created the files: a name is never earlier than the first message."""
+    """However late a broker created the files: a name is never earlier than the first message.
+
+    Except if it was late by whole quarters of an hour, which looks like another zone: then `coverage` opens more files.
+    """
     begins = [START + sum(steps[:number]) for number in range(len(steps))]
     created = [begin + lag for begin, lag in zip(begins, lags, strict=False)]
     names = index_file_names([max(created[: number + 1]) for number in range(len(created))], zone)
+    assume(zone_of_names([*zip(names[-2:], begins[-2:], strict=True)]) in (None, zone))
     begin, end = (window[0] if which != "end" else None), (window[1] if which != "begin" else None)
     assert files_in_time(names, Headers([*begins]), begin, end) == by_all_headers(begins, begin, end)
 
