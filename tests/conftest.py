@@ -20,6 +20,7 @@ from spark_mq.archive.delta import delta_settings
 from spark_mq.errors import UnsupportedSparkError
 from tests.support.class_archive import quick_spark_options
 from tests.support.kernels import examples
+from tests.support.soak import SOAKS
 from tests.support.stores import RealStore
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 
 os.environ.setdefault("JDK_JAVA_OPTIONS", quick_spark_options())
 
-settings.register_profile("spark_mq", deadline=None, max_examples=examples(150))
+# A run of CI tries the same examples each time, so that a change fails only for what it changed. A soak tries others.
+settings.register_profile("spark_mq", deadline=None, max_examples=examples(150), derandomize=not SOAKS)
 settings.load_profile("spark_mq")  # no deadline: the first call of a kernel compiles it
 
 
