@@ -25,7 +25,7 @@ from spark_mq.store.queue.lookup import QueueRange
 from spark_mq.store.queue.read_cost import CLEARLY_LESS, ReadCost, coalesced, cost_of
 from spark_mq.store.queue.tags_codes import can_have_tags, tags_codes_of
 from spark_mq.store.queue.tiles import cut
-from spark_mq.store.queue.unit_cover import FoundUnits, unit_cover
+from spark_mq.store.queue.unit_cover import FoundUnits, UnitCover, unit_cover
 from spark_mq.store.queue.unit_cursor import first_unit_from
 from spark_mq.store.queue.units_read import UnitsRead
 
@@ -152,8 +152,7 @@ def topic_cover(
             return "reading the units of all queues costs as much as reading the log"
         if of_all + _own_cost(requested, log, price, tags_codes) > most * log.size:
             return _TOO_MANY
-    covers = ((queue, store.queue_cover(queue.topic, queue.queue_id)) for queue in everything)
-    cover = unit_cover(covers, requested, store.records, log, _MERGE_DISTANCE)
+    cover = _cover_of(store, everything, requested, log)
     units = cover.units if tags_codes is None else cover.units.at(can_have_tags(cover.units.tags_codes, tags_codes))
     scanned = sum(part.size for part in cover.uncovered)
     if most is not None and scanned + units.log_bytes > most * log.size:
@@ -206,8 +205,7 @@ def queued_parts(
         return of_all
     if of_all + other_cost > most * log.size:
         return "looking it up for every topic, and reading the units of all queues, costs as much as reading the log"
-    covers = ((queue, store.queue_cover(queue.topic, queue.queue_id)) for queue in everything)
-    cover = unit_cover(covers, (), store.records, log, _MERGE_DISTANCE)
+    cover = _cover_of(store, everything, (), log)
     scanned = sum(part.size for part in cover.uncovered)
     if of_all + other_cost + scanned > most * log.size:
         return f"units do not account for {scanned:,} bytes of the log: reading the log costs less"
@@ -230,9 +228,16 @@ def parts_without_units(store: MessageStore, log: LogRange, queue: ConsumeQueue)
     cost = _cost_of_all(everything, cost_of(store.location), log.size / max(live_log(store).size, 1))
     if isinstance(cost, str) or cost > CLEARLY_LESS * log.size:
         return [log]
-    covers = ((one, store.queue_cover(one.topic, one.queue_id)) for one in everything)
-    cover = unit_cover(covers, [queue], store.records, log, _MERGE_DISTANCE)
+    cover = _cover_of(store, everything, [queue], log)
     return [log] if cover.units.count else list(cover.uncovered)
+
+
+def _cover_of(
+    store: MessageStore, everything: Sequence[ConsumeQueue], requested: Sequence[ConsumeQueue], log: LogRange
+) -> UnitCover:
+    """What the units of all queues show about a part of the log, with those of the requested queues."""
+    covers = ((queue, store.queue_cover(queue.topic, queue.queue_id)) for queue in everything)
+    return unit_cover(covers, requested, store.records, log, _MERGE_DISTANCE)
 
 
 def _queues_of(store: MessageStore, predicate: Predicate) -> list[ConsumeQueue]:
