@@ -323,9 +323,13 @@ class Questions:
         self.prints(["query-by-offset", self.path, topic, str(queue_id), str(first), "--json"], expected)
 
     def prints(self, command: list[str], expected: list[Fact]) -> None:
+        status: int | str | None
         out, err = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            status = main(command)
+            try:
+                status = main(command)
+            except SystemExit as refused:  # a folder of queues can have a name that is not a queue id, such as -1
+                status = refused.code
         rows = [json.loads(line) for line in out.getvalue().splitlines()]
         if expected:
             assert status == 0, (command, err.getvalue())
