@@ -98,7 +98,7 @@ def decode(store: Path, columns: list[str]) -> None:
     for split in plan_splits(log, DEFAULT_SPLIT_SIZE):
         for part in read_split(split, f"decode {time.monotonic_ns()}" if split.start == 0 else "decode"):
             if isinstance(part, RecordChunk):
-                for messages in message_batches(part.buffer, part.base, part.frames, columns, MAX_BATCH_ROWS):
+                for messages in message_batches(part.buffer, part.frames, columns, MAX_BATCH_ROWS):
                     messages.record_batch(columns)
 
 
@@ -136,7 +136,7 @@ def sample_batch(store: Path, columns: list[str]) -> pa.RecordBatch:
     log = CommitLog.open(Location.resolve(str(store)))
     part = next(read_split(plan_splits(log, 64 << 20)[0], "sample"))
     assert isinstance(part, RecordChunk)
-    return next(message_batches(part.buffer, part.base, part.frames, columns, MAX_BATCH_ROWS)).record_batch(columns)
+    return next(message_batches(part.buffer, part.frames, columns, MAX_BATCH_ROWS)).record_batch(columns)
 
 
 def peak_worker_memory() -> int:

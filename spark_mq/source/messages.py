@@ -41,7 +41,7 @@ from spark_mq.store.queue.units_read import UnitsRead
 
 if TYPE_CHECKING:
     from spark_mq.format.kernels.columns import MessageColumns
-    from spark_mq.store.log.record_reader import RecordChunk
+    from spark_mq.store.log.record_reader import Records
 
 MAX_BATCH_ROWS = 16384
 """Usually more messages than one chunk of the log has: a second, small batch of a chunk would cost as much."""
@@ -172,17 +172,15 @@ class MessagesReader(DataSourceReader):
                 kept = without_queues(part, other_queue_ids) if other_queue_ids else part
                 yield from self._matching(kept, split.segment.location)
 
-    def _matching(self, part: RecordChunk, file: Location) -> Iterator[pa.RecordBatch]:
+    def _matching(self, part: Records, file: Location) -> Iterator[pa.RecordBatch]:
         """Batches of the matching messages of a chunk, which is of the segment `file`."""
         from spark_mq.format.kernels.batches import BODY_COLUMNS, message_batches
         from spark_mq.format.kernels.columns import MessageColumns
 
         fails = self._options.mode == Mode.FAILFAST
         check_crc = self._options.check_crc and (fails or not BODY_COLUMNS.isdisjoint(self._columns))
-        matching = filter_frames(self._options.predicate, MessageColumns(part.buffer, part.base, part.frames))
-        for messages in message_batches(
-            part.buffer, part.base, matching, self._columns, MAX_BATCH_ROWS, check_crc=check_crc
-        ):
+        matching = filter_frames(self._options.predicate, MessageColumns(part.buffer, part.frames))
+        for messages in message_batches(part.buffer, matching, self._columns, MAX_BATCH_ROWS, check_crc=check_crc):
             if fails:
                 _fail_on_body(file, messages)
             yield self.batch(messages)
@@ -288,5 +286,5 @@ def _fail_on_body(file: Location, messages: MessageColumns) -> None:
     if messages.bodies is None or not messages.bodies.reasons:
         return
     row, reason = min(messages.bodies.reasons.items())
-    offset = messages.base + int(messages.frames[row].position)
+    offset = messages.column("commit_log_offset")[row].as_py()
     raise CorruptLogError(f"{file}: message at commit log offset {offset}: {reason}")

@@ -24,7 +24,7 @@ from spark_mq.source.predicate import ROLLBACK, Predicate
 if TYPE_CHECKING:
     from spark_mq.format.kernels.columns import MessageColumns
     from spark_mq.format.kernels.frames import Frames
-    from spark_mq.store.log.record_reader import RecordChunk
+    from spark_mq.store.log.record_reader import Records
 
 _INT64 = np.iinfo(np.int64)
 
@@ -51,11 +51,11 @@ def filter_frames(predicate: Predicate, messages: MessageColumns) -> Frames:
     return messages.frames
 
 
-def without_queues(part: RecordChunk, queue_ids: frozenset[int]) -> RecordChunk:
+def without_queues(part: Records, queue_ids: frozenset[int]) -> Records:
     """The records of a chunk that have none of the queue ids."""
     from spark_mq.format.kernels.columns import MessageColumns
 
-    column = MessageColumns(part.buffer, part.base, part.frames).column("queue_id").to_numpy()
+    column = MessageColumns(part.buffer, part.frames).column("queue_id").to_numpy()
     is_kept = ~np.isin(column, sorted(queue_ids))
     return replace(part, frames=part.frames[is_kept])
 

@@ -30,21 +30,20 @@ NOT_COMPARABLE = ("QUEUE_NO_MESSAGE", "QUEUE_PRE_BLANK", "QUEUE_UNIT_EXTRA")
 """Findings about units that are not of the queue's own messages."""
 
 
-def dispatched_queues(buffer: Bytes, base: int, frames: Frames) -> set[Queue]:
+def dispatched_queues(buffer: Bytes, frames: Frames) -> set[Queue]:
     """The queues that messages name, besides light message queues.
 
     Args:
         buffer: The bytes that contain the messages.
-        base: The commit log offset of `buffer[0]`.
         frames: The messages.
 
     """
     from spark_mq.format.kernels.columns import MessageColumns
 
-    which = MessageColumns(buffer, base, frames).has_property(INNER_MULTI_DISPATCH)
+    which = MessageColumns(buffer, frames).has_property(INNER_MULTI_DISPATCH)
     if not which.any():
         return set()
-    messages = MessageColumns(buffer, base, frames[which])
+    messages = MessageColumns(buffer, frames[which])
     names = pc.split_pattern(messages.property_text(INNER_MULTI_DISPATCH), ",")
     queue_ids = messages.column("queue_id").take(pc.list_parent_indices(names))
     queues = pa.table([names.flatten(), queue_ids], ["topic", "queue_id"])

@@ -70,7 +70,7 @@ class QueueExtCheck:
         gap = cost_of(self.store).gap
         for chunk, which in records_of_units(records, units.offsets, units.sizes, gap):
             found, own = queue.ext.units(units.tags_codes[which]), units.at(which)
-            messages = MessageColumns(chunk.buffer, chunk.base, chunk.frames)
+            messages = MessageColumns(chunk.buffer, chunk.frames)
             times = messages.store_timestamp_millis()
             other_time = found.is_found & (found.store_timestamp != times)
             yield from self._batch(

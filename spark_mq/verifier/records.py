@@ -37,13 +37,12 @@ _CONTAINERS = (None, 0x04224D18, 0x28B52FFD, None)
 
 
 def record_findings(
-    buffer: Bytes, base: int, frames: Frames, file: str, segment: int, newest: int | None = None
+    buffer: Bytes, frames: Frames, file: str, segment: int, newest: int | None = None
 ) -> Iterator[pa.RecordBatch]:
     """What is wrong with records.
 
     Args:
         buffer: The bytes that contain the records.
-        base: The commit log offset of `buffer[0]`.
         frames: The records, in the order of the log.
         file: The name of the segment, for the findings.
         segment: The commit log offset at which the segment starts.
@@ -53,7 +52,7 @@ def record_findings(
         Findings.
 
     """
-    found = _Found(buffer, base, frames, file, segment)
+    found = _Found(buffer, frames, file, segment)
     wrong = wrong_body_crcs(buffer, frames)
     if wrong.any():
         stored = int32s_at(buffer, frames.position[wrong] + BODY_CRC_AT)
@@ -89,14 +88,14 @@ def record_findings(
 class _Found:
     """Findings about some of the records."""
 
-    def __init__(self, buffer: Bytes, base: int, frames: Frames, file: str, segment: int) -> None:
-        self.buffer, self.base, self.frames, self.file, self.segment = buffer, base, frames, file, segment
+    def __init__(self, buffer: Bytes, frames: Frames, file: str, segment: int) -> None:
+        self.buffer, self.frames, self.file, self.segment = buffer, frames, file, segment
 
     def batch(self, code: str, which: npt.NDArray[np.bool_], **texts: object) -> pa.RecordBatch:
         """Findings with one code about the records `which`."""
         frames = self.frames[which]
-        columns = MessageColumns(self.buffer, self.base, frames)
-        offsets = frames.position + self.base
+        columns = MessageColumns(self.buffer, frames)
+        offsets = columns.column("commit_log_offset").to_numpy()
         return findings(
             code,
             frames.size,

@@ -87,8 +87,8 @@ def check_split(split: Split, targets: DispatchTargets, exact: bool, sink: Findi
 
     def see(chunk: RecordChunk) -> None:
         before = newest[0] if newest else None
-        sink.add(record_findings(chunk.buffer, chunk.base, chunk.frames, name, segment, before))
-        queues.update(dispatched_queues(chunk.buffer, chunk.base, chunk.frames))
+        sink.add(record_findings(chunk.buffer, chunk.frames, name, segment, before))
+        queues.update(dispatched_queues(chunk.buffer, chunk.frames))
         newest[:] = [int(read_i64(chunk.buffer, int(chunk.frames[-1].store_timestamp_at)))]
 
     row: dict[str, Any] = dispatch_split(split, targets, exact, see).to_pylist()[0]

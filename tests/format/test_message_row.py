@@ -42,7 +42,7 @@ def plain(table: pa.Table) -> list[Row]:
 
 
 def by_kernels(data: bytes, base: int = 0) -> list[Row]:
-    columns = MessageColumns(array(data), base, frames_of(data, base))
+    columns = MessageColumns(array(data), frames_of(data, base))
     return plain(pa.Table.from_batches([columns.record_batch(ALL_NAMES)]))
 
 

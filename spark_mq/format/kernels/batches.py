@@ -25,7 +25,6 @@ _BATCH_BODY_BYTES = 32 << 20
 
 def message_batches(
     buffer: Bytes,
-    base: int,
     frames: Frames,
     columns: list[str],
     max_rows: int,
@@ -36,7 +35,6 @@ def message_batches(
 
     Args:
         buffer: The bytes that contain the messages.
-        base: The commit log offset of `buffer[0]`.
         frames: The messages.
         columns: The columns that the caller will read. Bodies are decompressed only if one of them needs it.
         max_rows: The largest number of messages in a batch.
@@ -46,7 +44,7 @@ def message_batches(
     """
     needs_bodies = not BODY_COLUMNS.isdisjoint(columns)
     for first in range(0, frames.size, max_rows):
-        batch = MessageColumns(buffer, base, frames[first : first + max_rows])
+        batch = MessageColumns(buffer, frames[first : first + max_rows])
         if needs_bodies or check_crc:
             yield from _cut_by_body_bytes(batch, body_limit, needs_bodies, check_crc)
         else:
@@ -83,8 +81,8 @@ def _cut_by_body_bytes(
         body_bytes += len(content or b"")
         if body_bytes >= _BATCH_BODY_BYTES:
             bodies = Bodies(np.array(rows, np.intp), contents, reasons)
-            yield MessageColumns(batch.buffer, batch.base, frames[first : row + 1], bodies)
+            yield MessageColumns(batch.buffer, frames[first : row + 1], bodies)
             first, rows, contents, reasons, body_bytes = row + 1, [], [], {}, 0
     if first < frames.size:
         bodies = Bodies(np.array(rows, np.intp), contents, reasons)
-        yield MessageColumns(batch.buffer, batch.base, frames[first:], bodies)
+        yield MessageColumns(batch.buffer, frames[first:], bodies)

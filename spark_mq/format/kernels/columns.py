@@ -51,13 +51,11 @@ class MessageColumns:
 
     Args:
         buffer: The bytes that contain the messages.
-        base: The commit log offset of `buffer[0]`.
-        frames: The messages.
+        frames: The messages, whose commit log offsets are those that their records state.
         bodies: The bodies that differ from the stored bytes. If None, the columns that need them decompress them.
     """
 
     buffer: Bytes
-    base: int
     frames: Frames
     bodies: Bodies | None = None
     _values: dict[bytes, tuple[Int64s, Int32s]] = field(default_factory=dict)
@@ -78,7 +76,7 @@ class MessageColumns:
 
     def with_frames(self, frames: Frames) -> MessageColumns:
         """The messages `frames` of the same buffer."""
-        return MessageColumns(self.buffer, self.base, frames)
+        return MessageColumns(self.buffer, frames)
 
     def store_timestamp_millis(self) -> Int64s:
         """The store timestamps in milliseconds since the epoch."""
@@ -142,16 +140,12 @@ class MessageColumns:
             self._fields.update(read_fields(self.buffer, self.frames, [name]))
         return self._fields[name]
 
-    def _commit_log_offsets(self) -> Int64s:
-        offsets: Int64s = self.frames.position + self.base
-        return offsets
-
     def _store_host_sizes(self) -> Int32s:
         return np.where(self.frames.sys_flag & STORE_HOST_V6_FLAG, HOST_V6_SIZE, HOST_V4_SIZE).astype(np.int32)
 
     def _offset_message_id(self) -> pa.Array:
         starts, sizes = self.frames.store_host_at, self._store_host_sizes()
-        return offset_message_ids(self.buffer, starts, sizes, self._commit_log_offsets())
+        return offset_message_ids(self.buffer, starts, sizes, self._millis("commit_log_offset"))
 
     def _born_host(self) -> pa.Array:
         sizes = np.where(self.frames.sys_flag & BORN_HOST_V6_FLAG, HOST_V6_SIZE, HOST_V4_SIZE).astype(np.int32)
@@ -346,7 +340,7 @@ def _field(column: str) -> str:
 
 
 _COLUMNS: dict[str, Callable[[MessageColumns], pa.Array]] = {
-    "commit_log_offset": lambda m: pa.array(m._commit_log_offsets()),
+    "commit_log_offset": lambda m: pa.array(m._number("commit_log_offset")),
     "store_size": lambda m: pa.array(np.ascontiguousarray(m.frames.store_size)),
     "offset_message_id": MessageColumns._offset_message_id,
     "topic": lambda m: m._text(m.frames.topic_start, m.frames.topic_length),

@@ -14,7 +14,14 @@ from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutInt32s, OutInt
 from spark_mq.format.kernels.big_endian import read_i32, read_i64
 from spark_mq.format.kernels.frames import Frames
 from spark_mq.format.kernels.kernel import kernel
-from spark_mq.format.record import BODY_CRC_AT, BORN_TIMESTAMP_AT, FLAG_AT, QUEUE_ID_AT, QUEUE_OFFSET_AT
+from spark_mq.format.record import (
+    BODY_CRC_AT,
+    BORN_TIMESTAMP_AT,
+    COMMIT_LOG_OFFSET_AT,
+    FLAG_AT,
+    QUEUE_ID_AT,
+    QUEUE_OFFSET_AT,
+)
 
 _RECORD, _STORE_TIMESTAMP, _AFTER_HOSTS = range(3)
 """What a distance is counted from: the record's start, its store timestamp, or the end of its hosts."""
@@ -31,6 +38,7 @@ class _Place:
 
 
 FIELDS = {
+    "commit_log_offset": _Place(_RECORD, COMMIT_LOG_OFFSET_AT, True),
     "body_crc": _Place(_RECORD, BODY_CRC_AT, False),
     "queue_id": _Place(_RECORD, QUEUE_ID_AT, False),
     "flag": _Place(_RECORD, FLAG_AT, False),

@@ -283,13 +283,14 @@ def _contains_magic(buffer: Bytes, start: int) -> bool:
 
 
 @kernel
-def read_frames_at(buffer: Bytes, positions: Int64s, sizes: Int64s, base: int, end: int, frames: Frames) -> int:
-    """Write the frames of records at known positions, which have known sizes, to `frames`.
+def read_frames_at(buffer: Bytes, positions: Int64s, offsets: Int64s, sizes: Int64s, frames: Frames) -> int:
+    """Write the frames of records at known positions, which have known commit log offsets and sizes, to `frames`.
 
     Returns the number of frames written: the index of the first position that has no such record, or all positions.
     """
     for index in range(positions.size):
-        status = read_frame(buffer, positions[index], base, end, frames[index])
+        position = positions[index]
+        status = read_frame(buffer, position, offsets[index] - position, position + sizes[index], frames[index])
         if status != RECORD or frames[index].store_size != sizes[index]:
             return index
     return int(positions.size)

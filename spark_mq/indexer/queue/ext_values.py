@@ -89,7 +89,7 @@ class _Values:
         for topic, numbers in self._filtered.items():
             at = np.flatnonzero(np.isin(units.queue_number, numbers))
             if at.size:
-                messages = MessageColumns(chunk.buffer, chunk.base, frames[at])
+                messages = MessageColumns(chunk.buffer, frames[at])
                 values["bit_map"][at] = _bit_maps(messages, topic, self._ext)
         return units.queue_number, values
 

@@ -108,7 +108,7 @@ def _dispatch(
             continue
         see(part)
         frames = part.frames
-        times = MessageColumns(part.buffer, part.base, frames).store_timestamp_millis()
+        times = MessageColumns(part.buffer, frames).store_timestamp_millis()
         _follow_time(times, result)
         result.messages += frames.size
         result.inner_batches += int(is_inner_batch(frames).sum())

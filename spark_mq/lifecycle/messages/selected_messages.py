@@ -200,7 +200,7 @@ class SelectionReader:
                 if isinstance(part, CorruptRange):
                     yield part
                 elif part.frames.size:
-                    messages = MessageColumns(part.buffer, part.base, part.frames)
+                    messages = MessageColumns(part.buffer, part.frames)
                     last = part.frames[-1]
                     self.position = part.base + int(last.position) + int(last.store_size)
                     self.newest_timestamp = max(self.newest_timestamp, int(messages.store_timestamp_millis().max()))
@@ -233,9 +233,7 @@ class _Choice:
         frames = messages.frames if mask.all() else messages.frames[mask]
         if self._rule.tags:
             frames = frames[messages.with_frames(frames).can_have_tags(self._tags)]
-        for part in message_batches(
-            messages.buffer, messages.base, frames, self._columns, _MAX_ROWS, check_crc=self._check_crc
-        ):
+        for part in message_batches(messages.buffer, frames, self._columns, _MAX_ROWS, check_crc=self._check_crc):
             columns = part.record_batch(self._columns).columns
             texts = part.property_texts(self._properties)
             yield pa.RecordBatch.from_arrays([*columns, *texts], schema=self._schema)

@@ -111,7 +111,7 @@ class LiveReader:
                 self.position += int(live.store_size.sum(dtype=np.int64))
                 self.ended = live.size < part.frames.size
                 if live.size:
-                    yield RecordChunk(part.buffer, part.base, live)
+                    yield RecordChunk(part.buffer, live, part.base)
                 if self.ended:
                     return
         self.position = self._reader.position

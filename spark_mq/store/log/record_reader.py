@@ -25,15 +25,21 @@ _SEARCH_SIZE = 64 << 10
 
 
 @dataclass(frozen=True)
-class RecordChunk:
-    """Records in the order of the log. A chunk is valid until the next one is read, which uses the same memory.
-
-    `base` is the commit log offset of `buffer[0]`. The positions in `frames` are indices in `buffer`.
-    """
+class Records:
+    """Records in the order of the log. The positions in `frames` are indices in `buffer`."""
 
     buffer: Bytes
-    base: int
     frames: Frames
+
+
+@dataclass(frozen=True)
+class RecordChunk(Records):
+    """Records of a range of the log. A chunk is valid until the next one is read, which uses the same memory.
+
+    `base` is the commit log offset of `buffer[0]`.
+    """
+
+    base: int
 
 
 class RecordReader:
@@ -64,10 +70,10 @@ class RecordReader:
             count, reached, found = scan_records(buffer, 0, stop - start, base, end, frames)
             self.position = start + reached
             if count and segment.is_last and self.position >= segment.data_end:
-                yield from self._read_last(RecordChunk(buffer, base, frames[:count]))
+                yield from self._read_last(RecordChunk(buffer, frames[:count], base))
                 continue
             if count:
-                yield RecordChunk(buffer, base, frames[:count])
+                yield RecordChunk(buffer, frames[:count], base)
             if found == ScanStatus.BLANK:
                 self.position = segment.size
             elif found == ScanStatus.MORE:
@@ -83,12 +89,12 @@ class RecordReader:
         last = chunk.base - segment.base + int(chunk.frames[-1].position)
         if chunk.frames.size > 1:
             self.position = last
-            yield RecordChunk(chunk.buffer, chunk.base, chunk.frames[:-1])
+            yield RecordChunk(chunk.buffer, chunk.frames[:-1], chunk.base)
         buffer, frames, base = self._source.read(last, size), self._frame_space(size), segment.base + last
         count, _, _ = scan_records(buffer, 0, 1, base, segment.size - last, frames)
         if count and _is_finished(buffer, base):
             self.position = last + size
-            yield RecordChunk(buffer, base, frames[:1])
+            yield RecordChunk(buffer, frames[:1], base)
         else:
             self.position = segment.size
             length = segment.size - last

@@ -80,7 +80,7 @@ class _Reader:
             if self._frames.size < buffer.size // MIN_RECORD_SIZE + 1:
                 self._frames = new_frames(buffer.size // MIN_RECORD_SIZE + 1)
             count, reached, found = check_records(buffer, self._limit - position, self._rules, self._frames)
-            chunk = RecordChunk(buffer, self._file.base + position, self._frames[:count])
+            chunk = RecordChunk(buffer, self._frames[:count], self._file.base + position)
             position += int(reached)
             yield chunk, position, RecordCheck(int(found))
             if found not in (RecordCheck.MORE, RecordCheck.FULL):

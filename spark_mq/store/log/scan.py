@@ -145,7 +145,7 @@ class InQueue:
         from spark_mq.format.kernels.columns import MessageColumns
         from spark_mq.format.record import QUEUE_OFFSET_AT
 
-        messages = MessageColumns(chunk.buffer, chunk.base, chunk.frames)
+        messages = MessageColumns(chunk.buffer, chunk.frames)
         offsets = int64s_at(chunk.buffer, chunk.frames.position + QUEUE_OFFSET_AT)
         matches = (offsets >= self.start) & (offsets < self.stop)
         if "\ufffd" not in self.topic:

@@ -18,7 +18,7 @@ from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.offset_range import list_offset_range
 from spark_mq.store.log.record_lookup import RecordLookup
-from spark_mq.store.log.record_reader import RecordChunk
+from spark_mq.store.log.record_reader import Records
 from spark_mq.store.log.split_reader import read_split
 from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
 from spark_mq.store.queue.consume_queue import ConsumeQueue
@@ -52,7 +52,7 @@ class UnitReader:
     gap: int
     others: Sequence[LogRange] = ()
 
-    def chunks(self) -> Iterator[RecordChunk | CorruptRange]:
+    def chunks(self) -> Iterator[Records | CorruptRange]:
         """The records of the units, in the order of the log, unless units contradict it.
 
         If a unit does not lead to a record of its size, the part of the log around it is scanned: then the chunks have
@@ -84,14 +84,14 @@ class UnitReader:
         codes = self.request.tags_codes
         return found if codes is None else found.at(can_have_tags(found.tags_codes, codes))
 
-    def _read(self, piece: LogRange, units: FoundUnits) -> Iterator[RecordChunk | CorruptRange]:
+    def _read(self, piece: LogRange, units: FoundUnits) -> Iterator[Records | CorruptRange]:
         segment = self.records.segment_of(piece.start)
         if segment is None:
             raise StoreChangedError(
                 f"the segment of commit log offset {piece.start} was removed since the read was planned: read again"
             )
         reached = piece.start
-        for start, stop in chunk_bounds(units.offsets, units.sizes):
+        for start, stop in chunk_bounds(units.offsets, units.sizes, self.gap):
             following = piece.stop if stop == units.count else int(units.offsets[stop])
             chunk = read_chunk(segment, units.offsets[start:stop], units.sizes[start:stop], self.gap)
             if chunk is None or chunk.frames.size < stop - start:
@@ -100,14 +100,14 @@ class UnitReader:
                 yield from self._own(chunk, units.at(slice(start, stop)))
             reached = following
 
-    def _scan(self, part: LogRange) -> Iterator[RecordChunk | CorruptRange]:
+    def _scan(self, part: LogRange) -> Iterator[Records | CorruptRange]:
         listing = uuid.uuid4().hex
         for split in list_offset_range(self.store, part.start, part.stop).splits(
             DEFAULT_SPLIT_SIZE, is_start_known=False
         ):
             yield from read_split(split, listing)
 
-    def _own(self, chunk: RecordChunk, units: FoundUnits) -> Iterator[RecordChunk]:
+    def _own(self, chunk: Records, units: FoundUnits) -> Iterator[Records]:
         """The records of the chunk that are at the queue offsets of their units, and the messages of other units."""
         buffer, frames = chunk.buffer, chunk.frames
         positions = frames.position
@@ -115,7 +115,7 @@ class UnitReader:
         queues = self.request.queues
         queue_ids = np.array([queue.queue_id for queue in queues], np.int32)
         is_own &= int32s_at(buffer, positions + QUEUE_ID_AT) == queue_ids[units.queues]
-        messages = MessageColumns(buffer, chunk.base, frames)
+        messages = MessageColumns(buffer, frames)
         for topic in {queue.topic for queue in queues}:
             is_of_topic = np.array([queue.topic == topic for queue in queues])[units.queues]
             is_own &= ~is_of_topic | messages.topic_is(topic.encode("utf-8", "replace"))
@@ -131,8 +131,8 @@ class UnitReader:
         if start < units.count:
             yield replace(chunk, frames=frames[start:])
 
-    def _of_one(self, record: Record) -> RecordChunk:
+    def _of_one(self, record: Record) -> Records:
         stored = np.frombuffer(self.records.read(record.commit_log_offset, record.size), np.uint8)
         frames = new_frames(1)
         scan_records(stored, 0, 1, record.commit_log_offset, record.size, frames)
-        return RecordChunk(stored, record.commit_log_offset, frames)
+        return Records(stored, frames)

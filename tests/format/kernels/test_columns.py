@@ -44,7 +44,7 @@ def messages_of(*messages: Record) -> MessageColumns:
     data = b""
     for message in messages:
         data += replace(message, commit_log_offset=len(data)).encode()
-    return MessageColumns(array(data), 0, frames_of(data))
+    return MessageColumns(array(data), frames_of(data))
 
 
 def values(messages: MessageColumns, name: str) -> list[Any]:
@@ -124,7 +124,7 @@ def real_segments(store: RealStore, folder: Path) -> Iterator[tuple[bytes, int, 
 
 
 def read(data: bytes, base: int, frames: Frames, names: list[str], max_rows: int) -> pa.Table:
-    batches = message_batches(array(data), base, frames, names, max_rows)
+    batches = message_batches(array(data), frames, names, max_rows)
     schema = pa.schema([ALL_MESSAGE_FIELDS[name] for name in names])
     return pa.Table.from_batches([batch.record_batch(names) for batch in batches], schema)
 
@@ -164,7 +164,7 @@ def test_any_messages_give_valid_columns(messages: list[Record]) -> None:
 
 
 def test_no_messages_give_empty_columns() -> None:
-    batch = MessageColumns(array(b""), 0, new_frames(0)).record_batch(ALL_NAMES)
+    batch = MessageColumns(array(b""), new_frames(0)).record_batch(ALL_NAMES)
     assert (batch.num_rows, batch.num_columns) == (0, len(ALL_NAMES))
 
 
@@ -257,7 +257,7 @@ def test_an_empty_body_is_empty_even_if_it_says_compressed() -> None:
 def test_a_body_beyond_the_limit_is_null_with_a_reason() -> None:
     messages = messages_of(COMPRESSED, COMPRESSED)
     data, frames = messages.buffer, messages.frames
-    (batch,) = message_batches(data, 0, frames, ["body", "_corrupt_record"], 10, body_limit=6)
+    (batch,) = message_batches(data, frames, ["body", "_corrupt_record"], 10, body_limit=6)
     assert values(batch, "body") == [None, None]
     assert "longer than the limit of 6 bytes" in values(batch, "_corrupt_record")[0]
 
@@ -267,7 +267,7 @@ def test_many_large_bodies_are_cut_into_several_batches(monkeypatch: pytest.Monk
     bodies = [bytes((number,)) * 1000 for number in range(10)]
     plain = Record(b"T", body=b"plain")
     messages = messages_of(*(replace(COMPRESSED, body=zlib.compress(body)) for body in bodies), plain)
-    batches = list(message_batches(messages.buffer, 0, messages.frames, ["body"], 8192))
+    batches = list(message_batches(messages.buffer, messages.frames, ["body"], 8192))
     assert [batch.frames.size for batch in batches] == [3, 3, 3, 2]
     assert [body for batch in batches for body in values(batch, "body")] == [*bodies, b"plain"]
 
@@ -279,12 +279,12 @@ def test_a_batch_reads_no_body_that_nobody_asked_for(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(compression, "decompress", refuse)
     messages = messages_of(COMPRESSED)
     names = [name for name in ALL_NAMES if name not in BODY_COLUMNS]
-    (batch,) = message_batches(messages.buffer, 0, messages.frames, names, 10)
+    (batch,) = message_batches(messages.buffer, messages.frames, names, 10)
     assert batch.record_batch(names).num_rows == 1
 
 
 def checked(messages: MessageColumns, names: list[str], max_rows: int = 8192) -> list[MessageColumns]:
-    return list(message_batches(messages.buffer, 0, messages.frames, names, max_rows, check_crc=True))
+    return list(message_batches(messages.buffer, messages.frames, names, max_rows, check_crc=True))
 
 
 def test_a_body_with_a_wrong_crc_is_null_with_a_reason() -> None:

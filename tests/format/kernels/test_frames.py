@@ -331,8 +331,9 @@ def test_frames_at_known_positions_are_those_of_a_scan(some: list[Record], data:
     scanned = frames_of(buffer.tobytes(), BASE)
     positions, sizes = scanned.position.copy(), scanned.store_size.astype(np.int64)
     found = new_frames(len(some))
-    assert read_frames_at(buffer, positions, sizes, BASE, buffer.size, found) == len(some)
+    assert read_frames_at(buffer, positions, positions + BASE, sizes, found) == len(some)
     assert found.tolist() == scanned.tolist()  # type: ignore[attr-defined]
     wrong = data.draw(st.integers(0, len(some) - 1))
-    data.draw(st.sampled_from([positions, sizes]))[wrong] += 1
-    assert read_frames_at(buffer, positions, sizes, BASE, buffer.size, new_frames(len(some))) == wrong
+    offsets = positions + BASE
+    data.draw(st.sampled_from([positions, offsets, sizes]))[wrong] += 1
+    assert read_frames_at(buffer, positions, offsets, sizes, new_frames(len(some))) == wrong

@@ -30,7 +30,7 @@ def rows_of(items: list[Record], requested: frozenset[str] | None = None) -> lis
             item.topic, properties=item.properties, sys_flag=item.sys_flag, commit_log_offset=len(data)
         ).encode()
         data += stored
-    keys = message_keys(MessageColumns(array(data), 0, frames_of(data)), requested)
+    keys = message_keys(MessageColumns(array(data), frames_of(data)), requested)
     return list(zip(keys.message.tolist(), keys.key.to_pylist(), keys.key_type.to_pylist(), strict=True))
 
 
