@@ -27,6 +27,7 @@ from spark_mq.store.queue.tags_codes import can_have_tags, tags_codes_of
 from spark_mq.store.queue.tiles import cut
 from spark_mq.store.queue.unit_cover import FoundUnits, UnitCover, unit_cover
 from spark_mq.store.queue.unit_cursor import first_unit_from
+from spark_mq.store.queue.unit_tiles import live_tiles
 from spark_mq.store.queue.units_read import UnitsRead
 
 _MERGE_DISTANCE = 256 << 10
@@ -38,6 +39,7 @@ _CLOCKS = 8
 """Queues whose units are searched for the ends of a time range, if all queues are requested."""
 _MOST_OWN_UNITS, _SAMPLE = 1 << 22, 1 << 12
 """Units of the topic that are read before the decision, and those of each queue that are read of more units."""
+_NOTHING = np.empty(0, np.int64)
 _MOST_UNITS = 1 << 28
 """Units of all queues that one read of the plan may need: 5 GB, about 10 seconds."""
 
@@ -53,6 +55,7 @@ class TopicCover:
         units: Those units, in the order of the log.
         tags_codes: The tags codes of the units, if tags are requested; None for any.
         uncovered: The ranges of the log to scan.
+        price: The prices of the storage of the store.
         note: The work in words, for `explain`.
 
     """
@@ -63,6 +66,7 @@ class TopicCover:
     units: FoundUnits
     tags_codes: frozenset[int] | None
     uncovered: tuple[LogRange, ...]
+    price: ReadCost
     note: str
 
     @property
@@ -161,7 +165,7 @@ def topic_cover(
         f"{len(requested):,} queues, {units.count:,} units, {units.log_bytes:,} bytes of a log of "
         f"{live.size:,}; {cover.unit_bytes:,} bytes of units of all queues were read to find what is in no queue"
     )
-    return TopicCover(tuple(requested), log, cover.covered, units, tags_codes, cover.uncovered, note)
+    return TopicCover(tuple(requested), log, cover.covered, units, tags_codes, cover.uncovered, price, note)
 
 
 @dataclass(frozen=True)
@@ -264,19 +268,20 @@ def _own_cost(
     ]
     count = sum(max(stop - start, 0) for start, stop in bounds)
     is_estimate = count > _MOST_OWN_UNITS
-    blocks = []
-    for index, (queue, (start, stop)) in enumerate(zip(requested, bounds, strict=True)):
-        units = queue.units(start, min(stop, start + _SAMPLE) if is_estimate else stop)
-        blocks.append(FoundUnits.of_queue(index, start, units))
-    found = FoundUnits.joined(blocks).in_ranges([log])
+    tiles = []
+    for queue, (start, stop) in zip(requested, bounds, strict=True):
+        block = queue.units(start, min(stop, start + _SAMPLE) if is_estimate else stop)
+        if tags_codes is not None and not is_estimate:
+            block = block[can_have_tags(block["tags_code"], tags_codes)]
+        tiles.append(live_tiles(block, log))
+    offsets, sizes = (np.concatenate([_NOTHING, *arrays]) for arrays in zip((_NOTHING, _NOTHING), *tiles, strict=True))
     if is_estimate:
-        size = found.log_bytes // max(found.count, 1)
+        size = int(sizes.sum()) // max(sizes.size, 1)
         is_dense = log.size < count * (size + price.jump)
         return log.size if is_dense else price.of(count * size, jumps=count, unit_bytes=count * UNIT_SIZE)
-    if tags_codes is not None:
-        found = found.at(can_have_tags(found.tags_codes, tags_codes))
-    starts, stops = coalesced(found.offsets, found.sizes, price.gap)
-    return price.of(int((stops - starts).sum()), jumps=starts.size, unit_bytes=found.count * UNIT_SIZE)
+    order = np.argsort(offsets, kind="stable")
+    starts, stops = coalesced(offsets[order], sizes[order], price.gap)
+    return price.of(int((stops - starts).sum()), jumps=starts.size, unit_bytes=offsets.size * UNIT_SIZE)
 
 
 def _cost_of_all(everything: Sequence[ConsumeQueue], price: ReadCost, part: float) -> int | str:
@@ -295,19 +300,20 @@ def _tags_codes(predicate: Predicate) -> frozenset[int] | None:
 
 
 def unit_reads(cover: TopicCover, covered: Sequence[LogRange], units: FoundUnits, split_size: int) -> list[UnitsRead]:
-    """The reads of some of the cover's units, in parts of about `split_size` bytes, in the order of the log.
+    """The reads of some of the cover's units, in parts of about the same cost, in the order of the log.
 
     Args:
         cover: The cover.
         covered: Some of its covered ranges, in order.
         units: Some of its units, which lead into these ranges.
-        split_size: Bytes of records of a part.
+        split_size: What a part costs, in bytes that are read in order.
 
     """
     if not units.count:
         return []
     starts = np.array([piece.start for piece in covered], np.int64)
-    part_of = (np.cumsum(units.sizes) - 1) // split_size
+    is_jump = np.diff(units.offsets, prepend=-1 - cover.price.gap) - np.append(0, units.sizes[:-1]) > cover.price.gap
+    part_of = (np.cumsum(units.sizes + is_jump * cover.price.jump) - 1) // split_size
     bounds = [0, *(np.flatnonzero(np.diff(part_of)) + 1).tolist(), units.count]
     reads = []
     for start, stop in pairwise(bounds):

@@ -43,6 +43,12 @@ class Chain:
             self._stop = max(self._stop, int(stops.max()))
             self._size += int(sizes.sum())
 
+    def join(self, other: Chain) -> None:
+        """Add the tiles of another chain."""
+        self._difference += other._difference
+        self._stop = max(self._stop, other._stop)
+        self._size += other._size
+
     def stop_from(self, start: int) -> int | None:
         """The end of the run from `start` on to which all tiles belong; None if they are not one run, or none."""
         ends = np.array([start], np.int64), np.array([self._stop], np.int64)

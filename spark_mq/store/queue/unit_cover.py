@@ -17,15 +17,16 @@ import numpy.typing as npt
 
 from spark_mq.errors import CorruptLogError
 from spark_mq.format.array_types import Int64s
-from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE, Units, is_live
+from spark_mq.format.consume_queue import UNIT_SIZE, Units, is_live
 from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.store.log.log_range import LogRange, end_of_blank
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.queue.consume_queue import ConsumeQueue, announce_units
 from spark_mq.store.queue.contradictions import with_contradicted
 from spark_mq.store.queue.lookup import QueueCover
-from spark_mq.store.queue.tiles import Chain, accounted, cut, merged, rest
+from spark_mq.store.queue.tiles import accounted, cut, merged, rest
 from spark_mq.store.queue.unit_cursor import UnitCursor, own_stop
+from spark_mq.store.queue.unit_tiles import UnitChain, in_order, tiles_of
 
 _MOST_RUNS = 1 << 10
 """Runs of a segment that are compared with the log: two or more records are read for each."""
@@ -114,55 +115,6 @@ class UnitCover:
     unit_bytes: int
 
 
-def live_tiles(block: Units, within: LogRange) -> tuple[Int64s, Int64s]:
-    """Commit log offsets and sizes of the units that lead to messages in a range of the log, in the order of units."""
-    offsets, sizes = block["commit_log_offset"].astype(np.int64), block["store_size"].astype(np.int64)
-    if not sizes.size or (
-        sizes.min() > 0
-        and sizes.max() < PRE_BLANK_SIZE
-        and offsets.min() >= within.start
-        and offsets.max() <= within.stop
-        and (offsets + sizes).max() <= within.stop
-    ):
-        return offsets, sizes
-    is_kept = (sizes > 0) & (sizes != PRE_BLANK_SIZE) & (offsets >= within.start) & (offsets <= within.stop - sizes)
-    return offsets[is_kept], sizes[is_kept]
-
-
-def in_order(block: Units) -> Units:
-    """The units of one queue that are in the order of the log with all others of the block.
-
-    The messages of a queue are in the log in the order of the queue. So of units that are not, some lead to messages of
-    other queue offsets, and none of them is relied on.
-    """
-    offsets = block["commit_log_offset"].astype(np.int64)
-    if (np.diff(offsets) > 0).all():
-        return block
-    live = np.flatnonzero(is_live(block))
-    offsets = offsets[live]
-    highest_before = np.maximum.accumulate(offsets[:-1])
-    lowest_after = np.minimum.accumulate(offsets[:0:-1])[::-1]
-    follows, precedes = np.append(True, offsets[1:] > highest_before), np.append(offsets[:-1] < lowest_after, True)
-    kept: Units = block[live[follows[: live.size] & precedes[: live.size]]]
-    return kept
-
-
-def tiles_of(blocks: Sequence[Units], within: LogRange) -> tuple[Int64s, Int64s]:
-    """Commit log offsets and sizes of units that lead to messages in a range of the log, by offset.
-
-    If several units lead to one offset, none of them is returned: a message has one queue, so they contradict each
-    other. (Light message queues share messages with other queues, and are not among `blocks`.)
-    """
-    offsets, sizes = live_tiles(np.concatenate([np.empty(0, UNIT_DTYPE), *blocks]), within)
-    order = np.argsort(offsets, kind="stable")
-    offsets, sizes = offsets[order], sizes[order]
-    is_same = offsets[1:] == offsets[:-1]
-    if is_same.any():
-        is_single = ~(np.append(is_same, False) | np.append(False, is_same))
-        offsets, sizes = offsets[is_single], sizes[is_single]
-    return offsets, sizes
-
-
 def unit_cover(
     covers: Iterable[tuple[ConsumeQueue, QueueCover]],
     requested: Sequence[ConsumeQueue],
@@ -193,26 +145,33 @@ def unit_cover(
     unit_bytes = 0
     for within in segments:
         announce_units([(cursor.queue, *cursor.following()) for cursor in cursors])
-        blocks: list[Units] = []
-        chain = Chain()
+        chain, taken = UnitChain(within), []
         for cursor in cursors:
             first, block = cursor.take(within.stop)
             number = numbers.get((cursor.queue.topic, cursor.queue.queue_id))
             unit_bytes += block.size * UNIT_SIZE
             if block.size and number is not None:
                 parts.append(FoundUnits.of_queue(number, first, block))
-            tiles = in_order(block)
-            blocks.append(tiles)
-            chain.add(*live_tiles(tiles, within))
-        covered += _covered(records, chain, blocks, within)
+            chain.add(block)
+            taken.append((cursor.queue, first, block.size))
+        blocks = (queue.units(first, first + count) for queue, first, count in taken)
+        covered += _covered(records, chain.stop(), blocks, within)
     queues = {(cursor.queue.topic, cursor.queue.queue_id): cursor.queue for cursor in cursors}
     uncovered = merged(with_contradicted(records, log, rest(log, covered), queues), merge_distance)
     covered = [part for within in segments for part in cut(rest(log, uncovered), within)]
     return UnitCover(tuple(covered), tuple(uncovered), FoundUnits.joined(parts).in_ranges(covered), unit_bytes)
 
 
-def _covered(records: RecordLookup, chain: Chain, blocks: Sequence[Units], within: LogRange) -> list[LogRange]:
-    """The ranges of one segment for which the units account, with the blank at the segment's end."""
+def _covered(records: RecordLookup, stop: int | None, blocks: Iterable[Units], within: LogRange) -> list[LogRange]:
+    """The ranges of one segment for which the units account, with the blank at the segment's end.
+
+    Args:
+        records: The records of the store.
+        stop: The end of the run of all units' tiles from the segment's start on; None if they are not one run.
+        blocks: The units of each queue, which are compared one by one if they are not one run.
+        within: The part of the segment.
+
+    """
 
     def is_record(commit_log_offset: int, store_size: int | None = None) -> bool:
         try:
@@ -221,13 +180,12 @@ def _covered(records: RecordLookup, chain: Chain, blocks: Sequence[Units], withi
             return False
         return store_size in (None, record.size)
 
-    stop = chain.stop_from(within.start)
     if stop is not None:
         if stop == within.stop or end_of_blank(records, stop) == within.stop:
             return [within]
         if is_record(stop):
             return [LogRange(within.start, stop)]
-    parts = accounted(*tiles_of(blocks, within), is_record, _MOST_RUNS)
+    parts = accounted(*tiles_of(map(in_order, blocks), within), is_record, _MOST_RUNS)
     if parts and parts[-1].stop < within.stop and end_of_blank(records, parts[-1].stop) == within.stop:
         parts[-1] = LogRange(parts[-1].start, within.stop)
     return parts

@@ -11,6 +11,7 @@ from spark_mq.store.queue.lookup import QueueCover
 
 _LEAST, _MOST = 128, 1 << 16
 """Units of one read, at least and at most."""
+_NO_UNITS: Units = np.empty(0, UNIT_DTYPE)
 
 
 class UnitCursor:
@@ -28,7 +29,7 @@ class UnitCursor:
         self.queue = queue
         self.stop = stop
         self.position = first_unit_from(queue, log_start, stop)
-        self._block: Units = np.empty(0, UNIT_DTYPE)
+        self._block = _NO_UNITS
         self._count = min(max((stop - self.position) // max(parts, 1) + _LEAST, _LEAST), _MOST)
 
     def take(self, log_stop: int) -> tuple[int, Units]:
@@ -42,12 +43,12 @@ class UnitCursor:
             taken = _units_before(self._block, log_stop)
             parts.append(self._block[:taken])
             self.position += taken
-            self._block = self._block[taken:]
+            self._block = self._block[taken:] if taken < self._block.size else _NO_UNITS  # the memory can be used again
             if self._block.size:
                 break
         if len(parts) == 1:
             return first, parts[0]
-        return first, np.concatenate(parts) if parts else np.empty(0, UNIT_DTYPE)
+        return first, np.concatenate(parts) if parts else _NO_UNITS
 
     def following(self) -> tuple[int, int]:
         """The queue offsets from the first to the last (not included) of the next block to be read."""

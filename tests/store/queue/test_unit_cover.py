@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT_DTYPE
 from spark_mq.store.log.log_range import LogRange
-from spark_mq.store.queue.unit_cover import FoundUnits, live_tiles, tiles_of
+from spark_mq.store.queue.unit_cover import FoundUnits
+from spark_mq.store.queue.unit_tiles import live_tiles, tiles_of
 
 Unit = tuple[int, int, int]
 

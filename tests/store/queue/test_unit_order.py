@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from spark_mq.format.consume_queue import UNIT_DTYPE, Units
-from spark_mq.store.queue.unit_cover import in_order
+from spark_mq.store.queue.unit_tiles import in_order
 
 
 def block(*offsets: int) -> Units:
