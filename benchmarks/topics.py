@@ -17,7 +17,7 @@ import shutil
 import statistics
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from unittest import mock
 
@@ -94,22 +94,29 @@ def seconds_of(store: Path, topic: str, clearly_less: float, is_cold: bool) -> f
         return time.perf_counter() - started
 
 
-def print_spark_table(store: Path, topics: dict[str, float], repetitions: int, is_cold: bool) -> None:
+def print_spark_table(
+    store: Path, topics: dict[str, float], repetitions: int, is_cold: bool, columns: Sequence[str]
+) -> None:
     """Measure reads through Spark, and print a line for each topic."""
     from spark_mq.cli.spark import spark_session
 
     with spark_session("reads by topic") as spark:
         spark.dataSource.register(OneRow)
-        _print_spark_table(spark, store, topics, repetitions, is_cold)
+        _print_spark_table(spark, store, topics, repetitions, is_cold, columns)
 
 
 def _print_spark_table(
-    spark: SparkSession, store: Path, topics: dict[str, float], repetitions: int, is_cold: bool
+    spark: SparkSession,
+    store: Path,
+    topics: dict[str, float],
+    repetitions: int,
+    is_cold: bool,
+    columns: Sequence[str],
 ) -> None:
 
     def of_store(topic: str, mode: str) -> DataFrame:
         options = {"topic": topic, "mode": mode}
-        return spark.read.format("rocketmq").options(**options).load(str(store)).select(*_COLUMNS)
+        return spark.read.format("rocketmq").options(**options).load(str(store)).select(*columns)
 
     reads: dict[str, Callable[[str], DataFrame]] = {
         "one row": lambda topic: spark.read.format("one_row").load(),
@@ -160,6 +167,7 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=3, help="reads of each kind (3)")
     parser.add_argument("--cold", action="store_true", help="measure reads of files that are not in the page cache")
     parser.add_argument("--spark", action="store_true", help="measure reads through Spark")
+    parser.add_argument("--all-columns", action="store_true", help="with --spark: read all 22 columns")
     parser.add_argument("--only", type=float, metavar="SHARE", help="only the topic that is nearest to this part")
     parser.add_argument("--make", action="store_true", help="only make the store")
     arguments = parser.parse_args()
@@ -171,7 +179,8 @@ def main() -> None:
         nearest = min(topics, key=lambda topic: abs(topics[topic] - arguments.only))
         topics = {nearest: topics[nearest]}
     if arguments.spark:
-        print_spark_table(store, topics, arguments.repetitions, arguments.cold)
+        columns = ["*"] if arguments.all_columns else _COLUMNS
+        print_spark_table(store, topics, arguments.repetitions, arguments.cold, columns)
         return
     read(store, next(iter(topics)))
     limits = {"queues": _BY_QUEUES, "scan": _BY_SCAN, "planner": CLEARLY_LESS}
