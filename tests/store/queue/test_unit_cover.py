@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT_DTYPE
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.queue.unit_cover import FoundUnits
-from spark_mq.store.queue.unit_tiles import live_tiles, tiles_of
 
 Unit = tuple[int, int, int]
 
@@ -18,29 +17,6 @@ places = st.integers(-5, 60) | st.just((1 << 63) - 1)
 units = st.tuples(places, sizes, st.integers(-3, 3))
 sound_units = st.tuples(st.integers(10, 40), st.integers(1, 9), st.integers(-3, 3))
 blocks = st.lists(units, max_size=9) | st.lists(sound_units, max_size=9)
-
-
-def is_tile(unit: Unit, within: LogRange) -> bool:
-    offset, size, _ = unit
-    return 0 < size != PRE_BLANK_SIZE and within.start <= offset and offset + size <= within.stop
-
-
-@given(blocks, st.integers(0, 20), st.integers(20, 60))
-def test_tiles_are_the_units_of_whole_messages_in_the_range(block: list[Unit], start: int, stop: int) -> None:
-    within = LogRange(start, stop)
-    found = live_tiles(np.array(block, UNIT_DTYPE), within)
-    expected = [unit[:2] for unit in block if is_tile(unit, within)]
-    assert list(zip(*(column.tolist() for column in found), strict=True)) == expected
-
-
-@given(st.lists(blocks, max_size=3))
-def test_tiles_of_several_queues_are_in_order_without_those_of_one_place(queues: list[list[Unit]]) -> None:
-    within = LogRange(0, 50)
-    found = tiles_of([np.array(block, UNIT_DTYPE) for block in queues], within)
-    tiles = [unit[:2] for block in queues for unit in block if is_tile(unit, within)]
-    starts = [offset for offset, _ in tiles]
-    expected = sorted(tile for tile in tiles if starts.count(tile[0]) == 1)
-    assert list(zip(*(column.tolist() for column in found), strict=True)) == expected
 
 
 @given(st.lists(blocks, max_size=3), st.lists(st.integers(0, 60), unique=True, max_size=8))
@@ -58,11 +34,3 @@ def test_units_in_ranges_are_those_that_start_there(queues: list[list[Unit]], bo
     rows = zip(found.offsets.tolist(), found.queues.tolist(), found.queue_offsets.tolist(), strict=True)
     assert sorted(rows) == sorted(expected)
     assert (np.diff(found.offsets) >= 0).all()
-
-
-def test_units_of_one_place_contradict_each_other() -> None:
-    """Only the part of the log around them must be scanned then."""
-    first, second = (np.array(units, UNIT_DTYPE) for units in ([(0, 10, 0), (10, 5, 0)], [(10, 5, 0), (15, 5, 0)]))
-    outside = np.array([(-5, 10, 0), (18, 5, 0), (0, 0, 0), (0, PRE_BLANK_SIZE, 0)], UNIT_DTYPE)
-    offsets, sizes = tiles_of([second, outside, first], LogRange(0, 20))
-    assert list(zip(offsets.tolist(), sizes.tolist(), strict=True)) == [(0, 10), (15, 5)]
