@@ -8,7 +8,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT_DTYPE, Units
@@ -16,6 +16,7 @@ from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.queue import unit_tiles
 from spark_mq.store.queue.tiles import Chain
 from spark_mq.store.queue.unit_tiles import UnitChain, in_order, live_tiles, tiles_of
+from tests.support.kernels import examples
 
 Unit = tuple[int, int, int]
 
@@ -85,7 +86,7 @@ def test_units_that_are_not_in_order_with_all_others_are_left_out(offsets: tuple
 def queues_of_a_log(draw: st.DrawFn) -> list[list[Unit]]:
     """The units of some queues for a log from 100 on, of which one can be lost, repeated, exchanged or dead."""
     stops = np.cumsum([100, *draw(st.lists(st.integers(1, 9), max_size=20))]).tolist()
-    queues: list[list[Unit]] = [[] for _ in range(draw(st.integers(1, 4)))]
+    queues: list[list[Unit]] = [[] for _ in range(draw(st.integers(1, 3)))]
     for start, stop in pairwise(stops):
         draw(st.sampled_from(queues)).append((start, stop - start, 0))
     queue = max(queues, key=len)
@@ -104,6 +105,7 @@ def queues_of_a_log(draw: st.DrawFn) -> list[list[Unit]]:
     return queues
 
 
+@settings(max_examples=examples(900))
 @given(queues_of_a_log(), st.integers(1, 6), st.sampled_from([100, 100, 99, 103]), st.sampled_from([300, 110]))
 def test_units_in_groups_make_the_chain_of_single_queues(
     queues: list[list[Unit]], together: int, start: int, stop: int
