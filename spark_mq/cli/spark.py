@@ -37,7 +37,7 @@ def spark_session(
     settings: Callable[[], Mapping[str, str]] = dict,
     given: Mapping[str, str] | None = None,
     hint: Callable[[], str] = str,
-    kernels: Sequence[str] = (),
+    kernels: Sequence[str] | None = (),
 ) -> Iterator[SparkSession]:
     """A context with a Spark session: that of spark-submit or `SPARK_REMOTE`, else one in this process on all cores.
 
@@ -49,7 +49,7 @@ def spark_session(
         settings: Returns settings for a session in this process. A session elsewhere must have them already.
         given: The user's settings, for a session in this process; see `given_settings`.
         hint: Returns what the user can do after Ctrl-C.
-        kernels: The modules of the kernels that are compiled while a JVM starts; all if it is empty.
+        kernels: The modules of the kernels that are compiled while a JVM starts; all if empty, none if None.
 
     Yields:
         The session.
@@ -77,7 +77,8 @@ def spark_session(
                 )
             with interrupts_later():
                 if not is_launched() and "SPARK_REMOTE" not in os.environ and not is_remote_only():
-                    compile_in_background(kernels)
+                    if kernels is not None:
+                        compile_in_background(kernels)
                     start_jvm(joined.get(_PACKAGES, ""))
                 spark = SparkSession.builder.appName(name).getOrCreate()
                 stack.enter_context(ends_on_interrupt(spark, hint))

@@ -6,7 +6,7 @@ Numbers that are written plainly are read by Arrow. All others are read as Java 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,9 @@ from spark_mq.filters.java_number import (
     parse_integer,
 )
 from spark_mq.filters.truth import ERROR, FALSE, NULL, TRUE, Table1, Table2, Truth
+
+if TYPE_CHECKING:
+    from spark_mq.format.kernels.columns import MessageColumns
 
 Codes = npt.NDArray[np.uint8]
 
@@ -39,6 +42,11 @@ def matching_mask(condition: Expression, messages: ArrayMessages) -> npt.NDArray
 def of_maps(properties: pa.MapArray) -> ArrayMessages:
     """The messages with these properties, map<string, string>; null has no property."""
     return ArrayMessages(len(properties), lambda name: pc.map_lookup(properties, name, "last").cast(pa.string()))
+
+
+def of_columns(messages: MessageColumns) -> ArrayMessages:
+    """The properties of records, for a filter that names properties in ASCII only, as each parsed one does."""
+    return ArrayMessages(messages.frames.size, lambda name: messages.property_text(name.encode("ascii")))
 
 
 class ArrayMessages:

@@ -139,10 +139,9 @@ def _has_key(messages: MessageColumns, keys: frozenset[str]) -> npt.NDArray[np.b
 
 def _matching(condition: Expression, messages: MessageColumns) -> npt.NDArray[np.bool_]:
     """Which messages match a filter, which names properties in ASCII only."""
-    from spark_mq.filters.arrays import ArrayMessages, matching_mask
+    from spark_mq.filters.arrays import matching_mask, of_columns
 
-    values = ArrayMessages(messages.frames.size, lambda name: messages.property_text(name.encode("ascii")))
-    return matching_mask(condition, values)
+    return matching_mask(condition, of_columns(messages))
 
 
 def _text_array(texts: frozenset[str]) -> pa.Array:

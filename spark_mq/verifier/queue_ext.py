@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_mq.filters.arrays import ArrayMessages, matching_mask
+from spark_mq.filters.arrays import matching_mask, of_columns
 from spark_mq.filters.consumer_filter import ConsumerFilter
 from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.bloom_filter import bit_map
@@ -127,8 +127,7 @@ def _lacks_bits(one: ConsumerFilter, messages: MessageColumns, found: ExtUnits) 
     live: Int64s = np.flatnonzero(found.is_found & has_map & (found.store_timestamp > one.born_time))
     if not live.size:
         return lacks
-    properties = ArrayMessages(count, lambda name: messages.property_text(name.encode("ascii")))
     maps = np.frombuffer(b"".join(found.bit_map[live]), np.uint8).reshape(live.size, size)
     own = np.frombuffer(bit_map(one.bit_positions, one.bit_count), np.uint8)
     lacks[live] = ((maps & own) != own).any(axis=1)
-    return lacks & matching_mask(one.condition, properties)
+    return lacks & matching_mask(one.condition, of_columns(messages))

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from spark_mq.archive.lifecycle.archived_store import ArchivedStore
 
 NAMES = ("cluster", "broker", "store_name")
-_KERNELS = ("columns",)
-"""The module of the kernels that the tables of an archive call."""
 _OF_ARCHIVES = (*NAMES, "packages", "spark_conf")
 ARCHIVE_EPILOG = """\
 STORE can be an archive: the TABLE of `spark-mq archive`, a path or a catalog name. Then Spark starts. The states are
@@ -122,7 +120,7 @@ def archived_store(
     names: Mapping[str, str | None] = {name: getattr(arguments, name) for name in NAMES}
     with known_filesystem(source), spark_errors():
         settings = delta_session_settings(given)
-        with spark_session(f"spark-mq {command}", lambda: settings, given, kernels=_KERNELS) as spark:
+        with spark_session(f"spark-mq {command}", lambda: settings, given, kernels=None) as spark:
             from spark_mq.archive.lifecycle.archived_store import ArchivedStore
 
             if store is not None:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_mq.filters.arrays import ArrayMessages, matching_mask
+from spark_mq.filters.arrays import matching_mask, of_columns
 from spark_mq.format.array_types import Bytes, Int64s
 from spark_mq.format.bloom_filter import bit_map
 from spark_mq.format.java_text import decode_utf8
@@ -97,7 +97,7 @@ class _Values:
 def _bit_maps(messages: MessageColumns, topic: str, ext: ExtSettings) -> Bytes:
     """The bit maps of messages of one topic, a row each."""
     size = messages.frames.size
-    properties = ArrayMessages(size, lambda name: messages.property_text(name.encode("ascii")))
+    properties = of_columns(messages)
     found = np.zeros((size, ext.bit_count // 8), np.uint8)
     for one in ext.filters_of(topic):
         if one.condition is not None:
