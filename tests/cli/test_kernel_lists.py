@@ -8,7 +8,7 @@ from importlib.util import find_spec
 import pytest
 
 
-@pytest.mark.parametrize("command", ["archive.source", "rebuild", "repair", "restore", "verify"])
+@pytest.mark.parametrize("command", ["rebuild", "repair", "restore", "verify"])
 def test_a_command_names_modules_of_kernels_that_exist(command: str) -> None:
     """A name that is wrong ends the compilation before its first kernel, in each run again."""
     names = import_module(f"spark_mq.cli.{command}")._KERNELS
