@@ -86,6 +86,11 @@ class OpenFile:
         return True
 
     @property
+    def descriptor(self) -> int | None:
+        """The file's descriptor of the operating system; None if the file is not local."""
+        return None if self._remote is not None else self._local
+
+    @property
     def allocated(self) -> int | None:
         """Bytes of the disk that the file occupies; None if the file is not local. A sparse file occupies less."""
         return None if self._remote is not None else os.fstat(self._local).st_blocks * 512

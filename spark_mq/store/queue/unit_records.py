@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from spark_mq.format.array_types import Bytes, Int64s
+from spark_mq.format.kernels.file_ranges import read_ranges
 from spark_mq.format.kernels.frames import new_frames, read_frames_at
 from spark_mq.io.file_reader import FileReader
 from spark_mq.store.log.record_lookup import RecordLookup, SegmentFile
@@ -48,7 +49,7 @@ def read_chunk(segment: SegmentFile, offsets: Int64s, sizes: Int64s, gap: int) -
     starts, stops = coalesced(offsets, sizes, gap)
     ends = np.cumsum(stops - starts)
     buffer = np.empty(int(ends[-1]), np.uint8)
-    if not _read_into(buffer, segment, (starts - segment.base).tolist(), (stops - segment.base).tolist()):
+    if not _read_into(buffer, segment, starts - segment.base, stops - segment.base):
         return None
     ranges = np.searchsorted(starts, offsets, side="right") - 1
     positions = offsets + (ends - stops)[ranges]
@@ -88,12 +89,15 @@ def records_of_units(
                 astray += 1
 
 
-def _read_into(buffer: Bytes, segment: SegmentFile, starts: list[int], stops: list[int]) -> bool:
+def _read_into(buffer: Bytes, segment: SegmentFile, starts: Int64s, stops: Int64s) -> bool:
     """Read ranges of a segment one after another into `buffer`, and return True; False if bytes are missing."""
-    memory, end = buffer.data, 0
     with FileReader(segment.location) as file:
-        file.announce(starts, stops)
-        for start, stop in zip(starts, stops, strict=True):
+        places = starts.tolist(), stops.tolist()
+        file.announce(*places)
+        if file.descriptor is not None and read_ranges(file.descriptor, starts, stops, buffer):
+            return True
+        memory, end = buffer.data, 0  # over a network; or the reason for which the kernel ended becomes an error
+        for start, stop in zip(*places, strict=True):
             begin, end = end, end + stop - start
             if not file.read_into(memory[begin:end], start):
                 return False
