@@ -73,7 +73,7 @@ test-archive: $(CLASSES) ## test archives, which are Delta tables (needs Maven C
 test-s3: $(CLASSES) ## test stores on S3, with a real server (needs Maven)
 	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile -m s3
 
-test-cluster: $(CLASSES) ## run commands (also killed ones), a Spark cluster, Spark Connect, and the commands of README.md
+test-cluster: $(CLASSES) ## run commands (also killed ones), a Spark cluster, Spark Connect, and the commands of README.md and docs/
 	$(BIN)/python -m pytest -q -m cluster
 
 notebooks: install ## run the notebooks and write dist/notebooks/*.html; STORE=/data/store: of your store; KEEP=1: save results

@@ -41,7 +41,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-LONG_FILES = ("test_notebooks.py", "test_readme_commands.py", "test_following.py")
+LONG_FILES = ("test_notebooks.py", "test_page_commands.py", "test_following.py")
 """Test files that take minutes. If a run with several processes came to one of them last, all others would wait."""
 
 

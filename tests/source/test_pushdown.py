@@ -125,7 +125,7 @@ broken_in_spark = pytest.mark.xfail(strict=True, reason="Spark 4.1 to 4.3 keep t
 
 @pytest.mark.usefixtures("pushing")
 class TestShapesThatSparkBreaks:
-    """README tells to avoid them."""
+    """`docs/options.md` tells to avoid them."""
 
     @broken_in_spark
     def test_filter_then_whole(self, load: Load, everything: list[Row]) -> None:
