@@ -35,13 +35,12 @@ class Chain:
         self._stop = 0
         self._size = 0
 
-    def add(self, offsets: Int64s, sizes: Int64s) -> None:
-        """Add tiles."""
-        if offsets.size:
-            stops = offsets + sizes
-            self._difference += _hash_sum(offsets) - _hash_sum(stops)
+    def add(self, starts: Int64s, stops: Int64s) -> None:
+        """Add tiles by their starts and stops; each stop is after its start."""
+        if starts.size:
+            self._difference += _hash_sum(starts) - _hash_sum(stops)
             self._stop = max(self._stop, int(stops.max()))
-            self._size += int(sizes.sum())
+            self._size += int((stops - starts).sum())
 
     def join(self, other: Chain) -> None:
         """Add the tiles of another chain."""

@@ -101,7 +101,8 @@ class UnitChain:
             self._chain.join(whole)
             return
         for block in group:
-            self._chain.add(*live_tiles(in_order(block), self._within))
+            offsets, sizes = live_tiles(in_order(block), self._within)
+            self._chain.add(offsets, offsets + sizes)
 
 
 def _whole_chain(group: Sequence[Units], within: LogRange) -> Chain | None:
@@ -110,11 +111,18 @@ def _whole_chain(group: Sequence[Units], within: LogRange) -> Chain | None:
     for blocks in [group] if len(group) > 1 else _pieces(group[0]):
         offsets = np.concatenate([block["commit_log_offset"] for block in blocks], dtype=np.int64)
         sizes = np.concatenate([block["store_size"] for block in blocks], dtype=np.int64)
-        steps = np.diff(offsets, prepend=before)
-        steps[np.cumsum([block.size for block in blocks[:-1]], dtype=np.intp)] = 1  # from one queue to the next
-        if not (steps > 0).all() or not _are_live(offsets, sizes, within):
+        is_after = offsets[1:] > offsets[:-1]
+        last = np.cumsum([block.size for block in blocks], dtype=np.intp) - 1
+        is_after[last[:-1]] = True  # from one queue to the next
+        if offsets[0] <= before or not is_after.all():
             return None
-        chain.add(offsets, sizes)
+        # Each queue is ascending now: only its ends can be outside.
+        first, stops = np.append(0, last[:-1] + 1), offsets + sizes
+        if offsets[first].min() < within.start or offsets[last].max() > within.stop or stops.max() > within.stop:
+            return None
+        if sizes.min() <= 0 or sizes.max() >= PRE_BLANK_SIZE:
+            return None
+        chain.add(offsets, stops)
         before = int(offsets[-1])
     return chain
 

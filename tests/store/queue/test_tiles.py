@@ -44,7 +44,8 @@ def chains(draw: st.DrawFn) -> list[Tile]:
 def test_a_chain_is_one_run(tiles: list[Tile], blocks: int) -> None:
     chain = Chain()
     for block in range(blocks):
-        chain.add(*arrays(tiles[block::blocks]))
+        offsets, sizes = arrays(tiles[block::blocks])
+        chain.add(offsets, offsets + sizes)
     reached = 100
     for at, size in sorted(tiles):
         if at != reached:

@@ -115,7 +115,8 @@ def test_units_in_groups_make_the_chain_of_single_queues(
         chain = UnitChain(within)
         for queue in (np.array(queue, UNIT_DTYPE) for queue in queues):
             chain.add(queue)
-            expected.add(*live_tiles(in_order(queue), within))
+            offsets, sizes = live_tiles(in_order(queue), within)
+            expected.add(offsets, offsets + sizes)
         assert chain.stop() == expected.stop_from(start)
 
 
