@@ -29,7 +29,7 @@ from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.lookup import QueueCover
 from spark_mq.store.queue.read_cost import CLEARLY_LESS, ReadCost, cost_of
-from spark_mq.store.queue.unit_cover import FoundUnits, UnitCover, unit_cover
+from spark_mq.store.queue.unit_cover import FoundUnits, LogCover, log_cover, units_within
 from spark_mq.store.queue.unit_cursor import first_unit_from
 
 Part = Record | CorruptRange
@@ -138,10 +138,13 @@ class _TopicMessages:
         price = cost_of(self.store.location)
         if self._cost(part, own, [queue for queue, _ in covers], price) > CLEARLY_LESS * part.size:
             return self._scan(part, newest_first)
-        cover = unit_cover(covers, own, self.store.records, part, _MERGE_DISTANCE)
-        if sum(piece.size for piece in cover.uncovered) + cover.units.count * _RECORD > CLEARLY_LESS * part.size:
+        cover = log_cover(covers, self.store.records, part, _MERGE_DISTANCE)
+        units = units_within(
+            [(queue, self.store.queue_cover(queue.topic, queue.queue_id)) for queue in own], part, cover.covered
+        )
+        if sum(piece.size for piece in cover.uncovered) + units.count * _RECORD > CLEARLY_LESS * part.size:
             return self._scan(part, newest_first)
-        return self._by_units(cover, own, newest_first)
+        return self._by_units(cover, units, own, newest_first)
 
     def _cost(
         self, part: LogRange, own: Sequence[ConsumeQueue], everything: Sequence[ConsumeQueue], price: ReadCost
@@ -156,14 +159,16 @@ class _TopicMessages:
         records = sum(max(stop - start, 0) for start, stop in bounds)
         return of_all + records * max(price.jump, _RECORD)
 
-    def _by_units(self, cover: UnitCover, own: Sequence[ConsumeQueue], newest_first: bool) -> Iterator[Part]:
+    def _by_units(
+        self, cover: LogCover, units: FoundUnits, own: Sequence[ConsumeQueue], newest_first: bool
+    ) -> Iterator[Part]:
         pieces = sorted(
             [*((piece, True) for piece in cover.covered), *((piece, False) for piece in cover.uncovered)],
             key=lambda piece: piece[0].start,
         )
         for piece, is_covered in reversed(pieces) if newest_first else pieces:
             if is_covered:
-                yield from self._records(piece, cover.units.in_ranges([piece]), own, newest_first)
+                yield from self._records(piece, units.in_ranges([piece]), own, newest_first)
             else:
                 yield from self._scan(piece, newest_first)
 

@@ -17,6 +17,7 @@ from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.format.system_topic import SCHEDULE_TOPIC
 from spark_mq.source.options import Mode, ReadOptions
 from spark_mq.source.predicate import Predicate
+from spark_mq.source.queue_comparison import QueueComparison, with_covers
 from spark_mq.source.time_window import live_log, time_window
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.message_store import MessageStore
@@ -25,13 +26,11 @@ from spark_mq.store.queue.lookup import QueueRange
 from spark_mq.store.queue.read_cost import CLEARLY_LESS, ReadCost, coalesced, cost_of
 from spark_mq.store.queue.tags_codes import can_have_tags, tags_codes_of
 from spark_mq.store.queue.tiles import cut
-from spark_mq.store.queue.unit_cover import FoundUnits, UnitCover, unit_cover
+from spark_mq.store.queue.unit_cover import FoundUnits, units_within
 from spark_mq.store.queue.unit_cursor import first_unit_from
 from spark_mq.store.queue.unit_tiles import live_tiles
 from spark_mq.store.queue.units_read import UnitsRead
 
-_MERGE_DISTANCE = 256 << 10
-"""Parts of the log that must be scanned become one if fewer bytes are between them: each one is a task."""
 _TOO_MANY = "the topic has so many messages that reading the log costs less"
 _FAILS = "mode FAILFAST fails on damage anywhere in the log, which units do not show"
 _NO_QUEUES = "the store has no files of queues"
@@ -42,8 +41,6 @@ _MOST_OWN_UNITS, _SAMPLE = 1 << 22, 1 << 12
 _PART_COST = 64 << 20
 """What one task costs at most, in bytes that are read in order: some 30 milliseconds, as much as Spark adds to it."""
 _NOTHING = np.empty(0, np.int64)
-_MOST_UNITS = 1 << 28
-"""Units of all queues that one read of the plan may need: 5 GB, about 10 seconds."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +147,8 @@ def topic_cover(
     if most is not None and is_all and _own_cost(requested, files, price, tags_codes) > most * files.size:
         return _TOO_MANY  # before the ends of all queues are looked for
     log, live = within or time_window(predicate, store, requested), live_log(store)
-    of_all = _cost_of_all(everything, price, log.size / max(live.size, 1))
+    comparison = QueueComparison.of(store, everything, log)
+    of_all = comparison.cost()
     if isinstance(of_all, str):
         return of_all
     if most is not None:
@@ -158,14 +156,16 @@ def topic_cover(
             return "reading the units of all queues costs as much as reading the log"
         if of_all + _own_cost(requested, log, price, tags_codes) > most * log.size:
             return _TOO_MANY
-    cover = _cover_of(store, everything, requested, log)
-    units = cover.units if tags_codes is None else cover.units.at(can_have_tags(cover.units.tags_codes, tags_codes))
+    cover = comparison.result()
+    units = units_within(with_covers(store, requested), log, cover.covered)
+    if tags_codes is not None:
+        units = units.at(can_have_tags(units.tags_codes, tags_codes))
     scanned = sum(part.size for part in cover.uncovered)
     if most is not None and scanned + units.log_bytes > most * log.size:
         return f"units do not account for {scanned:,} bytes of the log: reading the log costs less"
     note = (
         f"{len(requested):,} queues, {units.count:,} units, {units.log_bytes:,} bytes of a log of "
-        f"{live.size:,}; {cover.unit_bytes:,} bytes of units of all queues were read to find what is in no queue"
+        f"{live.size:,}; {comparison.note(cover)}"
     )
     return TopicCover(tuple(requested), log, cover.covered, units, tags_codes, cover.uncovered, price, note)
 
@@ -202,21 +202,20 @@ def queued_parts(
     everything = _queues_of(store, Predicate())
     if not everything:
         return _NO_QUEUES
-    price, live = cost_of(store.location), live_log(store)
     longest = sorted(everything, key=lambda queue: queue.files[0].first - queue.written_end)[:_CLOCKS]
     timed = time_window(options.predicate, store, longest)
     log = LogRange(max(timed.start, within.start), max(timed.start, within.start, min(timed.stop, within.stop)))
-    of_all = _cost_of_all(everything, price, log.size / max(live.size, 1))
+    comparison = QueueComparison.of(store, everything, log)
+    of_all = comparison.cost()
     if isinstance(of_all, str):
         return of_all
     if of_all + other_cost > most * log.size:
         return "looking it up for every topic, and reading the units of all queues, costs as much as reading the log"
-    cover = _cover_of(store, everything, (), log)
+    cover = comparison.result()
     scanned = sum(part.size for part in cover.uncovered)
     if of_all + other_cost + scanned > most * log.size:
         return f"units do not account for {scanned:,} bytes of the log: reading the log costs less"
-    note = f"{cover.unit_bytes:,} bytes of units of all queues were read to find what is in no queue"
-    return QueuedParts(cover.uncovered, note)
+    return QueuedParts(cover.uncovered, comparison.note(cover))
 
 
 def parts_without_units(store: MessageStore, log: LogRange, queue: ConsumeQueue) -> list[LogRange]:
@@ -231,19 +230,13 @@ def parts_without_units(store: MessageStore, log: LogRange, queue: ConsumeQueue)
 
     """
     everything = _queues_of(store, Predicate())
-    cost = _cost_of_all(everything, cost_of(store.location), log.size / max(live_log(store).size, 1))
+    comparison = QueueComparison.of(store, everything, log)
+    cost = comparison.cost()
     if isinstance(cost, str) or cost > CLEARLY_LESS * log.size:
         return [log]
-    cover = _cover_of(store, everything, [queue], log)
-    return [log] if cover.units.count else list(cover.uncovered)
-
-
-def _cover_of(
-    store: MessageStore, everything: Sequence[ConsumeQueue], requested: Sequence[ConsumeQueue], log: LogRange
-) -> UnitCover:
-    """What the units of all queues show about a part of the log, with those of the requested queues."""
-    covers = ((queue, store.queue_cover(queue.topic, queue.queue_id)) for queue in everything)
-    return unit_cover(covers, requested, store.records, log, _MERGE_DISTANCE)
+    cover = comparison.result()
+    units = units_within(with_covers(store, [queue]), log, cover.covered)
+    return [log] if units.count else list(cover.uncovered)
 
 
 def _queues_of(store: MessageStore, predicate: Predicate) -> list[ConsumeQueue]:
@@ -284,14 +277,6 @@ def _own_cost(
     order = np.argsort(offsets, kind="stable")
     starts, stops = coalesced(offsets[order], sizes[order], price.gap)
     return price.of(int((stops - starts).sum()), jumps=starts.size, unit_bytes=offsets.size * UNIT_SIZE)
-
-
-def _cost_of_all(everything: Sequence[ConsumeQueue], price: ReadCost, part: float) -> int | str:
-    """What it costs to compare the units of all queues with a part of the log; or that they are too many."""
-    units = int(part * sum(queue.written_end - queue.files[0].first for queue in everything))
-    if units > _MOST_UNITS:
-        return f"the queues have {units:,} units, more than {_MOST_UNITS:,} to compare with the log: limit the time"
-    return price.of(0, unit_bytes=units * UNIT_SIZE, queues=len(everything))
 
 
 def _tags_codes(predicate: Predicate) -> frozenset[int] | None:

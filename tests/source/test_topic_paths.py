@@ -7,6 +7,7 @@ by their queues, too, and so that records are read one by one.
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
@@ -26,7 +27,7 @@ from spark_mq.errors import DataLossError, StoreChangedError
 from spark_mq.format.consume_queue import UNIT_DTYPE
 from spark_mq.format.java_text import hash_code
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS
-from spark_mq.source import earlier_topic, message_stream, messages, time_window, topic_plan
+from spark_mq.source import earlier_topic, message_stream, messages, queue_comparison, time_window, topic_plan
 from spark_mq.source.datasource import RocketMQDataSource
 from spark_mq.source.message_stream import MessagesStreamReader
 from spark_mq.source.messages import LookUpPartition, SplitPartition
@@ -34,6 +35,7 @@ from spark_mq.source.options import parse_options, parse_stream_options
 from spark_mq.source.planner import AccessPath, ReadPlan, plan_messages
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.message_store import MessageStore
+from spark_mq.store.queue import cover_memory
 from spark_mq.store.queue.read_cost import ReadCost
 from tests.support.damaged_queues import Edit, damaged, edits
 from tests.support.in_process import read_partitions, read_rows
@@ -50,10 +52,10 @@ STORES = stores_in(OWN_STORES)
 def prices() -> Iterator[None]:
     """Prices with which the planner uses queues if it can."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (topic_plan, messages):
+        for module in (topic_plan, queue_comparison, messages):
             patch.setattr(module, "cost_of", lambda location: ReadCost(jump=0, queue=0))
         patch.setattr(topic_plan, "CLEARLY_LESS", 10)
-        patch.setattr(topic_plan, "_MERGE_DISTANCE", 1)
+        patch.setattr(queue_comparison, "_MERGE_DISTANCE", 1)
         patch.setattr(time_window, "CLOCK_TOLERANCE_MILLIS", 0)  # no clock was set back
         yield
 
@@ -149,6 +151,54 @@ def test_rows_are_those_of_a_scan(data: st.DataObject, folders: dict[str, Path])
         found = read_rows(**options_of(store, folder, **options))
     expected = [row for row in rows if allows(row, options)]
     assert sorted(found, key=identity) == sorted(expected, key=identity)
+
+
+@pytest.fixture
+def memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was found is kept, also if files changed just now. A test waits, so that each change has a time of its own."""
+    monkeypatch.setattr(cover_memory, "_SETTLED_NANOS", -(1 << 62))
+
+
+def next_time() -> None:
+    time.sleep(0.02)
+
+
+@settings(max_examples=examples(25), suppress_health_check=list(HealthCheck), deadline=None)
+@given(data=st.data())
+def test_what_an_earlier_read_found_changes_no_row(data: st.DataObject, folders: dict[str, Path], memory: None) -> None:
+    """Topics are read one after another before the damage, with it, and after the files have their bytes again."""
+    store = data.draw(st.sampled_from(STORES), label="store")
+    folder = folders[store.name]
+    wanted: list[Edit] = data.draw(edits, label="damage")
+    _ = written(folder)  # before the damage
+    topics = sorted({row["topic"] for row in read_rows(**options_of(store, folder)) if row["topic"] is not None})
+    chosen = data.draw(st.lists(st.sampled_from(topics), min_size=1, max_size=2, unique=True), label="topics")
+    for edit in ([], wanted, []):
+        next_time()
+        with damaged(folder, edit):
+            next_time()
+            rows = [row for row in read_rows(**options_of(store, folder)) if row["topic"] is not None]
+            if not can_be_seen(folder, edit, rows, {}):
+                continue
+            for topic in (*chosen, *chosen):
+                found = read_rows(**options_of(store, folder, topic=topic))
+                expected = [row for row in rows if row["topic"] == topic]
+                assert sorted(found, key=identity) == sorted(expected, key=identity)
+        next_time()
+
+
+def test_a_second_read_of_the_same_files_compares_no_units(folders: dict[str, Path], memory: None) -> None:
+    store = next(store for store in STORES if store.name == "workload-533")
+    folder = folders[store.name]
+    queue = next((folder / "consumequeue" / "OrderEvents").glob("*/*"))
+    next_time()
+    queue.touch()
+    notes = [" ".join(plan(store, folder, topic=topic).notes) for topic in ("OrderEvents", "SequenceDemo")]
+    assert "bytes of units of all queues were read" in notes[0]
+    assert "an earlier read of the same files" in notes[1]
+    next_time()
+    queue.touch()
+    assert "bytes of units of all queues were read" in " ".join(plan(store, folder, topic="OrderEvents").notes)
 
 
 @pytest.mark.parametrize("liar", ["stale", "light", "dispatched"])
@@ -378,7 +428,7 @@ def test_messages_of_a_lost_queue_are_in_a_partition_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also if messages of other queues are between them."""
-    monkeypatch.setattr(topic_plan, "_MERGE_DISTANCE", 2000)
+    monkeypatch.setattr(queue_comparison, "_MERGE_DISTANCE", 2000)
     store = next(store for store in STORES if store.name == "workload-533")
     folder = store.unpack(tmp_path)
     shutil.rmtree(folder / "consumequeue" / "SequenceDemo" / "1")

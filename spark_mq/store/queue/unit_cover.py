@@ -98,60 +98,43 @@ class FoundUnits:
 
 
 @dataclass(frozen=True)
-class UnitCover:
+class LogCover:
     """What the units of all queues show about a range of the log.
 
     Attributes:
         covered: The ranges in which units lead to all messages, in order. Each is in one segment.
         uncovered: The other ranges. Each starts with a record, a blank or a corrupt range.
-        units: The units of the requested queues in `covered`.
         unit_bytes: Bytes of all units that were read.
 
     """
 
     covered: tuple[LogRange, ...]
     uncovered: tuple[LogRange, ...]
-    units: FoundUnits
     unit_bytes: int
 
 
-def unit_cover(
-    covers: Iterable[tuple[ConsumeQueue, QueueCover]],
-    requested: Sequence[ConsumeQueue],
-    records: RecordLookup,
-    log: LogRange,
-    merge_distance: int,
-) -> UnitCover:
+def log_cover(
+    covers: Iterable[tuple[ConsumeQueue, QueueCover]], records: RecordLookup, log: LogRange, merge_distance: int
+) -> LogCover:
     """What the units of all queues show about `log`, which starts at a boundary and ends at one, or at the live end.
 
     Args:
         covers: All queues of the store, and what their units prove.
-        requested: The queues whose units are returned; some of those in `covers`.
         records: The records of the store.
         log: A range of the live log.
         merge_distance: Uncovered ranges become one if fewer bytes are between them.
 
     """
-    cursors, segments = [], list(_in_segments(records, log))
-    for queue, cover in covers:
-        if queue.topic.startswith(LIGHT_PREFIX):
-            continue
-        stop = own_stop(cover)
-        if stop is not None:
-            cursors.append(UnitCursor(queue, stop, log.start, len(segments)))
-    numbers = {(queue.topic, queue.queue_id): index for index, queue in enumerate(requested)}
+    segments = list(_in_segments(records, log))
+    cursors = list(_cursors(covers, log, len(segments)))
     covered: list[LogRange] = []
-    parts: list[FoundUnits] = []
     unit_bytes = 0
     for within in segments:
         announce_units([(cursor.queue, *cursor.following()) for cursor in cursors])
         chain, taken = UnitChain(within), []
         for cursor in cursors:
             first, block = cursor.take(within.stop)
-            number = numbers.get((cursor.queue.topic, cursor.queue.queue_id))
             unit_bytes += block.size * UNIT_SIZE
-            if block.size and number is not None:
-                parts.append(FoundUnits.of_queue(number, first, block))
             chain.add(block)
             taken.append((cursor.queue, first, block.size))
         blocks = (queue.units(first, first + count) for queue, first, count in taken)
@@ -159,7 +142,36 @@ def unit_cover(
     queues = {(cursor.queue.topic, cursor.queue.queue_id): cursor.queue for cursor in cursors}
     uncovered = merged(with_contradicted(records, log, rest(log, covered), queues), merge_distance)
     covered = [part for within in segments for part in cut(rest(log, uncovered), within)]
-    return UnitCover(tuple(covered), tuple(uncovered), FoundUnits.joined(parts).in_ranges(covered), unit_bytes)
+    return LogCover(tuple(covered), tuple(uncovered), unit_bytes)
+
+
+def units_within(
+    covers: Sequence[tuple[ConsumeQueue, QueueCover]], log: LogRange, parts: Sequence[LogRange]
+) -> FoundUnits:
+    """The units of some queues that lead to messages in parts of the log, in its order.
+
+    Args:
+        covers: The queues, and what their units prove; `FoundUnits.queues` are indexes of them.
+        log: A range of the live log.
+        parts: Parts of it, in order.
+
+    """
+    numbers = {(queue.topic, queue.queue_id): index for index, (queue, _) in enumerate(covers)}
+    found = []
+    for cursor in _cursors(covers, log, 1):
+        first, block = cursor.take(log.stop)
+        found.append(FoundUnits.of_queue(numbers[cursor.queue.topic, cursor.queue.queue_id], first, block))
+    return FoundUnits.joined(found).in_ranges(parts)
+
+
+def _cursors(covers: Iterable[tuple[ConsumeQueue, QueueCover]], log: LogRange, parts: int) -> Iterator[UnitCursor]:
+    """A cursor for each queue that has messages of its own, at the start of `log`, which is read in so many parts."""
+    for queue, cover in covers:
+        if queue.topic.startswith(LIGHT_PREFIX):
+            continue
+        stop = own_stop(cover)
+        if stop is not None:
+            yield UnitCursor(queue, stop, log.start, parts)
 
 
 def _covered(records: RecordLookup, stop: int | None, blocks: Iterable[Units], within: LogRange) -> list[LogRange]:
