@@ -155,7 +155,7 @@ def test_rows_are_those_of_a_scan(data: st.DataObject, folders: dict[str, Path])
 
 @pytest.fixture
 def memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was found is kept, also if files changed just now. A test waits, so that each change has a time of its own."""
+    """What was found is kept, also if files changed just now. A test waits, so each change has its own time."""
     monkeypatch.setattr(cover_memory, "_SETTLED_NANOS", -(1 << 62))
 
 
