@@ -18,8 +18,6 @@ from spark_mq.store.queue.unit_cover import LogCover, log_cover
 
 _MERGE_DISTANCE = 256 << 10
 """Parts of the log that must be scanned become one if fewer bytes are between them: each one is a task."""
-_MOST_UNITS = 1 << 28
-"""Units of all queues that one read of the plan may need: 5 GB, about 10 seconds."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +80,8 @@ def with_covers(store: MessageStore, queues: Iterable[ConsumeQueue]) -> list[tup
 def _cost_of_all(everything: Sequence[ConsumeQueue], price: ReadCost, part: float) -> int | str:
     """What it costs to compare the units of all queues with a part of the log; or that they are too many."""
     units = int(part * sum(queue.written_end - queue.files[0].first for queue in everything))
-    if units > _MOST_UNITS:
-        return f"the queues have {units:,} units, more than {_MOST_UNITS:,} to compare with the log: limit the time"
+    if units > price.most_units:
+        return (
+            f"the queues have {units:,} units, more than {price.most_units:,} to compare with the log: limit the time"
+        )
     return price.of(0, unit_bytes=units * UNIT_SIZE, queues=len(everything))

@@ -424,6 +424,18 @@ def test_a_time_range_limits_the_units_that_are_read(folders: dict[str, Path]) -
             assert cover.window.size < opened.get_max_phy_offset() // 4
 
 
+def test_more_units_than_one_process_may_compare_are_a_reason_for_a_scan(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = next(store for store in STORES if store.name == "workload-533")
+    for most_units, path in ((10**6, AccessPath.CONSUME_QUEUE), (100, AccessPath.WHOLE_LOG)):
+        price = ReadCost(jump=0, queue=0, most_units=most_units)
+        monkeypatch.setattr(queue_comparison, "cost_of", lambda location, price=price: price)
+        read = plan(store, folders[store.name], topic="OrderEvents")
+        assert read.path == path
+    assert "more than 100 to compare with the log: limit the time" in " ".join(read.notes)
+
+
 def test_messages_of_a_lost_queue_are_in_a_partition_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

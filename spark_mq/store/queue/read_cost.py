@@ -21,11 +21,13 @@ class ReadCost:
     Attributes:
         jump: Bytes that could be read in order in the time of a read at another place.
         queue: Bytes that could be read in the time in which one queue is opened, and its end is compared with the log.
+        most_units: Units of all queues that the one process that plans a read may compare with the log.
 
     """
 
     jump: int
     queue: int
+    most_units: int = 1 << 30
 
     @property
     def gap(self) -> int:
@@ -38,9 +40,15 @@ class ReadCost:
 
 
 LOCAL = ReadCost(jump=4 << 10, queue=128 << 10)
-"""A local disk whose files are cached or which is an SSD: a call takes about 2 microseconds, a scan 2 GB a second."""
-REMOTE = ReadCost(jump=4 << 20, queue=24 << 20)
-"""An object store, by assumption: 50 milliseconds until the first byte, then 80 MB a second, six reads for a queue."""
+"""A local disk whose files are cached or which is an SSD: a call takes about 2 microseconds, a scan 2 GB a second.
+
+A thousand million units are 20 GB, and take some 15 seconds of a processor.
+"""
+REMOTE = ReadCost(jump=4 << 20, queue=24 << 20, most_units=1 << 27)
+"""An object store, by assumption: 50 milliseconds until the first byte, then 80 MB a second, six reads for a queue.
+
+A hundred million units are 2.7 GB, and half a minute.
+"""
 
 CLEARLY_LESS = 0.7
 """The part of the other way's cost that a way by queues may cost to be chosen: it has more to go wrong."""
