@@ -335,7 +335,7 @@ def test_a_store_of_5_has_more_than_five_files_of_config(store: RealStore, unpac
 def test_only_4_9_finds_an_offset_by_time_by_the_times_of_files(
     store: RealStore, unpacked: Unpack, tmp_path: Path
 ) -> None:
-    """Of a copy whose queue files lost their times, 4.9 looks into the last file of a queue, and 5.3.3 answers as ever."""
+    """If queue files lost their times, 4.9 looks into the last file of a queue; 5.3.3 answers as before."""
     folder = shutil.copytree(unpacked(store), tmp_path / "store")
     for file in (folder / "consumequeue").rglob("0*"):
         if file.is_file():
