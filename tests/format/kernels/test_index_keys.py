@@ -78,6 +78,7 @@ def test_keys_are_those_that_java_sees(store: RealStore, unpacked: Callable[[Rea
         (b"KEYS\1a\1b\2", ["a\1b"]),
         (b"KEYS\1a\tb\2", ["a\tb"]),
         (b"UNIQ_KEY\1u", ["u"]),
+        (b"_UNIQUE_KEY_QUERY\1a\2", []),
         (b"KEYSx\1a\2xKEYS\1b\2KEY\1c\2TAGS\1d\2", []),
         ("KEYS\1ü 😀\2".encode(), ["ü", "😀"]),
         (b"KEYS\1\xed\xa0\x80 a\xe2\x82\2", ["\ufffd", "a\ufffd"]),

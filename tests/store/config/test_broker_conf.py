@@ -36,6 +36,11 @@ def test_the_queue_file_size_is_rounded_up_to_whole_units(text: str, size: int, 
     assert load(tmp_path, f"mappedFileSizeConsumeQueue={text}".encode()).consume_queue_file_size == size
 
 
+def test_the_spelling_of_4_5_1_is_ignored_as_by_newer_brokers(tmp_path: Path) -> None:
+    assert load(tmp_path, b"mapedFileSizeCommitLog=65536").commit_log_file_size is None
+    assert load(tmp_path, b"mappedFileSizeCommitLog=65536").commit_log_file_size == 65536
+
+
 @pytest.mark.parametrize("text", ["", "0", "-20", "x", "20.0", "1e3", "20 "])
 def test_a_size_that_is_no_positive_number_is_refused(text: str, tmp_path: Path) -> None:
     conf = load(tmp_path, f"mappedFileSizeConsumeQueue={text}\n".encode())
