@@ -72,6 +72,14 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
         items.insert(0, SilentFiles.from_parent(session, name="every_test_file_has_tests", files=silent))
 
 
+@pytest.fixture(autouse=True)
+def _no_memory() -> None:
+    """No test uses what the process found out about the files of a test before it."""
+    for name in ("spark_mq.store.queue.cover_memory", "spark_mq.store.log.live_memory"):
+        if name in sys.modules:
+            sys.modules[name]._found.clear()
+
+
 @pytest.fixture(scope="session")
 def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Callable[[RealStore], Path]:
     """Gives the folder of an unpacked store. It is shared: no test may change it."""

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from spark_mq.format.consume_queue import UNIT_SIZE
+from spark_mq.io.file_state import file_state
 from spark_mq.source.time_window import live_log
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
-from spark_mq.store.queue.cover_memory import keep, recall, state_of
+from spark_mq.store.queue.cover_memory import keep, recall
 from spark_mq.store.queue.lookup import QueueCover
 from spark_mq.store.queue.read_cost import ReadCost, cost_of
 from spark_mq.store.queue.tiles import cut
@@ -28,7 +29,7 @@ class QueueComparison:
         store: The store.
         everything: All its queues.
         log: The part of the log.
-        state: The state of the files, as in `cover_memory`.
+        state: The state of the files, as in `io.file_state`.
         known: What an earlier comparison of the same files showed; None if there is none.
 
     """
@@ -47,7 +48,7 @@ class QueueComparison:
             segment.location for segment, part in zip(store.records.segments, segments, strict=True) if cut([part], log)
         ]
         files += [file.location for queue in everything for file in queue.files]
-        state = state_of(files, [log, live_log(store), *segments])
+        state = file_state(files, (log, live_log(store), segments))
         return cls(store, everything, log, state, recall(state))
 
     def cost(self) -> int | str:

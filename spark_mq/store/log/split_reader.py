@@ -17,6 +17,7 @@ from spark_mq.format.kernels.resync import ResyncCandidates
 from spark_mq.format.record import BLANK_SIZE, MAX_BLANK_SIZE, MAX_RECORD_SIZE
 from spark_mq.format.timestamp import EARLIEST_MILLIS, LATEST_MILLIS
 from spark_mq.store.log.corrupt_range import CorruptRange
+from spark_mq.store.log.live_memory import keep_place, place_before, state_of_end
 from spark_mq.store.log.live_reader import LiveReader
 from spark_mq.store.log.record_reader import CHUNK_SIZE, RecordChunk, RecordReader, more_to_read
 from spark_mq.store.log.segment_source import SegmentSource
@@ -134,8 +135,14 @@ def _possible_starts(source: SegmentSource, window_start: int, split: Split) -> 
 def _read_live(split: Split, plan: str | None) -> Iterator[RecordChunk | CorruptRange]:
     kept = None if plan is None else _Kept.take(split, plan)
     reader = kept or LiveReader(SegmentSource(split.segment))
+    state = state_of_end(split.segment)
     try:
+        known = place_before(state, split.start)
+        if known is not None and known[0] > reader.position:
+            reader.go_on_at(*known)
         reader.skip(split.start)
+        if not reader.ended:
+            keep_place(state, split.start, reader.position, reader.newest)
         yield from reader.read(split.stop)
     except BaseException:  # also if the caller stops before the end of the split
         reader.close()
