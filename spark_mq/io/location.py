@@ -17,7 +17,7 @@ from pyarrow import fs
 from spark_mq.errors import OptionError, SparkMqError, StorageError
 from spark_mq.io.hdfs import hdfs_filesystem, is_hdfs
 from spark_mq.io.remote_file import RemoteFile
-from spark_mq.io.retry import repeated
+from spark_mq.io.retry import repeated, what_to_check
 from spark_mq.io.s3 import is_s3, redacted, s3_filesystem, shown, with_settings
 from spark_mq.io.snapshot import Snapshot
 
@@ -67,8 +67,7 @@ class Location:
         except OSError as error:
             reason = redacted(str(error).partition("\n")[0])
             raise StorageError(
-                f"{place}: its filesystem cannot be reached: {reason}; check the address, the region and the "
-                "credentials"
+                f"{place}: its filesystem cannot be reached: {reason}; check {what_to_check(uri)}"
             ) from None
         if not path:
             raise OptionError(f"{place!r} names no bucket and no path")
@@ -113,6 +112,11 @@ class Location:
     def is_local(self) -> bool:
         """Whether the path is on the local filesystem, so that the operating system can open it."""
         return isinstance(self.filesystem, fs.LocalFileSystem)
+
+    @property
+    def renames(self) -> bool:
+        """Whether its filesystem gives a file or a folder another name in one step: a local one, and HDFS."""
+        return self.is_local or is_hdfs(self.uri)
 
     @property
     def name(self) -> str:

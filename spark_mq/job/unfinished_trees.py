@@ -1,4 +1,4 @@
-"""Trees that a job writes under their final names, because their filesystem cannot rename a tree (S3, HDFS).
+"""Trees that a job writes under their final names, because their filesystem cannot rename a tree (S3).
 
 A file in the job's folder names them before their first file is written. While it exists, the trees count as
 unfinished: a job without `resume` removes them, and one with `resume` continues them.
@@ -65,23 +65,28 @@ class UnfinishedTrees:
         if (self.folder / NAMES).is_file:
             self.output.filesystem.delete_file((self.folder / NAMES).path)
 
-    def keep_only(self, name: str, is_planned: Callable[[str], bool]) -> None:
-        """Remove the files of a tree that are not planned.
 
-        Args:
-            name: The name of the tree.
-            is_planned: Whether the job writes the file with this path in the tree.
+def keep_only(tree: Location, is_planned: Callable[[str], bool]) -> None:
+    """Remove the files of a tree that are not planned.
 
-        """
-        tree = self.output / name
-        selector = fs.FileSelector(tree.path, recursive=True, allow_not_found=True)
-        infos = repeated(str(tree), lambda: tree.filesystem.get_file_info(selector))
-        # Some servers also list a folder as a file of the same name.
-        folders = {info.path for info in infos if info.type == fs.FileType.Directory}
-        files = [info.path for info in infos if info.type == fs.FileType.File and info.path not in folders]
-        others = [path for path in files if not is_planned(path.removeprefix(f"{tree.path}/"))]
-        with ThreadPoolExecutor(_REMOVERS) as removers:
-            list(removers.map(tree.filesystem.delete_file, others))
+    Args:
+        tree: The folder; it need not exist.
+        is_planned: Whether the job writes the file with this path in the tree.
+
+    """
+    others = [f"{tree.path}/{name}" for name in files_in(tree) if not is_planned(name)]
+    with ThreadPoolExecutor(_REMOVERS) as removers:
+        list(removers.map(tree.filesystem.delete_file, others))
+
+
+def files_in(tree: Location) -> list[str]:
+    """The paths of all files in a folder, relative to it; empty if there is no such folder."""
+    selector = fs.FileSelector(tree.path, recursive=True, allow_not_found=True)
+    infos = repeated(str(tree), lambda: tree.filesystem.get_file_info(selector))
+    # Some servers also list a folder as a file of the same name.
+    folders = {info.path for info in infos if info.type == fs.FileType.Directory}
+    files = [info.path for info in infos if info.type == fs.FileType.File and info.path not in folders]
+    return [path.removeprefix(f"{tree.path}/") for path in files]
 
 
 def _is_tree(name: object) -> bool:

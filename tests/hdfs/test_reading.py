@@ -26,7 +26,8 @@ pytestmark = pytest.mark.hdfs
 Place = Callable[[RealStore], tuple[str, str]]
 
 WORKLOAD = RealStore("workload-533", OWN_STORES)
-STORES = [WORKLOAD, RealStore("killed-49x", OWN_STORES), RealStore("filtered-533", OWN_STORES)]
+KILLED = RealStore("killed-49x", OWN_STORES)
+STORES = [WORKLOAD, KILLED, RealStore("filtered-533", OWN_STORES)]
 FACT = next(fact for fact in WORKLOAD.facts("msg")[100:] if fact.get("keys") and fact.get("uniqKey"))
 _HAS_MOMENT = (Table.TRANSACTIONS, Table.DELAYED, Table.RETRIES, Table.CONSUMER_PROGRESS)
 _TABLES = [table for table in Table if table != Table.RETENTION]
@@ -61,7 +62,7 @@ def test_a_filter_and_small_splits_lose_no_row(on_hdfs: Place) -> None:
     assert rows_of(remote, Table.MESSAGES, topic=topic) == rows_of(local, Table.MESSAGES, topic=topic)
 
 
-@pytest.mark.parametrize("store", STORES, ids=str)
+@pytest.mark.parametrize("store", [WORKLOAD, KILLED], ids=str)
 def test_look_ups_find_what_they_find_on_the_local_disk(store: RealStore, on_hdfs: Place) -> None:
     conf, facts = str(store.broker_conf), store.facts("msg")
     fact = next(fact for fact in facts[len(facts) // 2 :] if fact.get("uniqKey") and fact.get("keys"))
@@ -83,7 +84,6 @@ def test_look_ups_find_what_they_find_on_the_local_disk(store: RealStore, on_hdf
         ["topics"],
         ["queues"],
         ["lag"],
-        ["state"],
         ["query-by-id", FACT["msgId"]],
         ["query-by-key", FACT["topic"], FACT["keys"].split()[0]],
         ["query-by-offset", FACT["topic"], str(FACT["queueId"]), str(FACT["queueOffset"])],
@@ -99,6 +99,18 @@ def test_a_command_says_the_same(words: list[str], on_hdfs: Place, capsys: pytes
         answers.append((status, captured.out.replace(store, "STORE"), captured.err.replace(store, "STORE")))
     assert answers[0] == answers[1]
     assert answers[0][1]
+
+
+def test_the_state_is_the_same_except_for_the_room_on_the_disk(
+    on_hdfs: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    states = []
+    for store in on_hdfs(WORKLOAD):
+        assert main(["state", store, "--json"]) == 0
+        states.append(json.loads(capsys.readouterr().out.replace(store, "STORE")))
+        for tree in states[-1]["disk"]:
+            tree.pop("allocated")
+    assert states[0] == states[1]
 
 
 def test_a_check_finds_what_it_finds_on_the_local_disk(on_hdfs: Place) -> None:
@@ -126,16 +138,16 @@ def _batches(store: str) -> Iterator[list[dict[str, Any]]]:
         start = end
 
 
-def _count(location: Location) -> int:
-    return len(location.entries())
+def _files(location: Location) -> list[tuple[str, int, int]]:
+    return [(info.path, info.size, info.mtime_ns) for info in location.entries()]
 
 
 def test_a_copy_and_a_forked_process_connect_again(on_hdfs: Place) -> None:
     folder = Location.resolve(on_hdfs(WORKLOAD)[1]) / "commitlog"
-    expected = folder.entries()
+    expected = _files(folder)
     assert expected
     copy = pickle.loads(pickle.dumps(folder))
-    assert copy.entries() == expected
+    assert _files(copy) == expected
     assert (copy.path, copy.uri, copy.filesystem) == (folder.path, folder.uri, folder.filesystem)
     with multiprocessing.get_context("fork").Pool(1) as pool:
-        assert pool.apply_async(_count, (folder,)).get(timeout=60) == len(expected)
+        assert pool.apply_async(_files, (folder,)).get(timeout=60) == expected
