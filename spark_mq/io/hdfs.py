@@ -37,15 +37,8 @@ _JAVA_ERROR: Final = re.compile(r'^(?:Fatal)?RPCError\("([\w.$]+)", "(.*)"\)$', 
 """The text of an error that a server raised: a class of Java, and its message."""
 _OTHER_ERROR: Final = re.compile(r'^\w+\("(.*)"\)$', re.DOTALL)
 _END_OF_LINE: Final = re.compile(r"\\n|\n")
-_ERRNOS: Final = {
-    "AccessControlException": errno.EACCES,
-    "ParentNotDirectoryException": errno.ENOTDIR,
-    "PathIsNotEmptyDirectoryException": errno.ENOTEMPTY,
-    "DSQuotaExceededException": errno.EDQUOT,
-    "NSQuotaExceededException": errno.EDQUOT,
-}
 _NOT_A_FOLDER: Final = "(is not a directory)"
-"""The end of a message of `AccessControlException`, too."""
+"""The end of a message of `ParentNotDirectoryException`, and of some of `AccessControlException`."""
 
 
 def is_hdfs(uri: str) -> bool:
@@ -283,8 +276,13 @@ def _os_error(text: str) -> OSError:
         other = _OTHER_ERROR.match(text)
         return OSError(_first_line(other[1] if other else text))
     kind, message = java[1].rpartition(".")[2], _first_line(java[2])
-    number = errno.ENOTDIR if message.endswith(_NOT_A_FOLDER) else _ERRNOS.get(kind)
-    return OSError(f"{kind}: {message}") if number is None else OSError(number, message)
+    if message.endswith(_NOT_A_FOLDER):
+        return NotADirectoryError(message)
+    if kind == "AccessControlException":
+        return PermissionError(message)
+    if kind.endswith("QuotaExceededException"):
+        return OSError(f"{os.strerror(errno.EDQUOT)}: {message}")
+    return OSError(f"{kind}: {message}")
 
 
 def _first_line(text: str) -> str:

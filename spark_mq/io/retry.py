@@ -6,7 +6,6 @@ repeat a listing whose text was cut short, and other filesystems may repeat noth
 
 from __future__ import annotations
 
-import errno
 import time
 from collections.abc import Callable
 from typing import Final, TypeVar
@@ -45,8 +44,7 @@ def repeated(name: str, request: Callable[[], _T], done: str = "read") -> _T:
             raise
         except OSError as error:
             reason = redacted(str(error).partition("\n")[0])
-            is_denied = error.errno in (errno.EACCES, errno.EPERM) or any(code in reason for code in _FINAL)
-            if is_denied:
+            if isinstance(error, PermissionError) or any(code in reason for code in _FINAL):
                 what = "check the rights, and the user (HADOOP_USER_NAME)" if is_hdfs(name) else "check the credentials"
                 raise StorageError(f"{name}: the server denies the access: {reason}; {what}") from None
             if _NO_BUCKET in reason:
