@@ -77,7 +77,7 @@ def _of_hadoop(address: str) -> fs.FileSystem:
     try:
         return fs.FileSystem.from_uri(address)[0]
     except OSError as error:
-        if "Unable to load lib" not in str(error):
+        if "load lib" not in str(error):
             raise
         raise MissingPackageError(
             f"{address.partition('?')[0]}: no client for HDFS is installed: run pip install hdfs-native, or name the "
@@ -85,7 +85,7 @@ def _of_hadoop(address: str) -> fs.FileSystem:
         ) from None
 
 
-class HdfsHandler(fs.FileSystemHandler):
+class HdfsHandler(fs.FileSystemHandler):  # type: ignore[misc]
     """The operations of pyarrow on the HDFS at `address`, by `hdfs-native`.
 
     A process that is forked, or gets a copy, connects again.

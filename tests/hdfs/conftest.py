@@ -26,9 +26,7 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsCluster]:
 
 
 @pytest.fixture(scope="session")
-def on_hdfs(
-    unpacked: Callable[[RealStore], Path], hdfs: HdfsCluster
-) -> Callable[[RealStore], tuple[str, str]]:
+def on_hdfs(unpacked: Callable[[RealStore], Path], hdfs: HdfsCluster) -> Callable[[RealStore], tuple[str, str]]:
     """A store on the local disk and on HDFS: its path and its URI."""
     uploaded: dict[RealStore, str] = {}
 

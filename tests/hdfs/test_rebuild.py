@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from itertools import count
@@ -14,9 +15,9 @@ from unittest import mock
 import pytest
 
 from spark_mq.cli.main import main
-from spark_mq.errors import OutputExistsError
+from spark_mq.errors import MissingPackageError, OutputExistsError
 from spark_mq.io.location import Location
-from spark_mq.io.publish import published
+from spark_mq.io.publish import publish
 from spark_mq.job.output_committer import WORK_FOLDER, OutputCommitter
 from tests.hdfs.cluster import HdfsCluster
 from tests.support.rebuilt import rebuild_here, rebuild_process
@@ -121,17 +122,11 @@ def test_a_tree_is_replaced_and_kept_as_a_backup_and_continued(
 
 def test_an_error_while_a_file_is_written_leaves_the_old_file(hdfs: HdfsCluster, path: str) -> None:
     file = Location.resolve(f"{hdfs.address}{path}/file")
-    with published(file, 3) as new:
-        new.write(0, b"old")
-    with pytest.raises(RuntimeError, match="broken off"), published(file, 3) as new:
-        new.write(0, b"new")
-        raise RuntimeError("broken off")
-    with mock.patch("spark_mq.io.publish.rename", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):  # noqa: SIM117
-        with published(file, 3) as new:
-            new.write(0, b"new")
+    publish(file, b"old", 3)
+    with mock.patch("spark_mq.io.publish.rename", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+        publish(file, b"new", 3)
     assert hdfs.files(path) == {"file": b"old"}
-    with published(file, 3) as new:
-        new.write(0, b"new")
+    publish(file, b"new", 3)
     assert hdfs.files(path) == {"file": b"new"}
 
 
@@ -189,6 +184,15 @@ def test_what_cannot_be_read_is_one_line(
     said = capsys.readouterr().err
     assert reason in said
     assert len(said.splitlines()) == 1, said
+
+
+def test_a_missing_client_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """pyarrow needs `libhdfs.so`; also if it has looked for it before."""
+    monkeypatch.setitem(sys.modules, "hdfs_native", None)
+    monkeypatch.setenv("ARROW_LIBHDFS_DIR", "/no-such-folder")
+    for _ in range(2):
+        with pytest.raises(MissingPackageError, match="pip install hdfs-native"):
+            Location.resolve("hdfs://127.0.0.1:1/store")
 
 
 def test_what_changes_a_store_is_for_the_local_disk(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,6 @@ import pytest
 
 from spark_mq import rebuild, register
 from tests.hdfs.cluster import HdfsCluster
-from tests.support.delta_rows import delta_rows
 from tests.support.stores import OWN_STORES, RealStore, tree_of
 
 if TYPE_CHECKING:
@@ -33,21 +31,6 @@ def test_tasks_read_the_rows_of_the_local_disk(spark: SparkSession, on_hdfs: Pla
     assert there.orderBy("commit_log_offset").collect() == here.orderBy("commit_log_offset").collect()
 
 
-def test_a_stream_reads_every_message_once(spark: SparkSession, on_hdfs: Place, tmp_path: Path) -> None:
-    register(spark)
-    messages = spark.readStream.format("rocketmq").option("maxBytesPerTrigger", "100k").load(on_hdfs(KILLED)[1])
-    query = (
-        messages.select("commit_log_offset")
-        .writeStream.format("json")
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start(str(tmp_path / "out"))
-    )
-    assert query.awaitTermination(120)
-    lines = [line for file in (tmp_path / "out").glob("*.json") for line in file.read_text().splitlines()]
-    assert sorted(json.loads(line)["commit_log_offset"] for line in lines) == sorted(FACTS)
-
-
 def test_tasks_write_the_bytes_of_the_local_disk(
     spark: SparkSession, on_hdfs: Place, hdfs: HdfsCluster, tmp_path: Path
 ) -> None:
@@ -58,21 +41,13 @@ def test_tasks_write_the_bytes_of_the_local_disk(
 
 
 @pytest.mark.archive
-def test_an_archive_of_a_store_on_hdfs_has_its_messages(delta: SparkSession, on_hdfs: Place, tmp_path: Path) -> None:
+def test_a_store_on_hdfs_is_archived_into_tables_on_hdfs(
+    delta: SparkSession, on_hdfs: Place, hdfs: HdfsCluster
+) -> None:
+    """Spark writes the tables by its own client."""
     from spark_mq.archive.writer import archive
 
-    report = archive(delta, on_hdfs(KILLED)[1], str(tmp_path / "messages"), broker="a", store_name="s")
-    assert {row["commit_log_offset"]: row["topic"] for row in delta_rows(tmp_path / "messages")} == FACTS
+    report = archive(delta, on_hdfs(KILLED)[1], f"{hdfs.address}/archive/messages", broker="a", store_name="s")
+    rows = delta.read.format("delta").load(f"{hdfs.address}/archive/messages").select("commit_log_offset", "topic")
+    assert {row.commit_log_offset: row.topic for row in rows.collect()} == FACTS
     assert report.rows == len(FACTS)
-
-
-@pytest.mark.archive
-def test_the_tables_of_an_archive_can_be_on_hdfs(delta: SparkSession, on_hdfs: Place, hdfs: HdfsCluster) -> None:
-    from spark_mq.archive.writer import archive
-
-    table = f"{hdfs.address}/archive/messages"
-    reports = [archive(delta, on_hdfs(KILLED)[1], table, broker="a", store_name="s") for _ in range(2)]
-    rows = delta.read.format("delta").load(table).select("commit_log_offset", "topic").collect()
-    assert {row.commit_log_offset: row.topic for row in rows} == FACTS
-    assert [report.rows for report in reports] == [len(FACTS), 0]
-    assert len(rows) == len(FACTS)
