@@ -1,11 +1,11 @@
-"""HDFS: an address becomes a pyarrow filesystem, by the client `hdfs-native` or by the libraries of Hadoop.
+"""HDFS: an address becomes a pyarrow filesystem by the client `hdfs-native`, which needs no Java.
 
 An address is `hdfs://NAMENODE:PORT/PATH`, or `hdfs://NAMESERVICE/PATH` and `viewfs://...` with the settings of the site
 (`HADOOP_CONF_DIR`). A path is taken as it is, so `%RETRY%group` in it needs no escapes.
 
-`hdfs-native` needs no Java. Without it, pyarrow's `HadoopFileSystem` starts a Java machine in each process, and needs
-`libhdfs.so` of a Hadoop installation. The wrapper that pyarrow has for fsspec filesystems is not used: a folder that
-cannot be listed is an empty folder there.
+Two other ways to HDFS are not used, because they hide errors. For pyarrow's `HadoopFileSystem` (`libhdfs.so`) a file
+does not exist if the namenode cannot be reached, and a folder is empty if it must not be listed. The latter is also true
+for pyarrow's wrapper of fsspec filesystems.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def hdfs_filesystem(uri: str) -> tuple[fs.FileSystem, str]:
     """The filesystem of an address, and the path in it.
 
     Raises:
-        MissingPackageError: Neither `hdfs-native` nor `libhdfs.so` is installed.
-        OptionError: The address is not valid.
+        MissingPackageError: `hdfs-native` is not installed.
+        OptionError: The address has a user or settings.
         OSError: The filesystem cannot be reached.
 
     """
@@ -60,7 +60,9 @@ def hdfs_filesystem(uri: str) -> tuple[fs.FileSystem, str]:
     authority, slash, path = place.partition("/")
     address, path = f"{scheme}://{authority}", f"{slash}{path}".rstrip("/")
     if importlib.util.find_spec("hdfs_native") is None:
-        return _of_hadoop(f"{address}/{'?' if settings else ''}{settings}"), path
+        raise MissingPackageError(
+            f"{address}: the client for HDFS is not installed: run pip install hdfs-native, on every machine of a cluster"
+        )
     if settings or "@" in authority:
         raise OptionError(
             f"{address}/...: an address of HDFS names no user and has no settings: the user is HADOOP_USER_NAME, and "
@@ -70,19 +72,6 @@ def hdfs_filesystem(uri: str) -> tuple[fs.FileSystem, str]:
     with _errors():
         handler.connect()
     return fs.PyFileSystem(handler), path
-
-
-def _of_hadoop(address: str) -> fs.FileSystem:
-    """The filesystem by pyarrow's own client."""
-    try:
-        return fs.FileSystem.from_uri(address)[0]
-    except OSError as error:
-        if "load lib" not in str(error):
-            raise
-        raise MissingPackageError(
-            f"{address.partition('?')[0]}: no client for HDFS is installed: run pip install hdfs-native, or name the "
-            "folder of libhdfs.so in ARROW_LIBHDFS_DIR (pyarrow needs JAVA_HOME and CLASSPATH of Hadoop then)"
-        ) from None
 
 
 class HdfsHandler(fs.FileSystemHandler):  # type: ignore[misc]
