@@ -204,7 +204,7 @@ class _File:
 
     def write(self, data: Buffer) -> int:
         with _errors():
-            return self._stream.write(data)
+            return self._stream.write(bytes(data))  # the client takes another buffer byte by byte
 
     def seek(self, offset: int, whence: int = 0) -> None:
         with _errors():
