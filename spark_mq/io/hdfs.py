@@ -4,8 +4,8 @@ An address is `hdfs://NAMENODE:PORT/PATH`, or `hdfs://NAMESERVICE/PATH` and `vie
 (`HADOOP_CONF_DIR`). A path is taken as it is, so `%RETRY%group` in it needs no escapes.
 
 Two other ways to HDFS are not used, because they hide errors. For pyarrow's `HadoopFileSystem` (`libhdfs.so`) a file
-does not exist if the namenode cannot be reached, and a folder is empty if it must not be listed. The latter is also true
-for pyarrow's wrapper of fsspec filesystems.
+does not exist if the namenode cannot be reached, and a folder is empty if it must not be listed. For pyarrow's wrapper of
+fsspec filesystems, a folder below a listed one is empty if it cannot be listed.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ _JAVA_ERROR: Final = re.compile(r'^(?:Fatal)?RPCError\("([\w.$]+)", "(.*)"\)$', 
 """The text of an error that a server raised: a class of Java, and its message."""
 _OTHER_ERROR: Final = re.compile(r'^\w+\("(.*)"\)$', re.DOTALL)
 _END_OF_LINE: Final = re.compile(r"\\n|\n")
+_PIECE: Final = 8 << 20
+"""Bytes that are written at once: the client takes `bytes`, and any other buffer byte by byte."""
 _NOT_A_FOLDER: Final = "(is not a directory)"
 """The end of a message of `ParentNotDirectoryException`, and of some of `AccessControlException`."""
 
@@ -61,7 +63,7 @@ def hdfs_filesystem(uri: str) -> tuple[fs.FileSystem, str]:
     address, path = f"{scheme}://{authority}", f"{slash}{path}".rstrip("/")
     if importlib.util.find_spec("hdfs_native") is None:
         raise MissingPackageError(
-            f"{address}: the client for HDFS is not installed: run pip install hdfs-native, on every machine of a cluster"
+            f"{address}: Python has no client for HDFS: run pip install hdfs-native, on every machine of a cluster"
         )
     if settings or "@" in authority:
         raise OptionError(
@@ -203,8 +205,9 @@ class _File:
             return self._stream.read(size)
 
     def write(self, data: Buffer) -> int:
+        view = memoryview(data)
         with _errors():
-            return self._stream.write(bytes(data))  # the client takes another buffer byte by byte
+            return sum(self._stream.write(bytes(view[at : at + _PIECE])) for at in range(0, len(view), _PIECE))
 
     def seek(self, offset: int, whence: int = 0) -> None:
         with _errors():

@@ -14,7 +14,6 @@ the folder is cleared, so a job that is killed while it clears leaves nothing th
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,10 +22,11 @@ from itertools import count
 from pyarrow import fs
 
 from spark_mq.errors import OutputExistsError, StorageError
+from spark_mq.io.folder import files_below, remove_folder
 from spark_mq.io.location import Location
 from spark_mq.io.publish import rename, sync_folder
 from spark_mq.job.storage_errors import is_full, reason_of
-from spark_mq.job.unfinished_trees import UnfinishedTrees, files_in, keep_only
+from spark_mq.job.unfinished_trees import UnfinishedTrees, keep_only
 
 WORK_FOLDER = ".spark_mq"
 _REMOVED, _KEPT = "replaced-", "kept-"
@@ -151,12 +151,13 @@ class OutputCommitter:
         if self.removed_first is not None and (self.folder / self.removed_first).is_file:
             self._remove_file(self.folder / self.removed_first)
         others = [info for info in self.folder.entries() if not info.base_name.startswith(BACKUP)]
-        if _is_link(self.folder) or len(others) == len(self.folder.entries()):
-            _remove_folder(self.folder)
+        is_link = self.output.is_local and os.path.islink(self.folder.path)
+        if is_link or len(others) == len(self.folder.entries()):
+            remove_folder(self.folder)
             return
         for info in others:
             if info.type == fs.FileType.Directory:
-                _remove_folder(self.folder / info.base_name)
+                remove_folder(self.folder / info.base_name)
             else:
                 self.output.filesystem.delete_file((self.folder / info.base_name).path)
 
@@ -197,7 +198,7 @@ class OutputCommitter:
         backup: Location | None = None
         for tree, name, is_kept in list(self._set_aside()):
             if not is_kept:
-                _remove_folder(tree)
+                remove_folder(tree)
                 continue
             backup = backup or self._new_backup()
             rename(tree, backup / name)
@@ -259,7 +260,7 @@ class OutputCommitter:
 
     def _merge(self, name: str) -> None:
         growing = self.staging_path(name)
-        for file in sorted(files_in(growing), key=lambda path: path.split("/")):
+        for file in sorted(files_below(growing), key=lambda path: path.split("/")):
             rename(growing / file, self.target(name) / file)
 
     def abort(self) -> None:
@@ -276,17 +277,3 @@ def _names(folder: Location, depth: int) -> list[str]:
     if depth == 1:
         return names
     return [f"{name}/{rest}" for name in names for rest in _names(folder / name, depth - 1)]
-
-
-def _is_link(folder: Location) -> bool:
-    return folder.is_local and os.path.islink(folder.path)
-
-
-def _remove_folder(folder: Location) -> None:
-    """Remove a folder and everything in it; if it is a symbolic link, only the link."""
-    if not folder.is_local:
-        folder.filesystem.delete_dir(folder.path)
-    elif _is_link(folder):
-        os.unlink(folder.path)
-    else:
-        shutil.rmtree(folder.path)
