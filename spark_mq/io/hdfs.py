@@ -4,8 +4,8 @@ An address is `hdfs://NAMENODE:PORT/PATH`, or `hdfs://NAMESERVICE/PATH` and `vie
 (`HADOOP_CONF_DIR`). A path is taken as it is, so `%RETRY%group` in it needs no escapes.
 
 Two other ways to HDFS are not used, because they hide errors. For pyarrow's `HadoopFileSystem` (`libhdfs.so`) a file
-does not exist if the namenode cannot be reached, and a folder is empty if it must not be listed. For pyarrow's wrapper of
-fsspec filesystems, a folder below a listed one is empty if it cannot be listed.
+does not exist if the namenode cannot be reached, and a folder is empty if it must not be listed. pyarrow's wrapper of
+fsspec filesystems leaves a folder out if the network fails while it is listed, and has no times of files.
 """
 
 from __future__ import annotations
