@@ -37,6 +37,8 @@ _JAVA_ERROR: Final = re.compile(r'^(?:Fatal)?RPCError\("([\w.$]+)", "(.*)"\)$', 
 """The text of an error that a server raised: a class of Java, and its message."""
 _OTHER_ERROR: Final = re.compile(r'^\w+\("(.*)"\)$', re.DOTALL)
 _END_OF_LINE: Final = re.compile(r"\\n|\n")
+_STRUCTURE: Final = re.compile(r":? *\[?\w+Proto \{.*", re.DOTALL)
+"""What the client knows of a datanode, in its errors: a page of text."""
 _PIECE: Final = 8 << 20
 """Bytes that are written at once: the client takes `bytes`, and any other buffer byte by byte."""
 _NOT_A_FOLDER: Final = "(is not a directory)"
@@ -278,4 +280,4 @@ def _os_error(text: str) -> OSError:
 
 
 def _first_line(text: str) -> str:
-    return _END_OF_LINE.split(text, maxsplit=1)[0].replace('\\"', '"')
+    return _STRUCTURE.sub("", _END_OF_LINE.split(text, maxsplit=1)[0].replace('\\"', '"'))

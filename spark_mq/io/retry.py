@@ -61,5 +61,5 @@ def repeated(name: str, request: Callable[[], _T], done: str = "read") -> _T:
 def what_to_check(name: str) -> str:
     """What a person checks if the filesystem of the path or URI cannot be reached."""
     if is_hdfs(name):
-        return "the address and the port of the namenode, and that it runs"
+        return "the address and the port of the namenode, and that HDFS runs"
     return "the address, the region and the credentials"
