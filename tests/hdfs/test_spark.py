@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql.functions import spark_partition_id
 
 from spark_mq import rebuild, register
 from tests.hdfs.cluster import HdfsCluster
+from tests.support.rebuilt import rebuild_here
 from tests.support.stores import OWN_STORES, RealStore, tree_of
 
 if TYPE_CHECKING:
@@ -24,18 +26,20 @@ KILLED = RealStore("killed-49x", OWN_STORES)
 FACTS = {fact["offset"]: fact["topic"] for fact in KILLED.facts("msg")}
 
 
-def test_tasks_read_the_rows_of_the_local_disk(spark: SparkSession, on_hdfs: Place) -> None:
+def test_tasks_read_every_message(spark: SparkSession, on_hdfs: Place) -> None:
     register(spark)
-    here, there = (spark.read.format("rocketmq").option("splitSize", "100k").load(path) for path in on_hdfs(KILLED))
-    assert there.rdd.getNumPartitions() > 1
-    assert there.orderBy("commit_log_offset").collect() == here.orderBy("commit_log_offset").collect()
+    messages = spark.read.format("rocketmq").option("splitSize", "100k").load(on_hdfs(KILLED)[1])
+    rows = messages.select("commit_log_offset", "topic", spark_partition_id().alias("task")).collect()
+    assert {row.commit_log_offset: row.topic for row in rows} == FACTS
+    assert len(rows) == len(FACTS)
+    assert len({row.task for row in rows}) > 1
 
 
 def test_tasks_write_the_bytes_of_the_local_disk(
     spark: SparkSession, on_hdfs: Place, hdfs: HdfsCluster, tmp_path: Path
 ) -> None:
     here, there = on_hdfs(KILLED)
-    rebuild(spark, here, str(tmp_path), broker_conf=str(KILLED.broker_conf), split_size=100 << 10)
+    rebuild_here(here, tmp_path, broker_conf=str(KILLED.broker_conf))
     rebuild(spark, there, f"{hdfs.address}/spark", broker_conf=str(KILLED.broker_conf), split_size=100 << 10)
     assert hdfs.files("/spark") == tree_of(tmp_path)
 

@@ -28,7 +28,7 @@ from spark_mq.io.hdfs import _os_error
             "Disk quota exceeded: The DiskSpace quota of /a is exceeded",
         ),
         (
-            'DataTransferError("All DataNodes failed: [DatanodeInfoProto { id: DatanodeIdProto { ip_addr: \\"::1\\" } }]")',
+            'DataTransferError("All DataNodes failed: [DatanodeInfoProto { id: DatanodeIdProto { port: 1 } }]")',
             OSError,
             "All DataNodes failed",
         ),
