@@ -50,7 +50,7 @@ prepare: install ## compile the kernels, and archive Spark's Java classes, for a
 
 test: install ## run the tests
 	$(BIN)/python -m spark_mq.format.kernels.compile & \
-	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder -m 'not broker and not archive and not cluster and not notebook and not shared and not s3'
+	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder -m 'not broker and not archive and not cluster and not notebook and not shared and not s3 and not hdfs'
 
 test-kernels: install ## run the tests of the kernels, as plain Python
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile tests/format/kernels
@@ -58,7 +58,7 @@ test-kernels: install ## run the tests of the kernels, as plain Python
 test-rest: $(CLASSES) ## run all tests that `make test` leaves out, and write dist/notebooks/*.html
 	rm -rf $(PAGES)
 	SPARK_MQ_KEEP_OUTPUTS=$(PAGES) $(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder \
-	-m 'broker or archive or cluster or notebook or shared or s3'
+	-m 'broker or archive or cluster or notebook or shared or s3 or hdfs'
 	$(TO_PAGES) $(PAGES)/*.ipynb
 
 test-broker: $(CLASSES) ## let real brokers serve the files that were built here (needs Maven)
@@ -72,6 +72,9 @@ test-archive: $(CLASSES) ## test archives, which are Delta tables (needs Maven C
 
 test-s3: $(CLASSES) ## test stores on S3, with a real server (needs Maven)
 	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile -m s3
+
+test-hdfs: $(CLASSES) ## test stores on HDFS, with a real cluster in one process (needs Maven)
+	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile -m hdfs
 
 test-cluster: $(CLASSES) ## run commands (also killed ones), a Spark cluster, Spark Connect, and the commands of README.md and docs/
 	$(BIN)/python -m pytest -q -m cluster
@@ -126,4 +129,4 @@ soak: install ## run the long forms of some tests, and measure the memory of ful
 clean: ## remove .venv and the files that the commands above created
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
 
-.PHONY: help install java prepare demo test test-rest test-kernels test-stores test-archive test-broker test-s3 test-cluster notebooks compat stores zip lint bench soak clean
+.PHONY: help install java prepare demo test test-rest test-kernels test-stores test-archive test-broker test-s3 test-hdfs test-cluster notebooks compat stores zip lint bench soak clean

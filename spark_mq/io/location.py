@@ -1,7 +1,7 @@
 """Paths and URIs: where a file or folder is, on any filesystem that pyarrow supports.
 
-A path without a scheme is local. `s3:` is an object store (`spark_mq.io.s3`). `gs:`, `hdfs:`, ... are URIs that pyarrow
-resolves. `file:` is a local path. Databricks' `dbfs:/x` is its local mount `/dbfs/x`.
+A path without a scheme is local. `s3:` is an object store (`spark_mq.io.s3`), `hdfs:` is `spark_mq.io.hdfs`. `gs:`, ...
+are URIs that pyarrow resolves. `file:` is a local path. Databricks' `dbfs:/x` is its local mount `/dbfs/x`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyarrow import fs
 
-from spark_mq.errors import OptionError, StorageError
+from spark_mq.errors import OptionError, SparkMqError, StorageError
+from spark_mq.io.hdfs import hdfs_filesystem, is_hdfs
 from spark_mq.io.remote_file import RemoteFile
-from spark_mq.io.retry import repeated
+from spark_mq.io.retry import repeated, what_to_check
 from spark_mq.io.s3 import is_s3, redacted, s3_filesystem, shown, with_settings
 from spark_mq.io.snapshot import Snapshot
 
@@ -56,8 +57,8 @@ class Location:
         place = redacted(uri)
         try:
             uri = with_settings(uri)
-            filesystem, path = s3_filesystem(uri) if is_s3(uri) else fs.FileSystem.from_uri(uri)
-        except OptionError:
+            filesystem, path = _opened(uri)
+        except SparkMqError:
             raise
         except (pa.ArrowException, ValueError) as error:
             # Not `from error`: its text can contain the secrets of the URI.
@@ -66,8 +67,7 @@ class Location:
         except OSError as error:
             reason = redacted(str(error).partition("\n")[0])
             raise StorageError(
-                f"{place}: its filesystem cannot be reached: {reason}; check the address, the region and the "
-                "credentials"
+                f"{place}: its filesystem cannot be reached: {reason}; check {what_to_check(uri)}"
             ) from None
         if not path:
             raise OptionError(f"{place!r} names no bucket and no path")
@@ -75,9 +75,9 @@ class Location:
         return cls(filesystem, path.rstrip("/"), f"{address.rstrip('/')}{mark}{settings}")
 
     def __reduce__(self) -> str | tuple[object, ...]:
-        if not is_s3(self.uri):
+        if not is_s3(self.uri) and not is_hdfs(self.uri):
             return super().__reduce__()
-        return _on_s3, (self.uri, self.path, self._snapshot)
+        return _in_another_process, (self.uri, self.path, self._snapshot)
 
     def __truediv__(self, name: str) -> Location:
         if "://" not in self.uri:
@@ -112,6 +112,11 @@ class Location:
     def is_local(self) -> bool:
         """Whether the path is on the local filesystem, so that the operating system can open it."""
         return isinstance(self.filesystem, fs.LocalFileSystem)
+
+    @property
+    def renames(self) -> bool:
+        """Whether its filesystem gives a file or a folder another name in one step: a local one, and HDFS."""
+        return self.is_local or is_hdfs(self.uri)
 
     @property
     def name(self) -> str:
@@ -177,9 +182,17 @@ class Location:
         return f"Location({str(self)!r})"
 
 
-def _on_s3(uri: str, path: str, snapshot: Snapshot | None) -> Location:
+def _opened(uri: str) -> tuple[fs.FileSystem, str]:
+    """The filesystem of a URI, and the path in it."""
+    if is_s3(uri):
+        return s3_filesystem(uri)
+    filesystem, path = hdfs_filesystem(uri) if is_hdfs(uri) else fs.FileSystem.from_uri(uri)
+    return filesystem, path
+
+
+def _in_another_process(uri: str, path: str, snapshot: Snapshot | None) -> Location:
     """A location of another process, which made its `uri` with all settings."""
-    return Location(s3_filesystem(uri)[0], path, uri, snapshot)
+    return Location(_opened(uri)[0], path, uri, snapshot)
 
 
 def local_path(uri: str) -> str | None:

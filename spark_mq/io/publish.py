@@ -1,9 +1,9 @@
 """Writing files whole: a file under its final name is complete, or it does not exist.
 
 On a local filesystem the file is written under a temporary name, flushed to the disk and renamed; then its folder is
-flushed. Elsewhere (object stores, HDFS) a rename is a copy or fails if the file exists, and a stream that is dropped
-half-way may still create the object. There the content is assembled first and written once, and the length is checked.
-A write that fails is repeated. S3 replaces an existing file in one step.
+flushed. Elsewhere the content is assembled first and written once, the length is checked, and a write that fails is
+repeated: under a temporary name on HDFS, which renames in one step, and under the final name on object stores, where a
+rename is a copy. S3 replaces an existing file in one step.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -66,15 +66,57 @@ def published(location: Location, size: int, modified_millis: int | None = None)
     content = _Buffer(size)
     yield content
     location.parent.make_folder()
-    repeated(str(location), lambda: _write(location, content.data), "written")
-    stored = location.now().info().size
+    if location.renames:
+        _write_and_rename(location, content.data, size)
+    else:
+        _write(location, location, content.data, size)
+
+
+def _write_and_rename(location: Location, content: bytearray, size: int) -> None:
+    temporary = location.parent / _temporary_name(location.name)
+    try:
+        _write(location, temporary, content, size)
+        rename(temporary, location)
+    except BaseException:
+        with suppress(OSError):
+            temporary.filesystem.delete_file(temporary.path)
+        raise
+
+
+def _write(location: Location, file: Location, content: bytearray, size: int) -> None:
+    """Write `file`, which is `location` or becomes it."""
+
+    def write() -> None:
+        with file.filesystem.open_output_stream(file.path) as stream:
+            stream.write(content)
+
+    repeated(str(location), write, "written")
+    stored = file.now().info().size
     if stored != size:
         raise SparkMqError(f"{location}: wrote {size} bytes, but the filesystem has {stored}; write the file again")
 
 
-def _write(location: Location, content: bytes | bytearray) -> None:
-    with location.filesystem.open_output_stream(location.path) as stream:
-        stream.write(content)
+def rename(source: Location, target: Location) -> None:
+    """Give a file or folder another name, in one step; folders above `target` are created.
+
+    Args:
+        source: The file or folder, on a filesystem that renames (`Location.renames`).
+        target: Its new name; a file of this name is replaced, a folder of this name must not exist.
+
+    Raises:
+        OSError: It cannot be renamed.
+
+    """
+    target.parent.make_folder()
+    if not source.is_local:
+        repeated(str(target), lambda: source.filesystem.move(source.path, target.path), "written")
+        return
+    os.rename(source.path, target.path)
+    sync_folder(target.parent.path)
+
+
+def _temporary_name(name: str) -> str:
+    return f".{name}.{uuid.uuid4().hex}.tmp"
 
 
 class _Buffer:
@@ -105,7 +147,7 @@ class _OpenFile:
 def _published_locally(path: str, size: int, modified_millis: int | None) -> Iterator[FileInParts]:
     folder = os.path.dirname(path)
     os.makedirs(folder, exist_ok=True)
-    temporary = os.path.join(folder, f".{os.path.basename(path)}.{uuid.uuid4().hex}.tmp")
+    temporary = os.path.join(folder, _temporary_name(os.path.basename(path)))
     try:
         with open(temporary, "xb", buffering=0) as file:
             yield _OpenFile(file.fileno())

@@ -6,12 +6,12 @@ repeat a listing whose text was cut short, and other filesystems may repeat noth
 
 from __future__ import annotations
 
-import errno
 import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
 from spark_mq.errors import StorageError
+from spark_mq.io.hdfs import is_hdfs
 from spark_mq.io.s3 import redacted
 
 _T = TypeVar("_T")
@@ -44,15 +44,22 @@ def repeated(name: str, request: Callable[[], _T], done: str = "read") -> _T:
             raise
         except OSError as error:
             reason = redacted(str(error).partition("\n")[0])
-            is_denied = error.errno in (errno.EACCES, errno.EPERM) or any(code in reason for code in _FINAL)
-            if is_denied:
-                raise StorageError(f"{name}: the server denies the access: {reason}; check the credentials") from None
+            if isinstance(error, PermissionError) or any(code in reason for code in _FINAL):
+                what = "check the rights, and the user (HADOOP_USER_NAME)" if is_hdfs(name) else "check the credentials"
+                raise StorageError(f"{name}: the server denies the access: {reason}; {what}") from None
             if _NO_BUCKET in reason:
                 raise StorageError(f"{name}: its bucket does not exist; create the bucket, or check its name") from None
             if wait is None:
                 raise StorageError(
-                    f"{name}: cannot be {done}, also after {len(_WAITS)} more tries: {reason}; check the address, the "
-                    "region and the credentials, or run again if the server was busy"
+                    f"{name}: cannot be {done}, also after {len(_WAITS)} more tries: {reason}; "
+                    f"check {what_to_check(name)}, or run again if the server was busy"
                 ) from None
             time.sleep(wait)
     raise AssertionError("the last try returns or raises")
+
+
+def what_to_check(name: str) -> str:
+    """What a person checks if the filesystem of the path or URI cannot be reached."""
+    if is_hdfs(name):
+        return "the address and the port of the namenode, and that HDFS runs"
+    return "the address, the region and the credentials"

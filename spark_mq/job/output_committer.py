@@ -1,11 +1,11 @@
 """The output committer: it keeps unfinished trees in the job's folder, and puts them in place at the end.
 
-The job's folder is `<output>/.spark_mq/`. On a local filesystem a finished tree is renamed into place as a whole. The
+The job's folder is `<output>/.spark_mq/`. On a local filesystem and on HDFS a finished tree is renamed as a whole. The
 tree that it replaces is set aside first. When the new tree is in place, the old one becomes a backup, or is removed. If
 a job is killed between the two renames, the next job puts the old tree back. When a tree is continued, it stays in
 place: new files are renamed into it in name order, so an interrupted commit always leaves a valid prefix of the result.
-Other filesystems cannot rename a tree: there, files are written whole under their final names, and the job's folder
-says which trees are unfinished (`UnfinishedTrees`). The end of that folder is the commit.
+Object stores cannot rename a tree: there, files are written whole under their final names, and the job's folder says
+which trees are unfinished (`UnfinishedTrees`). The end of that folder is the commit.
 
 A job can name a file without which nothing in its folder counts, such as a manifest. This file is removed first when
 the folder is cleared, so a job that is killed while it clears leaves nothing that looks complete.
@@ -14,20 +14,19 @@ the folder is cleared, so a job that is killed while it clears leaves nothing th
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
-from pathlib import Path
 
 from pyarrow import fs
 
 from spark_mq.errors import OutputExistsError, StorageError
+from spark_mq.io.folder import files_below, remove_folder
 from spark_mq.io.location import Location
-from spark_mq.io.publish import sync_folder
+from spark_mq.io.publish import rename, sync_folder
 from spark_mq.job.storage_errors import is_full, reason_of
-from spark_mq.job.unfinished_trees import UnfinishedTrees
+from spark_mq.job.unfinished_trees import UnfinishedTrees, keep_only
 
 WORK_FOLDER = ".spark_mq"
 _REMOVED, _KEPT = "replaced-", "kept-"
@@ -71,7 +70,7 @@ class OutputCommitter:
 
     def staging_path(self, name: str) -> Location:
         """The location at which a tree is written: in the job's folder if a tree can be renamed, else its target."""
-        return self.folder / name if self.output.is_local else self.target(name)
+        return self.folder / name if self.output.renames else self.target(name)
 
     def replaced(self, name: str) -> Location:
         """The location to which a tree is set aside while it is replaced."""
@@ -109,7 +108,7 @@ class OutputCommitter:
         """
         self._put_back()
         existing = self.existing()
-        if existing and not self.output.is_local:
+        if existing and not self.output.renames:
             raise OutputExistsError(
                 f"{self.target(existing[0])} exists, and no file can be replaced whole there: give another --output"
             )
@@ -124,13 +123,13 @@ class OutputCommitter:
         self._make()
 
     def _remove_unfinished(self) -> None:
-        if not self.output.is_local:
+        if not self.output.renames:
             self._unfinished.remove()
 
     def _make(self) -> None:
         try:
             self.folder.make_folder()
-            if not self.output.is_local:
+            if not self.output.renames:
                 self._unfinished.add(self.names)
         except OSError as error:
             if is_full(error):
@@ -152,12 +151,13 @@ class OutputCommitter:
         if self.removed_first is not None and (self.folder / self.removed_first).is_file:
             self._remove_file(self.folder / self.removed_first)
         others = [info for info in self.folder.entries() if not info.base_name.startswith(BACKUP)]
-        if os.path.islink(self.folder.path) or len(others) == len(self.folder.entries()):
-            _remove_folder(self.folder)
+        is_link = self.output.is_local and os.path.islink(self.folder.path)
+        if is_link or len(others) == len(self.folder.entries()):
+            remove_folder(self.folder)
             return
         for info in others:
             if info.type == fs.FileType.Directory:
-                _remove_folder(self.folder / info.base_name)
+                remove_folder(self.folder / info.base_name)
             else:
                 self.output.filesystem.delete_file((self.folder / info.base_name).path)
 
@@ -170,43 +170,47 @@ class OutputCommitter:
 
     def existing(self) -> tuple[str, ...]:
         """The names of the existing trees; unfinished trees of a killed job do not count."""
-        unfinished = () if self.output.is_local else self._unfinished.names()
+        unfinished = () if self.output.renames else self._unfinished.names()
         return tuple(name for name in self.names if name not in unfinished and self.target(name).entries())
 
-    def _set_aside(self) -> Iterator[tuple[Path, str]]:
-        """Each tree that is set aside, by this job or a killed one: its path now, and its path in the output."""
-        for entry in self.folder.entries() if self.output.is_local else ():
+    def _set_aside(self) -> Iterator[tuple[Location, str, bool]]:
+        """Each tree that is set aside, by this job or a killed one.
+
+        Yields:
+            Its place now, its path in the output, and whether it is kept.
+
+        """
+        for entry in self.folder.entries() if self.output.renames else ():
             kind, _, depth = entry.base_name.rpartition("-")
             if f"{kind}-" in (_REMOVED, _KEPT) and depth.isdecimal():
-                folder = Path(self.folder.path, entry.base_name)
-                for tree in sorted(folder.glob("/".join("*" * int(depth)))):
-                    yield tree, tree.relative_to(folder).as_posix()
+                folder = self.folder / entry.base_name
+                for name in _names(folder, int(depth)):
+                    yield folder / name, name, f"{kind}-" == _KEPT
 
     def _put_back(self) -> None:
         """Put trees back that were set aside and whose successor is missing."""
-        for tree, name in self._set_aside():
+        for tree, name, _ in self._set_aside():
             if not self.target(name).is_directory:
-                os.makedirs(os.path.dirname(self.target(name).path), exist_ok=True)
-                os.rename(tree, self.target(name).path)
+                rename(tree, self.target(name))
 
     def _retire(self) -> str | None:
         """Make trees that were replaced a backup, or remove them; returns the folder of the backup."""
-        backup: Path | None = None
-        for tree, name in list(self._set_aside()):
-            if tree.relative_to(self.folder.path).parts[0].startswith(_REMOVED):
-                _remove_folder(self.folder / str(tree.relative_to(self.folder.path)))
+        backup: Location | None = None
+        for tree, name, is_kept in list(self._set_aside()):
+            if not is_kept:
+                remove_folder(tree)
                 continue
             backup = backup or self._new_backup()
-            (backup / name).parent.mkdir(parents=True, exist_ok=True)
-            os.rename(tree, backup / name)
-            sync_folder(self.output.path)
+            rename(tree, backup / name)
+            if self.output.is_local:
+                sync_folder(self.output.path)
         return None if backup is None else str(backup)
 
-    def _new_backup(self) -> Path:
+    def _new_backup(self) -> Location:
         """A folder for a backup, which does not exist yet."""
         name = f"{BACKUP}{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-        paths = (Path(self.output.path, name if number == 1 else f"{name}-{number}") for number in count(1))
-        return next(path for path in paths if not path.exists())
+        places = (self.output / (name if number == 1 else f"{name}-{number}") for number in count(1))
+        return next(place for place in places if place.info().type == fs.FileType.NotFound)
 
     def _check_replaceable(self, target: Location, replace: bool) -> None:
         if not replace:
@@ -214,7 +218,7 @@ class OutputCommitter:
                 f"{target} exists: give another --output, or --replace to put the rebuilt tree in its place, or --only "
                 "the other one"
             )
-        if not self.output.is_local:
+        if not self.output.renames:
             raise OutputExistsError(f"{target} exists, and no tree can be renamed there: give another --output")
 
     def keep_only(self, name: str, is_planned: Callable[[str], bool]) -> None:
@@ -225,13 +229,7 @@ class OutputCommitter:
             is_planned: Whether the job writes the file with this path in the tree.
 
         """
-        if not self.output.is_local:
-            self._unfinished.keep_only(name, is_planned)
-            return
-        growing = Path(self.staging_path(name).path)
-        for file in growing.rglob("*"):
-            if file.is_file() and not is_planned(str(file.relative_to(growing))):
-                file.unlink()
+        keep_only(self.staging_path(name), is_planned)
 
     def commit(self, continued: Collection[str] = (), stale: Iterable[Location] = ()) -> str | None:
         """Put the trees in place of the old ones, and remove the job's folder.
@@ -244,33 +242,26 @@ class OutputCommitter:
             The folder with the trees that were replaced; None if no tree was replaced and kept.
 
         """
-        for name in self.names if self.output.is_local else ():
-            target = self.target(name).path
-            os.makedirs(self.staging_path(name).path, exist_ok=True)
+        for name in self.names if self.output.renames else ():
+            self.staging_path(name).make_folder()
             if name in continued:
                 self._merge(name)
                 continue
-            if os.path.isdir(target):
-                os.makedirs(os.path.dirname(self.replaced(name).path), exist_ok=True)
-                os.rename(target, self.replaced(name).path)
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            os.rename(self.staging_path(name).path, target)
-            sync_folder(os.path.dirname(target))
+            if self.target(name).is_directory:
+                rename(self.target(name), self.replaced(name))
+            rename(self.staging_path(name), self.target(name))
         for file in stale:
-            os.unlink(file.path)
-        if not self.output.is_local:
+            file.filesystem.delete_file(file.path)
+        if not self.output.renames:
             self._unfinished.finish()
         backup = self._retire()
         self._remove()
         return backup
 
     def _merge(self, name: str) -> None:
-        growing, target = Path(self.staging_path(name).path), Path(self.target(name).path)
-        for file in sorted(path for path in growing.rglob("*") if path.is_file()):
-            finished = target / file.relative_to(growing)
-            finished.parent.mkdir(parents=True, exist_ok=True)
-            os.rename(file, finished)
-            sync_folder(str(finished.parent))
+        growing = self.staging_path(name)
+        for file in sorted(files_below(growing), key=lambda path: path.split("/")):
+            rename(growing / file, self.target(name) / file)
 
     def abort(self) -> None:
         """Remove the job's folder and unfinished trees; a tree that was set aside and has no successor is put back."""
@@ -280,11 +271,9 @@ class OutputCommitter:
         self._remove()
 
 
-def _remove_folder(folder: Location) -> None:
-    """Remove a folder and everything in it; if it is a symbolic link, only the link."""
-    if not folder.is_local:
-        folder.filesystem.delete_dir(folder.path)
-    elif os.path.islink(folder.path):
-        os.unlink(folder.path)
-    else:
-        shutil.rmtree(folder.path)
+def _names(folder: Location, depth: int) -> list[str]:
+    """The paths of what is `depth` levels below a folder, relative to it."""
+    names = [info.base_name for info in folder.entries()]
+    if depth == 1:
+        return names
+    return [f"{name}/{rest}" for name in names for rest in _names(folder / name, depth - 1)]

@@ -1,4 +1,4 @@
-"""Trees that a job writes under their final names, because their filesystem cannot rename a tree (S3, HDFS).
+"""Trees that a job writes under their final names, because their filesystem cannot rename a tree (S3).
 
 A file in the job's folder names them before their first file is written. While it exists, the trees count as
 unfinished: a job without `resume` removes them, and one with `resume` continues them.
@@ -12,11 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-from pyarrow import fs
-
+from spark_mq.io.folder import files_below
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
-from spark_mq.io.retry import repeated
 
 NAMES: Final = "unfinished.json"
 """The file in the job's folder."""
@@ -65,23 +63,18 @@ class UnfinishedTrees:
         if (self.folder / NAMES).is_file:
             self.output.filesystem.delete_file((self.folder / NAMES).path)
 
-    def keep_only(self, name: str, is_planned: Callable[[str], bool]) -> None:
-        """Remove the files of a tree that are not planned.
 
-        Args:
-            name: The name of the tree.
-            is_planned: Whether the job writes the file with this path in the tree.
+def keep_only(tree: Location, is_planned: Callable[[str], bool]) -> None:
+    """Remove the files of a tree that are not planned.
 
-        """
-        tree = self.output / name
-        selector = fs.FileSelector(tree.path, recursive=True, allow_not_found=True)
-        infos = repeated(str(tree), lambda: tree.filesystem.get_file_info(selector))
-        # Some servers also list a folder as a file of the same name.
-        folders = {info.path for info in infos if info.type == fs.FileType.Directory}
-        files = [info.path for info in infos if info.type == fs.FileType.File and info.path not in folders]
-        others = [path for path in files if not is_planned(path.removeprefix(f"{tree.path}/"))]
-        with ThreadPoolExecutor(_REMOVERS) as removers:
-            list(removers.map(tree.filesystem.delete_file, others))
+    Args:
+        tree: The folder; it need not exist.
+        is_planned: Whether the job writes the file with this path in the tree.
+
+    """
+    others = [(tree / path).path for path in files_below(tree) if not is_planned(path)]
+    with ThreadPoolExecutor(_REMOVERS) as removers:
+        list(removers.map(tree.filesystem.delete_file, others))
 
 
 def _is_tree(name: object) -> bool:

@@ -7,9 +7,7 @@ copying files.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import shutil
 import socket
 import subprocess
 import time
@@ -19,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.broker.harness import HarnessError, missing
+from tests.support.maven_library import maven_library
 
 __all__ = ["ACCESS_KEY", "SECRET_KEY", "S3Server", "missing", "running_server"]
 
@@ -48,7 +47,7 @@ class S3Server:
 @contextlib.contextmanager
 def running_server(home: Path) -> Iterator[S3Server]:
     """An S3 server that keeps its files in `home`; it is stopped at the end."""
-    library = _library()
+    library = maven_library(_PROJECT)
     folder = home / "buckets"
     folder.mkdir(parents=True)
     port = _free_port()
@@ -77,23 +76,6 @@ def running_server(home: Path) -> Iterator[S3Server]:
             yield S3Server("127.0.0.1", port, folder)
         finally:
             process.kill()
-
-
-def _library() -> Path:
-    """The folder of the server's jars, which Maven fetches once."""
-    target = _PROJECT / "target"
-    target.mkdir(exist_ok=True)
-    with (target / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        stamp, sources = target / "built-from", (_PROJECT / "pom.xml").read_text()
-        if not stamp.exists() or stamp.read_text() != sources:
-            shutil.rmtree(target / "lib", ignore_errors=True)
-            command = ["mvn", "-q", "-B", "-f", str(_PROJECT / "pom.xml"), "process-classes"]
-            answer = subprocess.run(command, capture_output=True, text=True, check=False)
-            if answer.returncode != 0:
-                raise HarnessError(f"Maven cannot fetch the S3 server:\n{answer.stdout}{answer.stderr}")
-            stamp.write_text(sources)
-    return target / "lib"
 
 
 def _free_port() -> int:

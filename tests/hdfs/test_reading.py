@@ -1,0 +1,153 @@
+"""A store on HDFS has the rows, and commands the words, of the same store on the local disk. No Spark here."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import pickle
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from spark_mq import MessageStore
+from spark_mq.cli.main import main
+from spark_mq.io.location import Location
+from spark_mq.source.message_stream import MessagesStreamReader
+from spark_mq.source.options import Table, parse_stream_options
+from tests.hdfs.cluster import HdfsCluster
+from tests.support.in_process import read_rows
+from tests.support.stores import OWN_STORES, RealStore
+from tests.support.verified import check
+
+pytestmark = pytest.mark.hdfs
+
+Place = Callable[[RealStore], tuple[str, str]]
+
+WORKLOAD = RealStore("workload-533", OWN_STORES)
+KILLED = RealStore("killed-49x", OWN_STORES)
+STORES = [WORKLOAD, KILLED, RealStore("filtered-533", OWN_STORES)]
+FACT = next(fact for fact in WORKLOAD.facts("msg")[100:] if fact.get("keys") and fact.get("uniqKey"))
+_HAS_MOMENT = (Table.TRANSACTIONS, Table.DELAYED, Table.RETRIES, Table.CONSUMER_PROGRESS)
+_TABLES = [table for table in Table if table != Table.RETENTION]
+"""All tables except the one whose rows depend on the times of files, which an upload changes."""
+
+
+def rows_of(path: str, table: Table, **options: str) -> list[dict[str, Any]]:
+    """The rows, without the times of files: HDFS has those of the upload."""
+    moment = {"at": "2026-12-01T00:00:00Z"} if table in _HAS_MOMENT else {}
+    rows = read_rows(path=path, table=str(table), **moment, **options)
+    return [{name: value for name, value in row.items() if name != "modification_timestamp"} for row in rows]
+
+
+@pytest.mark.parametrize("table", _TABLES)
+def test_a_table_has_the_rows_of_the_local_disk(table: Table, on_hdfs: Place) -> None:
+    for store in STORES:
+        local, remote = on_hdfs(store)
+        conf = {"brokerConf": str(store.broker_conf)} if table in (Table.INDEX_FILES, Table.INDEX_ENTRIES) else {}
+        assert rows_of(remote, table, **conf) == rows_of(local, table, **conf)
+
+
+def test_files_have_the_times_that_hdfs_has(on_hdfs: Place, hdfs: HdfsCluster) -> None:
+    rows = read_rows(path=on_hdfs(WORKLOAD)[1], table="segments")
+    times = [hdfs.client.get_file_info(f"/stores/{WORKLOAD}/commitlog/{row['file']}").modification_time for row in rows]
+    assert [int(row["modification_timestamp"].timestamp() * 1000) for row in rows] == times
+
+
+def test_a_filter_and_small_splits_lose_no_row(on_hdfs: Place) -> None:
+    local, remote = on_hdfs(WORKLOAD)
+    assert rows_of(remote, Table.MESSAGES, splitSize="20k") == rows_of(local, Table.MESSAGES)
+    topic = FACT["topic"]
+    assert rows_of(remote, Table.MESSAGES, topic=topic) == rows_of(local, Table.MESSAGES, topic=topic)
+
+
+@pytest.mark.parametrize("store", [WORKLOAD, KILLED], ids=str)
+def test_look_ups_find_what_they_find_on_the_local_disk(store: RealStore, on_hdfs: Place) -> None:
+    conf, facts = str(store.broker_conf), store.facts("msg")
+    fact = next(fact for fact in facts[len(facts) // 2 :] if fact.get("uniqKey") and fact.get("keys"))
+    topic, key = fact["topic"], fact["keys"].split()[0]
+    here, there = (MessageStore(path, broker_conf=conf) for path in on_hdfs(store))
+    with here, there:
+        assert fact["offset"] in there.query_message(topic, key)["commit_log_offset"].to_pylist()
+        assert there.query_message(topic, key).equals(here.query_message(topic, key))
+        assert there.look_message_by_id(fact["msgId"]).equals(here.look_message_by_id(fact["msgId"]))
+        place = topic, fact["queueId"], fact["queueOffset"]
+        assert there.get_message(*place, read_log=True).equals(here.get_message(*place, read_log=True))
+        found = there.query_message_by_unique_key(topic, fact["uniqKey"])
+        assert found.equals(here.query_message_by_unique_key(topic, fact["uniqKey"]))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["topics"],
+        ["queues"],
+        ["lag"],
+        ["query-by-id", FACT["msgId"]],
+        ["query-by-key", FACT["topic"], FACT["keys"].split()[0]],
+        ["query-by-offset", FACT["topic"], str(FACT["queueId"]), str(FACT["queueOffset"])],
+        ["query-by-unique-key", FACT["topic"], FACT["uniqKey"]],
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_command_says_the_same(words: list[str], on_hdfs: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    answers = []
+    for store in on_hdfs(WORKLOAD):
+        status = main([words[0], store, *words[1:], "--json"])
+        captured = capsys.readouterr()
+        answers.append((status, captured.out.replace(store, "STORE"), captured.err.replace(store, "STORE")))
+    assert answers[0] == answers[1]
+    assert answers[0][1]
+
+
+def test_the_state_is_the_same_except_for_what_only_a_disk_tells(
+    on_hdfs: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    states = []
+    for store in on_hdfs(WORKLOAD):
+        assert main(["state", store, "--json"]) == 0
+        state = json.loads(capsys.readouterr().out.replace(store, "STORE"))
+        states.append({name: value for name, value in state.items() if name not in ("config", "disk", "last_stop")})
+    assert states[0] == states[1]
+    assert "Stopped cleanly" in states[0]["verdict"]
+
+
+def test_a_check_finds_what_it_finds_on_the_local_disk(on_hdfs: Place) -> None:
+    for store in STORES:
+        found = [sorted(check(path, store.broker_conf)[1], key=repr) for path in on_hdfs(store)]
+        assert found[0] == found[1]
+
+
+def test_a_stream_has_the_batches_of_the_local_disk(on_hdfs: Place) -> None:
+    here, there = (list(_batches(store)) for store in on_hdfs(WORKLOAD))
+    assert there == here
+    assert len(here) > 2
+
+
+def _batches(store: str) -> Iterator[list[dict[str, Any]]]:
+    """The rows of each batch until nothing is new. Spark stores an offset as JSON."""
+    stream = MessagesStreamReader(
+        parse_stream_options({"path": store, "maxBytesPerTrigger": "100k"}), ["commit_log_offset", "topic", "body"]
+    )
+    start: Mapping[str, Any] = stream.initialOffset()
+    while (end := stream.latestOffset(start, stream.getDefaultReadLimit())) != start:
+        end = json.loads(json.dumps(end))
+        parts = [part for partition in stream.partitions(start, end) for part in stream.read(partition)]
+        yield pa.Table.from_batches(parts).to_pylist()
+        start = end
+
+
+def _files(location: Location) -> list[tuple[str, int, int]]:
+    return [(info.path, info.size, info.mtime_ns) for info in location.entries()]
+
+
+def test_a_copy_and_a_forked_process_connect_again(on_hdfs: Place) -> None:
+    folder = Location.resolve(on_hdfs(WORKLOAD)[1]) / "commitlog"
+    expected = _files(folder)
+    assert expected
+    copy = pickle.loads(pickle.dumps(folder))
+    assert _files(copy) == expected
+    assert (copy.path, copy.uri, copy.filesystem) == (folder.path, folder.uri, folder.filesystem)
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        assert pool.apply_async(_files, (folder,)).get(timeout=60) == expected
