@@ -109,6 +109,11 @@ class Location:
         return self._snapshot is not None
 
     @property
+    def listed_size(self) -> int | None:
+        """The size of the file, if its snapshot has listed the folder of the file; else None."""
+        return None if self._snapshot is None else self._snapshot.listed_size(self.path)
+
+    @property
     def is_local(self) -> bool:
         """Whether the path is on the local filesystem, so that the operating system can open it."""
         return isinstance(self.filesystem, fs.LocalFileSystem)

@@ -14,11 +14,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from spark_mq.errors import SparkMqError, StoreChangedError
+from spark_mq.io.ranged_reader import ranged_reader
 from spark_mq.io.retry import repeated
 
 if TYPE_CHECKING:
-    from pyarrow import NativeFile
-
     from spark_mq.io.location import Location
 
 READ_SIZE: Final = 8 << 20
@@ -53,13 +52,13 @@ def read_together(ranges: Sequence[tuple[Location, int, int]]) -> None:
 
 
 class RemoteFile:
-    """One open file, whose size is that when it was opened."""
+    """One open file, whose size is that when it was listed or opened."""
 
     def __init__(self, location: Location) -> None:
         """Raise `FileNotFoundError` if the file does not exist, `StorageError` if it cannot be opened."""
         self._location = location
-        self._file: NativeFile = repeated(str(location), lambda: location.filesystem.open_input_file(location.path))
-        self.size: int = repeated(str(location), self._file.size)
+        self._reader = ranged_reader(location)
+        self.size = self._reader.size
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
         self._next = -1
         """The block after those that the last request got: a read of it goes on where that request ended."""
@@ -103,7 +102,9 @@ class RemoteFile:
 
     def _request(self, position: int, length: int) -> bytes:
         def request() -> bytes:
-            data = bytes(self._file.read_at(length, position))
+            if not self._reader.is_usable:
+                self._reader = ranged_reader(self._location)
+            data = self._reader.read(position, length)
             if len(data) < length:
                 raise OSError(f"only {len(data)} of {length} bytes at {position} arrived")
             return data
