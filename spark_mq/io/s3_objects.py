@@ -39,7 +39,7 @@ _OTHER_DOMAINS: Final = ("cn-", "us-iso", "eu-iso")
 """The starts of names of regions whose services are not below amazonaws.com."""
 _EXPRESS: Final = "--x-s3"
 """The end of the name of a directory bucket, whose requests are signed in another way."""
-_EMPTY_FILES: Final = ("abort",)
+_EMPTY_FILES: Final = ("abort", "abort.bak")
 """Files of a store that are empty. Any other empty object may be the mark of a folder, which pyarrow understands."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DENIED: Final = "status code: 403"
@@ -126,7 +126,7 @@ class S3Objects:
             raise _os_error(error) from None
         folders = {prefix, *(parent for one in objects for parent in _folders(one["path"]))}
         found = [one for one in objects if one["path"] not in folders]
-        if any(one["size"] == 0 and one["path"].rpartition("/")[2] not in _EMPTY_FILES for one in found):
+        if any(one["size"] == 0 and one["path"].removeprefix(f"{prefix}/") not in _EMPTY_FILES for one in found):
             return None
         return S3Page([_file_info(self.bucket, one) for one in found], len(objects) < _PAGE)
 

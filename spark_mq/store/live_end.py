@@ -290,7 +290,7 @@ def _scan_on(records: RecordLookup, offset: int, run: LastRun) -> LiveEnd | None
             return _end(records, before, last, offset) if offset == records.max_offset else None
         head = records.read(offset, FRAME.size)
         if head == _ZEROS:
-            return _end(records, before, last, offset) if segment.base >= records.last_written_base else None
+            return None if records.is_before_last_written(segment.base) else _end(records, before, last, offset)
         segment_end = segment.base + segment.size
         if is_blank(head, segment_end - offset):
             before, last = before if last is None else last.commit_log_offset, None
@@ -316,7 +316,7 @@ def _ends_before(records: RecordLookup, offset: int, newest: int) -> bool:
     `live_reader` has the same rule.
     """
     segment = records.segment_of(offset)
-    if segment is None or segment.base < records.last_written_base:
+    if segment is None or records.is_before_last_written(segment.base):
         return False
     window = records.read(offset, _STALE_WINDOW)
     for found in _MAGIC.finditer(window):
