@@ -15,13 +15,15 @@ if TYPE_CHECKING:
 
 
 class RangedReader(Protocol):
-    """One file. `size` is in bytes; a reader that is not usable is left for a new one."""
+    """One file."""
 
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """The size of the file in bytes."""
 
     @property
-    def is_usable(self) -> bool: ...
+    def is_usable(self) -> bool:
+        """Whether this process may use the reader; if not, it needs a new one."""
 
     def read(self, position: int, length: int) -> bytes:
         """The bytes of a range, by one request; fewer if the file ends before. Raises `OSError`."""

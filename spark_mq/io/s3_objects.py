@@ -42,7 +42,7 @@ _EXPRESS: Final = "--x-s3"
 _EMPTY_FILES: Final = ("abort", "abort.bak")
 """Files of a store that are empty. Any other empty object may be the mark of a folder, which pyarrow understands."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_DENIED: Final = "status code: 403"
+_DENIED: Final = ("status code: 401", "status code: 403")
 _NO_BUCKET: Final = "NoSuchBucket"
 
 _process: int | None = None
@@ -196,6 +196,6 @@ def _os_error(error: Exception) -> OSError:
         return OSError(f"NO_SUCH_BUCKET: {reason}")
     if isinstance(error, FileNotFoundError):
         return FileNotFoundError(errno.ENOENT, reason)
-    if _DENIED in reason:
+    if any(code in reason for code in _DENIED):
         return PermissionError(errno.EACCES, reason)
     return OSError(reason)
