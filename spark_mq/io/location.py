@@ -165,15 +165,18 @@ class Location:
         file = self.open_remote()  # not a stream, which would read 256 KiB with each request
         return file.read(0, file.size)
 
-    def open_remote(self) -> RemoteFile:
+    def open_remote(self, size: int | None = None) -> RemoteFile:
         """The file, for reading, if it is not local; a snapshot opens each file once.
+
+        Args:
+            size: The bytes of the file that are used, if they are known.
 
         Raises:
             FileNotFoundError: There is no such file.
             StorageError: It cannot be opened.
 
         """
-        return RemoteFile(self) if self._snapshot is None else self._snapshot.file(self)
+        return RemoteFile(self, size) if self._snapshot is None else self._snapshot.file(self, size)
 
     def __str__(self) -> str:
         return shown(self.uri)

@@ -29,15 +29,20 @@ class RangedReader(Protocol):
         """The bytes of a range, by one request; fewer if the file ends before. Raises `OSError`."""
 
 
-def ranged_reader(location: Location) -> RangedReader:
-    """The reader of the file at a location. No request is sent for a file of S3 whose size a snapshot has listed.
+def ranged_reader(location: Location, size: int | None = None) -> RangedReader:
+    """The reader of the file at a location. No request is sent for a file of S3 whose size is known.
+
+    Args:
+        location: The file.
+        size: The bytes of the file that are used, if they are known; a snapshot knows the sizes that it has listed.
 
     Raises:
         FileNotFoundError: There is no such file.
         StorageError: The file cannot be opened.
 
     """
-    size = location.listed_size
+    listed = location.listed_size
+    size = size if listed is None else listed
     objects = None if size is None else S3Objects.of(location.uri)
     if size is not None and objects is not None and objects.has(location.path):
         return _S3Object(objects, location.path, size)

@@ -52,12 +52,12 @@ def read_together(ranges: Sequence[tuple[Location, int, int]]) -> None:
 
 
 class RemoteFile:
-    """One open file, whose size is that when it was listed or opened."""
+    """One open file. `size` is that when the file was listed or opened, if it is not given."""
 
-    def __init__(self, location: Location) -> None:
+    def __init__(self, location: Location, size: int | None = None) -> None:
         """Raise `FileNotFoundError` if the file does not exist, `StorageError` if it cannot be opened."""
         self._location = location
-        self._reader = ranged_reader(location)
+        self._reader = ranged_reader(location, size)
         self.size = self._reader.size
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
         self._next = -1
@@ -103,7 +103,7 @@ class RemoteFile:
     def _request(self, position: int, length: int) -> bytes:
         def request() -> bytes:
             if not self._reader.is_usable:
-                self._reader = ranged_reader(self._location)
+                self._reader = ranged_reader(self._location, self.size)
             data = self._reader.read(position, length)
             if len(data) < length:
                 raise OSError(f"only {len(data)} of {length} bytes at {position} arrived")

@@ -35,7 +35,7 @@ class Snapshot:
         self._trees: dict[str, dict[str, list[fs.FileInfo]]] = {}
         self._page: _Page | None = None
         self._has_page = False
-        self._files: OrderedDict[str, RemoteFile] = OrderedDict()
+        self._files: OrderedDict[tuple[str, int | None], RemoteFile] = OrderedDict()
         self._lock = threading.RLock()
 
     def __reduce__(self) -> tuple[Callable[[Location], Snapshot], tuple[Location]]:
@@ -72,23 +72,28 @@ class Snapshot:
         found = (info.size for info in entries if info.base_name == name and info.type == fs.FileType.File)
         return next(found, None)
 
-    def file(self, location: Location) -> RemoteFile:
+    def file(self, location: Location, size: int | None = None) -> RemoteFile:
         """The file at the location, which stays open until 64 other files were opened.
+
+        Args:
+            location: A file below the root.
+            size: The bytes of the file that are used, if they are known.
 
         Raises:
             FileNotFoundError: There is no such file.
             StorageError: It cannot be opened.
 
         """
+        key = location.path, size if self.listed_size(location.path) is None else None
         with self._lock:
-            file = self._files.get(location.path)
+            file = self._files.get(key)
         if file is None:
-            file = RemoteFile(location)  # without the lock: several files are opened at the same time
+            file = RemoteFile(location, size)  # without the lock: several files are opened at the same time
         with self._lock:
-            file = self._files.setdefault(location.path, file)
+            file = self._files.setdefault(key, file)
             if len(self._files) > _OPEN_FILES:
                 self._files.popitem(last=False)
-            self._files.move_to_end(location.path)
+            self._files.move_to_end(key)
             return file
 
     def _top(self, folder: str) -> str | None:
