@@ -7,6 +7,7 @@ resolves. `file:` is a local path. Databricks' `dbfs:/x` is its local mount `/db
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Self
 from urllib.parse import unquote
@@ -156,6 +157,11 @@ class Location:
         """Create the folder, and the folders above it, unless the filesystem has no folders: S3 has only files."""
         if self.path and not isinstance(self.filesystem, fs.S3FileSystem):
             self.filesystem.create_dir(self.path, recursive=True)
+
+    def remove_remote_folder(self) -> None:
+        """Remove a folder over a network and everything in it; a folder that does not exist is no error."""
+        with suppress(FileNotFoundError):
+            repeated(str(self), lambda: self.filesystem.delete_dir(self.path), "removed")
 
     def read_bytes(self) -> bytes:
         """The whole content of a file, for small files."""

@@ -283,7 +283,7 @@ class OutputCommitter:
 def _remove_folder(folder: Location) -> None:
     """Remove a folder and everything in it; if it is a symbolic link, only the link."""
     if not folder.is_local:
-        folder.filesystem.delete_dir(folder.path)
+        folder.remove_remote_folder()
     elif os.path.islink(folder.path):
         os.unlink(folder.path)
     else:

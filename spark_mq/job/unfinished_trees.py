@@ -58,7 +58,7 @@ class UnfinishedTrees:
         """Remove all files of the trees."""
         for name in self.names():
             if (self.output / name).is_directory:
-                self.output.filesystem.delete_dir((self.output / name).path)
+                (self.output / name).remove_remote_folder()
 
     def finish(self) -> None:
         """Make the trees finished."""

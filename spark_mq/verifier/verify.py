@@ -194,7 +194,7 @@ def remove_folder(folder: Location) -> None:
         if folder.is_local:
             shutil.rmtree(folder.path, ignore_errors=True)
         else:
-            folder.filesystem.delete_dir(folder.path)
+            folder.remove_remote_folder()
 
 
 def spark_spread(session: SparkSession, request: VerifyRequest, work: Location, progress: Progress) -> Spread:
