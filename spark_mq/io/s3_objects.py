@@ -8,7 +8,7 @@ have different rules, is pyarrow's:
 - credentials that are not in the address: only the clients of AWS know all the places where they can be,
 - certificates in a file, a proxy for HTTP in the environment, Amazon's services outside the domain amazonaws.com,
 - a process that was forked after `obstore` was used: its threads exist only in the first process,
-- an installation without `obstore`.
+- an installation without `obstore`, or with one before 0.10, which takes a `%` in a name for an escape.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _PAGE: Final = 1000
 """The objects of one page of a listing, which is one request."""
 
+_LEAST_VERSION: Final = (0, 10)
 _PLAIN_KEY: Final = re.compile(r"(?:(?!\.{1,2}(?:/|$))[^/\x00-\x1f\x7f]+(?:/(?!$)|$))+")
 """Keys that `obstore` takes as they are: without empty names, `.`, `..` and control characters."""
 _PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy")
@@ -141,11 +142,14 @@ def _has_proxy(environment: Mapping[str, str]) -> bool:
 
 @cache
 def _s3_store(bucket: str, settings: tuple[tuple[str, str], ...]) -> S3Store | None:
-    """The client for a bucket, which all files share; None without `obstore`."""
+    """The client for a bucket, which all files share; None without a fitting `obstore`."""
     global _process
     try:
+        import obstore
         from obstore.store import S3Store
     except ImportError:
+        return None
+    if tuple(map(int, obstore.__version__.split(".")[:2])) < _LEAST_VERSION:
         return None
     _process = os.getpid()
     values = dict(settings)

@@ -103,10 +103,16 @@ def test_a_store_is_read_whatever_its_name_is(name: str, on_s3: Place, s3: Proxy
     assert offsets(f"s3://stores/{name}") == offsets(on_s3(STALE)[0])
 
 
-def test_without_obstore_pyarrow_reads_the_same(on_s3: Place, s3: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "obstore.store", None)
+@pytest.mark.parametrize("version", ["absent", "0.9.3"])
+def test_without_a_fitting_obstore_pyarrow_reads_the_same(
+    version: str, on_s3: Place, s3: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if version == "absent":
+        monkeypatch.setitem(sys.modules, "obstore.store", None)
+    else:
+        monkeypatch.setattr("obstore.__version__", version)
     # A setting that no other test has, so that no client is used again.
-    assert offsets(f"{on_s3(STALE)[1]}?region=eu-west-3") == offsets(on_s3(STALE)[0])
+    assert offsets(f"{on_s3(STALE)[1]}?region=eu-west-{len(version)}") == offsets(on_s3(STALE)[0])
     assert any(request.method == "HEAD" for request in s3.requests)
 
 
