@@ -33,22 +33,28 @@ _MOST_TOGETHER: Final = 32
 
 
 def read_together(ranges: Sequence[tuple[Location, int, int]]) -> None:
-    """Read ranges of files of a snapshot at the same time: what is read of them next is there already.
+    """Read ranges of several files of a snapshot at the same time: what is read of them next is there already.
 
-    An error is left to the next read, and files that no snapshot keeps open are not read.
+    A file is opened once, and its ranges are read one after the other, as many as are certainly kept. An error is left
+    to the next read, and files that no snapshot keeps open are not read.
 
     Args:
         ranges: A file, the position of the first byte, and the position after the last one.
 
     """
 
-    def read(part: tuple[Location, int, int]) -> None:
-        location, start, stop = part
+    def read(parts: Sequence[tuple[Location, int, int]]) -> None:
         with suppress(OSError, SparkMqError):
-            location.open_remote().read(start, stop - start)
+            file = parts[0][0].open_remote()
+            for _, start, stop in parts[: _KEPT_BLOCKS // 2]:  # a short range is in two blocks at most
+                file.read(start, stop - start)
 
+    files: dict[str, list[tuple[Location, int, int]]] = {}
+    for location, start, stop in ranges:
+        if location.stays_open and (location.path in files or len(files) < _MOST_TOGETHER):
+            files.setdefault(location.path, []).append((location, start, stop))
     with ThreadPoolExecutor(_REQUESTS_TOGETHER) as threads:
-        list(threads.map(read, [part for part in ranges if part[0].stays_open][:_MOST_TOGETHER]))
+        list(threads.map(read, files.values()))
 
 
 class RemoteFile:

@@ -139,7 +139,9 @@ def test_a_command_about_one_message_sends_at_most_12_requests(
 
 
 @pytest.mark.parametrize(
-    ("settings", "files"), [("", 1), ("maxHashSlotNum=1000000\nmaxIndexNum=35000\n", 4)], ids=["default", "four"]
+    ("settings", "files"),
+    [("", 1), ("maxHashSlotNum=1000000\nmaxIndexNum=35000\n", 4), ("maxHashSlotNum=300000\nmaxIndexNum=3000\n", 47)],
+    ids=["default", "four", "many"],
 )
 def test_a_large_index_file_needs_4_requests_and_one_for_each_entry(
     settings: str, files: int, tmp_path: Path, s3: Proxy
