@@ -115,6 +115,11 @@ class Location:
         return None if self._snapshot is None else self._snapshot.listed_size(self.path)
 
     @property
+    def listed_etag(self) -> str | None:
+        """The ETag of the file (`spark_mq.io.etag`), if its snapshot has listed it; else None."""
+        return None if self._snapshot is None else self._snapshot.listed_etag(self.path)
+
+    @property
     def is_local(self) -> bool:
         """Whether the path is on the local filesystem, so that the operating system can open it."""
         return isinstance(self.filesystem, fs.LocalFileSystem)

@@ -52,9 +52,10 @@ _process: int | None = None
 
 @dataclass(frozen=True)
 class S3Page:
-    """The first files of a listing, in its order, and whether they are all of them."""
+    """The first files of a listing, in its order, their ETags by path, and whether they are all files."""
 
     files: list[fs.FileInfo]
+    etags: dict[str, str]
     is_whole: bool
 
 
@@ -129,7 +130,8 @@ class S3Objects:
         found = [one for one in objects if one["path"] not in folders]
         if any(one["size"] == 0 and one["path"].removeprefix(f"{prefix}/") not in _EMPTY_FILES for one in found):
             return None
-        return S3Page([_file_info(self.bucket, one) for one in found], len(objects) < _PAGE)
+        etags = {f"{self.bucket}/{one['path']}": one["e_tag"] for one in found if one["e_tag"]}
+        return S3Page([_file_info(self.bucket, one) for one in found], etags, len(objects) < _PAGE)
 
 
 def _is_usable() -> bool:

@@ -72,6 +72,11 @@ class Snapshot:
         found = (info.size for info in entries if info.base_name == name and info.type == fs.FileType.File)
         return next(found, None)
 
+    def listed_etag(self, path: str) -> str | None:
+        """The ETag of a file in the first page of the listing; None for any other file."""
+        with self._lock:
+            return None if self._page is None else self._page.etags.get(path)
+
     def file(self, location: Location, size: int | None = None) -> RemoteFile:
         """The file at the location, which stays open until 64 other files were opened.
 
@@ -126,12 +131,13 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class _Page:
-    """The first files of a tree by the order of their paths, and the folders that they are in.
+    """The first files of a tree by the order of their paths, their ETags, and the folders that they are in.
 
     `end` is the path of the last file, relative to the root; None if the page has all files.
     """
 
     folders: dict[str, list[fs.FileInfo]]
+    etags: dict[str, str]
     end: str | None
 
     def has(self, top: str) -> bool:
@@ -151,7 +157,7 @@ def _first_page(root: Location) -> _Page | None:
         return None  # not every service lists files in the order of their paths
     folders = {f"{root.path}/{path[:at]}" for path in paths for at in range(len(path)) if path[at] == "/"}
     infos = [fs.FileInfo(folder, fs.FileType.Directory) for folder in folders]
-    return _Page(_by_folder([*page.files, *infos]), None if page.is_whole else paths[-1])
+    return _Page(_by_folder([*page.files, *infos]), page.etags, None if page.is_whole else paths[-1])
 
 
 def _by_folder(infos: Sequence[fs.FileInfo]) -> dict[str, list[fs.FileInfo]]:

@@ -11,10 +11,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from benchmarks.generate_store import generate_store
 from benchmarks.object_storage import key_of, make_store
 from spark_mq import MessageStore
 from spark_mq.cli.main import main
 from spark_mq.format.record import Record
+from spark_mq.io.location import Location
+from spark_mq.io.publish import publish
 from spark_mq.io.remote_file import READ_SIZE
 from spark_mq.source.options import Table
 from spark_mq.store.log.log_range import LogRange
@@ -209,6 +212,20 @@ def test_a_scan_needs_the_bytes_of_the_log_in_large_requests(delay: float, on_s3
     log_bytes = sum(segment["file_size"] for segment in segments)
     assert len(s3.requests) <= log_bytes // READ_SIZE + len(segments) + 2
     assert s3.bytes_sent <= log_bytes + (64 << 10)
+
+
+def test_a_segment_of_zeros_that_was_uploaded_is_not_read_whole(tmp_path: Path, s3: Proxy) -> None:
+    """The server has the ETag of a file that was uploaded to it, and not of one that was copied into its folder."""
+    size = 24 << 20
+    generate_store(tmp_path / "store", log_size=1 << 20, segment_size=size, topics=1, queues=1)
+    shutil.copytree(tmp_path / "store", s3.server.folder / "stores" / "zeros", copy_function=os.link)
+    (tmp_path / "store" / "commitlog" / f"{size:020d}").write_bytes(bytes(size))
+    remote = Location.resolve("s3://stores/zeros")
+    publish(remote / "commitlog" / f"{size:020d}", bytes(size), size)
+    s3.clear()
+    assert rows_of("s3://stores/zeros", Table.MESSAGES) == rows_of(str(tmp_path / "store"), Table.MESSAGES)
+    read = [request.range for request in s3.requests if request.path.endswith(f"{size:020d}")]
+    assert read == [f"bytes={16 << 20}-{size - 1}"]
 
 
 @pytest.mark.parametrize("faults", [ERRORS, (Fault.CUT_BODY,)], ids=["errors", "cut bodies"])
