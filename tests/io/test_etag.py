@@ -11,7 +11,7 @@ from spark_mq.io.etag import tells_only_zeros
 MIB = 1 << 20
 
 
-def of_parts(data: bytes, part: int) -> str:
+def of_parts(data: bytearray, part: int) -> str:
     """As `CompleteMultipartUpload` makes it: the MD5 of the MD5s of the parts, and their number."""
     digests = [hashlib.md5(data[at : at + part]).digest() for at in range(0, len(data), part)]
     return f'"{hashlib.md5(b"".join(digests)).hexdigest()}-{len(digests)}"'
