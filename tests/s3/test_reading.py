@@ -122,8 +122,12 @@ def test_a_key_is_found_with_few_requests_also_if_each_takes_a_while(store: Real
         assert requests <= most_requests(local, store, found), [request.path for request in s3.requests]
 
 
-@pytest.mark.parametrize("store", _SMALL, ids=str)
-@pytest.mark.parametrize("command", ["query-by-key", "query-by-unique-key", "query-by-id", "query-by-offset", "life"])
+@pytest.mark.parametrize(
+    ("command", "store"),
+    [(command, store) for command in ("query-by-key", "query-by-unique-key", "life") for store in _SMALL]
+    + [(command, store) for command in ("query-by-id", "query-by-offset") for store in OWN],
+    ids=str,
+)
 def test_a_command_about_one_message_sends_at_most_12_requests(
     command: str, store: RealStore, on_s3: Place, s3: Proxy, capsys: pytest.CaptureFixture[str]
 ) -> None:
