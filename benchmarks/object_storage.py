@@ -34,15 +34,22 @@ _BUCKET = "bench"
 _DELAYS = (0.0, 0.02)
 
 
-def make_store(folder: Path, size: int) -> Path:
-    """A generated store with consume queues and index, and a checkpoint as after a clean stop."""
+def make_store(folder: Path, size: int, broker_conf: str | None = None) -> Path:
+    """A generated store with consume queues and index, and a checkpoint as after a clean stop.
+
+    Args:
+        folder: A folder for the store, which is kept for the next call.
+        size: Bytes of the log, in four segments.
+        broker_conf: A file with the sizes of index files; by default one file has room for 20 million keys.
+
+    """
     store = folder / f"object-storage-{size}"
     if (store / "checkpoint").exists():
         return store
     shutil.rmtree(store, ignore_errors=True)
     # Full segments: the zeros at the end of an unfinished one would be read, too.
     generate_store(store, log_size=size - (64 << 10), message_size=450, segment_size=size // 4, topics=8, queues=4)
-    rebuild_with(LocalTasks(), RebuildRequest.of(str(store)), None)
+    rebuild_with(LocalTasks(), RebuildRequest.of(str(store), broker_conf=broker_conf), None)
     with MessageStore(str(store)) as opened:
         newest = opened.records.store_timestamp(
             max(queue.unit(queue.written_end - 1)[0] for queue in opened.queues.values())

@@ -31,13 +31,17 @@ def sample(items: Sequence[_Item]) -> Sequence[_Item]:
 class OpenFile:
     """A file that is open for reading: through the operating system if it is local, else through its filesystem."""
 
-    def __init__(self, location: Location) -> None:
+    def __init__(self, location: Location, size: int | None = None) -> None:
+        """Open the file; `size` is that of the file or of its used part, if it is known: then nobody is asked for it.
+
+        A file over a network that does not exist any more is then an error of the first read, `StoreChangedError`.
+        """
         self._local = -1
         self._remote: RemoteFile | None = None
         if location.is_local:
             self._local = os.open(location.path, os.O_RDONLY)
         else:
-            self._remote = location.open_remote()
+            self._remote = location.open_remote(size)
 
     def __enter__(self) -> Self:
         return self

@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from pyarrow import fs
 
+from spark_mq.errors import StorageError
 from spark_mq.io.location import Location
 from spark_mq.io.retry import repeated
 
@@ -29,11 +30,13 @@ def remove_folder(folder: Location) -> None:
     """Remove a folder and everything in it; if it is a symbolic link, only the link.
 
     Raises:
-        OSError: The folder does not exist, or cannot be removed.
+        OSError: A local folder does not exist, or it cannot be removed.
+        StorageError: A folder over a network cannot be removed; it need not exist.
 
     """
     if not folder.is_local:
-        folder.filesystem.delete_dir(folder.path)
+        with suppress(FileNotFoundError):
+            repeated(str(folder), lambda: folder.filesystem.delete_dir(folder.path), "removed")
     elif os.path.islink(folder.path):
         os.unlink(folder.path)
     else:
@@ -45,5 +48,5 @@ def discard_folder(folder: Location) -> None:
     if folder.is_local:
         shutil.rmtree(folder.path, ignore_errors=True)
         return
-    with suppress(OSError):
-        folder.filesystem.delete_dir(folder.path)
+    with suppress(OSError, StorageError):
+        remove_folder(folder)

@@ -109,6 +109,16 @@ class Location:
         return self._snapshot is not None
 
     @property
+    def listed_size(self) -> int | None:
+        """The size of the file, if its snapshot has listed the folder of the file; else None."""
+        return None if self._snapshot is None else self._snapshot.listed_size(self.path)
+
+    @property
+    def listed_etag(self) -> str | None:
+        """The ETag of the file (`spark_mq.io.etag`), if its snapshot has listed it; else None."""
+        return None if self._snapshot is None else self._snapshot.listed_etag(self.path)
+
+    @property
     def is_local(self) -> bool:
         """Whether the path is on the local filesystem, so that the operating system can open it."""
         return isinstance(self.filesystem, fs.LocalFileSystem)
@@ -165,15 +175,18 @@ class Location:
         file = self.open_remote()  # not a stream, which would read 256 KiB with each request
         return file.read(0, file.size)
 
-    def open_remote(self) -> RemoteFile:
+    def open_remote(self, size: int | None = None) -> RemoteFile:
         """The file, for reading, if it is not local; a snapshot opens each file once.
+
+        Args:
+            size: The bytes of the file that are used, if they are known.
 
         Raises:
             FileNotFoundError: There is no such file.
             StorageError: It cannot be opened.
 
         """
-        return RemoteFile(self) if self._snapshot is None else self._snapshot.file(self)
+        return RemoteFile(self, size) if self._snapshot is None else self._snapshot.file(self, size)
 
     def __str__(self) -> str:
         return shown(self.uri)

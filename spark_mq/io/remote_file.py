@@ -14,11 +14,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from spark_mq.errors import SparkMqError, StoreChangedError
+from spark_mq.io.ranged_reader import ranged_reader
 from spark_mq.io.retry import repeated
 
 if TYPE_CHECKING:
-    from pyarrow import NativeFile
-
     from spark_mq.io.location import Location
 
 READ_SIZE: Final = 8 << 20
@@ -34,32 +33,38 @@ _MOST_TOGETHER: Final = 32
 
 
 def read_together(ranges: Sequence[tuple[Location, int, int]]) -> None:
-    """Read ranges of files of a snapshot at the same time: what is read of them next is there already.
+    """Read ranges of several files of a snapshot at the same time: what is read of them next is there already.
 
-    An error is left to the next read, and files that no snapshot keeps open are not read.
+    A file is opened once, and its ranges are read one after the other, as many as are certainly kept. An error is left
+    to the next read, and files that no snapshot keeps open are not read.
 
     Args:
         ranges: A file, the position of the first byte, and the position after the last one.
 
     """
 
-    def read(part: tuple[Location, int, int]) -> None:
-        location, start, stop = part
+    def read(parts: Sequence[tuple[Location, int, int]]) -> None:
         with suppress(OSError, SparkMqError):
-            location.open_remote().read(start, stop - start)
+            file = parts[0][0].open_remote()
+            for _, start, stop in parts[: _KEPT_BLOCKS // 2]:  # a short range is in two blocks at most
+                file.read(start, stop - start)
 
+    files: dict[str, list[tuple[Location, int, int]]] = {}
+    for location, start, stop in ranges:
+        if location.stays_open and (location.path in files or len(files) < _MOST_TOGETHER):
+            files.setdefault(location.path, []).append((location, start, stop))
     with ThreadPoolExecutor(_REQUESTS_TOGETHER) as threads:
-        list(threads.map(read, [part for part in ranges if part[0].stays_open][:_MOST_TOGETHER]))
+        list(threads.map(read, files.values()))
 
 
 class RemoteFile:
-    """One open file, whose size is that when it was opened."""
+    """One open file. `size` is that when the file was listed or opened, if it is not given."""
 
-    def __init__(self, location: Location) -> None:
+    def __init__(self, location: Location, size: int | None = None) -> None:
         """Raise `FileNotFoundError` if the file does not exist, `StorageError` if it cannot be opened."""
         self._location = location
-        self._file: NativeFile = repeated(str(location), lambda: location.filesystem.open_input_file(location.path))
-        self.size: int = repeated(str(location), self._file.size)
+        self._reader = ranged_reader(location, size)
+        self.size = self._reader.size
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
         self._next = -1
         """The block after those that the last request got: a read of it goes on where that request ended."""
@@ -103,7 +108,9 @@ class RemoteFile:
 
     def _request(self, position: int, length: int) -> bytes:
         def request() -> bytes:
-            data = bytes(self._file.read_at(length, position))
+            if not self._reader.is_usable:
+                self._reader = ranged_reader(self._location, self.size)
+            data = self._reader.read(position, length)
             if len(data) < length:
                 raise OSError(f"only {len(data)} of {length} bytes at {position} arrived")
             return data

@@ -25,10 +25,10 @@ from pyarrow import fs
 from spark_mq.errors import OptionError
 
 _SCHEMES: Final = ("s3://", "s3a://", "s3n://")
-_ATTEMPTS: Final = 5
+ATTEMPTS: Final = 5
 """How often the S3 client sends a request that the server or the network fails."""
-_CONNECT_SECONDS: Final = 10.0
-_REQUEST_SECONDS: Final = 60.0
+CONNECT_SECONDS: Final = 10.0
+REQUEST_SECONDS: Final = 60.0
 """The default, 3 seconds, is too short for the removal of 1000 files by one request."""
 _AMAZON: Final = (".amazonaws.com", ".amazonaws.com.cn")
 _CHECKSUMS: Final = "AWS_REQUEST_CHECKSUM_CALCULATION"
@@ -133,9 +133,7 @@ def s3_filesystem(uri: str) -> tuple[fs.FileSystem, str]:
         OSError: The filesystem cannot be reached.
 
     """
-    bucket, path, settings = _parse(with_settings(uri))
-    if not {"region", "endpoint_override"} & settings.keys():
-        settings["region"] = fs.resolve_s3_region(bucket)
+    bucket, path, settings = settings_of(uri)
     try:
         filesystem = _filesystem(tuple(sorted(settings.items())))
     except (pa.ArrowException, ValueError) as error:
@@ -143,17 +141,37 @@ def s3_filesystem(uri: str) -> tuple[fs.FileSystem, str]:
     return filesystem, f"{bucket}{path}"
 
 
+def settings_of(uri: str) -> tuple[str, str, dict[str, str]]:
+    """Bucket, path (empty, or with a slash at its start), and all settings of an address, with the bucket's region.
+
+    Raises:
+        OptionError: A setting or the address is not valid.
+        OSError: The service cannot be asked for the region.
+
+    """
+    bucket, path, settings = _parse(with_settings(uri))
+    if not {"region", "endpoint_override"} & settings.keys():
+        settings["region"] = _region_of(bucket)
+    return bucket, path, settings
+
+
+@cache
+def _region_of(bucket: str) -> str:
+    """The region of one of Amazon's buckets. A process asks once."""
+    return str(fs.resolve_s3_region(bucket))
+
+
 @cache
 def _filesystem(settings: tuple[tuple[str, str], ...]) -> fs.FileSystem:
     """The filesystem with these settings. A process makes it once, so all files share its connections."""
     values: dict[str, Any] = {name: value for name, value in settings if name in _TEXTS}
-    values |= {name: _flag(name, value) for name, value in settings if name in _FLAGS}
+    values |= {name: flag(name, value) for name, value in settings if name in _FLAGS}
     if "endpoint_override" in values and not values["endpoint_override"].endswith(_AMAZON):
         # The client would add checksums to what it writes in a form that most other services refuse.
         os.environ.setdefault(_CHECKSUMS, "when_required")
-    values["retry_strategy"] = fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS)
-    values["connect_timeout"] = _CONNECT_SECONDS
-    values["request_timeout"] = _REQUEST_SECONDS
+    values["retry_strategy"] = fs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS)
+    values["connect_timeout"] = CONNECT_SECONDS
+    values["request_timeout"] = REQUEST_SECONDS
     try:
         # A small file is then written by one request instead of three.
         return fs.S3FileSystem(allow_delayed_open=True, **values)
@@ -193,9 +211,9 @@ def _of_options(options: Mapping[str, str]) -> dict[str, str]:
     for option, value in options.items():
         name = OPTIONS[option]
         if name == "scheme":
-            value = "https" if _flag(option, value) else "http"
+            value = "https" if flag(option, value) else "http"
         elif name == "force_virtual_addressing":
-            value = str(not _flag(option, value)).lower()
+            value = str(not flag(option, value)).lower()
         settings[name] = value.strip()
     if ("access_key" in settings) != ("secret_key" in settings):
         raise OptionError("options fs.s3a.access.key and fs.s3a.secret.key are needed together")
@@ -233,7 +251,8 @@ def _split_endpoint(settings: dict[str, str]) -> None:
         settings.setdefault("scheme", scheme)
 
 
-def _flag(name: str, value: str) -> bool:
+def flag(name: str, value: str) -> bool:
+    """The value of a setting that is `true` or `false`. Raises `OptionError` for other values."""
     if value.strip().lower() not in ("true", "false"):
         raise OptionError(f"{name}={value!r} is neither true nor false")
     return value.strip().lower() == "true"

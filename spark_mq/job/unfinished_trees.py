@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_mq.io.folder import files_below
+from spark_mq.io.folder import remove_folder
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 
@@ -56,7 +57,7 @@ class UnfinishedTrees:
         """Remove all files of the trees."""
         for name in self.names():
             if (self.output / name).is_directory:
-                self.output.filesystem.delete_dir((self.output / name).path)
+                remove_folder(self.output / name)
 
     def finish(self) -> None:
         """Make the trees finished."""

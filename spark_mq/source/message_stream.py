@@ -172,7 +172,7 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             batches = self._rows.read(partition)
             try:
                 first = next(batches, None)
-            except FileNotFoundError:
+            except (StoreChangedError, FileNotFoundError):
                 yield from self._lost_rows(_lost(partition))
                 return
             if first is not None:

@@ -29,16 +29,15 @@ import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from spark_mq.errors import CorruptIndexError, CorruptLogError, OptionError
+from spark_mq.errors import CorruptIndexError, CorruptLogError
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE
 from spark_mq.format.index_query import IndexFile
 from spark_mq.format.record import FRAME, MAGIC_AT, MAGIC_V1, MAGIC_V2, Record, is_blank
 from spark_mq.io.file_reader import FileReader, FileReaders
 from spark_mq.io.location import Location
-from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.last_run import LastRun
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
-from spark_mq.store.index.folder import IndexFileInfo, index_files, index_layout
+from spark_mq.store.index.folder import IndexFileInfo, index_files, newest_layout
 from spark_mq.store.log.commit_log import CommitLog, Segment
 from spark_mq.store.log.last_record import is_finished
 from spark_mq.store.log.record_lookup import RecordLookup
@@ -172,8 +171,9 @@ def _end_after_index(store: Location, records: RecordLookup, run: LastRun) -> Li
     """
     if run.started is not None or run.flushed <= 0:
         return None
-    for file in reversed(index_files(store)):
-        header = file.stored_header()
+    files = index_files(store)
+    for count in range(len(files), 0, -1):
+        header = files[count - 1].stored_header()
         if header.next_entry <= 1:
             continue  # a new file has no entry yet
         offset = header.end_commit_log_offset
@@ -181,17 +181,19 @@ def _end_after_index(store: Location, records: RecordLookup, run: LastRun) -> Li
             return None
         if header.end_timestamp < run.flushed:
             return _flushed_end(records, offset, run)
-        found = offset if header.end_timestamp == run.flushed else _indexed_offset(store, records, file, run.flushed)
+        found = offset if header.end_timestamp == run.flushed else _indexed_offset(records, files[:count], run.flushed)
         return None if found is None else _scan_on(records, found, run)
     return None
 
 
-def _indexed_offset(store: Location, records: RecordLookup, file: IndexFileInfo, store_timestamp: int) -> int | None:
-    """The commit log offset of a record stored at exactly this time, if one of the last entries of a file has it."""
+def _indexed_offset(records: RecordLookup, files: Sequence[IndexFileInfo], store_timestamp: int) -> int | None:
+    """The commit log offset of a record stored at exactly this time, if one of the last entries of the files has it."""
+    file, layout = files[-1], newest_layout(files)
+    if layout is None:
+        return None
     try:
-        layout = index_layout(store, BrokerConf({}))
         header = file.header(layout)
-    except (OptionError, CorruptIndexError):
+    except CorruptIndexError:
         return None
     with FileReader(file.location) as reader:
         index = IndexFile(file.name, layout, reader.read)
@@ -290,7 +292,7 @@ def _scan_on(records: RecordLookup, offset: int, run: LastRun) -> LiveEnd | None
             return _end(records, before, last, offset) if offset == records.max_offset else None
         head = records.read(offset, FRAME.size)
         if head == _ZEROS:
-            return _end(records, before, last, offset) if segment.base >= records.last_written_base else None
+            return None if records.is_before_last_written(segment.base) else _end(records, before, last, offset)
         segment_end = segment.base + segment.size
         if is_blank(head, segment_end - offset):
             before, last = before if last is None else last.commit_log_offset, None
@@ -316,7 +318,7 @@ def _ends_before(records: RecordLookup, offset: int, newest: int) -> bool:
     `live_reader` has the same rule.
     """
     segment = records.segment_of(offset)
-    if segment is None or segment.base < records.last_written_base:
+    if segment is None or records.is_before_last_written(segment.base):
         return False
     window = records.read(offset, _STALE_WINDOW)
     for found in _MAGIC.finditer(window):

@@ -320,7 +320,7 @@ class MessageStore:
             record = self.records.record(commit_log_offset)
         except CorruptLogError as error:
             return NoRecord(str(error))
-        if commit_log_offset >= self.records.last_written_base and commit_log_offset >= self._live_end:
+        if not self.records.is_before_last_written(commit_log_offset) and commit_log_offset >= self._live_end:
             return NoRecord(f"the record at {commit_log_offset} is stale: the log ends at {self._live_end}")
         return record
 

@@ -42,11 +42,15 @@ def every_20th(*faults: Fault) -> Callable[[int, str], Fault | None]:
 
 @dataclass(frozen=True)
 class Request:
-    """One request that was answered: `bytes_sent` counts the bytes of the answer's body."""
+    """One request that was answered: `bytes_sent` counts the bytes of the answer's body.
+
+    `range` is the request's header of this name, empty if it has none.
+    """
 
     method: str
     path: str
     bytes_sent: int
+    range: str = ""
 
     @property
     def is_list(self) -> bool:
@@ -184,7 +188,7 @@ class _Handler(BaseHTTPRequestHandler):
     ) -> None:
         content = content if sent is None else content[:sent]
         # Before the answer, so that a client that has it finds its request counted.
-        self.proxy.add(Request(self.command, self.path, len(content)))
+        self.proxy.add(Request(self.command, self.path, len(content), self.headers.get("Range", "")))
         self.send_response_only(status, reason)
         given = {name.lower() for name, _ in headers}
         for name, value in headers:

@@ -85,6 +85,23 @@ def test_a_stream_has_the_batches_of_the_local_disk(on_s3: Place, s3: Proxy) -> 
     assert list(batches(stream_of(there))) == expected
 
 
+def test_a_segment_that_expires_before_it_is_read_is_lost_as_on_the_local_disk(on_s3: Place, s3: Proxy) -> None:
+    here, _ = on_s3(WORKLOAD)
+    (s3.server.folder / "expiring").mkdir(exist_ok=True)
+    stores = []
+    for folder in (s3.server.folder / "expiring" / "here", s3.server.folder / "expiring" / "there"):
+        shutil.copytree(here, folder)
+        uri = str(folder) if folder.name == "here" else "s3://expiring/there"
+        stream = MessagesStreamReader(parse_stream_options({"path": uri, "failOnDataLoss": "false"}), NAMES)
+        start: Mapping[str, Any] = stream.initialOffset()
+        partitions = stream.partitions(start, stream.latestOffset(start, stream.getDefaultReadLimit()))
+        min((folder / "commitlog").iterdir()).unlink()
+        rows = pa.Table.from_batches([part for one in partitions for part in stream.read(one)]).to_pylist()
+        stores.append(json.loads(json.dumps(rows, default=repr).replace(uri, "STORE")))
+    assert stores[1] == stores[0]
+    assert any("expired" in (row["_corrupt_record"] or "") for row in stores[0])
+
+
 def test_a_store_that_is_uploaded_again_gives_the_new_messages(on_s3: Place, s3: Proxy) -> None:
     here, _ = on_s3(WORKLOAD)
     bucket = s3.server.folder / "growing"

@@ -53,6 +53,21 @@ def test_options_reach_every_process_and_nobody_sees_them(
     assert not _SECRET.search(explain(there, **options))
 
 
+def test_a_look_up_of_a_key_sends_at_most_12_requests_from_all_processes(
+    spark: SparkSession, on_s3: Place, options: dict[str, str], s3: Proxy
+) -> None:
+    store = RealStore("stale-533", OWN_STORES)
+    here, there = on_s3(store)
+    fact = next(fact for fact in store.facts("msg")[10:] if fact.get("keys"))
+    register(spark)
+    key = {"topic": fact["topic"], "key": fact["keys"].split()[0], "brokerConf": str(store.broker_conf)}
+    expected = spark.read.format("rocketmq").options(**key).load(here).collect()
+    s3.clear()
+    assert spark.read.format("rocketmq").options(**options, **key).load(there).collect() == expected
+    assert expected
+    assert len(s3.requests) <= 12, [(request.path, request.range) for request in s3.requests]
+
+
 def test_an_error_shows_no_secret(spark: SparkSession, on_s3: Place, options: dict[str, str]) -> None:
     register(spark)
     wrong = {**options, "fs.s3a.secret.key": f"{SECRET_KEY}-wrong"}

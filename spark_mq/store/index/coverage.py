@@ -14,7 +14,7 @@ from itertools import islice, pairwise, takewhile
 
 from spark_mq.errors import CorruptIndexError, CorruptLogError, OptionError, StoreChangedError
 from spark_mq.format.index_check import check_pointers
-from spark_mq.format.index_file import HEADER_SIZE, IndexHeader, IndexLayout
+from spark_mq.format.index_file import ENTRY_SIZE, HEADER_SIZE, IndexHeader, IndexLayout
 from spark_mq.format.index_query import Entry, IndexFile
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_keys import record_keys
@@ -243,9 +243,25 @@ class IndexCoverage:
     def _all_valid(self, first: int, stop: int) -> list[_ValidIndexFile]:
         unopened = [info for info in self.infos[first:stop] if info.name not in self._opened]
         if len(unopened) > 1 and unopened[0].location.stays_open:
-            read_together([(info.location, 0, HEADER_SIZE) for info in unopened])
+            self._read_together(unopened)
         opened = (self._open(index) for index in range(first, stop))
         return [file for file in opened if file is not None]
+
+    def _read_together(self, infos: Sequence[IndexFileInfo]) -> None:
+        """Read what the checks of several files over a network need, at the same time."""
+        read_together([(info.location, 0, HEADER_SIZE) for info in infos])
+        entries, offsets = [], []
+        for info in infos:
+            try:
+                header = self.index_file(info).header()
+            except (CorruptIndexError, StoreChangedError):
+                continue
+            if header.next_entry > 1:
+                for number in (1, header.next_entry - 1):
+                    position = self.layout.entries_at + ENTRY_SIZE * number
+                    entries.append((info.location, position, position + ENTRY_SIZE))
+                offsets += [header.begin_commit_log_offset, header.end_commit_log_offset]
+        read_together([*entries, *self._records.heads(offsets)])
 
     def _in_order(self, files: Sequence[_ValidIndexFile]) -> list[_ValidIndexFile]:
         """The files without those that begin before the file before them ends."""

@@ -99,6 +99,17 @@ def _layout_of_full_files(files: Sequence[IndexFileInfo]) -> IndexLayout | None:
     return layout if layout is not None and files[-1].size == layout.file_size else None
 
 
+def newest_layout(files: Sequence[IndexFileInfo]) -> IndexLayout | None:
+    """The layout of the newest of a store's files, by its size or by the file before it; None if they do not show it.
+
+    Unlike `find_index_layout` this reads at most one file, so it does not notice that older files have another layout.
+    """
+    newest = files[-1]
+    if newest.size == IndexLayout().file_size:
+        return IndexLayout()
+    return _layout_of_full_files(files[-2:])
+
+
 def layout_of_full_file(file: IndexFileInfo) -> IndexLayout | None:
     """The layout of a full file; None if its header is damaged.
 

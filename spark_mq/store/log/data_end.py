@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+from spark_mq.io.etag import tells_only_zeros
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.io.remote_file import READ_SIZE
@@ -19,13 +20,21 @@ _MOST_REQUESTS: Final = 8
 def find_data_end(file: Location, size: int) -> int:
     """The position after which the file contains only zeros; 0 for a file of zeros.
 
-    The holes of a sparse local file are skipped. Other zeros are read from the end, block by block.
+    The holes of a sparse local file are skipped. Other zeros are read from the end, block by block. If the first block
+    of a file on S3 is zeros, the file's ETag can tell that all others are zeros, too.
     """
     blocks = _local_blocks(file, size) if file.is_local else _remote_blocks(file, size)
     for start, block in blocks:
         if block != _ZERO_BLOCK[: len(block)]:
             return start + len(block.rstrip(b"\0"))
+        if start and start + len(block) == size and _tells_only_zeros(file, size):
+            return 0
     return 0
+
+
+def _tells_only_zeros(file: Location, size: int) -> bool:
+    etag = file.listed_etag
+    return etag is not None and file.listed_size == size and tells_only_zeros(etag, size)
 
 
 def _local_blocks(file: Location, size: int) -> Iterator[tuple[int, bytes]]:

@@ -90,6 +90,14 @@ class RecordLookup:
         written = (file.base for file in reversed(self.segments) if self.read(file.base, FRAME.size) != _ZEROS)
         return next(written, self.min_offset)
 
+    def is_before_last_written(self, commit_log_offset: int) -> bool:
+        """Whether the offset is in a segment before the last written one, and so not after the live end.
+
+        Nothing is read for an offset in the last file.
+        """
+        last_file = self.segments[-1].base if self.segments else self.min_offset
+        return commit_log_offset < last_file and commit_log_offset < self.last_written_base
+
     def segment_of(self, commit_log_offset: int) -> SegmentFile | None:
         """The segment that contains the offset; None if no segment does."""
         index = bisect_right(self._bases, commit_log_offset) - 1
@@ -107,13 +115,20 @@ class RecordLookup:
 
     def announce(self, commit_log_offsets: Iterable[int]) -> None:
         """Let a disk read the heads of records at these offsets at a time."""
+        self._files.announce(self.heads(commit_log_offsets))
+
+    def heads(self, commit_log_offsets: Iterable[int]) -> list[tuple[Location, int, int]]:
+        """Where the heads of records at these offsets are: a file, and the positions of the first byte and after it.
+
+        An offset that no segment contains is left out.
+        """
         ranges = []
         for commit_log_offset in commit_log_offsets:
             segment = self.segment_of(commit_log_offset)
             if segment is not None:
                 position = commit_log_offset - segment.base
                 ranges.append((segment.location, position, position + MIN_RECORD_SIZE))
-        self._files.announce(ranges)
+        return ranges
 
     def record(self, commit_log_offset: int, store_size: int | None = None) -> Record:
         """The record that starts at the offset. If `store_size` is known, one read is enough.

@@ -25,7 +25,7 @@ class SegmentSource(OpenFile):
         self.bytes_read = 0
         self._piece, self._piece_at = b"", 0
         self._memory: Bytes = np.empty(0, np.uint8)
-        super().__init__(segment.location)
+        super().__init__(segment.location, segment.size)
 
     def read(self, position: int, length: int) -> Bytes:
         """The `length` bytes from `position` on; fewer if the segment ends before.

@@ -242,7 +242,7 @@ class ConsumeQueue:
         commit_log_offset, store_size, _ = self.unit(queue_offset)
         if store_size == PRE_BLANK_SIZE or not records.segments:
             return False
-        if commit_log_offset < records.last_written_base:
+        if records.is_before_last_written(commit_log_offset):
             return False
         return not records.is_at(commit_log_offset, store_size)
 
