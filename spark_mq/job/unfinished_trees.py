@@ -12,8 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-from spark_mq.io.folder import files_below
-from spark_mq.io.folder import remove_folder
+from spark_mq.io.folder import files_below, remove_folder
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 
