@@ -101,7 +101,7 @@ def maintain(
         >>> maintain(spark, "/lake/messages", keep_days=365, vacuum_hours=168, dry_run=False)
 
     """
-    tables = ArchiveTables.of(table, checkpoint="")
+    tables = ArchiveTables.of(table, checkpoint="").connected(spark)
     times = {tables.messages: "store_timestamp", tables.keys: "store_timestamp", tables.snapshots: "snapshot_timestamp"}
     cutoff = None if keep_days is None else datetime.now(UTC) - timedelta(days=keep_days)
     report = MaintenanceReport(dry_run)

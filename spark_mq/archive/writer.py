@@ -277,7 +277,7 @@ def archive(
     location = Location.resolve(store)
     segment_files(location)  # a path that is not a store must not create tables
     identity = StoreIdentity(cluster, broker, store_name or str(location))
-    tables = ArchiveTables.of(table, checkpoint)
+    tables = ArchiveTables.of(table, checkpoint).connected(spark)
     register(spark)
     create_tables(spark, tables)
     store_archive = StoreArchive(spark, location, tables, identity)

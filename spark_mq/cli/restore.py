@@ -141,4 +141,4 @@ def _settings(source: str, given: Mapping[str, str]) -> dict[str, str]:
             f"a slash: ./{source})"
         )
     check_is_archive(source)
-    return delta_session_settings(given)
+    return delta_session_settings(given, source)

@@ -41,9 +41,9 @@ def test_a_retired_checkpoint_is_not_used_again(tmp_path: Path) -> None:
         assert checkpoints.checkpoint_of(place, identity, checkpoints.MESSAGES) == folder
         (Path(folder) / "offsets").mkdir(parents=True)
         (Path(folder) / "metadata").touch()
-        assert not checkpoints.has_begun(folder)
+        assert not checkpoints.has_begun(place, folder)
         (Path(folder) / "offsets" / "0").touch()
-        assert checkpoints.has_begun(folder)
+        assert checkpoints.has_begun(place, folder)
         folders.append(folder)
         checkpoints.retire_checkpoint(place, identity, checkpoints.MESSAGES)
     assert len(set(folders)) == 3

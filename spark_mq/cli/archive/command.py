@@ -152,9 +152,9 @@ def run_archive(arguments: argparse.Namespace) -> int:
     max_bytes = parse_size("--max-bytes", arguments.max_bytes)
     stores = [_given_store(arguments)] if arguments.stores_file is None else _stores_of_file(arguments)
     tables = ArchiveTables.of(arguments.table, arguments.checkpoint)
-    for store in stores:
-        check_archive_folders(tables, store.location)
     given = given_settings(arguments)
+    for store in stores:
+        check_archive_folders(tables, store.location, given)
     remaining = []
     for store in stores:
         is_new = arguments.rename or arguments.follow is not None
@@ -266,7 +266,7 @@ def _archive(
     with (
         known_filesystem(tables.name),
         spark_errors(),
-        spark_session("spark-mq archive", partial(delta_session_settings, given), given) as spark,
+        spark_session("spark-mq archive", partial(delta_session_settings, given, *tables.addresses), given) as spark,
     ):
         try:
             for store in stores:
@@ -304,7 +304,9 @@ def run_maintenance(arguments: argparse.Namespace) -> int:
     with (
         known_filesystem(arguments.table),
         spark_errors(),
-        spark_session("spark-mq maintain-archive", partial(delta_session_settings, given), given) as spark,
+        spark_session(
+            "spark-mq maintain-archive", partial(delta_session_settings, given, arguments.table), given
+        ) as spark,
     ):
         report = maintain(
             spark,
