@@ -108,6 +108,7 @@ def check_archive_folders(tables: ArchiveTables, store: Location, given: Mapping
 def _check_on_s3(tables: ArchiveTables, store: Location) -> None:
     """Check that the tables of an archive can be in these folders of a bucket."""
     from spark_mq.io.location import Location
+    from spark_mq.io.s3 import is_s3
 
     path, mark, settings = tables.addresses[0].partition("?")
     for suffix in _SUFFIXES:
