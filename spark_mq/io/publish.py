@@ -3,12 +3,15 @@
 On a local filesystem the file is written under a temporary name, flushed to the disk and renamed; then its folder is
 flushed. Elsewhere (object stores, HDFS) a rename is a copy or fails if the file exists, and a stream that is dropped
 half-way may still create the object. There the content is assembled first and written once, and the length is checked.
-A write that fails is repeated. S3 replaces an existing file in one step.
+The content of a large file is assembled in a temporary file: a segment of 1 GiB might not fit into memory. A write that
+fails is repeated. S3 replaces an existing file in one step.
 """
 
 from __future__ import annotations
 
+import mmap
 import os
+import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +22,7 @@ from spark_mq.errors import SparkMqError
 from spark_mq.io.location import Location
 from spark_mq.io.retry import repeated
 
+_MAX_IN_MEMORY = 64 << 20
 _LATEST_FILE_TIME = (1 << 32) * 1000
 """Milliseconds; about the year 2106. A store time may be any number, a file's modification time may not."""
 
@@ -63,25 +67,37 @@ def published(location: Location, size: int, modified_millis: int | None = None)
         with _published_locally(location.path, size, modified_millis) as file:
             yield file
         return
-    content = _Buffer(size)
-    yield content
-    location.parent.make_folder()
-    repeated(str(location), lambda: _write(location, content.data), "written")
+    with _assembled(size) as content:
+        yield content
+        location.parent.make_folder()
+        repeated(str(location), lambda: _write(location, content.data), "written")
     stored = location.now().info().size
     if stored != size:
         raise SparkMqError(f"{location}: wrote {size} bytes, but the filesystem has {stored}; write the file again")
 
 
-def _write(location: Location, content: bytes | bytearray) -> None:
+def _write(location: Location, content: bytearray | mmap.mmap) -> None:
     with location.filesystem.open_output_stream(location.path) as stream:
         stream.write(content)
 
 
-class _Buffer:
-    """A file in memory."""
+@contextmanager
+def _assembled(size: int) -> Iterator[_Buffer]:
+    """A context for the content of a file: in memory, or in a temporary file if it is large."""
+    if size <= _MAX_IN_MEMORY:
+        yield _Buffer(bytearray(size))
+        return
+    with tempfile.TemporaryFile() as file:
+        os.posix_fallocate(file.fileno(), 0, size)  # a full disk is an error here, and a crash later
+        # The mapping ends with its last user.
+        yield _Buffer(mmap.mmap(file.fileno(), size))
 
-    def __init__(self, size: int) -> None:
-        self.data = bytearray(size)
+
+class _Buffer:
+    """The content of a file that is not written yet."""
+
+    def __init__(self, data: bytearray | mmap.mmap) -> None:
+        self.data = data
 
     def write(self, position: int, data: bytes | memoryview) -> None:
         self.data[position : position + len(data)] = data

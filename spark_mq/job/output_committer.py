@@ -14,7 +14,6 @@ the folder is cleared, so a job that is killed while it clears leaves nothing th
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,6 +23,7 @@ from pathlib import Path
 from pyarrow import fs
 
 from spark_mq.errors import OutputExistsError, StorageError
+from spark_mq.io.folder import remove_folder
 from spark_mq.io.location import Location
 from spark_mq.io.publish import sync_folder
 from spark_mq.job.storage_errors import is_full, reason_of
@@ -153,11 +153,11 @@ class OutputCommitter:
             self._remove_file(self.folder / self.removed_first)
         others = [info for info in self.folder.entries() if not info.base_name.startswith(BACKUP)]
         if os.path.islink(self.folder.path) or len(others) == len(self.folder.entries()):
-            _remove_folder(self.folder)
+            remove_folder(self.folder)
             return
         for info in others:
             if info.type == fs.FileType.Directory:
-                _remove_folder(self.folder / info.base_name)
+                remove_folder(self.folder / info.base_name)
             else:
                 self.output.filesystem.delete_file((self.folder / info.base_name).path)
 
@@ -194,7 +194,7 @@ class OutputCommitter:
         backup: Path | None = None
         for tree, name in list(self._set_aside()):
             if tree.relative_to(self.folder.path).parts[0].startswith(_REMOVED):
-                _remove_folder(self.folder / str(tree.relative_to(self.folder.path)))
+                remove_folder(self.folder / str(tree.relative_to(self.folder.path)))
                 continue
             backup = backup or self._new_backup()
             (backup / name).parent.mkdir(parents=True, exist_ok=True)
@@ -278,13 +278,3 @@ class OutputCommitter:
         self._retire()
         self._remove_unfinished()
         self._remove()
-
-
-def _remove_folder(folder: Location) -> None:
-    """Remove a folder and everything in it; if it is a symbolic link, only the link."""
-    if not folder.is_local:
-        folder.filesystem.delete_dir(folder.path)
-    elif os.path.islink(folder.path):
-        os.unlink(folder.path)
-    else:
-        shutil.rmtree(folder.path)

@@ -12,11 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-from pyarrow import fs
-
+from spark_mq.io.folder import files_below
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
-from spark_mq.io.retry import repeated
 
 NAMES: Final = "unfinished.json"
 """The file in the job's folder."""
@@ -74,12 +72,7 @@ class UnfinishedTrees:
 
         """
         tree = self.output / name
-        selector = fs.FileSelector(tree.path, recursive=True, allow_not_found=True)
-        infos = repeated(str(tree), lambda: tree.filesystem.get_file_info(selector))
-        # Some servers also list a folder as a file of the same name.
-        folders = {info.path for info in infos if info.type == fs.FileType.Directory}
-        files = [info.path for info in infos if info.type == fs.FileType.File and info.path not in folders]
-        others = [path for path in files if not is_planned(path.removeprefix(f"{tree.path}/"))]
+        others = [(tree / path).path for path in files_below(tree) if not is_planned(path)]
         with ThreadPoolExecutor(_REMOVERS) as removers:
             list(removers.map(tree.filesystem.delete_file, others))
 

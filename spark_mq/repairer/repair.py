@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from spark_mq.errors import NoRoomError, StorageError
+from spark_mq.io.folder import discard_folder
 from spark_mq.io.location import Location
 from spark_mq.job.output_committer import WORK_FOLDER
 from spark_mq.job.progress import Progress, StageProgress
@@ -34,7 +35,7 @@ from spark_mq.verifier.quick import quick_check
 from spark_mq.verifier.result import VerifyReport
 from spark_mq.verifier.sink import read_findings
 from spark_mq.verifier.spread import Spread
-from spark_mq.verifier.verify import remove_folder, spark_spread, verify_report, work_folder
+from spark_mq.verifier.verify import spark_spread, verify_report, work_folder
 
 NEW_FILES = "repair"
 """The folder below `.spark_mq` in which new files are made."""
@@ -122,7 +123,7 @@ def run_repair(
         with job_session(spark) as session:
             report = repair_store(request, work, lambda output: spark_spread(session, request.check, output, stages))
     finally:
-        remove_folder(work)
+        discard_folder(work)
     return replace(report, seconds=round(time.monotonic() - started, 3), stages=stages.seconds)
 
 
@@ -162,7 +163,7 @@ def _apply(
     new_files = request.output or store / WORK_FOLDER / NEW_FILES
     tasks = new_files / WORK_FOLDER
     if request.output is None:
-        remove_folder(new_files)
+        discard_folder(new_files)
     try:
         _create(tasks)
         ends = _ends_of_queues(work, checked) if request.offsets else {}
@@ -179,9 +180,9 @@ def _apply(
             raise
         raise NoRoomError(f"{new_files}: the disk is full; no file of the store has been changed") from error
     finally:
-        remove_folder(tasks)
+        discard_folder(tasks)
         if request.output is None:
-            remove_folder(new_files)
+            discard_folder(new_files)
             with suppress(OSError):
                 Path(store.path, WORK_FOLDER).rmdir()
 

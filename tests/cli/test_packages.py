@@ -113,7 +113,7 @@ def test_settings_of_the_user_add_up_with_those_of_the_command() -> None:
     given = spark.given_settings(parser.parse_args(words))
     assert given == {"spark.driver.memory": "2g", "spark.jars.packages": "a:b:1,c:d:2"}
     own = {"spark.driver.memory": "1g", "spark.jars.packages": "delta", "spark.x": "y"}
-    assert spark._joined(own, given) == {**own, **given, "spark.jars.packages": "delta,a:b:1,c:d:2"}
+    assert spark.joined_settings(own, given) == {**own, **given, "spark.jars.packages": "delta,a:b:1,c:d:2"}
 
 
 def test_settings_for_a_session_that_exists_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,8 @@
 """A small HTTP proxy between a program and the S3 server of the tests: it counts, delays and spoils requests.
 
 The requests are answered by the real server. Only two kinds of answers are made here: those that a test wants to be
-spoiled, and those to the removal of many files by one request from a bucket that is a local folder. The server would take
-five seconds for each folder that such a request names before it is empty; S3 has no folders.
+spoiled, and those to the removal of many files by one request from a bucket that is a local folder. The server would
+take five seconds for each folder that such a request names before it is empty; S3 has no folders.
 """
 
 from __future__ import annotations

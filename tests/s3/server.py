@@ -1,8 +1,8 @@
 """A real S3 server on the loopback interface: S3Proxy, a Java program from Maven Central.
 
 Its objects are the files of a local folder, and each folder in it is a bucket. So a test puts a store into a bucket by
-copying files. The bucket `LAKE` is in the server's memory: only there can a folder be empty, and have the name of a file,
-as on S3. Hadoop needs that.
+copying files. The bucket `LAKE` is in the server's memory: only there can a folder be empty, and have the name of a
+file, as on S3. Hadoop needs that.
 """
 
 from __future__ import annotations

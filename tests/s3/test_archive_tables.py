@@ -41,10 +41,10 @@ class Archives:
 
     def copy(self, folder: Path) -> Path:
         """The tables on S3, copied into a folder."""
+        table, local = self.there.removeprefix("s3://"), fs.LocalFileSystem()
         for suffix in SUFFIXES:
-            target = folder / f"messages{suffix}"
-            source = f"{self.there.removeprefix('s3://')}{suffix}"
-            fs.copy_files(source, str(target), source_filesystem=self.server, destination_filesystem=fs.LocalFileSystem())
+            target = str(folder / f"messages{suffix}")
+            fs.copy_files(f"{table}{suffix}", target, source_filesystem=self.server, destination_filesystem=local)
         return folder / "messages"
 
 

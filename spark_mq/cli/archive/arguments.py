@@ -115,8 +115,8 @@ def _check_on_s3(tables: ArchiveTables, store: Location) -> None:
         folder = Location.resolve(f"{path.rstrip('/')}{suffix}{mark}{settings}")
         if is_s3(store.uri) and _overlap(Path(f"/{folder.path}"), Path(f"/{store.path}")):
             raise OptionError(
-                f"{folder} is in the folder of the store {store}, or contains it: a store is never changed; give a TABLE "
-                "elsewhere"
+                f"{folder} is in the folder of the store {store}, or contains it: a store is never changed; give a "
+                "TABLE elsewhere"
             )
         if folder.entries() and not (folder / _LOG).is_directory:
             raise OptionError(

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from spark_mq.cli.archive.arguments import check_archive_folders, check_is_archive, check_name, number
 from spark_mq.cli.archive.follow_output import FollowOutput
-from spark_mq.cli.archive.session import delta_session_settings, known_filesystem
 from spark_mq.cli.arguments import (
     add_archive_table,
     add_broker_conf,
@@ -24,6 +23,7 @@ from spark_mq.cli.arguments import (
     add_store,
 )
 from spark_mq.cli.broker_settings import broker_conf_path
+from spark_mq.cli.delta_session import delta_session_settings, known_filesystem
 from spark_mq.cli.output.report import print_report
 from spark_mq.cli.spark import given_settings, is_launched, spark_errors, spark_session
 from spark_mq.errors import OptionError, SparkMqError

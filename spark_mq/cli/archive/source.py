@@ -109,7 +109,7 @@ def archived_store(
             The error lists them.
     """
     from spark_mq.archive.archive_tables import ArchiveTables
-    from spark_mq.cli.archive.session import delta_session_settings, known_filesystem
+    from spark_mq.cli.delta_session import delta_session_settings, known_filesystem
     from spark_mq.cli.spark import given_settings, spark_errors, spark_session
 
     given = given_settings(arguments)

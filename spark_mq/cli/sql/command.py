@@ -130,7 +130,7 @@ def _session(settings: Mapping[str, str], archives: Sequence[str]) -> Iterator[S
             yield spark
         return
     from spark_mq.archive.archive_tables import ArchiveTables
-    from spark_mq.cli.archive.session import delta_session_settings
+    from spark_mq.cli.delta_session import delta_session_settings
 
     needed = partial(delta_session_settings, settings, *archives)
     with spark_session("spark-mq sql", needed, settings) as spark:

@@ -24,7 +24,6 @@ def delta_session_settings(given: Mapping[str, str], *tables: str) -> dict[str, 
     from spark_mq.archive.delta import delta_settings
     from spark_mq.archive.hadoop_s3 import s3_packages
 
-
     settings = delta_settings()
     if "delta-spark" in given.get("spark.jars", ""):
         del settings["spark.jars.packages"]
@@ -45,6 +44,6 @@ def known_filesystem(table: str) -> Iterator[None]:
         scheme = table.partition(":")[0]
         raise UnsupportedSparkError(
             f"{shown(table)}: this Spark has no filesystem for {scheme}: ({error}). For S3, give the library to "
-            "spark-submit or to the Spark Connect server: --packages org.apache.hadoop:hadoop-aws:VERSION, where VERSION "
-            "is that of Spark's Hadoop jars"
+            "spark-submit or to the Spark Connect server: --packages org.apache.hadoop:hadoop-aws:VERSION, where "
+            "VERSION is that of Spark's Hadoop jars"
         ) from error
