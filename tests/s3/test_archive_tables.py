@@ -111,6 +111,32 @@ def test_a_run_that_was_killed_before_the_end_of_its_batch_is_completed(
     assert {name: found[name] for name in SUFFIXES[:3]} == {name: expected[name] for name in SUFFIXES[:3]}
 
 
+def test_two_runs_do_not_write_at_the_same_time(
+    delta: SparkSession, lake: fs.FileSystem, s3: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from spark_mq.archive import lease as module
+    from spark_mq.archive.archive_tables import ArchiveTables
+    from spark_mq.archive.lease import lease
+    from spark_mq.errors import ArchiveInUseError
+
+    monkeypatch.setattr(module, "RENEWAL_SECONDS", 0.1)
+    tables = ArchiveTables.of(f"s3://{LAKE}/leased/messages")
+    folder = f"{LAKE}/leased/messages_checkpoints/_runs"
+    with (
+        lease(delta, tables),
+        pytest.raises(ArchiveInUseError, match="another run writes into this archive on S3"),
+        lease(delta, tables),
+    ):
+        pytest.fail("two runs")
+    monkeypatch.setattr(module, "EXPIRY_SECONDS", 0.0)
+    with lake.open_output_stream(f"{folder}/killed") as file:
+        file.write(b"1")
+    with lease(delta, tables):
+        (own,) = lake.get_file_info(fs.FileSelector(folder))
+        assert own.base_name != "killed"
+    assert not lake.get_file_info(fs.FileSelector(folder, allow_not_found=True))
+
+
 def test_look_ups_and_meanings_are_those_of_the_local_archive(
     archives: Archives, delta: SparkSession, s3: Proxy
 ) -> None:

@@ -53,7 +53,7 @@ def test_what_a_rebuild_would_do_shows_no_secret(on_s3: Place, s3: Proxy, capsys
 
 
 @pytest.mark.parametrize(
-    "words", [["expire", "{s3}", "--reserved-hours", "1"], ["restore", "{local}", "s3://stores/x"]]
+    "words", [["expire", "{s3}", "--reserved-hours", "1"], ["restore", "{local}", "{s3}", "--append"]]
 )
 def test_what_changes_a_store_is_for_the_local_disk(
     words: list[str], on_s3: Place, s3: Proxy, capsys: pytest.CaptureFixture[str]

@@ -114,7 +114,8 @@ def test_a_restore_that_fails_leaves_nothing(on_s3: Place, bucket: Path) -> None
 
 def test_what_s3_cannot_do_is_refused(on_s3: Place, bucket: Path) -> None:
     _, there = on_s3(CRC)
-    for options in ({"append": True}, {"replace": True}):
+    choices: list[dict[str, Any]] = [{"append": True}, {"replace": True}]
+    for options in choices:
         with pytest.raises(OptionError, match="on S3, which has no rename"):
             RestoreRequest.of(there, **options)
     with pytest.raises(OutputExistsError, match="is not empty: give a new folder"):
