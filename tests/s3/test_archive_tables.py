@@ -118,6 +118,8 @@ def test_two_runs_do_not_write_at_the_same_time(
     from spark_mq.archive.archive_tables import ArchiveTables
     from spark_mq.archive.lease import lease
     from spark_mq.errors import ArchiveInUseError
+    from spark_mq.io.location import Location
+    from spark_mq.io.publish import publish
 
     monkeypatch.setattr(module, "RENEWAL_SECONDS", 0.1)
     tables = ArchiveTables.of(f"s3://{LAKE}/leased/messages")
@@ -129,8 +131,7 @@ def test_two_runs_do_not_write_at_the_same_time(
     ):
         pytest.fail("two runs")
     monkeypatch.setattr(module, "EXPIRY_SECONDS", 0.0)
-    with lake.open_output_stream(f"{folder}/killed") as file:
-        file.write(b"1")
+    publish(Location.resolve(f"s3://{folder}/killed"), b"1", 1)
     with lease(delta, tables):
         (own,) = lake.get_file_info(fs.FileSelector(folder))
         assert own.base_name != "killed"
