@@ -70,7 +70,7 @@ test-stores: $(CLASSES) ## compare the rebuilt files of the larger real stores w
 test-archive: $(CLASSES) ## test archives, which are Delta tables (needs Maven Central)
 	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile -m archive
 
-test-s3: $(CLASSES) ## test stores on S3, with a real server (needs Maven)
+test-s3: $(CLASSES) ## test stores and archives on S3, with a real server (needs Maven)
 	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile -m s3
 
 test-hdfs: $(CLASSES) ## test stores on HDFS, with a real cluster in one process (needs Maven)

@@ -50,6 +50,10 @@ class UnfinishedAppendError(UnsupportedStoreError):
     """An append into the store was interrupted while its files were put in place, and has to be finished first."""
 
 
+class UnfinishedRestoreError(UnsupportedStoreError):
+    """A restore of the store was interrupted, or has not ended yet: some files are not in place."""
+
+
 class UnsupportedSparkError(SparkMqError, NotImplementedError):
     """The Spark version of the session lacks a feature that was requested."""
 

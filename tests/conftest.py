@@ -17,6 +17,8 @@ import pytest
 from hypothesis import settings
 
 from spark_mq.archive.delta import delta_settings
+from spark_mq.archive.hadoop_s3 import s3_packages
+from spark_mq.cli.spark import joined_settings
 from spark_mq.errors import UnsupportedSparkError
 from tests.support.class_archive import quick_spark_options
 from tests.support.kernels import examples
@@ -113,17 +115,22 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> Callable[[RealStore],
 def delta_jars(request: pytest.FixtureRequest) -> dict[str, str]:
     """The settings of a session with Delta Lake; none if no test needs it, or if its jars cannot be fetched."""
     needing = ("archive", "notebook", "cluster", "broker")
-    if not any(item.get_closest_marker(name) for item in request.session.items for name in needing):
+    items = request.session.items
+    if not any(item.get_closest_marker(name) for item in items for name in needing):
         return {}
     try:
         settings = delta_settings()
     except UnsupportedSparkError:
         return {}
-    group, artifact, version = settings["spark.jars.packages"].split(":")
-    if any(Path.home().glob(f".ivy2*/jars/{group}_{artifact}-{version}.jar")):
+    if any(item.get_closest_marker("archive") and item.get_closest_marker("s3") for item in items):
+        settings = joined_settings(settings, s3_packages())
+    packages = [package.split(":") for package in settings["spark.jars.packages"].split(",")]
+    names = [f"{group}_{artifact}-{version}.jar" for group, artifact, version in packages]
+    if all(any(Path.home().glob(f".ivy2*/jars/{name}")) for name in names):
         return settings
-    code = "import sys; from pyspark.sql import SparkSession as S; S.builder.config('spark.jars.packages', sys.argv[1])"
-    fetch = [sys.executable, "-c", f"{code}.getOrCreate().stop()", settings["spark.jars.packages"]]
+    fetched = {name: value for name, value in settings.items() if name.startswith("spark.jars.")}
+    code = "import sys; from pyspark.sql import SparkSession as S; S.builder.config(map=eval(sys.argv[1]))"
+    fetch = [sys.executable, "-c", f"{code}.getOrCreate().stop()", repr(fetched)]
     with _ivy_alone():
         return settings if subprocess.run(fetch, capture_output=True, check=False).returncode == 0 else {}
 

@@ -13,5 +13,6 @@ Read in this order:
    archive has of a store);
 7. `lifecycle` (what archived messages mean).
 
-`retry` is for conflicts between runs, `commit_metrics` and `progress` are for counts, `delta` has a session's settings.
+`retry` is for conflicts between runs, and `lease` keeps runs apart on S3. `commit_metrics` and `progress` are for
+counts. `delta` and `hadoop_s3` have a session's settings.
 """

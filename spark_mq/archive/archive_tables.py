@@ -7,13 +7,16 @@ import hashlib
 import json
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from spark_mq.archive.hadoop_s3 import connected
 from spark_mq.errors import OptionError
+from spark_mq.io.location import Location
+from spark_mq.io.s3 import hadoop_address, is_s3, shown, with_settings
 
 _URI = re.compile(r"[A-Za-z][\w+.-]*:/")
 _CATALOG_NAME = re.compile(r"\w+(\.\w+){0,2}")
@@ -96,23 +99,26 @@ class ArchiveTables:
         name: The table of messages; the names of the others start with it.
         is_path: Whether `name` is a path or URI, not a name in Spark's catalog.
         checkpoints: The folder of the checkpoints of all stores.
+        addresses: Table and checkpoints with the settings of S3, which can be secrets.
 
     """
 
     name: str
     is_path: bool
     checkpoints: str
+    addresses: tuple[str, str] = field(default=("", ""), repr=False, compare=False)
 
     @classmethod
     def of(cls, table: str, checkpoint: str | None = None) -> Self:
         """The archive whose messages are in `table`.
 
         Args:
-            table: A path (absolute or relative) or URI, which contains a `/`, or a name in Spark's catalog.
+            table: A path (absolute or relative) or URI, which contains a `/`, or a name in Spark's catalog. Spark knows
+                a table on S3 as `s3a://BUCKET/PATH`, whatever its scheme and its settings.
             checkpoint: The folder of the checkpoints; by default `<table>_checkpoints`, if `table` is a path.
 
         Raises:
-            OptionError: `table` is neither, or is a name in the catalog and `checkpoint` is missing.
+            OptionError: `table` is neither, is a bucket, or is a name in the catalog and `checkpoint` is missing.
 
         Example:
             >>> ArchiveTables.of("/lake/messages").keys.name
@@ -121,15 +127,25 @@ class ArchiveTables:
         """
         if "/" in table:
             # Delta Lake's SQL takes a path for a name in the catalog unless it is absolute.
-            name = table.rstrip("/") if _URI.match(table) else os.path.abspath(table)
-            return cls(name, True, (checkpoint or f"{name}_checkpoints").rstrip("/"))
+            name = hadoop_address(table).rstrip("/") if _URI.match(table) else os.path.abspath(table)
+            if is_s3(name) and name.count("/") < 3:
+                raise OptionError(f"{shown(table)!r} is a bucket: give a TABLE in it, such as {name}/messages")
+            path, mark, settings = table.partition("?")
+            beside = f"{path.rstrip('/')}_checkpoints{mark}{settings}" if is_s3(table) else f"{name}_checkpoints"
+            folder = checkpoint or beside
+            return cls(name, True, hadoop_address(folder).rstrip("/"), (table, folder))
         if not _CATALOG_NAME.fullmatch(table):
             raise OptionError(f"{table!r} is not a table: give a path (./{table}) or a name, database.table")
         if checkpoint is None:
             raise OptionError(
                 f"table {table} is a name in the catalog: --checkpoint must name the folder of the streams' checkpoints"
             )
-        return cls(table, False, checkpoint.rstrip("/"))
+        return cls(table, False, hadoop_address(checkpoint).rstrip("/"), (table, checkpoint))
+
+    def connected(self, spark: SparkSession) -> Self:
+        """The same archive, whose tables and checkpoints Spark can open, too, if they are on S3."""
+        table, checkpoint = self.addresses
+        return replace(self, addresses=(connected(spark, table), connected(spark, checkpoint)))
 
     def _table(self, suffix: str) -> ArchiveTable:
         return ArchiveTable(f"{self.name}{suffix}", self.is_path)
@@ -157,3 +173,10 @@ class ArchiveTables:
     def checkpoint(self, identity: StoreIdentity, stream: str) -> str:
         """The folder of the checkpoint of one stream of one store."""
         return f"{self.checkpoints}/{identity.folder}/{stream}"
+
+    def location(self, checkpoint: str) -> Location:
+        """The file or folder of a checkpoint, for this process, which opens S3 without Spark."""
+        if is_s3(checkpoint):
+            _, mark, settings = with_settings(self.addresses[1]).partition("?")
+            checkpoint = f"{checkpoint}{mark}{settings}"
+        return Location.resolve(checkpoint)

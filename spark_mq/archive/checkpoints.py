@@ -7,8 +7,6 @@ a killed run leaves the old state or the new one. The folders stay, because remo
 
 from __future__ import annotations
 
-import re
-
 from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
@@ -25,14 +23,14 @@ def checkpoint_of(tables: ArchiveTables, identity: StoreIdentity, stream: str) -
 
 def retire_checkpoint(tables: ArchiveTables, identity: StoreIdentity, stream: str) -> None:
     """Make the stream start with a new checkpoint, if it has used its present one."""
-    if has_begun(checkpoint_of(tables, identity, stream)):
+    if has_begun(tables, checkpoint_of(tables, identity, stream)):
         content = str(_retired(tables, identity, stream) + 1).encode()
         publish(_retired_file(tables, identity, stream), content, len(content))
 
 
-def has_begun(checkpoint: str) -> bool:
+def has_begun(tables: ArchiveTables, checkpoint: str) -> bool:
     """Whether a stream has written an offset to this checkpoint; the stream then starts at that offset."""
-    return any(entry.base_name.isdigit() for entry in (_location(checkpoint) / "offsets").entries())
+    return any(entry.base_name.isdigit() for entry in (tables.location(checkpoint) / "offsets").entries())
 
 
 def _retired(tables: ArchiveTables, identity: StoreIdentity, stream: str) -> int:
@@ -41,8 +39,4 @@ def _retired(tables: ArchiveTables, identity: StoreIdentity, stream: str) -> int
 
 
 def _retired_file(tables: ArchiveTables, identity: StoreIdentity, stream: str) -> Location:
-    return _location(tables.checkpoint(identity, f"{stream}.retired"))
-
-
-def _location(path: str) -> Location:
-    return Location.resolve(re.sub("^s3a:", "s3:", path))
+    return tables.location(tables.checkpoint(identity, f"{stream}.retired"))

@@ -35,7 +35,7 @@ def query_message(spark: SparkSession, table: str, topic: str, key: str, max_num
         >>> query_message(spark, "/lake/messages", "orders", "order-42").show()
 
     """
-    tables = ArchiveTables.of(table, checkpoint="")
+    tables = ArchiveTables.of(table, checkpoint="").connected(spark)
     key_rows = tables.keys.read(spark).where((F.col("topic") == topic) & (F.col("key") == key))
     # A message has a key at most twice: in KEYS, and as its unique key.
     newest = key_rows.orderBy(F.col("store_timestamp").desc()).select(*_POSITION, "store_timestamp").limit(2 * max_num)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_mq.archive.archive_tables import ArchiveTable, ArchiveTables
+from spark_mq.archive.lease import lease
 
 DEFAULT_FILE_SIZE = 256 << 20
 _FILE_SIZE_SETTING = "spark.databricks.delta.optimize.maxFileSize"
@@ -95,27 +96,31 @@ def maintain(
 
     Raises:
         OptionError: `table` is neither a path nor a name in a catalog.
+        ArchiveInUseError: The archive is on S3, and another run writes into it.
 
     Example:
         >>> print(maintain(spark, "/lake/messages", keep_days=365).to_text())
         >>> maintain(spark, "/lake/messages", keep_days=365, vacuum_hours=168, dry_run=False)
 
     """
-    tables = ArchiveTables.of(table, checkpoint="")
+    tables = ArchiveTables.of(table, checkpoint="").connected(spark)
     times = {tables.messages: "store_timestamp", tables.keys: "store_timestamp", tables.snapshots: "snapshot_timestamp"}
     cutoff = None if keep_days is None else datetime.now(UTC) - timedelta(days=keep_days)
     report = MaintenanceReport(dry_run)
-    for delta_table in (*times, tables.segments):
-        counts = TableReport(delta_table.name)
-        counts.files, counts.bytes = _size(spark, delta_table)
-        if cutoff is not None and delta_table in times:
-            counts.expired_rows = _expire(spark, delta_table, times[delta_table], cutoff, dry_run)
-        if optimize and not dry_run:
-            _optimize(spark, delta_table, file_size)
-        if vacuum_hours is not None:
-            counts.vacuumed_files = _vacuum(spark, delta_table, vacuum_hours, dry_run)
-        counts.files_after, counts.bytes_after = (counts.files, counts.bytes) if dry_run else _size(spark, delta_table)
-        report.tables.append(counts)
+    with nullcontext() if dry_run else lease(spark, tables):
+        for delta_table in (*times, tables.segments):
+            counts = TableReport(delta_table.name)
+            counts.files, counts.bytes = _size(spark, delta_table)
+            if cutoff is not None and delta_table in times:
+                counts.expired_rows = _expire(spark, delta_table, times[delta_table], cutoff, dry_run)
+            if optimize and not dry_run:
+                _optimize(spark, delta_table, file_size)
+            if vacuum_hours is not None:
+                counts.vacuumed_files = _vacuum(spark, delta_table, vacuum_hours, dry_run)
+            counts.files_after, counts.bytes_after = (
+                (counts.files, counts.bytes) if dry_run else _size(spark, delta_table)
+            )
+            report.tables.append(counts)
     return report
 
 

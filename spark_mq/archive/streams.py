@@ -71,7 +71,7 @@ class ArchiveStreams:
             options.pop("maxBytesPerTrigger", None)
         archive = self._archive
         checkpoint = checkpoint_of(archive.tables, archive.identity, MESSAGES_STREAM)
-        if not has_begun(checkpoint) and (end := self.archived_end()) >= 0:
+        if not has_begun(archive.tables, checkpoint) and (end := self.archived_end()) >= 0:
             options["startingOffsets"] = str(end)
         if self._kernel_tables is None:
             reader = self._spark.readStream.format("rocketmq").schema(source_schema()).options(**options)
@@ -92,7 +92,7 @@ class ArchiveStreams:
         """
         tables, identity = self._archive.tables, self._archive.identity
         checkpoint = checkpoint_of(tables, identity, KEYS_STREAM)
-        if not has_begun(checkpoint) and not is_empty(tables.keys):
+        if not has_begun(tables, checkpoint) and not is_empty(tables.keys):
             # The stream starts with the first message of the table.
             for name in (identity,) if renamed_to is None else (identity, renamed_to):
                 self._spark.sql(f"DELETE FROM {tables.keys.sql_name} WHERE {name.sql_condition()}")

@@ -22,6 +22,7 @@ from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
 from spark_mq.archive.archived_log import find_lost_end
 from spark_mq.archive.commit_metrics import AppendedRows
 from spark_mq.archive.last_run import ArchiveState, StoreState, Versions, is_local, write_note
+from spark_mq.archive.lease import lease
 from spark_mq.archive.progress import BatchProgress, stream_offset
 from spark_mq.archive.renaming import rename_lost, settle_name
 from spark_mq.archive.report import ArchiveReport
@@ -277,23 +278,24 @@ def archive(
     location = Location.resolve(store)
     segment_files(location)  # a path that is not a store must not create tables
     identity = StoreIdentity(cluster, broker, store_name or str(location))
-    tables = ArchiveTables.of(table, checkpoint)
+    tables = ArchiveTables.of(table, checkpoint).connected(spark)
     register(spark)
-    create_tables(spark, tables)
-    store_archive = StoreArchive(spark, location, tables, identity)
-    store_before = StoreState.of(location) if is_local(tables) else None
-    versions_before = Versions.of(tables)
-    renamed = settle_name(store_archive, rename)
-    archiver = Archiver(store_archive, options)
-    if follow_seconds is not None:
-        report = archiver.follow(follow_seconds, stop, on_batch, on_wait)
-    else:
-        report = archiver.run()
-        after = ArchiveState.of(tables, identity)
-        has_segments = int(report.segments > 0)
-        is_alone = versions_before.has_only_own_commits(tables, archiver.query_ids, has_segments)
-        if store_before is not None and after is not None and is_alone:
-            write_note(tables, identity, store_before, after, report.archived_to)
+    with lease(spark, tables):
+        create_tables(spark, tables)
+        store_archive = StoreArchive(spark, location, tables, identity)
+        store_before = StoreState.of(location) if is_local(tables) else None
+        versions_before = Versions.of(tables)
+        renamed = settle_name(store_archive, rename)
+        archiver = Archiver(store_archive, options)
+        if follow_seconds is not None:
+            report = archiver.follow(follow_seconds, stop, on_batch, on_wait)
+        else:
+            report = archiver.run()
+            after = ArchiveState.of(tables, identity)
+            has_segments = int(report.segments > 0)
+            is_alone = versions_before.has_only_own_commits(tables, archiver.query_ids, has_segments)
+            if store_before is not None and after is not None and is_alone:
+                write_note(tables, identity, store_before, after, report.archived_to)
     report.renamed_messages = renamed
     report.seconds = time.monotonic() - started
     return report

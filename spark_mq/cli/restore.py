@@ -127,7 +127,7 @@ def _settings(source: str, given: Mapping[str, str]) -> dict[str, str]:
     """The settings of Spark that the source needs: those of Delta tables, unless it is a store."""
     from spark_mq.archive.archive_tables import ArchiveTables
     from spark_mq.cli.archive.arguments import check_is_archive
-    from spark_mq.cli.archive.session import delta_session_settings
+    from spark_mq.cli.delta_session import delta_session_settings
     from spark_mq.cli.sql.session import has_empty_catalog
     from spark_mq.restorer.source_kind import is_store
 
@@ -141,4 +141,4 @@ def _settings(source: str, given: Mapping[str, str]) -> dict[str, str]:
             f"a slash: ./{source})"
         )
     check_is_archive(source)
-    return delta_session_settings(given)
+    return delta_session_settings(given, source)

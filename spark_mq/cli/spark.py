@@ -29,6 +29,8 @@ _JAVA_ERROR = re.compile(r"^: (.+)", re.MULTILINE)
 """The line of Py4J's message that names the exception of the JVM."""
 _SECONDS_TO_REACH_A_SERVER = 20.0
 _PACKAGES = "spark.jars.packages"
+_LISTS = (_PACKAGES, "spark.jars.excludes")
+"""Settings whose values are lists, which add up."""
 
 
 @contextmanager
@@ -67,7 +69,7 @@ def spark_session(
     with ExitStack() as stack:
         with spark_errors():
             _reach_server(os.environ.get("SPARK_REMOTE", ""))
-            joined = _joined(settings(), given or {}) if not is_launched() else {}
+            joined = joined_settings(settings(), given or {}) if not is_launched() else {}
             if not is_launched():
                 _set_up(joined)
             elif given:
@@ -89,13 +91,13 @@ def spark_session(
 def given_settings(arguments: argparse.Namespace) -> dict[str, str]:
     """The settings of Spark that the user gave: those of `--spark-conf`, and `--packages`."""
     settings = dict(arguments.spark_conf)
-    return _joined(settings, {} if arguments.packages is None else {_PACKAGES: arguments.packages})
+    return joined_settings(settings, {} if arguments.packages is None else {_PACKAGES: arguments.packages})
 
 
-def _joined(settings: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
-    """Both settings; of a setting in both, the value of `more`, except that packages add up."""
-    packages = [part[_PACKAGES] for part in (settings, more) if _PACKAGES in part]
-    return {**settings, **more, **({_PACKAGES: ",".join(packages)} if packages else {})}
+def joined_settings(settings: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
+    """Both settings; of a setting in both, the value of `more`, except that packages and excluded packages add up."""
+    both = {name: ",".join([settings[name], more[name]]) for name in _LISTS if name in settings and name in more}
+    return {**settings, **more, **both}
 
 
 def _set_up(settings: Mapping[str, str]) -> None:

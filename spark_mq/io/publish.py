@@ -3,12 +3,15 @@
 On a local filesystem the file is written under a temporary name, flushed to the disk and renamed; then its folder is
 flushed. Elsewhere the content is assembled first and written once, the length is checked, and a write that fails is
 repeated: under a temporary name on HDFS, which renames in one step, and under the final name on object stores, where a
-rename is a copy. S3 replaces an existing file in one step.
+rename is a copy. The content of a large file is assembled in a temporary file: a segment of 1 GiB might not fit into
+memory. S3 replaces an existing file in one step.
 """
 
 from __future__ import annotations
 
+import mmap
 import os
+import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,6 +22,7 @@ from spark_mq.errors import SparkMqError
 from spark_mq.io.location import Location
 from spark_mq.io.retry import repeated
 
+_MAX_IN_MEMORY = 64 << 20
 _LATEST_FILE_TIME = (1 << 32) * 1000
 """Milliseconds; about the year 2106. A store time may be any number, a file's modification time may not."""
 
@@ -63,16 +67,16 @@ def published(location: Location, size: int, modified_millis: int | None = None)
         with _published_locally(location.path, size, modified_millis) as file:
             yield file
         return
-    content = _Buffer(size)
-    yield content
-    location.parent.make_folder()
-    if location.renames:
-        _write_and_rename(location, content.data, size)
-    else:
-        _write(location, location, content.data, size)
+    with _assembled(size) as content:
+        yield content
+        location.parent.make_folder()
+        if location.renames:
+            _write_and_rename(location, content.data, size)
+        else:
+            _write(location, location, content.data, size)
 
 
-def _write_and_rename(location: Location, content: bytearray, size: int) -> None:
+def _write_and_rename(location: Location, content: bytearray | mmap.mmap, size: int) -> None:
     temporary = location.parent / _temporary_name(location.name)
     try:
         _write(location, temporary, content, size)
@@ -83,7 +87,7 @@ def _write_and_rename(location: Location, content: bytearray, size: int) -> None
         raise
 
 
-def _write(location: Location, file: Location, content: bytearray, size: int) -> None:
+def _write(location: Location, file: Location, content: bytearray | mmap.mmap, size: int) -> None:
     """Write `file`, which is `location` or becomes it."""
 
     def write() -> None:
@@ -119,11 +123,23 @@ def _temporary_name(name: str) -> str:
     return f".{name}.{uuid.uuid4().hex}.tmp"
 
 
-class _Buffer:
-    """A file in memory."""
+@contextmanager
+def _assembled(size: int) -> Iterator[_Buffer]:
+    """A context for the content of a file: in memory, or in a temporary file if it is large."""
+    if size <= _MAX_IN_MEMORY:
+        yield _Buffer(bytearray(size))
+        return
+    with tempfile.TemporaryFile() as file:
+        os.posix_fallocate(file.fileno(), 0, size)  # a full disk is an error here, and a crash later
+        # The mapping ends with its last user.
+        yield _Buffer(mmap.mmap(file.fileno(), size))
 
-    def __init__(self, size: int) -> None:
-        self.data = bytearray(size)
+
+class _Buffer:
+    """The content of a file that is not written yet."""
+
+    def __init__(self, data: bytearray | mmap.mmap) -> None:
+        self.data = data
 
     def write(self, position: int, data: bytes | memoryview) -> None:
         self.data[position : position + len(data)] = data

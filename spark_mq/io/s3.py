@@ -8,6 +8,9 @@ so `%RETRY%group` in it needs no escapes.
 Python workers of Spark do not see the session's settings, and executors have an environment of their own. Therefore
 `with_settings` puts options and environment into the address once, when a read is planned. Such an address can contain
 secrets: `redacted` is what people may see.
+
+Spark reads and writes the tables of an archive through Hadoop, which has another scheme and other names of settings:
+`hadoop_address` and `hadoop_settings`.
 """
 
 from __future__ import annotations
@@ -45,6 +48,9 @@ _TEXTS: Final = (
 )
 _FLAGS: Final = ("anonymous", "force_virtual_addressing", "allow_bucket_creation", "allow_bucket_deletion")
 _SECRETS: Final = ("access_key", "secret_key", "session_token")
+_PROVIDER: Final = "aws.credentials.provider"
+_DEFAULT_REGION: Final = "us-east-1"
+"""The region of a service other than Amazon's, as pyarrow takes it."""
 
 OPTIONS: Final = {
     "fs.s3a.access.key": "access_key",
@@ -161,6 +167,51 @@ def _region_of(bucket: str) -> str:
     return str(fs.resolve_s3_region(bucket))
 
 
+def hadoop_address(uri: str) -> str:
+    """The address by which Spark knows a path of S3, without settings; any other path or URI is returned as it is.
+
+    Example:
+        >>> hadoop_address("s3://me:secret@lake/messages?region=eu-west-1")
+        's3a://lake/messages'
+    """
+    if not is_s3(uri):
+        return uri
+    bucket, path, _ = _parse(uri)
+    return f"s3a://{bucket}{path}"
+
+
+def hadoop_settings(uri: str) -> dict[str, str]:
+    """The settings of an address by their names in Hadoop, for its bucket only; they can be secrets.
+
+    Args:
+        uri: An address of S3 with all settings (`with_settings`).
+
+    Raises:
+        OptionError: A setting or the address is not valid.
+
+    Example:
+        >>> hadoop_settings("s3://lake/messages?region=eu-west-1")
+        {'fs.s3a.bucket.lake.endpoint.region': 'eu-west-1', 'fs.s3a.bucket.lake.input.stream.type': 'classic'}
+    """
+    bucket, _, settings = _parse(uri)
+    names = {name: option.removeprefix("fs.s3a.") for option, name in OPTIONS.items()}
+    values = {names[name]: settings[name] for name in (*_SECRETS, "endpoint_override", "region") if name in settings}
+    if "endpoint_override" in settings:
+        # As pyarrow does, which writes the bucket into the host name only if told so.
+        virtual = "force_virtual_addressing"
+        values[names[virtual]] = _opposite(virtual, settings.get(virtual, "false"))
+        values[names["scheme"]] = str(settings.get("scheme", "https") == "https").lower()
+        values.setdefault(names["region"], _DEFAULT_REGION)
+    if flag("anonymous", settings.get("anonymous", "false")):
+        values[_PROVIDER] = "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider"
+    elif "session_token" in settings:
+        values[_PROVIDER] = "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider"
+    elif "access_key" in settings:
+        values[_PROVIDER] = "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
+    values["input.stream.type"] = "classic"  # the default of Hadoop 3.5 fails if a body is cut short
+    return {f"fs.s3a.bucket.{bucket}.{name}": value for name, value in values.items()}
+
+
 @cache
 def _filesystem(settings: tuple[tuple[str, str], ...]) -> fs.FileSystem:
     """The filesystem with these settings. A process makes it once, so all files share its connections."""
@@ -213,7 +264,7 @@ def _of_options(options: Mapping[str, str]) -> dict[str, str]:
         if name == "scheme":
             value = "https" if flag(option, value) else "http"
         elif name == "force_virtual_addressing":
-            value = str(not flag(option, value)).lower()
+            value = _opposite(option, value)
         settings[name] = value.strip()
     if ("access_key" in settings) != ("secret_key" in settings):
         raise OptionError("options fs.s3a.access.key and fs.s3a.secret.key are needed together")
@@ -249,6 +300,10 @@ def _split_endpoint(settings: dict[str, str]) -> None:
     if mark:
         settings["endpoint_override"] = host.rstrip("/")
         settings.setdefault("scheme", scheme)
+
+
+def _opposite(name: str, value: str) -> str:
+    return str(not flag(name, value)).lower()
 
 
 def flag(name: str, value: str) -> bool:

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from spark_mq.errors import NotSharedError
 from spark_mq.io.location import Location
+from spark_mq.io.publish import publish
 from spark_mq.job.arrow_task import ArrowTask
 from spark_mq.store.log.commit_log import CommitLog
 
@@ -52,8 +53,7 @@ class SharedStorageCheck:
         """The check for a job that reads no store: only its folder, into which a new nonce is written."""
         nonce = uuid.uuid4().hex
         file = work_folder / f"{NONCE}{nonce}"
-        with file.filesystem.open_output_stream(file.path) as stream:
-            stream.write(nonce.encode("ascii"))
+        publish(file, nonce.encode("ascii"), len(nonce))
         return cls(((file, nonce.encode("ascii")),))
 
     def check(self) -> None:

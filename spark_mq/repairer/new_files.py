@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish, published
 from spark_mq.repairer.changes import Change, ChangeKind
@@ -90,6 +91,6 @@ class NewFiles:
 def _copy_cleared(segment: Location, copy: Location, change: Change) -> None:
     """A copy of a segment without the bytes after the live end."""
     size = segment.info().size
-    with published(copy, size) as file, segment.filesystem.open_input_file(segment.path) as source:
+    with published(copy, size) as file, FileReader(segment) as source:
         for start in range(0, change.start, _BLOCK):
-            file.write(start, source.read_at(min(_BLOCK, change.start - start), start))
+            file.write(start, source.read(start, min(_BLOCK, change.start - start)))

@@ -13,12 +13,14 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from spark_mq.errors import NoRoomError, StorageError
+from spark_mq.io.folder import discard_folder
 from spark_mq.io.location import Location
 from spark_mq.job.output_committer import WORK_FOLDER
 from spark_mq.job.progress import Progress, StageProgress
 from spark_mq.job.session import job_session
 from spark_mq.job.storage_errors import is_full
 from spark_mq.job.task_errors import JOB_ERRORS
+from spark_mq.job.unfinished_trees import UnfinishedTrees
 from spark_mq.repairer.changes import Backup
 from spark_mq.repairer.damaged_files import DamagedFiles
 from spark_mq.repairer.new_files import NewFiles
@@ -34,7 +36,7 @@ from spark_mq.verifier.quick import quick_check
 from spark_mq.verifier.result import VerifyReport
 from spark_mq.verifier.sink import read_findings
 from spark_mq.verifier.spread import Spread
-from spark_mq.verifier.verify import remove_folder, spark_spread, verify_report, work_folder
+from spark_mq.verifier.verify import spark_spread, verify_report, work_folder
 
 NEW_FILES = "repair"
 """The folder below `.spark_mq` in which new files are made."""
@@ -122,7 +124,7 @@ def run_repair(
         with job_session(spark) as session:
             report = repair_store(request, work, lambda output: spark_spread(session, request.check, output, stages))
     finally:
-        remove_folder(work)
+        discard_folder(work)
     return replace(report, seconds=round(time.monotonic() - started, 3), stages=stages.seconds)
 
 
@@ -161,10 +163,12 @@ def _apply(
     store = request.check.store
     new_files = request.output or store / WORK_FOLDER / NEW_FILES
     tasks = new_files / WORK_FOLDER
-    if request.output is None:
-        remove_folder(new_files)
+    if request.output is None or not new_files.is_local:
+        discard_folder(new_files)  # what a killed job left
     try:
         _create(tasks)
+        if not new_files.is_local:
+            UnfinishedTrees(new_files, tasks).add(action.change.file for action in plan.actions)
         ends = _ends_of_queues(work, checked) if request.offsets else {}
         maker = NewFiles(store, new_files, plan, checked.evidence, ends, copies_segments=request.output is not None)
         actions = tuple(maker.make(spread(tasks)))
@@ -174,14 +178,16 @@ def _apply(
         backup = Backup.create(store)
         backup.apply(changes, new_files)
         return actions, str(backup.folder)
-    except JOB_ERRORS as error:
-        if not is_full(error):
+    except BaseException as error:
+        if not new_files.is_local:
+            discard_folder(new_files)
+        if not (isinstance(error, JOB_ERRORS) and is_full(error)):
             raise
         raise NoRoomError(f"{new_files}: the disk is full; no file of the store has been changed") from error
     finally:
-        remove_folder(tasks)
+        discard_folder(tasks)  # in an output on S3: the end of what says that files are missing
         if request.output is None:
-            remove_folder(new_files)
+            discard_folder(new_files)
             with suppress(OSError):
                 Path(store.path, WORK_FOLDER).rmdir()
 

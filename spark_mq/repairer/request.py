@@ -8,6 +8,8 @@ from typing import Self
 from spark_mq.errors import OptionError, OutputExistsError
 from spark_mq.indexer.output_folder import check_output
 from spark_mq.io.location import Location
+from spark_mq.job.output_committer import WORK_FOLDER
+from spark_mq.job.unfinished_trees import UnfinishedTrees
 from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
 from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
 from spark_mq.verifier.verify_request import VerifyRequest
@@ -58,7 +60,8 @@ class RepairRequest:
             return cls(check, None, apply, offsets)
         folder = Location.resolve(output)
         check_output(folder, check.store, (CONSUME_QUEUE, INDEX))
-        if folder.entries():
+        is_unfinished = not folder.is_local and UnfinishedTrees(folder, folder / WORK_FOLDER).names()
+        if folder.entries() and not is_unfinished:
             raise OutputExistsError(f"--output {folder} is not empty: give a new folder")
         return cls(check, folder, apply, offsets)
 

@@ -23,6 +23,7 @@ from spark_mq.format.array_types import Bytes, Flags, Int32s, Int64s
 from spark_mq.indexer.queue.carry_over import Queue
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
+from spark_mq.io.publish import publish
 
 ROW_SCHEMA = pa.schema(
     [
@@ -146,8 +147,7 @@ class Chunk:
         """
         # Names are unique, so the file of a task that Spark ran again is never read.
         records = folder / f"{uuid.uuid4().hex}.records"
-        with records.filesystem.open_output_stream(records.path) as file:
-            file.write(data.data)
+        _write(records, data.data)
         segments = () if segment_size is None else _segments(rows, segment_size)
         chunk = cls(
             *place, records, int(data.size), int(rows.store_size.size), segments, tuple(sorted(store_hosts)[:2])
@@ -200,20 +200,27 @@ class Chunk:
         return self.records.parent / f"{self.records.name.removesuffix('.records')}.{kind}"
 
     def _write_table(self, kind: str, table: pa.Table) -> None:
-        location = self._file(kind)
-        with (
-            location.filesystem.open_output_stream(location.path) as file,
-            pa.ipc.new_stream(file, table.schema) as stream,
-        ):
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as stream:
             stream.write_table(table)
+        _write(self._file(kind), memoryview(sink.getvalue()))
 
     def _read_table(self, kind: str) -> pa.Table:
         location = self._file(kind)
         try:
-            with location.filesystem.open_input_stream(location.path) as file, pa.ipc.open_stream(file) as stream:
+            with pa.ipc.open_stream(location.read_bytes()) as stream:
                 return stream.read_all()
         except (pa.ArrowException, OSError) as error:
             raise StorageError(f"{location} is not as this job wrote it: run the job again") from error
+
+
+def _write(location: Location, content: memoryview) -> None:
+    """Write a file of the job; on a local filesystem it need not survive a crash of the machine."""
+    if not location.is_local:
+        publish(location, content, content.nbytes)
+        return
+    with location.filesystem.open_output_stream(location.path) as file:
+        file.write(content)
 
 
 def _segments(rows: ChunkRows, segment_size: int) -> tuple[tuple[int, int, int], ...]:

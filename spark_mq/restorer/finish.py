@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE
 from spark_mq.format.system_topic import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from spark_mq.indexer.queue.carry_over import Queue, carry_over
+from spark_mq.io.folder import files_below
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.restorer.checkpoint import restored_checkpoint
@@ -184,7 +185,13 @@ def _copy_other_files(source: Location, store: Location, situation: Situation) -
         if path.startswith(CONFIG):
             continue
         name = path.rstrip("/")
-        if (source / name).is_directory:
+        if not (source.is_local and store.is_local):
+            files = files_below(source / name) if (source / name).is_directory else {}
+            names = [f"{name}/{file}" for file in files] or [name] * (source / name).is_file
+            for file in names:
+                content = (source / file).read_bytes()
+                publish(store / file, content, len(content))
+        elif (source / name).is_directory:
             shutil.copytree((source / name).path, (store / name).path)
         elif (source / name).is_file:
             os.makedirs((store / name).parent.path, exist_ok=True)

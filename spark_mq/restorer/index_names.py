@@ -6,7 +6,6 @@ time of the first message instead. A file that begins with the same message as o
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 
 from spark_mq.io.location import Location
@@ -21,7 +20,7 @@ def restore_index_names(store: Location, names: Mapping[int, str]) -> int:
     only some of the files have one, no file is renamed.
 
     Args:
-        store: A store on a local filesystem that no broker uses.
+        store: A store that no broker uses.
         names: Names by the commit log offset at which a file begins.
 
     """
@@ -30,10 +29,10 @@ def restore_index_names(store: Location, names: Mapping[int, str]) -> int:
     if known != sorted(set(known)):
         return 0
     renamed = [(file.name, name) for file, name in zip(files, known, strict=True) if file.name != name]
-    folder = (store / INDEX).path
+    folder = store / INDEX
     # A new name can be the old name of a later file.
     for step in (lambda old, new: (old, f"{new}.new"), lambda old, new: (f"{new}.new", new)):
         for old, new in renamed:
             before, after = step(old, new)
-            os.rename(os.path.join(folder, before), os.path.join(folder, after))
+            folder.filesystem.move((folder / before).path, (folder / after).path)
     return len(renamed)

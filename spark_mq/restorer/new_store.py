@@ -1,4 +1,4 @@
-"""A new store: it is made in a folder beside it, which is renamed when all is complete.
+"""A new store: it is made in a folder beside it, which is renamed (on S3: copied) when all is complete.
 
 A job that is killed leaves that folder, and the next one removes it.
 """
@@ -6,8 +6,6 @@ A job that is killed leaves that folder, and the next one removes it.
 from __future__ import annotations
 
 import dataclasses
-import os
-import shutil
 import time
 import uuid
 from collections.abc import Sequence
@@ -18,10 +16,12 @@ from spark_mq.format.system_topic import HALF_TOPIC
 from spark_mq.indexer.rebuild import rebuild_with
 from spark_mq.indexer.rebuild_request import PERMISSIVE, RebuildRequest
 from spark_mq.indexer.report import RebuildReport
+from spark_mq.io.folder import discard_folder
 from spark_mq.io.location import Location
 from spark_mq.job.output_lock import output_lock
 from spark_mq.job.progress import Progress
 from spark_mq.restorer.chunk import Chunk
+from spark_mq.restorer.copy_in_place import copy_in_place
 from spark_mq.restorer.finish import finish_store
 from spark_mq.restorer.index_names import restore_index_names
 from spark_mq.restorer.new_log import NewLog
@@ -64,7 +64,7 @@ def make_store(job: StoreJob, stage: Stage) -> RestoreReport:
         try:
             report, backup = _make(job, work, stage)
         finally:
-            shutil.rmtree(work.path, ignore_errors=True)
+            discard_folder(work)
     return dataclasses.replace(report, backup=backup, seconds=round(time.monotonic() - started, 3))
 
 
@@ -72,8 +72,8 @@ def _make(job: StoreJob, work: Location, stage: Stage) -> tuple[RestoreReport, s
     """Make the store, and put it in place; returns the report, and the new name of the store that was replaced."""
     store, chunk_folder = work / STORE, work / CHUNKS
     for folder in (store, chunk_folder):
-        shutil.rmtree(folder.path, ignore_errors=True)  # what a killed job left
-        os.makedirs(folder.path)
+        discard_folder(folder)  # what a killed job left
+        folder.make_folder()
     progress = Progress(work / PROGRESS / uuid.uuid4().hex, job.on_progress)
     chunks = job.stage(stage, chunk_folder, progress)
     plan = _place(job, chunks)
@@ -83,7 +83,11 @@ def _make(job: StoreJob, work: Location, stage: Stage) -> tuple[RestoreReport, s
         rebuilt = _derive(job, store)
         log = NewLog.of(plan, written)
         notes = finish_store(job, store, log, offset_map)
-        backup = put_in_place(store, job.request.store, job.request.replaces)
+        backup = None
+        if store.is_local:
+            backup = put_in_place(store, job.request.store, job.request.replaces)
+        else:
+            copy_in_place(store, job.request.store)
     if offset_map is not None:
         complete_map(offset_map.folder)
     notes += [_EXPIRY_NOTE, *([_ID_NOTE] if job.request.store_host is not None else [])]
@@ -145,7 +149,7 @@ def _derive(job: StoreJob, store: Location) -> RebuildReport:
     zone = job.request.time_zone or (None if facts is None else facts.time_zone)
     # Queue offsets without a message are no reason to stop: their messages were left out.
     request = dataclasses.replace(
-        RebuildRequest.of(store.path, mode=PERMISSIVE),
+        RebuildRequest.of(store.uri, mode=PERMISSIVE),
         broker_conf=job.request.broker_conf,
         time_zone=zone,
         broker_version=job.broker_version,

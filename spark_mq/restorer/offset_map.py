@@ -53,6 +53,7 @@ _FILE = re.compile(r"[0-9]{20}\.parquet")
 _UNFINISHED = re.compile(r"\.\w+(\.parquet)?\.[0-9a-f]{32}\.tmp")
 """The name of a file that was being written when the job was killed (`io.publish`)."""
 _BATCH_ROWS = 256 << 10
+_QUEUE_OFFSETS = ["old_topic", "queue_id", "old_queue_offset", "queue_offset"]
 _HEX = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 _NOTHING_AFTER = np.iinfo(np.int64).max
 
@@ -170,8 +171,9 @@ class OffsetMap:
             yield
         except BaseException:
             _remove_files(self.folder)
-            with suppress(OSError):  # somebody put a file into it
-                os.rmdir(self.folder.path)
+            if self.folder.is_local:
+                with suppress(OSError):  # somebody put a file into it
+                    os.rmdir(self.folder.path)
             raise
 
     def new_offsets(self, wanted: Collection[QueueOffset]) -> dict[QueueOffset, int]:
@@ -184,12 +186,10 @@ class OffsetMap:
             The new offsets. An offset in a queue of which no message was kept is left out.
 
         """
-        files = [(self.folder / info.base_name).path for info in self.folder.entries() if _is_file(info.base_name)]
+        files = [self.folder / info.base_name for info in self.folder.entries() if _is_file(info.base_name)]
         if not files or not wanted:
             return {}
-        dataset = ds.dataset(files, OFFSET_MAP_SCHEMA, format="parquet", filesystem=self.folder.filesystem)
-        columns = ["old_topic", "queue_id", "old_queue_offset", "queue_offset"]
-        batches = dataset.to_batches(columns=columns, batch_size=_BATCH_ROWS, batch_readahead=4, fragment_readahead=2)
+        batches = _local_batches(files) if self.folder.is_local else _remote_batches(files)
         return find_new_offsets(batches, wanted)
 
     def _table(self, chunk: StagedChunk, rows: StagedRows, offsets: Int64s, queue_offsets: Int64s) -> pa.Table:
@@ -209,6 +209,21 @@ class OffsetMap:
             offset_message_ids(self.store_host, offsets),
         ]
         return pa.Table.from_arrays(columns, schema=OFFSET_MAP_SCHEMA)
+
+
+def _local_batches(files: Sequence[Location]) -> Iterator[pa.RecordBatch]:
+    """The queue offsets in these files."""
+    paths = [file.path for file in files]
+    dataset = ds.dataset(paths, OFFSET_MAP_SCHEMA, format="parquet", filesystem=files[0].filesystem)
+    yield from dataset.to_batches(
+        columns=_QUEUE_OFFSETS, batch_size=_BATCH_ROWS, batch_readahead=4, fragment_readahead=2
+    )
+
+
+def _remote_batches(files: Sequence[Location]) -> Iterator[pa.RecordBatch]:
+    """The same of files that are not local: each is read whole, because Arrow repeats no request that failed."""
+    for file in files:
+        yield from pq.read_table(pa.BufferReader(file.read_bytes()), columns=_QUEUE_OFFSETS).to_batches()
 
 
 def check_map_folder(folder: Location) -> None:

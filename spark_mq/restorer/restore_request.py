@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import tzinfo
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Self
 
 from spark_mq.errors import (
@@ -21,12 +21,13 @@ from spark_mq.errors import (
 )
 from spark_mq.format.host_text import parse_host
 from spark_mq.io.location import Location, local_path
+from spark_mq.io.s3 import is_s3, shown
 from spark_mq.job.shared_storage import NONCE
 from spark_mq.query.syntax_error import certain_syntax_error
 from spark_mq.restorer.append_target import check_appendable
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.broker_version import BrokerVersion, parse_broker_version
-from spark_mq.store.config.store_paths import COMMIT_LOG
+from spark_mq.store.config.store_paths import COMMIT_LOG, RESTORE_UNFINISHED
 from spark_mq.store.config.topic_name import new_topic_fault
 from spark_mq.store.index.names import parse_time_zone
 from spark_mq.store.log.commit_log import CommitLog
@@ -101,7 +102,7 @@ class RestoreRequest:
 
         """
         if local_path(store) is None:
-            raise OptionError(f"{store} is not on a local filesystem: restore to a folder, and copy it from there")
+            _check_remote(store, append, replace)
         location = Location.resolve(store)
         if topic_map and not (renumber or append):
             raise OptionError("--topic-map changes the sizes of messages, so they need new offsets: add --renumber")
@@ -167,19 +168,19 @@ class RestoreRequest:
             self._check_lock()
             check_appendable(self.store, has_lock=True)
             return
-        if os.path.islink(self.store.path):
+        if self.store.is_local and os.path.islink(self.store.path):
             raise OutputExistsError(f"{self.store} is a symbolic link: give the folder to which it leads")
         if self.store.is_file:
             raise OutputExistsError(f"{self.store} is a file: give a new folder")
         if self.replaces and (self.store / COMMIT_LOG).is_directory:
             self._check_lock()
-        elif self.store.entries():
+        elif self.store.entries() and not (self.store / COMMIT_LOG / RESTORE_UNFINISHED).is_file:
             raise OutputExistsError(
                 f"{self.store} is not empty, and is not a message store: give another folder"
                 if not (self.store / COMMIT_LOG).is_directory
                 else f"{self.store} is not empty: give a new folder, or --append to append to the store that is there"
             )
-        if os.path.ismount(self.store.path):
+        if self.store.is_local and os.path.ismount(self.store.path):
             raise StorageError(f"{self.store} is a mount point, which no folder can replace: give a folder in it")
         for info in self.work_folder.entries():
             if info.base_name not in (STORE, CHUNKS, PROGRESS) and not info.base_name.startswith(NONCE):
@@ -187,7 +188,8 @@ class RestoreRequest:
                     f"{self.work_folder} has files that no restore made, such as {info.base_name}: move them, because "
                     "a restore works in this folder, and removes it"
                 )
-        self._check_parent()
+        if self.store.is_local:
+            self._check_parent()
 
     def _check_lock(self) -> None:
         if is_locked(self.store):
@@ -212,8 +214,6 @@ class RestoreRequest:
             source: The folder of the store, or of the table.
 
         """
-        if not source.is_local:
-            return
         if _is_within(self.store, source):
             raise OptionError(
                 f"SOURCE and STORE are the same folder, {source}"
@@ -252,5 +252,20 @@ def _check_condition(where: str) -> None:
         raise OptionError(f"--where {where!r} is not a condition: {problem}")
 
 
+def _check_remote(store: str, append: bool, replace: bool) -> None:
+    """Raise `OptionError` if a store that is not local cannot be made, or not in this way."""
+    if not is_s3(store):
+        raise OptionError(f"{shown(store)} is not local, and not on S3: restore to a folder, and copy it from there")
+    if append:
+        raise OptionError(
+            f"{shown(store)}: nothing can be appended on S3, which has no rename, and no lock against a broker and "
+            "other jobs: append to a local copy"
+        )
+    if replace:
+        raise OptionError(f"{shown(store)}: no store can be replaced on S3, which has no rename: give a new folder")
+
+
 def _is_within(inner: Location, outer: Location) -> bool:
+    if not (inner.is_local and outer.is_local):
+        return inner.filesystem == outer.filesystem and PurePosixPath(inner.path).is_relative_to(outer.path)
     return Path(inner.path).resolve().is_relative_to(Path(outer.path).resolve())

@@ -73,7 +73,7 @@ def open_source(
         return _of_rows(source, request)
     if is_store(source):
         return _of_store(spark, Location.resolve(source), request)
-    tables = ArchiveTables.of(source, checkpoint="")
+    tables = ArchiveTables.of(source, checkpoint="").connected(spark)
     return _of_archive(spark, tables, choose_store(spark, tables, cluster, broker, store_name), request)
 
 

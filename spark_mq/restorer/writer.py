@@ -7,8 +7,6 @@ chunks of records into a folder beside the store (`StoreWriter.write`). Then the
 
 from __future__ import annotations
 
-import os
-import shutil
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,6 +19,7 @@ from pyspark.sql.types import StructType
 
 from spark_mq._compat import arrow_schema
 from spark_mq.errors import OptionError, StorageError
+from spark_mq.io.folder import discard_folder
 from spark_mq.io.location import Location
 from spark_mq.job.session import job_errors
 from spark_mq.job.shared_storage import SharedStorageCheck
@@ -113,7 +112,7 @@ class StoreWriter(DataSourceArrowWriter):
         self._remove_chunks()
 
     def _remove_chunks(self) -> None:
-        shutil.rmtree(self.task.folder.path, ignore_errors=True)
+        discard_folder(self.task.folder)
 
 
 def store_writer(options: WriteOptions, schema: StructType, overwrite: bool) -> StoreWriter:
@@ -164,7 +163,7 @@ def store_writer(options: WriteOptions, schema: StructType, overwrite: bool) -> 
 def _make_folder(store: Location) -> Location:
     folder = store.parent / f"{store.name}{WRITING}{uuid.uuid4().hex}"
     try:
-        os.makedirs(folder.path)
+        folder.make_folder()
     except OSError as error:
         raise StorageError(f"{folder}: the folder of the write cannot be created: {reason_of(error)}") from error
     return folder

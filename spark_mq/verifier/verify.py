@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 import time
 import uuid
 import weakref
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_mq.errors import StorageError
+from spark_mq.io.folder import discard_folder
 from spark_mq.io.location import Location
 from spark_mq.job.progress import Progress, StageProgress
 from spark_mq.job.session import job_session
@@ -46,7 +45,7 @@ class VerifyResult:
         self.folder = folder
         self._files = tuple(files)
         self._spark = spark
-        self._finalizer = weakref.finalize(self, remove_folder, folder)
+        self._finalizer = weakref.finalize(self, discard_folder, folder)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -152,10 +151,10 @@ def run_verify(
             spread = spark_spread(session, request, work, stages)
             checked = check_store(request.store, request.conf, work, spread, request.split_size)
     except BaseException:
-        remove_folder(work)
+        discard_folder(work)
         raise
     for name in (STAGED, "progress"):
-        remove_folder(work / name)
+        discard_folder(work / name)
     report = verify_report(request, checked, round(time.monotonic() - started, 3), stages.seconds)
     return VerifyResult(report, [work / FINDINGS / name for name in checked.summary.files], work, spark)
 
@@ -186,15 +185,6 @@ def work_folder(scratch: Location | None) -> Location:
     except OSError as error:
         raise StorageError(f"--scratch {scratch}: the folder cannot be written: {error}") from error
     return folder
-
-
-def remove_folder(folder: Location) -> None:
-    """Remove a folder of a check; an error leaves it."""
-    with suppress(OSError):
-        if folder.is_local:
-            shutil.rmtree(folder.path, ignore_errors=True)
-        else:
-            folder.filesystem.delete_dir(folder.path)
 
 
 def spark_spread(session: SparkSession, request: VerifyRequest, work: Location, progress: Progress) -> Spread:

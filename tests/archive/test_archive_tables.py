@@ -24,6 +24,21 @@ def test_a_relative_path_becomes_absolute() -> None:
         assert ArchiveTables.of(uri).name == uri
 
 
+def test_spark_knows_a_table_on_s3_without_settings() -> None:
+    place, identity = ArchiveTables.of("s3://me:secret@lake/messages/?region=eu"), StoreIdentity("c", "b", "s")
+    assert place.keys.sql_name == "delta.`s3a://lake/messages_keys`"
+    assert place.checkpoints == "s3a://lake/messages_checkpoints"
+    assert "secret" not in repr(place)
+    location = place.location(place.checkpoint(identity, "messages"))
+    assert location.path == f"lake/messages_checkpoints/{identity.folder}/messages"
+    assert "secret_key=secret" in location.uri
+    elsewhere = ArchiveTables.of("s3n://lake/messages", "s3://other/checkpoints?region=us-east-1")
+    assert elsewhere.checkpoints == "s3a://other/checkpoints"
+    assert elsewhere.location(elsewhere.checkpoints).uri.endswith("region=us-east-1")
+    with pytest.raises(OptionError, match="'s3://lake' is a bucket: give a TABLE in it"):
+        ArchiveTables.of("s3://lake")
+
+
 def test_a_table_of_the_catalog_needs_a_checkpoint() -> None:
     with pytest.raises(OptionError, match="--checkpoint"):
         ArchiveTables.of("lake.messages")
@@ -41,9 +56,9 @@ def test_a_retired_checkpoint_is_not_used_again(tmp_path: Path) -> None:
         assert checkpoints.checkpoint_of(place, identity, checkpoints.MESSAGES) == folder
         (Path(folder) / "offsets").mkdir(parents=True)
         (Path(folder) / "metadata").touch()
-        assert not checkpoints.has_begun(folder)
+        assert not checkpoints.has_begun(place, folder)
         (Path(folder) / "offsets" / "0").touch()
-        assert checkpoints.has_begun(folder)
+        assert checkpoints.has_begun(place, folder)
         folders.append(folder)
         checkpoints.retire_checkpoint(place, identity, checkpoints.MESSAGES)
     assert len(set(folders)) == 3

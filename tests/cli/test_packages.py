@@ -14,7 +14,9 @@ import pytest
 
 from spark_mq.cli import spark
 from spark_mq.cli.arguments import add_spark_settings
+from spark_mq.cli.delta_session import delta_session_settings
 from spark_mq.cli.packages import missing_package
+from spark_mq.cli.spark import joined_settings
 from spark_mq.errors import OptionError, SparkNotReachedError
 from tests.support.log_writer import LogWriter
 from tests.support.stores import PROJECT
@@ -113,7 +115,19 @@ def test_settings_of_the_user_add_up_with_those_of_the_command() -> None:
     given = spark.given_settings(parser.parse_args(words))
     assert given == {"spark.driver.memory": "2g", "spark.jars.packages": "a:b:1,c:d:2"}
     own = {"spark.driver.memory": "1g", "spark.jars.packages": "delta", "spark.x": "y"}
-    assert spark._joined(own, given) == {**own, **given, "spark.jars.packages": "delta,a:b:1,c:d:2"}
+    assert joined_settings(own, given) == {**own, **given, "spark.jars.packages": "delta,a:b:1,c:d:2"}
+
+
+def test_a_table_on_s3_gets_the_package_of_its_filesystem() -> None:
+    packages, excludes = "spark.jars.packages", "spark.jars.excludes"
+    local = delta_session_settings({}, "/lake/messages")
+    assert excludes not in local
+    settings = delta_session_settings({}, "lake.messages", "s3://lake/checkpoints")
+    assert settings[packages].startswith(f"{local[packages]},org.apache.hadoop:hadoop-aws:")
+    assert "software.amazon.awssdk:bundle" in settings[excludes]
+    own = {packages: "org.apache.hadoop:hadoop-aws:3.4.2"}
+    assert delta_session_settings(own, "s3://lake/messages") == local
+    assert excludes not in joined_settings(delta_session_settings(own, "s3a://lake/messages"), own)
 
 
 def test_settings_for_a_session_that_exists_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from spark_mq.errors import OptionError
 from spark_mq.io.location import Location
-from spark_mq.io.s3 import is_s3, redacted, shown, with_settings
+from spark_mq.io.s3 import hadoop_address, hadoop_settings, is_s3, redacted, shown, with_settings
 
 KEYS = {"AWS_ACCESS_KEY_ID": "env-key", "AWS_SECRET_ACCESS_KEY": "env/secret"}
 OPTIONS = {"fs.s3a.access.key": "option-key", "fs.s3a.secret.key": "option-secret"}
@@ -116,3 +116,47 @@ def test_only_services_of_others_get_no_new_checksums(monkeypatch: pytest.Monkey
 def test_a_local_location_is_itself_in_another_process(tmp_path: Path) -> None:
     location = Location.resolve(str(tmp_path))
     assert pickle.loads(pickle.dumps(location)) == location
+
+
+@pytest.mark.parametrize(
+    ("uri", "expected"),
+    [
+        ("s3://b/p", {}),
+        ("s3://b/p?region=eu", {"endpoint.region": "eu"}),
+        (
+            "s3://me:se%2Fcret@b/p?endpoint_override=http://h:9000",
+            {
+                "access.key": "me",
+                "secret.key": "se/cret",
+                "aws.credentials.provider": "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
+                "endpoint": "h:9000",
+                "endpoint.region": "us-east-1",
+                "connection.ssl.enabled": "false",
+                "path.style.access": "true",
+            },
+        ),
+        (
+            "s3://b/p?access_key=k&secret_key=s&session_token=t",
+            {
+                "access.key": "k",
+                "secret.key": "s",
+                "session.token": "t",
+                "aws.credentials.provider": "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider",
+            },
+        ),
+        (
+            "s3://b/p?endpoint_override=h&force_virtual_addressing=true&anonymous=true&region=eu",
+            {
+                "endpoint": "h",
+                "endpoint.region": "eu",
+                "connection.ssl.enabled": "true",
+                "path.style.access": "false",
+                "aws.credentials.provider": "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider",
+            },
+        ),
+    ],
+)
+def test_hadoop_gets_the_same_settings_for_the_bucket(uri: str, expected: dict[str, str]) -> None:
+    settings = {"input.stream.type": "classic", **expected}
+    assert hadoop_settings(uri) == {f"fs.s3a.bucket.b.{name}": value for name, value in settings.items()}
+    assert hadoop_address(uri) == "s3a://b/p"

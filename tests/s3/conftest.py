@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from pyarrow import fs
 
 from tests.s3.proxy import Proxy
-from tests.s3.server import ACCESS_KEY, SECRET_KEY, S3Server, missing, running_server
+from tests.s3.server import ACCESS_KEY, LAKE, SECRET_KEY, S3Server, missing, running_server
 from tests.support.stores import RealStore
 
 REGION = "eu-central-1"
@@ -40,6 +41,20 @@ def s3(_proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> Proxy:
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{_proxy.endpoint}")
     monkeypatch.setenv("AWS_REGION", REGION)
     return _proxy
+
+
+@pytest.fixture(scope="session")
+def lake(_proxy: Proxy) -> fs.FileSystem:
+    """The server, on which the bucket `LAKE` exists."""
+    server = fs.S3FileSystem(
+        access_key=ACCESS_KEY,
+        secret_key=SECRET_KEY,
+        endpoint_override=_proxy.endpoint,
+        scheme="http",
+        allow_bucket_creation=True,
+    )
+    server.create_dir(LAKE)
+    return server
 
 
 @pytest.fixture(scope="session")

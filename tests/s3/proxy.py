@@ -1,8 +1,8 @@
 """A small HTTP proxy between a program and the S3 server of the tests: it counts, delays and spoils requests.
 
 The requests are answered by the real server. Only two kinds of answers are made here: those that a test wants to be
-spoiled, and those to the removal of many files by one request. The server would take five seconds for each folder that
-such a request names before it is empty; S3 has no folders.
+spoiled, and those to the removal of many files by one request from a bucket that is a local folder. The server would
+take five seconds for each folder that such a request names before it is empty; S3 has no folders.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import unescape
 
@@ -158,8 +159,9 @@ class _Handler(BaseHTTPRequestHandler):
         if fault in (Fault.INTERNAL_ERROR, Fault.SLOW_DOWN):
             self._send(int(fault), "spoiled", [], b"")
             return
-        if self.command == "POST" and self.path.endswith("?delete"):
-            self._remove(body.decode())
+        bucket = self.proxy.server.folder / self.path.strip("/").partition("?")[0]
+        if self.command == "POST" and self.path.endswith("?delete") and bucket.is_dir():
+            self._remove(bucket, body.decode())
             return
         headers = {name: value for name, value in self.headers.items() if name.lower() not in _HOP_BY_HOP}
         self._server.request(self.command, self.path, body or None, headers)
@@ -171,9 +173,8 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._send(answer.status, answer.reason, answer.getheaders(), content)
 
-    def _remove(self, body: str) -> None:
+    def _remove(self, bucket: Path, body: str) -> None:
         """Remove the files that the body names, and the folders that are empty then."""
-        bucket = self.proxy.server.folder / self.path.strip("/").partition("?")[0]
         files = [bucket / unescape(key) for key in re.findall("<Key>(.*?)</Key>", body)]
         for file in files:
             if file.is_file():

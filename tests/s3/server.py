@@ -1,7 +1,8 @@
 """A real S3 server on the loopback interface: S3Proxy, a Java program from Maven Central.
 
 Its objects are the files of a local folder, and each folder in it is a bucket. So a test puts a store into a bucket by
-copying files.
+copying files. The bucket `LAKE` is in the server's memory: only there can a folder be empty, and have the name of a
+file, as on S3. Hadoop needs that.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from typing import Final
 from tests.broker.harness import HarnessError, missing
 from tests.support.maven_library import maven_library
 
-__all__ = ["ACCESS_KEY", "SECRET_KEY", "S3Server", "missing", "running_server"]
+__all__ = ["ACCESS_KEY", "LAKE", "SECRET_KEY", "S3Server", "missing", "running_server"]
 
 ACCESS_KEY: Final = "spark-mq-tests"
 SECRET_KEY: Final = "never-to-be-shown"
+LAKE: Final = "lake"
 
 _PROJECT: Final = Path(__file__).resolve().parent
 _START_SECONDS: Final = 180.0
@@ -64,12 +66,16 @@ def running_server(home: Path) -> Iterator[S3Server]:
         "jclouds.credential": "unused",
         "jclouds.filesystem.basedir": str(folder),
     }
-    conf = home / "s3proxy.conf"
-    conf.write_text("".join(f"{name}={value}\n" for name, value in settings.items()), encoding="utf-8")
+    in_memory = {"jclouds.provider": "transient", "s3proxy.bucket-locator.1": LAKE}
+    files: list[str] = []
+    for name, more in (("files", {}), ("memory", in_memory)):
+        conf = home / f"{name}.conf"
+        conf.write_text("".join(f"{key}={value}\n" for key, value in {**settings, **more}.items()), encoding="utf-8")
+        files += ["--properties", str(conf)]
     (home / "logback.xml").write_text(_LOGBACK, encoding="utf-8")
     options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", f"-Djava.io.tmpdir={home}"]
     options.append(f"-Dlogback.configurationFile={home / 'logback.xml'}")
-    command = ["java", *options, "-cp", f"{library}{os.sep}*", "org.gaul.s3proxy.Main", "--properties", str(conf)]
+    command = ["java", *options, "-cp", f"{library}{os.sep}*", "org.gaul.s3proxy.Main", *files]
     with (home / "log").open("w+") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
         try:
             _wait_until_it_listens(process, port, home / "log")

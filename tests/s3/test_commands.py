@@ -53,7 +53,7 @@ def test_what_a_rebuild_would_do_shows_no_secret(on_s3: Place, s3: Proxy, capsys
 
 
 @pytest.mark.parametrize(
-    "words", [["expire", "{s3}", "--reserved-hours", "1"], ["restore", "{local}", "s3://stores/x"]]
+    "words", [["expire", "{s3}", "--reserved-hours", "1"], ["restore", "{local}", "{s3}", "--append"]]
 )
 def test_what_changes_a_store_is_for_the_local_disk(
     words: list[str], on_s3: Place, s3: Proxy, capsys: pytest.CaptureFixture[str]
@@ -61,4 +61,24 @@ def test_what_changes_a_store_is_for_the_local_disk(
     local, remote = on_s3(WORKLOAD)
     assert main([word.format(local=local, s3=remote) for word in words]) != 0
     assert "local" in capsys.readouterr().err
+    assert not any(request.method in ("PUT", "DELETE", "POST") for request in s3.requests)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["archive", "{s3}", "{s3}/archive/messages"], "is in the folder of the store"),
+        (["archive", "{local}", "s3://stores"], "'s3://stores' is a bucket: give a TABLE in it"),
+        (["archive", "{local}", "{s3}"], "has files, but is not a Delta table"),
+        (["maintain-archive", "s3://stores/no/archive"], "s3://stores/no/archive is not a Delta table"),
+    ],
+    ids=["in the store", "a bucket", "other files", "nothing"],
+)
+def test_tables_that_cannot_be_there_are_refused_before_spark_starts(
+    words: list[str], message: str, on_s3: Place, s3: Proxy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    local, remote = on_s3(WORKLOAD)
+    assert main([word.format(local=local, s3=remote) for word in words]) == 2
+    said = capsys.readouterr().err
+    assert message in said
     assert not any(request.method in ("PUT", "DELETE", "POST") for request in s3.requests)

@@ -15,6 +15,7 @@ from tests.s3.proxy import Proxy
 from tests.s3.server import ACCESS_KEY, SECRET_KEY
 from tests.support.delta_rows import delta_rows
 from tests.support.stores import OWN_STORES, RealStore, tree_of
+from tests.support.verified import check, grave
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,6 +87,25 @@ def test_a_rebuild_needs_no_environment_in_its_tasks(
     report = rebuild(spark, there, "s3://spark/rebuilt", broker_conf=str(WORKLOAD.broker_conf), split_size=100 << 10)
     assert tree_of(s3.server.folder / "spark" / "rebuilt") == tree_of(tmp_path)
     assert not _SECRET.search(report.to_text())
+
+
+def test_a_dataframe_is_written_as_a_store(spark: SparkSession, on_s3: Place, s3: Proxy, tmp_path: Path) -> None:
+    """The process in which Spark makes the writer has no environment: the address has the settings."""
+    here, _ = on_s3(WORKLOAD)
+    (s3.server.folder / "spark").mkdir(exist_ok=True)
+    register(spark)
+    rows = spark.read.format("rocketmq").load(here).where("topic = 'SequenceDemo'")
+    settings = f"access_key={ACCESS_KEY}&secret_key={SECRET_KEY}&endpoint_override={s3.endpoint}&scheme=http"
+    written = rows.write.format("rocketmq").mode("append").option("brokerConf", str(WORKLOAD.broker_conf))
+    written.option("renumber", "true").save(f"s3://spark/written?{settings}")
+    _, findings = check("s3://spark/written", WORKLOAD.broker_conf)
+    assert not grave(findings)
+    bodies = spark.read.format("rocketmq").load(f"s3://spark/written?{settings}").select("body")
+    assert bodies.orderBy("body").collect() == rows.select("body").orderBy("body").collect() != []
+    assert {file.name for file in (s3.server.folder / "spark").iterdir()} <= {"written", "written_offsets", "rebuilt"}
+    with pytest.raises(Exception, match="nothing can be appended on S3") as caught:
+        rows.write.format("rocketmq").mode("append").save(f"s3://spark/written?{settings}")
+    assert not _SECRET.search(str(caught.value))
 
 
 @pytest.mark.archive

@@ -15,7 +15,9 @@ from spark_mq.repairer.request import RepairRequest
 from spark_mq.verifier.spread import Spread
 
 
-def repair_here(store: Path, conf: Path | str | None, output: Path | None = None, **options: Any) -> RepairReport:
+def repair_here(
+    store: Path | str, conf: Path | str | None, output: Path | str | None = None, **options: Any
+) -> RepairReport:
     """The report of a repair that runs in this process."""
     settings = None if conf is None else str(conf)
     where = None if output is None else str(output)

@@ -34,7 +34,7 @@ from spark_mq.source.datasource import RocketMQDataSource
 Batches = Iterator[pa.RecordBatch]
 
 
-def message_batches(store: Path, columns: Sequence[str] = RECORD_COLUMNS) -> Batches:
+def message_batches(store: Path | str, columns: Sequence[str] = RECORD_COLUMNS) -> Batches:
     """The messages of a store, with the columns that a restore of a store reads."""
     source = RocketMQDataSource({"path": str(store), "mode": "FAILFAST"})
     reader = source.reader(from_arrow_schema(pa.schema([ALL_MESSAGE_FIELDS[name] for name in columns])))
@@ -48,8 +48,8 @@ def delivered(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def restore_here(
-    source: Path,
-    store: Path,
+    source: Path | str,
+    store: Path | str,
     conf: Path,
     keep: Callable[[pa.RecordBatch], pa.RecordBatch] = lambda batch: batch,
     chunk_size: int = 1 << 16,

@@ -111,7 +111,7 @@ class ArchivedStore:
             OptionError: No store has these names, or several have. The error lists them.
         """
         conf = BrokerConf.of(broker_conf)
-        tables = ArchiveTables.of(archive, checkpoint="")
+        tables = ArchiveTables.of(archive, checkpoint="").connected(spark)
         return cls(ArchiveSource(spark, tables, choose_store(spark, tables, cluster, broker, store_name), conf))
 
     def life(

@@ -33,7 +33,7 @@ def create_view(spark: SparkSession, archive: str, table: str, view: str, broker
         OptionError: The table is not an archive, or has no messages of a store.
         CorruptLogError: Two stores were archived under one name.
     """
-    tables, conf = ArchiveTables.of(archive, checkpoint=""), BrokerConf.of(broker_conf)
+    tables, conf = ArchiveTables.of(archive, checkpoint="").connected(spark), BrokerConf.of(broker_conf)
     parts = []
     for identity in archived_stores(spark, tables):
         rows = ArchivedStore(ArchiveSource(spark, tables, identity, conf)).table(table)

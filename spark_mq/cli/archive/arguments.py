@@ -6,7 +6,7 @@ import argparse
 import math
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,14 +62,15 @@ def check_name(argument: str, value: str) -> str:
     return value
 
 
-def check_archive_folders(tables: ArchiveTables, store: Location) -> None:
+def check_archive_folders(tables: ArchiveTables, store: Location, given: Mapping[str, str]) -> None:
     """Check that an archive can be in these folders. Nothing is created.
 
-    URIs are not checked, and no path if the session runs elsewhere.
+    Other URIs than those of S3 are not checked, and no local path if the session runs elsewhere.
 
     Args:
         tables: The archive.
         store: The store that is archived.
+        given: The user's settings of Spark. With one of Hadoop's, no URI is checked: only Spark may be able to open it.
 
     Raises:
         OptionError: A table or the checkpoints are in the store's folder, or contain it; the checkpoints are in a
@@ -77,7 +78,11 @@ def check_archive_folders(tables: ArchiveTables, store: Location) -> None:
         StorageError: No file can be created in a folder.
 
     """
+    from spark_mq.io.s3 import is_s3
+
     tables_of_paths = [f"{tables.name}{suffix}" for suffix in _SUFFIXES] if tables.is_path else []
+    if is_s3(tables.name) and not is_launched() and not any(name.startswith("spark.hadoop.") for name in given):
+        _check_on_s3(tables, store)
     for path in (*tables_of_paths, tables.checkpoints):
         folder = _local(path)
         if folder is None:
@@ -100,11 +105,34 @@ def check_archive_folders(tables: ArchiveTables, store: Location) -> None:
             raise OptionError(f"{path} has files, but is not a Delta table: give a TABLE that is new, or an archive's")
 
 
+def _check_on_s3(tables: ArchiveTables, store: Location) -> None:
+    """Check that the tables of an archive can be in these folders of a bucket."""
+    from spark_mq.io.location import Location
+    from spark_mq.io.s3 import is_s3
+
+    path, mark, settings = tables.addresses[0].partition("?")
+    for suffix in _SUFFIXES:
+        folder = Location.resolve(f"{path.rstrip('/')}{suffix}{mark}{settings}")
+        if is_s3(store.uri) and _overlap(Path(f"/{folder.path}"), Path(f"/{store.path}")):
+            raise OptionError(
+                f"{folder} is in the folder of the store {store}, or contains it: a store is never changed; give a "
+                "TABLE elsewhere"
+            )
+        if folder.entries() and not (folder / _LOG).is_directory:
+            raise OptionError(
+                f"{folder} has files, but is not a Delta table: give a TABLE that is new, or an archive's"
+            )
+
+
 def check_is_archive(table: str) -> None:
-    """Check that a path is the messages table of an archive; a name in the catalog and a URI are not checked.
+    """Check that a path is the messages table of an archive; a name in the catalog is not checked.
 
     Raises `OptionError` if there is no Delta table.
     """
+    from spark_mq.io.s3 import is_s3, shown
+
+    if is_s3(table) and not has_delta_log(table):
+        raise OptionError(f"{shown(table)} is not a Delta table: give the TABLE of spark-mq archive")
     folder = _local(table.rstrip("/")) if "/" in table else None
     if folder is not None and not (folder / _LOG).is_dir():
         problem = "is not a Delta table" if folder.exists() else "does not exist"

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from spark_mq.cli.archive.arguments import check_archive_folders, check_is_archive, check_name, number
 from spark_mq.cli.archive.follow_output import FollowOutput
-from spark_mq.cli.archive.session import delta_session_settings, known_filesystem
 from spark_mq.cli.arguments import (
     add_archive_table,
     add_broker_conf,
@@ -24,6 +23,7 @@ from spark_mq.cli.arguments import (
     add_store,
 )
 from spark_mq.cli.broker_settings import broker_conf_path
+from spark_mq.cli.delta_session import delta_session_settings, known_filesystem
 from spark_mq.cli.output.report import print_report
 from spark_mq.cli.spark import given_settings, is_launched, spark_errors, spark_session
 from spark_mq.errors import OptionError, SparkMqError
@@ -152,9 +152,9 @@ def run_archive(arguments: argparse.Namespace) -> int:
     max_bytes = parse_size("--max-bytes", arguments.max_bytes)
     stores = [_given_store(arguments)] if arguments.stores_file is None else _stores_of_file(arguments)
     tables = ArchiveTables.of(arguments.table, arguments.checkpoint)
-    for store in stores:
-        check_archive_folders(tables, store.location)
     given = given_settings(arguments)
+    for store in stores:
+        check_archive_folders(tables, store.location, given)
     remaining = []
     for store in stores:
         is_new = arguments.rename or arguments.follow is not None
@@ -266,7 +266,7 @@ def _archive(
     with (
         known_filesystem(tables.name),
         spark_errors(),
-        spark_session("spark-mq archive", partial(delta_session_settings, given), given) as spark,
+        spark_session("spark-mq archive", partial(delta_session_settings, given, *tables.addresses), given) as spark,
     ):
         try:
             for store in stores:
@@ -304,7 +304,9 @@ def run_maintenance(arguments: argparse.Namespace) -> int:
     with (
         known_filesystem(arguments.table),
         spark_errors(),
-        spark_session("spark-mq maintain-archive", partial(delta_session_settings, given), given) as spark,
+        spark_session(
+            "spark-mq maintain-archive", partial(delta_session_settings, given, arguments.table), given
+        ) as spark,
     ):
         report = maintain(
             spark,

@@ -109,7 +109,7 @@ def archived_store(
             The error lists them.
     """
     from spark_mq.archive.archive_tables import ArchiveTables
-    from spark_mq.cli.archive.session import delta_session_settings, known_filesystem
+    from spark_mq.cli.delta_session import delta_session_settings, known_filesystem
     from spark_mq.cli.spark import given_settings, spark_errors, spark_session
 
     given = given_settings(arguments)
@@ -119,12 +119,12 @@ def archived_store(
     tables = ArchiveTables.of(source, checkpoint="")
     names: Mapping[str, str | None] = {name: getattr(arguments, name) for name in NAMES}
     with known_filesystem(source), spark_errors():
-        settings = delta_session_settings(given)
+        settings = delta_session_settings(given, source)
         with spark_session(f"spark-mq {command}", lambda: settings, given, kernels=None) as spark:
             from spark_mq.archive.lifecycle.archived_store import ArchivedStore
 
             if store is not None:
-                names = _names_of_log(spark, store, tables, names)
+                names = _names_of_log(spark, store, tables.connected(spark), names)
             yield ArchivedStore.open(spark, source, **names, broker_conf=conf)
 
 

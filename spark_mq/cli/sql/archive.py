@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from spark_mq.cli.sql.session import is_on_server
 from spark_mq.errors import OptionError
+from spark_mq.io.s3 import shown
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -137,7 +138,8 @@ class History:
 
     def __str__(self) -> str:
         """One line of text: the parts of the view."""
-        return f"history: the archive {self._table}, and of the store {self._store} the log after the archive's end"
+        archive, store = shown(self._table), shown(self._store)
+        return f"history: the archive {archive}, and of the store {store} the log after the archive's end"
 
     def prepare(self, spark: SparkSession, statement: str) -> None:
         """Create the view if a statement may name it: each time, because a view keeps the plan of its first query.

@@ -6,8 +6,9 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_mq.cli.arguments import add_skip_unreadable, add_spark_settings, pair
@@ -108,7 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
     settings = given_settings(arguments)
     tables = _tables(arguments)
     session = Session(
-        lambda: _session(settings, needs_delta=bool(tables.archives)),
+        lambda: _session(settings, [table for _, table in arguments.archives]),
         settings,
         has_empty_catalog(settings),
         sees_stores=not is_on_server(),
@@ -121,12 +122,21 @@ def run(arguments: argparse.Namespace) -> int:
     return console.run_all(sys.stdin.read() if arguments.query is None else arguments.query)
 
 
-def _session(settings: Mapping[str, str], needs_delta: bool) -> AbstractContextManager[SparkSession]:
-    if not needs_delta:
-        return spark_session("spark-mq sql", given=settings)
-    from spark_mq.archive.delta import delta_settings
+@contextmanager
+def _session(settings: Mapping[str, str], archives: Sequence[str]) -> Iterator[SparkSession]:
+    """A context with the session, which can open the archives."""
+    if not archives:
+        with spark_session("spark-mq sql", given=settings) as spark:
+            yield spark
+        return
+    from spark_mq.archive.archive_tables import ArchiveTables
+    from spark_mq.cli.delta_session import delta_session_settings
 
-    return spark_session("spark-mq sql", delta_settings, settings)
+    needed = partial(delta_session_settings, settings, *archives)
+    with spark_session("spark-mq sql", needed, settings) as spark:
+        for table in archives:
+            ArchiveTables.of(table, checkpoint="").connected(spark)
+        yield spark
 
 
 def _tables(arguments: argparse.Namespace) -> Tables:

@@ -15,9 +15,22 @@ from itertools import pairwise
 
 from pyarrow import fs
 
-from spark_mq.errors import SparkMqError, StoreNotFoundError, UnfinishedAppendError, UnsupportedStoreError
+from spark_mq.errors import (
+    SparkMqError,
+    StoreNotFoundError,
+    UnfinishedAppendError,
+    UnfinishedRestoreError,
+    UnsupportedStoreError,
+)
 from spark_mq.io.location import Location
-from spark_mq.store.config.store_paths import APPEND_UNFINISHED, COMMIT_LOG, CONFIG, CONSUME_QUEUE, MAPPED_FILE_NAME
+from spark_mq.store.config.store_paths import (
+    APPEND_UNFINISHED,
+    COMMIT_LOG,
+    CONFIG,
+    CONSUME_QUEUE,
+    MAPPED_FILE_NAME,
+    RESTORE_UNFINISHED,
+)
 
 _DLEDGER = "dledger-"
 _MIN_FILES = 3
@@ -31,6 +44,7 @@ def check_plain_log(store: Location) -> list[fs.FileInfo]:
         StoreNotFoundError: `store` has no commit log; the message names what the path is instead.
         UnsupportedStoreError: The store is a DLedger log, or its log is spread over several folders.
         UnfinishedAppendError: The files of an append are not all in place.
+        UnfinishedRestoreError: The files of a new store are not all in place.
     """
     if not store.is_directory:
         what = "is a file" if store.is_file else "does not exist"
@@ -45,6 +59,11 @@ def check_plain_log(store: Location) -> list[fs.FileInfo]:
     entries = location.entries()
     if any(info.base_name == APPEND_UNFINISHED for info in entries):
         raise unfinished_append(store)
+    if any(info.base_name == RESTORE_UNFINISHED for info in entries):
+        raise UnfinishedRestoreError(
+            f"{location / RESTORE_UNFINISHED}: the files of a restore are being put in place, or the restore was "
+            "interrupted. If no `spark-mq restore` to this store runs, run it again: it begins anew"
+        )
     files = _mapped_files(entries)
     others = [info.base_name for info in entries if not info.base_name.startswith(".")]
     if others and not files:

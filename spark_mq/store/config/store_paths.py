@@ -20,6 +20,9 @@ ABORT = "abort"
 APPEND_UNFINISHED = "append-unfinished"
 """A file in `commitlog/` that exists while the files of an append are put in place (`restorer/append_commit`). A broker
 does not load a folder of segments with such a file (`MappedFileQueue.doLoad`@5.3.3 and @4.9.7)."""
+RESTORE_UNFINISHED = "restore-unfinished"
+"""A file in `commitlog/` that exists while the files of a new store are put in place on S3, for the same purpose
+(`restorer/copy_in_place`)."""
 
 MAPPED_FILE_NAME = re.compile(r"[0-9]{20}")
 """A segment or a queue file: the offset of its first byte (`UtilAll.offset2FileName`@5.3.3)."""
