@@ -154,8 +154,10 @@ def delta(spark: SparkSession, delta_jars: dict[str, str]) -> SparkSession:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory, delta_jars: dict[str, str]) -> Iterator[SparkSession]:
     """The one Spark session of the test run, on two cores; with Delta Lake, if it can be had."""
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+    assert SparkContext._gateway is None, "a test has started a JVM before, which has other settings"
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[2]")
     for name, value in delta_jars.items():

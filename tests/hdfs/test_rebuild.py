@@ -15,7 +15,7 @@ from unittest import mock
 import pytest
 
 from spark_mq.cli.main import main
-from spark_mq.errors import MissingPackageError, OutputExistsError
+from spark_mq.errors import MissingPackageError, OutputExistsError, StorageError
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.job.output_committer import WORK_FOLDER, OutputCommitter
@@ -146,9 +146,8 @@ def test_a_user_without_rights_is_told_so(
     stranger: str, on_hdfs: Place, hdfs: HdfsCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = on_hdfs(KILLED)[1]
-    assert main(["rebuild", store, "--output", f"{stranger}/no-rights"]) == 1
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert "no-rights/.spark_mq cannot be created: Permission denied: user=stranger" in said
+    with pytest.raises(StorageError, match=r"no-rights/\.spark_mq cannot be created: Permission denied: user=stranger"):
+        rebuild_here(store, f"{stranger}/no-rights")
     assert main(["topics", f"{stranger}/secret"]) == 1
     said = capsys.readouterr().err
     assert "denies the access: Permission denied: user=stranger" in said
