@@ -76,6 +76,7 @@ def archives(
     there = f"s3://{LAKE}/archive/messages"
     report = archive(delta, store, f"{there}?{settings}", broker="a", store_name="s")
     assert _proxy.faults > 20
+    _proxy.reset()
     return Archives(table, there, report, lake)
 
 
