@@ -20,6 +20,8 @@ _AWS_VERSIONS: Final = {"3.4.1": "2.24.6", "3.4.2": "2.29.52", "3.5.0": "2.35.4"
 _CLIENTS: Final = ("s3", "s3-transfer-manager", "apache-client", "sts")
 _HADOOP_JAR: Final = re.compile(r"hadoop-client-api-(.+)\.jar")
 _DEFAULTS: Final = "core-default.xml"
+_VECTORED_READS: Final = "parquet.hadoop.vectored.io.enabled"
+"""Hadoop repeats a read whose body was cut short, but not one of several ranges at once."""
 
 
 def s3_packages() -> dict[str, str]:
@@ -67,6 +69,7 @@ def connected(spark: SparkSession, uri: str) -> str:
     complete = with_settings(uri, _given(configuration))
     for name, value in hadoop_settings(complete).items():
         configuration.set(name, value)
+    configuration.setIfUnset(_VECTORED_READS, "false")
     return complete
 
 

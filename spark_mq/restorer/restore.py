@@ -55,7 +55,8 @@ def restore(
         spark: The session. The job uses a session of its own on the same Spark.
         source: A store directory; the table of messages of an archive (a path or a name in the catalog); or a DataFrame
             with columns of table `messages`, of which only `topic` is required.
-        store: The store directory that is made, a local path that is missing or empty; with `append`, one that exists.
+        store: The store directory that is made, missing or empty: a path, or an address of S3. With `append`, a path
+            that exists.
         where: The condition of the messages, as Spark SQL; by default all.
         renumber: Whether messages get new offsets, without gaps. Offsets of consumers are translated.
         append: Whether to append to the store; its broker must be stopped. Messages get new offsets.

@@ -86,10 +86,13 @@ def test_a_filesystem_that_spark_lacks_is_named(
         yield
 
     monkeypatch.setattr("spark_mq.cli.archive.command.spark_session", session)
-    for words in (["archive", str(unpacked(STORE)), "s3://lake/messages"], ["maintain-archive", "s3://lake/messages"]):
+    monkeypatch.setenv("SPARK_ENV_LOADED", "1")  # spark-submit has started the command; else it adds the package
+    table = "s3a://lake/messages?access_key=me&secret_key=never-to-be-shown"
+    for words in (["archive", str(unpacked(STORE)), table], ["maintain-archive", table]):
         assert main(words) == FAILED
         (line,) = capsys.readouterr().err.splitlines()
-        assert "s3://lake/messages: this Spark has no filesystem for s3" in line
+        assert "s3a://lake/messages: this Spark has no filesystem for s3a" in line
+        assert "never-to-be-shown" not in line
         assert "hadoop-aws" in line
 
 

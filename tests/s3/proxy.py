@@ -38,7 +38,12 @@ ERRORS = (Fault.INTERNAL_ERROR, Fault.SLOW_DOWN)
 
 def every_20th(*faults: Fault) -> Callable[[int, str], Fault | None]:
     """Each of the faults in turn, for every twentieth request (`Proxy.fault_of`)."""
-    return lambda number, _method: None if number % 20 else faults[number // 20 % len(faults)]
+    return every(20, *faults)
+
+
+def every(step: int, *faults: Fault) -> Callable[[int, str], Fault | None]:
+    """Each of the faults in turn, for every `step`-th request (`Proxy.fault_of`)."""
+    return lambda number, _method: None if number % step else faults[number // step % len(faults)]
 
 
 @dataclass(frozen=True)

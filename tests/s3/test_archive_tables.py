@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyarrow import fs
 
-from tests.s3.proxy import ERRORS, Fault, Proxy, every_20th
+from tests.s3.proxy import ERRORS, Fault, Proxy, every
 from tests.s3.server import ACCESS_KEY, LAKE, SECRET_KEY
 from tests.support.delta_rows import delta_rows
 from tests.support.stores import OWN_STORES, RealStore
@@ -64,18 +64,19 @@ def rows(table: Path) -> dict[str, list[dict[str, Any]]]:
 def archives(
     delta: SparkSession, on_s3: Place, lake: fs.FileSystem, _proxy: Proxy, tmp_path_factory: pytest.TempPathFactory
 ) -> Archives:
-    """Both archives; the server failed every 20th request."""
+    """Both archives; the server failed every seventh request, as in these files some reads never are the twentieth."""
     from spark_mq.archive.writer import archive
 
     store, _ = on_s3(WORKLOAD)
     table = tmp_path_factory.mktemp("archive") / "messages"
     archive(delta, store, str(table), broker="a", store_name="s")
     _proxy.reset()
-    _proxy.fault_of = every_20th(*ERRORS, Fault.CUT_BODY)
+    _proxy.fault_of = every(7, *ERRORS, Fault.CUT_BODY)
     settings = f"access_key={ACCESS_KEY}&secret_key={SECRET_KEY}&endpoint_override={_proxy.endpoint}&scheme=http"
     there = f"s3://{LAKE}/archive/messages"
     report = archive(delta, store, f"{there}?{settings}", broker="a", store_name="s")
     assert _proxy.faults > 20
+    _proxy.reset()
     return Archives(table, there, report, lake)
 
 

@@ -131,7 +131,7 @@ def check_is_archive(table: str) -> None:
     """
     from spark_mq.io.s3 import is_s3, shown
 
-    if is_s3(table) and not has_delta_log(table):
+    if is_s3(table) and not is_launched() and not has_delta_log(table):
         raise OptionError(f"{shown(table)} is not a Delta table: give the TABLE of spark-mq archive")
     folder = _local(table.rstrip("/")) if "/" in table else None
     if folder is not None and not (folder / _LOG).is_dir():
