@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from contextlib import suppress
+from functools import partial
 
 from pyarrow import fs
 
@@ -29,6 +30,8 @@ def files_below(folder: Location) -> dict[str, int]:
 def remove_folder(folder: Location) -> None:
     """Remove a folder and everything in it; if it is a symbolic link, only the link.
 
+    Another process can remove files of the folder at the same time.
+
     Raises:
         OSError: A local folder does not exist, or it cannot be removed.
         StorageError: A folder over a network cannot be removed; it need not exist.
@@ -40,7 +43,13 @@ def remove_folder(folder: Location) -> None:
     elif os.path.islink(folder.path):
         os.unlink(folder.path)
     else:
-        shutil.rmtree(folder.path)
+        shutil.rmtree(folder.path, onerror=partial(_raise_unless_gone, folder.path))
+
+
+def _raise_unless_gone(folder: str, _function: object, path: str, error: tuple[type, BaseException, object]) -> None:
+    """Raise the error of a removal, except if another process has removed this file of the folder."""
+    if path == folder or not isinstance(error[1], FileNotFoundError):
+        raise error[1]
 
 
 def discard_folder(folder: Location) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -67,14 +68,21 @@ class UnfinishedTrees:
 def keep_only(tree: Location, is_planned: Callable[[str], bool]) -> None:
     """Remove the files of a tree that are not planned.
 
+    A task of the failed job can still run, and remove its own temporary file at the same time.
+
     Args:
         tree: The folder; it need not exist.
         is_planned: Whether the job writes the file with this path in the tree.
 
     """
     others = [(tree / path).path for path in files_below(tree) if not is_planned(path)]
+
+    def remove(path: str) -> None:
+        with suppress(FileNotFoundError):
+            tree.filesystem.delete_file(path)
+
     with ThreadPoolExecutor(_REMOVERS) as removers:
-        list(removers.map(tree.filesystem.delete_file, others))
+        list(removers.map(remove, others))
 
 
 def _is_tree(name: object) -> bool:

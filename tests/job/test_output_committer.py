@@ -11,8 +11,10 @@ import pytest
 from pyarrow import fs
 
 from spark_mq.errors import OutputExistsError
+from spark_mq.io.folder import files_below, remove_folder
 from spark_mq.io.location import Location
 from spark_mq.job.output_committer import BACKUP, WORK_FOLDER, OutputCommitter
+from spark_mq.job.unfinished_trees import keep_only
 from tests.support.stores import tree_of
 
 NAMES = ("consumequeue", "index")
@@ -204,3 +206,30 @@ def test_a_file_of_unfinished_trees_leads_out_of_no_output(tmp_path: Path) -> No
     write(tmp_path / "out" / WORK_FOLDER, {"unfinished.json": b'["../kept", "/kept", "", ".", 7, "index"]'})
     committer.clear()
     assert tree_of(tmp_path / "kept") == {"a": b"x"}
+
+
+def test_a_file_that_vanishes_while_a_tree_is_cleaned(tmp_path: Path) -> None:
+    """A task of a failed job that still runs removes its temporary file itself."""
+    write(tmp_path, {"index/.5.tmp": b"a task's", "index/.6.tmp": b"a killed task's", "index/1": b"planned"})
+    tree = Location.resolve(str(tmp_path / "index"))
+    listed = files_below(tree)
+    (tmp_path / "index" / ".5.tmp").unlink()
+    with mock.patch("spark_mq.job.unfinished_trees.files_below", return_value=listed):
+        keep_only(tree, {"1"}.__contains__)
+    assert tree_of(tmp_path) == {"index/1": b"planned"}
+
+
+def test_a_file_that_vanishes_while_its_folder_is_removed(tmp_path: Path) -> None:
+    write(tmp_path, {"work/index/.5.tmp": b"a task's", "work/index/1": b"written"})
+    unlink = os.unlink
+
+    def after_its_task(path: str, **place: int) -> None:
+        if str(path).endswith(".5.tmp"):
+            unlink(path, **place)
+        unlink(path, **place)
+
+    with mock.patch("os.unlink", after_its_task):
+        remove_folder(Location.resolve(str(tmp_path / "work")))
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(FileNotFoundError):
+        remove_folder(Location.resolve(str(tmp_path / "work")))
