@@ -17,7 +17,7 @@ import shutil
 import statistics
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
@@ -35,7 +35,8 @@ from spark_mq.source.options import parse_options
 from spark_mq.store.queue.read_cost import CLEARLY_LESS, coalesced, cost_of
 from tests.support.in_process import message_batches
 
-_COLUMNS = ("topic", "queue_id", "queue_offset", "store_timestamp", "body")
+_SCHEMA = "topic STRING, queue_id INT, queue_offset BIGINT, store_timestamp TIMESTAMP, body BINARY"
+_COLUMNS = tuple(part.split()[0] for part in _SCHEMA.split(", "))
 _TOPICS, _QUEUES = 100, 4
 _SHARES = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.2)
 """Of each of these parts of the log, the topic that is nearest to it is read."""
@@ -95,14 +96,14 @@ def seconds_of(store: Path, topic: str, clearly_less: float, is_cold: bool) -> f
 
 
 def print_spark_table(
-    store: Path, topics: dict[str, float], repetitions: int, is_cold: bool, columns: Sequence[str]
+    store: Path, topics: dict[str, float], repetitions: int, is_cold: bool, schema: str | None
 ) -> None:
     """Measure reads through Spark, and print a line for each topic."""
     from spark_mq.cli.spark import spark_session
 
     with spark_session("reads by topic") as spark:
         spark.dataSource.register(OneRow)
-        _print_spark_table(spark, store, topics, repetitions, is_cold, columns)
+        _print_spark_table(spark, store, topics, repetitions, is_cold, schema)
 
 
 def _print_spark_table(
@@ -111,12 +112,12 @@ def _print_spark_table(
     topics: dict[str, float],
     repetitions: int,
     is_cold: bool,
-    columns: Sequence[str],
+    schema: str | None,
 ) -> None:
 
     def of_store(topic: str, mode: str) -> DataFrame:
-        options = {"topic": topic, "mode": mode}
-        return spark.read.format("rocketmq").options(**options).load(str(store)).select(*columns)
+        read = spark.read.format("rocketmq").options(topic=topic, mode=mode)
+        return (read if schema is None else read.schema(schema)).load(str(store))
 
     reads: dict[str, Callable[[str], DataFrame]] = {
         "one row": lambda topic: spark.read.format("one_row").load(),
@@ -179,8 +180,8 @@ def main() -> None:
         nearest = min(topics, key=lambda topic: abs(topics[topic] - arguments.only))
         topics = {nearest: topics[nearest]}
     if arguments.spark:
-        columns = ["*"] if arguments.all_columns else _COLUMNS
-        print_spark_table(store, topics, arguments.repetitions, arguments.cold, columns)
+        schema = None if arguments.all_columns else _SCHEMA
+        print_spark_table(store, topics, arguments.repetitions, arguments.cold, schema)
         return
     read(store, next(iter(topics)))
     limits = {"queues": _BY_QUEUES, "scan": _BY_SCAN, "planner": CLEARLY_LESS}

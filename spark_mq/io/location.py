@@ -7,6 +7,7 @@ are URIs that pyarrow resolves. `file:` is a local path. Databricks' `dbfs:/x` i
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Self
 from urllib.parse import unquote
@@ -151,16 +152,43 @@ class Location:
         return bool(self.info().type == fs.FileType.File)
 
     def entries(self) -> list[fs.FileInfo]:
-        """The entries of the folder, sorted by name; an empty list if the folder does not exist, or is a file."""
+        """The entries of the folder, sorted by name; an empty list if the folder does not exist, or is a file.
+
+        Raises:
+            StorageError: A name is not UTF-8.
+
+        """
         selector = fs.FileSelector(self.path, allow_not_found=True)
         if self.is_local:
-            entries = self.filesystem.get_file_info(selector) if os.path.isdir(self.path) else []
-            return sorted(entries, key=lambda info: info.base_name)
+            try:
+                return sorted(self.filesystem.get_file_info(selector), key=lambda info: info.base_name)
+            except NotADirectoryError:
+                return []
+            except UnicodeDecodeError:
+                _check_names(self.path, os.listdir(self.path))
+                raise
         listed = None if self._snapshot is None else self._snapshot.entries(self.path)
         if listed is not None:
             return list(listed)
         entries = repeated(str(self), lambda: self.filesystem.get_file_info(selector))
         return sorted(entries, key=lambda info: info.base_name)
+
+    def folders(self) -> list[str]:
+        """The names of the folders in the folder, sorted; an empty list if the folder does not exist, or is a file.
+
+        Raises:
+            StorageError: A name is not UTF-8.
+
+        """
+        if not self.is_local:
+            return [info.base_name for info in self.entries() if info.type == fs.FileType.Directory]
+        try:
+            with os.scandir(self.path) as entries:
+                names = sorted(entry.name for entry in entries if entry.is_dir())
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        _check_names(self.path, names)
+        return names
 
     def make_folder(self) -> None:
         """Create the folder, and the folders above it, unless the filesystem has no folders: S3 has only files."""
@@ -193,6 +221,15 @@ class Location:
 
     def __repr__(self) -> str:
         return f"Location({str(self)!r})"
+
+
+def _check_names(folder: str, names: Iterable[str]) -> None:
+    """Raise `StorageError` for a name that is not UTF-8: Python puts surrogates in the place of its other bytes."""
+    for name in names:
+        if not name.isascii() and os.fsencode(name).decode(errors="replace") != name:
+            raise StorageError(
+                f"{folder}: the name {os.fsencode(name)!r} in it is not UTF-8; rename it, or move it out of the folder"
+            )
 
 
 def _opened(uri: str) -> tuple[fs.FileSystem, str]:

@@ -38,8 +38,10 @@ _CLOCKS = 8
 """Queues whose units are searched for the ends of a time range, if all queues are requested."""
 _MOST_OWN_UNITS, _SAMPLE = 1 << 22, 1 << 12
 """Units of the topic that are read before the decision, and those of each queue that are read of more units."""
-_PART_COST = 64 << 20
-"""What one task costs at most, in bytes that are read in order: some 30 milliseconds, as much as Spark adds to it."""
+_PART_COST = 256 << 20
+"""What one of many tasks costs at most, in bytes that are read in order: some 100 milliseconds. Spark adds 30 to it."""
+_LEAST_COST = 64 << 20
+"""What is worth two tasks, in the same unit."""
 _NOTHING = np.empty(0, np.int64)
 
 
@@ -293,7 +295,7 @@ def unit_reads(cover: TopicCover, covered: Sequence[LogRange], units: FoundUnits
         cover: The cover.
         covered: Some of its covered ranges, in order.
         units: Some of its units, which lead into these ranges.
-        split_size: What a part costs at most, in bytes that are read in order, if that is less than `_PART_COST`.
+        split_size: What a part costs at most, in bytes that are read in order, if that is less than what is usual.
 
     """
     if not units.count:
@@ -301,7 +303,7 @@ def unit_reads(cover: TopicCover, covered: Sequence[LogRange], units: FoundUnits
     starts = np.array([piece.start for piece in covered], np.int64)
     is_jump = np.diff(units.offsets, prepend=-1 - cover.price.gap) - np.append(0, units.sizes[:-1]) > cover.price.gap
     cost = np.cumsum(units.sizes + is_jump * cover.price.jump)
-    count = -(-int(cost[-1]) // min(split_size, _PART_COST))
+    count = max(-(-int(cost[-1]) // min(split_size, _PART_COST)), 2 if cost[-1] > _LEAST_COST else 1)
     part_of = (cost - 1) * count // int(cost[-1])
     bounds = [0, *(np.flatnonzero(np.diff(part_of)) + 1).tolist(), units.count]
     reads = []

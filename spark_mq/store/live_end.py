@@ -243,7 +243,7 @@ def _end_before_old_units(records: RecordLookup, queues: Iterable[ConsumeQueue],
             commit_log_offset, store_size, _ = queue.unit(queue_offset)
             if store_size in (0, PRE_BLANK_SIZE):
                 break
-            time = records.store_timestamp(commit_log_offset) if records.is_at(commit_log_offset, store_size) else None
+            time = records.store_timestamp_at(commit_log_offset, store_size)
             if time == run.flushed:
                 return _flushed_end(records, commit_log_offset, run)
             if time is not None and after is not None and time > after:
@@ -258,9 +258,11 @@ def _newest_message(records: RecordLookup, queues: Iterable[ConsumeQueue]) -> tu
     last_units = [queue.unit(queue.written_end - 1) for queue in queues]
     records.announce([commit_log_offset for commit_log_offset, store_size, _ in last_units if store_size > 0])
     for commit_log_offset, store_size, _ in last_units:
-        if store_size in (0, PRE_BLANK_SIZE) or not records.is_at(commit_log_offset, store_size):
+        if store_size in (0, PRE_BLANK_SIZE):
             continue
-        store_timestamp = records.store_timestamp(commit_log_offset)
+        store_timestamp = records.store_timestamp_at(commit_log_offset, store_size)
+        if store_timestamp is None:
+            continue
         if newest is None or (store_timestamp, commit_log_offset) > (newest[1], newest[0]):
             newest = commit_log_offset, store_timestamp
     return newest
@@ -272,8 +274,9 @@ def _offset_of(records: RecordLookup, queue: ConsumeQueue, store_timestamp: int)
     while low < high:
         middle = (low + high) // 2
         commit_log_offset, store_size, _ = queue.unit(middle)
-        is_there = store_size != PRE_BLANK_SIZE and records.is_at(commit_log_offset, store_size)
-        middle_timestamp = records.store_timestamp(commit_log_offset) if is_there else -1
+        is_unit = store_size != PRE_BLANK_SIZE
+        found = records.store_timestamp_at(commit_log_offset, store_size) if is_unit else None
+        middle_timestamp = -1 if found is None else found
         if middle_timestamp == store_timestamp:
             return int(commit_log_offset)
         low, high = (middle + 1, high) if middle_timestamp < store_timestamp else (low, middle)

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 
 import pytest
 from pyarrow import fs
 
-from spark_mq.errors import OptionError, SparkMqError, StoreNotFoundError
+from spark_mq.errors import OptionError, SparkMqError, StorageError, StoreNotFoundError
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.store.log.commit_log import CommitLog
@@ -79,6 +81,29 @@ def test_entries_are_in_the_order_of_their_names(tmp_path: Path) -> None:
 
 def test_no_folder_has_no_entries(tmp_path: Path) -> None:
     assert Location.resolve(str(tmp_path / "nowhere")).entries() == []
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+def test_folders_are_the_entries_that_are_folders(is_local: bool, tmp_path: Path) -> None:
+    for name in ("b", "a", "é"):
+        (tmp_path / "store" / name).mkdir(parents=True)
+    (tmp_path / "store" / "file").write_bytes(b"")
+    (tmp_path / "store" / "link").symlink_to(tmp_path / "store" / "a")
+    (tmp_path / "store" / "nowhere").symlink_to(tmp_path / "gone")
+    location = Location.resolve(str(tmp_path / "store")) if is_local else remote(tmp_path, "store")
+    assert location.folders() == ["a", "b", "link", "é"]
+    assert (location / "gone").folders() == []
+    if is_local:
+        assert (location / "file").folders() == []
+
+
+@pytest.mark.parametrize("name", [b"a\xff", b"\xed\xa0\x80"])
+def test_a_name_that_is_not_utf8_is_an_error_that_shows_it(name: bytes, tmp_path: Path) -> None:
+    os.mkdir(os.fsencode(tmp_path) + b"/" + name)
+    folder = Location.resolve(str(tmp_path))
+    for look in (folder.entries, folder.folders):
+        with pytest.raises(StorageError, match=re.escape(f"{tmp_path}: the name {name!r} in it is not UTF-8")):
+            look()
 
 
 def test_files_and_folders_are_told_apart(tmp_path: Path) -> None:

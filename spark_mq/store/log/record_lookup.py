@@ -157,11 +157,18 @@ class RecordLookup:
 
     def is_at(self, commit_log_offset: int, store_size: int) -> bool:
         """Whether the head of a record with this size and this commit log offset is at the offset."""
-        head = self.read(commit_log_offset, BORN_HOST_AT)
-        if len(head) < BORN_HOST_AT:
-            return False
-        stored = FRAME.unpack_from(head)[0], _INT64.unpack_from(head, COMMIT_LOG_OFFSET_AT)[0]
-        return bool(stored == (store_size, commit_log_offset))
+        return _is_head(self.read(commit_log_offset, BORN_HOST_AT), commit_log_offset, store_size)
+
+    def store_timestamp_at(self, commit_log_offset: int, store_size: int) -> int | None:
+        """The store time of the record with this size at the offset, in milliseconds; None if `is_at` is False.
+
+        -1 if the segment ends before the store time.
+        """
+        head = self.read(commit_log_offset, HEAD_SIZE)
+        if not _is_head(head, commit_log_offset, store_size):
+            return None
+        store_timestamp = store_timestamp_of(head)
+        return -1 if store_timestamp is None else store_timestamp
 
     def store_timestamp(self, commit_log_offset: int) -> int:
         """The store time of the record at the offset, in milliseconds; -1 if no segment has its bytes.
@@ -170,3 +177,11 @@ class RecordLookup:
         """
         store_timestamp = store_timestamp_of(self.read(commit_log_offset, HEAD_SIZE))
         return -1 if store_timestamp is None else store_timestamp
+
+
+def _is_head(head: bytes, commit_log_offset: int, store_size: int) -> bool:
+    """Whether these bytes begin a record with this size and this commit log offset."""
+    if len(head) < BORN_HOST_AT:
+        return False
+    stored = FRAME.unpack_from(head)[0], _INT64.unpack_from(head, COMMIT_LOG_OFFSET_AT)[0]
+    return bool(stored == (store_size, commit_log_offset))

@@ -7,8 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from pyarrow import fs
-
 from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE, UNIT_SIZE
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
@@ -43,9 +41,8 @@ def queue_folders(consume_queue: Location, with_empty: bool = False) -> Iterator
     As in the broker (`ConsumeQueueStore.load`@5.3.3), a queue folder whose name is not a number is skipped. A file
     without a byte, and a queue without files, are left out, unless `with_empty` is True.
     """
-    for topic in consume_queue.entries():
-        if topic.type == fs.FileType.Directory:
-            yield from _folders_of_topic(consume_queue / topic.base_name, None, with_empty)
+    for topic in consume_queue.folders():
+        yield from _folders_of_topic(consume_queue / topic, None, with_empty)
 
 
 def queue_folder(consume_queue: Location, topic: str, queue_id: int) -> QueueFolder | None:
@@ -57,19 +54,17 @@ def queue_folder(consume_queue: Location, topic: str, queue_id: int) -> QueueFol
 
 
 def _folders_of_topic(topic_folder: Location, queue_id: int | None, with_empty: bool) -> Iterator[QueueFolder]:
-    for queue in topic_folder.entries():
-        if queue.type != fs.FileType.Directory or not _is_queue_id(queue.base_name):
+    for name in topic_folder.folders():
+        if not _is_queue_id(name) or queue_id not in (None, int(name)):
             continue
-        if queue_id not in (None, int(queue.base_name)):
-            continue
-        folder = topic_folder / queue.base_name
+        folder = topic_folder / name
         files = tuple(
             QueueFileInfo(info.base_name, info.size, info.mtime_ns or 0)
             for info in folder.entries()
             if MAPPED_FILE_NAME.fullmatch(info.base_name) and (info.size or (with_empty and info.size == 0))
         )
         if files or with_empty:
-            yield QueueFolder(topic_folder.name, int(queue.base_name), folder, files)
+            yield QueueFolder(topic_folder.name, int(name), folder, files)
 
 
 def _is_queue_id(name: str) -> bool:
