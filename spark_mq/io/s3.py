@@ -259,7 +259,9 @@ def _parse(uri: str) -> tuple[str, str, dict[str, str]]:
     if not bucket:
         raise OptionError(f"{redacted(uri)!r} names no bucket and no path")
     if not _BUCKET.fullmatch(bucket):
-        raise OptionError(f"{shown(uri)!r}: {bucket!r} is not a name of a bucket: it has letters, digits, '.', '-', '_'")
+        raise OptionError(
+            f"{shown(uri)!r}: {bucket!r} is not a name of a bucket: it has letters, digits, '.', '-', '_'"
+        )
     if _NO_NAMES.intersection(path.rstrip("/").split("/")) and path.strip("/"):
         raise OptionError(
             f"{shown(uri)!r} has '//', '/./' or '/../' in its path, which clients of S3 do not take: give the path as "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from unittest import mock
 
 import pytest
 
@@ -108,3 +109,40 @@ def test_tables_that_cannot_be_there_are_refused_before_spark_starts(
     said = capsys.readouterr().err
     assert message in said
     assert not any(request.method in ("PUT", "DELETE", "POST") for request in s3.requests)
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        (["rebuild", "{s3}", "--output", "s3://no-bucket/x"], 1, "s3://no-bucket/x: its bucket does not exist"),
+        (["restore", "{s3}", "s3://no-bucket/x"], 1, "s3://no-bucket/x: its bucket does not exist"),
+        (["archive", "{local}", "s3://no-bucket/x"], 1, "s3://no-bucket/x: its bucket does not exist"),
+        (["restore", "{s3}", "s3://stores"], 2, "s3://stores is a bucket: give a folder in it"),
+        (["rebuild", "{s3}", "--output", "{s3}"], 1, "no tree can be renamed there: give another --output\n"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else None,
+)
+def test_outputs_that_cannot_be_there_are_refused_before_spark_starts(
+    words: list[str],
+    status: int,
+    message: str,
+    on_s3: Place,
+    s3: Proxy,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in ("rebuild", "restore", "archive.command"):
+        start = mock.Mock(side_effect=AssertionError("Spark starts"))
+        monkeypatch.setattr(f"spark_mq.cli.{module}.spark_session", start)
+    local, remote = on_s3(WORKLOAD)
+    assert main([word.format(local=local, s3=remote) for word in words]) == status
+    said = capsys.readouterr().err
+    assert message in said
+    assert len(said.splitlines()) == 1
+    assert not any(request.method in ("PUT", "DELETE", "POST") for request in s3.requests)
+
+
+def test_a_bucket_can_have_the_name_of_a_tree(on_s3: Place, s3: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
+    (s3.server.folder / "index").mkdir(exist_ok=True)
+    assert main(["rebuild", on_s3(WORKLOAD)[1], "--output", "s3://index/x", "--dry-run"]) == 0
+    assert "s3://index/x/consumequeue" in capsys.readouterr().out
