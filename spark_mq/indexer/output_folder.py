@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 
 from spark_mq.errors import OptionError, StorageError
+from spark_mq.io.folder import check_bucket
 from spark_mq.io.location import Location
 from spark_mq.store.config.store_kind import unfinished_append
 from spark_mq.store.config.store_paths import APPEND_UNFINISHED, COMMIT_LOG, CONSUME_QUEUE, INDEX, MAPPED_FILE_NAME
@@ -26,10 +27,11 @@ def check_output(output: Location, store: Location, trees: tuple[str, ...]) -> N
     Raises:
         OptionError: `output` is inside `commitlog/`, `consumequeue/` or `index/` of a store, of `store` or of any
             other, also by a symbolic link; or the store itself would be replaced by one of the trees.
-        StorageError: `output` or a parent of it is a file.
+        StorageError: `output` or a parent of it is a file, or its bucket does not exist.
         UnfinishedAppendError: `output` is a store in which only some of the files of an append are in place.
 
     """
+    check_bucket(output)
     if (output / COMMIT_LOG / APPEND_UNFINISHED).is_file:
         raise unfinished_append(output)
     for folder in _folders_above(output):
@@ -69,7 +71,8 @@ def _store_tree(folder: Location, store: Location) -> str | None:
     """A description of the folder if it is a tree of a store, by location or by the names of its files; else None."""
     parent, _, name = folder.path.rpartition("/")
     commit_log = Location(folder.filesystem, f"{parent}/{COMMIT_LOG}", folder.uri)
-    if name in _STORE_TREES and commit_log.is_directory:
+    is_bucket = "/" not in folder.path
+    if name in _STORE_TREES and not is_bucket and commit_log.is_directory:
         return f"{name}/ of a store"
     if any(_is_same(store / tree, folder) for tree in _STORE_TREES):
         return f"a folder of the store {store}"

@@ -1,4 +1,4 @@
-"""Whole folders: the files in one, and its removal."""
+"""Whole folders: the files in one, its bucket, and its removal."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pyarrow import fs
 from spark_mq.errors import StorageError
 from spark_mq.io.location import Location
 from spark_mq.io.retry import repeated
+from spark_mq.io.s3 import is_s3
 
 
 def files_below(folder: Location) -> dict[str, int]:
@@ -25,6 +26,23 @@ def files_below(folder: Location) -> dict[str, int]:
     folders = {info.path for info in infos if info.type == fs.FileType.Directory}
     files = [info for info in infos if info.type == fs.FileType.File and info.path not in folders]
     return {info.path.removeprefix(f"{folder.path}/"): info.size for info in files}
+
+
+def check_bucket(folder: Location) -> None:
+    """Check that the bucket of a folder on S3 exists, as far as the user has the right to ask; others have none.
+
+    Raises:
+        StorageError: There is no such bucket.
+
+    """
+    if not is_s3(folder.uri):
+        return
+    try:
+        found = folder.filesystem.get_file_info(folder.path.partition("/")[0])
+    except OSError:
+        return
+    if found.type == fs.FileType.NotFound:
+        raise StorageError(f"{folder}: its bucket does not exist; create the bucket, or check its name")
 
 
 def remove_folder(folder: Location) -> None:

@@ -74,6 +74,14 @@ _ENVIRONMENT: Final = {
     "region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
 }
 
+_HTTP: Final = ("http", "https")
+_ENDPOINT: Final = re.compile(r"(?:[^\s/:?#@\[\]]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,5}))?(?:/[^\s?#@]*)?")
+_BUCKET: Final = re.compile(r"[A-Za-z0-9._-]+")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_LAST_PORT: Final = 65535
+_NO_NAMES: Final = frozenset(("", ".", ".."))
+"""What is no name of a folder or file."""
+
 _USER: Final = re.compile(r"(?<=://)[^/?\s@]*:[^?\s@]*@")
 _SECRET: Final = re.compile(rf"\b((?:{'|'.join(_SECRETS)})=)[^&\s'\"]*")
 
@@ -127,6 +135,12 @@ def with_settings(
     bucket, path, settings = _parse(uri)
     settings = _completed(settings, _of_options(options or {}))
     settings = _completed(settings, _of_environment(os.environ if environment is None else environment))
+    for name, value in settings.items():
+        if _CONTROL.search(value):
+            raise OptionError(
+                f"{shown(uri)!r}: {name}, in the address, an option or the environment, has a line break or another "
+                "control character: remove it"
+            )
     query = "&".join(f"{name}={quote(value, safe='')}" for name, value in settings.items())
     return f"s3://{bucket}{path}{'?' if query else ''}{query}"
 
@@ -244,11 +258,21 @@ def _parse(uri: str) -> tuple[str, str, dict[str, str]]:
         raise OptionError("the address of S3 has ':' before its first '/': write a '/' of a secret key as %2F")
     if not bucket:
         raise OptionError(f"{redacted(uri)!r} names no bucket and no path")
+    if not _BUCKET.fullmatch(bucket):
+        raise OptionError(
+            f"{shown(uri)!r}: {bucket!r} is not a name of a bucket: it has letters, digits, '.', '-', '_'"
+        )
+    if _NO_NAMES.intersection(path.rstrip("/").split("/")) and path.strip("/"):
+        raise OptionError(
+            f"{shown(uri)!r} has '//', '/./' or '/../' in its path, which clients of S3 do not take: give the path as "
+            "the server lists it"
+        )
     for setting in filter(None, query.split("&")):
         name, _, value = setting.partition("=")
         if name not in (*_TEXTS, *_FLAGS):
             raise OptionError(
-                f"{redacted(uri)!r}: unknown setting {name}; an address of S3 has {', '.join((*_TEXTS, *_FLAGS))}"
+                f"{redacted(uri)!r}: unknown setting {name}; settings follow the first '?', which no path can have; "
+                f"an address of S3 has {', '.join((*_TEXTS, *_FLAGS))}"
             )
         settings[name] = unquote(value)
     if ("access_key" in settings) != ("secret_key" in settings):
@@ -296,10 +320,20 @@ def _completed(settings: Mapping[str, str], others: Mapping[str, str]) -> dict[s
 
 def _split_endpoint(settings: dict[str, str]) -> None:
     """Give an endpoint such as `http://host:9000` as pyarrow does: its scheme is a setting of its own."""
-    scheme, mark, host = settings.get("endpoint_override", "").partition("://")
+    given = settings.get("endpoint_override")
+    if given is None:
+        return
+    scheme, mark, host = given.partition("://")
     if mark:
         settings["endpoint_override"] = host.rstrip("/")
         settings.setdefault("scheme", scheme)
+    address = _ENDPOINT.fullmatch(settings["endpoint_override"])
+    if address is None or not 0 < int(address["port"] or 1) <= _LAST_PORT or scheme not in (*_HTTP, given):
+        what = "" if "@" in given else f" {given!r}"  # it can have a password
+        raise OptionError(
+            f"the endpoint of S3{what} is not valid: give HOST or HOST:PORT, with http:// or https:// before it "
+            "(endpoint_override, fs.s3a.endpoint or AWS_ENDPOINT_URL)"
+        )
 
 
 def _opposite(name: str, value: str) -> str:

@@ -45,6 +45,10 @@ _EMPTY_FILES: Final = ("abort", "abort.bak")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DENIED: Final = ("status code: 401", "status code: 403")
 _NO_BUCKET: Final = "NoSuchBucket"
+_ANSWER: Final = re.compile(r"<\?xml|<Error\b")
+"""The begin of a server's answer in the text of an error."""
+_CODE: Final = re.compile(r"<Code>([^<\n]*)</Code>")
+_MESSAGE: Final = re.compile(r"<Message>([^<\n]*)</Message>")
 
 _process: int | None = None
 """The process that used `obstore` first."""
@@ -196,9 +200,15 @@ def _file_info(bucket: str, found: Any) -> fs.FileInfo:
 
 
 def _os_error(error: Exception) -> OSError:
-    """The error as pyarrow's filesystem of S3 would raise it; only the first line is for people."""
-    reason = str(error).partition("\n")[0]
-    if _NO_BUCKET in reason:
+    """The error as pyarrow's filesystem of S3 would raise it, in one line.
+
+    Of the server's answer only its code and its message are kept: Amazon's also has the access key.
+    """
+    text = str(error)
+    reason = _ANSWER.split(text.partition("\n")[0])[0].rstrip(" :")
+    said = [found[1] for found in (_CODE.search(text), _MESSAGE.search(text)) if found is not None]
+    reason = ": ".join([reason, *said])
+    if _NO_BUCKET in said:
         return OSError(f"NO_SUCH_BUCKET: {reason}")
     if isinstance(error, FileNotFoundError):
         return FileNotFoundError(errno.ENOENT, reason)

@@ -213,13 +213,13 @@ class OutputCommitter:
         return next(place for place in places if place.info().type == fs.FileType.NotFound)
 
     def _check_replaceable(self, target: Location, replace: bool) -> None:
+        if not self.output.renames:
+            raise OutputExistsError(f"{target} exists, and no tree can be renamed there: give another --output")
         if not replace:
             raise OutputExistsError(
                 f"{target} exists: give another --output, or --replace to put the rebuilt tree in its place, or --only "
                 "the other one"
             )
-        if not self.output.renames:
-            raise OutputExistsError(f"{target} exists, and no tree can be renamed there: give another --output")
 
     def keep_only(self, name: str, is_planned: Callable[[str], bool]) -> None:
         """Remove the files that a killed job left in an unfinished tree, except planned files.

@@ -20,6 +20,7 @@ from spark_mq.errors import (
     UnfinishedAppendError,
 )
 from spark_mq.format.host_text import parse_host
+from spark_mq.io.folder import check_bucket
 from spark_mq.io.location import Location, local_path
 from spark_mq.io.s3 import is_s3, shown
 from spark_mq.job.shared_storage import NONCE
@@ -104,6 +105,8 @@ class RestoreRequest:
         if local_path(store) is None:
             _check_remote(store, append, replace)
         location = Location.resolve(store)
+        if is_s3(store) and "/" not in location.path:
+            raise OptionError(f"{location} is a bucket: give a folder in it, such as {location}/store")
         if topic_map and not (renumber or append):
             raise OptionError("--topic-map changes the sizes of messages, so they need new offsets: add --renumber")
         for old, new in (topic_map or {}).items():
@@ -156,7 +159,8 @@ class RestoreRequest:
             StoreNotFoundError: There is no store to append to.
             StoreLockedError: A broker runs on the store that is replaced or appended to.
             UnsupportedStoreError: Nothing can be appended to the store as it is.
-            StorageError: The folder is a mount point, or a folder above it is a file or cannot be written.
+            StorageError: The bucket does not exist, the folder is a mount point, or a folder above it is a file or
+                cannot be written.
 
         """
         for folder in (self.store, self.work_folder):
@@ -168,6 +172,7 @@ class RestoreRequest:
             self._check_lock()
             check_appendable(self.store, has_lock=True)
             return
+        check_bucket(self.store)
         if self.store.is_local and os.path.islink(self.store.path):
             raise OutputExistsError(f"{self.store} is a symbolic link: give the folder to which it leads")
         if self.store.is_file:

@@ -7,8 +7,7 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pyarrow import fs
-
+from spark_mq.io.folder import files_below
 from spark_mq.io.location import Location
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX
 
@@ -44,7 +43,8 @@ def disk_use(store: Location) -> tuple[DiskUse, ...]:
         store: The store's directory.
 
     Raises:
-        OSError: A folder cannot be read.
+        OSError: A local folder cannot be read.
+        StorageError: A store over a network cannot be listed.
 
     """
     counts = {tree: [0, 0, 0] for tree in (*TREES, OTHER)}
@@ -78,6 +78,5 @@ def _local_files(folder: str, prefix: str) -> Iterator[tuple[str, int, int]]:
 
 
 def _files(store: Location) -> Iterator[tuple[str, int, int]]:
-    for info in store.filesystem.get_file_info(fs.FileSelector(store.path, recursive=True)):
-        if info.type == fs.FileType.File:
-            yield info.path[len(store.path) :].lstrip("/"), info.size, 0
+    for path, size in files_below(store).items():
+        yield path, size, 0
