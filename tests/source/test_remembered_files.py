@@ -147,7 +147,7 @@ def check(store: MappedStore) -> None:
         expected = [row for row in scan if row["topic"] == topic]
         assert warm[topic] == expected
         assert rows_of(store.folder, topic=topic) == expected
-    if store.is_told:
+    if store.is_end_told:
         offsets = [message.offset for message in store.messages]
         assert [row["commit_log_offset"] for row in scan if row["topic"] is not None] == offsets
     for memory, before in zip((cover_memory, live_memory), kept, strict=True):
