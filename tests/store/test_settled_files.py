@@ -61,7 +61,7 @@ def test_a_start_of_a_broker_is_another_state(name: str, file: Path, monkeypatch
         time.sleep(0.02)
         mapped[0] = 1
     real_stat = os.stat
-    monkeypatch.setattr(os, "stat", lambda path: times if path == str(file) else real_stat(path))
+    monkeypatch.setattr(os, "stat", lambda path, **rest: times if path == str(file) else real_stat(path, **rest))
     assert state(file) == before
     (file.parent / name).write_bytes(b"lock")
     assert state(file) not in (None, before)
