@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from spark_mq.format.consume_queue import UNIT_SIZE
-from spark_mq.io.file_state import file_state
+from spark_mq.io.location import Location
 from spark_mq.source.time_window import live_log
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.message_store import MessageStore
@@ -14,8 +14,8 @@ from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.cover_memory import keep, recall
 from spark_mq.store.queue.lookup import QueueCover
 from spark_mq.store.queue.read_cost import ReadCost, cost_of
-from spark_mq.store.queue.tiles import cut
 from spark_mq.store.queue.unit_cover import LogCover, log_cover
+from spark_mq.store.settled_files import settled_state
 
 _MERGE_DISTANCE = 256 << 10
 """Parts of the log that must be scanned become one if fewer bytes are between them: each one is a task."""
@@ -29,7 +29,9 @@ class QueueComparison:
         store: The store.
         everything: All its queues.
         log: The part of the log.
-        state: The state of the files, as in `io.file_state`.
+        files: All files of the log and of the queues. The end of a queue depends on segments outside the part, too.
+        about: What the comparison depends on, besides the files.
+        state: The state of the files, as in `settled_files`.
         known: What an earlier comparison of the same files showed; None if there is none.
 
     """
@@ -37,6 +39,8 @@ class QueueComparison:
     store: MessageStore
     everything: Sequence[ConsumeQueue]
     log: LogRange
+    files: Sequence[Location]
+    about: object
     state: bytes | None
     known: LogCover | None
 
@@ -44,12 +48,11 @@ class QueueComparison:
     def of(cls, store: MessageStore, everything: Sequence[ConsumeQueue], log: LogRange) -> QueueComparison:
         """The comparison with a part of the live log that starts at a boundary."""
         segments = [LogRange(segment.base, segment.base + segment.size) for segment in store.records.segments]
-        files = [
-            segment.location for segment, part in zip(store.records.segments, segments, strict=True) if cut([part], log)
-        ]
+        files = [segment.location for segment in store.records.segments]
         files += [file.location for queue in everything for file in queue.files]
-        state = file_state(files, (log, live_log(store), segments))
-        return cls(store, everything, log, state, recall(state))
+        about = log, live_log(store), segments
+        state = settled_state(store.location, files, about)
+        return cls(store, everything, log, files, about, state, recall(state))
 
     def cost(self) -> int | str:
         """What it costs, in bytes that are read in order; or that there are too many units."""
@@ -63,7 +66,8 @@ class QueueComparison:
         if self.known is not None:
             return self.known
         found = log_cover(with_covers(self.store, self.everything), self.store.records, self.log, _MERGE_DISTANCE)
-        keep(self.state, found)
+        if self.state is not None and settled_state(self.store.location, self.files, self.about) == self.state:
+            keep(self.state, found)  # no file changed while they were read
         return found
 
     def note(self, cover: LogCover) -> str:

@@ -34,8 +34,10 @@ from spark_mq.source.message_stream import MessagesStreamReader
 from spark_mq.source.messages import LookUpPartition, SplitPartition
 from spark_mq.source.options import parse_options, parse_stream_options
 from spark_mq.source.planner import AccessPath, ReadPlan, plan_messages
+from spark_mq.store import settled_files
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.message_store import MessageStore
+from spark_mq.store.queue import cover_memory
 from spark_mq.store.queue.read_cost import ReadCost
 from tests.support.damaged_queues import Edit, damaged, edits
 from tests.support.in_process import read_partitions, read_rows
@@ -157,6 +159,7 @@ def test_rows_are_those_of_a_scan(data: st.DataObject, folders: dict[str, Path])
 def memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was found is kept, also if files changed just now. A test waits, so each change has its own time."""
     monkeypatch.setattr(file_state, "_SETTLED_NANOS", -(1 << 62))
+    monkeypatch.setattr(settled_files, "_ON_DISK_NANOS", -(1 << 62))
 
 
 def next_time() -> None:
@@ -429,6 +432,7 @@ def test_more_units_than_one_process_may_compare_are_a_reason_for_a_scan(
 ) -> None:
     store = next(store for store in STORES if store.name == "workload-533")
     for most_units, path in ((10**6, AccessPath.CONSUME_QUEUE), (100, AccessPath.WHOLE_LOG)):
+        cover_memory._found.clear()  # what is known needs no comparison
         price = ReadCost(jump=0, queue=0, most_units=most_units)
         monkeypatch.setattr(queue_comparison, "cost_of", lambda location, price=price: price)
         read = plan(store, folders[store.name], topic="OrderEvents")

@@ -2,7 +2,7 @@
 
 All records before a place decide which records there are live, so the reader of a split first skips the records before
 it. A worker that reads the same store again and again would skip them each time. So each place that a reader reached
-without the end of the log is kept with the state of the files that decide about the end (`io.file_state`).
+without the end of the log is kept with the state of the files that decide about the end (`settled_files`).
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from bisect import bisect_right, insort
 from collections import OrderedDict
 from typing import Final
 
-from spark_mq.io.file_state import file_state
 from spark_mq.store.config.checkpoint import CHECKPOINT
-from spark_mq.store.config.store_paths import ABORT
 from spark_mq.store.log.commit_log import Segment
+from spark_mq.store.settled_files import settled_state
 
 _MOST: Final = 16
 _MOST_PLACES: Final = 1 << 12
@@ -26,8 +25,8 @@ _found: OrderedDict[bytes, list[tuple[int, int, int]]] = OrderedDict()
 def state_of_end(segment: Segment) -> bytes | None:
     """The state of all files that decide where the log ends in a last segment; None if they have none."""
     store = segment.location.parent.parent
-    files = [segment.location, store / ABORT, store / CHECKPOINT]
-    return file_state(files, (segment.base, segment.size, segment.data_end))
+    files = [segment.location, store / CHECKPOINT]
+    return settled_state(store, files, (segment.base, segment.size, segment.data_end))
 
 
 def place_before(state: bytes | None, start: int) -> tuple[int, int] | None:

@@ -133,15 +133,15 @@ def _possible_starts(source: SegmentSource, window_start: int, split: Split) -> 
 
 
 def _read_live(split: Split, plan: str | None) -> Iterator[RecordChunk | CorruptRange]:
-    kept = None if plan is None else _Kept.take(split, plan)
-    reader = kept or LiveReader(SegmentSource(split.segment))
     state = state_of_end(split.segment)
+    kept = None if plan is None else _Kept.take(split, plan)
+    first_state, reader = kept or (state, LiveReader(SegmentSource(split.segment)))
     try:
         known = place_before(state, split.start)
         if known is not None and known[0] > reader.position:
             reader.go_on_at(*known)
         reader.skip(split.start)
-        if not reader.ended:
+        if not reader.ended and first_state == state == state_of_end(split.segment):  # none changed while it was read
             keep_place(state, split.start, reader.position, reader.newest)
         yield from reader.read(split.stop)
     except BaseException:  # also if the caller stops before the end of the split
@@ -150,29 +150,32 @@ def _read_live(split: Split, plan: str | None) -> Iterator[RecordChunk | Corrupt
     if plan is None:
         reader.close()
     else:
-        _Kept.keep(split, plan, reader)
+        _Kept.keep(split, plan, first_state, reader)
 
 
 class _Kept:
     """The reader of a last segment that this process used last: the next split continues at its position."""
 
-    _kept: tuple[str, int, LiveReader] | None = None
-    """The listing, the stop up to which the reader has read, and the reader."""
+    _kept: tuple[str, int, bytes | None, LiveReader] | None = None
+    """The listing, the stop up to which the reader has read, the state of the files when it began, and the reader."""
 
     @classmethod
-    def take(cls, split: Split, plan: str) -> LiveReader | None:
-        """The kept reader, if it is of this listing and has not read past the split's start."""
+    def take(cls, split: Split, plan: str) -> tuple[bytes | None, LiveReader] | None:
+        """The kept reader, and the state of the files when it began.
+
+        None if it is of another listing, or has read past the split's start.
+        """
         kept, cls._kept = cls._kept, None
         if kept is None:
             return None
         if kept[0] == plan and kept[1] <= split.start:
-            return kept[2]
-        kept[2].close()
+            return kept[2:]
+        kept[3].close()
         return None
 
     @classmethod
-    def keep(cls, split: Split, plan: str, reader: LiveReader) -> None:
+    def keep(cls, split: Split, plan: str, state: bytes | None, reader: LiveReader) -> None:
         """Keep a reader that has read all of `split`."""
         if cls._kept is not None:
-            cls._kept[2].close()
-        cls._kept = (plan, split.stop, reader)
+            cls._kept[3].close()
+        cls._kept = (plan, split.stop, state, reader)

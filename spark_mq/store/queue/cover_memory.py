@@ -2,7 +2,7 @@
 
 A read by topic compares 20 bytes for each message of the store with the log, whatever the topic. A session that reads
 one topic after another would do so each time. So the result is kept with the state of all files on which it depends
-(`io.file_state`).
+(`store.settled_files`).
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from spark_mq.errors import StoreChangedError
 from spark_mq.format.array_types import Bytes, Int64s
 from spark_mq.format.kernels.file_ranges import read_ranges
 from spark_mq.format.kernels.frames import new_frames, read_frames_at
@@ -71,6 +72,9 @@ def records_of_units(
         sizes: Their sizes, in bytes.
         gap: Bytes between two records that are read over.
 
+    Raises:
+        StoreChangedError: A segment is shorter than it was when the store was opened.
+
     """
     for segment in records.segments:
         first, last = np.searchsorted(offsets, (segment.base, segment.base + segment.size)).tolist()
@@ -82,7 +86,7 @@ def records_of_units(
                 which = slice(reached, first + stop)
                 chunk = read_chunk(segment, offsets[which], sizes[which], gap)
                 if chunk is None:
-                    break
+                    raise StoreChangedError(f"{segment.location} became shorter since the store was opened: read again")
                 if chunk.frames.size:
                     yield chunk, slice(reached, reached + chunk.frames.size)
                 reached += chunk.frames.size + 1

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FunctionType
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_mq.format.kernels import file_ranges
 from spark_mq.format.kernels.file_ranges import read_ranges
+from tests.support.soak import SOAKS
 
 _CONTENT = np.random.default_rng(7).integers(0, 256, 10_000, np.uint8).tobytes()
 _POSITIONS = st.integers(0, len(_CONTENT))
@@ -57,3 +62,44 @@ def test_an_error_of_the_operating_system_is_told(tmp_path: Path) -> None:
     assert read(closed, [(0, 1)], 1) is None
     os.close(closed)
     assert read(closed, [(0, 1)], 1) is None
+
+
+@pytest.mark.parametrize("most", [1, 7, 4_000])
+def test_short_reads_are_gone_on_with(descriptor: int, most: int) -> None:
+    def pread(*arguments: Any) -> int:
+        number, address, size, position = map(int, arguments)
+        data = os.pread(number, min(size, most), position)
+        ctypes.memmove(address, data, len(data))
+        return len(data)
+
+    out = np.zeros(5_000, np.uint8)
+    starts, stops = np.array([100, 9_000, 0]), np.array([4_100, 9_000, 1_000])
+    assert with_pread(pread)(descriptor, starts, stops, out)
+    assert out.tobytes() == _CONTENT[100:4_100] + _CONTENT[:1_000]
+
+
+def test_a_call_that_fails_after_others_is_told(descriptor: int) -> None:
+    """An interrupted call, too: the caller then reads in another way."""
+    answers = iter([10, -1])
+    assert not with_pread(lambda *_: next(answers))(descriptor, np.array([0]), np.array([100]), np.zeros(100, np.uint8))
+
+
+def with_pread(pread: Callable[..., int]) -> Callable[..., bool]:
+    """The loop of the kernel as Python, over another call of the system."""
+    plain = getattr(read_ranges, "__wrapped__", read_ranges)
+    return FunctionType(plain.__code__, {**file_ranges.__dict__, "_pread": pread})
+
+
+def test_a_range_beyond_four_gigabytes(tmp_path: Path) -> None:
+    """And, in a soak, one of more bytes than one call returns."""
+    first, size = (1 << 32) + 12_345, (1 << 31) + (1 << 20) if SOAKS else 1 << 20
+    with (tmp_path / "file").open("w+b") as file:
+        file.truncate(first + size)  # a hole, which takes no room on the disk
+        for position in (first, first + size - 5_000):
+            file.seek(position)
+            file.write(_CONTENT[:5_000])
+        file.flush()
+        out = np.full(size, 255, np.uint8)
+        assert read_ranges(file.fileno(), np.array([first]), np.array([first + size]), out)
+        assert out[:5_000].tobytes() == out[-5_000:].tobytes() == _CONTENT[:5_000]
+        assert not out[5_000:-5_000].any()
