@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import pickle
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -17,13 +17,13 @@ from spark_mq.io.location import Location
 from spark_mq.source.message_stream import MessagesStreamReader
 from spark_mq.source.options import Table, parse_stream_options
 from tests.hdfs.cluster import HdfsCluster
+from tests.support.both_places import Place, answer, questions
 from tests.support.in_process import read_rows
 from tests.support.stores import OWN_STORES, RealStore
 from tests.support.verified import check
 
 pytestmark = pytest.mark.hdfs
 
-Place = Callable[[RealStore], tuple[str, str]]
 
 WORKLOAD = RealStore("workload-533", OWN_STORES)
 KILLED = RealStore("killed-49x", OWN_STORES)
@@ -78,25 +78,9 @@ def test_look_ups_find_what_they_find_on_the_local_disk(store: RealStore, on_hdf
         assert found.equals(here.query_message_by_unique_key(topic, fact["uniqKey"]))
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["topics"],
-        ["queues"],
-        ["lag"],
-        ["query-by-id", FACT["msgId"]],
-        ["query-by-key", FACT["topic"], FACT["keys"].split()[0]],
-        ["query-by-offset", FACT["topic"], str(FACT["queueId"]), str(FACT["queueOffset"])],
-        ["query-by-unique-key", FACT["topic"], FACT["uniqKey"]],
-    ],
-    ids=lambda words: words[0],
-)
+@pytest.mark.parametrize("words", questions(FACT, FACT["uniqKey"]), ids=lambda words: words[0])
 def test_a_command_says_the_same(words: list[str], on_hdfs: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    answers = []
-    for store in on_hdfs(WORKLOAD):
-        status = main([words[0], store, *words[1:], "--json"])
-        captured = capsys.readouterr()
-        answers.append((status, captured.out.replace(store, "STORE"), captured.err.replace(store, "STORE")))
+    answers = [answer(store, words, capsys) for store in on_hdfs(WORKLOAD)]
     assert answers[0] == answers[1]
     assert answers[0][1]
 

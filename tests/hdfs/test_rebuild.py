@@ -20,15 +20,15 @@ from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.job.output_committer import WORK_FOLDER, OutputCommitter
 from tests.hdfs.cluster import HdfsCluster
+from tests.support.both_places import Place, rebuilt_trees
 from tests.support.rebuilt import rebuild_here, rebuild_process
-from tests.support.stores import OWN_STORES, RealStore, tree_of
+from tests.support.stores import OWN_STORES, RealStore
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.hdfs
 
-Place = Callable[[RealStore], tuple[str, str]]
 Trees = Callable[[RealStore], dict[str, bytes]]
 
 KILLED = RealStore("killed-49x", OWN_STORES)
@@ -40,16 +40,7 @@ _numbers = count()
 @pytest.fixture(scope="module")
 def expected(on_hdfs: Place, tmp_path_factory: pytest.TempPathFactory) -> Trees:
     """The files of a rebuild on the local disk."""
-    trees: dict[RealStore, dict[str, bytes]] = {}
-
-    def rebuilt(store: RealStore) -> dict[str, bytes]:
-        if store not in trees:
-            output = tmp_path_factory.mktemp("rebuilt")
-            rebuild_here(on_hdfs(store)[0], output, broker_conf=str(store.broker_conf))
-            trees[store] = tree_of(output)
-        return trees[store]
-
-    return rebuilt
+    return rebuilt_trees(on_hdfs, tmp_path_factory)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from unittest import mock
 
 import pytest
@@ -12,35 +11,19 @@ from spark_mq.io.location import Location
 from spark_mq.store.disk_use import disk_use
 from tests.s3.proxy import Fault, Proxy
 from tests.s3.server import ACCESS_KEY, SECRET_KEY
+from tests.support.both_places import Place, answer, questions
 from tests.support.stores import OWN_STORES, RealStore
 
 pytestmark = pytest.mark.s3
 
-Place = Callable[[RealStore], tuple[str, str]]
 
 WORKLOAD = RealStore("workload-533", OWN_STORES)
 FACT = next(fact for fact in WORKLOAD.facts("msg")[100:] if fact.get("keys"))
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["topics"],
-        ["queues"],
-        ["lag"],
-        ["query-by-id", FACT["msgId"]],
-        ["query-by-key", FACT["topic"], FACT["keys"].split()[0]],
-        ["query-by-offset", FACT["topic"], str(FACT["queueId"]), str(FACT["queueOffset"])],
-        ["query-by-unique-key", FACT["topic"], "no-such-key"],
-    ],
-    ids=lambda words: words[0],
-)
+@pytest.mark.parametrize("words", questions(FACT, "no-such-key"), ids=lambda words: words[0])
 def test_a_command_says_the_same(words: list[str], on_s3: Place, s3: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
-    answers = []
-    for store in on_s3(WORKLOAD):
-        status = main([words[0], store, *words[1:], "--json"])
-        captured = capsys.readouterr()
-        answers.append((status, captured.out.replace(store, "STORE"), captured.err.replace(store, "STORE")))
+    answers = [answer(store, words, capsys) for store in on_s3(WORKLOAD)]
     assert answers[0] == answers[1]
     assert s3.requests
 

@@ -14,12 +14,12 @@ import pytest
 from spark_mq.errors import OutputExistsError, StorageError
 from spark_mq.job.output_committer import WORK_FOLDER, OutputCommitter
 from tests.s3.proxy import ERRORS, Fault, Proxy, every_20th
+from tests.support.both_places import Place, rebuilt_trees
 from tests.support.rebuilt import rebuild_here
 from tests.support.stores import OWN_STORES, RealStore, tree_of
 
 pytestmark = pytest.mark.s3
 
-Place = Callable[[RealStore], tuple[str, str]]
 
 WORKLOAD = RealStore("workload-533", OWN_STORES)
 KILLED = RealStore("killed-49x", OWN_STORES)
@@ -31,16 +31,7 @@ _PER_FILE = 3
 @pytest.fixture(scope="module")
 def expected(on_s3: Place, tmp_path_factory: pytest.TempPathFactory) -> Callable[[RealStore], dict[str, bytes]]:
     """The files of a rebuild on the local disk."""
-    trees: dict[RealStore, dict[str, bytes]] = {}
-
-    def rebuilt(store: RealStore) -> dict[str, bytes]:
-        if store not in trees:
-            output = tmp_path_factory.mktemp("rebuilt")
-            rebuild_here(on_s3(store)[0], output, broker_conf=str(store.broker_conf))
-            trees[store] = tree_of(output)
-        return trees[store]
-
-    return rebuilt
+    return rebuilt_trees(on_s3, tmp_path_factory)
 
 
 @pytest.fixture
