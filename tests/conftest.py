@@ -43,6 +43,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+MEMORIES = {
+    "spark_mq.source.queue_comparison": "_COVERS",
+    "spark_mq.store.message_store": "_ENDS",
+    "spark_mq.store.log.live_memory": "_found",
+}
+"""What a process remembers of stores, by module."""
 LONG_FILES = ("test_notebooks.py", "test_page_commands.py", "test_following.py")
 """Test files that take minutes. If a run with several processes came to one of them last, all others would wait."""
 
@@ -77,9 +83,9 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
 @pytest.fixture(autouse=True)
 def _no_memory() -> None:
     """No test uses what the process found out about the files of a test before it."""
-    for name in ("spark_mq.store.queue.cover_memory", "spark_mq.store.log.live_memory"):
-        if name in sys.modules:
-            sys.modules[name]._found.clear()
+    for module, memory in MEMORIES.items():
+        if module in sys.modules:
+            getattr(sys.modules[module], memory).clear()
 
 
 @pytest.fixture(scope="session")

@@ -107,7 +107,7 @@ class MessagesReader(DataSourceReader):
 
         """
         options = self._options
-        with MessageStore(options.path, broker_conf=options.broker_conf) as store:
+        with MessageStore(options.path, broker_conf=options.broker_conf, recalls_end=True) as store:
             read = plan_messages(options, store)
         _LOG.info("%s: %s", shown(options.path), explain_plan(read))
         plan = uuid.uuid4().hex

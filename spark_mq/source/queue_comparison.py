@@ -6,19 +6,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from spark_mq.format.consume_queue import UNIT_SIZE
-from spark_mq.io.location import Location
 from spark_mq.source.time_window import live_log
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
-from spark_mq.store.queue.cover_memory import keep, recall
 from spark_mq.store.queue.lookup import QueueCover
 from spark_mq.store.queue.read_cost import ReadCost, cost_of
 from spark_mq.store.queue.unit_cover import LogCover, log_cover
-from spark_mq.store.settled_files import settled_state
+from spark_mq.store.state_memory import StateMemory
 
 _MERGE_DISTANCE = 256 << 10
 """Parts of the log that must be scanned become one if fewer bytes are between them: each one is a task."""
+_COVERS = StateMemory[LogCover]()
+"""By the state of the files, the live log, and the part of it."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,8 @@ class QueueComparison:
         store: The store.
         everything: All its queues.
         log: The part of the log.
-        files: All files of the log and of the queues. The end of a queue depends on segments outside the part, too.
-        about: What the comparison depends on, besides the files.
-        state: The state of the files, as in `settled_files`.
+        state: The state of the files of the store, as in `MessageStore.state_of_files`. All files count: the end of a
+            queue depends on segments outside the part, too.
         known: What an earlier comparison of the same files showed; None if there is none.
 
     """
@@ -39,20 +38,15 @@ class QueueComparison:
     store: MessageStore
     everything: Sequence[ConsumeQueue]
     log: LogRange
-    files: Sequence[Location]
-    about: object
     state: bytes | None
     known: LogCover | None
 
     @classmethod
     def of(cls, store: MessageStore, everything: Sequence[ConsumeQueue], log: LogRange) -> QueueComparison:
         """The comparison with a part of the live log that starts at a boundary."""
-        segments = [LogRange(segment.base, segment.base + segment.size) for segment in store.records.segments]
-        files = [segment.location for segment in store.records.segments]
-        files += [file.location for queue in everything for file in queue.files]
-        about = log, live_log(store), segments
-        state = settled_state(store.location, files, about)
-        return cls(store, everything, log, files, about, state, recall(state))
+        state = store.first_state
+        known = None if state is None else _COVERS.recall((state, live_log(store), log))
+        return cls(store, everything, log, state, known)
 
     def cost(self) -> int | str:
         """What it costs, in bytes that are read in order; or that there are too many units."""
@@ -66,8 +60,8 @@ class QueueComparison:
         if self.known is not None:
             return self.known
         found = log_cover(with_covers(self.store, self.everything), self.store.records, self.log, _MERGE_DISTANCE)
-        if self.state is not None and settled_state(self.store.location, self.files, self.about) == self.state:
-            keep(self.state, found)  # no file changed while they were read
+        if self.state is not None and self.store.state_of_files() == self.state:  # none changed while they were read
+            _COVERS.keep((self.state, live_log(self.store), self.log), found)
         return found
 
     def note(self, cover: LogCover) -> str:

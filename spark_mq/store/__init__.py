@@ -10,7 +10,8 @@ Read in this order:
 6. `message_selection`, `unique_key_search`, `followed_log`: messages of a topic in either order, messages of an unknown
    topic, and new messages;
 7. `segment_state`, `queue_state` and `metadata_tables`: the state of segments, queues, topics and consumer offsets;
-8. `store_lock`: the lock that a broker, or a job that writes, has.
+8. `store_lock`: the lock that a broker, or a job that writes, has;
+9. `settled_files` and `state_memory`: whether files are the same as before, and what was found out about them.
 
 May import `spark_mq.io`, `spark_mq.format` and `spark_mq.errors`. Point look-ups must not import numba, so modules that
 need the kernels import them inside functions, or are themselves imported inside functions.

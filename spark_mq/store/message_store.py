@@ -6,6 +6,7 @@ consume queue or entries of an index file, and the records that they point to.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from datetime import datetime
 from functools import cached_property
@@ -26,6 +27,8 @@ from spark_mq.io.location import Location
 from spark_mq.similar_names import similar_names
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.broker_version import BrokerVersion, detect_broker_version, parse_broker_version
+from spark_mq.store.config.checkpoint import CHECKPOINT
+from spark_mq.store.config.store_paths import ABORT
 from spark_mq.store.index.broker_answer import FIRST_TIME, LAST_TIME, MQADMIN_MAX_NUM, BrokerAnswer, broker_answer
 from spark_mq.store.index.checked_index import CheckedIndex
 from spark_mq.store.index.coverage import IndexCoverage
@@ -40,12 +43,16 @@ from spark_mq.store.queue.consume_queue_store import ConsumeQueueStore
 from spark_mq.store.queue.get_message import GetMessageResult
 from spark_mq.store.queue.lookup import QueueCover
 from spark_mq.store.queue.offset_by_time import BoundaryType
+from spark_mq.store.settled_files import settled_state
+from spark_mq.store.state_memory import StateMemory
 
 if TYPE_CHECKING:
     from spark_mq.lifecycle.delivery.answer import WhyNotConsumed
     from spark_mq.lifecycle.life.life import Lives
 
 DEFAULT_MAX_NUM = 32
+_ENDS = StateMemory[int]()
+"""Ends of logs that this process found, by the state of the files."""
 _FIRST_BYTES = 4 << 20
 """Bytes of the log in which the first messages of a topic are searched for without the kernels."""
 
@@ -70,6 +77,7 @@ class MessageStore:
         check_index: bool = False,
         log_end: int | None = None,
         checked_index: CheckedIndex | None = None,
+        recalls_end: bool = False,
     ) -> None:
         """Open the store.
 
@@ -84,6 +92,8 @@ class MessageStore:
             log_end: The commit log offset at which the log ends for this reader, if it is known. By default it is
                 searched for when it is needed.
             checked_index: What another process found out about the index files, for look-ups in the same time range.
+            recalls_end: Whether the end of the log is the one that this process found before, if no broker runs and no
+                file has changed since. That takes less time for a process that opens the same store again and again.
 
         Raises:
             StoreNotFoundError: The path is not a message store.
@@ -96,6 +106,7 @@ class MessageStore:
         self._check_index = check_index
         self._given_log_end = log_end
         self._checked_index = checked_index
+        self._recalls_end = recalls_end
         self.files = FileReaders()
         self.records = RecordLookup(self.location, self.files)
         self._given_version = None if broker_version is None else parse_broker_version(broker_version)
@@ -155,7 +166,34 @@ class MessageStore:
     def _live_end(self) -> int:
         if self._given_log_end is not None:
             return self._given_log_end
-        return LiveEndFinder(self.location).find(self.records, self._each_queue())
+        known = _ENDS.recall(self.first_state) if self._may_recall_end else None
+        if known is not None:
+            return known
+        found = LiveEndFinder(self.location).find(self.records, self._each_queue())
+        if self._may_recall_end and self.state_of_files() == self.first_state:
+            _ENDS.keep(self.first_state, found)
+        return found
+
+    @property
+    def _may_recall_end(self) -> bool:
+        """Whether an end that was found before counts: with `abort`, a broker may run on another machine."""
+        may_run = not self.location.is_local or os.path.lexists((self.location / ABORT).path)
+        return self._recalls_end and not may_run and self.first_state is not None
+
+    @cached_property
+    def first_state(self) -> bytes | None:
+        """The state of the files when it was asked for first, as in `state_of_files`."""
+        return self.state_of_files()
+
+    def state_of_files(self) -> bytes | None:
+        """The state of all files of log and queues now, and of the checkpoint; None if a broker may change them unseen.
+
+        See `store.settled_files`.
+        """
+        files = [segment.location for segment in self.records.segments]
+        files += [file.location for queue in self._queues.found.values() for file in queue.files]
+        extents = [(segment.base, segment.size) for segment in self.records.segments]
+        return settled_state(self.location, [*files, self.location / CHECKPOINT], extents)
 
     def _each_queue(self) -> Iterator[ConsumeQueue]:
         """The queues that have files; they are searched for when the first one is asked for."""

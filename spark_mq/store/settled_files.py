@@ -5,7 +5,7 @@ operating system sets the times of a file when a page of a map is written for th
 The page then can change for half a minute, on tmpfs for ever, while no time does. A broker that starts, or a replica,
 may so replace the end of a log that was read before. Therefore:
 
-- Files have no state while a broker has the store's lock.
+- Files have no state while a broker has the store's lock, or if the lock cannot be asked for.
 - If `abort` exists, the broker crashed, or it runs on another machine, whose lock this one may not see. Then files have
   a state only if none changed in the last minutes: until then every page has reached the disk.
 - Every start of a broker writes `lock`, by a call of the system. So the state of `lock` is part of every state.
@@ -35,9 +35,9 @@ def settled_state(store: Location, files: Iterable[Location], about: object = No
         about: What else the hash depends on; its `repr` counts.
 
     """
-    if not store.is_local:
+    if is_locked(store) is not False:
         return None
     age = _ON_DISK_NANOS if os.path.lexists((store / ABORT).path) else None
     state = file_state([store / ABORT, store / LOCK, *files], about, age)
     # The lock is asked for last: a broker that starts from now on changes the state of its file.
-    return None if state is None or is_locked(store) else state
+    return state if state is not None and is_locked(store) is False else None

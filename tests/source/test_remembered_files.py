@@ -24,12 +24,12 @@ from spark_mq.io.location import Location
 from spark_mq.source import messages, queue_comparison, topic_plan
 from spark_mq.source.datasource import RocketMQDataSource
 from spark_mq.source.queue_comparison import QueueComparison
+from spark_mq.store import message_store
 from spark_mq.store.log import live_memory
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.splits import plan_splits
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.queue import cover_memory
 from spark_mq.store.queue.read_cost import ReadCost
 from tests.support.in_process import message_batches
 from tests.support.kernels import examples
@@ -121,9 +121,14 @@ def write_again(store: MappedStore, number: int) -> None:
     store.dispatch(number // 2)
 
 
+def memories() -> tuple[dict[Any, Any], ...]:
+    """What this process remembers: covers, ends and places."""
+    return queue_comparison._COVERS._found, message_store._ENDS._found, live_memory._found
+
+
 def forget() -> None:
-    cover_memory._found.clear()
-    live_memory._found.clear()
+    for memory in memories():
+        memory.clear()
 
 
 def identity(row: Row) -> tuple[int, str]:
@@ -138,7 +143,7 @@ def rows_of(folder: Path, **options: str) -> list[Row]:
 def check(store: MappedStore) -> None:
     warm = {topic: rows_of(store.folder, topic=topic) for topic in TOPICS}
     warm_scan = rows_of(store.folder)
-    kept = dict(cover_memory._found), dict(live_memory._found)
+    kept = [dict(memory) for memory in memories()]
     forget()
     scan = rows_of(store.folder)
     assert warm_scan == scan
@@ -150,9 +155,9 @@ def check(store: MappedStore) -> None:
     if store.is_end_told:
         offsets = [message.offset for message in store.messages]
         assert [row["commit_log_offset"] for row in scan if row["topic"] is not None] == offsets
-    for memory, before in zip((cover_memory, live_memory), kept, strict=True):
-        memory._found.clear()
-        memory._found.update(before)
+    for memory, before in zip(memories(), kept, strict=True):
+        memory.clear()
+        memory.update(before)
 
 
 @settings(max_examples=examples(90), suppress_health_check=list(HealthCheck), deadline=None)

@@ -37,7 +37,6 @@ from spark_mq.source.planner import AccessPath, ReadPlan, plan_messages
 from spark_mq.store import settled_files
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.queue import cover_memory
 from spark_mq.store.queue.read_cost import ReadCost
 from tests.support.damaged_queues import Edit, damaged, edits
 from tests.support.in_process import read_partitions, read_rows
@@ -432,7 +431,7 @@ def test_more_units_than_one_process_may_compare_are_a_reason_for_a_scan(
 ) -> None:
     store = next(store for store in STORES if store.name == "workload-533")
     for most_units, path in ((10**6, AccessPath.CONSUME_QUEUE), (100, AccessPath.WHOLE_LOG)):
-        cover_memory._found.clear()  # what is known needs no comparison
+        queue_comparison._COVERS.clear()  # what is known needs no comparison
         price = ReadCost(jump=0, queue=0, most_units=most_units)
         monkeypatch.setattr(queue_comparison, "cost_of", lambda location, price=price: price)
         read = plan(store, folders[store.name], topic="OrderEvents")

@@ -5,8 +5,7 @@ Read in this order: `folders` (which queues have files), `consume_queue` (the un
 newest first), `get_message` and `offset_by_time` (the broker's two look-ups), `consume_queue_store` (all queues, and
 their answers), `batches` (units in bulk, as rows of table `consume_queue`). Reads by topic: `unit_cursor` (units in
 the order of the log), `tiles` and `unit_cover` (the parts of the log for which the units of all queues account),
-`cover_memory` (the same, if this process found it before), `read_cost` (what a read costs), `unit_reader` (the records
-of units).
+`read_cost` (what a read costs), `unit_reader` (the records of units).
 
 May import `spark_mq.store.log` and `spark_mq.store.config`, and not `spark_mq.store.index`.
 """

@@ -1,0 +1,62 @@
+"""The end of the log that a process found before, if no broker can have changed it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spark_mq.io import file_state
+from spark_mq.store import settled_files
+from spark_mq.store.live_end import LiveEndFinder
+from spark_mq.store.message_store import MessageStore
+from tests.support.stores import OWN_STORES, RealStore
+
+Unpack = Callable[[RealStore], Path]
+
+
+@pytest.fixture
+def searches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The ends that were searched for, in order; the changes of all files are old."""
+    found: list[int] = []
+    find = LiveEndFinder.find
+
+    def counted(*arguments: object) -> int:
+        found.append(find(*arguments))  # type: ignore[arg-type]
+        return found[-1]
+
+    monkeypatch.setattr(LiveEndFinder, "find", counted)
+    monkeypatch.setattr(file_state, "_SETTLED_NANOS", -(1 << 62))
+    monkeypatch.setattr(settled_files, "_ON_DISK_NANOS", -(1 << 62))
+    return found
+
+
+@pytest.fixture
+def store(unpacked: Unpack, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(unpacked(RealStore("workload-533", OWN_STORES)), tmp_path / "store"))
+
+
+def end(store: Path, recalls_end: bool = True) -> int:
+    with MessageStore(str(store), recalls_end=recalls_end) as opened:
+        return opened.get_max_phy_offset()
+
+
+def test_an_end_is_searched_for_once_while_no_file_changes(store: Path, searches: list[int]) -> None:
+    ends = [end(store), end(store), end(store)]
+    assert len(searches) == 1
+    assert ends == searches * 3
+    assert end(store, recalls_end=False) == ends[0]
+    assert len(searches) == 2
+    (store / "checkpoint").write_bytes((store / "checkpoint").read_bytes())
+    assert end(store) == ends[0]
+    assert len(searches) == 3
+
+
+def test_an_end_is_searched_for_each_time_while_a_broker_may_run(store: Path, searches: list[int]) -> None:
+    """With `abort`, it may run on another machine."""
+    (store / "abort").touch()
+    assert [end(store), end(store)] == searches
+    with MessageStore(str(store), recalls_end=True) as opened:
+        assert opened.first_state is not None
