@@ -54,12 +54,17 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 
 
 def register_source(spark: SparkSession, source: type[DataSource]) -> None:
-    """Register a data source, unless Spark has found it by itself: 4.0 and 4.1 refuse to register it again."""
-    try:
-        spark.dataSource.register(source)
-    except PySparkException as error:
-        if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
-            raise
+    """Register a data source, unless Spark has found it by itself: 4.0 and 4.1 refuse to register it again.
+
+    A read looks for it in the active session, which is the one that created a DataFrame from values last.
+    """
+    active = type(spark).getActiveSession()
+    for session in [spark] if active in (None, spark) else [spark, active]:
+        try:
+            session.dataSource.register(source)
+        except PySparkException as error:
+            if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
+                raise
 
 
 def session_has_read_limits(spark: SparkSession) -> bool:
