@@ -56,7 +56,8 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 def register_source(spark: SparkSession, source: type[DataSource]) -> None:
     """Register a data source, unless Spark has found it by itself: 4.0 and 4.1 refuse to register it again.
 
-    A read looks for it in the active session, which is the one that created a DataFrame from values last.
+    It is registered in the active session, too: after other sessions of the process were used, a stream of `spark` was
+    seen not to find a source that only `spark` had.
     """
     active = type(spark).getActiveSession()
     for session in [spark] if active in (None, spark) else [spark, active]:
