@@ -29,11 +29,17 @@ help: ## show this list
 
 install: $(VENV)/installed java ## create .venv with the package in it, and install Java if it is missing
 
-$(VENV)/installed: setup.cfg pyproject.toml
+$(VENV)/installed: setup.cfg pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade pip
-	$(BIN)/pip install --quiet --editable '.[dev]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
+
+constraints: ## write constraints.txt again: the newest versions that setup.cfg allows, in a new environment
+	rm -rf build/constraints && $(PYTHON) -m venv build/constraints
+	build/constraints/bin/pip install --quiet '.[dev]'
+	{ echo '# The versions that make install uses. Written by: make constraints'; \
+	build/constraints/bin/pip freeze --exclude spark-mq; } > constraints.txt
 
 $(CLASSES): $(VENV)/installed tests/support/class_archive.py | java
 	-$(BIN)/python -m tests.support.class_archive
@@ -101,8 +107,9 @@ stores: install ## create tests/stores again with real brokers (needs Maven)
 zip: ## write dist/spark_mq.zip, the package for spark-submit --py-files
 	$(PYTHON) jobs/make_zip.py
 
-lint: install ## run ruff and mypy, and check the layers of the package
+lint: install ## run ruff, codespell and mypy, and check the layers of the package
 	$(BIN)/ruff check .
+	$(BIN)/codespell
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
@@ -129,4 +136,4 @@ soak: install ## run the long forms of some tests, and measure the memory of ful
 clean: ## remove .venv and the files that the commands above created
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
 
-.PHONY: help install java prepare demo test test-rest test-kernels test-stores test-archive test-broker test-s3 test-hdfs test-cluster notebooks compat stores zip lint bench soak clean
+.PHONY: help install constraints java prepare demo test test-rest test-kernels test-stores test-archive test-broker test-s3 test-hdfs test-cluster notebooks compat stores zip lint bench soak clean
