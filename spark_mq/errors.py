@@ -3,6 +3,9 @@
 A caller can catch all of them as `SparkMqError`. Each subclass is also the matching builtin (`ValueError`,
 `FileNotFoundError`, ...), so a caller that does not know this package catches them, too. A message names the file, the
 offset or the option, and what to do.
+
+No error is a `NotImplementedError`: Spark takes one from `DataSourceReader.partitions` for "this source has no
+partitions", and the read then ends with no rows and without an error (`plan_data_source_read` of PySpark 4.2).
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ class ConfigError(SparkMqError, ValueError):
     """A file in `config/` and its `.bak` cannot be read."""
 
 
-class UnsupportedStoreError(SparkMqError, NotImplementedError):
+class UnsupportedStoreError(SparkMqError, RuntimeError):
     """The store is of a kind that this package cannot read, or is in a state in which it cannot be read."""
 
 
@@ -54,7 +57,7 @@ class UnfinishedRestoreError(UnsupportedStoreError):
     """A restore of the store was interrupted, or has not ended yet: some files are not in place."""
 
 
-class UnsupportedSparkError(SparkMqError, NotImplementedError):
+class UnsupportedSparkError(SparkMqError, RuntimeError):
     """The Spark version of the session lacks a feature that was requested."""
 
 
