@@ -86,7 +86,10 @@ class RealStore:
 
     @property
     def broker_version(self) -> str:
-        """The line of the broker that wrote it."""
+        """The version of the broker that wrote it, or its line."""
+        how = self.folder / f"{self.name}.how"
+        if how.is_file():
+            return how.read_text().split()[0]
         return "4.9" if self.name.endswith("49x") else "5"
 
     def has(self, tree: str) -> bool:
@@ -133,6 +136,18 @@ def shared_store(name: str) -> list[RealStore | ParameterSet]:
     if store in stores_in(SHARED_STORES):
         return [store]
     return [pytest.param(store, marks=pytest.mark.skip(reason=f"{SHARED_STORES} has no {name}"))]
+
+
+def version_stores(*beginnings: str) -> list[ParameterSet]:
+    """The shared stores of many versions that begin so; a skipped parameter if they are absent."""
+    folder = SHARED_STORES / "versions"
+    named = [
+        RealStore(how.stem, folder)
+        for how in sorted(folder.glob("*.how"))
+        if not beginnings or how.stem.startswith(beginnings)
+    ]
+    absent = [pytest.param(None, marks=pytest.mark.skip(reason=f"{folder} has no such stores"))]
+    return [pytest.param(store, id=store.name) for store in named] or absent
 
 
 def without_full_index_files(store: Path, folder: Path) -> Path:

@@ -1,0 +1,124 @@
+"""The broker versions that are possible for a store, as its files show them.
+
+| file | what it shows |
+| --- | --- |
+| `config/*.json` | whether a broker of 4.9 or one of 5 wrote it last: `stateVersion` in its `dataVersion` |
+| `abort.bak`, `timerwheel`, `compaction/`, `config/transactionMetrics`, `rocksdbstore/` | the version that made it |
+| `checkpoint` | a number in a field that older brokers do not write |
+| a queue folder with a name of more than 127 characters | 5.1.0: only records of version 2 have such topics |
+
+A file shows the oldest version that makes it. That a file is missing shows something only of `rocksdbstore/`, if
+`abort.bak` shows that a broker of 5 started in this folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from spark_mq.errors import ConfigError, UnsupportedStoreError
+from spark_mq.format import broker_version as rules
+from spark_mq.format.broker_version import ALL_VERSIONS, RELEASES, BrokerVersion, BrokerVersions, VersionRule
+from spark_mq.io.location import Location
+from spark_mq.store.config import store_paths as paths
+from spark_mq.store.config.checkpoint import CHECKPOINT
+from spark_mq.store.config.config_file import load_config
+
+_VERSIONED = ("consumerOffset.json", "delayOffset.json", "topics.json", "subscriptionGroup.json")
+"""Files of `config/` that show the line of releases, the one that brokers write most often first."""
+_MAX_V1_TOPIC = 127
+"""The longest topic of a record of version 1, whose length has one byte."""
+
+
+def find_broker_versions(store: Location, given: str | None = None) -> BrokerVersions:
+    """The versions of the broker that are possible for a store, with the evidence.
+
+    Args:
+        store: The store's directory.
+        given: What a person says, such as `5.1.0`, `5` or `4.9`; None if only the files tell.
+
+    Raises:
+        OptionError: `given` is not a version of 4.9 or 5.
+
+    """
+    if given is not None:
+        return BrokerVersions.parse(given)
+    marks = list(_marks(store))
+    oldest = max((mark for mark in marks), key=lambda mark: mark[0], default=None)
+    line = _line(store)
+    is_5, evidence = (None, "") if line is None else line
+    if is_5 is False and oldest is None:
+        return replace(ALL_VERSIONS, last=_before(rules.STATE_VERSION), evidence=evidence)
+    if oldest is None:
+        if is_5 is None:
+            return ALL_VERSIONS
+        return replace(ALL_VERSIONS, first=_first_of(rules.STATE_VERSION), evidence=evidence)
+    first, shown = oldest
+    last, lacking = _last(store, first)
+    if is_5 is False:
+        both = f"{evidence}, although {shown}: brokers of 4.9 and of 5 wrote here"
+        return BrokerVersions(ALL_VERSIONS.first, last, both + lacking)
+    return BrokerVersions(first, last, shown + lacking)
+
+
+def _line(store: Location) -> tuple[bool, str] | None:
+    """Whether a broker of 5 wrote `config/` last, and what shows it; None if nothing can be read."""
+    for name in _VERSIONED:
+        try:
+            is_5 = load_config(store, name, lambda content: "stateVersion" in content.get("dataVersion", {}))
+        except (ConfigError, UnsupportedStoreError):
+            continue
+        if is_5 is not None:
+            return is_5, f"config/{name} has {'a' if is_5 else 'no'} stateVersion"
+    return None
+
+
+def _marks(store: Location) -> Iterator[tuple[BrokerVersion, str]]:
+    """What only brokers from a version on make: that version, and the evidence."""
+    names = {info.base_name for info in store.entries()}
+    config = {info.base_name for info in (store / paths.CONFIG).entries()} if paths.CONFIG in names else set()
+    files = [
+        (rules.ABORT_BACKUP, paths.ABORT_BACKUP in names, "a file abort.bak"),
+        (rules.TIMER_WHEEL, paths.TIMER_WHEEL in names, "a file timerwheel"),
+        (rules.COMPACTION_STORE, paths.COMPACTION in names, "a folder compaction/"),
+        (rules.TRANSACTION_METRICS, "transactionMetrics" in config, "a file config/transactionMetrics"),
+        (rules.ROCKSDB_STORE, paths.ROCKSDB_STORE in names, "a folder rocksdbstore/"),
+    ]
+    for rule, is_there, what in files:
+        if is_there:
+            yield _first_of(rule), f"there is {what}"
+    if CHECKPOINT in names:
+        yield from _marks_of_checkpoint(store)
+    if paths.CONSUME_QUEUE in names and any(
+        len(name) > _MAX_V1_TOPIC for name in (store / paths.CONSUME_QUEUE).folders()
+    ):
+        yield _first_of(rules.MESSAGE_VERSION_2), "consumequeue/ has a topic of more than 127 characters"
+
+
+def _marks_of_checkpoint(store: Location) -> Iterator[tuple[BrokerVersion, str]]:
+    file = store / CHECKPOINT
+    data = file.read_bytes()[:48].ljust(48, b"\0") if file.is_file else bytes(48)
+    for rule, at, field in (
+        (rules.CHECKPOINT_MASTER_FLUSHED_OFFSET, 24, "masterFlushedOffset"),
+        (rules.CHECKPOINT_CONFIRM_OFFSET, 32, "confirmPhyOffset"),
+        (rules.CHECKPOINT_LOGICS_OFFSET, 40, "logicsPhysicalOffset"),
+    ):
+        if int.from_bytes(data[at : at + 8], "big", signed=True) > 0:
+            yield _first_of(rule), f"the checkpoint has a {field}"
+
+
+def _last(store: Location, first: BrokerVersion) -> tuple[BrokerVersion, str]:
+    """The newest version that is possible, and the evidence."""
+    is_older = first < _first_of(rules.ROCKSDB_STORE) and (store / paths.ABORT_BACKUP).is_file
+    if not is_older:
+        return ALL_VERSIONS.last, ""
+    return _before(rules.ROCKSDB_STORE), "; there is no folder rocksdbstore/"
+
+
+def _first_of(rule: VersionRule) -> BrokerVersion:
+    assert rule.since is not None
+    return rule.since
+
+
+def _before(rule: VersionRule) -> BrokerVersion:
+    return max(version for version in RELEASES if not rule.holds(version))

@@ -1,0 +1,114 @@
+"""Which versions the files of a store show."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spark_mq.format.broker_version import BrokerVersion, BrokerVersions
+from spark_mq.io.location import Location
+from spark_mq.store.config.broker_versions import find_broker_versions
+from tests.support.stores import OWN_STORES, RealStore, stores_in, version_stores
+
+
+def found(store: Path, given: str | None = None) -> BrokerVersions:
+    return find_broker_versions(Location.resolve(str(store)), given)
+
+
+@pytest.mark.parametrize("store", version_stores())
+def test_the_version_of_a_real_store_is_among_those_that_its_files_show(store: RealStore, tmp_path: Path) -> None:
+    versions = found(store.unpack(tmp_path))
+    written = BrokerVersion.parse(store.broker_version)
+    assert versions.first <= written <= versions.last
+    assert written.major == versions.first.major == versions.last.major
+    assert (written >= BrokerVersion.parse("5.4.0")) == (versions.first >= BrokerVersion.parse("5.4.0"))
+    assert versions.evidence
+
+
+@pytest.mark.parametrize("store", stores_in(OWN_STORES), ids=str)
+def test_the_line_of_a_real_store_is_shown(store: RealStore, unpacked: Callable[[RealStore], Path]) -> None:
+    path = unpacked(store)
+    versions = found(path)
+    assert str(versions.first).startswith(store.broker_version)
+    newest = "5.3.3" if (path / "abort.bak").exists() else "5.5.1"
+    assert str(versions.last) == ("4.9.8" if store.broker_version == "4.9" else newest)
+
+
+def test_what_is_given_counts(tmp_path: Path) -> None:
+    assert str(found(tmp_path, "5.1.0")) == "5.1.0"
+
+
+def test_a_store_without_files_shows_nothing(tmp_path: Path) -> None:
+    (tmp_path / "commitlog").mkdir()
+    versions = found(tmp_path)
+    assert str(versions) == "4.9.0 to 5.5.1"
+    assert "nothing in the store tells" in versions.evidence
+
+
+def config(store: Path, name: str, state_version: bool) -> None:
+    (store / "config").mkdir(exist_ok=True)
+    inner = '"counter":1,"stateVersion":0' if state_version else '"counter":1'
+    (store / "config" / name).write_text(f'{{"dataVersion":{{{inner}}}}}')
+
+
+def test_the_file_that_is_written_most_often_says_which_line_wrote_last(tmp_path: Path) -> None:
+    """After an upgrade, `topics.json` is the old one until a topic changes."""
+    config(tmp_path, "topics.json", state_version=False)
+    assert str(found(tmp_path)) == "4.9.0 to 4.9.8"
+    config(tmp_path, "consumerOffset.json", state_version=True)
+    assert str(found(tmp_path)) == "5.0.0 to 5.5.1"
+
+
+def test_two_lines_in_one_store_are_both_possible(tmp_path: Path) -> None:
+    """A downgrade leaves what only 5 makes, and `config/` is of 4.9."""
+    config(tmp_path, "consumerOffset.json", state_version=False)
+    (tmp_path / "abort.bak").touch()
+    versions = found(tmp_path)
+    assert str(versions) == "4.9.0 to 5.3.3"
+    assert "brokers of 4.9 and of 5 wrote here" in versions.evidence
+
+
+@pytest.mark.parametrize(
+    ("mark", "first", "last"),
+    [
+        ("abort.bak", "5.0.0", "5.3.3"),
+        ("timerwheel", "5.0.0", "5.5.1"),
+        ("compaction/", "5.1.0", "5.5.1"),
+        ("config/transactionMetrics", "5.2.0", "5.5.1"),
+        ("rocksdbstore/", "5.4.0", "5.5.1"),
+        ("consumequeue/" + "t" * 128 + "/", "5.1.0", "5.5.1"),
+        ("consumequeue/" + "t" * 127 + "/", "4.9.0", "5.5.1"),
+    ],
+)
+def test_what_one_file_shows(tmp_path: Path, mark: str, first: str, last: str) -> None:
+    path = tmp_path / mark
+    path.parent.mkdir(exist_ok=True)
+    path.mkdir() if mark.endswith("/") else path.touch()
+    versions = found(tmp_path)
+    assert (str(versions.first), str(versions.last)) == (first, last)
+
+
+@pytest.mark.parametrize(("at", "first"), [(16, "4.9.0"), (24, "5.0.0"), (32, "5.1.1"), (40, "5.5.0"), (48, "4.9.0")])
+def test_what_the_checkpoint_shows(tmp_path: Path, at: int, first: str) -> None:
+    (tmp_path / "checkpoint").write_bytes(bytes(at) + (1).to_bytes(8, "big") + bytes(4096 - at - 8))
+    assert str(found(tmp_path).first) == first
+
+
+@pytest.mark.parametrize("name", ["consumerOffset.json", "topics.json"])
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"dataVersion":1}', '{"dataVersion":null}', "", "\0\0"])
+def test_a_file_that_cannot_be_read_shows_nothing(tmp_path: Path, name: str, content: str) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / name).write_text(content)
+    found(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["checkpoint", "abort.bak", "config", "consumequeue", "rocksdbstore", "compaction"])
+def test_a_folder_or_a_file_in_the_place_of_the_other_is_no_error(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    found(tmp_path)
+    shutil.rmtree(tmp_path / name)
+    (tmp_path / name).touch()
+    found(tmp_path)
