@@ -1,4 +1,4 @@
-"""The file `checkpoint` (`StoreCheckpoint`@5.3.3): 4096 bytes, five 64-bit times and offsets, then zeros.
+"""The file `checkpoint` (`StoreCheckpoint`@5.5.1): 4096 bytes, six 64-bit times and offsets, then zeros.
 
 | position | field |
 | --- | --- |
@@ -7,6 +7,7 @@
 | 16 | indexMsgTimestamp: end time of the last full index file that was flushed |
 | 24 | masterFlushedOffset (5.0.0) |
 | 32 | confirmPhyOffset (5.1.1) |
+| 40 | logicsPhysicalOffset: the start of the last message that was flushed to a consume queue (5.5.0) |
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from spark_mq.io.location import Location
 CHECKPOINT = "checkpoint"
 CHECKPOINT_SIZE = 4096
 
-_FIELDS = struct.Struct(">qqqqq")
+_FIELDS = struct.Struct(">qqqqqq")
 _MARGIN_MILLIS = 3_000
 
 
@@ -35,6 +36,7 @@ class Checkpoint:
     index_msg_timestamp: int = 0
     master_flushed_offset: int = 0
     confirm_phy_offset: int = 0
+    logics_physical_offset: int = 0
 
     @classmethod
     def load(cls, store: Location) -> Self:
@@ -69,6 +71,7 @@ class Checkpoint:
             self.index_msg_timestamp,
             self.master_flushed_offset,
             self.confirm_phy_offset,
+            self.logics_physical_offset,
         )
         return _FIELDS.pack(*values).ljust(CHECKPOINT_SIZE, b"\0")
 
