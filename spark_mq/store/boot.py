@@ -100,7 +100,7 @@ class BootFacts:
         queue_end: The largest offset after a message that a queue's last unit points to, whether live or not
             (`ConsumeQueueStore.getMaxPhyOffsetInConsumeQueue`@5.3.3); -1 without queues.
         live_queue_end: The same of units of live messages.
-        lacking: The messages of the log that no queue leads to.
+        lacking: The messages of the log, from `read_from` on, that no queue leads to.
         next_queue_offsets: The queue offset after the end of each queue that lacks messages and has files.
         index: The index; None if nothing is known about it.
         last_indexed: By name of an index file: its last message.
@@ -108,6 +108,7 @@ class BootFacts:
         gone: The number of messages that queues or the index show after the end of the log.
         revived: The number of old records after the live end that the broker takes for live ones.
         missing_bytes: Bytes of the log that no segment has.
+        read_from: The commit log offset from which on the log was read.
 
     """
 
@@ -127,6 +128,7 @@ class BootFacts:
     gone: int = 0
     revived: int = 0
     missing_bytes: int = 0
+    read_from: int = 0
 
 
 @dataclass(frozen=True)
@@ -303,10 +305,14 @@ def _queues(facts: BootFacts, dispatched: Sequence[LogRange]) -> tuple[QueueOutc
     by_queue: dict[tuple[str, int], list[LackingMessage]] = {}
     for message in facts.lacking:
         by_queue.setdefault((message.topic, message.queue_id), []).append(message)
-    return tuple(
-        _outcome(queue, messages, facts.next_queue_offsets.get(queue), dispatched)
-        for queue, messages in sorted(by_queue.items())
-    )
+    is_all_known = all(part.start >= facts.read_from for part in dispatched)
+    outcomes = []
+    for queue, messages in sorted(by_queue.items()):
+        end = facts.next_queue_offsets.get(queue)
+        if end is not None and not is_all_known:
+            end = max(end, messages[0].queue_offset)  # the messages before it can be completed, too
+        outcomes.append(_outcome(queue, messages, end, dispatched))
+    return tuple(outcomes)
 
 
 def _outcome(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from spark_mq.format.array_types import Flags, Int64s
+from spark_mq.format.kernels.dispatch import has_unit
 from spark_mq.store.config.topic_names import configured_topics
 from spark_mq.store.dispatch_requests import StartingQueues
 from spark_mq.store.log.corrupt_range import CorruptRange
@@ -74,8 +75,8 @@ class LackingScan:
         return found
 
     def count_after(self, start: int) -> int:
-        """The number of whole records of the live log from commit log offset `start` on."""
-        return sum(chunk.frames.size for chunks in self._splits(start, []) for chunk in chunks)
+        """The number of messages of the live log from commit log offset `start` on that belong into a queue."""
+        return sum(int(has_unit(chunk.frames).sum()) for chunks in self._splits(start, []) for chunk in chunks)
 
     def damaged(self) -> list[LogRange]:
         """The parts of the live log that are not records, or that no segment has, in order; known after `before`."""

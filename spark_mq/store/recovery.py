@@ -422,7 +422,7 @@ class _Start:
             self._rows.add(
                 "revive",
                 "log",
-                "old records that follow the live end without a gap",
+                "old or damaged records that follow the live end without a gap",
                 commit_log_offset=int(checked.position[old][0]),
                 bytes=int(checked.store_size[old].sum(dtype=np.int64)),
                 count=count,

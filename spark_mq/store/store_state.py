@@ -319,6 +319,7 @@ def _boot_facts(
         gone,
         0 if log.stale_tail is None else log.stale_tail.count,
         sum(gap.size for gap in log.gaps),
+        0 if lacking is None else lacking.checked.start,
     )
     return replace(facts, heads=_newest_heads(store, facts))
 

@@ -91,7 +91,8 @@ def losses(boot: Boot) -> list[str]:
     if boot.shifted:
         said.append(f"gives {least}{messages(boot.shifted)} a wrong queue offset")
     if boot.revived:
-        said.append(f"takes {boot.revived:,} old record{'' if boot.revived == 1 else 's'} for live ones")
+        records = f"{boot.revived:,} record{'' if boot.revived == 1 else 's'}"
+        said.append(f"takes {records} after the live end, old or damaged, for live ones")
     if boot.unindexed is not None:
         said.append("leaves messages without index entries")
     return said
