@@ -83,6 +83,7 @@ def rows_of(splits: list[Split], messages: int, entries: int, runs: int) -> list
             bytes_read=DEFAULT_SPLIT_SIZE,
             first_store_timestamp=1_795_000_000_000,
             last_store_timestamp=1_795_000_000_000,
+            newest_store_timestamp=1_795_000_000_000,
             time_steps_back=False,
             corrupt=(),
             units_file=f"{number:032x}.units",

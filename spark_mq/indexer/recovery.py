@@ -25,14 +25,17 @@ def rebuilt_checkpoint(
     Args:
         existing: The checkpoint of the store.
         trees: The names of the rebuilt trees, which are flushed.
-        last_store_timestamp: The store time of the last message, in milliseconds.
-        index_end_timestamp: The end timestamp of the last index file, full or not, in milliseconds; with it a recovery
-            keeps that file.
+        last_store_timestamp: The store time of the last message in the log, in milliseconds. A broker writes that of
+            the last message that it flushed, which is not the latest one if its clock was set back; readers take older
+            messages after it for stale ones. With an earlier time a recovery begins at an earlier segment.
+        index_end_timestamp: The latest end timestamp of an index file, full or not, in milliseconds; with it a recovery
+            keeps all files.
 
     """
-    checkpoint = replace(existing, physic_msg_timestamp=last_store_timestamp)
+    last = max(last_store_timestamp, 0)  # brokers know no time before 1970: they take one of 0 for unknown
+    checkpoint = replace(existing, physic_msg_timestamp=last)
     if CONSUME_QUEUE in trees:
-        checkpoint = replace(checkpoint, logics_msg_timestamp=last_store_timestamp)
+        checkpoint = replace(checkpoint, logics_msg_timestamp=last)
     if INDEX in trees:
         checkpoint = replace(checkpoint, index_msg_timestamp=index_end_timestamp)
     return checkpoint

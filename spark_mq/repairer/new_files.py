@@ -71,8 +71,7 @@ class NewFiles:
     def _checkpoint(self, written: Sequence[WrittenIndexFile]) -> bytes | None:
         """A checkpoint that is not ahead of the repaired store; None if the existing one is not."""
         existing = Checkpoint.load(self.store)
-        end, newest = self.evidence.bounds.end, self.evidence.newest
-        right = clamped_checkpoint(existing, newest, self._index_end(written), end)
+        right = clamped_checkpoint(existing, self.evidence.staged, self._index_end(written))
         is_whole = (self.store / CHECKPOINT).info().size == CHECKPOINT_SIZE
         return None if right == existing and is_whole else right.encode()
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from spark_mq.format.system_topic import SCHEDULE_TOPIC
+from spark_mq.indexer.staging.stage import StagedLog
 from spark_mq.io.location import Location
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.config.config_file import parse_fastjson
@@ -20,31 +21,33 @@ Queue = tuple[str, int]
 _INTEGER_KEY = re.compile(r'([{,])"(-?[0-9]+)":')
 
 
-def clamped_checkpoint(checkpoint: Checkpoint, newest: int, index_end: int, log_end: int) -> Checkpoint:
+def clamped_checkpoint(checkpoint: Checkpoint, log: StagedLog | None, index_end: int) -> Checkpoint:
     """A checkpoint without times and offsets that are later than the store; what is not too late stays.
 
-    A recovery starts at a segment that is older than these times. So a time that cannot be right becomes the latest one
-    that can be.
+    A recovery starts at a segment that is older than these times. So a time that cannot be right becomes that of the
+    last message, or of the last index file.
 
     Args:
         checkpoint: The checkpoint that is there.
-        newest: The store time of the last message, in milliseconds.
+        log: The log; None if it has no segment.
         index_end: The end timestamp of the last index file, in milliseconds.
-        log_end: The commit log offset at which the log ends.
 
     """
+    newest, last, end = (
+        (0, 0, 0) if log is None else (log.newest_store_timestamp, max(log.last_store_timestamp, 0), log.end)
+    )
     return replace(
         checkpoint,
-        physic_msg_timestamp=_clamped(checkpoint.physic_msg_timestamp, newest),
-        logics_msg_timestamp=_clamped(checkpoint.logics_msg_timestamp, newest),
+        physic_msg_timestamp=_clamped(checkpoint.physic_msg_timestamp, newest, last),
+        logics_msg_timestamp=_clamped(checkpoint.logics_msg_timestamp, newest, last),
         index_msg_timestamp=_clamped(checkpoint.index_msg_timestamp, newest, index_end),
-        confirm_phy_offset=_clamped(checkpoint.confirm_phy_offset, log_end),
+        confirm_phy_offset=_clamped(checkpoint.confirm_phy_offset, end, end),
     )
 
 
-def _clamped(value: int, limit: int, otherwise: int | None = None) -> int:
-    """The value if it is between 0 and the limit, else `otherwise`, which is the limit by default."""
-    return value if 0 <= value <= limit else limit if otherwise is None else otherwise
+def _clamped(value: int, limit: int, otherwise: int) -> int:
+    """The value if it is between 0 and the limit, else `otherwise`."""
+    return value if 0 <= value <= limit else otherwise
 
 
 def corrected_offsets(store: Location, file: str, ends: Mapping[Queue, int]) -> bytes:

@@ -129,17 +129,18 @@ class Append:
                 "queues (queue.type=BatchCQ), which are not written; leave them out"
             )
         target.check_topics(entry.base_name for entry in (self.folder / CONSUME_QUEUE).entries())
-        self._write_checkpoint(extension)
+        self._write_checkpoint(extension, log_end)
         return self._without_stale_units(extension)
 
     @property
     def _trees(self) -> tuple[str, ...]:
         return (CONSUME_QUEUE, INDEX) if self.target.has_index else (CONSUME_QUEUE,)
 
-    def _write_checkpoint(self, extension: Extension) -> None:
-        last = max(self.target.last_store_timestamp, extension.staged.last_store_timestamp)
-        existing = Checkpoint.load(self.target.store)
-        checkpoint = rebuilt_checkpoint(existing, self._trees, last, extension.index.end_timestamp)
+    def _write_checkpoint(self, extension: Extension, log_end: int) -> None:
+        existing = replace(Checkpoint.load(self.target.store), written_end=log_end)
+        last = extension.staged.last_store_timestamp or self.target.last_store_timestamp
+        index_end = max(existing.index_msg_timestamp, extension.index.end_timestamp)
+        checkpoint = rebuilt_checkpoint(existing, self._trees, last, index_end)
         publish(self.folder / CHECKPOINT, checkpoint.encode(), CHECKPOINT_SIZE)
 
     def _without_stale_units(self, extension: Extension) -> Extension:

@@ -25,8 +25,8 @@ def restored_checkpoint(
 
     Args:
         existing: The file of the source; None if there is none.
-        last_store_timestamp: The store time of the last message, in milliseconds.
-        index_end_timestamp: The end timestamp of the last index file, in milliseconds.
+        last_store_timestamp: The store time of the last message in the log, in milliseconds.
+        index_end_timestamp: The latest end timestamp of an index file, in milliseconds.
         log_end: The commit log offset after the last message.
         has_new_offsets: Whether messages have other commit log offsets than in the source.
 
@@ -35,5 +35,10 @@ def restored_checkpoint(
     confirm, flushed = checkpoint.confirm_phy_offset, checkpoint.master_flushed_offset
     if has_new_offsets:
         confirm, flushed = (log_end if confirm else 0), 0
-    offsets = replace(checkpoint, confirm_phy_offset=min(confirm, log_end), master_flushed_offset=min(flushed, log_end))
+    offsets = replace(
+        checkpoint,
+        confirm_phy_offset=min(confirm, log_end),
+        master_flushed_offset=min(flushed, log_end),
+        written_end=log_end,
+    )
     return rebuilt_checkpoint(offsets, (CONSUME_QUEUE, INDEX), last_store_timestamp, index_end_timestamp)

@@ -31,7 +31,7 @@ class NewLog:
         end: The commit log offset after the last record.
         messages: The number of messages of each queue.
         next_offsets: The next offset of each of these queues.
-        last_store_timestamp: The store time of the last message, in milliseconds.
+        last_store_timestamp: The store time of the last message in the log, in milliseconds.
 
     """
 
@@ -49,7 +49,7 @@ class NewLog:
             written["end"][-1].as_py(),
             plan.messages,
             plan.next_queue_offsets,
-            max(written["last_store_timestamp"].to_pylist()),
+            written["last_store_timestamp"][-1].as_py(),
         )
 
     @property

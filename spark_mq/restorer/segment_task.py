@@ -48,6 +48,7 @@ WRITTEN_SCHEMA = pa.schema(
 
 - `end`: the commit log offset after its last record, or after its blank
 - `gaps`, `gap_bytes`: the ranges that were filled with left-out records
+- `last_store_timestamp`: the store time of its last record in the log, in milliseconds
 - `raised`: messages whose store time was raised
 """
 
@@ -107,7 +108,7 @@ class SegmentTask:
             "end": end,
             "gaps": segment.gaps,
             "gap_bytes": segment.gap_bytes,
-            "last_store_timestamp": int(places.times.max(initial=0)),
+            "last_store_timestamp": int(places.times[-1]) if places.times.size else plan.store_timestamp,
             "raised": sum(piece.raised for piece in pieces),
         }
 

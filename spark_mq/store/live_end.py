@@ -6,14 +6,15 @@ it truncated the log. There are two such records:
 
 - If the broker runs or has crashed: the newest record of all queues, if it is not older than the last start of the
   broker (the time of the file `abort`).
-- If the broker stopped cleanly: the last message that was flushed before (`checkpoint`). A checkpoint can lag. If it is
-  damaged, or older than the rest of the store, no record of a queue was stored at its time, or too many records follow.
-  If all queues end before that message, it is the last one of the records that follow the newest one of the queues.
-  If old units follow the live end of its queue, it is the newest one of them all.
+- If the broker stopped cleanly: the last message that was dispatched before (`LastRun.dispatched`). If all queues end
+  before that message, it is the last one of the records that follow the newest one of the queues. If old units follow
+  the live end of its queue, it is the newest one of them all.
+- If the checkpoint says up to where the log is live (`LastRun.confirmed`), as after a job of ours: the last message of
+  all queues that is before.
 
-Where times go back, or bytes follow that are not a record, a stale tail can start: the next record decides. If this
-does not decide, the last segment is read from its start. A caller that needs
-the live end repeatedly keeps a `LiveEndFinder`, which then reads only new bytes.
+Where times go back, or bytes follow that are not a record, a stale tail can start: `live_reader` decides, which reads
+the last segment from its start. A caller that needs the live end repeatedly keeps a `LiveEndFinder`, which then reads
+only new bytes.
 
 If the store is not on a local disk, and its broker stopped cleanly, the newest message of the index is tried first: to
 read the ends of all queues would take several requests for each queue. If the index does not tell, and the queues are
@@ -56,6 +57,8 @@ _BYTES_PER_REQUEST = 2 << 20
 """Bytes that arrive over a network in the time that a short request takes."""
 _REQUESTS_PER_QUEUE = 2
 _ZEROS = bytes(FRAME.size)
+_NO_TIME = -(1 << 63)
+"""A time earlier than that of every record."""
 
 
 @dataclass(frozen=True)
@@ -124,12 +127,15 @@ class LiveEndFinder:
         if not store.is_local and _is_less_than_queues(records, len(queues)):
             return self._read_last_segment(store, run.started)
         announce_ends(queues)
-        newest = _newest_message(records, queues)
-        start = None if newest is None else _certainly_live(run, records, queues, *newest)
+        messages = _last_messages(records, queues)
+        newest = max(messages, key=lambda message: (message[1], message[0]), default=None)
+        start = max((offset for offset, _ in messages if offset < run.confirmed), default=None)
+        if newest is not None and (start is None or start < newest[0]):
+            start = _certainly_live(run, records, queues, *newest)
         if start is not None:
             end = _scan_on(records, start, run)
-        elif newest is not None and run.started is None and newest[1] < run.flushed:
-            end = _flushed_end(records, newest[0], run) or _end_before_old_units(records, queues, run)
+        elif newest is not None and run.started is None and newest[1] < run.dispatched:
+            end = _dispatched_end(records, newest[0], run) or _end_before_old_units(records, queues, run)
         else:
             end = None
         return self._read_last_segment(store, run.started) if end is None else end
@@ -169,7 +175,7 @@ def _end_after_index(store: Location, records: RecordLookup, run: LastRun) -> Li
     One file of the index tells what otherwise the ends of all queues tell, of which each is several requests. The rules
     are those for the newest message of the queues, if the broker stopped cleanly.
     """
-    if run.started is not None or run.flushed <= 0:
+    if run.started is not None or run.dispatched <= 0:
         return None
     files = index_files(store)
     for count in range(len(files), 0, -1):
@@ -179,9 +185,13 @@ def _end_after_index(store: Location, records: RecordLookup, run: LastRun) -> Li
         offset = header.end_commit_log_offset
         if records.store_timestamp(offset) != header.end_timestamp:
             return None
-        if header.end_timestamp < run.flushed:
-            return _flushed_end(records, offset, run)
-        found = offset if header.end_timestamp == run.flushed else _indexed_offset(records, files[:count], run.flushed)
+        if header.end_timestamp < run.dispatched:
+            return _dispatched_end(records, offset, run)
+        found = (
+            offset
+            if header.end_timestamp == run.dispatched
+            else _indexed_offset(records, files[:count], run.dispatched)
+        )
         return None if found is None else _scan_on(records, found, run)
     return None
 
@@ -213,24 +223,24 @@ def _certainly_live(
     """
     if run.started is not None:
         return offset if store_timestamp >= run.started else None
-    if store_timestamp == run.flushed:
+    if store_timestamp == run.dispatched:
         return offset
-    if not 0 < run.flushed < store_timestamp:
+    if not 0 < run.dispatched < store_timestamp:
         return None
-    found = (_offset_of(records, queue, run.flushed) for queue in queues)
+    found = (_offset_of(records, queue, run.dispatched) for queue in queues)
     return next((offset for offset in found if offset is not None), None)
 
 
-def _flushed_end(records: RecordLookup, offset: int, run: LastRun) -> LiveEnd | None:
-    """The end of the records from `offset` on, if the last one is the message that was flushed before a clean stop."""
+def _dispatched_end(records: RecordLookup, offset: int, run: LastRun) -> LiveEnd | None:
+    """The end of the records from `offset` on, if the last one is the message that was dispatched last."""
     end = _scan_on(records, offset, run)
-    if end is None or end.last_record is None or records.store_timestamp(end.last_record) != run.flushed:
+    if end is None or end.last_record is None or records.store_timestamp(end.last_record) != run.dispatched:
         return None
     return end
 
 
 def _end_before_old_units(records: RecordLookup, queues: Iterable[ConsumeQueue], run: LastRun) -> LiveEnd | None:
-    """The end after the message that was flushed before a clean stop, if old units follow its unit.
+    """The end after the message that was dispatched last before a clean stop, if old units follow its unit.
 
     A boot that truncates the log leaves old units after the ends of queues. Their messages are older than those that
     came after the boot. So the newest message of such a queue is at the last unit that is newer than the next unit.
@@ -244,28 +254,26 @@ def _end_before_old_units(records: RecordLookup, queues: Iterable[ConsumeQueue],
             if store_size in (0, PRE_BLANK_SIZE):
                 break
             time = records.store_timestamp_at(commit_log_offset, store_size)
-            if time == run.flushed:
-                return _flushed_end(records, commit_log_offset, run)
+            if time == run.dispatched:
+                return _dispatched_end(records, commit_log_offset, run)
             if time is not None and after is not None and time > after:
                 break
             after = after if time is None else time
     return None
 
 
-def _newest_message(records: RecordLookup, queues: Iterable[ConsumeQueue]) -> tuple[int, int] | None:
-    """Commit log offset and store time of the newest record that a queue's last unit points to."""
-    newest = None
+def _last_messages(records: RecordLookup, queues: Iterable[ConsumeQueue]) -> list[tuple[int, int]]:
+    """Commit log offset and store time of each record that a queue's last unit points to."""
     last_units = [queue.unit(queue.written_end - 1) for queue in queues]
     records.announce([commit_log_offset for commit_log_offset, store_size, _ in last_units if store_size > 0])
+    found = []
     for commit_log_offset, store_size, _ in last_units:
         if store_size in (0, PRE_BLANK_SIZE):
             continue
         store_timestamp = records.store_timestamp_at(commit_log_offset, store_size)
-        if store_timestamp is None:
-            continue
-        if newest is None or (store_timestamp, commit_log_offset) > (newest[1], newest[0]):
-            newest = commit_log_offset, store_timestamp
-    return newest
+        if store_timestamp is not None:
+            found.append((commit_log_offset, store_timestamp))
+    return found
 
 
 def _offset_of(records: RecordLookup, queue: ConsumeQueue, store_timestamp: int) -> int | None:
@@ -288,7 +296,7 @@ def _scan_on(records: RecordLookup, offset: int, run: LastRun) -> LiveEnd | None
     last: Record | None = None
     before: int | None = None
     """The offset at which the record before `last` starts."""
-    newest = 0
+    newest = _NO_TIME
     for _ in range(_MAX_RECORDS):
         segment = records.segment_of(offset)
         if segment is None:
@@ -304,24 +312,25 @@ def _scan_on(records: RecordLookup, offset: int, run: LastRun) -> LiveEnd | None
         try:
             record = records.record(offset)
         except CorruptLogError:
-            is_end = last is not None and _ends_before(records, offset, newest)
+            is_end = last is not None and _ends_before(records, offset, newest, run)
             return _end(records, before, last, offset) if is_end else None
-        if record.store_timestamp < newest:
-            is_end = last is not None and run.ends_between(newest, record.store_timestamp)
-            return _end(records, before, last, offset) if is_end else None
+        if record.store_timestamp < newest and offset >= run.confirmed:
+            return None
         before, last = before if last is None else last.commit_log_offset, record
         newest = record.store_timestamp
         offset += record.size
     return None
 
 
-def _ends_before(records: RecordLookup, offset: int, newest: int) -> bool:
+def _ends_before(records: RecordLookup, offset: int, newest: int, run: LastRun) -> bool:
     """Whether the log certainly ends before bytes that are not a record: the next record is older than `newest`.
 
-    `live_reader` has the same rule.
+    `live_reader` has the same rule. After a clean stop, the record before must be the last dispatched one, too.
     """
     segment = records.segment_of(offset)
-    if segment is None or records.is_before_last_written(segment.base):
+    if segment is None or records.is_before_last_written(segment.base) or offset < run.confirmed:
+        return False
+    if run.dispatched > 0 and newest != run.dispatched:
         return False
     window = records.read(offset, _STALE_WINDOW)
     for found in _MAGIC.finditer(window):

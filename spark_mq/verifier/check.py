@@ -74,7 +74,6 @@ class Evidence:
     Attributes:
         staged: The staged log, in the work folder; None if the log has no segment.
         bounds: Start and end of the log.
-        newest: The store time of its last message, in milliseconds; 0 without a message.
         queue_file_size: Bytes of a queue file.
         queues: The queues that have messages in the log.
         has_extensions: Whether tags codes can be addresses in `consumequeue_ext`.
@@ -85,7 +84,6 @@ class Evidence:
 
     staged: StagedLog | None
     bounds: LogBounds
-    newest: int
     queue_file_size: int
     queues: tuple[StagedQueue, ...]
     has_extensions: bool
@@ -160,11 +158,12 @@ class _Check:
         file_size = find_queue_file_size(self.conf, [(self.store / CONSUME_QUEUE, folders)]).value
         staged, summaries, named = self._stage(log, file_size)
         dispatched = named & {(folder.topic, folder.queue_id) for folder in folders}
-        start, end, newest = 0, 0, 0
+        start, end, last, newest = 0, 0, 0, 0
         if staged is not None:
-            start, end, newest = staged.start, staged.end, staged.last_store_timestamp
+            start, end = staged.start, staged.end
+            last, newest = staged.last_store_timestamp, staged.newest_store_timestamp
         bounds = LogBounds(start, end, not state.has_abort, _holes(log, staged))
-        live = LiveLog(self.store, log.segments[-1], end, newest) if log.segments else None
+        live = LiveLog(self.store, log.segments[-1], end, last) if log.segments else None
         expected = _expected_entries(staged)
         queues: list[StagedQueue] = []
         missing: list[pa.RecordBatch] = []
@@ -213,7 +212,7 @@ class _Check:
             )
         return CheckedStore(
             Summary.of([*summaries, sink.summary]),
-            Evidence(staged, bounds, newest, file_size, tuple(queues), has_extensions, index, bounds_of_queues),
+            Evidence(staged, bounds, file_size, tuple(queues), has_extensions, index, bounds_of_queues),
             0 if staged is None else staged.messages,
             end - start,
             len(queues),

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
+from spark_mq.store.config.store_paths import ABORT
 from spark_mq.store.log.commit_log import CommitLog, Segment
 from spark_mq.store.store_lock import is_locked
 from spark_mq.verifier.finding import findings
@@ -29,14 +30,14 @@ class LiveLog:
         store: The store.
         last: The last segment.
         end: The commit log offset at which the log ended.
-        newest: The store time of the last message, in milliseconds.
+        last_store_timestamp: The store time of the last message in the log, in milliseconds.
 
     """
 
     store: Location
     last: Segment
     end: int
-    newest: int
+    last_store_timestamp: int
     _has_grown: bool = field(default=False, compare=False)
     _seen: tuple[bytes, bool] | None = field(default=None, compare=False)
     """What was at the end, and whether there was a next segment, when the log was last looked at."""
@@ -77,7 +78,7 @@ class LiveLog:
         if last.base != self.last.base:
             return last.base > self.last.base
         with SegmentSource(last) as source:
-            reader = LiveReader(source, self.end - last.base, self.newest)
+            reader = LiveReader(source, self.end - last.base, self.last_store_timestamp)
             return any(isinstance(part, RecordChunk) for part in reader.read(last.data_end))
 
 
@@ -121,8 +122,9 @@ def log_end_findings(last: Segment, end: int, has_grown: Callable[[], bool]) -> 
                 stop = part.base + int(part.frames[-1].position) + int(part.frames[-1].store_size)
     if has_grown():
         return
-    file = f"commitlog/{last.location.name}"
-    if records:
+    file, is_clean = f"commitlog/{last.location.name}", not (last.location.parent.parent / ABORT).is_file
+    # After a crash, only its time says of a record after other bytes that it is old, and a clock can be set back.
+    if records and (is_clean or first == end):
         yield findings(
             "LOG_STALE_TAIL",
             file=file,
@@ -138,5 +140,6 @@ def log_end_findings(last: Segment, end: int, has_grown: Callable[[], bool]) -> 
             position=position,
             commit_log_offset=end,
             expected=f"zeros from the live end {end} on",
-            found=f"{last.data_end - position} bytes that are not a whole record",
+            found=f"{last.data_end - position} bytes that are not a whole record"
+            + (f", with {records} records after them that are older than the end" if records else ""),
         )

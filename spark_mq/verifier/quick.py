@@ -18,7 +18,6 @@ from spark_mq.io.file_reader import FileReader, FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE
-from spark_mq.store.gone_messages import find_gone_messages
 from spark_mq.store.index.folder import IndexFileInfo
 from spark_mq.store.live_end import LiveEnd, LiveEndFinder
 from spark_mq.store.log.commit_log import CommitLog
@@ -86,7 +85,9 @@ def quick_check(store: str, conf: BrokerConf) -> tuple[VerifyReport, pa.Table]:
                 sink.add(queue_folder_findings(location, folders, file_size))
             sink.add(_queue_edges(opened, not state.has_abort, bool(log.gaps)))
             sink.add(config_findings(config, _bounds(opened, folders), {folder.topic for folder in folders}))
-    sink.add(checkpoint_findings(state, max(end, 0), newest))
+    # A clock that was set back leaves later times than that of the last message, as the index shows.
+    index_ends = [info.stored_header().end_timestamp for info in index.files]
+    sink.add(checkpoint_findings(state, max(end, 0), max([newest, *index_ends])))
     seconds = round(time.monotonic() - started, 3)
     start = log.segments[0].base if log.segments else 0
     report = report_of(
@@ -127,14 +128,10 @@ def _queue_edges(store: MessageStore, is_clean: bool, has_gaps: bool) -> Iterato
         QueueStateName.DAMAGED: "QUEUE_NO_MESSAGE" if has_gaps else "QUEUE_UNIT_WRONG",
         QueueStateName.LOST: "QUEUE_MISSING",
     }
-    gone = find_gone_messages(store).by_queue
     for (topic, queue_id), state in queue_states(store).by_queue.items():
-        code = codes.get(state.name)
-        if state.name == QueueStateName.AHEAD and (topic, queue_id) in gone:
-            code = "QUEUE_UNIT_STALE"  # else an offset of a consumer is past the end: OFFSET_PAST_END
-        if code is not None and not topic.startswith(LIGHT_PREFIX):
+        if state.name in codes and not topic.startswith(LIGHT_PREFIX):
             yield findings(
-                code,
+                codes[state.name],
                 file=f"{CONSUME_QUEUE}/{topic}/{queue_id}",
                 topic=topic,
                 queue_id=queue_id,

@@ -79,6 +79,7 @@ def split_rows(messages: Sequence[PlainMessage], splits: Sequence[int], blobs: L
                 bytes_read=0,
                 first_store_timestamp=part[0].store_timestamp,
                 last_store_timestamp=part[-1].store_timestamp,
+                newest_store_timestamp=max(message.store_timestamp for message in part),
                 time_steps_back=False,
                 corrupt=(),
                 units_file=None,

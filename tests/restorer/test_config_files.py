@@ -238,10 +238,14 @@ def test_the_offsets_of_a_checkpoint_are_those_of_the_new_log() -> None:
     existing = Checkpoint(1, 2, 3, 4000, 5000).encode()
     ends = {"last_store_timestamp": 70, "index_end_timestamp": 60}
     assert restored_checkpoint(existing, log_end=9000, has_new_offsets=False, **ends) == Checkpoint(
-        70, 70, 60, 4000, 5000
+        70, 70, 60, 4000, 5000, written_end=9000
     )
     assert restored_checkpoint(existing, log_end=4500, has_new_offsets=False, **ends) == Checkpoint(
-        70, 70, 60, 4000, 4500
+        70, 70, 60, 4000, 4500, written_end=4500
     )
-    assert restored_checkpoint(existing, log_end=900, has_new_offsets=True, **ends) == Checkpoint(70, 70, 60, 0, 900)
-    assert restored_checkpoint(None, log_end=900, has_new_offsets=True, **ends) == Checkpoint(70, 70, 60)
+    assert restored_checkpoint(existing, log_end=900, has_new_offsets=True, **ends) == Checkpoint(
+        70, 70, 60, 0, 900, written_end=900
+    )
+    assert restored_checkpoint(None, log_end=900, has_new_offsets=True, **ends) == Checkpoint(
+        70, 70, 60, written_end=900
+    )

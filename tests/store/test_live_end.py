@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from unittest import mock
 
 import pytest
@@ -106,7 +107,7 @@ def test_a_wrong_checkpoint_makes_no_stale_record_live(store: RealStore, early: 
     """By it all records are newer than the last clean stop, and the queues know stale records that are the newest."""
     folder = store.unpack(tmp_path)
     with (folder / "checkpoint").open("r+b") as file:
-        file.write(early.to_bytes(8, "big"))
+        file.write(early.to_bytes(8, "big") * 2)
     assert LiveEndFinder(Location.resolve(str(folder))).find_now() == store.facts("store")[0]["maxPhyOffset"]
 
 
@@ -117,17 +118,17 @@ def test_an_older_checkpoint_makes_no_stale_record_live(store: RealStore, tmp_pa
     times = sorted({fact["storeTimestamp"] for fact in store.facts("msg")})
     for time in times[:: 1 + len(times) // 40]:
         with (folder / "checkpoint").open("r+b") as file:
-            file.write(time.to_bytes(8, "big"))
+            file.write(time.to_bytes(8, "big") * 2)
         assert LiveEndFinder(Location.resolve(str(folder))).find_now() == store.facts("store")[0]["maxPhyOffset"], time
 
 
 @pytest.mark.parametrize("queues", [1, 2])
 @pytest.mark.parametrize("written_since", [1, 3])
-@pytest.mark.parametrize("evidence", ["abort", "checkpoint"])
-def test_a_stale_tail_of_the_same_sizes_and_queues_is_not_live(
+@pytest.mark.parametrize("evidence", ["nothing", "abort", "checkpoint"])
+def test_a_stale_tail_of_the_same_sizes_and_queues_is_live_unless_the_checkpoint_proves_it_stale(
     evidence: str, written_since: int, queues: int, tmp_path: Path
 ) -> None:
-    """The old records have the next queue offsets, as if the clock was set back."""
+    """The old records have the next queue offsets, as if the clock was set back. A broker takes them for live ones."""
     lost, writer = LogWriter(SEGMENT_SIZE), LogWriter(SEGMENT_SIZE)
     for number in range(20):
         lost.append(NOW + 1000 * number, b"order %04d" % number, queue_id=number % queues)
@@ -140,24 +141,77 @@ def test_a_stale_tail_of_the_same_sizes_and_queues_is_not_live(
     if evidence == "abort":
         (tmp_path / "abort").write_text("4711")
         os.utime(tmp_path / "abort", (NOW / 1e3 + 1800,) * 2)
-    else:
+    elif evidence == "checkpoint":
         newest = NOW + 1000 * (9 + written_since) + 3_600_000
-        (tmp_path / "checkpoint").write_bytes(Checkpoint(newest, newest).encode())
-    assert [part[1] for part in assert_exact(CommitLog.open(location))] == writer.offsets
-    assert LiveEndFinder(location).find_now() == written
+        (tmp_path / "checkpoint").write_bytes(Checkpoint(newest - 1000, newest).encode())
+    expected = writer.offsets if evidence == "checkpoint" else lost.offsets
+    assert [part[1] for part in assert_exact(CommitLog.open(location))] == expected
+    assert LiveEndFinder(location).find_now() == (written if evidence == "checkpoint" else lost.next_offset)
 
 
-@pytest.mark.parametrize("evidence", ["abort", "checkpoint"])
+@pytest.mark.parametrize("evidence", ["started before", "started between", "last flushed before", "checkpoint"])
 def test_a_clock_that_steps_back_during_a_run_loses_no_message(evidence: str, tmp_path: Path) -> None:
+    """A broker sets `physicMsgTimestamp` up to ten seconds before it stops, and `logicsMsgTimestamp` with each unit."""
     writer = live_log()
     for number in range(40):
         writer.append(NOW + number - 3_600_000, b"later", queue_id=number % 3)
-    location = writer.write(tmp_path)
-    if evidence == "abort":
+    location, last = writer.write(tmp_path), NOW - 3_600_000 + 39
+    if evidence.startswith("started"):
         (tmp_path / "abort").write_text("4711")
-        os.utime(tmp_path / "abort", (NOW / 1e3 - 7200,) * 2)
+        os.utime(tmp_path / "abort", (NOW / 1e3 - (7200 if evidence == "started before" else 60),) * 2)
     else:
-        (tmp_path / "checkpoint").write_bytes(Checkpoint(NOW - 3_600_000 + 39).encode())
+        flushed = NOW + 39 if evidence == "last flushed before" else last
+        (tmp_path / "checkpoint").write_bytes(Checkpoint(flushed, last).encode())
+    assert [part[1] for part in assert_exact(CommitLog.open(location))] == writer.offsets
+    assert LiveEndFinder(location).find_now() == writer.next_offset
+
+
+@pytest.mark.parametrize("checkpoint", ["lost", "of the last run"])
+def test_a_clock_that_steps_back_after_a_topic_was_created_again_loses_no_message(
+    checkpoint: str, tmp_path: Path
+) -> None:
+    """Its queue offsets begin at 0 again: they are not those that follow the earlier ones."""
+    writer = live_log()
+    for number in range(40):
+        writer.append(NOW + 40 - number, b"again", queue_id=number % 3, queue_offset=number // 3)
+    location = writer.write(tmp_path)
+    if checkpoint != "lost":
+        (tmp_path / "checkpoint").write_bytes(Checkpoint(NOW + 39, NOW + 1).encode())
+    assert [part[1] for part in assert_exact(CommitLog.open(location))] == writer.offsets
+    assert LiveEndFinder(location).find_now() == writer.next_offset
+
+
+@pytest.mark.parametrize("evidence", ["dispatched", "confirmed"])
+def test_a_clock_that_steps_back_around_damage_loses_no_message(evidence: str, tmp_path: Path) -> None:
+    writer = live_log()
+    for number in range(40):
+        writer.append(NOW - 1000 + number, b"later", queue_id=number % 3)
+    writer.segments[0][writer.offsets[40] + 4] ^= 0xFF
+    location = writer.write(tmp_path)
+    last = NOW - 1000 + 39 if evidence == "dispatched" else 0
+    confirmed = 0 if last else writer.next_offset
+    (tmp_path / "checkpoint").write_bytes(Checkpoint(last, last, confirm_phy_offset=confirmed).encode())
+    parts = assert_exact(CommitLog.open(location))
+    assert offsets_of(parts) == writer.offsets[:40] + writer.offsets[41:]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_records_before_the_confirmed_offset_are_live_whatever_their_times_and_queue_offsets(
+    seed: int, tmp_path: Path
+) -> None:
+    """A job of ours confirms what it writes; then a broker writes more, and is killed."""
+    random = Random(seed)
+    writer = LogWriter(SEGMENT_SIZE)
+    for number in range(60):
+        time = NOW + random.randrange(-(10**12), 10**12)
+        writer.append(time, b"ours", queue_offset=10 * number + random.randrange(10))
+    confirmed = writer.next_offset
+    for number in range(20):
+        writer.append(NOW + number, b"a broker's")
+    location = writer.write(tmp_path)
+    (tmp_path / "checkpoint").write_bytes(Checkpoint(confirm_phy_offset=confirmed).encode())
+    (tmp_path / "abort").write_text("4711")
+    os.utime(tmp_path / "abort", (NOW / 1e3,) * 2)
     assert [part[1] for part in assert_exact(CommitLog.open(location))] == writer.offsets
     assert LiveEndFinder(location).find_now() == writer.next_offset
 

@@ -53,7 +53,7 @@ class IndexResult:
     """What was written of the index. The fields are named as in `RebuildReport`.
 
     Attributes:
-        end_timestamp: The end timestamp of the index's last file, in milliseconds.
+        end_timestamp: The latest end timestamp of a written file, or of the last existing one, in milliseconds.
 
     """
 
@@ -121,7 +121,7 @@ def write_index(
         bytes_written=sum(row.is_new for row in written) * existing.layout.file_size,
         files_untouched=existing.file_count + staged_before - len(completed),
         files_completed=len(completed),
-        end_timestamp=max(written, key=lambda row: row.file).end_timestamp,
+        end_timestamp=max(existing.end_timestamp, *(row.end_timestamp for row in written)),
         corrupt=corrupt,
     )
 

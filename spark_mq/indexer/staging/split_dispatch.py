@@ -53,6 +53,7 @@ class _SplitResult:
     inner_batches: int = 0
     first_store_timestamp: int | None = None
     last_store_timestamp: int | None = None
+    newest_store_timestamp: int | None = None
     time_steps_back: bool = False
     corrupt: list[CorruptRange] = field(default_factory=list)
     units: list[DispatchedUnits] = field(default_factory=list)
@@ -124,11 +125,12 @@ def _dispatch(
 
 
 def _follow_time(times: Int64s, result: _SplitResult) -> None:
-    before = result.last_store_timestamp
+    before, newest = result.last_store_timestamp, int(times.max())
     if result.first_store_timestamp is None:
         result.first_store_timestamp = int(times[0])
     result.time_steps_back |= bool((np.diff(times) < 0).any() or (before is not None and times[0] < before))
     result.last_store_timestamp = int(times[-1])
+    result.newest_store_timestamp = max(newest, result.newest_store_timestamp or newest)
 
 
 def _possible_units(units: DispatchedUnits, result: _SplitResult, split: Split) -> DispatchedUnits:
@@ -204,6 +206,7 @@ def _split_row(
         "bytes_read": bytes_read,
         "first_store_timestamp": result.first_store_timestamp,
         "last_store_timestamp": result.last_store_timestamp,
+        "newest_store_timestamp": result.newest_store_timestamp,
         "time_steps_back": result.time_steps_back,
         "corrupt": [vars(corrupt) for corrupt in result.corrupt],
         "units_file": None if units is None else units.location.name,

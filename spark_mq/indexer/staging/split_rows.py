@@ -40,6 +40,7 @@ SPLIT_SCHEMA = pa.schema(
         ("bytes_read", pa.int64()),
         ("first_store_timestamp", pa.int64()),
         ("last_store_timestamp", pa.int64()),
+        ("newest_store_timestamp", pa.int64()),
         ("time_steps_back", pa.bool_()),
         ("corrupt", CORRUPT_TYPE),
         ("units_file", pa.string()),
@@ -68,6 +69,7 @@ class SplitRow:
         bytes_read: Bytes of the log that were read.
         first_store_timestamp: The store time of the first message, in milliseconds; None without a message.
         last_store_timestamp: The store time of the last message.
+        newest_store_timestamp: The latest store time of a message.
         time_steps_back: Whether a message has an earlier store time than the message before it.
         corrupt: Damage.
         units_file: The name of the staged file of units, in the folder of staged files; None without a unit.
@@ -90,6 +92,7 @@ class SplitRow:
     bytes_read: int
     first_store_timestamp: int | None
     last_store_timestamp: int | None
+    newest_store_timestamp: int | None
     time_steps_back: bool
     corrupt: tuple[CorruptRange, ...]
     units_file: str | None

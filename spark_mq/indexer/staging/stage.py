@@ -84,9 +84,15 @@ class StagedLog:
 
     @property
     def last_store_timestamp(self) -> int:
-        """The latest time at which a split ends, in milliseconds; 0 without a message."""
-        ends = (split.last_store_timestamp for split in self.splits)
-        return max((end for end in ends if end is not None), default=0)
+        """The store time of the last message in the log, in milliseconds; 0 without a message."""
+        ends = (split.last_store_timestamp for split in reversed(self.splits))
+        return next((end for end in ends if end is not None), 0)
+
+    @property
+    def newest_store_timestamp(self) -> int:
+        """The latest store time of a message, in milliseconds; 0 without a message."""
+        times = (split.newest_store_timestamp for split in self.splits)
+        return max((time for time in times if time is not None), default=0)
 
 
 def stage_log(

@@ -1,4 +1,4 @@
-"""The file `checkpoint` (`StoreCheckpoint`@5.5.1): 4096 bytes, six 64-bit times and offsets, then zeros.
+"""The file `checkpoint` (`StoreCheckpoint`@5.3.3): 4096 bytes, five 64-bit times and offsets, then zeros.
 
 | position | field |
 | --- | --- |
@@ -7,13 +7,15 @@
 | 16 | indexMsgTimestamp: end time of the last full index file that was flushed |
 | 24 | masterFlushedOffset (5.0.0) |
 | 32 | confirmPhyOffset (5.1.1) |
-| 40 | logicsPhysicalOffset: the start of the last message that was flushed to a consume queue (5.5.0) |
+| 4080 | `SPARKMQ1`, and at 4088 the commit log offset up to which a restore or an append of ours wrote the log |
+
+A broker writes only its own fields, so the bytes at 4080 stay as long as the file does.
 """
 
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Self
 
 from pyarrow import fs
@@ -23,20 +25,27 @@ from spark_mq.io.location import Location
 CHECKPOINT = "checkpoint"
 CHECKPOINT_SIZE = 4096
 
-_FIELDS = struct.Struct(">qqqqqq")
+_FIELDS = struct.Struct(">qqqqq")
+_WRITTEN = struct.Struct(">8sq")
+_WRITTEN_AT = CHECKPOINT_SIZE - _WRITTEN.size
+_WRITTEN_MARK = b"SPARKMQ1"
 _MARGIN_MILLIS = 3_000
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The content of a checkpoint. Times are milliseconds since the epoch; a field that was never set is 0."""
+    """The content of a checkpoint. Times are milliseconds since the epoch; a field that was never set is 0.
+
+    `written_end` is the commit log offset up to which a job of ours wrote the log: all records before it were live
+    then, whatever their store times are. No broker reads it.
+    """
 
     physic_msg_timestamp: int = 0
     logics_msg_timestamp: int = 0
     index_msg_timestamp: int = 0
     master_flushed_offset: int = 0
     confirm_phy_offset: int = 0
-    logics_physical_offset: int = 0
+    written_end: int = 0
 
     @classmethod
     def load(cls, store: Location) -> Self:
@@ -51,7 +60,9 @@ class Checkpoint:
     @classmethod
     def decode(cls, data: bytes) -> Self:
         """The checkpoint in the content of a file, which can be shorter than 4096 bytes."""
-        return cls(*_FIELDS.unpack_from(data.ljust(_FIELDS.size, b"\0")))
+        mark, written_end = _WRITTEN.unpack_from(data.ljust(CHECKPOINT_SIZE, b"\0"), _WRITTEN_AT)
+        checkpoint = cls(*_FIELDS.unpack_from(data.ljust(_FIELDS.size, b"\0")))
+        return replace(checkpoint, written_end=written_end) if mark == _WRITTEN_MARK else checkpoint
 
     @property
     def min_timestamp(self) -> int:
@@ -71,9 +82,9 @@ class Checkpoint:
             self.index_msg_timestamp,
             self.master_flushed_offset,
             self.confirm_phy_offset,
-            self.logics_physical_offset,
         )
-        return _FIELDS.pack(*values).ljust(CHECKPOINT_SIZE, b"\0")
+        written = _WRITTEN.pack(_WRITTEN_MARK, self.written_end) if self.written_end else b""
+        return _FIELDS.pack(*values).ljust(_WRITTEN_AT, b"\0") + written.ljust(_WRITTEN.size, b"\0")
 
 
 def checkpoint_problem(store: Location) -> str | None:

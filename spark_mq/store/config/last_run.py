@@ -1,4 +1,4 @@
-"""What a store's files tell of the last run of its broker: when it started, and what it flushed before it stopped."""
+"""What a store's files tell of the last run of its broker: when it started, and which messages were certainly live."""
 
 from __future__ import annotations
 
@@ -11,9 +11,6 @@ from spark_mq.io.location import Location
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.config.store_paths import ABORT
 
-CLOCK_STEP_MILLIS = 5_000
-"""How far a clock may be set back just after a broker started."""
-
 
 @dataclass(frozen=True)
 class LastRun:
@@ -23,34 +20,27 @@ class LastRun:
         started: When the broker that runs, or crashed, was started: the time of the file `abort`, in milliseconds. None
             if the broker stopped cleanly. Infinity if the store is not on a local disk: the time of a file in an object
             store is that of its upload, which proves nothing about the broker.
-        flushed: The store time of the last message that was flushed before a clean stop (`checkpoint`), milliseconds.
+        dispatched: The store time of the last message in the log before a clean stop, in milliseconds; 0 if it is not
+            known. A broker sets `logicsMsgTimestamp` with each unit, a stop waits for all units, and then writes the
+            checkpoint (`DefaultMessageStore.shutdown`, `ConsumeQueue.putMessagePositionInfoWrapper`@4.9.7 and @5.3.3).
+            `physicMsgTimestamp` does not tell this: the last flush of a log does not set it
+            (`FlushRealTimeService.run`).
+        confirmed: The commit log offset up to which the log was live when a broker started, or when a job of ours wrote
+            it: `confirmPhyOffset` (`CommitLog.setConfirmOffset`@5.1.1) and `Checkpoint.written_end`; 0 if neither is
+            set.
 
     """
 
     started: float | None
-    flushed: int
+    dispatched: int
+    confirmed: int
 
     @classmethod
     def of(cls, store: Location) -> Self:
         """The last run of the broker of the store at `store`."""
-        abort = store / ABORT
+        abort, checkpoint = store / ABORT, Checkpoint.load(store)
+        confirmed = max(checkpoint.confirm_phy_offset, checkpoint.written_end)
         if not abort.is_file:
-            return cls(None, Checkpoint.load(store).physic_msg_timestamp)
-        if not abort.is_local:
-            return cls(math.inf, 0)
-        return cls((abort.info().mtime_ns or 0) / NANOS_PER_MILLI, 0)
-
-    def ends_between(self, before: int, after: int) -> bool:
-        """Whether the log certainly ends between two records that follow each other, the second one being older.
-
-        It does if the first one is the last that was flushed; or if the broker was started between the times of the
-        two, because all records after the first one were then written before the start.
-
-        Args:
-            before: The store time of the first record, milliseconds.
-            after: The store time of the second record, milliseconds.
-
-        """
-        if self.started is None:
-            return before == self.flushed > 0
-        return after < self.started - CLOCK_STEP_MILLIS and self.started <= before
+            return cls(None, checkpoint.logics_msg_timestamp, confirmed)
+        started = (abort.info().mtime_ns or 0) / NANOS_PER_MILLI if abort.is_local else math.inf
+        return cls(started, 0, confirmed)

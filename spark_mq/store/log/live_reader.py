@@ -4,13 +4,15 @@ Zeros, a record that is being written, or a stale tail follow the live end. A re
 clear the bytes (`MappedFileQueue.truncateDirtyFiles`@5.3.3). So old records, whole and with the right offset, can
 follow the live ones, even without a gap. Their age shows that they are stale:
 
-- A record that follows the record before it without a gap is live, unless its store time is earlier and its queue
-  offset is not the next of its queue. (An earlier time alone is a clock that was set back.) If its queue has no known
-  record, the first record of a known queue in the next 64 KiB decides.
-- Stale records of the same sizes and in the same order of queues do have the next queue offsets. Then the files `abort`
-  and `checkpoint` decide (`LastRun.ends_between`). If they do not, the records count as live.
+- Records before `LastRun.confirmed` are live: so far a broker read the log when it started, or a job of ours wrote it.
+- After a clean stop, all records up to the last one that was stored at `logicsMsgTimestamp` of the checkpoint are live:
+  it is the last one that the broker put into a consume queue. Older records that follow it are stale.
+- Another record that follows the record before it without a gap is live, unless its store time is earlier, and its
+  queue offset contradicts the log: it is not the next of its queue, and not 0, as in a topic that was created again.
+  (An earlier time alone is a clock that was set back.) If its queue has no known record, the first record of a known
+  queue in the next 64 KiB decides. If nothing does, the records count as live, as for the next start of a broker.
 - A record after bytes that are not a record is live only if its store time is not earlier than that of the records
-  before, and its queue offset is above the earlier ones of its queue. Otherwise the log ended at those bytes.
+  before, and its queue offset is above the earlier one of its queue, or 0. Otherwise the log ended at those bytes.
 
 Prepared and rolled back messages have no queue offset (`CommitLog.doAppend`@4.9.0), and an inner batch takes several
 queue offsets at once. For these messages only the time decides.
@@ -125,37 +127,77 @@ class LiveReader:
     def _last_run(self) -> LastRun:
         return LastRun.of(self._segment.location.parent.parent)
 
+    @cached_property
+    def _last_dispatched_end(self) -> int:
+        """The end of the last record that was stored at the time of the last dispatched one; 0 if none was.
+
+        Records before `position` may be left out: it is the first position about which something has to be decided.
+        """
+        time, end = self._last_run.dispatched, 0
+        if time > 0:
+            with SegmentSource(self._segment) as source:
+                for part in RecordReader(source, self.position).read(self._segment.data_end):
+                    if isinstance(part, RecordChunk):
+                        found = np.flatnonzero(int64s_at(part.buffer, part.frames.store_timestamp_at) == time)
+                        if found.size:
+                            last = part.frames[found[-1]]
+                            end = part.base - self._segment.base + int(last.position) + int(last.store_size)
+        return end
+
+    def _is_settled(self, position: int) -> bool:
+        """Whether a record at `position` is live whatever its time and queue offset are."""
+        confirmed = self._last_run.confirmed - self._segment.base
+        return position < confirmed or position < self._last_dispatched_end
+
     def _count_live(self, chunk: RecordChunk) -> int:
         """How many records of the chunk come before the first stale one."""
         times = int64s_at(chunk.buffer, chunk.frames.store_timestamp_at)
         before = np.concatenate((np.array([self.newest], np.int64), times[:-1]))
-        for index in np.flatnonzero(times < before).tolist():
-            position = chunk.base - self._segment.base + int(chunk.frames[index].position)
-            if self._last_run.ends_between(int(before[index]), int(times[index])) or self._is_stale_from(position):
-                self.newest = int(before[index])
-                return int(index)
+        steps = np.flatnonzero(times < before)
+        if steps.size:
+            first = chunk.base - self._segment.base
+            positions = first + chunk.frames.position
+            steps = steps[positions[steps] >= self._last_run.confirmed - self._segment.base]
+        if steps.size and not self._is_settled(int(positions[steps[-1]])):
+            steps = steps[positions[steps] >= self._last_dispatched_end]
+            follows = self._queue_offsets.follows(chunk, first)
+            for index in steps.tolist():
+                was_last = 0 < self._last_run.dispatched == before[index]
+                if was_last or not (follows[index] or self._is_live_from(int(positions[index]))):
+                    self.newest = int(before[index])
+                    return int(index)
         self.newest = int(times[-1])
         return int(chunk.frames.size)
 
-    def _is_stale_from(self, position: int) -> bool:
-        """Whether a stale tail starts with the record at `position`, which is older than the record before it."""
+    def _is_live_from(self, position: int) -> bool:
+        """Whether nothing proves that a stale tail starts with the record at `position`, which is older than the last.
+
+        The first record that continues a known queue, or contradicts it, decides.
+        """
         self._queue_offsets.advance(position)
         with SegmentSource(self._segment) as source:
             for part in RecordReader(source, position, chunk_size=_LOOK_AHEAD).read(position + _LOOK_AHEAD):
                 if isinstance(part, CorruptRange):
-                    return False
+                    return True
                 frames = part.frames[has_unit(part.frames)]
-                last = self._queue_offsets.last_of(part.buffer, frames)
-                known = np.flatnonzero(last != _UNSEEN)
-                if known.size:
-                    return int(_queue_offset(part.buffer, frames)[known[0]]) != int(last[known[0]]) + 1
-        return False
+                last, queue_offset = (
+                    self._queue_offsets.last_of(part.buffer, frames),
+                    _queue_offset(part.buffer, frames),
+                )
+                decides = np.flatnonzero((last != _UNSEEN) & (queue_offset != 0))
+                if decides.size:
+                    return int(queue_offset[decides[0]]) == int(last[decides[0]]) + 1
+        return True
 
     def _is_live_after(self, corrupt: int) -> bool:
         """Whether the record at the reader's position, after the corrupt bytes at `corrupt`, is live."""
         # After a blank or nothing, the log can just as well have ended at the corrupt bytes.
         record = self._record_at(self._reader.position)
-        return record is not None and self._follows(record.buffer, record.frames, corrupt)
+        if record is None:
+            return False
+        if self._is_settled(self._reader.position):
+            return True
+        return self._follows(record.buffer, record.frames, corrupt)
 
     def _record_at(self, position: int) -> RecordChunk | None:
         """The record at `position`, from a read of its own; None if there is none."""
@@ -169,11 +211,12 @@ class LiveReader:
         if not has_unit(frame)[0]:
             return True
         self._queue_offsets.advance(corrupt)
-        return bool(_queue_offset(buffer, frame)[0] > self._queue_offsets.last_of(buffer, frame)[0])
+        queue_offset = _queue_offset(buffer, frame)[0]
+        return bool(queue_offset == 0 or queue_offset > self._queue_offsets.last_of(buffer, frame)[0])
 
 
 class _QueueOffsets:
-    """The last queue offset of each queue, among the records before some position of the segment.
+    """The queue offset of the last record of each queue, among the records before some position of the segment.
 
     These offsets are needed only after an anomaly, so this class reads the records a second time. Positions only grow.
     """
@@ -192,8 +235,23 @@ class _QueueOffsets:
                 if isinstance(part, RecordChunk):
                     frames = part.frames[has_unit(part.frames)]
                     numbers = self._numbers(part.buffer, frames)
-                    np.maximum.at(self._last, numbers, _queue_offset(part.buffer, frames))
+                    self._last[numbers] = _queue_offset(part.buffer, frames)  # the last value of each number stays
             self._position = reader.position
+
+    def follows(self, chunk: RecordChunk, position: int) -> npt.NDArray[np.bool_]:
+        """Which records of the chunk at `position` continue their queue, as the record before them in it says."""
+        self.advance(position)
+        found = np.zeros(chunk.frames.size, np.bool_)
+        with_unit = np.flatnonzero(has_unit(chunk.frames))
+        frames = chunk.frames[with_unit]
+        numbers, queue_offsets = self._numbers(chunk.buffer, frames), _queue_offset(chunk.buffer, frames)
+        order = np.argsort(numbers, kind="stable")
+        of_queue = numbers[order]
+        before = np.concatenate((np.zeros(1, np.int64), queue_offsets[order][:-1]))
+        is_first = np.concatenate((np.ones(1, np.bool_), of_queue[1:] != of_queue[:-1]))[: order.size]
+        before = np.where(is_first, self._last[of_queue], before[: order.size])
+        found[with_unit[order]] = (before != _UNSEEN) & (queue_offsets[order] == before + 1)
+        return found
 
     def last_of(self, buffer: Bytes, frames: Frames) -> Int64s:
         """The last queue offset of each record's queue; -1 for a queue without a record so far."""
