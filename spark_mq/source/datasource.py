@@ -269,8 +269,8 @@ class RocketMQDataSource(DataSource):
     queues
     ------
     One row is a consume queue; offsets are those that a broker offers. state: CAUGHT_UP; BEHIND, units of messages are
-    missing at the queue's end; DAMAGED, the queue's files, or its first or last unit, are damaged; LOST, the queue had
-    messages, but has no files.
+    missing at the queue's end; AHEAD, units or a consumer group are past its last message in the log; DAMAGED, the
+    queue's files, or its first or last unit, are damaged; LOST, the queue had messages, but has no files.
 
     problem describes what is wrong with the queue, and is NULL if a quick check finds nothing. The check covers the
     first and the last unit, the names and sizes of the files, the units of the messages in the last 256 KiB of the log,

@@ -2,7 +2,7 @@
 
 The rules are those of `CommitLog.recoverNormally` and `recoverAbnormally`, `CommitLog.isMappedFileMatchedRecover`,
 `DefaultMessageStore.load`, `start` and `doRecheckReputOffsetFromCq`, `ConsumeQueue.putMessagePositionInfo` and
-`IndexService.load`. They differ by version (`boot_rules`):
+`IndexService.load`. They differ by version (`boot_rules`). `recovery` does the same exactly, record by record:
 
 - A broker checks the records of the log from one segment on, and cuts the log at the first one that is damaged.
 - It dispatches a part of the log again. Queues ignore messages that they have. A message with a queue offset after the
@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
-from spark_mq.format.record import MAGIC_AT, MAGIC_V1, MAGIC_V2, store_timestamp_of
+from spark_mq.format.record import COMMIT_LOG_OFFSET_AT, MAGIC_AT, MAGIC_V1, MAGIC_V2, store_timestamp_of
 from spark_mq.store.boot_rules import BootRules
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import Checkpoint
@@ -30,38 +30,59 @@ from spark_mq.store.log.log_range import LogRange
 
 _FILES_BACK = 3
 """A clean boot of 4.9, and of 5.0.0 to 5.3.1, begins with the third-last file."""
+_MOST_FILES = 10
+"""Since 5.4.0 a boot begins with the tenth-last file at the latest."""
 
 
 @dataclass(frozen=True)
 class SegmentHead:
-    """The beginning of a segment: its first offset, and magic and store time (milliseconds) of its first record."""
+    """The beginning of a segment: its first offset, and fields of its first record.
+
+    Attributes:
+        base: The first offset of the segment.
+        magic: The magic number of the record.
+        store_timestamp: Its store time, milliseconds.
+        commit_log_offset: The offset that it states.
+        is_whole: Whether a broker accepts the record; True if that is not known.
+
+    """
 
     base: int
     magic: int
     store_timestamp: int
+    commit_log_offset: int = 0
+    is_whole: bool = True
 
     @classmethod
-    def of(cls, base: int, data: bytes) -> Self:
+    def of(cls, base: int, data: bytes, *, is_whole: bool = True) -> Self:
         """The beginning of the segment whose first `HEAD_SIZE` bytes are `data`."""
         magic = int.from_bytes(data[MAGIC_AT : MAGIC_AT + 4], "big", signed=True)
-        return cls(base, magic, store_timestamp_of(data) or 0)
+        offset = int.from_bytes(data[COMMIT_LOG_OFFSET_AT : COMMIT_LOG_OFFSET_AT + 8], "big", signed=True)
+        return cls(base, magic, store_timestamp_of(data) or 0, offset, is_whole)
 
 
 @dataclass(frozen=True)
 class BootSettings:
-    """The broker's settings on which a boot depends (`MessageStoreConfig`@5.3.3), with their defaults."""
+    """The broker's settings on which a boot depends (`MessageStoreConfig`@5.5.1), with their defaults."""
 
     message_index_enable: bool = True
     message_index_safe: bool = False
     recheck_reput_offset_from_cq: bool = False
+    commit_log_recover_max_num: int = _MOST_FILES
+    enable_accelerated_recovery: bool = False
+    check_commit_log_offset_on_recover: bool = False
 
     @classmethod
     def of(cls, conf: BrokerConf) -> Self:
         """The settings that a file of settings has."""
+        most = conf.settings.get("commitLogRecoverMaxNum", "")
         return cls(
             conf.is_enabled("messageIndexEnable", default=True),
             conf.is_enabled("messageIndexSafe"),
             conf.is_enabled("recheckReputOffsetFromCq"),
+            int(most) if most.isdecimal() and int(most) else _MOST_FILES,
+            conf.is_enabled("enableAcceleratedRecovery"),
+            conf.is_enabled("checkCommitLogOffsetOnRecover"),
         )
 
 
@@ -74,16 +95,20 @@ class BootFacts:
         log_start: The first offset of the first segment; -1 without segments.
         log_end: The offset at which recovery ends the log, if no record before it is damaged.
         segments: The first offset of each file of `commitlog/`, in order; also of files created in advance.
-        heads: The beginnings of the newest segments, the newest first, down to one that recovery accepts.
+        heads: The beginnings of the newest segments, the newest first, down to one with which the recovery begins.
         checkpoint: The checkpoint.
         queue_end: The largest offset after a message that a queue's last unit points to, whether live or not
             (`ConsumeQueueStore.getMaxPhyOffsetInConsumeQueue`@5.3.3); -1 without queues.
         live_queue_end: The same of units of live messages.
-        lacking: The messages of the log that no queue leads to.
+        lacking: The messages of the log, from `read_from` on, that no queue leads to.
         next_queue_offsets: The queue offset after the end of each queue that lacks messages and has files.
         index: The index; None if nothing is known about it.
         last_indexed: By name of an index file: its last message.
         settings: The broker's settings.
+        gone: The number of messages that queues or the index show after the end of the log.
+        revived: The number of old records after the live end that the broker takes for live ones.
+        missing_bytes: Bytes of the log that no segment has.
+        read_from: The commit log offset from which on the log was read.
 
     """
 
@@ -100,6 +125,10 @@ class BootFacts:
     index: IndexState | None = None
     last_indexed: Mapping[str, LastIndexed] = field(default_factory=dict)
     settings: BootSettings = field(default_factory=BootSettings)
+    gone: int = 0
+    revived: int = 0
+    missing_bytes: int = 0
+    read_from: int = 0
 
 
 @dataclass(frozen=True)
@@ -139,6 +168,14 @@ class Boot:
         unindexed: The part of the log whose messages lack index entries after the boot; None if there is none.
         queues: What happens to the queues that lack messages.
         deletes_queues: Whether all consume queues are deleted, because the log has no segment.
+        cut_bytes: Bytes of live records that are cut off.
+        cut_messages: The number of messages in them.
+        revived: The number of old records after the live end that are taken for live ones.
+        gone: The number of messages that queues or the index show, and that the log does not have (`gone_messages`).
+        deleted: The number of messages without a unit whose topic was deleted, as far as files show.
+        damaged_bytes: Bytes of the log before its live end that are not records, or that no segment has.
+        is_full: Whether the whole log was read, and each record that the broker checks (`recovery`). Otherwise the
+            numbers are what the end of the log shows: at least that many.
 
     """
 
@@ -151,6 +188,13 @@ class Boot:
     unindexed: LogRange | None
     queues: tuple[QueueOutcome, ...]
     deletes_queues: bool
+    cut_bytes: int = 0
+    cut_messages: int = 0
+    revived: int = 0
+    gone: int = 0
+    deleted: int = 0
+    damaged_bytes: int = 0
+    is_full: bool = False
 
     @property
     def lost(self) -> int:
@@ -169,14 +213,18 @@ class Boot:
 
     @property
     def loses_nothing(self) -> bool:
-        """Whether all messages are in their queues and in the index after the boot."""
-        return not (self.lost or self.shifted or self.unindexed or self.deletes_queues)
+        """Whether all messages are in the log, in their queues and in the index after the boot.
+
+        If `is_full` is False, that is not known: it only means that no loss was seen.
+        """
+        harm = self.lost, self.shifted, self.cut_bytes, self.revived, self.gone, self.damaged_bytes
+        return not (any(harm) or self.unindexed or self.deletes_queues)
 
 
 def next_boot(rules: BootRules, facts: BootFacts) -> Boot:
     """What a boot by `rules` does to the store that has these facts."""
     if not facts.segments:
-        return Boot(rules, facts.is_clean, None, (), (), 0, None, (), deletes_queues=True)
+        return Boot(rules, facts.is_clean, None, (), (), 0, None, (), deletes_queues=True, gone=facts.gone)
     recovers_from = recovery_start(rules, facts)
     dispatched = tuple(part for part in _dispatched(rules, facts, recovers_from) if part.size > 0)
     deleted, doubled, unindexed = index_outcome(facts, dispatched)
@@ -190,29 +238,51 @@ def next_boot(rules: BootRules, facts: BootFacts) -> Boot:
         unindexed,
         _queues(facts, dispatched),
         deletes_queues=False,
+        revived=facts.revived,
+        gone=facts.gone,
+        damaged_bytes=facts.missing_bytes,
     )
 
 
-def matches_recovery(head: SegmentHead, checkpoint: Checkpoint, settings: BootSettings, rules: BootRules) -> bool:
-    """Whether a recovery after an unclean stop can begin with the segment (`CommitLog.isMappedFileMatchedRecover`).
+def matches_recovery(head: SegmentHead, facts: BootFacts, rules: BootRules) -> bool:
+    """Whether a recovery can begin with the segment (`CommitLog.isMappedFileMatchedRecover`).
 
-    A record of V2 is accepted since 5.1.0; 5.0.0 cannot have one.
+    Up to 5.3.3 it is asked after an unclean stop only, and compares times with those of the checkpoint. A record of V2
+    is accepted since 5.1.0. Since 5.4.0 the record must be whole, and after a clean stop its offset is compared with
+    the end of the queues. Since 5.5.0 it is compared with the checkpoint's `logicsPhysicalOffset` after an unclean one.
     """
-    magics = (MAGIC_V1,) if rules == BootRules.V4_9 else (MAGIC_V1, MAGIC_V2)
-    is_safe = settings.message_index_enable and settings.message_index_safe
-    newest = checkpoint.min_timestamp_index if is_safe else checkpoint.min_timestamp
-    return head.magic in magics and head.store_timestamp != 0 and head.store_timestamp <= newest
+    magics = (MAGIC_V1, MAGIC_V2) if rules.since >= (5, 1) else (MAGIC_V1,)
+    if head.magic not in magics or head.store_timestamp == 0:
+        return False
+    checkpoint, time = facts.checkpoint, head.store_timestamp
+    is_safe = facts.settings.message_index_enable and facts.settings.message_index_safe
+    if is_safe and time > checkpoint.index_msg_timestamp:
+        return False
+    if rules.since < (5, 4):
+        return time <= checkpoint.min_timestamp
+    if not head.is_whole:
+        return False
+    if facts.is_clean:
+        return head.commit_log_offset <= facts.queue_end
+    if rules.since < (5, 5):
+        return time <= checkpoint.min_timestamp
+    if checkpoint.logics_physical_offset <= 0:
+        return time <= checkpoint.logics_msg_timestamp
+    return head.commit_log_offset <= checkpoint.logics_physical_offset
 
 
 def recovery_start(rules: BootRules, facts: BootFacts) -> int:
     """The first offset of the segment with which the check of the log begins."""
     first = facts.segments[0]
-    if not facts.is_clean:
-        matching = (head for head in facts.heads if matches_recovery(head, facts.checkpoint, facts.settings, rules))
-        return next((head.base for head in matching), first)
-    if rules != BootRules.V5_3_2:
+    if facts.is_clean and rules.since < (5, 3, 2):
         return facts.segments[max(len(facts.segments) - _FILES_BACK, 0)]
-    return facts.segments[max(bisect_right(facts.segments, facts.queue_end) - 1, 0)]
+    if facts.is_clean and rules.since < (5, 4):
+        return facts.segments[max(bisect_right(facts.segments, facts.queue_end) - 1, 0)]
+    most = facts.settings.commit_log_recover_max_num if rules.since >= (5, 4) else len(facts.segments)
+    for number, head in enumerate(facts.heads, start=1):
+        if number == most or matches_recovery(head, facts, rules):
+            return head.base
+    return first
 
 
 def _dispatched(rules: BootRules, facts: BootFacts, recovers_from: int) -> list[LogRange]:
@@ -223,7 +293,7 @@ def _dispatched(rules: BootRules, facts: BootFacts, recovers_from: int) -> list[
     since_queue_end = LogRange(max(queue_end, facts.log_start), facts.log_end)
     if rules == BootRules.V4_9:
         return [since_queue_end]
-    if rules == BootRules.V5_0:
+    if rules.since < (5, 3, 2):
         return [since_queue_end] if facts.settings.recheck_reput_offset_from_cq else []
     after = LogRange(max(facts.queue_end + 1, recovers_from), facts.log_end)
     # With the setting, messages after the queues' new end are dispatched. It is the log's end if one was appended.
@@ -235,10 +305,14 @@ def _queues(facts: BootFacts, dispatched: Sequence[LogRange]) -> tuple[QueueOutc
     by_queue: dict[tuple[str, int], list[LackingMessage]] = {}
     for message in facts.lacking:
         by_queue.setdefault((message.topic, message.queue_id), []).append(message)
-    return tuple(
-        _outcome(queue, messages, facts.next_queue_offsets.get(queue), dispatched)
-        for queue, messages in sorted(by_queue.items())
-    )
+    is_all_known = all(part.start >= facts.read_from for part in dispatched)
+    outcomes = []
+    for queue, messages in sorted(by_queue.items()):
+        end = facts.next_queue_offsets.get(queue)
+        if end is not None and not is_all_known:
+            end = max(end, messages[0].queue_offset)  # the messages before it can be completed, too
+        outcomes.append(_outcome(queue, messages, end, dispatched))
+    return tuple(outcomes)
 
 
 def _outcome(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -11,13 +11,14 @@ from spark_mq.format.kernels.recovery import PutResult
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.store.boot import QueueOutcome
 from spark_mq.store.dispatch_requests import DispatchRequests, StartingQueues
-from spark_mq.store.lacking_messages import LackingMessage
+from spark_mq.store.lacking_scan import WithoutUnit
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.recovery_rows import RecoveryRows
 
 ANYWHERE, NOWHERE = -(1 << 63), (1 << 63) - 1
 """Offsets before and after all others."""
 _NOT_DISPATCHED = -1
+_NO_OFFSETS = np.empty(0, np.int64)
 
 
 class DispatchLog:
@@ -62,8 +63,15 @@ class DispatchLog:
         """The smallest commit log offset that was read; `start` is that of the segment that is checked first."""
         return min([start, *(int(read.position[0]) for read in self._read if read.position.size)])
 
-    def outcomes(self, lacking: Sequence[LackingMessage], readers: FileReaders) -> tuple[QueueOutcome, ...]:
-        """What happens to the queues that lack messages; `lacking` are messages that were not read."""
+    def outcomes(
+        self, lacking: Mapping[tuple[str, int], WithoutUnit], readers: FileReaders
+    ) -> tuple[tuple[QueueOutcome, ...], int]:
+        """What happens to the queues that lack messages; `lacking` are messages that were not read.
+
+        Returns:
+            The outcomes, and the number of messages whose topic was deleted.
+
+        """
         read = DispatchRequests.concatenate(self._read)
         results = np.concatenate(self._results)
         was_there = self._queues.are_there(read, readers)
@@ -85,16 +93,17 @@ class DispatchLog:
         }
         first_lost = np.full(len(self._queues.names), NOWHERE)
         np.minimum.at(first_lost, read.queue[lost], read.commit_log_offset[lost])
-        early: dict[tuple[str, int], list[int]] = {}
-        for message in lacking:
-            early.setdefault((message.topic, message.queue_id), []).append(message.commit_log_offset)
+        early = {name: messages.commit_log_offset[~messages.is_deleted] for name, messages in lacking.items()}
+        deleted = sum(int(messages.is_deleted.sum()) for messages in lacking.values())
+        if deleted:
+            self._rows.add("lack", "queue", "their topic was deleted, as far as files show", count=deleted)
         numbers = np.flatnonzero(counts["completed"] + counts["shifted"] + counts["lost"])
         by_name = {self._queues.names[number]: number for number in numbers.tolist()}
         outcomes = []
-        for name in sorted(by_name.keys() | early.keys()):
-            number, offsets = by_name.get(name), early.get(name, [])
+        for name in sorted(by_name.keys() | {name for name, offsets in early.items() if offsets.size}):
+            number, offsets = by_name.get(name), early.get(name, _NO_OFFSETS)
             done = {kind: 0 if number is None else int(values[number]) for kind, values in counts.items()}
-            count, first = len(offsets) + done["lost"], min(offsets, default=NOWHERE)
+            count, first = offsets.size + done["lost"], int(offsets.min(initial=NOWHERE))
             first = first if number is None else min(first, int(first_lost[number]))
             if count:
                 self._rows.add(
@@ -107,7 +116,7 @@ class DispatchLog:
                     count=count,
                 )
             outcomes.append(QueueOutcome(*name, done["completed"], done["shifted"], count, first if count else None))
-        return tuple(outcomes)
+        return tuple(outcomes), deleted
 
     def _add_rows(self, action: str, read: DispatchRequests, chosen: Flags, reason: str) -> None:
         """A row for each queue of the chosen messages."""

@@ -181,7 +181,8 @@ def queues(store: MessageStore, topic: str | None = None) -> pa.Table:
     `state`:
 
     - CAUGHT_UP: the check found nothing.
-    - BEHIND: the log or a consumer group shows that messages after the queue's end are missing.
+    - BEHIND: the log shows that messages after the queue's end are missing.
+    - AHEAD: units or a consumer group are past the last message of the queue in the log, which is older than they are.
     - DAMAGED: the queue's files, or its first or last unit, are damaged.
     - LOST: the queue has no files and no offsets, but the log or a consumer group shows that it existed.
 

@@ -7,6 +7,7 @@ record heads of each queue, and at most `TAIL_SIZE` bytes of the log:
 - The files of a queue must follow each other, and have one size.
 - Each message in the last `TAIL_SIZE` bytes of the log must have its unit (`lacking_messages`).
 - A consumer group cannot be past the end of a queue (`config/consumerOffset.json`).
+- No unit may lead past the end of the log, except to an old record (`gone_messages`).
 
 So the check does not notice units that were lost or changed in the middle of a queue, nor a lost queue whose last
 message is older and that no group consumed.
@@ -25,6 +26,7 @@ from spark_mq.format.dispatch import LIGHT_PREFIX, offset_in_queue
 from spark_mq.format.record import HEADER, HEADER_SIZE
 from spark_mq.store.config.consumer_offsets import consumed_offsets
 from spark_mq.store.config.topic_names import configured_topics
+from spark_mq.store.gone_messages import find_gone_messages
 from spark_mq.store.lacking_messages import LackingMessage, LackingMessages, find_lacking_messages
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
@@ -42,6 +44,8 @@ class QueueStateName(StrEnum):
     """The queue lacks messages after its end."""
     DAMAGED = "DAMAGED"
     """A file is missing or has another size, or the first or last unit does not lead to its message."""
+    AHEAD = "AHEAD"
+    """Its units, or a consumer group, are past the last message of it in the log."""
     LOST = "LOST"
     """The queue had messages, and has no files."""
 
@@ -90,8 +94,9 @@ def queue_states(store: MessageStore, topic: str | None = None) -> QueueStates:
     consumed = consumed_offsets(store.location)
     configured = configured_topics(store.location) or frozenset()
     names = {*store.queues, *lacking, *(queue for queue in consumed if queue[0] in configured and consumed[queue] > 0)}
+    gone = find_gone_messages(store).by_queue
     by_queue = {
-        queue: _state(store, queue, lacking.get(queue), consumed.get(queue, 0), behind)
+        queue: _state(store, queue, lacking.get(queue), consumed.get(queue, 0), gone.get(queue, 0), behind)
         for queue in sorted(names)
         if topic in (None, queue[0])
     }
@@ -99,7 +104,7 @@ def queue_states(store: MessageStore, topic: str | None = None) -> QueueStates:
 
 
 def _state(
-    store: MessageStore, queue: Queue, lacking: _Lacking | None, consumed: int, behind: str | None
+    store: MessageStore, queue: Queue, lacking: _Lacking | None, consumed: int, gone: int, behind: str | None
 ) -> QueueState:
     files = store.queues.get(queue)
     if files is None:
@@ -115,9 +120,12 @@ def _state(
     if lacking is not None:
         reason = f"it lacks at least {_messages(lacking.count)}, up to queue offset {lacking.last_queue_offset}"
         return QueueState(QueueStateName.BEHIND, f"{reason}, which the log has")
+    if gone:
+        reason = f"its last {gone} units lead past the end of the log, which does not have their messages"
+        return QueueState(QueueStateName.AHEAD, reason)
     if consumed > max_offset:
         reason = f"it ends at queue offset {max_offset}, but a consumer group has consumed it up to {consumed}"
-        return QueueState(QueueStateName.BEHIND, reason)
+        return QueueState(QueueStateName.AHEAD if behind is None else QueueStateName.BEHIND, reason)
     if behind is not None:
         return QueueState(QueueStateName.BEHIND, behind)
     return QueueState(QueueStateName.CAUGHT_UP)
@@ -139,11 +147,11 @@ def _damage(store: MessageStore, queue: ConsumeQueue) -> Iterator[str]:
     max_offset = store.get_max_offset_in_queue(queue.topic, queue.queue_id)
     if min_offset < max_offset:
         for queue_offset in sorted({min_offset, max_offset - 1}):
-            if not _leads_to_its_message(store, queue, queue_offset):
+            if not leads_to_its_message(store, queue, queue_offset):
                 yield f"the unit at queue offset {queue_offset} does not lead to its message"
 
 
-def _leads_to_its_message(store: MessageStore, queue: ConsumeQueue, queue_offset: int) -> bool:
+def leads_to_its_message(store: MessageStore, queue: ConsumeQueue, queue_offset: int) -> bool:
     """Whether the unit leads to a record whose head has its size, commit log offset, queue id and queue offset."""
     commit_log_offset, store_size, _ = queue.unit(queue_offset)
     if store_size == PRE_BLANK_SIZE:

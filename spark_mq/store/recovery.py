@@ -1,13 +1,15 @@
 """What a broker would do to a store at its next start, exactly: a dry run over the records that it would check.
 
-The steps are those of `DefaultMessageStore.load` and `start`, 4.9.0 to 5.3.3. `boot` predicts the same from a few
+The steps are those of `DefaultMessageStore.load` and `start`, 4.9.0 to 5.5.1. `boot` predicts the same from a few
 facts, and has the rules that both share. Not modelled, as there: controller mode, `duplicationEnable`, DLedger and
 RocksDB; nor batch consume queues and `enableMultiDispatch`. The broker is a master.
+
+The rest of the log is read, too: its messages that have no unit do not get one by the start (`lacking_scan`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -36,18 +38,26 @@ from spark_mq.store.config.sourced import NOTHING_TELLS, FileSetting, Sourced
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX
 from spark_mq.store.dispatch_log import ANYWHERE, NOWHERE, DispatchLog
 from spark_mq.store.dispatch_requests import DispatchRequests, StartingQueues, doubled_entries
+from spark_mq.store.gone_messages import find_gone_messages
 from spark_mq.store.index.folder import index_files
 from spark_mq.store.index_state import index_state, kept_files, last_indexed
-from spark_mq.store.lacking_messages import LackingMessage, find_lacking_messages
+from spark_mq.store.lacking_scan import LackingScan
+from spark_mq.store.last_stop import LastStop, last_stop
 from spark_mq.store.log.data_end import find_data_end
 from spark_mq.store.log.log_range import LogRange
-from spark_mq.store.log.recovery_walk import END_REASONS, DispatchWalk, LogFile, RecoveryWalk, WalkEnd
+from spark_mq.store.log.recovery_walk import (
+    END_REASONS,
+    DispatchWalk,
+    LogFile,
+    RecoveryWalk,
+    WalkEnd,
+    begins_with_record,
+)
 from spark_mq.store.log.segment_files import is_segment_name, usual_size
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.folders import QueueFileInfo, QueueFolder, find_queue_file_size, queue_folders
 from spark_mq.store.queue.queue_recovery import NO_FILE, RecoveredQueue, recover_queue
 from spark_mq.store.recovery_rows import RecoveryRows
-from spark_mq.store.store_state import LastStop, last_stop
 
 _BATCH_QUEUES = "batchconsumequeue"
 
@@ -62,15 +72,11 @@ class Recovery:
         release: Its numbers and rules.
         last_stop: How the last run of the broker ended.
         obstacles: Why the broker does not start, as text for a person; empty if it starts.
-        boot: The outcome, in the terms in which `store_state` predicts it; None if nothing was done because of an
-            obstacle.
+        boot: The outcome, in the terms in which `boot` predicts it; None if nothing was done because of an obstacle.
         log_end: The commit log offset at which the broker ends the log; -1 without segments.
         live_end: The commit log offset after the last live record; -1 if the log is empty.
         end_reason: Why the log ends there, as text for a person; None without segments.
         checked: The number of records that are checked and accepted.
-        cut_bytes: Bytes of live records that are cut off.
-        cut_units: Units of these records that are cut off: so many messages were in queues before.
-        revived: The number of old records after the live end that are taken for live ones.
         max_offsets: The queue offset after the last unit of each queue, by topic and queue id, as the broker then has
             them; empty if nothing was done.
         rows: Each thing that is done, in order, with the columns of `RECOVERY_SCHEMA`.
@@ -88,9 +94,6 @@ class Recovery:
     live_end: int
     end_reason: str | None
     checked: int
-    cut_bytes: int
-    cut_units: int
-    revived: int
     max_offsets: Mapping[tuple[str, int], int]
     rows: pa.Table
     settings: tuple[FileSetting, ...]
@@ -98,14 +101,14 @@ class Recovery:
     @property
     def is_harmless(self) -> bool:
         """Whether the broker starts, and all live messages are then in the log, in their queues and in the index."""
-        is_sound = self.boot is not None and self.boot.loses_nothing and not self.obstacles
-        return is_sound and not self.cut_bytes and not self.revived
+        return self.boot is not None and self.boot.loses_nothing and not self.obstacles
 
 
 def next_recovery(path: str, broker_version: str, broker_conf: str | None = None) -> Recovery:
     """What a broker of a version would do to the store at `path` if it were started now. Nothing is changed.
 
-    The records from the segment on with which the broker begins are read and checked, without Spark.
+    The records from the segment on with which the broker begins are read and checked, without Spark. Of the others, it
+    is found out whether they have a unit.
 
     Args:
         path: The store directory (`storePathRootDir`): a path or a URI.
@@ -123,20 +126,45 @@ def next_recovery(path: str, broker_version: str, broker_conf: str | None = None
     """
     release, conf = BrokerRelease.of(broker_version), BrokerConf.of(broker_conf)
     with MessageStore(path, broker_version, broker_conf) as store:
-        return _Start(store, release, conf).run()
+        return next_recoveries(store, [(release, not last_stop(store).is_clean)], conf)[0]
+
+
+def next_recoveries(
+    store: MessageStore, starts: Iterable[tuple[BrokerRelease, bool]], conf: BrokerConf
+) -> list[Recovery]:
+    """The same for several starts, of which each reads what it would check; the whole log is read once.
+
+    Args:
+        store: The store.
+        starts: The versions, each with whether it starts as after a crash: as if there were a file `abort`.
+        conf: The broker's settings.
+
+    """
+    scan, gone = LackingScan(store), find_gone_messages(store).count
+    return [_Start(store, release, conf, scan, gone, after_crash).run() for release, after_crash in starts]
 
 
 class _Start:
     """One start of a broker on a store, whose steps add rows in their order."""
 
-    def __init__(self, store: MessageStore, release: BrokerRelease, conf: BrokerConf) -> None:
+    def __init__(
+        self,
+        store: MessageStore,
+        release: BrokerRelease,
+        conf: BrokerConf,
+        scan: LackingScan,
+        gone: int,
+        after_crash: bool,
+    ) -> None:
+        self._scan = scan
+        self._gone = gone
         self._store = store
         self._location = store.location
         self._release = release
         self._conf = conf
         self._rows = RecoveryRows()
         self._settings = BootSettings.of(conf)
-        self._stop = last_stop(store)
+        self._stop = replace(last_stop(store), is_clean=not after_crash)
         self._checkpoint = Checkpoint.load(store.location)
         self._assumed: tuple[FileSetting, ...] = ()
 
@@ -216,25 +244,30 @@ class _Start:
         if not self._stop.is_clean:
             kept = kept_files(index.files, self._checkpoint.index_msg_timestamp)
         last = {kept[-1].name: last_indexed(self._store, self._conf, kept)} if kept else {}
-        return BootFacts(
+        facts = BootFacts(
             self._stop.is_clean,
             files[0].base,
             -1,
             tuple(file.base for file in files),
-            () if self._stop.is_clean else self._heads(files),
+            (),
             self._checkpoint,
             queue_end,
             index=index,
             last_indexed=last,
             settings=self._settings,
         )
+        return replace(facts, heads=self._heads(files, facts))
 
-    def _heads(self, files: Sequence[LogFile]) -> tuple[SegmentHead, ...]:
+    def _heads(self, files: Sequence[LogFile], facts: BootFacts) -> tuple[SegmentHead, ...]:
         """The beginnings of segments, the newest first, down to one with which the recovery begins."""
-        heads = []
+        heads, rules = [], self._release.rules
+        if self._stop.is_clean and rules.since < (5, 4):
+            return ()
         for file in reversed(files):
-            heads.append(SegmentHead.of(file.base, self._store.files.read(file.location, 0, HEAD_SIZE)))
-            if matches_recovery(heads[-1], self._checkpoint, self._settings, self._release.rules):
+            data = self._store.files.read(file.location, 0, HEAD_SIZE)
+            is_whole = rules.since < (5, 4) or begins_with_record(file, self._record_rules())
+            heads.append(SegmentHead.of(file.base, data, is_whole=is_whole))
+            if matches_recovery(heads[-1], facts, rules):
                 break
         return tuple(heads)
 
@@ -242,8 +275,9 @@ class _Start:
         for queue in queues:
             for info in queue.files:
                 self._delete_queue_file(queue.folder, info, "the log has no segment")
-        facts = BootFacts(self._stop.is_clean, -1, -1, (), checkpoint=self._checkpoint)
-        return self._result((), next_boot(self._release.rules, facts), -1, live_end)
+        facts = BootFacts(self._stop.is_clean, -1, -1, (), checkpoint=self._checkpoint, gone=self._lose_gone(-1))
+        boot = replace(next_boot(self._release.rules, facts), is_full=True)
+        return self._result((), boot, -1, live_end)
 
     # -- recover, start -----------------------------------------------------------------------------------------------
 
@@ -252,12 +286,19 @@ class _Start:
         start = recovery_start(rules, facts)
         first = facts.segments.index(start)
         name = f"{COMMIT_LOG}/{files[first].location.name}"
-        self._rows.add("start", "segment", self._why_there(facts), file=name, position=0, commit_log_offset=start)
-        walk = RecoveryWalk(files, first, self._record_rules())
+        position = self._position(start)
+        if self._accelerates and self._checkpoint.physic_msg_timestamp > 0 >= self._checkpoint.logics_physical_offset:
+            obstacle = "enableAcceleratedRecovery is true, but the checkpoint has no logicsPhysicalOffset"
+            self._rows.add("refuse", "store", obstacle)
+            return self._result((obstacle,), None, -1, -1)
+        self._rows.add(
+            "start", "segment", self._why_there(facts), file=name, position=position, commit_log_offset=start + position
+        )
+        walk = RecoveryWalk(files, first, self._record_rules(), position, self._checks_offsets())
         checked = queues.requests(walk.read())
         end = walk.end
         size = int(checked.store_size.sum(dtype=np.int64))
-        self._rows.add("check", "log", commit_log_offset=start, bytes=size, count=checked.position.size)
+        self._rows.add("check", "log", commit_log_offset=start + position, bytes=size, count=checked.position.size)
         end_reason = END_REASONS[end.found]
         self._rows.add(
             "end",
@@ -274,14 +315,15 @@ class _Start:
         log.dispatch(checked, LogRange(max(since, start), end.commit_log_offset), "while the log is checked", since)
         cut_bytes = 0 if end.found == RecordCheck.BLANK else max(live_end - end.commit_log_offset, 0)
         kept = self._truncate_log(files, end, cut_bytes)
-        cut_units = 0
-        if facts.queue_end >= end.commit_log_offset:
-            cut_units = self._truncate_queues(queues, log, end.commit_log_offset)
+        # Since 5.4.0 the end of the queues is that after the dispatch.
+        queue_end = facts.queue_end if rules.since < (5, 4) else queues.highest
+        if queue_end >= end.commit_log_offset:
+            self._truncate_queues(queues, log, end.commit_log_offset)
 
         stuck = self._dispatch_rest(kept, queues, log, end, checked)
         facts = replace(facts, log_end=end.commit_log_offset)
-        lacking = self._lacking_before(log.first_read(start))
-        outcomes = log.outcomes(lacking, self._store.files)
+        lacking = self._scan.before(queues, min(log.first_read(start), end.commit_log_offset))
+        outcomes, deleted_messages = log.outcomes(lacking, self._store.files)
         deleted, doubled, unindexed = self._index(facts, log)
         boot = Boot(
             rules,
@@ -293,6 +335,13 @@ class _Start:
             unindexed,
             outcomes,
             deletes_queues=False,
+            cut_bytes=cut_bytes,
+            cut_messages=self._scan.count_after(end.commit_log_offset) if cut_bytes else 0,
+            revived=revived,
+            gone=self._lose_gone(live_end),
+            deleted=deleted_messages,
+            damaged_bytes=self._lose_damaged(end.commit_log_offset),
+            is_full=True,
         )
         obstacles: tuple[str, ...] = ()
         if stuck is not None:
@@ -308,24 +357,55 @@ class _Start:
             live_end,
             end_reason=end_reason,
             checked=int(checked.position.size),
-            cut_bytes=cut_bytes,
-            cut_units=cut_units if cut_bytes else 0,
-            revived=revived,
             max_offsets=queues.max_offsets(),
         )
 
     def _why_there(self, facts: BootFacts) -> str:
+        rules = self._release.rules
         if not self._stop.is_clean:
-            rules = self._release.rules
-            if any(matches_recovery(head, self._checkpoint, self._settings, rules) for head in facts.heads):
-                return "the newest one whose first record is not newer than the checkpoint's times"
-            return "the first one: no segment begins with a record that is as old as the checkpoint's times"
-        if self._release.rules == BootRules.V5_3_2:
+            by = "offset" if rules.since >= (5, 5) and self._checkpoint.logics_physical_offset > 0 else "times"
+            if any(matches_recovery(head, facts, rules) for head in facts.heads):
+                return f"the newest one whose first record is not after the checkpoint's {by}"
+            if rules.since >= (5, 4) and len(facts.heads) >= self._settings.commit_log_recover_max_num:
+                return f"commitLogRecoverMaxNum={self._settings.commit_log_recover_max_num} files"
+            return f"the first one: no segment begins with a record that is not after the checkpoint's {by}"
+        if rules.since >= (5, 3, 2):
             return "after a clean stop, the last one that begins at or before the end of the queues"
         return "after a clean stop, the third-last one"
 
+    @property
+    def _accelerates(self) -> bool:
+        """Whether the check begins at the offset up to which queues were flushed, not with a segment (5.5.0)."""
+        is_set = self._settings.enable_accelerated_recovery and self._release.rules.since >= (5, 5)
+        return is_set and not self._stop.is_clean
+
+    def _position(self, start: int) -> int:
+        """The position of the first byte that is checked, in the segment that begins at `start`."""
+        return max(self._checkpoint.logics_physical_offset - start, 0) if self._accelerates else 0
+
+    def _checks_offsets(self) -> bool:
+        """Whether a record that states an offset of another segment ends the log (5.5.0)."""
+        is_set = self._settings.check_commit_log_offset_on_recover and self._release.rules.since >= (5, 5)
+        return is_set and not self._stop.is_clean
+
+    def _lose_gone(self, live_end: int) -> int:
+        if self._gone:
+            reason = "queues or the index show them after the end of the log, which does not have them"
+            self._rows.add("lose", "log", reason, commit_log_offset=live_end, count=self._gone)
+        return self._gone
+
+    def _lose_damaged(self, log_end: int) -> int:
+        """Bytes before the end of the log that are no records."""
+        size = 0
+        for part in self._scan.damaged():
+            if part.start < log_end:
+                size += part.size
+                reason = "no record, and no segment, has these bytes: their messages are lost already"
+                self._rows.add("lose", "log", reason, commit_log_offset=part.start, bytes=part.size)
+        return size
+
     def _record_rules(self) -> int:
-        numbers, conf = self._release.numbers, self._conf
+        numbers, conf = self._release.numbers, self._conf  # of two numbers, the first version of a line
         rules = kernels.CHECKS_BODY_CRC if conf.is_enabled("checkCRCOnRecover", default=True) else 0
         rules |= kernels.ACCEPTS_V2 if numbers >= (5, 1) else 0
         rules |= kernels.CHECKS_SIZE_FIRST if numbers >= (5, 3, 2) else 0
@@ -342,7 +422,7 @@ class _Start:
             self._rows.add(
                 "revive",
                 "log",
-                "old records that follow the live end without a gap",
+                "old or damaged records that follow the live end without a gap",
                 commit_log_offset=int(checked.position[old][0]),
                 bytes=int(checked.store_size[old].sum(dtype=np.int64)),
                 count=count,
@@ -353,7 +433,7 @@ class _Start:
         """The commit log offset that a record must at least state to be dispatched while it is checked."""
         if not self._stop.is_clean:
             return ANYWHERE
-        return queue_end + 1 if self._release.rules == BootRules.V5_3_2 else NOWHERE
+        return queue_end + 1 if self._release.rules.since >= (5, 3, 2) else NOWHERE
 
     def _truncate_log(self, files: Sequence[LogFile], end: WalkEnd, cut_bytes: int) -> list[LogFile]:
         """`MappedFileQueue.truncateDirtyFiles`; returns the files that are kept."""
@@ -369,7 +449,7 @@ class _Start:
             if file.base + file.size > end.commit_log_offset:
                 dropped = find_data_end(file.location, file.size) - (end.commit_log_offset - file.base)
                 if dropped > 0:
-                    what = "live records" if cut_bytes else "no live record"
+                    what = "live records" if cut_bytes else "no whole live record"
                     self._rows.add(
                         "truncate",
                         "segment",
@@ -381,10 +461,9 @@ class _Start:
                     )
         return kept
 
-    def _truncate_queues(self, queues: StartingQueues, log: DispatchLog, log_end: int) -> int:
-        """Cut the queues at the end of the log; returns the number of units that are cut off."""
+    def _truncate_queues(self, queues: StartingQueues, log: DispatchLog, log_end: int) -> None:
+        """Cut the queues at the end of the log."""
         before = list(queues.on_disk)
-        cut = 0
         for number, after in queues.truncate(log_end, self._store.files).items():
             queue = before[number]
             assert queue is not None
@@ -396,7 +475,6 @@ class _Start:
             units = (queue.end - stop) // UNIT_SIZE
             action, reason = "truncate", "units of messages after the end of the log"
             if units > 0:
-                cut += units
                 log.cut(number)
             else:
                 action, reason = "add", "its last file is empty, and the broker counts the first unit of a file"
@@ -410,7 +488,6 @@ class _Start:
                 bytes=abs(units) * UNIT_SIZE,
                 count=abs(units),
             )
-        return cut
 
     def _dispatch_rest(
         self,
@@ -433,11 +510,6 @@ class _Start:
         part = LogRange(offset, end.commit_log_offset)
         log.dispatch(found, part, "from the end of the queues on, before it starts")
         return walk.stuck_at
-
-    def _lacking_before(self, offset: int) -> list[LackingMessage]:
-        """The lacking messages at the end of the log that the broker does not read."""
-        lacking = find_lacking_messages(self._store)
-        return [message for message in lacking.messages if message.commit_log_offset < offset]
 
     # -- index --------------------------------------------------------------------------------------------------------
 
@@ -487,9 +559,6 @@ class _Start:
         live_end: int,
         end_reason: str | None = None,
         checked: int = 0,
-        cut_bytes: int = 0,
-        cut_units: int = 0,
-        revived: int = 0,
         max_offsets: Mapping[tuple[str, int], int] | None = None,
     ) -> Recovery:
         return Recovery(
@@ -503,9 +572,6 @@ class _Start:
             live_end,
             end_reason,
             checked,
-            cut_bytes,
-            cut_units,
-            revived,
             max_offsets or {},
             self._rows.to_table(),
             self._assumed,

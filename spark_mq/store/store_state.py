@@ -1,13 +1,13 @@
 """The state of a whole store, as an operator asks for it after a stop: what is there, and what the next boot does.
 
-Few bytes are read: names, sizes and times of files, the last unit of each queue, the ends of index files, and at most
-256 KiB of the log. So damage in the middle of files is not noticed; the next boot checks the records after
-`Boot.recovers_from`, and only a whole read of the log (`spark-mq rebuild`) finds all damage.
+The boots are those of `recovery`, which reads the whole log, or of `boot`, which knows a few facts: names, sizes and
+times of files, the last unit of each queue, the ends of index files, and at most 256 KiB of the log. The latter says
+what it saw; what it did not see is not known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyarrow import fs
@@ -17,40 +17,26 @@ from spark_mq.format.record import HEAD_SIZE
 from spark_mq.format.timestamp import NANOS_PER_MILLI
 from spark_mq.store.boot import Boot, BootFacts, BootSettings, SegmentHead, matches_recovery, next_boot
 from spark_mq.store.boot_obstacles import CONFIG_FILES, boot_obstacles
-from spark_mq.store.boot_rules import BootRules, find_boot_rules
+from spark_mq.store.boot_rules import BootRules, BrokerRelease, find_boot_rules
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import Checkpoint, checkpoint_problem
 from spark_mq.store.config.sourced import NOTHING_TELLS, FileSetting, Sourced
-from spark_mq.store.config.store_paths import ABORT, COMMIT_LOG, CONFIG, CONSUME_QUEUE
+from spark_mq.store.config.store_paths import COMMIT_LOG, CONFIG, CONSUME_QUEUE
 from spark_mq.store.disk_use import DiskUse, disk_use
+from spark_mq.store.gone_messages import GoneMessages, find_gone_messages
 from spark_mq.store.index.folder import find_index_layout
 from spark_mq.store.index_state import IndexState, LastIndexed, index_state, kept_files, last_indexed
 from spark_mq.store.lacking_messages import LackingMessages, find_lacking_messages
+from spark_mq.store.last_stop import LastStop, last_stop
 from spark_mq.store.log.log_range import LogRange, between
 from spark_mq.store.log.segment_files import DEFAULT_SEGMENT_SIZE, is_segment_name, usual_size
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.folders import QueueFolder, find_queue_file_size
-from spark_mq.store.store_lock import is_locked
 
 _MAX_REVIVED = 1000
 """Stale records that are counted."""
-
-
-@dataclass(frozen=True)
-class LastStop:
-    """How the last run of the broker ended.
-
-    Attributes:
-        is_clean: Whether there is no file `abort`.
-        started_timestamp: When the broker that runs, or crashed, was started, milliseconds; None after a clean stop.
-        is_running: Whether a broker, or a job that writes into the store, has the store's lock; None if that cannot be
-            known.
-
-    """
-
-    is_clean: bool
-    started_timestamp: int | None
-    is_running: bool | None
+SMALL_LOG = 1 << 30
+"""Bytes of a log that is read whole unless told otherwise: that takes about a second."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +100,8 @@ class StoreState:
         checkpoint_problem: What is wrong with it, as text for a person; None if nothing was found.
         log: The commit log.
         queue_count: The number of queues that have files.
-        lacking: The messages that queues lack; None if the queues are in RocksDB.
+        lacking: The messages at the end of the log that queues lack; None if the queues are in RocksDB.
+        gone: The messages that queues or the index show, and the log does not have.
         index: The index; None if the broker writes none (`messageIndexEnable=false`).
         config: The files of `config/`, by name.
         obstacles: Why a broker does not start, as text for a person.
@@ -132,6 +119,7 @@ class StoreState:
     log: LogState
     queue_count: int
     lacking: LackingMessages | None
+    gone: GoneMessages
     index: IndexState | None
     config: tuple[ConfigSnapshot, ...]
     obstacles: tuple[str, ...]
@@ -141,7 +129,9 @@ class StoreState:
     disk: tuple[DiskUse, ...]
 
 
-def store_state(path: str, broker_version: str | None = None, broker_conf: str | None = None) -> StoreState:
+def store_state(
+    path: str, broker_version: str | None = None, broker_conf: str | None = None, full: bool | None = None
+) -> StoreState:
     """The state of the store at `path`. Nothing is changed, and Spark is not started.
 
     Args:
@@ -149,6 +139,7 @@ def store_state(path: str, broker_version: str | None = None, broker_conf: str |
         broker_version: The version of the broker that starts next, such as `5.3.3`; by default, all versions that
             `config/` allows are considered.
         broker_conf: The file of the broker's settings; without it, defaults are assumed.
+        full: Whether the whole log is read, so that the boots are exact; by default, if it has up to `SMALL_LOG` bytes.
 
     Raises:
         StoreNotFoundError: The path is not a message store.
@@ -167,8 +158,14 @@ def store_state(path: str, broker_version: str | None = None, broker_conf: str |
         index = index_state(store) if BootSettings.of(conf).message_index_enable else None
         stop = last_stop(store)
         log = _log_state(store, lacking, stop)
-        facts = _boot_facts(store, conf, log, checkpoint, lacking, index, stop.is_clean)
-        forced = replace(facts, is_clean=False)
+        gone = find_gone_messages(store)
+        facts = _boot_facts(store, conf, log, checkpoint, lacking, index, stop.is_clean, gone.count)
+        stops = (False, True) if stop.is_clean else (True,)
+        starts = [(release, after_crash) for after_crash in stops for release in rules.value]
+        boots = [next_boot(release.rules, replace(facts, is_clean=not after_crash)) for release, after_crash in starts]
+        waits: list[str] = []
+        if log.end - log.start <= SMALL_LOG if full is None else full:
+            boots, waits = _exact_boots(store, conf, starts, boots)
         folders = [queue.folder for queue in (store.queues if lacking is not None else {}).values()]
         return StoreState(
             str(store.location),
@@ -178,22 +175,34 @@ def store_state(path: str, broker_version: str | None = None, broker_conf: str |
             log,
             len(folders),
             lacking,
+            gone,
             index,
             _config(store),
-            tuple(boot_obstacles(store.location, conf, folders)),
+            tuple(dict.fromkeys([*boot_obstacles(store.location, conf, folders), *waits])),
             tuple(_settings(store, conf, rules, log, folders)),
-            tuple(next_boot(one, facts) for one in rules.value),
-            tuple(next_boot(one, forced) for one in rules.value) if stop.is_clean else (),
+            tuple(boots[: len(rules.value)]),
+            tuple(boots[len(rules.value) :]),
             disk_use(store.location),
         )
 
 
-def last_stop(store: MessageStore) -> LastStop:
-    """How the last run of the broker ended."""
-    abort = (store.location / ABORT).info()
-    is_clean = abort.type == fs.FileType.NotFound
-    started = None if is_clean else (abort.mtime_ns or 0) // NANOS_PER_MILLI
-    return LastStop(is_clean, started, is_locked(store.location))
+def _exact_boots(
+    store: MessageStore, conf: BrokerConf, starts: Sequence[tuple[BrokerRelease, bool]], seen: Sequence[Boot]
+) -> tuple[list[Boot], list[str]]:
+    """The boots with the whole log read, and why some never end. `seen` are given for those that cannot be said."""
+    from spark_mq.store.recovery import next_recoveries  # the kernels take half a second
+
+    try:
+        recoveries = next_recoveries(store, starts, conf)
+    except UnsupportedStoreError:
+        return list(seen), []
+    waits = [
+        f"{recovery.release.rules.value}: {obstacle}"
+        for recovery in recoveries
+        for obstacle in recovery.obstacles
+        if recovery.boot is not None and recovery.last_stop.is_clean != starts[0][1]
+    ]
+    return [recovery.boot or boot for recovery, boot in zip(recoveries, seen, strict=True)], waits
 
 
 def _lacking(store: MessageStore) -> LackingMessages | None:
@@ -244,7 +253,7 @@ def _config(store: MessageStore) -> tuple[ConfigSnapshot, ...]:
 def _settings(
     store: MessageStore,
     conf: BrokerConf,
-    rules: Sourced[tuple[BootRules, ...]],
+    rules: Sourced[tuple[BrokerRelease, ...]],
     log: LogState,
     folders: list[QueueFolder],
 ) -> list[FileSetting]:
@@ -263,14 +272,14 @@ def _settings(
         FileSetting("segments", f"{segments.value:,} bytes each", segments.source),
         FileSetting("queue files", f"{queues.value:,} bytes each", queues.source),
         FileSetting("index files", *index),
-        FileSetting("rules", f"of a broker of {', '.join(rules.value)}", rules.source),
+        FileSetting("rules", f"of a broker of {', '.join(one.rules.value for one in rules.value)}", rules.source),
     ]
     for name, default in (
         ("messageIndexEnable", True),
         ("messageIndexSafe", False),
         ("recheckReputOffsetFromCq", False),
     ):
-        if name != "recheckReputOffsetFromCq" or rules.value != (BootRules.V4_9,):
+        if name != "recheckReputOffsetFromCq" or rules.value[-1].rules != BootRules.V4_9:
             value = str(conf.is_enabled(name, default)).lower()
             found.append(FileSetting(name, value, conf.source if name in conf.settings else NOTHING_TELLS))
     for name in ("enableControllerMode", "duplicationEnable"):
@@ -287,18 +296,18 @@ def _boot_facts(
     lacking: LackingMessages | None,
     index: IndexState | None,
     is_clean: bool,
+    gone: int,
 ) -> BootFacts:
     queues = {} if lacking is None else store.queues
     ends = [queue.unit(queue.written_end - 1)[:2] for queue in queues.values()]
     messages = () if lacking is None else lacking.messages
     names = {(message.topic, message.queue_id) for message in messages}
-    settings = BootSettings.of(conf)
-    return BootFacts(
+    facts = BootFacts(
         is_clean,
         log.start,
         log.end if log.stale_tail is None else log.stale_tail.stop,
         tuple(segment.base for segment in store.records.segments),
-        _newest_heads(store, checkpoint, settings),
+        (),
         checkpoint,
         max((at + size for at, size in ends if size > 0), default=-1),
         -1 if lacking is None or not queues else lacking.dispatched_to,
@@ -306,17 +315,23 @@ def _boot_facts(
         {name: store.get_max_offset_in_queue(*name) for name in names if name in queues},
         index,
         {} if index is None else _last_indexed(store, conf, index, checkpoint),
-        settings,
+        BootSettings.of(conf),
+        gone,
+        0 if log.stale_tail is None else log.stale_tail.count,
+        sum(gap.size for gap in log.gaps),
+        0 if lacking is None else lacking.checked.start,
     )
+    return replace(facts, heads=_newest_heads(store, facts))
 
 
-def _newest_heads(store: MessageStore, checkpoint: Checkpoint, settings: BootSettings) -> tuple[SegmentHead, ...]:
-    """The beginnings of segments, the newest first, down to one that every version accepts."""
+def _newest_heads(store: MessageStore, facts: BootFacts) -> tuple[SegmentHead, ...]:
+    """The beginnings of segments, the newest first, down to one that every version accepts after any stop."""
     heads = []
     for segment in reversed(store.records.segments):
         head = SegmentHead.of(segment.base, store.records.read(segment.base, HEAD_SIZE))
         heads.append(head)
-        if matches_recovery(head, checkpoint, settings, BootRules.V4_9):
+        either = [replace(facts, is_clean=is_clean) for is_clean in (True, False)]
+        if all(matches_recovery(head, one, rules) for one in either for rules in BootRules):
             break
     return tuple(heads)
 

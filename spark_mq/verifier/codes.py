@@ -512,7 +512,7 @@ _CODES = (
     Code(
         "INDEX_ENTRY_WRONG",
         _ERROR,
-        "An entry of an index file has another key hash or offset than the messages of the log.",
+        "An entry of an index file has another key hash or offset than the messages of the log have at its place.",
         _DAMAGED_MEDIUM,
         _FINDS_LESS,
         _MADE_AGAIN,

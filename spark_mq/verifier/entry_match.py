@@ -2,6 +2,9 @@
 
 Both kinds are in the order of the log, so almost always they are equal, one after the other. If they are not, an entry
 is found by its commit log offset and key hash, and an entry between two found ones takes the place between them.
+
+A broker never puts a message that is before the last one of the index (`IndexService.buildIndex`@5.3.3), so the offsets
+of entries never descend. An entry that is not in this order is wrong, whatever message it leads to.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from spark_mq.format.kernels.index_chain import longest_ascending
 from spark_mq.indexer.staging.staged_entries import EntryBatch
 from spark_mq.verifier.expected_entries import ExpectedEntries
 from spark_mq.verifier.log_bounds import LogBounds
@@ -105,7 +109,7 @@ class _Search:
             if not at.size:
                 break
             untried[at] = ~self._search_near(at, int(np.sort(self.offsets[at])[at.size // 2]))
-        self._drop_backward()
+        self._drop_displaced()
         is_same = self.number != NONE
         self._place_between()
         matched = self.number[(self.number != NONE) & ~self.is_double]
@@ -169,10 +173,30 @@ class _Search:
         self.number[at[have_order[double]]] = first + want_order[(right - 1)[double]]
         self.is_double[at[have_order[double]]] = True
 
-    def _drop_backward(self) -> None:
-        """Mark entries that come before the entries that are expected: an earlier file has them."""
+    def _drop_displaced(self) -> None:
+        """Forget the place of entries that are not in the order of the log; mark those that come again.
+
+        Only the message at which the index ended before can come again, so its entries are before `next_number`.
+        """
+        if self.next_number:
+            last = self.expected.read(self.next_number - 1, self.next_number).commit_log_offsets
+            self.number[(self.number < self.next_number) & ~np.isin(self.offsets, last)] = NONE
+        self._keep(self.offsets)
+        found = np.flatnonzero(self.number != NONE)
+        order = found[np.argsort(self.number[found], kind="stable")]
+        again = order[1:][np.diff(self.number[order]) == 0]
+        self.is_double[:] = False
+        self.is_double[again] = True
         if self.next_number is not None:
             self.is_double |= (self.number != NONE) & (self.number < self.next_number)
+        self._keep(np.where(self.is_double, NONE, self.number))
+
+    def _keep(self, values: Numbers) -> None:
+        """Forget the place of entries whose values are not in order with most; -1 is in order with all."""
+        at = np.flatnonzero((self.number != NONE) & (values != NONE))
+        is_kept = np.zeros(at.size, np.bool_)
+        longest_ascending(values[at], is_kept)
+        self.number[at[~is_kept]] = NONE
 
     def _place_between(self) -> None:
         """Let entries that are not found take the places that are free between their neighbours."""

@@ -18,6 +18,7 @@ from spark_mq.io.file_reader import FileReader, FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE
+from spark_mq.store.gone_messages import find_gone_messages
 from spark_mq.store.index.folder import IndexFileInfo
 from spark_mq.store.live_end import LiveEnd, LiveEndFinder
 from spark_mq.store.log.commit_log import CommitLog
@@ -128,10 +129,14 @@ def _queue_edges(store: MessageStore, is_clean: bool, has_gaps: bool) -> Iterato
         QueueStateName.DAMAGED: "QUEUE_NO_MESSAGE" if has_gaps else "QUEUE_UNIT_WRONG",
         QueueStateName.LOST: "QUEUE_MISSING",
     }
+    gone = find_gone_messages(store).by_queue
     for (topic, queue_id), state in queue_states(store).by_queue.items():
-        if state.name in codes and not topic.startswith(LIGHT_PREFIX):
+        code = codes.get(state.name)
+        if state.name == QueueStateName.AHEAD and (topic, queue_id) in gone:
+            code = "QUEUE_UNIT_STALE"  # else an offset of a consumer is past the end: OFFSET_PAST_END
+        if code is not None and not topic.startswith(LIGHT_PREFIX):
             yield findings(
-                codes[state.name],
+                code,
                 file=f"{CONSUME_QUEUE}/{topic}/{queue_id}",
                 topic=topic,
                 queue_id=queue_id,

@@ -26,7 +26,10 @@ from tests.support.soak import SOAKS
 from tests.support.stores import RealStore
 
 VERSIONS: Final = ("5.3.3", "4.9.7")
-"""The RocketMQ releases judged against: 4.9.7 is the newest 4.9 whose broker Maven Central has."""
+"""The RocketMQ releases that most tests run: 4.9.7 is the newest 4.9 whose broker Maven Central has."""
+
+EVERY_VERSION: Final = ("4.9.7", "5.3.3", "5.4.0", "5.5.0")
+"""All releases whose brokers these programs run."""
 
 STORES: Final = Path(__file__).resolve().parent.parent / "stores"
 """Where the project's own stores are."""

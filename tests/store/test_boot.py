@@ -26,7 +26,8 @@ from tests.support.boots import CLEAN, RECOVERED, STORES, Unpack, entries_of, un
 from tests.support.index_stores import index_files
 from tests.support.stores import RealStore
 
-V4_9, V5_0, V5_3_2 = BootRules
+V4_9, V5_0, V5_1, V5_3_2, V5_4, V5_5 = BootRules
+OF_5 = [V5_0, V5_1, V5_3_2, V5_4, V5_5]
 
 
 def state_of(store: RealStore, folder: Path, version: str | None = None) -> StoreState:
@@ -41,7 +42,7 @@ def test_a_recovery_did_what_is_said_before_it(store: RealStore, unpacked: Unpac
     names = [{file.name for file in index_files(tree)} for tree in (folder, recovered)]
     state = state_of(store, folder)
     assert not state.last_stop.is_clean
-    assert [boot.rules for boot in state.boots] == [V4_9] if store.broker_version == "4.9" else [V5_0, V5_3_2]
+    assert [boot.rules for boot in state.boots] == [V4_9] if store.broker_version == "4.9" else OF_5
     for boot in state.boots:
         gains = {(one.topic, one.queue_id): one.completed for one in boot.queues}
         assert gains == {queue: after[queue] - before[queue] for queue in after if after[queue] != before[queue]}
@@ -95,8 +96,17 @@ def test_nothing_happens_to_a_store_that_was_stopped_cleanly(store: RealStore, u
     assert state.log.stale_tail is None
     assert state.log.end == store.facts("store")[0]["maxPhyOffset"]
     for boot in state.boots:
+        if boot.cut_messages:
+            assert boot.rules == V5_0
+            assert has_v2_records(store)
+            continue
+        assert boot.is_full
         assert boot.loses_nothing
         assert (boot.dispatched, boot.doubled_entries, boot.deleted_index_files, boot.queues) == ((), 0, (), ())
+
+
+def has_v2_records(store: RealStore) -> bool:
+    return any(fact["magic"] == MAGIC_V2 for fact in store.facts("msg"))
 
 
 def facts(**changes: object) -> BootFacts:
@@ -111,13 +121,29 @@ def outcome(boot: Boot) -> tuple[int, int, int]:
 
 
 def test_a_clean_boot_begins_as_its_version_does() -> None:
-    assert [next_boot(rules, facts()).recovers_from for rules in BootRules] == [2000, 2000, 3000]
+    heads = tuple(SegmentHead(base, MAGIC_V1, 50, base) for base in (3000, 2000, 1000, 0))
+    newest = (SegmentHead(4000, 0, 0), *heads)
+    begins = [next_boot(rules, facts(heads=newest)).recovers_from for rules in BootRules]
+    assert begins == [2000, 2000, 2000, 3000, 3000, 3000]
+    most = BootSettings(commit_log_recover_max_num=2)
+    assert next_boot(V5_4, facts(heads=newest, queue_end=0)).recovers_from == 0
+    assert next_boot(V5_4, facts(heads=newest, queue_end=0, settings=most)).recovers_from == 3000
+    assert next_boot(V5_3_2, facts(heads=newest, queue_end=0, settings=most)).recovers_from == 0
+    damaged = (newest[0], replace(newest[1], is_whole=False), *newest[2:])
+    assert next_boot(V5_5, facts(heads=damaged)).recovers_from == 2000
     assert next_boot(V5_3_2, facts(queue_end=999)).recovers_from == 0
     assert next_boot(V4_9, facts(segments=(3000,))).recovers_from == 3000
 
 
 def test_each_version_does_something_else_with_a_queue_that_lags() -> None:
-    assert [outcome(next_boot(rules, facts())) for rules in BootRules] == [(2, 0, 0), (0, 0, 2), (0, 1, 1)]
+    assert [outcome(next_boot(rules, facts())) for rules in BootRules] == [
+        (2, 0, 0),
+        (0, 0, 2),
+        (0, 0, 2),
+        (0, 1, 1),
+        (0, 1, 1),
+        (0, 1, 1),
+    ]
     boot = next_boot(V5_3_2, facts())
     assert (boot.queues[0].first_lost_offset, boot.dispatched) == (3200, (LogRange(3201, 3400),))
 
@@ -139,7 +165,8 @@ def test_a_setting_lets_5_dispatch_as_4_9() -> None:
 
 def test_without_queues_all_are_built_except_by_5_0() -> None:
     nothing = facts(queue_end=-1, live_queue_end=-1, next_queue_offsets={})
-    assert [outcome(next_boot(rules, nothing)) for rules in BootRules] == [(2, 0, 0), (0, 0, 2), (2, 0, 0)]
+    all_built = dict.fromkeys(BootRules, (2, 0, 0)) | {V5_0: (0, 0, 2), V5_1: (0, 0, 2)}
+    assert {rules: outcome(next_boot(rules, nothing)) for rules in BootRules} == all_built
     assert next_boot(V4_9, nothing).dispatched == next_boot(V5_3_2, nothing).dispatched == (LogRange(0, 3400),)
 
 
@@ -151,7 +178,8 @@ def test_units_after_the_end_of_the_log_do_not_count_for_4_9() -> None:
 def test_messages_before_the_part_that_is_dispatched_stay_lost() -> None:
     """Another queue is ahead. The later message of this queue is appended at the place of the lost one."""
     early = (LackingMessage("T", 0, 7, 1500), LackingMessage("T", 0, 8, 3300))
-    assert [outcome(next_boot(rules, facts(lacking=early))) for rules in BootRules] == [(0, 1, 1), (0, 0, 2), (0, 1, 1)]
+    some_shifted = dict.fromkeys(BootRules, (0, 1, 1)) | {V5_0: (0, 0, 2), V5_1: (0, 0, 2)}
+    assert {rules: outcome(next_boot(rules, facts(lacking=early))) for rules in BootRules} == some_shifted
     heads = (SegmentHead(3000, MAGIC_V1, 50),)
     crashed = facts(lacking=early, is_clean=False, heads=heads, checkpoint=Checkpoint(9000, 9000))
     assert outcome(next_boot(V5_3_2, crashed)) == (0, 1, 1)
@@ -175,14 +203,30 @@ def test_a_recovery_begins_where_the_checkpoint_says(
     heads = [SegmentHead(4000, 0, 0), SegmentHead(3000, MAGIC_V1, 5000), SegmentHead(2000, MAGIC_V1, 4500)]
     heads += [SegmentHead(1000, MAGIC_V1, 4000), SegmentHead(0, MAGIC_V1, 3000)]
     crashed = facts(is_clean=False, heads=tuple(heads), checkpoint=checkpoint, settings=settings)
-    for rules in BootRules:
+    for rules in [V4_9, V5_0, V5_1, V5_3_2, V5_4]:
         boot = next_boot(rules, crashed)
         assert (boot.recovers_from, boot.dispatched) == (begins, (LogRange(begins, 3400),))
 
 
+def test_5_5_begins_where_the_queues_were_flushed() -> None:
+    """`ConsumeQueueStore.isMappedFileMatchedRecover`@5.5.0: an offset; without one, the time of the queues."""
+    heads = tuple(SegmentHead(base, MAGIC_V1, base, base) for base in (3000, 2000, 1000, 0))
+    crashed = facts(is_clean=False, heads=heads)
+
+    def begins(checkpoint: Checkpoint, settings: BootSettings | None = None) -> int | None:
+        changed = replace(crashed, checkpoint=checkpoint, settings=settings or BootSettings())
+        return next_boot(V5_5, changed).recovers_from
+
+    assert begins(Checkpoint(9000, 9000, logics_physical_offset=2999)) == 2000
+    assert begins(Checkpoint(9000, 9000, logics_physical_offset=3000)) == 3000
+    assert begins(Checkpoint(0, 2500)) == 2000
+    assert begins(Checkpoint(9000, 9000, 1500, 0, 0, 3000), BootSettings(message_index_safe=True)) == 1000
+    assert begins(Checkpoint(9000, 100, logics_physical_offset=1), BootSettings(commit_log_recover_max_num=3)) == 1000
+
+
 def test_4_9_begins_at_no_record_of_the_newer_format() -> None:
     crashed = facts(is_clean=False, heads=(SegmentHead(3000, MAGIC_V2, 50),), checkpoint=Checkpoint(9000, 9000))
-    assert [next_boot(rules, crashed).recovers_from for rules in BootRules] == [0, 3000, 3000]
+    assert [next_boot(rules, crashed).recovers_from for rules in BootRules] == [0, 0, 3000, 3000, 3000, 3000]
 
 
 def test_without_segments_a_boot_deletes_the_queues() -> None:
@@ -196,19 +240,24 @@ def test_without_segments_a_boot_deletes_the_queues() -> None:
     [
         ("4.9", [V4_9]),
         ("4.9.8", [V4_9]),
-        ("5", [V5_0, V5_3_2]),
+        ("5", OF_5),
+        ("5.0", [V5_0]),
         ("5.0.0", [V5_0]),
-        ("5.2", [V5_0]),
-        ("5.3", [V5_0, V5_3_2]),
-        ("5.3.1", [V5_0]),
+        ("5.1", [V5_1]),
+        ("5.1.0", [V5_1]),
+        ("5.2", [V5_1]),
+        ("5.3", [V5_1, V5_3_2]),
+        ("5.3.1", [V5_1]),
         ("5.3.2", [V5_3_2]),
         ("5.3.3", [V5_3_2]),
-        ("5.10.0", [V5_3_2]),
+        ("5.4.0", [V5_4]),
+        ("5.5.1", [V5_5]),
+        ("5.10.0", [V5_5]),
     ],
 )
 def test_a_version_has_rules(version: str, rules: list[BootRules], tmp_path: Path) -> None:
     found = find_boot_rules(Location.resolve(str(tmp_path)), version)
-    assert list(found.value) == rules
+    assert [release.rules for release in found.value] == rules
     assert ("newer than the rules known here" in found.source) == (version == "5.10.0")
 
 

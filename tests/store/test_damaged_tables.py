@@ -134,7 +134,7 @@ def test_a_group_past_the_end_of_a_queue_shows_that_it_lost_its_end(unpacked: Un
     (lag,) = rows_of(folder, "lag")
     assert (lag["state"], lag["lag"]) == ("TOO_LARGE", None)
     assert f"ends at queue offset {fact['max']}" in lag["problem"]
-    assert queue_rows(folder)["OrderEvents", fact["queueId"]]["state"] == "BEHIND"
+    assert queue_rows(folder)["OrderEvents", fact["queueId"]]["state"] == "AHEAD"
 
 
 @pytest.mark.parametrize("change", ["first unit", "last unit", "a file is missing", "a file is cut"])

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from spark_mq.cli.output.value_text import size_text, visible
+from spark_mq.cli.state.verdict import joined, losses, lost_before
 from spark_mq.store.config.sourced import FileSetting
 from spark_mq.store.recovery import Recovery
 
@@ -71,27 +72,12 @@ def _outcome(recovery: Recovery) -> Iterator[str]:
         f"{broker} checks {checked} from segment {boot.recovers_from or 0:020d} on, and ends the log at commit log "
         f"offset {recovery.log_end:,} ({recovery.end_reason})."
     )
-    said = list(_losses(recovery))
+    said = losses(boot)
     if said:
-        yield f"It {_joined(said)}."
+        yield f"It {joined(said)}."
     elif not recovery.obstacles:
-        yield "It loses nothing."
-
-
-def _losses(recovery: Recovery) -> Iterator[str]:
-    boot = recovery.boot
-    assert boot is not None
-    if recovery.cut_bytes:
-        units = f", with {_counted(recovery.cut_units, 'message')} that queues have" if recovery.cut_units else ""
-        yield f"cuts {size_text(recovery.cut_bytes)} off the log{units}"
-    if recovery.revived:
-        yield f"takes {_counted(recovery.revived, 'old record')} for live ones"
-    if boot.lost:
-        yield f"loses {_counted(boot.lost, 'message')} for all consumers"
-    if boot.shifted:
-        yield f"gives {_counted(boot.shifted, 'message')} a wrong queue offset"
-    if boot.unindexed is not None:
-        yield "leaves messages without index entries"
+        yield "It loses nothing." if boot.loses_nothing else "It loses no more."
+    yield from lost_before([boot])
 
 
 def _remedies(recovery: Recovery) -> Iterator[str]:
@@ -152,7 +138,3 @@ def _noun(row: Mapping[str, Any]) -> str:
 
 def _counted(count: int, noun: str) -> str:
     return f"{count:,} {noun if count == 1 else _PLURALS.get(noun, f'{noun}s')}"
-
-
-def _joined(parts: Sequence[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

@@ -11,13 +11,13 @@ _EPILOG = """\
 The first lines are the answer: whether the broker was stopped cleanly, whether it starts, and what it loses. Then come
 the details, and what to do.
 
-Few bytes are read: names, sizes and times of files, the last units of queues, the ends of index files, and at most
-256 KiB of the log. "At least" in front of a number says that the rest was not read. Damage in the middle of files is
-not noticed: the boot checks the records after the segment at which it starts, and cuts the log at the first damaged
-one. `spark-mq verify` reads the whole log, and checks everything.
+A log of at most 1 GiB, and with --full any log, is read whole: then the boots are those of `spark-mq recover`, record
+by record. Otherwise few bytes are read: names, sizes and times of files, the last units of queues, the ends of index
+files, and at most 256 KiB of the log. Then "at least" is in front of the numbers, and what was not read is not known.
+`spark-mq verify` checks everything.
 
-Brokers recover by other rules since 5.0.0, and again since 5.3.2. The files of a store do not show which of them it
-was: without --broker-version, all possible ones are printed.
+Brokers recover by other rules since 5.0.0, 5.1.0, 5.3.2, 5.4.0 and 5.5.0. The files of a store do not show which of
+them it was: without --broker-version, all possible ones are printed.
 """
 
 
@@ -32,6 +32,9 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="the version of the broker that starts next, such as 5.3.3 (default: all that config/ allows)",
     )
     add_broker_conf(command, "file sizes, and settings of the index and of recovery")
+    depth = command.add_mutually_exclusive_group()
+    depth.add_argument("--full", action="store_true", help="read the whole log (the default up to 1 GiB)")
+    depth.add_argument("--quick", action="store_true", help="read at most 256 KiB of the log")
     add_json_report(command)
     command.set_defaults(run=run)
 
@@ -47,7 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
     from spark_mq.store.store_state import store_state
 
     conf = broker_conf_path(arguments.broker_conf, arguments.store)
-    state = store_state(arguments.store, arguments.broker_version, conf)
+    full = True if arguments.full else False if arguments.quick else None
+    state = store_state(arguments.store, arguments.broker_version, conf, full)
     if arguments.json:
         print(json.dumps(state_fields(state), ensure_ascii=False))
     else:

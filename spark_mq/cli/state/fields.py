@@ -27,6 +27,7 @@ def state_fields(state: StoreState) -> dict[str, Any]:
             "is_complete": None if lacking is None else lacking.is_complete,
             "dispatched_to": None if lacking is None else lacking.dispatched_to,
         },
+        "gone_messages": state.gone.count,
         "index": None
         if index is None
         else {

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from spark_mq.cli.output.value_text import local_time_of, size_text, visible
 from spark_mq.cli.state.verdict import at_least, messages, remedies, stale_count, verdict
 from spark_mq.store.boot import Boot, QueueOutcome
-from spark_mq.store.boot_rules import BootRules
 from spark_mq.store.config.sourced import FileSetting
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.store_state import StoreState
@@ -86,17 +85,20 @@ def _lag(state: StoreState) -> Iterator[str]:
     elif not lacking.messages and not state.queue_count:
         yield _row("queues", "no queue has files")
     elif not lacking.messages:
-        yield _row("queues", f"none of {state.queue_count:,}: each message at the log's end has its unit")
+        yield _row("queues", f"{state.queue_count:,} have files; each message at the end of the log has its unit")
     else:
+        least = "" if lacking.is_complete else "at least "
         counts = Counter((message.topic, message.queue_id) for message in lacking.messages)
         first = min(lacking.messages, key=lambda message: message.commit_log_offset)
         (topic, queue_id), most = max(counts.items(), key=lambda item: item[1])
         size = size_text(lacking.log_end - first.commit_log_offset)
         lagging = f"{len(counts):,} queue{'s lack' if len(counts) > 1 else ' lacks'}"
         known = "" if not state.queue_count else f" ({state.queue_count:,} have files)"
-        yield _row("queues", f"{lagging} {at_least(state)}{messages(len(lacking.messages))}, in {size} of log{known}")
-        yield _row("furthest", f"{topic}/{queue_id} lacks {at_least(state)}{messages(most)}")
+        yield _row("queues", f"{lagging} {least}{messages(len(lacking.messages))}, in {size} of log{known}")
+        yield _row("furthest", f"{topic}/{queue_id} lacks {least}{messages(most)}")
         yield _row("first", f"{first.topic}/{first.queue_id}, commit log offset {first.commit_log_offset:,}")
+    for (topic, queue_id), count in list(state.gone.by_queue.items())[:_SHOWN]:
+        yield _row("past the end", f"{topic}/{queue_id} has {count:,} units of messages that the log does not have")
     yield from _index_lag(state)
     yield from _config_age(state)
 
@@ -157,9 +159,9 @@ def _boot(state: StoreState, boot: Boot) -> Iterator[str]:
     if not boot.dispatched:
         yield _row("dispatches", "nothing again")
     if boot.completed:
-        yield _row("completes", f"{at_least(state)}{messages(boot.completed)} in their queues")
+        yield _row("completes", f"{at_least(boot)}{messages(boot.completed)} in their queues")
     for outcome in [one for one in boot.queues if one.lost or one.shifted][:_SHOWN]:
-        yield _row("loses", _outcome(state, outcome))
+        yield _row("loses", _outcome(boot, outcome))
     hidden = sum(bool(one.lost or one.shifted) for one in boot.queues) - _SHOWN
     if hidden > 0:
         yield _row("loses", f"messages of {hidden:,} more queues")
@@ -180,8 +182,8 @@ def _boot(state: StoreState, boot: Boot) -> Iterator[str]:
 
 def _why_there(boot: Boot) -> str:
     if not boot.is_clean:
-        return "by the checkpoint's times"
-    if boot.rules == BootRules.V5_3_2:
+        return "by the checkpoint"
+    if boot.rules.since >= (5, 3, 2):
         return "the last one that begins before the end of the queues"
     return "the third-last file"
 
@@ -190,11 +192,11 @@ def _range(part: LogRange) -> str:
     return f"{part.start:,} to {part.stop:,} ({size_text(part.size)})"
 
 
-def _outcome(state: StoreState, outcome: QueueOutcome) -> str:
+def _outcome(boot: Boot, outcome: QueueOutcome) -> str:
     said = []
     if outcome.first_lost_offset is not None:
         at = f"commit log offset {outcome.first_lost_offset:,}"
-        said.append(f"{at_least(state)}{messages(outcome.lost)}, the first at {at}")
+        said.append(f"{at_least(boot)}{messages(outcome.lost)}, the first at {at}")
     if outcome.shifted:
         said.append(f"{messages(outcome.shifted)} with a queue offset that is too small")
     return f"{outcome.topic}/{outcome.queue_id}: {'; '.join(said)}"

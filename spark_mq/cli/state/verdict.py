@@ -32,9 +32,33 @@ def _starts(state: StoreState) -> Iterator[str]:
 
 
 def _missing(state: StoreState) -> Iterator[str]:
+    """What is lost before any boot."""
     if state.log.gaps:
         size = size_text(sum(gap.size for gap in state.log.gaps))
         yield f"No segment has {size} of the log: the messages in it are lost, unless the files are elsewhere."
+    yield from lost_before(state.boots, sum(gap.size for gap in state.log.gaps))
+
+
+def lost_before(boots: Sequence[Boot], missing_bytes: int = 0) -> Iterator[str]:
+    """What is lost whatever boot comes, a sentence each.
+
+    Args:
+        boots: The boots.
+        missing_bytes: Bytes of the log that are named elsewhere.
+
+    """
+    damaged = max((boot.damaged_bytes for boot in boots), default=0) - missing_bytes
+    if damaged > 0:
+        yield f"{size_text(damaged)} of the log are not records: the messages in them are lost."
+    gone = max((boot.gone for boot in boots), default=0)
+    if gone:
+        yield (
+            f"The log ends before at least {messages(gone)} that queues or the index show: they are lost, unless an "
+            "earlier recovery cut them off."
+        )
+    deleted = max((boot.deleted for boot in boots), default=0)
+    if deleted:
+        yield f"{messages(deleted)} of deleted topics have no unit; if the topics were not deleted, they are lost."
 
 
 def _boots(state: StoreState) -> Iterator[str]:
@@ -51,19 +75,37 @@ def boot_text(state: StoreState, boot: Boot) -> str:
     if boot.deletes_queues:
         has_queues = state.queue_count or state.lacking is None
         return "finds no segment, and deletes all consume queues" if has_queues else "finds an empty log"
-    said = [f"starts at segment {boot.recovers_from:020d}"]
+    said = [f"starts at segment {boot.recovers_from:020d}", *(losses(boot) or [_no_loss(state, boot)])]
+    known = "" if state.lacking is not None else "; its queues are in RocksDB, and were not examined"
+    return f"{joined(said)}{known}"
+
+
+def losses(boot: Boot) -> list[str]:
+    """What a boot does to messages and their index entries that it should not, as predicates."""
+    said = []
+    least = at_least(boot)
+    if boot.cut_bytes:
+        said.append(f"cuts {size_text(boot.cut_bytes)} off the log, with {messages(boot.cut_messages)}")
     if boot.lost:
-        said.append(f"loses {at_least(state)}{messages(boot.lost)} for all consumers")
+        said.append(f"loses {least}{messages(boot.lost)} for all consumers")
     if boot.shifted:
-        said.append(f"gives {at_least(state)}{messages(boot.shifted)} a wrong queue offset")
-    if state.log.stale_tail is not None:
-        said.append(f"takes {stale_count(state.log.stale_tail)} for live ones")
-    if len(said) == 1:
-        said.append("loses nothing" if boot.loses_nothing else "loses no message")
+        said.append(f"gives {least}{messages(boot.shifted)} a wrong queue offset")
+    if boot.revived:
+        records = f"{boot.revived:,} record{'' if boot.revived == 1 else 's'}"
+        said.append(f"takes {records} after the live end, old or damaged, for live ones")
     if boot.unindexed is not None:
         said.append("leaves messages without index entries")
-    known = "" if state.lacking is not None else "; its queues are in RocksDB, and were not examined"
-    return f"{_joined(said)}{known}"
+    return said
+
+
+def _no_loss(state: StoreState, boot: Boot) -> str:
+    if boot.is_full:
+        return "loses nothing" if boot.loses_nothing else "loses no more"
+    if state.lacking is None:
+        return "is not known to lose messages"
+    if state.obstacles:
+        return "what it loses is not known before it can start"
+    return f"what it loses is not known without `spark-mq state {_path(state)} --full`: a quick look saw no loss"
 
 
 def remedies(state: StoreState) -> list[str]:
@@ -73,6 +115,14 @@ def remedies(state: StoreState) -> list[str]:
         said.append(f"Put the missing segments into {shlex.quote(f'{state.store}/commitlog')} if they are elsewhere.")
     if state.log.stale_tail is not None:
         said.append(_without_tail(state, state.log.stale_tail))
+    if any(boot.gone for boot in state.boots):
+        said.append(
+            "The log is older than its queues or its index: if there is a newer copy of the last segment, put it into "
+            f"{shlex.quote(f'{state.store}/commitlog')} before a broker starts."
+        )
+    cutting = [boot for boot in state.boots if boot.cut_bytes]
+    if cutting:
+        said.append(_of_cuts(state, cutting))
     losing = [boot for boot in state.boots if boot.lost or boot.shifted]
     if losing:
         said += _of_losses(state, losing)
@@ -85,7 +135,7 @@ def remedies(state: StoreState) -> list[str]:
         )
     if not said:
         said.append(_nothing(state))
-    if len({(boot.lost, boot.shifted, boot.unindexed) for boot in state.boots}) > 1:
+    if len({(boot.cut_bytes, boot.lost, boot.shifted, boot.unindexed) for boot in state.boots}) > 1:
         said.append("The versions differ: --broker-version V prints only the one that starts next.")
     return said
 
@@ -93,6 +143,10 @@ def remedies(state: StoreState) -> list[str]:
 def _nothing(state: StoreState) -> str:
     if state.last_stop.is_running:
         return "Nothing. After the broker has stopped, ask again."
+    if not all(boot.is_full for boot in state.boots):
+        return f"Before a broker starts: `spark-mq state {_path(state)} --full`, which reads the whole log."
+    if any(boot.damaged_bytes for boot in state.boots):
+        return f"`spark-mq verify {_path(state)}` names the damage of the log. The broker can start."
     if state.last_stop.is_clean:
         return "Nothing. Start the broker."
     return "Start the broker, and keep the file abort: because of it, the broker completes queues and index."
@@ -105,12 +159,24 @@ def _of_losses(state: StoreState, losing: Sequence[Boot]) -> Iterator[str]:
         "which adds the missing units and index entries from the log."
     )
     forced = [boot for boot in state.forced_boots if boot.rules in {one.rules for one in losing}]
-    if forced and not any(boot.lost or boot.shifted for boot in forced):
+    if forced and all(boot.is_full and not (boot.lost or boot.shifted or boot.cut_bytes) for boot in forced):
         but = "; but older messages lose their index entries" if any(boot.unindexed for boot in forced) else ""
         yield (
             f"Or, without Spark: `touch {shlex.quote(f'{state.store}/abort')}` before the start. The broker then "
             f"dispatches the log again from segment {forced[0].recovers_from or 0:020d}, and completes the queues{but}."
         )
+
+
+def _of_cuts(state: StoreState, cutting: Sequence[Boot]) -> str:
+    names = ", ".join(boot.rules.value for boot in cutting)
+    if len(cutting) < len(state.boots) or all(boot.rules.since < (5, 1) for boot in cutting):
+        others = "a version that does not cut it, or find out why"
+    else:
+        others = "a copy of the segment from a replica, or find out why"
+    return (
+        f"Do not start a broker of {names}: it cuts the log. Use {others}: `spark-mq recover {_path(state)} --as V` "
+        f"says where, and `spark-mq verify {_path(state)}` names the damage."
+    )
 
 
 def _without_tail(state: StoreState, tail: StaleTail) -> str:
@@ -124,9 +190,9 @@ def _path(state: StoreState) -> str:
     return shlex.quote(state.store)
 
 
-def at_least(state: StoreState) -> str:
-    """`at least` before a number of lacking messages, if not all of the log's end was read."""
-    return "" if state.lacking is None or state.lacking.is_complete else "at least "
+def at_least(boot: Boot) -> str:
+    """`at least` before a number of messages, if not the whole log was read."""
+    return "" if boot.is_full else "at least "
 
 
 def messages(count: int) -> str:
@@ -139,5 +205,6 @@ def stale_count(tail: StaleTail) -> str:
     return f"{tail.count:,} old record{'' if tail.count == 1 else 's'} ({size_text(tail.stop - tail.start)})"
 
 
-def _joined(parts: Sequence[str]) -> str:
+def joined(parts: Sequence[str]) -> str:
+    """The parts as a list in a sentence."""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

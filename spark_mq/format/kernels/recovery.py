@@ -77,6 +77,8 @@ class RecordCheck(IntEnum):
     """A record of V2, which the version does not accept."""
     FULL = 12
     """The frame array is full."""
+    BAD_OFFSET = 13
+    """The record states an offset of another segment (`checkCommitLogOffsetOnRecover`, 5.5.0; not found here)."""
 
 
 RECORD, BLANK, ZEROS = int(RecordCheck.RECORD), int(RecordCheck.BLANK), int(RecordCheck.ZEROS)

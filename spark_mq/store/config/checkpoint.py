@@ -1,4 +1,4 @@
-"""The file `checkpoint` (`StoreCheckpoint`@5.3.3): 4096 bytes, five 64-bit times and offsets, then zeros.
+"""The file `checkpoint` (`StoreCheckpoint`@5.5.1): 4096 bytes, six 64-bit times and offsets, then zeros.
 
 | position | field |
 | --- | --- |
@@ -7,6 +7,7 @@
 | 16 | indexMsgTimestamp: end time of the last full index file that was flushed |
 | 24 | masterFlushedOffset (5.0.0) |
 | 32 | confirmPhyOffset (5.1.1) |
+| 40 | logicsPhysicalOffset: the start of the last message that was flushed to a consume queue (5.5.0) |
 | 4080 | `SPARKMQ1`, and at 4088 the commit log offset up to which a restore or an append of ours wrote the log |
 
 A broker writes only its own fields, so the bytes at 4080 stay as long as the file does.
@@ -25,7 +26,7 @@ from spark_mq.io.location import Location
 CHECKPOINT = "checkpoint"
 CHECKPOINT_SIZE = 4096
 
-_FIELDS = struct.Struct(">qqqqq")
+_FIELDS = struct.Struct(">qqqqqq")
 _WRITTEN = struct.Struct(">8sq")
 _WRITTEN_AT = CHECKPOINT_SIZE - _WRITTEN.size
 _WRITTEN_MARK = b"SPARKMQ1"
@@ -45,6 +46,7 @@ class Checkpoint:
     index_msg_timestamp: int = 0
     master_flushed_offset: int = 0
     confirm_phy_offset: int = 0
+    logics_physical_offset: int = 0
     written_end: int = 0
 
     @classmethod
@@ -82,6 +84,7 @@ class Checkpoint:
             self.index_msg_timestamp,
             self.master_flushed_offset,
             self.confirm_phy_offset,
+            self.logics_physical_offset,
         )
         written = _WRITTEN.pack(_WRITTEN_MARK, self.written_end) if self.written_end else b""
         return _FIELDS.pack(*values).ljust(_WRITTEN_AT, b"\0") + written.ljust(_WRITTEN.size, b"\0")

@@ -9,7 +9,7 @@ of transaction type ROLLBACK, which are not in any index.
 If a file is not valid when it is opened (`coverage`) or during a look-up, `problems` names it, and its part of the log
 is read instead. A look-up cannot notice one kind of damage: if a slot, or the pointer of an entry, became zero or
 points to an older entry of the same slot, entries are skipped without a trace. `check` finds such damage, and reads
-whole files for it (`format.index_check`).
+whole files for it (`format.index_check`). An entry that a whole file lacks is found only by `spark-mq verify`.
 """
 
 from __future__ import annotations
@@ -133,8 +133,8 @@ class KeyIndex:
         key_hash = WithKey(topic, key).key_hash
         for span in reversed(self.window(None, None).spans):
             try:
-                for offset, store_timestamp in self._entries(span, key_hash, None, None):
-                    if offset < self._records.min_offset:
+                for entry, store_timestamp in self._entries(span, key_hash, None, None):
+                    if entry.commit_log_offset < self._records.min_offset:
                         return store_timestamp
             except CorruptIndexError:
                 continue
@@ -147,27 +147,32 @@ class KeyIndex:
         stop = self._log_end
         for part in reversed(self.window(begin, end).parts):
             stop = min(stop, part.stop)
+            done: set[int] = set()
             if isinstance(part, IndexedRange):
                 try:
-                    for offset, _ in self._entries(part, key_hash, begin, end):
-                        if offset >= stop:
-                            continue  # a message that was found, or that came after the log was opened
-                        if offset < part.start:
-                            break
+                    # The whole chain is followed first: an entry that is out of order can be the newest message's.
+                    for entry, _ in list(self._entries(part, key_hash, begin, end)):
+                        offset = entry.commit_log_offset
+                        # Not from `stop` on: a message that was found, or that came after the log was opened.
+                        if not part.start <= offset < stop or offset in done:
+                            continue
                         if any(offset in log_range for log_range in beside):
                             continue
+                        _check_place(part.file, part.header, entry)
                         record = self._record(part, offset, key_hash)
-                        stop = offset
+                        done.add(offset)
                         if row_filter.matches(record):
                             yield record
+                    stop = min([stop, *done])
                     continue
                 except CorruptIndexError as error:
                     self._add_problem(str(error))
+            # All of it, not only what comes after the entries that were good: one can be where another should be.
             uncovered = between([(other.start, other.stop) for other in beside], part.start, stop)
             for log_range in reversed(uncovered):
                 for offset in reversed(self._scan(log_range, row_filter, begin, end)):
                     record = self._records.record(offset)
-                    if row_filter.matches(record):
+                    if offset not in done and row_filter.matches(record):
                         yield record
             stop = part.start
 
@@ -192,31 +197,33 @@ class KeyIndex:
 
     def _entries(
         self, span: IndexedRange, key_hash: int, begin: int | None, end: int | None
-    ) -> Iterator[tuple[int, int]]:
-        """Commit log offset and approximate store time of the entries that have the hash, newest first.
+    ) -> Iterator[tuple[Entry, int]]:
+        """The entries that have the hash, newest first, each with its approximate store time.
 
-        Entries whose messages were certainly stored outside `begin` to `end` are left out. Raises `CorruptIndexError`.
+        Entries whose messages were certainly stored outside `begin` to `end` are left out, but they are followed, too:
+        what comes later shows whether the chain is in order. Raises `CorruptIndexError`.
         """
         file, first = span.file, span.header.begin_commit_log_offset
         newest = file.newest_entry(key_hash)
         # A file that is not full may have grown since; the slot is read first, as the broker writes it last but one.
         header = span.header if span.header.is_full(file.layout) else file.header()
         last = max(header.end_commit_log_offset, span.header.end_commit_log_offset)
+        is_over = False
         for entry in walk_slot(file, header, key_hash, newest):
             if not first <= entry.commit_log_offset <= last:
                 raise CorruptIndexError(f"{file.name}: entry {entry.number} has offset {entry.commit_log_offset}")
             last = entry.commit_log_offset
+            if is_over:
+                continue
             # The first entry of a file was timed against the file before it; the file begins with its time.
             store_timestamp = header.begin_timestamp + (0 if entry.number == 1 else entry.time_difference * 1000)
             is_early = begin is not None and store_timestamp + 1000 + CLOCK_TOLERANCE_MILLIS < begin
             is_late = end is not None and store_timestamp > end + CLOCK_TOLERANCE_MILLIS
             if is_early or (is_late and entry.key_hash == key_hash):
                 self._check_time(span, entry, header.begin_timestamp)
-            if is_early:
-                return
-            if entry.key_hash == key_hash and not is_late:
-                _check_place(file, header, entry)
-                yield entry.commit_log_offset, store_timestamp
+            is_over = is_early
+            if entry.key_hash == key_hash and not is_late and not is_early:
+                yield entry, store_timestamp
 
     def _check_time(self, span: IndexedRange, entry: Entry, begin_timestamp: int) -> None:
         """Raise `CorruptIndexError` if the entry's time is not that of its record: this time leaves messages out.

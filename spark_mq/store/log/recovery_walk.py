@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 
-from spark_mq.format.kernels.big_endian import read_i32
+import numpy as np
+
+from spark_mq.format.kernels.big_endian import int64s_at, read_i32
 from spark_mq.format.kernels.frames import Frames, new_frames
 from spark_mq.format.kernels.recovery import (
     CHECKS_BODY_CRC,
@@ -18,7 +20,7 @@ from spark_mq.format.kernels.recovery import (
     RecordCheck,
     check_records,
 )
-from spark_mq.format.record import MIN_RECORD_SIZE
+from spark_mq.format.record import COMMIT_LOG_OFFSET_AT, MIN_RECORD_SIZE
 from spark_mq.io.location import Location
 from spark_mq.store.log.commit_log import Segment
 from spark_mq.store.log.record_reader import CHUNK_SIZE, RecordChunk
@@ -34,6 +36,7 @@ END_REASONS = {
     RecordCheck.BAD_LENGTH: "a length in a record is impossible",
     RecordCheck.BAD_SUM: "the lengths in a record do not add up to its size",
     RecordCheck.TOO_NEW: "a record of format V2 (a long topic) is there, which brokers before 5.1 reject",
+    RecordCheck.BAD_OFFSET: "a record states a commit log offset of another segment (checkCommitLogOffsetOnRecover)",
     RecordCheck.BAD_PROPERTY: "a property of a record is not a number (DELAY, INNER_NUM or INNER_BASE)",
 }
 """Why the check of the log ends at a position."""
@@ -100,15 +103,39 @@ class _Reader:
             length *= 2
 
 
+def begins_with_record(file: LogFile, rules: int) -> bool:
+    """Whether a recovery accepts the record at the start of a file, by `rules` of `kernels.recovery`."""
+    reader = _Reader(file, file.size, rules)
+    with reader.source:
+        for chunk, _, _ in reader.check(0):
+            if chunk.frames.size:
+                return True
+    return False
+
+
 class RecoveryWalk:
     """The check of the log from one file on. After the iteration, `end` is the end of the log."""
 
-    def __init__(self, files: Sequence[LogFile], first: int, rules: int) -> None:
-        """A walk over `files` from `files[first]` on, by `rules` of `kernels.recovery`."""
-        self.end = WalkEnd(files[first], 0, RecordCheck.ZEROS)
+    def __init__(
+        self, files: Sequence[LogFile], first: int, rules: int, position: int = 0, checks_offsets: bool = False
+    ) -> None:
+        """A walk over `files`.
+
+        Args:
+            files: The files, by offset.
+            first: The number of the file with which the walk begins.
+            rules: The rules of `kernels.recovery`.
+            position: The position in that file.
+            checks_offsets: Whether a record that states an offset outside its file ends the log
+                (`checkCommitLogOffsetOnRecover`, 5.5.0).
+
+        """
+        self.end = WalkEnd(files[first], position, RecordCheck.ZEROS)
         self._files = files
         self._first = first
         self._rules = rules
+        self._position = position
+        self._checks_offsets = checks_offsets
 
     def read(self) -> Iterator[RecordChunk]:
         """The records that are accepted. A chunk is valid until the next one is read.
@@ -117,15 +144,31 @@ class RecoveryWalk:
             CorruptLogError: A file became shorter since it was listed.
 
         """
+        begin = self._position
         for file in self._files[self._first :]:
             reader = _Reader(file, file.size, self._rules)
             with reader.source:
-                for chunk, position, found in reader.check(0):
+                for chunk, position, found in reader.check(begin):
+                    inside = self._inside(chunk, file)
                     self.end = WalkEnd(file, position, found)
-                    if chunk.frames.size:
-                        yield chunk
+                    if inside < chunk.frames.size:
+                        at = chunk.base - file.base + int(chunk.frames.position[inside])
+                        self.end = WalkEnd(file, at, RecordCheck.BAD_OFFSET)
+                    if inside:
+                        yield RecordChunk(chunk.buffer, chunk.frames[:inside], chunk.base)
+                    if self.end.found == RecordCheck.BAD_OFFSET:
+                        return
             if self.end.found != RecordCheck.BLANK:
                 return
+            begin = 0
+
+    def _inside(self, chunk: RecordChunk, file: LogFile) -> int:
+        """The number of records before the first one that states an offset outside its file."""
+        if not self._checks_offsets or not chunk.frames.size:
+            return int(chunk.frames.size)
+        offsets = int64s_at(chunk.buffer, chunk.frames.position + COMMIT_LOG_OFFSET_AT)
+        outside = np.flatnonzero((offsets < file.base) | (offsets > file.base + file.size))
+        return int(outside[0]) if outside.size else int(chunk.frames.size)
 
 
 class DispatchWalk:

@@ -93,8 +93,14 @@ final class Release {
     }
 
     /** Makes an unused queue begin at an offset, as one does that was moved here from another broker. */
-    static void beginQueueAt(DefaultMessageStore messageStore, String topic, int queueId, long offset) {
-        messageStore.getQueueStore().getTopicQueueTable().put(topic + "-" + queueId, offset);
+    @SuppressWarnings("unchecked")
+    static void beginQueueAt(DefaultMessageStore messageStore, String topic, int queueId, long offset)
+        throws ReflectiveOperationException {
+        // 5.4 and later have no method that gives the table.
+        Object queueStore = messageStore.getQueueStore();
+        Object operator = Loopback.field(queueStore.getClass(), "queueOffsetOperator").get(queueStore);
+        Object table = Loopback.field(operator.getClass(), "topicQueueTable").get(operator);
+        ((Map<String, Long>) table).put(topic + "-" + queueId, offset);
     }
 
     static PutMessageResult put(DefaultMessageStore messageStore, DirectMessage message) {
