@@ -217,7 +217,7 @@ class Boot:
 
         If `is_full` is False, that is not known: it only means that no loss was seen.
         """
-        harm = self.lost, self.shifted, self.cut_bytes, self.revived, self.gone, self.damaged_bytes
+        harm = self.lost, self.shifted, self.cut_bytes, self.revived, self.gone, self.deleted, self.damaged_bytes
         return not (any(harm) or self.unindexed or self.deletes_queues)
 
 

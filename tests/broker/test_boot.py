@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import shutil
 import struct
 from collections import Counter
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from spark_mq.format.consume_queue import PRE_BLANK_SIZE
 from spark_mq.format.record import COMMIT_LOG_OFFSET_AT, MAGIC_V1, QUEUE_OFFSET_AT
 from spark_mq.store.recovery import next_recovery
 from spark_mq.store.store_state import store_state
@@ -152,3 +154,26 @@ def test_the_java_store_does_what_is_said_of_a_damaged_copy(seed: int, tmp_path:
     assert facts["store"][0]["maxPhyOffset"] == recovery.log_end
     maxima = {(fact["topic"], fact["queueId"]): fact["max"] for fact in facts["queue"] if fact["max"]}
     assert maxima == {queue: end for queue, end in recovery.max_offsets.items() if end}
+
+
+@pytest.mark.parametrize(("version", "is_clean"), [("5.3.3", False), ("5.3.3", True), ("4.9.7", False)])
+def test_a_lost_topic_stays_as_lost_as_was_said(version: str, is_clean: bool, tmp_path: Path) -> None:
+    """The folder of a topic is gone: the messages before the part that is dispatched again get no unit."""
+    name = "workload-533" if version == "5.3.3" else "workload-49x"
+    store, conf = harness.unpack_store(name, tmp_path), harness.STORES / f"{name}.conf"
+    shutil.rmtree(store / "consumequeue" / "PaymentLog")
+    if not is_clean:
+        (store / "abort").touch()
+    (state,) = store_state(str(store), version, str(conf)).boots
+    recovery = next_recovery(str(store), version, str(conf))
+    assert recovery.boot == state
+    settings = dict(line.split("=", 1) for line in conf.read_text().splitlines())
+    with harness.Broker(version, store, settings):
+        pass
+    total = sum(fact["topic"] == "PaymentLog" for fact in RealStore(name, harness.STORES).facts("msg"))
+    units = sum(
+        0 < size != PRE_BLANK_SIZE
+        for file in (store / "consumequeue" / "PaymentLog").glob("*/*")
+        for _, size, _ in _UNIT.iter_unpack(file.read_bytes())
+    )
+    assert state.lost == total - units > 0

@@ -104,6 +104,8 @@ def never_consumed(
     }
     live_end = max((max(places.values()) for places in units.values() if places), default=-1)
     live_end += sizes.get(live_end, 0)
+    if queue_end >= log_end and not all(units.values()):
+        live_end = log_end  # `truncateDirtyLogicFiles` sets maxPhysicOffset to the end of the log, also for no unit
     lost = set()
     for message in messages:
         if message.offset >= log_end or log.read(message.offset, message.size) != message.data:
