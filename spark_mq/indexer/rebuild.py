@@ -15,17 +15,20 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from spark_mq import __version__
 from spark_mq.format.delay_level import DEFAULT_DELAY_LEVELS
+from spark_mq.format.index_file import IndexLayout
 from spark_mq.indexer.disk_space import no_room_error, room_needed
 from spark_mq.indexer.file_settings import file_settings
 from spark_mq.indexer.index.build import IndexResult, find_existing_index
+from spark_mq.indexer.index.tag_entries import TagDecision, TaggedRanges, TaskOf, tags_of_version
 from spark_mq.indexer.output_folder import is_store_folder
 from spark_mq.indexer.queue.build import QueueResult
 from spark_mq.indexer.queue.existing import find_existing_queues
@@ -51,8 +54,10 @@ from spark_mq.job.task_errors import JOB_ERRORS, unwrap_task_error
 from spark_mq.job.tasks import SparkTasks, Tasks
 from spark_mq.store.config.broker_version import detect_broker_version
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
+from spark_mq.store.config.sourced import FileSetting
 from spark_mq.store.config.store_kind import rocksdb_notes
 from spark_mq.store.config.store_paths import CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX
+from spark_mq.store.index.folder import IndexFileInfo, index_files
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
@@ -194,6 +199,7 @@ class _Outcome:
     staged: StagedLog
     queues: QueueResult
     index: IndexResult
+    tagged: TaggedRanges | None
     stages: dict[str, float]
     backup: str | None = None
 
@@ -230,6 +236,8 @@ class _Rebuild:
                     raise
                 raise no_room_error(output, room_needed(self.request, log), self.tasks.scratch_folders()) from error
         seconds = round(time.monotonic() - started, 3)
+        if outcome.tagged is not None:
+            settings = (*settings, FileSetting("the index", f"{outcome.tagged}", outcome.tagged.source))
         return self._report(log, [str(setting) for setting in settings], damage, outcome, seconds)
 
     def _rebuild(self, log: CommitLog) -> _Outcome:
@@ -285,6 +293,7 @@ class _Rebuild:
             find_queue_file_size(self.request.broker_conf, listed(queue_trees)).value,
             self.request.broker_conf.message_delay_level or DEFAULT_DELAY_LEVELS,
             self.request.replace,
+            self._index_tags(left),
         )
         if left is not None and left.settings.stage_the_same_as(settings):
             committer.remove_staged(left.unlisted(committer.folder))
@@ -292,6 +301,23 @@ class _Rebuild:
         if self.request.resume:
             committer.clear()
         return Manifest(settings), existing
+
+    def _index_tags(self, left: Manifest | None) -> bool | None:
+        """Whether tags have index entries, by the version; None if an index shows it, or showed it to a killed job."""
+        shown_by = self.request.tags_shown_by
+        if shown_by is not None and ((left is not None and left.settings.index_tags is None) or index_files(shown_by)):
+            return None
+        return bool(tags_of_version(self.request.broker_versions).ranges)
+
+    def _shown_index(self, continued: Collection[str]) -> list[IndexFileInfo]:
+        """The index files that show which tags have entries; none if the version says it.
+
+        A job that was killed while it put its trees in place can have moved the store's index away; its own shows it.
+        """
+        if INDEX in continued:
+            return index_files(self.committer.output)
+        shown_by = self.request.tags_shown_by
+        return [] if shown_by is None else index_files(shown_by) or index_files(self.committer.folder)
 
     def _write(self, log: CommitLog, plan: RebuildPlan, manifest: Manifest) -> _Outcome:
         """Write the trees into the job's folder."""
@@ -309,8 +335,26 @@ class _Rebuild:
         folder.make_folder()
         targets = plan.settings.targets(folder, has_queues, has_index)
         staged = stage_log(context, plan, log, manifest, targets)
+        tagged = None
+        if index is not None:
+            staged, tagged = self._with_tags(context, staged, index.layout, plan)
         queue_result, index_result = write_trees(context, plan, staged, queues, index)
-        return _Outcome(staged, queue_result, index_result, context.progress.seconds)
+        return _Outcome(staged, queue_result, index_result, tagged, context.progress.seconds)
+
+    def _with_tags(
+        self, context: JobContext, staged: StagedLog, layout: IndexLayout, plan: RebuildPlan
+    ) -> tuple[StagedLog, TaggedRanges]:
+        """The staged log with entries for tags where the index has them, or as the version says."""
+        versions = self.request.broker_versions
+        if plan.settings.index_tags is not None:
+            return staged, tags_of_version(versions)
+
+        def run(name: str, task_of: TaskOf, count: int, schema: pa.Schema) -> pa.Table:
+            with context.progress.stage(name, count, "splits") as done:
+                return context.tasks.rows(task_of(done), count, schema)
+
+        files = tuple(file for file in self._shown_index(plan.continued) if file.size == layout.file_size)
+        return TagDecision(files, layout, versions, run).apply(staged)
 
     def _report(
         self, log: CommitLog, settings: list[str], damage: tuple[CorruptRange, ...], outcome: _Outcome, seconds: float

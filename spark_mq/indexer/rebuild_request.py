@@ -9,6 +9,7 @@ from datetime import tzinfo
 from typing import Self
 
 from spark_mq.errors import EmptyStoreError, OptionError
+from spark_mq.format.broker_version import INDEX_TAGS, BrokerVersions
 from spark_mq.indexer.damage import raise_or_report
 from spark_mq.indexer.output_folder import check_output
 from spark_mq.indexer.queue.ext_settings import ExtSettings
@@ -18,6 +19,7 @@ from spark_mq.io.location import Location
 from spark_mq.job.output_committer import OutputCommitter
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.broker_version import BrokerVersion, parse_broker_version
+from spark_mq.store.config.broker_versions import find_broker_versions
 from spark_mq.store.config.store_kind import refuse_rocksdb
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.store.index.names import parse_time_zone
@@ -39,11 +41,13 @@ class RebuildRequest:
         committer: The output, and the trees that are written into it.
         broker_conf: The broker's settings.
         broker_version: The broker whose rules apply; None if the store shows it.
+        broker_versions: The versions whose rules apply.
         time_zone: The zone of the names of index files; None if existing names decide.
         is_permissive: Whether damage is skipped and reported.
         replace: Whether existing trees may be replaced.
         resume: Whether to continue a killed job, or existing trees.
         split_size: Bytes of the log for a task.
+        tags_shown_by: The store whose index shows which tags have index entries; None if the version says it.
 
     """
 
@@ -52,11 +56,13 @@ class RebuildRequest:
     committer: OutputCommitter
     broker_conf: BrokerConf
     broker_version: BrokerVersion | None
+    broker_versions: BrokerVersions
     time_zone: tzinfo | None
     is_permissive: bool
     replace: bool
     resume: bool
     split_size: int
+    tags_shown_by: Location | None = None
 
     @classmethod
     def of(
@@ -100,7 +106,22 @@ class RebuildRequest:
         if not selection.trees:
             raise OptionError(f"--only index: the broker keeps none ({conf.source}: messageIndexEnable=false)")
         committer = OutputCommitter(target, selection.trees, MANIFEST, keeps_replaced=backup)
-        return cls(location, selection, committer, conf, version, zone, mode == PERMISSIVE, replace, resume, split_size)
+        versions = find_broker_versions(location, broker_version)
+        is_told = broker_version is not None and versions.decide(INDEX_TAGS) is not None
+        return cls(
+            location,
+            selection,
+            committer,
+            conf,
+            version,
+            versions,
+            zone,
+            mode == PERMISSIVE,
+            replace,
+            resume,
+            split_size,
+            None if is_told else location,
+        )
 
     def check(self) -> tuple[CommitLog, tuple[CorruptRange, ...]]:
         """The store's log, and the damage that the names and sizes of its files show. Nothing is created or changed.

@@ -16,6 +16,7 @@ class DispatchTargets:
         queue_file_size: Bytes of a queue file; 0 if no units are staged.
         has_index: Whether index entries are staged.
         delay_levels: The delays of the delay levels, as in the broker's `messageDelayLevel`.
+        index_tags: Whether tags have index entries; None if that is decided after the log is staged.
 
     """
 
@@ -23,6 +24,7 @@ class DispatchTargets:
     queue_file_size: int
     has_index: bool
     delay_levels: str
+    index_tags: bool | None = False
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class StagingSettings:
         queue_file_size: Bytes of a queue file.
         delay_levels: The delays of the delay levels, as in the broker's `messageDelayLevel`.
         replace: Whether the job replaces existing trees. Staged files do not depend on this setting.
+        index_tags: Whether tags have index entries; None if that is decided after the log is staged.
 
     """
 
@@ -45,6 +48,7 @@ class StagingSettings:
     queue_file_size: int
     delay_levels: str
     replace: bool
+    index_tags: bool | None = False
 
     def stage_the_same_as(self, other: StagingSettings) -> bool:
         """Whether staged files would be the same with the other settings."""
@@ -59,4 +63,5 @@ class StagingSettings:
             has_index: Whether index entries are staged.
 
         """
-        return DispatchTargets(folder, self.queue_file_size if has_queues else 0, has_index, self.delay_levels)
+        queue_file_size = self.queue_file_size if has_queues else 0
+        return DispatchTargets(folder, queue_file_size, has_index, self.delay_levels, self.index_tags)

@@ -20,6 +20,8 @@ from spark_mq.errors import ConfigError
 from spark_mq.format.consume_queue import UNIT_SIZE, queue_file_name
 from spark_mq.format.delay_level import DEFAULT_DELAY_LEVELS
 from spark_mq.format.dispatch import LIGHT_PREFIX
+from spark_mq.format.index_file import IndexLayout
+from spark_mq.indexer.index.tag_entries import TagDecision
 from spark_mq.indexer.queue.plan import PlannedQueue, QueuePlan
 from spark_mq.indexer.queue.runs import Runs, StagedQueue
 from spark_mq.indexer.settings import DispatchTargets
@@ -30,6 +32,7 @@ from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.job.task_items import TaskItems
 from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.config.broker_versions import find_broker_versions
 from spark_mq.store.config.consumer_filters import load_consumer_filters
 from spark_mq.store.config.store_kind import is_rocksdb
 from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
@@ -58,7 +61,7 @@ from spark_mq.verifier.records import FAR_BACK_MILLIS
 from spark_mq.verifier.segments import segment_findings
 from spark_mq.verifier.sink import SUMMARY_SCHEMA, FindingSink, Summary
 from spark_mq.verifier.split_task import CHECKED_SPLIT_SCHEMA, SplitTask
-from spark_mq.verifier.spread import Spread
+from spark_mq.verifier.spread import Spread, TaskOf
 
 STAGED, FINDINGS = "staged", "findings"
 """Folders of a check's work folder: staged units and entries; the files of all findings."""
@@ -156,7 +159,7 @@ class _Check:
         has_queues = not is_rocksdb(self.store / CONSUME_QUEUE)
         folders = list(queue_folders(self.store / CONSUME_QUEUE)) if has_queues else []
         file_size = find_queue_file_size(self.conf, [(self.store / CONSUME_QUEUE, folders)]).value
-        staged, summaries, named = self._stage(log, file_size)
+        staged, summaries, named = self._stage(log, index, file_size)
         dispatched = named & {(folder.topic, folder.queue_id) for folder in folders}
         start, end, last, newest = 0, 0, 0, 0
         if staged is not None:
@@ -222,13 +225,14 @@ class _Check:
         )
 
     def _stage(
-        self, log: CommitLog, file_size: int
+        self, log: CommitLog, index: IndexFolder, file_size: int
     ) -> tuple[StagedLog | None, list[Summary], frozenset[tuple[str, int]]]:
         """The staged log, None if it has no segment; what is wrong with its records; and the queues that they name."""
         if not log.segments:
             return None, [], frozenset()
         levels = self.conf.message_delay_level or DEFAULT_DELAY_LEVELS
-        targets = DispatchTargets(self.work / STAGED, file_size, True, levels)
+        # Which tags have entries can be seen only after all of the log is staged.
+        targets = DispatchTargets(self.work / STAGED, file_size, True, levels, index_tags=None)
         checked = self._dispatch("check log", plan_splits(log, self.split_size), targets, exact=False)
         misaligned = misaligned_segments([split.row for split in checked], log.segments[-1].base)
         if misaligned:
@@ -238,8 +242,18 @@ class _Check:
             checked.sort(key=_CheckedSplit.place)
         rows = tuple(split.row for split in checked)
         staged = StagedLog(targets.folder, rows, 0, sum(row.bytes_read for row in rows), ())
+        staged = self._with_tags(staged, index)
         named = frozenset[tuple[str, int]]().union(*(split.named for split in checked))
         return staged, [split.summary for split in checked], named
+
+    def _with_tags(self, staged: StagedLog, index: IndexFolder) -> StagedLog:
+        """The staged log with entries for tags where the index has them; if it shows nothing, the version decides."""
+
+        def run(name: str, task_of: TaskOf, count: int, schema: pa.Schema) -> pa.Table:
+            return self.spread.rows(name, "splits", task_of, count, schema)
+
+        layout = index.layout or IndexLayout()
+        return TagDecision(index.files, layout, find_broker_versions(self.store), run).apply(staged)[0]
 
     def _dispatch(
         self, name: str, splits: Sequence[Split], targets: DispatchTargets, exact: bool

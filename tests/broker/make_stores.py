@@ -89,6 +89,8 @@ class StoreMaker:
         recipes["deleted-533"] = partial(self._deleted, "deleted-533", harness.VERSIONS[0])
         recipes["lagging-533"] = partial(self._lagging, "lagging-533", harness.VERSIONS[0])
         recipes["crc-533"] = partial(self._crc, "crc-533", harness.VERSIONS[0])
+        recipes["workload-550"] = partial(self._tagged, "workload-550", "5.5.0")
+        recipes["upgraded-550"] = partial(self._upgraded, "upgraded-550", ("4.9.7", "5.3.3", "5.5.0", "5.3.3", "5.5.0"))
         recipes["filtered-533"] = partial(self._filtered, "filtered-533", harness.VERSIONS[0])
         return recipes
 
@@ -188,6 +190,28 @@ class StoreMaker:
         self._describe(name, store, settings, version)
         self._pack(name, store)
 
+    def _tagged(self, name: str, version: str) -> None:
+        """A store of a broker whose index has entries for tags."""
+        settings = settings_of(version, SETTINGS, TIMER_SETTINGS)
+        store = self._scratch / name
+        harness.append(store, settings, seed=13, version=version)
+        with harness.Broker(version, store, settings) as broker:
+            harness.send(broker, "mixed", seed=14, count=60)
+        self._describe(name, store, settings, version)
+        self._pack(name, store)
+
+    def _upgraded(self, name: str, versions: tuple[str, ...]) -> None:
+        """One store that brokers of several versions had, one after the other; facts: of the last one."""
+        store = self._scratch / name
+        for number, version in enumerate(versions):
+            settings = settings_of(version, SETTINGS, TIMER_SETTINGS)
+            with harness.Broker(version, store, settings) as broker:
+                harness.send(broker, "sequence", seed=20 + number, count=50, body=40)
+                if version == versions[2]:
+                    harness.send(broker, "mixed", seed=30 + number, count=15)
+        self._describe(name, store, settings, versions[-1])
+        self._pack(name, store)
+
     def _filtered(self, name: str, version: str) -> None:
         """Groups with filters, and consume queue extensions with the bits of their filters; no facts.
 
@@ -222,16 +246,20 @@ class StoreMaker:
         facts = self._scratch / f"{name}.facts.jsonl"
         harness.describe(store, settings, facts, version)
         packed = gzip.compress(facts.read_bytes(), 9, mtime=0)
-        (self._target / f"{name}.facts.jsonl.gz").write_bytes(packed)
+        (self._folder(name) / f"{name}.facts.jsonl.gz").write_bytes(packed)
         print(f"  {summary(facts)}")
 
+    def _folder(self, name: str) -> Path:
+        """Stores of versions that only some tests read have a folder of their own."""
+        return self._target / "versions" if name.endswith("-550") else self._target
+
     def _write_conf(self, name: str, settings: dict[str, str]) -> None:
-        conf = self._target / f"{name}.conf"
+        conf = self._folder(name) / f"{name}.conf"
         conf.write_text("".join(f"{key}={settings[key]}\n" for key in sorted(settings)), encoding="utf-8")
 
     def _pack(self, name: str, store: Path, parts: tuple[str, ...] = (".",)) -> None:
         """Pack a store, or parts of it, with holes kept and file times to the nanosecond."""
-        archive = self._target / f"{name}.tar.gz"
+        archive = self._folder(name) / f"{name}.tar.gz"
         members = [f"{name}/{part}" if part != "." else name for part in parts if (store / part).exists()]
         tar = ["tar", "--format=posix", "-S", "--hole-detection=raw", "--sort=name", "--numeric-owner"]
         tar += ["--owner=0", "--group=0", "--pax-option=delete=atime,delete=ctime"]
@@ -297,7 +325,7 @@ def main() -> int:
     if lacking is not None:
         print(lacking, file=sys.stderr)
         return 1
-    harness.STORES.mkdir(exist_ok=True)
+    (harness.STORES / "versions").mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="stores-") as scratch:
         recipes = StoreMaker(Path(scratch), harness.STORES).recipes()
         names = sys.argv[1:] or list(recipes)

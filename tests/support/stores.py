@@ -90,7 +90,7 @@ class RealStore:
         how = self.folder / f"{self.name}.how"
         if how.is_file():
             return how.read_text().split()[0]
-        return "4.9" if self.name.endswith("49x") else "5"
+        return {"49x": "4.9", "550": "5.5.0"}.get(self.name[-3:], "5")
 
     def has(self, tree: str) -> bool:
         """Whether a tree made by a real rebuild or recovery is packed beside the store."""

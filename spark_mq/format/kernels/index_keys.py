@@ -1,10 +1,11 @@
 """The index entries that a broker writes when it dispatches records: the hashes of their keys, as kernels.
 
-Rules (`IndexService.buildIndex`, `CommitLog.checkMessageAndReturnSize`@5.3.3; the same in 4.9):
+Rules (`IndexService.buildIndex`, `CommitLog.checkMessageAndReturnSize`@5.5.0; the same from 4.9 on, except tags):
 
 - Every message is indexed under its stored topic, except messages of transaction type ROLLBACK.
 - The first entry is that of the unique key. Then each piece of KEYS between single spaces that is not empty has an
   entry, in order. A repeated key has an entry each time.
+- The last entry is that of TAGS, if they are not empty, by brokers of the rule `INDEX_TAGS`.
 - A message without keys has no entry, but the broker dispatches it, too: see `spark_mq.format.index_placement`.
 
 The twins for one record are `spark_mq.format.message_keys` and `spark_mq.format.index_file.index_key_hash`.
@@ -20,12 +21,16 @@ from spark_mq.format.array_types import Bytes, Int32s, OutInt32s
 from spark_mq.format.kernels.frames import Frames
 from spark_mq.format.kernels.java_string import extend_hash
 from spark_mq.format.kernels.kernel import kernel
-from spark_mq.format.kernels.properties import named_value_length, skip_value
-from spark_mq.format.properties import KEYS, UNIQUE_KEY
+from spark_mq.format.kernels.properties import find_value, named_value_length, skip_value
+from spark_mq.format.properties import KEYS, TAGS, UNIQUE_KEY
 from spark_mq.format.sys_flag import TRANSACTION_ROLLBACK_TYPE, TRANSACTION_TYPE_MASK
 
 _KEYS = np.frombuffer(KEYS, np.uint8)
 _UNIQUE_KEY = np.frombuffer(UNIQUE_KEY, np.uint8)
+_TAGS = np.frombuffer(TAGS, np.uint8)
+_INDEX_TAG_TYPE = ord("T")
+_MARKED = 2
+"""Tags have entries, which are marked; 1 if they have entries, 0 if they have none."""
 _SPACE = ord(" ")
 _BETWEEN = ord("#")
 """The separator between topic and key (`IndexService.buildKey`@5.3.3)."""
@@ -35,33 +40,40 @@ _BETWEEN = ord("#")
 class IndexKeys:
     """The index entries of messages, in log order.
 
-    `key_hash` has one value for each entry. `entry_count` has one value for each message: the number of its entries.
+    `key_hash` has one value for each entry: a number that is not negative, or all of its bits inverted, which marks an
+    entry. `entry_count` has one value for each message: the number of its entries.
     """
 
     key_hash: Int32s
     entry_count: Int32s
 
 
-def index_keys(buffer: Bytes, frames: Frames) -> IndexKeys:
-    """The index entries of the messages `frames`, whose bytes are in `buffer`."""
+def index_keys(buffer: Bytes, frames: Frames, has_tags: bool | None = False) -> IndexKeys:
+    """The index entries of the messages `frames`, whose bytes are in `buffer`.
+
+    Args:
+        buffer: The bytes of the records.
+        frames: The records.
+        has_tags: Whether tags have entries; None if that is decided later: such an entry is then marked.
+    """
     # A key takes at least two bytes of the properties: one of its own and a separator.
     max_entries = frames.size + int(frames.properties_length.sum(dtype=np.int64)) // 2
     key_hash = np.empty(max_entries, np.int32)
     entry_count = np.empty(frames.size, np.int32)
-    count = _hash_keys(buffer, frames, key_hash, entry_count)
+    tags = _MARKED if has_tags is None else int(has_tags)
+    count = _hash_keys(buffer, frames, tags, key_hash, entry_count)
     return IndexKeys(key_hash[:count].copy(), entry_count)
 
 
 @kernel
-def _hash_keys(buffer: Bytes, frames: Frames, key_hash: OutInt32s, entry_count: OutInt32s) -> int:
+def _hash_keys(buffer: Bytes, frames: Frames, tags: int, key_hash: OutInt32s, entry_count: OutInt32s) -> int:
     count = 0
     for index in range(frames.size):
         frame = frames[index]
         first = count
         if frame.sys_flag & TRANSACTION_TYPE_MASK != TRANSACTION_ROLLBACK_TYPE:
-            unique_key_start, unique_key_length, keys_start, keys_length = _find_keys(
-                buffer, frame.properties_start, int(frame.properties_length)
-            )
+            start, length = frame.properties_start, int(frame.properties_length)
+            unique_key_start, unique_key_length, keys_start, keys_length = _find_keys(buffer, start, length)
             topic_hash = extend_hash(0, buffer, frame.topic_start, int(frame.topic_length))
             before_key = (31 * topic_hash + _BETWEEN) & 0xFFFFFFFF
             if unique_key_length > 0:
@@ -77,6 +89,13 @@ def _hash_keys(buffer: Bytes, frames: Frames, key_hash: OutInt32s, entry_count: 
                     key_hash[count] = _absolute(extend_hash(before_key, buffer, key_start, position - key_start))
                     count += 1
                 position += 1
+            if tags:
+                tags_start, tags_length = find_value(buffer, start, length, _TAGS)
+                if tags_length > 0:
+                    before_tags = (31 * (31 * before_key + _INDEX_TAG_TYPE) + _BETWEEN) & 0xFFFFFFFF
+                    tag_hash = _absolute(extend_hash(before_tags, buffer, tags_start, tags_length))
+                    key_hash[count] = ~tag_hash if tags == _MARKED else tag_hash
+                    count += 1
         entry_count[index] = count - first
     return count
 

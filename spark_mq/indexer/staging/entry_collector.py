@@ -11,16 +11,17 @@ from spark_mq.indexer.staging.staged_entries import EntryBatch, StagedEntriesWri
 
 
 class IndexEntryCollector:
-    """Hands entries to `writer`, in the order of the log.
+    """Hands entries to `writer`, in the order of the log; `has_tags` is the argument of `index_keys`.
 
     Attributes:
         trailing_messages: The number of messages after the message with the last entry.
 
     """
 
-    def __init__(self, writer: StagedEntriesWriter) -> None:
+    def __init__(self, writer: StagedEntriesWriter, has_tags: bool | None) -> None:
         self.trailing_messages = 0
         self._writer = writer
+        self._has_tags = has_tags
 
     def add(self, buffer: Bytes, base: int, frames: Frames, store_timestamps: Int64s) -> None:
         """Stage the entries of messages that come next in the log.
@@ -32,7 +33,7 @@ class IndexEntryCollector:
             store_timestamps: The store time of each record, in milliseconds.
 
         """
-        keys = index_keys(buffer, frames)
+        keys = index_keys(buffer, frames, self._has_tags)
         with_entries = np.flatnonzero(keys.entry_count)
         if with_entries.size:
             self.trailing_messages = int(frames.size - 1 - with_entries[-1])

@@ -75,7 +75,7 @@ def dispatch_split(
 
     """
     writer = StagedEntriesWriter(targets.folder) if targets.has_index else None
-    result = _SplitResult(index=None if writer is None else IndexEntryCollector(writer))
+    result = _SplitResult(index=None if writer is None else IndexEntryCollector(writer, targets.index_tags))
     with SegmentSource(split.segment) as source, writer or nullcontext():
         if exact and split.segment.is_last:
             live = LiveReader(source)

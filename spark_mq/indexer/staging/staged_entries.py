@@ -6,6 +6,9 @@ name and the number of entries.
 
 The file consists of chunks of `CHUNK_ENTRIES` entries. The last chunk is shorter. A chunk is three arrays, one after
 the other. So writers and readers need the memory of a few chunks only, however many keys the messages of a split have.
+
+A hash can be marked: all of its bits are inverted, so it is negative. It is the hash of tags, of which something else
+says whether a broker put the entry (`indexer.index.tag_entries`). Who does not ask for marks gets the hash itself.
 """
 
 from __future__ import annotations
@@ -62,7 +65,7 @@ class StagedEntries:
                     high = middle
         return low
 
-    def read_part(self, file: FileReader, start: int, count: int) -> EntryBatch:
+    def read_part(self, file: FileReader, start: int, count: int, keep_marks: bool = False) -> EntryBatch:
         """The `count` entries from number `start` on, which are in one chunk."""
         at = start % CHUNK_ENTRIES
         chunk = start - at
@@ -71,9 +74,10 @@ class StagedEntries:
         hashes = file.read(hashes_at + 4 * at, 4 * count)
         offsets = file.read(hashes_at + 4 * size + 8 * at, 8 * count)
         timestamps = file.read(hashes_at + 12 * size + 8 * at, 8 * count)
-        return EntryBatch(
-            np.frombuffer(hashes, np.int32), np.frombuffer(offsets, np.int64), np.frombuffer(timestamps, np.int64)
-        )
+        key_hashes = np.frombuffer(hashes, np.int32)
+        if not keep_marks:
+            key_hashes = key_hashes ^ (key_hashes >> 31)
+        return EntryBatch(key_hashes, np.frombuffer(offsets, np.int64), np.frombuffer(timestamps, np.int64))
 
 
 @dataclass(frozen=True)
@@ -88,15 +92,15 @@ class EntryRange:
         """The `count` entries of the range from its entry `start` on."""
         return EntryRange(self.staged, self.start + start, count)
 
-    def read(self) -> Iterator[EntryBatch]:
-        """The entries, in batches of no more than a chunk."""
+    def read(self, keep_marks: bool = False) -> Iterator[EntryBatch]:
+        """The entries, in batches of no more than a chunk; `keep_marks` leaves marked hashes negative."""
         start, stop = self.start, self.start + self.count
         if start >= stop:
             return
         with FileReader(self.staged.location) as file:
             while start < stop:
                 count = min(stop, start - start % CHUNK_ENTRIES + CHUNK_ENTRIES) - start
-                yield self.staged.read_part(file, start, count)
+                yield self.staged.read_part(file, start, count, keep_marks)
                 start += count
 
     def entry(self, number: int) -> tuple[int, int, int]:

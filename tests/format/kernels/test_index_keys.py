@@ -24,22 +24,26 @@ pieces = st.one_of(
 properties = st.lists(pieces, max_size=15).map(b"".join)
 
 
-def plain_hashes(record: Record) -> list[int]:
+def plain_hashes(record: Record, has_tags: bool | None = False) -> list[int]:
     """The rules of `IndexService.buildIndex`, for one message."""
     if record.sys_flag & 0xC == 0xC:
         return []
     parsed = parse_properties(record.properties)
-    keys = [parsed.get(b"UNIQ_KEY", b""), *parsed.get(b"KEYS", b"").split(b" ")]
-    return [plain_key_hash(decode_utf8(record.topic), decode_utf8(key)) for key in keys if key]
+    topic, keys = decode_utf8(record.topic), [parsed.get(b"UNIQ_KEY", b""), *parsed.get(b"KEYS", b"").split(b" ")]
+    hashes = [plain_key_hash(topic, decode_utf8(key)) for key in keys if key]
+    if has_tags is False or b"TAGS" not in parsed:
+        return hashes
+    tags_hash = plain_key_hash(topic, f"T#{decode_utf8(parsed[b'TAGS'])}")
+    return [*hashes, ~tags_hash if has_tags is None else tags_hash]
 
 
-def keys_of(records: list[Record]) -> IndexKeys:
+def keys_of(records: list[Record], has_tags: bool | None = False) -> IndexKeys:
     data = b""
     for record in records:
         data += Record(
             record.topic, properties=record.properties, sys_flag=record.sys_flag, commit_log_offset=len(data)
         ).encode()
-    return index_keys(array(data), frames_of(data))
+    return index_keys(array(data), frames_of(data), has_tags)
 
 
 def hashes_of(stored: bytes, topic: bytes = b"T", sys_flag: int = 0) -> list[int]:
@@ -107,11 +111,12 @@ def test_as_many_keys_as_fit_are_all_found() -> None:
     st.lists(
         st.builds(Record, topic=mixed_bytes, properties=properties, sys_flag=st.sampled_from([0, 1, 4, 8, 12])),
         max_size=5,
-    )
+    ),
+    st.sampled_from([False, True, None]),
 )
-def test_keys_of_many_messages_are_those_of_each(records: list[Record]) -> None:
+def test_keys_of_many_messages_are_those_of_each(records: list[Record], has_tags: bool | None) -> None:
     records = [record for record in records if len(record.topic) < 128]
-    keys = keys_of(records)
-    expected = [plain_hashes(record) for record in records]
+    keys = keys_of(records, has_tags)
+    expected = [plain_hashes(record, has_tags) for record in records]
     assert keys.entry_count.tolist() == [len(hashes) for hashes in expected]
     assert keys.key_hash.tolist() == [key_hash for hashes in expected for key_hash in hashes]

@@ -1,0 +1,214 @@
+"""Which tags have index entries: brokers since 5.4.0 put them, and a store can have had brokers of both kinds."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_mq.format.broker_version import BrokerVersions
+from spark_mq.format.index_file import IndexLayout
+from spark_mq.format.java_text import decode_utf8
+from spark_mq.format.properties import parse_properties
+from spark_mq.format.record import Record
+from spark_mq.indexer.index.tag_entries import TaggedRange, TagRun, find_runs, tagged_ranges
+from spark_mq.indexer.staging.staged_entries import EntryBatch
+from tests.support.index_model import PlainIndexService, PlainMessage
+from tests.support.index_stores import layout_of, plain_key_hash
+from tests.support.kernels import examples
+from tests.support.rebuilt import rebuild_here
+from tests.support.stores import OWN_STORES, RealStore, index_of, stores_in, version_stores
+from tests.support.verified import check, grave
+
+OWN = stores_in(OWN_STORES / "versions")
+WORKLOAD = RealStore("workload-550", OWN_STORES / "versions")
+MAX = (1 << 63) - 1
+OLD, NEW, ANY = BrokerVersions.parse("5.3.3"), BrokerVersions.parse("5.5.0"), BrokerVersions.parse("5")
+
+
+@pytest.mark.parametrize("store", [*OWN, *version_stores()], ids=str)
+def test_the_index_of_each_version_is_sound(store: RealStore, tmp_path: Path) -> None:
+    codes = {finding.code for finding in check(store.unpack(tmp_path), store.broker_conf)[1]}
+    assert not {code for code in codes if code.startswith("INDEX") and code != "INDEX_LAGS"}
+
+
+@pytest.mark.parametrize("store", [*OWN, *version_stores("p")], ids=str)
+def test_an_index_that_shows_its_tags_is_made_again(store: RealStore, tmp_path: Path) -> None:
+    path = store.unpack(tmp_path)
+    report = rebuild_here(path, tmp_path / "out", broker_conf=str(store.broker_conf), only="index")
+    assert index_of(tmp_path / "out") == index_of(path)
+    assert any("entries for tags" in setting and "the index shows it" in setting for setting in report.settings)
+
+
+def without_index(store: RealStore, folder: Path) -> Path:
+    path = store.unpack(folder)
+    shutil.rmtree(path / "index")
+    return path
+
+
+@pytest.mark.parametrize("store", [WORKLOAD, *version_stores("p")], ids=str)
+def test_without_an_index_the_files_show_the_version(store: RealStore, tmp_path: Path) -> None:
+    before, path = index_of(store.unpack(tmp_path / "before")), without_index(store, tmp_path)
+    rebuild_here(path, tmp_path / "out", broker_conf=str(store.broker_conf), only="index")
+    assert index_of(tmp_path / "out") == before
+
+
+def test_the_version_that_is_told_decides(tmp_path: Path) -> None:
+    path = WORKLOAD.unpack(tmp_path)
+    conf = str(WORKLOAD.broker_conf)
+    old = rebuild_here(path, tmp_path / "old", broker_conf=conf, only="index", broker_version="5.3.3")
+    new = rebuild_here(path, tmp_path / "new", broker_conf=conf, only="index", broker_version="5.5.1")
+    assert index_of(tmp_path / "new") == index_of(path)
+    assert new.index_entries - old.index_entries == sum(
+        bool(fact["tags"]) and fact["sysFlag"] & 0xC != 0xC for fact in WORKLOAD.facts("msg")
+    )
+    assert "the index: no entries for tags (a broker of version 5.3.3: --broker-version)" in old.settings
+
+
+# every kind of upgrade, with an index that a plain model makes
+
+
+def model_index(records: Sequence[Record], layout: IndexLayout, has_tags: Callable[[int], bool]) -> list[bytes]:
+    """The index files of brokers of which those of `has_tags` (by the number of a record) put entries for tags."""
+    service = PlainIndexService(layout)
+    for number, record in enumerate(records):
+        parsed, topic = parse_properties(record.properties), decode_utf8(record.topic)
+        keys = [parsed.get(b"UNIQ_KEY", b""), *parsed.get(b"KEYS", b"").split(b" ")]
+        if b"TAGS" in parsed and has_tags(number):
+            keys.append(b"T#" + parsed[b"TAGS"])
+        hashes = [plain_key_hash(topic, decode_utf8(key)) for key in keys if key]
+        is_rolled_back = record.sys_flag & 0xC == 0xC
+        service.build_index(PlainMessage(record.commit_log_offset, record.store_timestamp, hashes, is_rolled_back))
+    return [file.encode() for file in service.files]
+
+
+@pytest.fixture(scope="module")
+def workload(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Record]]:
+    """The store, and its records."""
+    path = WORKLOAD.unpack(tmp_path_factory.mktemp("workload"))
+    from spark_mq import MessageStore
+    from spark_mq.store.log.log_range import LogRange, iterate_records
+
+    with MessageStore(str(path)) as store:
+        records = list(iterate_records(store.records, LogRange(0, store.get_max_phy_offset())))
+    return path, records
+
+
+def test_the_model_is_that_of_the_broker(workload: tuple[Path, list[Record]]) -> None:
+    path, records = workload
+    assert model_index(records, layout_of(WORKLOAD), lambda number: True) == index_of(path)
+
+
+@settings(max_examples=examples(12))
+@given(st.lists(st.integers(1, 330), max_size=3, unique=True).map(sorted), st.booleans())
+def test_after_any_upgrades_verify_is_silent_and_the_rebuild_the_same(
+    workload: tuple[Path, list[Record]],
+    tmp_path_factory: pytest.TempPathFactory,
+    switches: list[int],
+    is_first_new: bool,
+) -> None:
+    path, records = workload
+    folder = tmp_path_factory.mktemp("upgraded")
+    store = Path(shutil.copytree(path, folder / "store"))
+    files = model_index(
+        records,
+        layout_of(WORKLOAD),
+        lambda number: (sum(number >= switch for switch in switches) % 2 == 0) == is_first_new,
+    )
+    with_tags = [n for n, record in enumerate(records) if b"TAGS" in parse_properties(record.properties)]
+    bounds = [0, *switches, len(records)]
+    few = [sum(start <= n < stop for n in with_tags) for start, stop in pairwise(bounds)]
+    names = sorted(file.name for file in (store / "index").iterdir())
+    shutil.rmtree(store / "index")
+    (store / "index").mkdir()
+    for number, content in enumerate(files):
+        (store / "index" / f"{int(names[0]) + number:017d}").write_bytes(content)
+    if any(0 < count < 4 for count in few[1:]):
+        return  # fewer messages than that after an upgrade are taken for damage
+    assert not grave([finding for finding in check(store, WORKLOAD.broker_conf)[1] if finding.code != "INDEX_ORDER"])
+    rebuild_here(store, folder / "out", broker_conf=str(WORKLOAD.broker_conf), only="index")
+    assert index_of(folder / "out") == files
+
+
+def test_lost_entries_of_tags_are_found(workload: tuple[Path, list[Record]], tmp_path: Path) -> None:
+    path, records = workload
+    store = Path(shutil.copytree(path, tmp_path / "store"))
+    lost = [n for n, record in enumerate(records) if b"TAGS" in parse_properties(record.properties)][20:22]
+    files = model_index(records, layout_of(WORKLOAD), lambda number: number not in lost)
+    for file, content in zip(sorted((store / "index").iterdir()), files, strict=True):
+        file.write_bytes(content)
+    missing = [finding for finding in check(store, WORKLOAD.broker_conf)[1] if finding.code == "INDEX_ENTRY_MISSING"]
+    assert [finding.commit_log_offset for finding in missing] == [records[n].commit_log_offset for n in lost]
+
+
+# what runs show
+
+
+@pytest.mark.parametrize(
+    ("runs", "versions", "ranges"),
+    [
+        ([], OLD, []),
+        ([], ANY, []),
+        ([], NEW, [(0, MAX)]),
+        ([(True, 50, 60, 2)], OLD, [(0, MAX)]),
+        ([(False, 50, 60, 2)], NEW, []),
+        ([(False, 50, 60, 1), (True, 70, 90, 1)], OLD, [(70, MAX)]),
+        ([(True, 50, 60, 9), (False, 70, 90, 4)], NEW, [(0, 70)]),
+        ([(True, 50, 60, 9), (False, 70, 90, 3)], NEW, [(0, MAX)]),
+        ([(True, 50, 60, 9), (False, 70, 90, 3), (True, 100, 110, 1)], NEW, [(0, MAX)]),
+        ([(True, 5, 6, 9), (False, 7, 9, 8), (True, 10, 11, 1), (False, 12, 20, 9)], NEW, [(0, 7), (10, 12)]),
+        ([(False, 5, 6, 1), (False, 7, 9, 1), (True, 10, 11, 1), (True, 12, 20, 9)], NEW, [(10, MAX)]),
+    ],
+)
+def test_ranges(
+    runs: list[tuple[bool, int, int, int]], versions: BrokerVersions, ranges: list[tuple[int, int]]
+) -> None:
+    tagged = tagged_ranges((TagRun(*run) for run in runs), versions)
+    assert list(tagged.ranges) == [TaggedRange(*one) for one in ranges]
+    offsets = np.arange(0, 130, dtype=np.int64)
+    inside = [any(start <= offset < stop for start, stop in ranges) for offset in offsets.tolist()]
+    assert tagged.contain(offsets).tolist() == inside
+
+
+def batch(entries: list[tuple[int, int]]) -> EntryBatch:
+    offsets = np.array([offset for offset, _ in entries], np.int64)
+    return EntryBatch(np.array([key_hash for _, key_hash in entries], np.int32), offsets, offsets)
+
+
+Message = tuple[list[int], int | None]
+
+
+@settings(max_examples=examples(300))
+@given(
+    st.lists(st.tuples(st.lists(st.integers(0, 9), max_size=3), st.none() | st.integers(0, 9)), max_size=12),
+    st.lists(st.tuples(st.integers(0, 130), st.integers(0, 10)), max_size=60),
+)
+def test_runs_are_what_each_message_shows(messages: list[Message], found: list[tuple[int, int]]) -> None:
+    found = sorted((offset // 10 * 10, key_hash) for offset, key_hash in found)
+    expected = [
+        entry
+        for number, (keys, tags) in enumerate(messages)
+        for entry in [*((10 * number, key) for key in keys), *([] if tags is None else [(10 * number, ~tags)])]
+    ]
+    if not expected:
+        return
+    shown: list[tuple[bool, int]] = []
+    for number, (keys, tags) in enumerate(messages):
+        own = {key_hash for offset, key_hash in found if offset == 10 * number}
+        if tags is None or tags in keys or not set(keys) <= own or own - {*keys, tags} or not (own or keys):
+            continue
+        if tags in own or keys:
+            shown.append((tags in own, 10 * number))
+    runs: list[TagRun] = []
+    for has_entry, offset in shown:
+        if runs and runs[-1].has_entry == has_entry:
+            runs[-1] = runs[-1]._replace(last=offset, messages=runs[-1].messages + 1)
+        else:
+            runs.append(TagRun(has_entry, offset, offset, 1))
+    assert find_runs(batch(expected), batch(found)) == runs
