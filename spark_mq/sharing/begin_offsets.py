@@ -19,6 +19,7 @@ from spark_mq.format.message_row import Row
 from spark_mq.sharing.topic_queues import is_readable, queue_ids_of, readable_queue_ids, topic_settings
 from spark_mq.store import metadata_tables
 from spark_mq.store.config.consumer_offsets import load_consumer_offsets
+from spark_mq.store.lost_queues import lost_queues
 from spark_mq.store.message_store import MessageStore
 
 FIRST = "first"
@@ -90,6 +91,9 @@ def begin_offsets(
         for row in metadata_tables.queues(store, topic).select(_STATE).to_pylist()
         if row["problem"] is not None
     }
+    names = [(name, queue_id) for name, queue_ids in ids_by_topic.items() for queue_id in queue_ids]
+    lost = lost_queues(store, [queue for queue in names if queue not in problems])
+    problems |= {queue: f"the queue is LOST: {problem}" for queue, problem in lost.items()}
     committed = {
         (one.topic, one.queue_id): one.offset
         for one in (load_consumer_offsets(store.location) if consumer_group is not None else ())

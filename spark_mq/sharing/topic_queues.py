@@ -8,6 +8,7 @@ from typing import Any
 
 from spark_mq.errors import OptionError
 from spark_mq.store import metadata_tables
+from spark_mq.store.lost_queues import lost_queues
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.topic_bytes import queue_bytes
 
@@ -62,6 +63,8 @@ def topic_queues(store: MessageStore, topic: str, consumer_group: str | None = N
     """
     ids = readable_queue_ids(store, topic)
     rows = {row["queue_id"]: row for row in metadata_tables.queues(store, topic).select(_STATE).to_pylist()}
+    lost = lost_queues(store, [(topic, queue_id) for queue_id in ids if queue_id not in rows])
+    rows |= {queue_id: {"state": "LOST", "problem": problem} for (_, queue_id), problem in lost.items()}
     lags = None if consumer_group is None else _lags(store, topic, consumer_group)
     return [_queue(store, topic, queue_id, rows.get(queue_id), lags) for queue_id in ids]
 

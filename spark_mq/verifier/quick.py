@@ -17,9 +17,10 @@ from spark_mq.format.index_file import ENTRY, ENTRY_SIZE, HEADER, HEADER_SIZE, I
 from spark_mq.io.file_reader import FileReader, FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE
+from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX
 from spark_mq.store.gone_messages import find_gone_messages
 from spark_mq.store.index.folder import IndexFileInfo
+from spark_mq.store.index_state import index_state
 from spark_mq.store.live_end import LiveEnd, LiveEndFinder
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.record_lookup import RecordLookup
@@ -27,6 +28,7 @@ from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.folders import QueueFolder, existing_file_size
 from spark_mq.store.queue_state import QueueStateName, queue_states
 from spark_mq.store.segment_state import segment_states
+from spark_mq.store.store_lock import is_locked
 from spark_mq.verifier.checkpoint import BrokerState, checkpoint_findings
 from spark_mq.verifier.config_files import ConfigFiles, QueueBounds, config_findings
 from spark_mq.verifier.finding import FINDING_SCHEMA, findings
@@ -67,10 +69,13 @@ def quick_check(store: str, conf: BrokerConf) -> tuple[VerifyReport, pa.Table]:
             sink.add(_index_edges(info, index.layout))
     live_end = LiveEndFinder(location).find_end_now()
     end, queues, newest = -1, 0, _newest(location, state, live_end)
-    with MessageStore(store, log_end=live_end.offset) as opened:
+    with MessageStore(store, None, conf.source if conf.settings else None, log_end=live_end.offset) as opened:
         if log.segments:
             end = opened.get_max_phy_offset()
             sink.add(_segment_edges(opened))
+            has_index = index.layout is not None and conf.is_enabled("messageIndexEnable", default=True)
+            if has_index and not is_locked(location):
+                sink.add(_index_lag(opened))
             last = log.segments[-1]
             if last.base <= end < last.base + last.data_end:
                 live = LiveLog(location, last, end, newest)
@@ -174,6 +179,19 @@ def _index_edges(info: IndexFileInfo, layout: IndexLayout) -> Iterator[pa.Record
                     expected=f"{name} {entry[1]}, of entry {number}",
                     found=f"{name} {offset}",
                 )
+
+
+def _index_lag(store: MessageStore) -> Iterator[pa.RecordBatch]:
+    """Messages with keys after the last one that the index has; a broker that runs can be about to put them."""
+    state = index_state(store)
+    if state.lacking:
+        yield findings(
+            "INDEX_LAGS" if state.files else "INDEX_MISSING",
+            file=INDEX,
+            commit_log_offset=state.lacking[0],
+            expected=f"entries of at least {len(state.lacking):,} messages",
+            found="no index file" if not state.files else f"valid files up to commit log offset {state.covered_to}",
+        )
 
 
 def _bounds(store: MessageStore, folders: list[QueueFolder]) -> dict[tuple[str, int], QueueBounds]:

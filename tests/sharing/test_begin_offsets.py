@@ -84,3 +84,33 @@ def test_the_command_prints_it(unpacked: Unpack, tmp_path: Path, capsys: pytest.
     assert "queues have a problem" in printed.err or "have a problem; the first is OrderEvents/1" in printed.err
     assert main(["lag", str(store), "--from-where", "soon"]) == 2
     assert "--from-where" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_a_queue_that_lost_its_folder_has_no_offset(
+    is_damaged: bool, unpacked: Unpack, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its last message is long before the end of the log. A queue that never had a message begins at 0."""
+    folder = tmp_path / "store"
+    shutil.copytree(unpacked(WORKLOAD), folder)
+    (folder / "config" / "consumerOffset.json").unlink()
+    (folder / "config" / "consumerOffset.json.bak").unlink(missing_ok=True)
+    topics = json.loads((folder / "config" / "topics.json").read_text())
+    topics["topicConfigTable"]["SequenceDemo"]["readQueueNums"] = 20
+    (folder / "config" / "topics.json").write_text(json.dumps(topics))
+    counts = {queue: len(offsets) for queue, offsets in times(WORKLOAD, "SequenceDemo").items()}
+    lost = min(counts)
+    shutil.rmtree(folder / "consumequeue" / "SequenceDemo" / str(lost))
+    if is_damaged:
+        shutil.rmtree(folder / "consumequeue" / "OrderEvents")
+    with MessageStore(str(folder)) as store:
+        rows = {row["queue_id"]: row for row in begin_offsets(store, LAST, "SequenceDemo").to_pylist()}
+    assert rows[lost]["begin_offset"] is None
+    assert f"the log has {counts[lost]} messages of it" in rows[lost]["problem"]
+    assert {queue: row["begin_offset"] for queue, row in rows.items() if queue != lost} == {
+        queue: counts.get(queue, 0) for queue in range(20) if queue != lost
+    }
+    assert main(["allocate", str(folder), "SequenceDemo", "--consumers", "2", "--json"]) == 0
+    out = json.loads(capsys.readouterr().out)
+    (queue,) = (queue for queue in out["queues"] if queue["problem"] is not None)
+    assert (queue["queue_id"], queue["messages"]) == (lost, None)

@@ -1,0 +1,32 @@
+"""A quick check says sound only of what it looked at; `tests/store/test_boot_losses.py` has lost messages."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.verifier.quick import quick_check
+from tests.support.stores import RealStore, usual_stores
+
+
+@pytest.mark.parametrize("store", usual_stores(), ids=str)
+def test_a_store_without_its_index_is_not_sound(
+    store: RealStore, unpacked: Callable[[RealStore], Path], tmp_path: Path
+) -> None:
+    folder, conf = tmp_path / "store", BrokerConf.of(str(store.broker_conf))
+    shutil.copytree(unpacked(store), folder)
+    _, before = quick_check(str(folder), conf)
+    is_killed = store.name.startswith(("killed", "abort"))
+    assert ("INDEX_LAGS" in before["code"].to_pylist()) is is_killed
+    shutil.rmtree(folder / "index")
+    report, found = quick_check(str(folder), conf)
+    assert "INDEX_MISSING" in found["code"].to_pylist()
+    assert not report.is_sound
+    disabled = tmp_path / "broker.conf"
+    disabled.write_text(f"{store.broker_conf.read_text()}\nmessageIndexEnable=false\n")
+    _, found = quick_check(str(folder), BrokerConf.of(str(disabled)))
+    assert "INDEX_MISSING" not in found["code"].to_pylist()
