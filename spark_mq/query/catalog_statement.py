@@ -13,7 +13,7 @@ from spark_mq.query.catalog import Store, columns_of, options_of
 from spark_mq.query.column_comments import ARCHIVE_TABLE_COMMENTS, TABLE_COMMENTS, comment_of
 from spark_mq.query.lexer import without_comments
 from spark_mq.query.table_columns import TableColumns
-from spark_mq.query.table_names import NamedTables
+from spark_mq.query.table_names import NamedTables, sole_named
 from spark_mq.source.options import Table
 from spark_mq.source.schema import full_schema
 
@@ -73,20 +73,23 @@ def answer_statement(
     return None if describe is None else _description(describe, stores, is_taken)
 
 
-def with_spark_names(text: str, named: NamedTables) -> str:
+def with_spark_names(text: str, stores: Collection[str], named: NamedTables) -> str:
     """The text of a `DESCRIBE` of a table that Spark knows under another name, with that name; else the text itself.
 
     Args:
         text: One statement.
+        stores: The names of the stores.
         named: Tables that Spark knows under another name.
     """
     plain = without_comments(text)
     describe = _DESCRIBE.fullmatch(plain)
-    if describe is None or describe["store"] is None:
+    if describe is None:
         return text
-    tables = named.get(_unquoted(describe["store"]).lower(), {})
+    owner = describe["store"]
+    tables = sole_named(stores, named) if owner is None else named.get(_unquoted(owner).lower(), {})
     name = tables.get(_unquoted(describe["table"]).lower())
-    return text if name is None else f"{plain[: describe.start('store')]}{name}{plain[describe.end('table') :]}"
+    start = describe.start("table" if owner is None else "store")
+    return text if name is None else f"{plain[:start]}{name}{plain[describe.end('table') :]}"
 
 
 def _tables(show: re.Match[str], stores: Mapping[str, Store], named: NamedTables) -> CatalogAnswer | None:

@@ -26,7 +26,7 @@ from spark_mq.query.scope import (
 )
 from spark_mq.query.statement import Statement, parse_statement
 from spark_mq.query.table_columns import TableColumns
-from spark_mq.query.table_names import NamedTables, ResolvedTables, StoreTable, resolve_tables
+from spark_mq.query.table_names import NamedTables, ResolvedTables, StoreTable, resolve_tables, sole_named
 from spark_mq.source.options import Table
 
 _ARGS_AFTER_ALIAS = frozenset(("this", "db", "joins", "laterals", "pivots"))
@@ -129,6 +129,7 @@ def may_name(query: str, stores: Collection[str], named: NamedTables | None = No
     patterns = [f"{before}{re.escape(name)}{after}" for name in (*stores, *(named or ()))]
     if len(stores) == 1:
         patterns.append(f"{before}(?:{'|'.join(Table)})`?(?!\\w)")
+    patterns += [f"{before}{re.escape(name)}`?(?!\\w)" for name in sole_named(stores, named or {})]
     return any(re.search(pattern, query, re.IGNORECASE) for pattern in patterns)
 
 

@@ -85,7 +85,7 @@ def run_statement(
     if answer is not None:
         return _frame(spark, answer)
     plan = plan_references(
-        with_spark_names(query, named or {}),
+        with_spark_names(query, stores, named or {}),
         stores,
         table_columns,
         spark.catalog.tableExists,

@@ -70,12 +70,13 @@ def resolve_tables(
 ) -> ResolvedTables:
     """The tables of stores, the tables with another name, and the common table expressions that the tree names.
 
-    `prod.messages` is a table of the store `prod`. With one store, `messages` alone is a table of that store, unless a
-    common table expression in scope has that name, or the session has a view or table of that name (`is_taken`). Case
-    does not matter in names, as in Spark by default.
+    `prod.messages` is a table of the store `prod`. With one store, or one archive and no store, `messages` alone is a
+    table of it, unless a common table expression in scope has that name, or the session has a view or table of that
+    name (`is_taken`). Case does not matter in names, as in Spark by default.
     """
     by_name = {name.lower(): name for name in stores}
     only = next(iter(stores)) if len(stores) == 1 else None
+    only_named = sole_named(stores, named or {})
     tables = ResolvedTables()
     remaining: list[tuple[exp.Expr, Mapping[str, exp.CTE]]] = [(root, {})]
     while remaining:
@@ -98,8 +99,15 @@ def resolve_tables(
                 tables.cte_tables[id(node)] = CteTable(node, visible[name])
             elif not store and only is not None and name in _TABLES and not is_taken(name):
                 tables.store_tables[id(node)] = StoreTable(node, only, _TABLES[name])
+            elif not store and name in only_named and not is_taken(name):
+                tables.named_tables[id(node)] = NamedTable(node, only_named[name])
         remaining.extend((child, visible) for child in node.iter_expressions() if child is not with_)
     return tables
+
+
+def sole_named(stores: Collection[str], named: NamedTables) -> Mapping[str, str]:
+    """The tables of the only archive, if there is one archive and no store; else none."""
+    return next(iter(named.values())) if not stores and len(named) == 1 else {}
 
 
 def may_read(text: str, names: Collection[str]) -> bool:
@@ -124,12 +132,12 @@ def may_read_of(text: str, owner: str, names: Collection[str]) -> set[str]:
 
     Args:
         text: One statement.
-        owner: The first part of the tables' names, in lower case.
+        owner: The first part of the tables' names, in lower case; empty for names without one.
         names: The second parts, in lower case.
     """
     words = _words(text)
     found = set(words.intersection(names))
-    if not found or words.isdisjoint(_words(owner)):
+    if not found or (owner and words.isdisjoint(_words(owner))):
         return set()
     tables = _tables(text)
     return found if tables is None else found & {table.name.lower() for table in tables if table.db.lower() == owner}

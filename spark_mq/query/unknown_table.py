@@ -74,9 +74,8 @@ def _problem(parts: list[str], stores: Collection[str], named: NamedTables) -> s
 
 def _unqualified(table: str, stores: Collection[str], named: NamedTables) -> str | None:
     owners = _owners(stores, named)
-    if len(stores) == 1:
-        (store,) = stores
-        near = _near(table, owners[store])
+    if len(stores) == 1 or len(owners) == 1:
+        near = _near(table, owners[next(iter(stores), next(iter(owners)))])
         if table.lower() in near:
             return _misplaced(table)
         return _message(table, near, owners) if near else None

@@ -4,8 +4,7 @@ Read in this order:
 
 1. `datasource` (the manual of tables, options and columns; which reader a read gets), `options`, `option_values`,
    `schema`;
-2. `predicate` (what options, pushed filters and arguments of commands ask for), with `condition`, `integer_set` and
-   `pushed_filters`;
+2. `predicate` (what options and arguments of commands ask for), with `condition` and `integer_set`;
 3. `planner` (the access path), `explain`;
 4. the readers: `messages`, `messages_by_key` and `row_filter`; `consume_queue`, `index_entries`, `metadata_tables`;
 5. the stream: `message_stream`, `stream_offset`;

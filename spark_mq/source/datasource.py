@@ -11,11 +11,6 @@ from spark_mq.source.lookup_function import register_lookup
 from spark_mq.source.messages import MessagesReader
 from spark_mq.source.messages_by_key import MessagesByKeyReader
 from spark_mq.source.options import ReadOptions, Table, parse_options, parse_stream_options
-from spark_mq.source.pushed_filters import (
-    PushdownMessagesByKeyReader,
-    PushdownMessagesReader,
-    is_pushdown_planner,
-)
 from spark_mq.source.schema import column_names, columns_of_one_store, default_schema, names_store
 from spark_mq.source.store_choice import StoreChoice
 from spark_mq.source.write_options import parse_write_options
@@ -73,12 +68,9 @@ class RocketMQDataSource(DataSource):
         splits outside of the range are not read.
     filter : only messages for which this SQL92 expression of RocketMQ is TRUE, such as `price > 5 AND region = 'eu'`.
         `spark_mq.filters` explains the expressions, which are not Spark SQL. Damage has no row then.
-    pushdown : `true` lets Spark push the filters of a query into the read, as if they were options: =, IN and ranges of
-        the columns topic, queue_id, tags, unique_key, offset_message_id, commit_log_offset, queue_offset,
-        store_timestamp and transaction_type. `false` by default, because Spark 4.1 to 4.3 answer some queries wrongly
-        with it: use such a DataFrame or view for one query with one filter only. `spark_mq.sql` does not have this
-        limit.
-    conditions : such filters as JSON, which `spark_mq.sql` writes: `[["topic", "in", ["orders"]]]`.
+    conditions : conditions as JSON, which `spark_mq.sql` writes: `[["topic", "in", ["orders"]]]`, with in, <, <=, > and
+        >= for the columns topic, queue_id, tags, unique_key, offset_message_id, commit_log_offset, queue_offset,
+        store_timestamp and transaction_type.
     brokerConf : the file of the broker's settings, for `maxHashSlotNum` and `maxIndexNum`. Without it, index files that
         do not have the default size are not used.
     splitSize : bytes of the log that one task reads, `128m` by default.
@@ -126,9 +118,8 @@ class RocketMQDataSource(DataSource):
     key : only rows of this key; see messages.
     topic, queueId, tag, uniqueKey, offsetMessageId, startOffset, endOffset : as in messages.
     startQueueOffset, endQueueOffset, filter : as in messages.
-    startTimestamp, endTimestamp, conditions, brokerConf : as in messages.
+    startTimestamp, endTimestamp, conditions, brokerConf : as in messages; conditions can name column key.
     splitSize, splitBy, mode, checkCrc : as in messages.
-    pushdown : as in messages; filters on column key are pushed too.
 
     Columns: key STRING, key_type STRING, commit_log_offset BIGINT, store_size INT, offset_message_id STRING, topic
     STRING, queue_id INT, queue_offset BIGINT, tags STRING, keys ARRAY<STRING>, unique_key STRING, flag INT, sys_flag
@@ -676,13 +667,11 @@ class RocketMQDataSource(DataSource):
         names = column_names(choice.table(), schema)
         if not choice.is_of_several and not names_store(names):
             return _reader(parse_options(self.options), names)
-        from spark_mq.source.several_stores import PushdownSeveralStoresReader, SeveralStoresReader
+        from spark_mq.source.several_stores import SeveralStoresReader
 
         inner = columns_of_one_store(choice.table(), names)
         readers = [(store, _reader(parse_options(options), inner)) for store, options in choice.each()]
-        takes_filters = bool(readers) and all(isinstance(reader, PushdownMessagesReader) for _, reader in readers)
-        several = PushdownSeveralStoresReader if takes_filters else SeveralStoresReader
-        return several(readers, names, choice.skips_unreadable)
+        return SeveralStoresReader(readers, names, choice.skips_unreadable)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """The stream reader of table `messages`. Raises the same errors as `reader`."""
@@ -705,16 +694,11 @@ class RocketMQDataSource(DataSource):
 
 def _reader(options: ReadOptions, names: list[str]) -> DataSourceReader:
     """The batch reader of a table of one store."""
-    if options.table in (Table.MESSAGES, Table.MESSAGES_BY_KEY):
-        return _messages_reader(options, names)
-    return _reader_of_table(options, names)
-
-
-def _messages_reader(options: ReadOptions, names: list[str]) -> DataSourceReader:
-    takes_filters = options.pushdown and is_pushdown_planner()
+    if options.table == Table.MESSAGES:
+        return MessagesReader(options, names)
     if options.table == Table.MESSAGES_BY_KEY:
-        return PushdownMessagesByKeyReader(options, names) if takes_filters else MessagesByKeyReader(options, names)
-    return PushdownMessagesReader(options, names) if takes_filters else MessagesReader(options, names)
+        return MessagesByKeyReader(options, names)
+    return _reader_of_table(options, names)
 
 
 def _reader_of_table(options: ReadOptions, names: list[str]) -> DataSourceReader:

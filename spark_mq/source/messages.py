@@ -26,7 +26,6 @@ from spark_mq.io.s3 import shown
 from spark_mq.source.explain import explain_plan
 from spark_mq.source.options import Mode, ReadOptions
 from spark_mq.source.planner import LookUp, plan_messages
-from spark_mq.source.predicate import Predicate
 from spark_mq.source.queue_order import OrderedRead
 from spark_mq.source.row_filter import filter_frames, keeps_corrupt_range, matches_predicate, without_queues
 from spark_mq.source.worker_modules import frozen_modules
@@ -95,10 +94,6 @@ class MessagesReader(DataSourceReader):
         self._options = options
         self._columns = columns
 
-    def narrow(self, predicate: Predicate) -> None:
-        """Read only messages that match `predicate` too."""
-        self._options = replace(self._options, predicate=self._options.predicate & predicate)
-
     def partitions(self) -> Sequence[InputPartition]:
         """One partition for each split that can contain a matching message, for each look-up, and for each gap.
 
@@ -150,7 +145,7 @@ class MessagesReader(DataSourceReader):
     def _read_in_order(self, partition: OrderedPartition) -> Iterator[pa.RecordBatch]:
         options, read = self._options, partition.read
         reader = copy(self)
-        reader.narrow(read.predicate)
+        reader._options = replace(options, predicate=options.predicate & read.predicate)
         splits = [part for part in read.parts if isinstance(part, Split)]
         scanned = [LogRange(split.segment.base + split.start, split.segment.base + split.stop) for split in splits]
         with MessageStore(options.path, broker_conf=options.broker_conf, log_end=partition.log.stop) as store:

@@ -89,7 +89,6 @@ class ReadOptions:
     queue_id: int | None = None
     consumer_group: str | None = None
     predicate: Predicate = field(default_factory=Predicate)
-    pushdown: bool = False
     split_size: int = DEFAULT_SPLIT_SIZE
     split_by_queue: bool = False
     mode: Mode = Mode.PERMISSIVE
@@ -133,7 +132,6 @@ _MESSAGES = (
     "endTimestamp",
     "filter",
     "conditions",
-    "pushdown",
     "brokerConf",
     "splitSize",
     "splitBy",
@@ -286,7 +284,6 @@ def _read_options(given: Mapping[str, str], table: Table) -> ReadOptions:
         queue_id=parse_optional_integer("queueId", given),
         consumer_group=given.get("consumerGroup"),
         predicate=predicate,
-        pushdown=parse_boolean("pushdown", given),
         split_size=_parse_split_size(given.get("splitSize")),
         split_by_queue=_parse_split_by(given, predicate),
         mode=Mode(parse_choice("mode", given.get("mode", "PERMISSIVE").upper(), tuple(Mode))),

@@ -6,7 +6,7 @@ The stores are looked for once, when Spark asks for the reader. Each partition s
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ from spark_mq.errors import SparkMqError
 from spark_mq.store.config.named_store import STORE_COLUMNS, NamedStore, is_unreadable, named_error
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import Filter
+    pass
 
 _LOG = logging.getLogger(__name__)
 
@@ -87,16 +87,6 @@ class SeveralStoresReader(DataSourceReader):
             if not (is_whole_table and self._skips_unreadable and is_unreadable(error)) or has_rows:
                 raise named_error(error, store) from error
             warn_of_skipped(store, error)
-
-
-class PushdownSeveralStoresReader(SeveralStoresReader):
-    """The reader of messages of all stores that pass the filters of a query."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
-        """Give the filters to the reader of each store; Spark checks all filters again."""
-        for _, reader in self._readers:
-            list(reader.pushFilters(filters))
-        return filters
 
 
 def named_batch(batch: pa.RecordBatch, store: NamedStore, columns: Sequence[str]) -> pa.RecordBatch:

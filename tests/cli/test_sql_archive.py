@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_mq.archive.tables import SEGMENTS_SCHEMA
 from spark_mq.archive.writer import archive
 from spark_mq.cli.main import main
 from spark_mq.cli.sql import command
@@ -31,6 +32,36 @@ QUERY = """
     DESCRIBE old.keys;
     DESCRIBE old.delayed
 """
+
+
+def test_an_archive_needs_no_store(
+    delta: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The store is often gone by the time that somebody asks."""
+
+    @contextmanager
+    def session(*_: object) -> Iterator[SparkSession]:
+        yield delta
+
+    monkeypatch.setattr(command, "spark_session", session)
+    table = tmp_path / "lake" / "messages"
+    archive(delta, str(STORE.unpack(tmp_path)), str(table))
+    query = """
+        SELECT count(*) AS alone, (SELECT count(*) FROM old.messages) AS qualified FROM messages;
+        SELECT count(*) AS delayed FROM delayed;
+        DESCRIBE segments; SHOW TABLES LIKE 'snap*';
+        SELECT messages FROM (SELECT 1 AS messages)
+    """
+    assert main(["sql", query, "--archive", f"old={table}", "--format", "json"]) == 0
+    first, second, *rest = map(json.loads, capsys.readouterr().out.splitlines())
+    facts = STORE.facts("msg")
+    assert first == {"alone": len(facts), "qualified": len(facts)}
+    assert second["delayed"] > 0
+    assert [one["col_name"] for one in rest if "col_name" in one][: len(SEGMENTS_SCHEMA)] == SEGMENTS_SCHEMA.names
+    assert [one["namespace"] for one in rest if "tableName" in one] == ["old"]
+    assert rest[-1] == {"messages": 1}
+    assert main(["sql", "SELECT 1 FROM mesages", "--archive", f"old={table}"]) == 2
+    assert "there is no table mesages; did you mean messages?" in capsys.readouterr().err
 
 
 def test_each_message_is_in_the_history_once(

@@ -73,11 +73,11 @@ def test_other_statements_are_sparks(text: str) -> None:
 
 
 def test_a_table_of_an_archive_is_described_by_spark() -> None:
-    assert with_spark_names("desc extended OLD.`keys` key -- of it", ARCHIVES).rstrip() == (
+    assert with_spark_names("desc extended OLD.`keys` key -- of it", STORES, ARCHIVES).rstrip() == (
         "desc extended delta.`/lake/messages_keys` key"
     )
     for text in ("DESCRIBE old.nothing", "DESCRIBE prod.messages", "SELECT 1 FROM old.keys"):
-        assert with_spark_names(text, ARCHIVES) == text
+        assert with_spark_names(text, STORES, ARCHIVES) == text
 
 
 def test_a_name_alone_is_a_table_of_the_only_store() -> None:

@@ -79,11 +79,10 @@ def without_names(row: dict[str, object]) -> dict[str, object]:
     return {name: value for name, value in row.items() if name not in ("cluster", "broker", "store")}
 
 
-def test_paths_and_filters_that_are_pushed(spark: SparkSession, unpacked: Unpack, stores: str) -> None:
+def test_paths_and_filters(spark: SparkSession, unpacked: Unpack, stores: str) -> None:
     paths = [str(unpacked(store)) for store in BROKERS.values()]
     for frame in (
         spark.read.format("rocketmq").load(paths),
-        spark.read.format("rocketmq").option("pushdown", "true").load(paths),
         spark.read.format("rocketmq").schema("store STRING, topic STRING, queue_id INT").load(paths),
     ):
         found = frame.where("topic = 'OrderEvents' AND queue_id = 1").groupBy("store").count().collect()

@@ -90,14 +90,16 @@ def history_of(stores: Mapping[str, str], archives: Mapping[str, str]) -> Histor
 class Meanings:
     """The views of what archived messages mean, which are created when a statement names them."""
 
-    def __init__(self, archives: Mapping[str, str], broker_conf: str | None = None) -> None:
+    def __init__(self, archives: Mapping[str, str], broker_conf: str | None, has_stores: bool) -> None:
         """Prepare the views.
 
         Args:
             archives: The archives' tables of messages, by name.
             broker_conf: The file of the brokers' settings.
+            has_stores: Whether there are stores, too; if not, the tables of a single archive need no qualifier.
         """
         self._archives = archives
+        self._is_alone = len(archives) == 1 and not has_stores
         self._broker_conf = broker_conf
 
     def prepare(self, spark: SparkSession, statement: str) -> None:
@@ -110,7 +112,9 @@ class Meanings:
         from spark_mq.query.table_names import may_read_of
 
         for name, archive in self._archives.items():
-            for table in sorted(may_read_of(statement, name.lower(), _meanings())):
+            owners = [name.lower(), *([""] if self._is_alone else [])]
+            read = {table for owner in owners for table in may_read_of(statement, owner, _meanings())}
+            for table in sorted(read):
                 from spark_mq.archive.lifecycle.archived_views import create_view
 
                 create_view(spark, archive, table, _view_name(name, table)[1:-1], self._broker_conf)

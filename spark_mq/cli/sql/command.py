@@ -79,8 +79,9 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         default=[],
         help="an archive, the TABLE of `spark-mq archive`: a path, or a name in Spark's catalog. Its tables are "
         "NAME.messages, NAME.keys, NAME.segments and NAME.snapshots, and those of what messages mean: "
-        "NAME.transactions, NAME.delayed, NAME.retries, ... With one store and one archive there is also the view "
-        "history: each message once, from the archive, or else from the store",
+        "NAME.transactions, NAME.delayed, NAME.retries, ... If there is one archive and no store, its tables are also "
+        "messages, ... With one store and one archive there is also the view history: each message once, from the "
+        "archive, or else from the store",
     )
     command.add_argument(
         "--option",
@@ -163,7 +164,9 @@ def _tables(arguments: argparse.Namespace) -> Tables:
 
     archives = {name: _absolute(table) if "/" in table else table for name, table in arguments.archives}
     broker_conf = next((value for name, value in options.items() if name.lower() == _BROKER_CONF), None)
-    return Tables(stores, archive_tables(archives), history_of(paths, archives), Meanings(archives, broker_conf))
+    return Tables(
+        stores, archive_tables(archives), history_of(paths, archives), Meanings(archives, broker_conf, bool(stores))
+    )
 
 
 def _stores_of_file(file: str, options: Mapping[str, str]) -> Mapping[str, Store]:
@@ -190,8 +193,10 @@ def _settings_file(options: Mapping[str, str], store: str) -> dict[str, str]:
 
 
 def _check_names(arguments: argparse.Namespace) -> None:
-    if bool(arguments.stores) == (arguments.stores_file is not None):
-        raise OptionError("give --store NAME=PATH, once for each store, or --stores FILE")
+    if arguments.stores and arguments.stores_file is not None:
+        raise OptionError("--store and --stores exclude each other: add the store to the file")
+    if not arguments.stores and arguments.stores_file is None and not arguments.archives:
+        raise OptionError("give --store NAME=PATH, once for each store, or --stores FILE, or --archive NAME=TABLE")
     if arguments.skip_unreadable and len(arguments.stores) == 1:
         raise OptionError("--skip-unreadable has no effect on one store: it is for several, and for --stores FILE")
     given: dict[str, str] = {}
