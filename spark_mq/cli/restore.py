@@ -74,6 +74,11 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     command.add_argument(
         "--offset-map", metavar="DIR", help="the folder for old and new offsets, if they change (STORE_offsets)"
     )
+    command.add_argument(
+        "--append-id",
+        metavar="ID",
+        help="with --append: nothing is appended if STORE has an append of this id (default: SOURCE and the options)",
+    )
     command.add_argument("--cluster", metavar="NAME", help="the store's cluster, in an archive of several stores")
     command.add_argument("--broker", metavar="NAME", help="the store's broker, in an archive of several stores")
     command.add_argument("--store-name", metavar="NAME", help="the store's name, in an archive of several stores")
@@ -106,12 +111,13 @@ def run(arguments: argparse.Namespace) -> int:
         broker_version=arguments.broker_version,
         time_zone=arguments.time_zone,
         offset_map=arguments.offset_map,
+        append_id=arguments.append_id,
     )
     given = given_settings(arguments)
     chosen = {name: getattr(arguments, name) for name in ("cluster", "broker", "store_name")}
     settings = _settings(arguments.source, given)
     check_source(arguments.source, request, chosen)
-    if request.is_renumbered or request.store_host is not None:
+    if (request.is_renumbered or request.store_host is not None) and not request.is_append:
         check_map_folder(request.offset_map_folder)
     with spark_errors(), ProgressPrinter(is_quiet=arguments.quiet) as progress:
         progress.announce("starting Spark")

@@ -42,7 +42,7 @@ from spark_mq.restorer.append_target import AppendTarget, not_local
 from spark_mq.restorer.stale_units import write_without_stale_units
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
-from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX
+from spark_mq.store.config.store_paths import COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.offset_range import list_offset_range
 from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
@@ -167,7 +167,7 @@ class Append:
         Args:
             extension: What `write_trees` wrote.
             config: New content of files of the store, by path, such as `config/topics.json`. As with a broker, the
-                previous content stays as `.bak` (`MixAll.string2File`@5.3.3).
+                previous content of a file of `config/` stays as `.bak` (`MixAll.string2File`@5.3.3).
             about: What `finish_append` says of this append if it is interrupted: values that JSON can express.
             then: Is called when everything is in place. If the process is killed before, `finish_append` still tells
                 of this append.
@@ -183,7 +183,7 @@ class Append:
             previous = file.read_bytes() if file.is_file else None
             if previous == content:
                 continue
-            if previous is not None:
+            if previous is not None and path.startswith(f"{CONFIG}/"):
                 publish(self.folder / f"{path}.bak", previous, len(previous))
             publish(self.folder / path, content, len(content))
         removed = [file.path.removeprefix(f"{root.path}/") for file in extension.queues.stale_files]

@@ -40,14 +40,14 @@ from spark_mq.io.publish import publish, sync_folder
 from spark_mq.job.output_committer import WORK_FOLDER
 from spark_mq.job.storage_errors import is_full
 from spark_mq.store.config.checkpoint import CHECKPOINT
-from spark_mq.store.config.store_paths import APPEND_UNFINISHED, COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX
+from spark_mq.store.config.store_paths import APPEND_UNFINISHED, APPENDS, COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX
 
 APPEND = "append"
 """The name of an append's folder in `.spark_mq/`."""
 COMMIT = "commit.json"
 _SYNCED_AT_ONCE = 8
 _TREES = (CONSUME_QUEUE, INDEX, CONFIG, COMMIT_LOG)
-"""The folders whose files are put in place, in this order; the checkpoint follows."""
+"""The folders whose files are put in place, in this order; the checkpoint and the list of appends follow."""
 _TEXT = (
     "spark-mq is putting the files of an append into this store, or was interrupted while it did. No broker must start "
     "on the store until then. Run the same `spark-mq restore --append` again: it finishes the append, and removes this "
@@ -238,8 +238,9 @@ def _new_files(folder: Path) -> Iterator[NewFile]:
         for file in sorted((folder / tree).rglob("*")):
             if file.is_file() and not file.name.startswith("."):
                 yield NewFile.of(folder, file.relative_to(folder).as_posix())
-    if (folder / CHECKPOINT).is_file():
-        yield NewFile.of(folder, CHECKPOINT)
+    for name in (CHECKPOINT, APPENDS):
+        if (folder / name).is_file():
+            yield NewFile.of(folder, name)
 
 
 def _flush(folder: Path, files: Iterable[str]) -> None:

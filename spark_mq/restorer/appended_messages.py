@@ -17,6 +17,7 @@ from spark_mq.io.location import Location
 from spark_mq.job.progress import Progress
 from spark_mq.restorer.append import Append, appending, locked_store
 from spark_mq.restorer.append_commit import FinishedAppend
+from spark_mq.restorer.append_ledger import Appended, find_append, identity_of, with_append
 from spark_mq.restorer.append_target import AppendTarget
 from spark_mq.restorer.new_log import NewLog
 from spark_mq.restorer.offset_map import complete_map
@@ -28,12 +29,14 @@ from spark_mq.restorer.topics_json import (
     TOPICS,
     topics_json,
 )
+from spark_mq.store.config.store_paths import APPENDS
 
 
 def append_messages(job: StoreJob, stage: Stage) -> RestoreReport:
     """Append the messages of a request to its store, all or nothing, and report.
 
-    If the same append was interrupted while its files were put in place, it is finished, and nothing is appended twice.
+    If the store has the same append already, nothing is appended twice (`append_ledger`). An append that was
+    interrupted while its files were put in place is finished.
 
     Args:
         job: The run.
@@ -51,7 +54,7 @@ def append_messages(job: StoreJob, stage: Stage) -> RestoreReport:
     """
     started = time.monotonic()
     with appending(job.request.store, job.request.broker_conf) as append:
-        finished = _report_of_same(job, append.interrupted)
+        finished = _report_of_same(job, append.interrupted) or find_append(job, append.target.log_end)
         if finished is not None:
             return finished
         report = _append(job, append, stage)
@@ -77,7 +80,7 @@ def _report_of_same(job: StoreJob, interrupted: FinishedAppend | None) -> Restor
     """The report of an interrupted append if it is now in place, and was the same; else None.
 
     Raises:
-        UnfinishedAppendError: It was an append of a DataFrame, too, whose rows nobody can compare now.
+        UnfinishedAppendError: It was an append of a DataFrame without an id, whose rows nobody can compare now.
 
     """
     if interrupted is None or not interrupted.is_in_place:
@@ -86,7 +89,7 @@ def _report_of_same(job: StoreJob, interrupted: FinishedAppend | None) -> Restor
     if interrupted.about.get("request") != _fingerprint(job):
         return None
     report = RestoreReport(**interrupted.about["report"])
-    if job.origin.facts is None:
+    if identity_of(job) is None:
         raise UnfinishedAppendError(
             f"{job.request.store}: an append of {report.messages:,} messages of a DataFrame was interrupted, and is "
             f"complete now; the log ends at {report.log_end}. If these are the same messages, nothing is left to do. "
@@ -97,8 +100,7 @@ def _report_of_same(job: StoreJob, interrupted: FinishedAppend | None) -> Restor
 
 def _fingerprint(job: StoreJob) -> str:
     """A text that two runs of the same append have in common."""
-    request = job.request
-    return repr((job.origin.name, request.where, request.only_delivered, request.store_host, request.topics))
+    return identity_of(job) or job.origin.name
 
 
 def _append(job: StoreJob, append: Append, stage: Stage) -> RestoreReport:
@@ -106,6 +108,7 @@ def _append(job: StoreJob, append: Append, stage: Stage) -> RestoreReport:
     os.makedirs(chunk_folder.path)
     progress = Progress(append.folder / PROGRESS / uuid.uuid4().hex, job.on_progress)
     chunks = job.stage(stage, chunk_folder, progress)
+    find_append(job, target.log_end, chunks)
     plan = place_after(chunks, target.segment_size, target.log_end, target.next_offsets)
     _check_topics(target, plan.topics)
     offset_map = job.offset_map(chunks, plan)
@@ -130,7 +133,11 @@ def _append(job: StoreJob, append: Append, stage: Stage) -> RestoreReport:
     )
     shutil.rmtree(chunk_folder.path)
     about = {"request": _fingerprint(job), "report": dataclasses.asdict(report)}
-    append.commit(extension, {TOPICS: _topics(target, log)}, about, then=lambda: _complete_map(about))
+    config = {
+        TOPICS: _topics(target, log),
+        APPENDS: with_append(target.store, Appended.of(job, chunks, report)),
+    }
+    append.commit(extension, config, about, then=lambda: _complete_map(about))
     return report
 
 

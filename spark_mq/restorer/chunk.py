@@ -111,6 +111,7 @@ class Chunk:
         segments: For each segment that has records of the chunk, in order: its first offset, the first row that is in
             it, and the store time of that row. Empty if offsets are new.
         store_hosts: The store hosts that the messages had in their source, as text; of more than two, two.
+        digest: A digest of the rows that became the records, which does not depend on when they were staged.
 
     """
 
@@ -121,6 +122,7 @@ class Chunk:
     messages: int
     segments: tuple[tuple[int, int, int], ...]
     store_hosts: tuple[str, ...] = ()
+    digest: str = ""
 
     @classmethod
     def write(
@@ -132,6 +134,7 @@ class Chunk:
         queues: Sequence[Queue],
         segment_size: int | None,
         store_hosts: Sequence[str] = (),
+        digest: str = "",
     ) -> Chunk:
         """Write a new chunk into a folder.
 
@@ -143,6 +146,7 @@ class Chunk:
             queues: The queues by number.
             segment_size: Bytes of a segment, if records keep their offsets.
             store_hosts: The store hosts that the messages had.
+            digest: A digest of the rows that became the records.
 
         """
         # Names are unique, so the file of a task that Spark ran again is never read.
@@ -150,7 +154,7 @@ class Chunk:
         _write(records, data.data)
         segments = () if segment_size is None else _segments(rows, segment_size)
         chunk = cls(
-            *place, records, int(data.size), int(rows.store_size.size), segments, tuple(sorted(store_hosts)[:2])
+            *place, records, int(data.size), int(rows.store_size.size), segments, tuple(sorted(store_hosts)[:2]), digest
         )
         chunk._write_table("rows", pa.table([getattr(rows, name) for name in ROW_SCHEMA.names], schema=ROW_SCHEMA))
         queued = rows.has_unit

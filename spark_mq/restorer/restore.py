@@ -38,6 +38,7 @@ def restore(
     broker_version: str | None = None,
     time_zone: str | None = None,
     offset_map: str | None = None,
+    append_id: str | None = None,
     cluster: str | None = None,
     broker: str | None = None,
     store_name: str | None = None,
@@ -69,6 +70,8 @@ def restore(
         broker_version: The version of that broker (`4.9`, `5`, ...); by default as the source shows, or else 5.
         time_zone: The zone of the names of index files (`Asia/Shanghai`); by default as the source shows, or else UTC.
         offset_map: The folder for the table of old and new offsets; by default `<store>_offsets`.
+        append_id: The identity of an append: if the store has one of this id, nothing is appended, and the report is
+            that of the first one. By default its source and the other arguments are the identity.
         cluster: The cluster of the store in an archive of several stores.
         broker: The broker of that store.
         store_name: The name of that store.
@@ -108,6 +111,7 @@ def restore(
         broker_version=broker_version,
         time_zone=time_zone,
         offset_map=offset_map,
+        append_id=append_id,
     )
     names = {"cluster": cluster, "broker": broker, "store_name": store_name}
     return run_restore(spark, source, request, names, None if progress is None else lambda stage: progress(str(stage)))

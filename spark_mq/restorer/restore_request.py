@@ -62,6 +62,7 @@ class RestoreRequest:
         broker_version: That broker's version; None if the source shows it.
         time_zone: The zone of the names of index files; None if the source shows it.
         offset_map: The folder for the table of old and new offsets.
+        append_id: The identity of an append: one of the same identity is not run twice. None to take its source.
 
     """
 
@@ -77,6 +78,7 @@ class RestoreRequest:
     broker_version: BrokerVersion | None = None
     time_zone: tzinfo | None = None
     offset_map: Location | None = None
+    append_id: str | None = None
 
     @classmethod
     def of(
@@ -94,6 +96,7 @@ class RestoreRequest:
         broker_version: str | None = None,
         time_zone: str | None = None,
         offset_map: str | None = None,
+        append_id: str | None = None,
     ) -> Self:
         """The request with these arguments.
 
@@ -123,6 +126,8 @@ class RestoreRequest:
             raise OptionError(
                 "--offset-map has no effect: offsets and ids change only with --renumber, --append or --store-host"
             )
+        if append_id is not None and not append:
+            raise OptionError("--append-id has no effect without --append: only an append to a store needs an identity")
         request = cls(
             location,
             append,
@@ -136,6 +141,7 @@ class RestoreRequest:
             None if broker_version is None else parse_broker_version(broker_version),
             None if time_zone is None else parse_time_zone(time_zone),
             None if offset_map is None else Location.resolve(offset_map),
+            append_id,
         )
         request.check_target()
         return request

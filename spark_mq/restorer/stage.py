@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -41,6 +42,7 @@ class StageTask:
         folder: The folder of the chunks.
         segment_size: Bytes of a segment, if records keep their offsets; else None.
         chunk_size: Bytes of records after which a chunk ends.
+        has_digest: Whether chunks get a digest of their rows.
 
     """
 
@@ -48,6 +50,7 @@ class StageTask:
     folder: Location
     segment_size: int | None
     chunk_size: int = CHUNK_SIZE
+    has_digest: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows of the chunks of a partition."""
@@ -73,6 +76,8 @@ class StageTask:
         number, first_row, growing = 0, 0, _GrowingChunk()
         for batch in joined(batches):
             growing.add(encode_messages(batch, self.rules, partition, first_row))
+            if self.has_digest:
+                growing.digest.update(batch.serialize())
             if "store_host" in batch.schema.names:
                 growing.store_hosts.update(pc.unique(batch["store_host"].drop_null()).to_pylist())
             first_row += batch.num_rows
@@ -105,6 +110,7 @@ class _GrowingChunk:
     rows: list[ChunkRows] = field(default_factory=list)
     queues: dict[Queue, int] = field(default_factory=dict)
     store_hosts: set[str] = field(default_factory=set)
+    digest: hashlib.blake2b = field(default_factory=lambda: hashlib.blake2b(digest_size=16))
     size: int = 0
 
     def add(self, messages: EncodedMessages) -> None:
@@ -133,7 +139,8 @@ class _GrowingChunk:
         data, rows = np.concatenate(self.data), ChunkRows.concatenate(self.rows)
         if segment_size is not None and (np.diff(rows.commit_log_offset) < 0).any():
             data, rows = _sorted(data, rows)
-        return Chunk.write(folder, place, data, rows, list(self.queues), segment_size, list(self.store_hosts))
+        hosts, digest = list(self.store_hosts), self.digest.hexdigest()
+        return Chunk.write(folder, place, data, rows, list(self.queues), segment_size, hosts, digest)
 
 
 def _sorted(data: Bytes, rows: ChunkRows) -> tuple[Bytes, ChunkRows]:

@@ -99,7 +99,8 @@ class StoreJob:
             properties_crc=self.request.broker_conf.is_enabled("enabledAppendPropCRC"),
             allows_v2=self.request.broker_version != BrokerVersion.V4_9,
         )
-        return StageTask(rules, folder, self.request.segment_size if self.is_faithful else None)
+        segment_size = self.request.segment_size if self.is_faithful else None
+        return StageTask(rules, folder, segment_size, has_digest=self.request.is_append and self.origin.facts is None)
 
     def stage(self, stage: Stage, folder: Location, progress: Progress) -> Sequence[Chunk]:
         """The chunks of all rows.

@@ -151,6 +151,7 @@ def store_writer(options: WriteOptions, schema: StructType, overwrite: bool) -> 
         broker_version=options.broker_version,
         time_zone=options.time_zone,
         offset_map=options.offset_map,
+        append_id=options.append_id if appends else None,
     )
     check_columns(columns, has_offsets)
     job = StoreJob(LocalTasks(), Origin("a DataFrame", has_offsets), request)

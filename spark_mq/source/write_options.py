@@ -20,6 +20,7 @@ WRITE_NAMES = (
     "storeHost",
     "topicMap",
     "offsetMap",
+    "appendId",
 )
 
 
@@ -36,6 +37,7 @@ class WriteOptions:
         store_host: The address that messages get as that of their broker.
         topic_map: New names of topics, by their old names.
         offset_map: The folder for the table of old and new offsets.
+        append_id: The identity of the write, if the store exists: one of the same identity is not run twice.
 
     """
 
@@ -47,6 +49,7 @@ class WriteOptions:
     store_host: str | None = None
     topic_map: Mapping[str, str] = field(default_factory=dict)
     offset_map: str | None = None
+    append_id: str | None = None
 
 
 def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
@@ -85,6 +88,7 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
         store_host=given.get("storeHost"),
         topic_map=_parse_topic_map(given.get("topicMap", "")),
         offset_map=given.get("offsetMap"),
+        append_id=given.get("appendId"),
     )
 
 

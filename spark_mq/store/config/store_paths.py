@@ -25,6 +25,9 @@ COMPACTION = "compaction"
 """Copies of topics that are compacted (`CompactionStore`@5.3.3)."""
 ROCKSDB_STORE = "rocksdbstore"
 """A RocksDB database that each start of a broker makes, since 5.4.0 (`MessageRocksDBStorage`@5.4.0)."""
+APPENDS = "spark_mq_appends.json"
+"""Which appends a store has (`restorer.append_ledger`). Brokers ignore the file."""
+
 APPEND_UNFINISHED = "append-unfinished"
 """A file in `commitlog/` that exists while the files of an append are put in place (`restorer/append_commit`). A broker
 does not load a folder of segments with such a file (`MappedFileQueue.doLoad`@5.3.3 and @4.9.7)."""
