@@ -8,7 +8,7 @@ version that is named, and of the one before it.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 from spark_mq.errors import OptionError
@@ -161,6 +161,18 @@ DISPATCHES_AFTER_QUEUE_END = _since(
     "after a clean stop, the messages that start after the end of all queues are dispatched",
     "CommitLog.recoverNormally@5.3.2",
 )
+RECOVERS_FROM_TENTH_FILE = _since(
+    "5.4.0",
+    "a boot begins with the tenth-last segment at the latest (commitLogRecoverMaxNum), and with one whose first record "
+    "is whole; the queues are cut by their end after the dispatch",
+    "CommitLog.recoverNormally, recoverAbnormally, isMappedFileMatchedRecover, ConsumeQueueStore.truncateDirty@5.4.0",
+)
+RECOVERS_FROM_FLUSHED_QUEUES = _since(
+    "5.5.0",
+    "after an unclean stop, a boot begins with the segment of the checkpoint's logicsPhysicalOffset; "
+    "enableAcceleratedRecovery and checkCommitLogOffsetOnRecover are settings",
+    "ConsumeQueueStore.isMappedFileMatchedRecover, CommitLog.recoverAbnormally@5.5.0",
+)
 FOLDERS_ARE_SKIPPED = _since(
     "5.1.0",
     "a folder among files that are mapped is skipped; before, it keeps the broker from starting",
@@ -204,7 +216,7 @@ class BrokerVersions:
 
     first: BrokerVersion
     last: BrokerVersion
-    evidence: str
+    evidence: str = field(compare=False)
 
     @classmethod
     def parse(cls, text: str, option: str = "--broker-version") -> Self:

@@ -20,8 +20,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
+from spark_mq.format.broker_version import (
+    DISPATCHES_AFTER_QUEUE_END,
+    DISPATCHES_AT_CLEAN_BOOT,
+    MESSAGE_VERSION_2,
+    RECOVERS_FROM_FLUSHED_QUEUES,
+    RECOVERS_FROM_TENTH_FILE,
+    BrokerVersions,
+)
 from spark_mq.format.record import COMMIT_LOG_OFFSET_AT, MAGIC_AT, MAGIC_V1, MAGIC_V2, store_timestamp_of
-from spark_mq.store.boot_rules import BootRules
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.index_state import IndexState, LastIndexed, kept_files
@@ -179,7 +186,7 @@ class Boot:
 
     """
 
-    rules: BootRules
+    rules: BrokerVersions
     is_clean: bool
     recovers_from: int | None
     dispatched: tuple[LogRange, ...]
@@ -221,7 +228,7 @@ class Boot:
         return not (any(harm) or self.unindexed or self.deletes_queues)
 
 
-def next_boot(rules: BootRules, facts: BootFacts) -> Boot:
+def next_boot(rules: BrokerVersions, facts: BootFacts) -> Boot:
     """What a boot by `rules` does to the store that has these facts."""
     if not facts.segments:
         return Boot(rules, facts.is_clean, None, (), (), 0, None, (), deletes_queues=True, gone=facts.gone)
@@ -244,56 +251,57 @@ def next_boot(rules: BootRules, facts: BootFacts) -> Boot:
     )
 
 
-def matches_recovery(head: SegmentHead, facts: BootFacts, rules: BootRules) -> bool:
+def matches_recovery(head: SegmentHead, facts: BootFacts, rules: BrokerVersions) -> bool:
     """Whether a recovery can begin with the segment (`CommitLog.isMappedFileMatchedRecover`).
 
     Up to 5.3.3 it is asked after an unclean stop only, and compares times with those of the checkpoint. A record of V2
     is accepted since 5.1.0. Since 5.4.0 the record must be whole, and after a clean stop its offset is compared with
     the end of the queues. Since 5.5.0 it is compared with the checkpoint's `logicsPhysicalOffset` after an unclean one.
     """
-    magics = (MAGIC_V1, MAGIC_V2) if rules.since >= (5, 1) else (MAGIC_V1,)
+    magics = (MAGIC_V1, MAGIC_V2) if rules.decide(MESSAGE_VERSION_2) else (MAGIC_V1,)
     if head.magic not in magics or head.store_timestamp == 0:
         return False
     checkpoint, time = facts.checkpoint, head.store_timestamp
     is_safe = facts.settings.message_index_enable and facts.settings.message_index_safe
     if is_safe and time > checkpoint.index_msg_timestamp:
         return False
-    if rules.since < (5, 4):
+    if not rules.decide(RECOVERS_FROM_TENTH_FILE):
         return time <= checkpoint.min_timestamp
     if not head.is_whole:
         return False
     if facts.is_clean:
         return head.commit_log_offset <= facts.queue_end
-    if rules.since < (5, 5):
+    if not rules.decide(RECOVERS_FROM_FLUSHED_QUEUES):
         return time <= checkpoint.min_timestamp
     if checkpoint.logics_physical_offset <= 0:
         return time <= checkpoint.logics_msg_timestamp
     return head.commit_log_offset <= checkpoint.logics_physical_offset
 
 
-def recovery_start(rules: BootRules, facts: BootFacts) -> int:
+def recovery_start(rules: BrokerVersions, facts: BootFacts) -> int:
     """The first offset of the segment with which the check of the log begins."""
     first = facts.segments[0]
-    if facts.is_clean and rules.since < (5, 3, 2):
+    from_tenth = rules.decide(RECOVERS_FROM_TENTH_FILE)
+    if facts.is_clean and not rules.decide(DISPATCHES_AFTER_QUEUE_END):
         return facts.segments[max(len(facts.segments) - _FILES_BACK, 0)]
-    if facts.is_clean and rules.since < (5, 4):
+    if facts.is_clean and not from_tenth:
         return facts.segments[max(bisect_right(facts.segments, facts.queue_end) - 1, 0)]
-    most = facts.settings.commit_log_recover_max_num if rules.since >= (5, 4) else len(facts.segments)
+    most = facts.settings.commit_log_recover_max_num if from_tenth else len(facts.segments)
     for number, head in enumerate(facts.heads, start=1):
         if number == most or matches_recovery(head, facts, rules):
             return head.base
     return first
 
 
-def _dispatched(rules: BootRules, facts: BootFacts, recovers_from: int) -> list[LogRange]:
+def _dispatched(rules: BrokerVersions, facts: BootFacts, recovers_from: int) -> list[LogRange]:
     if not facts.is_clean:
         return [LogRange(recovers_from, facts.log_end)]
     # Units at or after the end of the log are cut off before 4.9 looks for the last message of the queues.
     queue_end = facts.queue_end if facts.queue_end < facts.log_end else facts.live_queue_end
     since_queue_end = LogRange(max(queue_end, facts.log_start), facts.log_end)
-    if rules == BootRules.V4_9:
+    if rules.decide(DISPATCHES_AT_CLEAN_BOOT):
         return [since_queue_end]
-    if rules.since < (5, 3, 2):
+    if not rules.decide(DISPATCHES_AFTER_QUEUE_END):
         return [since_queue_end] if facts.settings.recheck_reput_offset_from_cq else []
     after = LogRange(max(facts.queue_end + 1, recovers_from), facts.log_end)
     # With the setting, messages after the queues' new end are dispatched. It is the log's end if one was appended.

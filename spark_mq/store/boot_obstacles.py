@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from pyarrow import fs
 
 from spark_mq.errors import ConfigError, UnsupportedStoreError
+from spark_mq.format.broker_version import EMPTY_LAST_FILE_IS_DELETED, FOLDERS_ARE_SKIPPED, BrokerVersion
 from spark_mq.io.location import Location
-from spark_mq.store.boot_rules import BrokerRelease
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.config_file import load_config
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, MAPPED_FILE_NAME
@@ -29,7 +29,7 @@ _MAX_FILE_SIZE = 1 << 31
 
 
 def boot_obstacles(
-    store: Location, conf: BrokerConf, queues: Iterable[QueueFolder], release: BrokerRelease | None = None
+    store: Location, conf: BrokerConf, queues: Iterable[QueueFolder], release: BrokerVersion | None = None
 ) -> list[str]:
     """Why a broker does not start, as text for a person; an empty list if nothing was found.
 
@@ -46,19 +46,19 @@ def boot_obstacles(
     return [*_of_log(store, conf, release), *_of_queues(conf, list(queues)), *_of_config(store)]
 
 
-def _of_log(store: Location, conf: BrokerConf, release: BrokerRelease | None) -> Iterator[str]:
+def _of_log(store: Location, conf: BrokerConf, release: BrokerVersion | None) -> Iterator[str]:
     entries = (store / COMMIT_LOG).entries()
     segments = [info for info in entries if is_segment_name(info)]
     size = conf.commit_log_file_size or usual_size(segments)
     for info in entries:
         name = f"{COMMIT_LOG}/{info.base_name}"
         if info.type == fs.FileType.Directory:
-            if release is None or not release.skips_folders:
+            if release is None or not FOLDERS_ARE_SKIPPED.holds(release):
                 yield f"{name} is a folder: 4.9 to 5.0 do not start with it; move it away"
         elif not _is_offset(info.base_name):
             yield f"{name} is not a segment: move it away"
         elif info.size == 0 and info is segments[-1]:
-            if release is None or not release.deletes_empty_files:
+            if release is None or not EMPTY_LAST_FILE_IS_DELETED.holds(release):
                 yield f"{name} is empty: brokers before 5.1.3 do not start with it, later ones delete it"
         elif info.size != size:
             source = conf.source if conf.commit_log_file_size else "most segments"

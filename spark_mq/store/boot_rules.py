@@ -17,120 +17,81 @@ segments. Records of format V2 end the log for brokers before 5.1.0.
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Self
+from collections.abc import Iterable
+from itertools import groupby
 
 from spark_mq.errors import OptionError
+from spark_mq.format.broker_version import (
+    DISPATCHES_AFTER_QUEUE_END,
+    DISPATCHES_AT_CLEAN_BOOT,
+    INDEX_TAGS,
+    MESSAGE_VERSION_2,
+    RECOVERS_FROM_FLUSHED_QUEUES,
+    RECOVERS_FROM_TENTH_FILE,
+    RELEASES,
+    BrokerVersion,
+    BrokerVersions,
+)
 from spark_mq.io.location import Location
-from spark_mq.store.config.broker_version import BrokerVersion, find_broker_version, parse_broker_version
-from spark_mq.store.config.sourced import Sourced
+from spark_mq.store.config.broker_versions import find_broker_versions
 
-_NEWEST = (5, 5, 1)
-_VERSION = re.compile(r"[0-9]+(?:\.[0-9]+){0,2}")
-
-
-class BootRules(StrEnum):
-    """Versions of brokers with the same rules, in order."""
-
-    V4_9 = "4.9"
-    V5_0 = "5.0.0"
-    V5_1 = "5.1.0 to 5.3.1"
-    V5_3_2 = "5.3.2 or 5.3.3"
-    V5_4 = "5.4.0"
-    V5_5 = "5.5.0 or 5.5.1"
-
-    @property
-    def since(self) -> tuple[int, ...]:
-        """The numbers of the first version."""
-        return tuple(map(int, self.value.split()[0].split(".")))
-
-    @property
-    def newest(self) -> BrokerRelease:
-        """The last version with these rules that is known."""
-        numbers = {BootRules.V4_9: (4, 9, 7), BootRules.V5_0: (5, 0, 0), BootRules.V5_4: (5, 4, 0)}
-        return BrokerRelease(numbers.get(self) or tuple(map(int, self.value.split()[-1].split("."))), self, "")
+BOOT_RULES = (
+    DISPATCHES_AT_CLEAN_BOOT,
+    MESSAGE_VERSION_2,
+    DISPATCHES_AFTER_QUEUE_END,
+    RECOVERS_FROM_TENTH_FILE,
+    INDEX_TAGS,
+    RECOVERS_FROM_FLUSHED_QUEUES,
+)
+"""The rules on which a boot depends, whatever the settings are."""
 
 
-_OF_5 = tuple(BootRules)[1:]
+def boot_groups(versions: BrokerVersions) -> tuple[BrokerVersions, ...]:
+    """The versions in groups, in order: those of one group boot in the same way."""
+
+    def rules_of(version: BrokerVersion) -> tuple[bool, ...]:
+        return tuple(rule.holds(version) for rule in BOOT_RULES)
+
+    groups = [list(group) for _, group in groupby(versions.releases, rules_of)]
+    return tuple(BrokerVersions(group[0], group[-1], versions.evidence) for group in groups)
 
 
-def find_boot_rules(store: Location, given: str | None) -> Sourced[tuple[BrokerRelease, ...]]:
-    """The broker that starts next, or one for each set of rules that is possible.
+def find_boot_groups(store: Location, given: str | None) -> tuple[BrokerVersions, ...]:
+    """The versions that can be that of the broker that starts next, in groups that boot in the same way.
 
     Args:
-        store: The store, whose files show only whether the last broker was of 4.9 or 5.
+        store: The store, whose files show some versions.
         given: A version such as `4.9`, `5` or `5.3.3`; None if it is not known.
 
     Raises:
         OptionError: The version is neither of 4.9 nor of 5.
 
     """
-    if given is None:
-        line = find_broker_version(store)
-        rules = (BootRules.V4_9,) if line.value == BrokerVersion.V4_9 else _OF_5
-        return Sourced(tuple(one.newest for one in rules), line.source)
-    found = _rules_of(given, "--broker-version")
-    numbers = tuple(map(int, given.split(".")))
-    if len(found.value) == 1 and len(numbers) == 3:
-        return Sourced((BrokerRelease(numbers, found.value[0], found.source),), found.source)
-    return Sourced(tuple(one.newest for one in found.value), found.source)
+    return boot_groups(find_broker_versions(store, given))
 
 
-def _rules_of(given: str, option: str) -> Sourced[tuple[BootRules, ...]]:
-    """The rules of a version; of two numbers, those of the whole line: 5.3 is 5.3.0 to 5.3.3."""
-    line = parse_broker_version(given)
-    if not _VERSION.fullmatch(given):
-        raise OptionError(f"broker version {given!r} is not a version such as 5.3.3")
-    if line == BrokerVersion.V4_9:
-        return Sourced((BootRules.V4_9,), option)
-    numbers = tuple(map(int, given.split(".")))
-    if len(numbers) == 1:
-        return Sourced(_OF_5, option)
-    newest = [rules for rules in _OF_5 if rules.since <= (*numbers, 0, 0)[:3]]
-    within = [rules for rules in _OF_5 if rules.since[: len(numbers)] == numbers]
-    newer = "" if numbers <= _NEWEST else f"; {given} is newer than the rules known here, those of 5.5.1 are assumed"
-    return Sourced(tuple(dict.fromkeys([*newest[-1:], *within])), f"{option}{newer}")
+def one_boot_group(version: str, option: str) -> BrokerVersions:
+    """The versions that a person names, which must boot in the same way.
 
+    Raises:
+        OptionError: The version is neither of 4.9 nor of 5, or brokers of it boot in different ways.
 
-@dataclass(frozen=True)
-class BrokerRelease:
-    """One version of the broker.
-
-    Attributes:
-        numbers: Its numbers, such as (5, 3, 3).
-        rules: Its rules.
-        source: Why these rules apply, as text for a person.
-
+    Example:
+        >>> str(one_boot_group("5.3.3", "--as"))
+        '5.3.3'
     """
+    groups = boot_groups(BrokerVersions.parse(version, option))
+    if len(groups) > 1:
+        raise OptionError(f"brokers of {version} recover by different rules: give a version such as 5.3.1 or 5.3.3")
+    return groups[0]
 
-    numbers: tuple[int, ...]
-    rules: BootRules
-    source: str
 
-    @classmethod
-    def of(cls, version: str) -> Self:
-        """The release with this version.
-
-        Raises:
-            OptionError: The version is neither of 4.9 nor of 5, or brokers of it have different rules.
-
-        Example:
-            >>> BrokerRelease.of("5.3.3").rules
-            <BootRules.V5_3_2: '5.3.2 or 5.3.3'>
-        """
-        rules = _rules_of(version, "--as")
-        if len(rules.value) > 1:
-            raise OptionError(f"brokers of {version} recover by different rules: give a version such as 5.3.1 or 5.3.3")
-        return cls(tuple(map(int, version.split("."))), rules.value[0], rules.source)
-
-    @property
-    def deletes_empty_files(self) -> bool:
-        """Whether a last file without a byte is deleted; brokers before 5.1.3 do not start with it."""
-        return self.numbers >= (5, 1, 3)
-
-    @property
-    def skips_folders(self) -> bool:
-        """Whether a folder among files that are mapped is skipped; brokers before 5.1.0 do not start with it."""
-        return self.numbers >= (5, 1)
+def versions_text(groups: Iterable[BrokerVersions]) -> str:
+    """The versions of some groups as text; groups that follow each other are one range."""
+    ranges: list[BrokerVersions] = []
+    for group in groups:
+        if ranges and RELEASES.index(ranges[-1].last) + 1 == RELEASES.index(group.first):
+            ranges[-1] = BrokerVersions(ranges[-1].first, group.last, group.evidence)
+        else:
+            ranges.append(group)
+    return ", ".join(map(str, ranges))

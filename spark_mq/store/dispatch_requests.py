@@ -71,7 +71,8 @@ class StartingQueues:
 
     """
 
-    def __init__(self, recovered: Iterable[RecoveredQueue], file_size: int) -> None:
+    def __init__(self, recovered: Iterable[RecoveredQueue], file_size: int, has_tags: bool = False) -> None:
+        """The queues with folders; `has_tags` is whether tags have index entries."""
         self.on_disk: list[RecoveredQueue | None] = list(recovered)
         self.names = [(queue.folder.topic, queue.folder.queue_id) for queue in self.on_disk if queue is not None]
         self.end = np.array([queue.end for queue in self.on_disk if queue is not None], np.int64)
@@ -83,6 +84,7 @@ class StartingQueues:
         self._number_of: list[int] = []
         self._exists = np.ones(len(self.names), np.bool_)
         self._file_size = file_size
+        self._has_tags = has_tags
 
     @property
     def highest(self) -> int:
@@ -102,7 +104,7 @@ class StartingQueues:
                     self._table.numbers(buffer, frames),
                     int64s_at(buffer, frames.position + QUEUE_OFFSET_AT),
                     has_unit(frames),
-                    index_keys(buffer, frames).entry_count,
+                    index_keys(buffer, frames, self._has_tags).entry_count,
                 )
             )
         found = DispatchRequests.concatenate(parts)

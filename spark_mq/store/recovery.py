@@ -16,6 +16,19 @@ import numpy as np
 import pyarrow as pa
 
 from spark_mq.errors import UnsupportedStoreError
+from spark_mq.format.broker_version import (
+    BATCH_PROPERTIES_ARE_CHECKED,
+    DISPATCHES_AFTER_QUEUE_END,
+    DISPATCHES_AT_CLEAN_BOOT,
+    EMPTY_LAST_FILE_IS_DELETED,
+    INDEX_TAGS,
+    MESSAGE_VERSION_2,
+    PROPERTY_CRC,
+    RECOVERS_FROM_FLUSHED_QUEUES,
+    RECOVERS_FROM_TENTH_FILE,
+    SIZE_IS_CHECKED_FIRST,
+    BrokerVersions,
+)
 from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.format.kernels import recovery as kernels
 from spark_mq.format.kernels.recovery import RecordCheck
@@ -31,7 +44,7 @@ from spark_mq.store.boot import (
     recovery_start,
 )
 from spark_mq.store.boot_obstacles import boot_obstacles
-from spark_mq.store.boot_rules import BootRules, BrokerRelease
+from spark_mq.store.boot_rules import one_boot_group
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.config.sourced import NOTHING_TELLS, FileSetting, Sourced
@@ -69,7 +82,7 @@ class Recovery:
     Attributes:
         store: The path or URI.
         version: The version of the broker.
-        release: Its numbers and rules.
+        release: The versions that start in the same way; what only some of them do is that of the last one.
         last_stop: How the last run of the broker ended.
         obstacles: Why the broker does not start, as text for a person; empty if it starts.
         boot: The outcome, in the terms in which `boot` predicts it; None if nothing was done because of an obstacle.
@@ -86,7 +99,7 @@ class Recovery:
 
     store: str
     version: str
-    release: BrokerRelease
+    release: BrokerVersions
     last_stop: LastStop
     obstacles: tuple[str, ...]
     boot: Boot | None
@@ -124,13 +137,13 @@ def next_recovery(path: str, broker_version: str, broker_conf: str | None = None
         >>> next_recovery("/data/store", "5.3.3").rows.to_pylist()[0]["action"]
         'start'
     """
-    release, conf = BrokerRelease.of(broker_version), BrokerConf.of(broker_conf)
+    release, conf = one_boot_group(broker_version, "--as"), BrokerConf.of(broker_conf)
     with MessageStore(path, broker_version, broker_conf) as store:
         return next_recoveries(store, [(release, not last_stop(store).is_clean)], conf)[0]
 
 
 def next_recoveries(
-    store: MessageStore, starts: Iterable[tuple[BrokerRelease, bool]], conf: BrokerConf
+    store: MessageStore, starts: Iterable[tuple[BrokerVersions, bool]], conf: BrokerConf
 ) -> list[Recovery]:
     """The same for several starts, of which each reads what it would check; the whole log is read once.
 
@@ -150,7 +163,7 @@ class _Start:
     def __init__(
         self,
         store: MessageStore,
-        release: BrokerRelease,
+        release: BrokerVersions,
         conf: BrokerConf,
         scan: LackingScan,
         gone: int,
@@ -173,7 +186,7 @@ class _Start:
         _refuse_other_queues(self._store)
         files = self._log_files()
         folders = self._queue_folders()
-        obstacles = boot_obstacles(self._location, self._conf, folders, self._release)
+        obstacles = boot_obstacles(self._location, self._conf, folders, self._release.last)
         queue_files = find_queue_file_size(self._conf, [(self._location / CONSUME_QUEUE, folders)])
         self._assumed = _assumed(self._conf, self._release, files, queue_files)
         queue_size = queue_files.value
@@ -186,7 +199,7 @@ class _Start:
         recovered = [self._recover(folder, queue_size) for folder in folders]
         if not files:
             return self._without_log(recovered, live_end)
-        queues = StartingQueues(recovered, queue_size)
+        queues = StartingQueues(recovered, queue_size, INDEX_TAGS.holds(self._release.last))
         facts = self._facts(files, queues.highest)
         return self._with_log(files, queues, facts, live_end)
 
@@ -196,7 +209,7 @@ class _Start:
         """The files of the log that the broker maps; an empty last one is deleted by some versions."""
         folder = self._location / COMMIT_LOG
         infos = [info for info in folder.entries() if is_segment_name(info)]
-        if infos and infos[-1].size == 0 and self._release.deletes_empty_files:
+        if infos and infos[-1].size == 0 and EMPTY_LAST_FILE_IS_DELETED.holds(self._release.last):
             name = infos.pop().base_name
             self._rows.add(
                 "delete",
@@ -213,7 +226,7 @@ class _Start:
         folders = []
         for folder in queue_folders(self._location / CONSUME_QUEUE, with_empty=True):
             kept = folder
-            if folder.files and folder.files[-1].size == 0 and self._release.deletes_empty_files:
+            if folder.files and folder.files[-1].size == 0 and EMPTY_LAST_FILE_IS_DELETED.holds(self._release.last):
                 self._delete_queue_file(folder, folder.files[-1], "it is empty")
                 kept = QueueFolder(folder.topic, folder.queue_id, folder.location, folder.files[:-1])
             folders.append(kept)
@@ -260,12 +273,13 @@ class _Start:
 
     def _heads(self, files: Sequence[LogFile], facts: BootFacts) -> tuple[SegmentHead, ...]:
         """The beginnings of segments, the newest first, down to one with which the recovery begins."""
-        heads, rules = [], self._release.rules
-        if self._stop.is_clean and rules.since < (5, 4):
+        heads, rules = [], self._release
+        from_tenth = rules.decide(RECOVERS_FROM_TENTH_FILE)
+        if self._stop.is_clean and not from_tenth:
             return ()
         for file in reversed(files):
             data = self._store.files.read(file.location, 0, HEAD_SIZE)
-            is_whole = rules.since < (5, 4) or begins_with_record(file, self._record_rules())
+            is_whole = not from_tenth or begins_with_record(file, self._record_rules())
             heads.append(SegmentHead.of(file.base, data, is_whole=is_whole))
             if matches_recovery(heads[-1], facts, rules):
                 break
@@ -276,13 +290,13 @@ class _Start:
             for info in queue.files:
                 self._delete_queue_file(queue.folder, info, "the log has no segment")
         facts = BootFacts(self._stop.is_clean, -1, -1, (), checkpoint=self._checkpoint, gone=self._lose_gone(-1))
-        boot = replace(next_boot(self._release.rules, facts), is_full=True)
+        boot = replace(next_boot(self._release, facts), is_full=True)
         return self._result((), boot, -1, live_end)
 
     # -- recover, start -----------------------------------------------------------------------------------------------
 
     def _with_log(self, files: Sequence[LogFile], queues: StartingQueues, facts: BootFacts, live_end: int) -> Recovery:
-        rules = self._release.rules
+        rules = self._release
         start = recovery_start(rules, facts)
         first = facts.segments.index(start)
         name = f"{COMMIT_LOG}/{files[first].location.name}"
@@ -316,7 +330,7 @@ class _Start:
         cut_bytes = 0 if end.found == RecordCheck.BLANK else max(live_end - end.commit_log_offset, 0)
         kept = self._truncate_log(files, end, cut_bytes)
         # Since 5.4.0 the end of the queues is that after the dispatch.
-        queue_end = facts.queue_end if rules.since < (5, 4) else queues.highest
+        queue_end = queues.highest if rules.decide(RECOVERS_FROM_TENTH_FILE) else facts.queue_end
         if queue_end >= end.commit_log_offset:
             self._truncate_queues(queues, log, end.commit_log_offset)
 
@@ -361,23 +375,24 @@ class _Start:
         )
 
     def _why_there(self, facts: BootFacts) -> str:
-        rules = self._release.rules
+        rules = self._release
         if not self._stop.is_clean:
-            by = "offset" if rules.since >= (5, 5) and self._checkpoint.logics_physical_offset > 0 else "times"
+            by_offset = rules.decide(RECOVERS_FROM_FLUSHED_QUEUES) and self._checkpoint.logics_physical_offset > 0
+            by = "offset" if by_offset else "times"
             if any(matches_recovery(head, facts, rules) for head in facts.heads):
                 return f"the newest one whose first record is not after the checkpoint's {by}"
-            if rules.since >= (5, 4) and len(facts.heads) >= self._settings.commit_log_recover_max_num:
+            if rules.decide(RECOVERS_FROM_TENTH_FILE) and len(facts.heads) >= self._settings.commit_log_recover_max_num:
                 return f"commitLogRecoverMaxNum={self._settings.commit_log_recover_max_num} files"
             return f"the first one: no segment begins with a record that is not after the checkpoint's {by}"
-        if rules.since >= (5, 3, 2):
+        if rules.decide(DISPATCHES_AFTER_QUEUE_END):
             return "after a clean stop, the last one that begins at or before the end of the queues"
         return "after a clean stop, the third-last one"
 
     @property
     def _accelerates(self) -> bool:
         """Whether the check begins at the offset up to which queues were flushed, not with a segment (5.5.0)."""
-        is_set = self._settings.enable_accelerated_recovery and self._release.rules.since >= (5, 5)
-        return is_set and not self._stop.is_clean
+        is_set = self._settings.enable_accelerated_recovery and not self._stop.is_clean
+        return is_set and RECOVERS_FROM_FLUSHED_QUEUES.holds(self._release.last)
 
     def _position(self, start: int) -> int:
         """The position of the first byte that is checked, in the segment that begins at `start`."""
@@ -385,8 +400,8 @@ class _Start:
 
     def _checks_offsets(self) -> bool:
         """Whether a record that states an offset of another segment ends the log (5.5.0)."""
-        is_set = self._settings.check_commit_log_offset_on_recover and self._release.rules.since >= (5, 5)
-        return is_set and not self._stop.is_clean
+        is_set = self._settings.check_commit_log_offset_on_recover and not self._stop.is_clean
+        return is_set and RECOVERS_FROM_FLUSHED_QUEUES.holds(self._release.last)
 
     def _lose_gone(self, live_end: int) -> int:
         if self._gone:
@@ -405,12 +420,12 @@ class _Start:
         return size
 
     def _record_rules(self) -> int:
-        numbers, conf = self._release.numbers, self._conf  # of two numbers, the first version of a line
+        version, conf = self._release.last, self._conf
         rules = kernels.CHECKS_BODY_CRC if conf.is_enabled("checkCRCOnRecover", default=True) else 0
-        rules |= kernels.ACCEPTS_V2 if numbers >= (5, 1) else 0
-        rules |= kernels.CHECKS_SIZE_FIRST if numbers >= (5, 3, 2) else 0
-        rules |= kernels.CHECKS_BATCH if numbers >= (5,) else 0
-        is_whole = numbers >= (5, 2) and conf.is_enabled("forceVerifyPropCRC")
+        rules |= kernels.ACCEPTS_V2 if MESSAGE_VERSION_2.holds(version) else 0
+        rules |= kernels.CHECKS_SIZE_FIRST if SIZE_IS_CHECKED_FIRST.holds(version) else 0
+        rules |= kernels.CHECKS_BATCH if BATCH_PROPERTIES_ARE_CHECKED.holds(version) else 0
+        is_whole = PROPERTY_CRC.holds(version) and conf.is_enabled("forceVerifyPropCRC")
         return rules | (kernels.CHECKS_PROPERTY_CRC if is_whole else 0)
 
     def _revive(self, checked: DispatchRequests, live_end: int) -> int:
@@ -433,7 +448,7 @@ class _Start:
         """The commit log offset that a record must at least state to be dispatched while it is checked."""
         if not self._stop.is_clean:
             return ANYWHERE
-        return queue_end + 1 if self._release.rules.since >= (5, 3, 2) else NOWHERE
+        return queue_end + 1 if self._release.decide(DISPATCHES_AFTER_QUEUE_END) else NOWHERE
 
     def _truncate_log(self, files: Sequence[LogFile], end: WalkEnd, cut_bytes: int) -> list[LogFile]:
         """`MappedFileQueue.truncateDirtyFiles`; returns the files that are kept."""
@@ -501,7 +516,7 @@ class _Start:
 
         Returns the offset at which the broker waits forever, if there is one.
         """
-        is_4_9 = self._release.rules == BootRules.V4_9
+        is_4_9 = self._release.decide(DISPATCHES_AT_CLEAN_BOOT)
         if not is_4_9 and not self._settings.recheck_reput_offset_from_cq:
             return None
         offset = max(queues.highest, kept[0].base, 0)
@@ -563,7 +578,7 @@ class _Start:
     ) -> Recovery:
         return Recovery(
             str(self._location),
-            ".".join(map(str, self._release.numbers)),
+            str(self._release),
             self._release,
             self._stop,
             obstacles,
@@ -599,19 +614,19 @@ def _offset(name: str) -> int:
 
 
 def _assumed(
-    conf: BrokerConf, release: BrokerRelease, files: Sequence[LogFile], queue_files: Sourced[int]
+    conf: BrokerConf, release: BrokerVersions, files: Sequence[LogFile], queue_files: Sourced[int]
 ) -> tuple[FileSetting, ...]:
     """The settings on which a start depends, and others that are not considered."""
     settings = [("checkCRCOnRecover", True), ("messageIndexEnable", True), ("messageIndexSafe", False)]
-    if release.rules != BootRules.V4_9:
+    if not release.decide(DISPATCHES_AT_CLEAN_BOOT):
         settings.append(("recheckReputOffsetFromCq", False))
-    if release.numbers >= (5, 2):
+    if PROPERTY_CRC.holds(release.last):
         settings.append(("forceVerifyPropCRC", False))
     assumed = [FileSetting("queue files", f"{queue_files.value:,} bytes each", queue_files.source)]
     if files:
         source = conf.source if conf.commit_log_file_size else "most segments"
         assumed.insert(0, FileSetting("segments", f"{files[0].size:,} bytes each", source))
-    assumed.append(FileSetting("rules", f"of a broker of {release.rules.value}", release.source))
+    assumed.append(FileSetting("rules", f"of a broker of {release}", release.evidence))
     for name, default in settings:
         source = conf.source if name in conf.settings else NOTHING_TELLS
         assumed.append(FileSetting(name, str(conf.is_enabled(name, default)).lower(), source))

@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 from pyarrow import fs
 
 from spark_mq.errors import CorruptLogError, OptionError, UnsupportedStoreError
+from spark_mq.format.broker_version import ALL_VERSIONS, DISPATCHES_AT_CLEAN_BOOT, BrokerVersions
 from spark_mq.format.record import HEAD_SIZE
 from spark_mq.format.timestamp import NANOS_PER_MILLI
 from spark_mq.store.boot import Boot, BootFacts, BootSettings, SegmentHead, matches_recovery, next_boot
 from spark_mq.store.boot_obstacles import CONFIG_FILES, boot_obstacles
-from spark_mq.store.boot_rules import BootRules, BrokerRelease, find_boot_rules
+from spark_mq.store.boot_rules import boot_groups, find_boot_groups, versions_text
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import Checkpoint, checkpoint_problem
 from spark_mq.store.config.sourced import NOTHING_TELLS, FileSetting, Sourced
@@ -152,7 +153,7 @@ def store_state(
     """
     conf = BrokerConf.of(broker_conf)
     with MessageStore(path, broker_version, broker_conf) as store:
-        rules = find_boot_rules(store.location, broker_version)
+        rules = find_boot_groups(store.location, broker_version)
         checkpoint = Checkpoint.load(store.location)
         lacking = _lacking(store)
         index = index_state(store) if BootSettings.of(conf).message_index_enable else None
@@ -161,8 +162,8 @@ def store_state(
         gone = find_gone_messages(store)
         facts = _boot_facts(store, conf, log, checkpoint, lacking, index, stop.is_clean, gone.count)
         stops = (False, True) if stop.is_clean else (True,)
-        starts = [(release, after_crash) for after_crash in stops for release in rules.value]
-        boots = [next_boot(release.rules, replace(facts, is_clean=not after_crash)) for release, after_crash in starts]
+        starts = [(release, after_crash) for after_crash in stops for release in rules]
+        boots = [next_boot(release, replace(facts, is_clean=not after_crash)) for release, after_crash in starts]
         waits: list[str] = []
         if log.end - log.start <= SMALL_LOG if full is None else full:
             boots, waits = _exact_boots(store, conf, starts, boots)
@@ -180,14 +181,14 @@ def store_state(
             _config(store),
             tuple(dict.fromkeys([*boot_obstacles(store.location, conf, folders), *waits])),
             tuple(_settings(store, conf, rules, log, folders)),
-            tuple(boots[: len(rules.value)]),
-            tuple(boots[len(rules.value) :]),
+            tuple(boots[: len(rules)]),
+            tuple(boots[len(rules) :]),
             disk_use(store.location),
         )
 
 
 def _exact_boots(
-    store: MessageStore, conf: BrokerConf, starts: Sequence[tuple[BrokerRelease, bool]], seen: Sequence[Boot]
+    store: MessageStore, conf: BrokerConf, starts: Sequence[tuple[BrokerVersions, bool]], seen: Sequence[Boot]
 ) -> tuple[list[Boot], list[str]]:
     """The boots with the whole log read, and why some never end. `seen` are given for those that cannot be said."""
     from spark_mq.store.recovery import next_recoveries  # the kernels take half a second
@@ -197,7 +198,7 @@ def _exact_boots(
     except UnsupportedStoreError:
         return list(seen), []
     waits = [
-        f"{recovery.release.rules.value}: {obstacle}"
+        f"{recovery.release}: {obstacle}"
         for recovery in recoveries
         for obstacle in recovery.obstacles
         if recovery.boot is not None and recovery.last_stop.is_clean != starts[0][1]
@@ -253,7 +254,7 @@ def _config(store: MessageStore) -> tuple[ConfigSnapshot, ...]:
 def _settings(
     store: MessageStore,
     conf: BrokerConf,
-    rules: Sourced[tuple[BrokerRelease, ...]],
+    rules: Sequence[BrokerVersions],
     log: LogState,
     folders: list[QueueFolder],
 ) -> list[FileSetting]:
@@ -272,14 +273,14 @@ def _settings(
         FileSetting("segments", f"{segments.value:,} bytes each", segments.source),
         FileSetting("queue files", f"{queues.value:,} bytes each", queues.source),
         FileSetting("index files", *index),
-        FileSetting("rules", f"of a broker of {', '.join(one.rules.value for one in rules.value)}", rules.source),
+        FileSetting("rules", f"of a broker of {versions_text(rules)}", rules[0].evidence),
     ]
     for name, default in (
         ("messageIndexEnable", True),
         ("messageIndexSafe", False),
         ("recheckReputOffsetFromCq", False),
     ):
-        if name != "recheckReputOffsetFromCq" or rules.value[-1].rules != BootRules.V4_9:
+        if name != "recheckReputOffsetFromCq" or not rules[-1].decide(DISPATCHES_AT_CLEAN_BOOT):
             value = str(conf.is_enabled(name, default)).lower()
             found.append(FileSetting(name, value, conf.source if name in conf.settings else NOTHING_TELLS))
     for name in ("enableControllerMode", "duplicationEnable"):
@@ -331,7 +332,7 @@ def _newest_heads(store: MessageStore, facts: BootFacts) -> tuple[SegmentHead, .
         head = SegmentHead.of(segment.base, store.records.read(segment.base, HEAD_SIZE))
         heads.append(head)
         either = [replace(facts, is_clean=is_clean) for is_clean in (True, False)]
-        if all(matches_recovery(head, one, rules) for one in either for rules in BootRules):
+        if all(matches_recovery(head, one, rules) for one in either for rules in boot_groups(ALL_VERSIONS)):
             break
     return tuple(heads)
 

@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from spark_mq.errors import OptionError
+from spark_mq.format.broker_version import ALL_VERSIONS, BrokerVersions
 from spark_mq.format.record import MAGIC_V1, MAGIC_V2
 from spark_mq.io.location import Location
 from spark_mq.store.boot import Boot, BootFacts, BootSettings, SegmentHead, next_boot
-from spark_mq.store.boot_rules import BootRules, find_boot_rules
+from spark_mq.store.boot_rules import boot_groups, find_boot_groups
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.lacking_messages import LackingMessage
 from spark_mq.store.log.log_range import LogRange
@@ -26,7 +27,7 @@ from tests.support.boots import CLEAN, RECOVERED, STORES, Unpack, entries_of, un
 from tests.support.index_stores import index_files
 from tests.support.stores import RealStore
 
-V4_9, V5_0, V5_1, V5_3_2, V5_4, V5_5 = BootRules
+GROUPS = V4_9, V5_0, V5_1, V5_3_2, V5_4, V5_5 = boot_groups(ALL_VERSIONS)
 OF_5 = [V5_0, V5_1, V5_3_2, V5_4, V5_5]
 
 
@@ -123,7 +124,7 @@ def outcome(boot: Boot) -> tuple[int, int, int]:
 def test_a_clean_boot_begins_as_its_version_does() -> None:
     heads = tuple(SegmentHead(base, MAGIC_V1, 50, base) for base in (3000, 2000, 1000, 0))
     newest = (SegmentHead(4000, 0, 0), *heads)
-    begins = [next_boot(rules, facts(heads=newest)).recovers_from for rules in BootRules]
+    begins = [next_boot(rules, facts(heads=newest)).recovers_from for rules in GROUPS]
     assert begins == [2000, 2000, 2000, 3000, 3000, 3000]
     most = BootSettings(commit_log_recover_max_num=2)
     assert next_boot(V5_4, facts(heads=newest, queue_end=0)).recovers_from == 0
@@ -136,7 +137,7 @@ def test_a_clean_boot_begins_as_its_version_does() -> None:
 
 
 def test_each_version_does_something_else_with_a_queue_that_lags() -> None:
-    assert [outcome(next_boot(rules, facts())) for rules in BootRules] == [
+    assert [outcome(next_boot(rules, facts())) for rules in GROUPS] == [
         (2, 0, 0),
         (0, 0, 2),
         (0, 0, 2),
@@ -165,8 +166,8 @@ def test_a_setting_lets_5_dispatch_as_4_9() -> None:
 
 def test_without_queues_all_are_built_except_by_5_0() -> None:
     nothing = facts(queue_end=-1, live_queue_end=-1, next_queue_offsets={})
-    all_built = dict.fromkeys(BootRules, (2, 0, 0)) | {V5_0: (0, 0, 2), V5_1: (0, 0, 2)}
-    assert {rules: outcome(next_boot(rules, nothing)) for rules in BootRules} == all_built
+    all_built = dict.fromkeys(GROUPS, (2, 0, 0)) | {V5_0: (0, 0, 2), V5_1: (0, 0, 2)}
+    assert {rules: outcome(next_boot(rules, nothing)) for rules in GROUPS} == all_built
     assert next_boot(V4_9, nothing).dispatched == next_boot(V5_3_2, nothing).dispatched == (LogRange(0, 3400),)
 
 
@@ -178,8 +179,8 @@ def test_units_after_the_end_of_the_log_do_not_count_for_4_9() -> None:
 def test_messages_before_the_part_that_is_dispatched_stay_lost() -> None:
     """Another queue is ahead. The later message of this queue is appended at the place of the lost one."""
     early = (LackingMessage("T", 0, 7, 1500), LackingMessage("T", 0, 8, 3300))
-    some_shifted = dict.fromkeys(BootRules, (0, 1, 1)) | {V5_0: (0, 0, 2), V5_1: (0, 0, 2)}
-    assert {rules: outcome(next_boot(rules, facts(lacking=early))) for rules in BootRules} == some_shifted
+    some_shifted = dict.fromkeys(GROUPS, (0, 1, 1)) | {V5_0: (0, 0, 2), V5_1: (0, 0, 2)}
+    assert {rules: outcome(next_boot(rules, facts(lacking=early))) for rules in GROUPS} == some_shifted
     heads = (SegmentHead(3000, MAGIC_V1, 50),)
     crashed = facts(lacking=early, is_clean=False, heads=heads, checkpoint=Checkpoint(9000, 9000))
     assert outcome(next_boot(V5_3_2, crashed)) == (0, 1, 1)
@@ -226,11 +227,11 @@ def test_5_5_begins_where_the_queues_were_flushed() -> None:
 
 def test_4_9_begins_at_no_record_of_the_newer_format() -> None:
     crashed = facts(is_clean=False, heads=(SegmentHead(3000, MAGIC_V2, 50),), checkpoint=Checkpoint(9000, 9000))
-    assert [next_boot(rules, crashed).recovers_from for rules in BootRules] == [0, 0, 3000, 3000, 3000, 3000]
+    assert [next_boot(rules, crashed).recovers_from for rules in GROUPS] == [0, 0, 3000, 3000, 3000, 3000]
 
 
 def test_without_segments_a_boot_deletes_the_queues() -> None:
-    for rules in BootRules:
+    for rules in GROUPS:
         boot = next_boot(rules, BootFacts(True, -1, -1, ()))
         assert (boot.deletes_queues, boot.recovers_from, boot.loses_nothing) == (True, None, False)
 
@@ -255,13 +256,14 @@ def test_without_segments_a_boot_deletes_the_queues() -> None:
         ("5.10.0", [V5_5]),
     ],
 )
-def test_a_version_has_rules(version: str, rules: list[BootRules], tmp_path: Path) -> None:
-    found = find_boot_rules(Location.resolve(str(tmp_path)), version)
-    assert [release.rules for release in found.value] == rules
-    assert ("newer than the rules known here" in found.source) == (version == "5.10.0")
+def test_a_version_has_rules(version: str, rules: list[BrokerVersions], tmp_path: Path) -> None:
+    found = find_boot_groups(Location.resolve(str(tmp_path)), version)
+    assert len(found) == len(rules)
+    assert all(one.first <= group.first <= group.last <= one.last for group, one in zip(found, rules, strict=True))
+    assert ("its rules are assumed" in found[0].evidence) == (version == "5.10.0")
 
 
 @pytest.mark.parametrize("version", ["", "4.8", "6", "5.x", "5.3.3.1", "5.", "5.3.²"])
 def test_another_version_is_an_error(version: str, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="version"):
-        find_boot_rules(Location.resolve(str(tmp_path)), version)
+        find_boot_groups(Location.resolve(str(tmp_path)), version)

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from spark_mq.errors import SparkMqError, StoreNotFoundError
+from spark_mq.format.broker_version import ALL_VERSIONS
 from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.io.location import Location
-from spark_mq.store.boot_rules import BootRules
+from spark_mq.store.boot_rules import boot_groups
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.disk_use import disk_use
 from spark_mq.store.log.log_range import LogRange
@@ -35,7 +36,7 @@ def test_an_empty_store_has_a_state(tmp_path: Path) -> None:
     (tmp_path / "commitlog").mkdir()
     state = store_state(str(tmp_path))
     assert (state.log.start, state.log.end, state.log.last_segment) == (-1, -1, None)
-    assert [boot.rules for boot in state.boots] == list(BootRules)[1:]
+    assert [boot.rules for boot in state.boots] == list(boot_groups(ALL_VERSIONS))
     assert all(boot.deletes_queues for boot in state.boots)
     (tmp_path / "commitlog" / f"{0:020d}").write_bytes(bytes(1000))
     assert store_state(str(tmp_path)).boots[0].loses_nothing

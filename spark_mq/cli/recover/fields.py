@@ -15,7 +15,7 @@ def recovery_fields(recovery: Recovery) -> dict[str, Any]:
     return {
         "store": recovery.store,
         "broker_version": recovery.version,
-        "rules": recovery.release.rules.value,
+        "rules": str(recovery.release),
         "verdict": " ".join(verdict(recovery)),
         "is_harmless": recovery.is_harmless,
         "is_clean": recovery.last_stop.is_clean,

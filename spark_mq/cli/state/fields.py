@@ -50,4 +50,4 @@ def state_fields(state: StoreState) -> dict[str, Any]:
 
 def _boot(boot: Boot) -> dict[str, Any]:
     counts = {"completed": boot.completed, "shifted": boot.shifted, "lost": boot.lost}
-    return asdict(boot) | counts | {"loses_nothing": boot.loses_nothing}
+    return asdict(boot) | {"rules": str(boot.rules)} | counts | {"loses_nothing": boot.loses_nothing}

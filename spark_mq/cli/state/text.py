@@ -7,7 +7,9 @@ from collections.abc import Iterator
 
 from spark_mq.cli.output.value_text import local_time_of, size_text, visible
 from spark_mq.cli.state.verdict import at_least, messages, remedies, stale_count, verdict
+from spark_mq.format.broker_version import DISPATCHES_AFTER_QUEUE_END, BrokerVersions
 from spark_mq.store.boot import Boot, QueueOutcome
+from spark_mq.store.boot_rules import versions_text
 from spark_mq.store.config.sourced import FileSetting
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.store_state import StoreState
@@ -142,12 +144,12 @@ def _duration(seconds: float) -> str:
 
 def _boots(state: StoreState) -> Iterator[list[str]]:
     """A section for each different boot."""
-    by_lines: dict[tuple[str, ...], list[str]] = {}
+    by_lines: dict[tuple[str, ...], list[BrokerVersions]] = {}
     for boot in state.boots:
         if not boot.deletes_queues:
-            by_lines.setdefault(tuple(_boot(state, boot)), []).append(boot.rules.value)
+            by_lines.setdefault(tuple(_boot(state, boot)), []).append(boot.rules)
     for lines, names in by_lines.items():
-        yield [f"next boot of {', '.join(names)}", *lines]
+        yield [f"next boot of {versions_text(names)}", *lines]
 
 
 def _boot(state: StoreState, boot: Boot) -> Iterator[str]:
@@ -183,7 +185,7 @@ def _boot(state: StoreState, boot: Boot) -> Iterator[str]:
 def _why_there(boot: Boot) -> str:
     if not boot.is_clean:
         return "by the checkpoint"
-    if boot.rules.since >= (5, 3, 2):
+    if boot.rules.decide(DISPATCHES_AFTER_QUEUE_END):
         return "the last one that begins before the end of the queues"
     return "the third-last file"
 

@@ -6,7 +6,9 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from spark_mq.cli.output.value_text import size_text
+from spark_mq.format.broker_version import MESSAGE_VERSION_2, BrokerVersions
 from spark_mq.store.boot import Boot
+from spark_mq.store.boot_rules import versions_text
 from spark_mq.store.store_state import StaleTail, StoreState
 
 
@@ -62,12 +64,12 @@ def lost_before(boots: Sequence[Boot], missing_bytes: int = 0) -> Iterator[str]:
 
 
 def _boots(state: StoreState) -> Iterator[str]:
-    by_text: dict[str, list[str]] = {}
+    by_text: dict[str, list[BrokerVersions]] = {}
     for boot in state.boots:
-        by_text.setdefault(boot_text(state, boot), []).append(boot.rules.value)
+        by_text.setdefault(boot_text(state, boot), []).append(boot.rules)
     for text, names in by_text.items():
         if_crashed = "If the broker crashes now, the" if state.last_stop.is_running else "The"
-        yield f"{if_crashed} next boot of {', '.join(names)} {text}."
+        yield f"{if_crashed} next boot of {versions_text(names)} {text}."
 
 
 def boot_text(state: StoreState, boot: Boot) -> str:
@@ -153,7 +155,7 @@ def _nothing(state: StoreState) -> str:
 
 
 def _of_losses(state: StoreState, losing: Sequence[Boot]) -> Iterator[str]:
-    names = ", ".join(boot.rules.value for boot in losing)
+    names = versions_text(boot.rules for boot in losing)
     yield (
         f"Do not start a broker of {names} on the store as it is. First `spark-mq repair {_path(state)} --apply`, "
         "which adds the missing units and index entries from the log."
@@ -168,8 +170,8 @@ def _of_losses(state: StoreState, losing: Sequence[Boot]) -> Iterator[str]:
 
 
 def _of_cuts(state: StoreState, cutting: Sequence[Boot]) -> str:
-    names = ", ".join(boot.rules.value for boot in cutting)
-    if len(cutting) < len(state.boots) or all(boot.rules.since < (5, 1) for boot in cutting):
+    names = versions_text(boot.rules for boot in cutting)
+    if len(cutting) < len(state.boots) or not any(boot.rules.decide(MESSAGE_VERSION_2) for boot in cutting):
         others = "a version that does not cut it, or find out why"
     else:
         others = "a copy of the segment from a replica, or find out why"
