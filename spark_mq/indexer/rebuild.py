@@ -55,7 +55,7 @@ from spark_mq.job.tasks import SparkTasks, Tasks
 from spark_mq.store.config.broker_version import detect_broker_version
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
 from spark_mq.store.config.sourced import FileSetting
-from spark_mq.store.config.store_kind import rocksdb_notes
+from spark_mq.store.config.store_kind import Door, check_form
 from spark_mq.store.config.store_paths import CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX
 from spark_mq.store.index.folder import IndexFileInfo, index_files
 from spark_mq.store.log.commit_log import CommitLog
@@ -396,7 +396,7 @@ class _Rebuild:
             notes.append("index is not rebuilt: the broker keeps none (messageIndexEnable=false)")
         if not selection.has_queues:
             return notes
-        notes += rocksdb_notes(self.store)
+        notes += map(str, check_form(self.store, Door.FILES))
         if inner_batches:
             notes.append(f"{inner_batches} inner batches belong to batch consume queues, which are not rebuilt")
         has_ext = (self.store / CONSUME_QUEUE_EXT).is_directory or conf.is_enabled("enableConsumeQueueExt")
@@ -405,6 +405,6 @@ class _Rebuild:
                 f"{CONSUME_QUEUE_EXT} is not rebuilt: new units have tags codes instead of addresses in it; a "
                 "--broker-conf with enableConsumeQueueExt=true rebuilds it, unless queues are continued (--resume)"
             )
-        if conf.is_enabled("enableMultiDispatch"):
+        if conf.is_enabled("enableMultiDispatch") and not (self.store / CONSUME_QUEUE).is_directory:
             notes.append("queues of INNER_MULTI_DISPATCH (light message queues) are not rebuilt")
         return notes

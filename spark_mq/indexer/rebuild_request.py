@@ -20,7 +20,7 @@ from spark_mq.job.output_committer import OutputCommitter
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.broker_version import BrokerVersion, parse_broker_version
 from spark_mq.store.config.broker_versions import find_broker_versions
-from spark_mq.store.config.store_kind import refuse_rocksdb
+from spark_mq.store.config.store_kind import Door, check_form, refuse_rocksdb
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.store.index.names import parse_time_zone
 from spark_mq.store.log.commit_log import CommitLog
@@ -133,7 +133,7 @@ class RebuildRequest:
             OptionError: The output is inside a store, or a setting of extension units is not valid.
             ConfigError: The file of consumer filters cannot be read, and extension units are made.
             StorageError: The output is a file.
-            UnsupportedStoreError: The output has queues in RocksDB.
+            UnsupportedStoreError: The output has queues in RocksDB, or the store has queues that are not rebuilt.
             OutputExistsError: The output has such trees, and neither `replace` nor `resume` is given; or they cannot
                 be replaced.
 
@@ -144,6 +144,7 @@ class RebuildRequest:
         check_output(self.committer.output, self.store, self.committer.names)
         damage = raise_or_report([*log.gaps, *log.stray], self.is_permissive)
         if self.selection.has_queues:
+            check_form(self.store, Door.FILES)
             refuse_rocksdb(self.committer.target(CONSUME_QUEUE))
         if not self.resume:
             self.committer.check_targets(self.replace)

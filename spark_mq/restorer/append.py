@@ -128,7 +128,6 @@ class Append:
                 f"{extension.staged.inner_batches:,} of the new messages are batches of a topic with batch consume "
                 "queues (queue.type=BatchCQ), which are not written; leave them out"
             )
-        target.check_topics(entry.base_name for entry in (self.folder / CONSUME_QUEUE).entries())
         self._write_checkpoint(extension, log_end)
         return self._without_stale_units(extension)
 

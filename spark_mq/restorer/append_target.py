@@ -7,14 +7,14 @@ log is read only if no queue, or no index entry, leads to its last messages: the
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from pyarrow import fs
 
-from spark_mq.errors import ConfigError, CorruptIndexError, UnsupportedStoreError
+from spark_mq.errors import CorruptIndexError, UnsupportedStoreError
 from spark_mq.format.index_file import IndexLayout
 from spark_mq.format.record import FRAME
 from spark_mq.indexer.queue.carry_over import Queue
@@ -22,9 +22,8 @@ from spark_mq.io.location import Location
 from spark_mq.store.boot_obstacles import boot_obstacles
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.broker_version import BrokerVersion
-from spark_mq.store.config.config_file import load_config
-from spark_mq.store.config.store_kind import is_rocksdb
-from spark_mq.store.config.store_paths import ABORT, COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX
+from spark_mq.store.config.store_kind import Door, check_form
+from spark_mq.store.config.store_paths import ABORT, COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX, is_rocksdb
 from spark_mq.store.index.end import IndexEnd, index_end
 from spark_mq.store.index.folder import index_files, index_layout
 from spark_mq.store.lacking_messages import find_lacking_messages
@@ -38,7 +37,6 @@ from spark_mq.store.queue.folders import find_queue_file_size, listed
 from spark_mq.store.queue_state import queue_states
 from spark_mq.store.store_lock import LOCK, is_locked
 
-_BATCH_QUEUES = "batchconsumequeue"
 _REBUILD = "`spark-mq rebuild STORE --resume` completes queues and index that lack messages"
 
 
@@ -129,22 +127,6 @@ class AppendTarget:
                 end,
             )
 
-    def check_topics(self, topics: Iterable[str]) -> None:
-        """Raise `UnsupportedStoreError` if the messages of a topic go into batch consume queues, which are not written.
-
-        Args:
-            topics: The topics of the messages that are appended.
-
-        """
-        batched = _batch_topics(self.store)
-        for topic in sorted(set(topics)):
-            if topic in batched or (self.store / _BATCH_QUEUES / topic).is_directory:
-                raise _refused(
-                    self.store,
-                    f"topic {topic!r} has batch consume queues (queue.type=BatchCQ), which are not written; leave its "
-                    "messages out, or give them another topic (--topic-map)",
-                )
-
 
 def _refused(store: Location, why: str) -> UnsupportedStoreError:
     return UnsupportedStoreError(f"nothing can be appended to {store}: {why}")
@@ -170,6 +152,7 @@ def check_appendable(store: Location, has_lock: bool) -> None:
             f"{store / ABORT} says that its broker runs or crashed, so its log has not been checked; start the broker "
             "on it, and stop it cleanly (mqshutdown broker)",
         )
+    check_form(store, Door.FILES)
     if is_rocksdb(store / CONSUME_QUEUE):
         raise _refused(store, f"{store / CONSUME_QUEUE} is a RocksDB database (storeType=defaultRocksDB)")
 
@@ -302,20 +285,3 @@ def _chunks(store: Location, start: int, stop: int) -> Iterator[Any]:
         with SegmentSource(segment) as source:
             parts = RecordReader(source, max(start - segment.base, 0)).read(min(stop - segment.base, segment.size))
             yield from (part for part in parts if isinstance(part, RecordChunk))
-
-
-def _batch_topics(store: Location) -> frozenset[str]:
-    """The topics that have batch consume queues by their attributes (`QueueTypeUtils.isBatchCq`@5.3.3)."""
-    try:
-        return load_config(store, "topics.json", _with_batch_queues) or frozenset()
-    except (ConfigError, UnsupportedStoreError):
-        return frozenset()
-
-
-def _with_batch_queues(content: Mapping[str, Any]) -> frozenset[str]:
-    return frozenset(
-        topic
-        for topic, values in (content.get("topicConfigTable") or {}).items()
-        for name, value in (values.get("attributes") or {}).items()
-        if name.lstrip("+") == "queue.type" and value == "BatchCQ"
-    )

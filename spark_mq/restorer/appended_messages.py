@@ -110,7 +110,7 @@ def _append(job: StoreJob, append: Append, stage: Stage) -> RestoreReport:
     chunks = job.stage(stage, chunk_folder, progress)
     find_append(job, target.log_end, chunks)
     plan = place_after(chunks, target.segment_size, target.log_end, target.next_offsets)
-    _check_topics(target, plan.topics)
+    _check_topics(plan.topics)
     offset_map = job.offset_map(chunks, plan)
     previous = None if target.last_segment is None else target.last_segment.location
     with nullcontext() if offset_map is None else offset_map.removed_on_error():
@@ -148,8 +148,7 @@ def _complete_map(about: Mapping[str, Any]) -> None:
         complete_map(Location.resolve(folder))
 
 
-def _check_topics(target: AppendTarget, topics: Set[str]) -> None:
-    target.check_topics(topics)
+def _check_topics(topics: Set[str]) -> None:
     transactional = topics & {HALF_TOPIC, OP_TOPIC}
     if transactional:
         raise OptionError(

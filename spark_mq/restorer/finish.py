@@ -174,6 +174,7 @@ def _write_config(job: StoreJob, store: Location, log: NewLog, translate: Transl
     for path in () if facts is None else facts.databases:
         rule = rule_of(f"{path}/")
         notes.append(f"{path} is left out: {'it is not known' if rule is None else rule.reason}")
+    notes += () if facts is None else facts.form_notes
     if origin.location is not None:
         _copy_other_files(origin.location, store, situation)
     return notes

@@ -21,6 +21,7 @@ from spark_mq.io.location import Location
 from spark_mq.store.config.broker_version import BrokerVersion
 from spark_mq.store.config.checkpoint import CHECKPOINT
 from spark_mq.store.config.config_file import parse_fastjson
+from spark_mq.store.config.store_kind import Door, check_form
 from spark_mq.store.config.store_paths import CONFIG, CONSUME_QUEUE, INDEX
 from spark_mq.store.derived_facts import index_facts, next_offsets, queue_facts
 from spark_mq.store.index.names import zone_of_names
@@ -61,6 +62,7 @@ class SourceFacts:
         broker_version: The release line of the broker; None if nothing shows it.
         time_zone: The zone of the names of index files; None if nothing shows it.
         databases: The folders in `config/`, which are RocksDB databases.
+        form_notes: What the new store lacks because of the form of its source (`check_form`), a sentence each.
 
     """
 
@@ -75,6 +77,7 @@ class SourceFacts:
     broker_version: BrokerVersion | None = None
     time_zone: tzinfo | None = None
     databases: tuple[str, ...] = ()
+    form_notes: tuple[str, ...] = ()
 
 
 def facts_of_store(store: Location) -> SourceFacts:
@@ -95,6 +98,7 @@ def facts_of_store(store: Location) -> SourceFacts:
         1073741824
 
     """
+    forms = check_form(store, Door.FILES)
     with MessageStore(store.uri) as opened:
         log_start, log_end = opened.get_min_phy_offset(), opened.get_max_phy_offset()
         has_messages = 0 <= log_start < log_end
@@ -118,6 +122,7 @@ def facts_of_store(store: Location) -> SourceFacts:
         broker_version=_version_of(files),
         time_zone=_time_zone([] if index is None else index["files"]),
         databases=tuple(sorted(f"{CONFIG}/{info.base_name}" for info in infos if not info.is_file)),
+        form_notes=tuple(map(str, forms)),
     )
 
 
@@ -138,6 +143,7 @@ def facts_of_archive(spark: SparkSession, tables: ArchiveTables, identity: Store
     """
     from pyspark.sql import functions as F  # noqa: N812
 
+    from spark_mq.archive.lifecycle.snapshot_files import snapshot_location
     from spark_mq.archive.newest_snapshot import newest_snapshot
 
     condition = identity.condition()
@@ -148,6 +154,7 @@ def facts_of_archive(spark: SparkSession, tables: ArchiveTables, identity: Store
     queues = _json_of(files.pop(CONSUME_QUEUE, None))
     files.pop(INDEX, None)
     index = _archived_index_files(spark, tables, identity)
+    forms = check_form(snapshot_location(files, tables.name), Door.FILES)
     nested = {path for path in files if path.count("/") > 1}
     readable = readable_files({path: files[path] for path in files if path not in nested}, tables.name)
     sizes = Counter(row["file_size"] for row in rows if row["file_size"])
@@ -168,6 +175,7 @@ def facts_of_archive(spark: SparkSession, tables: ArchiveTables, identity: Store
         broker_version=_version_of(readable),
         time_zone=_time_zone(index),
         databases=tuple(sorted({path.rsplit("/", path.count("/") - 1)[0] for path in nested})),
+        form_notes=tuple(map(str, forms)),
     )
 
 

@@ -8,14 +8,17 @@ cover are read too. So a plan saves work, never rows. This module runs while Spa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from spark_mq.errors import UnsupportedStoreError
 from spark_mq.source.earlier_topic import log_of_earlier_topic
 from spark_mq.source.integer_set import IntegerSet
 from spark_mq.source.key_plan import plan_keys
 from spark_mq.source.options import ReadOptions
+from spark_mq.source.predicate import Predicate
 from spark_mq.source.queue_order import OrderedRead, plan_by_queue
 from spark_mq.source.time_window import live_log
 from spark_mq.source.topic_plan import plan_topics
@@ -30,6 +33,8 @@ from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.lookup import QueueRange
 from spark_mq.store.queue.tiles import joined
 from spark_mq.store.queue.units_read import UnitsRead
+
+_LOG = logging.getLogger(__name__)
 
 _MAX_QUEUE_OFFSETS = 1 << 16
 _QUEUE_OFFSETS_OF_A_TASK = 1 << 12
@@ -92,6 +97,23 @@ class ReadPlan:
 
 def plan_messages(options: ReadOptions, store: MessageStore) -> ReadPlan:
     """The plan for a table of messages. Raises `StoreNotFoundError` if the path is not a store."""
+    plan = _plan(options, store)
+    forms = tuple(_form_notes(options.predicate, store))
+    for note in forms:
+        _LOG.warning("%s: %s", store.location, note)
+    return replace(plan, notes=(*plan.notes, *forms)) if forms else plan
+
+
+def _form_notes(predicate: Predicate, store: MessageStore) -> Iterator[str]:
+    """Why rows by queue offsets are not what a broker answers: the rows are those of the log."""
+    for topic in () if predicate.queue_offset.is_all else sorted(predicate.topics or ()):
+        try:
+            yield from store.queue_notes(topic)
+        except UnsupportedStoreError as error:
+            yield str(error)
+
+
+def _plan(options: ReadOptions, store: MessageStore) -> ReadPlan:
     predicate = options.predicate
     if predicate.is_empty or predicate.offsets.is_empty:
         return ReadPlan(AccessPath.NOTHING)

@@ -11,8 +11,8 @@ from typing import Any
 
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_version import BrokerVersion
-from spark_mq.store.config.store_kind import is_rocksdb
-from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
+from spark_mq.store.config.store_kind import has_rocksdb_queues
+from spark_mq.store.config.store_paths import INDEX
 from spark_mq.store.index.folder import index_files
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.folders import existing_file_size
@@ -35,14 +35,15 @@ def queue_facts(store: MessageStore) -> dict[str, Any] | None:
         {'topic': 'orders', 'queue_id': 0, 'min_offset': 1200, 'max_offset': 1532}
 
     """
-    if is_rocksdb(store.location / CONSUME_QUEUE) or not store.queue_names:
+    if has_rocksdb_queues(store.location) or not store.queue_names:
         return None
+    found = {name: queue for name in store.queue_names if (queue := store.find_queue(*name)) is not None}
     queues, log_start = [], store.get_min_phy_offset()
-    for topic, queue_id in store.queue_names:
+    for topic, queue_id in found:
         max_offset = store.get_max_offset_in_queue(topic, queue_id)
-        min_offset = store.queues[topic, queue_id].min_offset(max_offset, log_start, BrokerVersion.V5)
+        min_offset = found[topic, queue_id].min_offset(max_offset, log_start, BrokerVersion.V5)
         queues.append({"topic": topic, "queue_id": queue_id, "min_offset": min_offset, "max_offset": max_offset})
-    return {"file_size": existing_file_size([queue.folder for queue in store.queues.values()]), "queues": queues}
+    return {"file_size": existing_file_size([queue.folder for queue in found.values()]), "queues": queues}
 
 
 def next_offsets(facts: Mapping[str, Any] | None) -> dict[tuple[str, int], int]:

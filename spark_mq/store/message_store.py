@@ -7,6 +7,7 @@ consume queue or entries of an index file, and the records that they point to.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator
 from datetime import datetime
 from functools import cached_property
@@ -233,6 +234,15 @@ class MessageStore:
         """
         return self._queues.ends(topic, queue_id, read_log)[1] if read_log else self._queues.max_offset(topic, queue_id)
 
+    def queue_notes(self, topic: str) -> list[str]:
+        """What an answer by queue offsets of `topic` leaves out because of the store's form, a sentence each.
+
+        Raises:
+            UnsupportedStoreError: The topic has queues that are not read.
+
+        """
+        return self._queues.notes(topic)
+
     def queue_cover(self, topic: str, queue_id: int) -> QueueCover:
         """What the units of a queue prove, and the parts of the log that must be read for its other messages.
 
@@ -245,13 +255,17 @@ class MessageStore:
     ) -> pa.Table:
         """At most `max_num` messages of a queue, from queue offset `offset` on.
 
-        `get_message_result` has the same arguments and errors, and also returns the status of the offset.
+        `get_message_result` has the same arguments and errors, and also returns the status of the offset. A note of its
+        result is a warning here.
 
         Example:
             >>> store.get_message("orders", 3, offset=1200, max_num=2)["queue_offset"].to_pylist()
             [1200, 1201]
         """
-        return self.get_message_result(topic, queue_id, offset, max_num, read_log).messages
+        result = self.get_message_result(topic, queue_id, offset, max_num, read_log)
+        for note in result.notes:
+            warnings.warn(f"{self.location}: {note}", stacklevel=2)
+        return result.messages
 
     def get_message_result(
         self, topic: str, queue_id: int, offset: int, max_num: int = DEFAULT_MAX_NUM, read_log: bool = False

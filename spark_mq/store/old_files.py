@@ -17,7 +17,7 @@ from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT, UNIT_DTYPE, UNIT
 from spark_mq.format.timestamp import NANOS_PER_MILLI
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
-from spark_mq.store.config.store_kind import is_rocksdb
+from spark_mq.store.config.store_kind import has_rocksdb_queues
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX
 from spark_mq.store.expiry import release_offsets
 from spark_mq.store.index.folder import index_files
@@ -104,7 +104,7 @@ def old_files(store: MessageStore) -> OldFiles:
         UnsupportedStoreError: The queues are in RocksDB.
 
     """
-    if is_rocksdb(store.location / CONSUME_QUEUE):
+    if has_rocksdb_queues(store.location):
         raise UnsupportedStoreError(
             f"{store.location / CONSUME_QUEUE} is a RocksDB database (storeType=defaultRocksDB): only its broker "
             "removes old units from it"

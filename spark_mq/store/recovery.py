@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from spark_mq.errors import UnsupportedStoreError
 from spark_mq.format.broker_version import (
     BATCH_PROPERTIES_ARE_CHECKED,
     DISPATCHES_AFTER_QUEUE_END,
@@ -48,6 +47,7 @@ from spark_mq.store.boot_rules import one_boot_group
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.config.sourced import NOTHING_TELLS, FileSetting, Sourced
+from spark_mq.store.config.store_kind import Door, check_form
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX
 from spark_mq.store.dispatch_log import ANYWHERE, NOWHERE, DispatchLog
 from spark_mq.store.dispatch_requests import DispatchRequests, StartingQueues, doubled_entries
@@ -71,8 +71,6 @@ from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.folders import QueueFileInfo, QueueFolder, find_queue_file_size, queue_folders
 from spark_mq.store.queue.queue_recovery import NO_FILE, RecoveredQueue, recover_queue
 from spark_mq.store.recovery_rows import RecoveryRows
-
-_BATCH_QUEUES = "batchconsumequeue"
 
 
 @dataclass(frozen=True)
@@ -183,7 +181,7 @@ class _Start:
 
     def run(self) -> Recovery:
         """Each step in its order."""
-        _refuse_other_queues(self._store)
+        check_form(self._store.location, Door.QUEUES)
         files = self._log_files()
         folders = self._queue_folders()
         obstacles = boot_obstacles(self._location, self._conf, folders, self._release.last)
@@ -590,21 +588,6 @@ class _Start:
             max_offsets or {},
             self._rows.to_table(),
             self._assumed,
-        )
-
-
-def _refuse_other_queues(store: MessageStore) -> None:
-    """Check that the queues are those of a broker with ordinary queue files.
-
-    Raises:
-        UnsupportedStoreError: The queues are in RocksDB, or there are batch consume queues.
-
-    """
-    _ = store.queues
-    if any(True for _ in queue_folders(store.location / _BATCH_QUEUES, with_empty=True)):
-        raise UnsupportedStoreError(
-            f"{store.location / _BATCH_QUEUES}: batch consume queues are not supported: what a broker does with them "
-            "at its start cannot be said"
         )
 
 

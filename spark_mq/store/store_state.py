@@ -22,6 +22,7 @@ from spark_mq.store.boot_rules import boot_groups, find_boot_groups, versions_te
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import Checkpoint, checkpoint_problem
 from spark_mq.store.config.sourced import NOTHING_TELLS, FileSetting, Sourced
+from spark_mq.store.config.store_kind import Door, check_form, has_rocksdb_queues
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONFIG, CONSUME_QUEUE
 from spark_mq.store.disk_use import DiskUse, disk_use
 from spark_mq.store.gone_messages import GoneMessages, find_gone_messages
@@ -153,9 +154,12 @@ def store_state(
     """
     conf = BrokerConf.of(broker_conf)
     with MessageStore(path, broker_version, broker_conf) as store:
+        has_queues = not has_rocksdb_queues(store.location)
+        if has_queues:
+            check_form(store.location, Door.QUEUES)
         rules = find_boot_groups(store.location, broker_version)
         checkpoint = Checkpoint.load(store.location)
-        lacking = _lacking(store)
+        lacking = find_lacking_messages(store) if has_queues else None
         index = index_state(store) if BootSettings.of(conf).message_index_enable else None
         stop = last_stop(store)
         log = _log_state(store, lacking, stop)
@@ -204,13 +208,6 @@ def _exact_boots(
         if recovery.boot is not None and recovery.last_stop.is_clean != starts[0][1]
     ]
     return [recovery.boot or boot for recovery, boot in zip(recoveries, seen, strict=True)], waits
-
-
-def _lacking(store: MessageStore) -> LackingMessages | None:
-    try:
-        return find_lacking_messages(store)
-    except UnsupportedStoreError:
-        return None
 
 
 def _log_state(store: MessageStore, lacking: LackingMessages | None, stop: LastStop) -> LogState:

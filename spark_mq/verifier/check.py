@@ -34,7 +34,7 @@ from spark_mq.job.task_items import TaskItems
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.broker_versions import find_broker_versions
 from spark_mq.store.config.consumer_filters import load_consumer_filters
-from spark_mq.store.config.store_kind import is_rocksdb
+from spark_mq.store.config.store_kind import has_rocksdb_queues
 from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
 from spark_mq.store.config.topic_name import is_topic_name
 from spark_mq.store.log.commit_log import CommitLog
@@ -156,7 +156,7 @@ class _Check:
         state, config = BrokerState.of(self.store), ConfigFiles.of(self.store)
         log = CommitLog.open(self.store)
         index = list_index(self.store, self.conf)
-        has_queues = not is_rocksdb(self.store / CONSUME_QUEUE)
+        has_queues = not has_rocksdb_queues(self.store)
         folders = list(queue_folders(self.store / CONSUME_QUEUE)) if has_queues else []
         file_size = find_queue_file_size(self.conf, [(self.store / CONSUME_QUEUE, folders)]).value
         staged, summaries, named = self._stage(log, index, file_size)

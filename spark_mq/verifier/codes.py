@@ -464,7 +464,7 @@ _CODES = (
         "NOT_CHECKED",
         _NOTE,
         "A part of the store is of a kind that is not checked.",
-        "batch consume queues, queues of INNER_MULTI_DISPATCH (as light ones), or RocksDB",
+        "light message queues, other queues of INNER_MULTI_DISPATCH, compacted copies, or RocksDB",
         Brokers.all("nothing"),
         "nothing",
     ),

@@ -10,7 +10,7 @@ from pyarrow import fs
 
 from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.io.location import Location
-from spark_mq.store.config.store_kind import is_rocksdb
+from spark_mq.store.config.store_kind import Door, check_form
 from spark_mq.store.config.store_paths import CONSUME_QUEUE, MAPPED_FILE_NAME
 from spark_mq.store.queue.folders import QueueFolder
 from spark_mq.verifier.finding import findings
@@ -19,13 +19,9 @@ from spark_mq.verifier.segments import foreign_entries
 
 
 def not_checked(store: Location) -> Iterator[pa.RecordBatch]:
-    """A note for each kind of queues that the store has, and that is not checked."""
-    if (store / "batchconsumequeue").entries():
-        yield findings("NOT_CHECKED", file="batchconsumequeue", found="batch consume queues are not checked")
-    if is_rocksdb(store / CONSUME_QUEUE):
-        yield findings(
-            "NOT_CHECKED", file=CONSUME_QUEUE, found="the queues are in a RocksDB database, which is not checked"
-        )
+    """A note for each part of the store that has a form which is not checked."""
+    for note in check_form(store, Door.FILES):
+        yield findings("NOT_CHECKED", file=note.path, found=f"{note.text} ({note.setting})")
 
 
 def queue_folder_findings(store: Location, queues: Sequence[QueueFolder], file_size: int) -> Iterator[pa.RecordBatch]:

@@ -59,9 +59,10 @@ def quick_check(store: str, conf: BrokerConf) -> tuple[VerifyReport, pa.Table]:
     location = Location.resolve(store)
     state, config = BrokerState.of(location), ConfigFiles.of(location)
     log = CommitLog.open(location)
+    unchecked = list(not_checked(location))
     sink = FindingSink(None)
     sink.add(segment_findings(location, log, conf.commit_log_file_size))
-    sink.add(not_checked(location))
+    sink.add(unchecked)
     index = list_index(location, conf)
     sink.add(index.findings)
     if index.layout is not None:
@@ -82,9 +83,10 @@ def quick_check(store: str, conf: BrokerConf) -> tuple[VerifyReport, pa.Table]:
                 sink.add(log_end_findings(last, end, live.has_grown))
         try:
             folders = [queue.folder for queue in opened.queues.values()]
+            has_queues = True
         except UnsupportedStoreError:  # in RocksDB; `not_checked` says so
-            folders = []
-        if folders or not list(not_checked(location)):
+            folders, has_queues = [], False
+        if has_queues:
             queues = len(folders)
             file_size = conf.consume_queue_file_size or existing_file_size(folders) or 0
             if file_size:

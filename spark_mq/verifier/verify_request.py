@@ -7,6 +7,7 @@ from typing import Self
 
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.config.store_kind import Door, check_form
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
 
@@ -46,5 +47,6 @@ class VerifyRequest:
         """
         location = Location.resolve(store)
         CommitLog.open(location)
+        check_form(location, Door.FILES)
         folder = None if scratch is None else Location.resolve(scratch)
         return cls(location, BrokerConf.of(broker_conf), folder, split_size)

@@ -47,6 +47,8 @@ def run(arguments: argparse.Namespace) -> int:
     none: list[tuple[int, str]] = []
     with opened_stores(arguments) as stores:
         for of, store in stores:
+            for note in store.queue_notes(arguments.topic):
+                print(f"spark-mq: {visible(of.say(note))}", file=sys.stderr)
             cover = store.queue_cover(arguments.topic, arguments.queue_id)
             records = list(cover.messages(arguments.offset, arguments.offset + 1))
             rows = rows_of(records, Situations(store, store.broker_conf))

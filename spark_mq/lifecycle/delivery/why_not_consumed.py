@@ -6,7 +6,7 @@ its filter, and the notes of a broker about messages that were popped (`life.pop
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -84,7 +84,8 @@ def why_not_consumed(
     first = store.get_min_offset_in_queue(topic, queue_id, read_log=True)
     stop = store.get_max_offset_in_queue(topic, queue_id, read_log=True)
     question = _Question(store, consumer_group, topic, queue_id, queue_offset, first, stop, moment_of(at))
-    return question.answer(tags, expression)
+    answer = question.answer(tags, expression)
+    return replace(answer, unknown=(*answer.unknown, *store.queue_notes(topic)))
 
 
 @dataclass

@@ -13,8 +13,7 @@ from typing import Any, TypeVar
 
 from spark_mq.errors import ConfigError, UnsupportedStoreError
 from spark_mq.io.location import Location
-from spark_mq.store.config.store_kind import is_rocksdb
-from spark_mq.store.config.store_paths import CONFIG
+from spark_mq.store.config.store_paths import CONFIG, is_rocksdb
 
 Content = TypeVar("Content")
 
@@ -57,9 +56,9 @@ def load_config(store: Location, name: str, decode: Callable[[dict[str, Any]], C
         UnsupportedStoreError: The broker keeps the content in RocksDB (`RocksDBConfigManager`@5.3.3).
     """
     folder = store / CONFIG
-    for database in (folder / _ROCKSDB_FOLDERS.get(name, name), folder / "rdb"):
-        if is_rocksdb(database):
-            raise UnsupportedStoreError(f"{database} is a RocksDB database, which is not read here")
+    database = config_database(store, name)
+    if database is not None:
+        raise UnsupportedStoreError(f"{database} is a RocksDB database, which is not read here")
     problems = []
     for file in (folder / name, folder / f"{name}.bak"):
         data = file.read_bytes() if file.is_file else b""
@@ -72,6 +71,17 @@ def load_config(store: Location, name: str, decode: Callable[[dict[str, Any]], C
     if problems:
         raise ConfigError(f"{'; '.join(problems)}. Put a readable copy in its place, or remove it with its .bak")
     return None
+
+
+def config_database(store: Location, name: str) -> Location | None:
+    """The RocksDB database that has the content of `config/NAME`; None if the broker keeps it in that file.
+
+    `rdb` is the database of `configManagerVersion=v2` (from 5.3.2 on), `metadata` that of
+    `useSingleRocksDBForAllConfigs` (from 5.4.0 on). Files of other names are always JSON.
+    """
+    own = _ROCKSDB_FOLDERS.get(name)
+    folders = () if own is None else (store / CONFIG / one for one in (own, "rdb", "metadata"))
+    return next((folder for folder in folders if is_rocksdb(folder)), None)
 
 
 def _json_object(data: bytes) -> dict[str, Any]:

@@ -1,28 +1,34 @@
-"""The kind of store in a directory, recognised by the names of its files, before any file is opened.
+"""The forms of stores beside plain files: what shows each of them, and which doors are closed to it.
 
-| names in the directory | kind |
-| --- | --- |
-| `commitlog/`, empty or with files whose names are 20 digits | a plain store, which this package reads |
-| `dledger-<selfId>/data/` with such files | a DLedger log: records wrapped in entries (`DLedgerCommitLog`@5.3.3) |
-| `commitlog/` with every second (third, ...) file | one of several folders (`MultiPathMappedFileQueue`@5.3.3) |
-| such files and no `commitlog/` | a commit log's own folder |
-| `CURRENT` and `MANIFEST-*` | a RocksDB database, such as `consumequeue/` with `storeType=defaultRocksDB` |
+A plain store has the log in `commitlog/`, queue files in `consumequeue/`, index files in `index/`, and JSON files in
+`config/`. Brokers have more forms, and most of them are not read here. `FORMS` is the one list of them. Each door to a
+store asks `check_form`: a form that the door does not serve is an error, and one that changes an answer is a note.
+
+Three other folders are no store, and `check_plain_log` says so: one of several folders of a log
+(`MultiPathMappedFileQueue`@5.3.3), a commit log's own folder, and a folder without a log.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
 from itertools import pairwise
+from typing import Any
 
 from pyarrow import fs
 
 from spark_mq.errors import (
+    ConfigError,
     SparkMqError,
     StoreNotFoundError,
     UnfinishedAppendError,
     UnfinishedRestoreError,
     UnsupportedStoreError,
 )
+from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.io.location import Location
+from spark_mq.store.config.config_file import config_database, load_config
 from spark_mq.store.config.store_paths import (
     APPEND_UNFINISHED,
     COMMIT_LOG,
@@ -30,11 +36,300 @@ from spark_mq.store.config.store_paths import (
     CONSUME_QUEUE,
     MAPPED_FILE_NAME,
     RESTORE_UNFINISHED,
+    is_rocksdb,
 )
 
 _DLEDGER = "dledger-"
+_BATCH_CONSUME_QUEUE = "batchconsumequeue"
+_COMPACTION_LOG = "compaction/compactionLog"
+_ROCKSDB_QUEUES = (CONSUME_QUEUE, "consumequeue_rocksdb")
+"""The folders of queues in RocksDB; the second one with `useSeparateStorePathForRocksdbCQ` (from 5.5.0 on)."""
+_ROCKSDB_STORE = "rocksdbstore"
 _MIN_FILES = 3
 """A gap between two files may be a deleted file. Two gaps of the same size are not a coincidence."""
+
+
+class Door(Enum):
+    """What a caller wants of a store."""
+
+    LOG = "read messages from the log"
+    QUEUE = "answer by the offsets of one queue"
+    UNITS = "read the units of one queue"
+    QUEUES = "say something about all queues, or about the next start of the broker"
+    FILES = "check, make, continue or delete queue files"
+
+
+@dataclass(frozen=True)
+class Form:
+    """A form of stores.
+
+    Attributes:
+        setting: What makes a broker write this form.
+        find: Where a store shows the form, and the topics that have it; None if the store does not show it. An empty
+            set of topics stands for the whole store.
+        refused: Why a door is closed to the form.
+        noted: What an answer of a door leaves out.
+
+    """
+
+    setting: str
+    find: Callable[[Location], tuple[Location, frozenset[str]] | None]
+    refused: Mapping[Door, str] = field(default_factory=dict)
+    noted: Mapping[Door, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class FormNote:
+    """What an answer leaves out because of a store's form.
+
+    Attributes:
+        path: Where the store shows the form, from the store's directory on.
+        setting: What makes a broker write the form.
+        text: What that file or folder is, and what follows from it.
+
+    """
+
+    path: str
+    setting: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.path} ({self.setting}) {self.text}"
+
+
+@dataclass(frozen=True)
+class FoundForm:
+    """A form that a store shows.
+
+    Attributes:
+        form: The form.
+        place: The file or folder that shows it.
+        path: The same, from the store's directory on.
+        topics: The topics that have it; empty for the whole store.
+
+    """
+
+    form: Form
+    place: Location
+    path: str
+    topics: frozenset[str]
+
+    def check(self, door: Door) -> FormNote | None:
+        """What an answer of `door` leaves out; None if it leaves out nothing.
+
+        Raises:
+            UnsupportedStoreError: The door is closed to the form.
+
+        """
+        names = ", ".join(sorted(self.topics))
+        topics = f" of topic{'s' if len(self.topics) > 1 else ''} {names}" if names else ""
+        setting = self.form.setting
+        if door in self.form.refused:
+            raise UnsupportedStoreError(f"{self.place} ({setting}) {self.form.refused[door].format(topics=topics)}")
+        text = self.form.noted.get(door)
+        return None if text is None else FormNote(self.path, setting, text.format(topics=topics))
+
+
+def find_forms(store: Location, door: Door) -> list[FoundForm]:
+    """The forms of the store at `store` that make a difference at `door`."""
+    concerned = [form for form in FORMS if door in form.refused or door in form.noted]
+    return [
+        FoundForm(form, place, place.path.removeprefix(f"{store.path}/"), topics)
+        for form in concerned
+        for place, topics in filter(None, [form.find(store)])
+    ]
+
+
+def check_form(store: Location, door: Door) -> list[FormNote]:
+    """What an answer of `door` about the store at `store` leaves out because of the store's form.
+
+    Raises:
+        UnsupportedStoreError: The store has a form to which the door is closed.
+
+    """
+    return [note for found in find_forms(store, door) if (note := found.check(door)) is not None]
+
+
+def has_rocksdb_queues(store: Location) -> bool:
+    """Whether the queues of `store` are only in RocksDB. With double writes, they are in files, too."""
+    return _rocksdb_queues(store) is not None
+
+
+def _rocksdb_queues(store: Location) -> tuple[Location, frozenset[str]] | None:
+    database = _queue_database(store)
+    return None if database is None or _has_queue_files(store) else (database, frozenset())
+
+
+def _double_written_queues(store: Location) -> tuple[Location, frozenset[str]] | None:
+    database = _queue_database(store)
+    return (database, frozenset()) if database is not None and _has_queue_files(store) else None
+
+
+def _queue_database(store: Location) -> Location | None:
+    return next((store / name for name in _ROCKSDB_QUEUES if is_rocksdb(store / name)), None)
+
+
+def _has_queue_files(store: Location) -> bool:
+    return any(_topics_with_files(store / CONSUME_QUEUE))
+
+
+def _topics_with_files(tree: Location) -> Iterator[str]:
+    """The topics that have a mapped file in a folder of queues."""
+    for topic in _folders(tree):
+        if any(_mapped_files((tree / topic / queue).entries()) for queue in _folders(tree / topic)):
+            yield topic
+
+
+def _folders(folder: Location) -> list[str]:
+    return [info.base_name for info in folder.entries() if info.type == fs.FileType.Directory]
+
+
+def _dledger(store: Location) -> tuple[Location, frozenset[str]] | None:
+    for name in _folders(store):
+        if name.startswith(_DLEDGER) and _mapped_files((store / name / "data").entries()):
+            return store / name, frozenset()
+    return None
+
+
+def _batch_queues(store: Location) -> tuple[Location, frozenset[str]] | None:
+    topics = frozenset(_folders(store / _BATCH_CONSUME_QUEUE))
+    place = store / _BATCH_CONSUME_QUEUE if topics else store / CONFIG / "topics.json"
+    topics |= topics_with_attribute(store, "queue.type", "BatchCQ")
+    return (place, topics) if topics else None
+
+
+def _compacted(store: Location) -> tuple[Location, frozenset[str]] | None:
+    topics = frozenset(_topics_with_files(store / _COMPACTION_LOG))
+    topics |= topics_with_attribute(store, "cleanup.policy", "COMPACTION")
+    return (store / "compaction", topics) if topics else None
+
+
+def _light_queues(store: Location) -> tuple[Location, frozenset[str]] | None:
+    topics = frozenset(name for name in _folders(store / CONSUME_QUEUE) if name.startswith(LIGHT_PREFIX))
+    return (store / CONSUME_QUEUE, topics) if topics else None
+
+
+def _tiered(store: Location) -> tuple[Location, frozenset[str]] | None:
+    file = store / CONFIG / "tieredStoreMetadata.json"
+    is_whole = (store / COMMIT_LOG / f"{0:020d}").is_file
+    return (file, frozenset()) if file.is_file and not is_whole else None
+
+
+def _config_database(store: Location) -> tuple[Location, frozenset[str]] | None:
+    database = config_database(store, "consumerOffset.json")
+    return None if database is None else (database, frozenset())
+
+
+def _rocksdb_store(store: Location) -> tuple[Location, frozenset[str]] | None:
+    """The database that every store has since 5.4.0, if it is not empty."""
+    folder = store / _ROCKSDB_STORE
+    has_data = is_rocksdb(folder) and any(
+        info.base_name.endswith(".sst") or (info.base_name.endswith(".log") and info.size) for info in folder.entries()
+    )
+    return (folder, frozenset()) if has_data else None
+
+
+def topics_with_attribute(store: Location, name: str, value: str) -> frozenset[str]:
+    """The topics whose attribute `name` is `value` in `config/topics.json` (`TopicAttributes`@5.3.3).
+
+    No topic if the file is missing, is not readable, or is in RocksDB.
+    """
+
+    def with_attribute(content: dict[str, Any]) -> frozenset[str]:
+        return frozenset(
+            str(topic)
+            for topic, values in (content.get("topicConfigTable") or {}).items()
+            for key, found in (values.get("attributes") or {}).items()
+            if key.lstrip("+") == name and found == value
+        )
+
+    try:
+        return load_config(store, "topics.json", with_attribute) or frozenset()
+    except (ConfigError, UnsupportedStoreError):
+        return frozenset()
+
+
+_NO_QUEUES = "is a RocksDB database, which is not read here: "
+
+FORMS: tuple[Form, ...] = (
+    Form(
+        "enableDLegerCommitLog",
+        _dledger,
+        refused=dict.fromkeys(
+            Door,
+            "is a DLedger log: its records are wrapped in DLedger entries, which are not supported. Other brokers, "
+            "including those in controller mode, have a plain commitlog/",
+        ),
+    ),
+    Form(
+        "queue.type=BatchCQ",
+        _batch_queues,
+        refused={
+            Door.QUEUE: "has batch consume queues{topics}, which are not read here: read the topic's messages without "
+            "queue offsets",
+            Door.QUEUES: "has batch consume queues{topics}, which are not read here, so nothing certain can be said "
+            "about all queues, or about what a broker does at its start",
+            Door.FILES: "has batch consume queues{topics}, which are not read or written here. A queue file of such a "
+            "topic in consumequeue/ would keep a broker from starting (`ConsumeQueueStore.queueTypeShouldBe`@5.3.3)",
+        },
+    ),
+    Form(
+        "storeType=defaultRocksDB",
+        _rocksdb_queues,
+        refused=dict.fromkeys(
+            (Door.UNITS, Door.QUEUES),
+            _NO_QUEUES + "`spark-mq rebuild` builds queue files from the commit log, with another --output",
+        ),
+        noted={Door.FILES: _NO_QUEUES + "queues without a live message are not known, and the database is not changed"},
+    ),
+    Form(
+        "rocksdbCQDoubleWriteEnable, or a change of storeType",
+        _double_written_queues,
+        noted=dict.fromkeys(
+            (Door.QUEUE, Door.FILES),
+            "is a RocksDB database beside the queue files: the files are read, and the database is not. A broker with "
+            "storeType=defaultRocksDB answers from the database",
+        ),
+    ),
+    Form(
+        "storeType=defaultRocksDB, configManagerVersion=v2 or useSingleRocksDBForAllConfigs",
+        _config_database,
+        noted={
+            Door.FILES: "is a RocksDB database, which is not read here: consumers' offsets are not compared with queues"
+        },
+    ),
+    Form(
+        "cleanup.policy=COMPACTION",
+        _compacted,
+        noted={
+            Door.QUEUE: "has the compacted copies{topics}: with enableCompaction a broker answers from them, without "
+            "the messages that were compacted away. This answer is that of the queue in consumequeue/",
+            Door.FILES: "has the compacted copies{topics}, which are neither checked nor made",
+        },
+    ),
+    Form(
+        "enableMultiDispatch",
+        _light_queues,
+        noted={Door.FILES: "has light message queues{topics}, whose units are neither checked nor made from the log"},
+    ),
+    Form(
+        "TieredMessageStore",
+        _tiered,
+        noted={
+            Door.QUEUE: "says that messages are in tiered storage, which is not read here: a broker can also have "
+            "messages from before the log's start"
+        },
+    ),
+    Form(
+        "indexRocksDBEnable, timerRocksDBEnable or transRocksDBEnable",
+        _rocksdb_store,
+        noted={
+            Door.FILES: "is a RocksDB database of index entries, timers or transactions, which is neither checked nor "
+            "made"
+        },
+    ),
+)
+"""The forms that are not plain, each with the doors at which it makes a difference."""
 
 
 def check_plain_log(store: Location) -> list[fs.FileInfo]:
@@ -51,9 +346,11 @@ def check_plain_log(store: Location) -> list[fs.FileInfo]:
         raise StoreNotFoundError(f"{store} {what}: give the broker's store directory (storePathRootDir)")
     location = store / COMMIT_LOG
     has_log = location.is_directory
-    for entry in store.entries():
-        if entry.base_name.startswith(_DLEDGER) and _mapped_files((store / entry.base_name / "data").entries()):
-            raise _dledger_error(store / entry.base_name, has_log)
+    try:
+        check_form(store, Door.LOG)
+    except UnsupportedStoreError as error:
+        older = "; to read only the older log in commitlog/, give a folder that contains only a link to it"
+        raise UnsupportedStoreError(f"{error}{older if has_log else ''}") from None
     if not has_log:
         raise _no_log_error(store)
     entries = location.entries()
@@ -85,24 +382,15 @@ def unfinished_append(store: Location) -> UnfinishedAppendError:
 
 
 def _no_log_error(store: Location) -> SparkMqError:
-    if any(part.startswith(_DLEDGER) for part in store.path.rsplit("/", 2)[1:]):
-        return _dledger_error(store, has_log=False)
+    above = [store, store.parent] if store.name == "data" else [store]
+    if any(place.name.startswith(_DLEDGER) for place in above):
+        check_form(above[-1].parent, Door.LOG)
     if _mapped_files(store.entries()):
         return StoreNotFoundError(
             f"{store} is itself a folder of segments, like commitlog/: give the folder that contains commitlog/ "
             "(storePathRootDir); if the log is in another folder, link it there under that name"
         )
     return StoreNotFoundError(f"{store} has no commitlog folder: give the broker's store directory (storePathRootDir)")
-
-
-def _dledger_error(folder: Location, has_log: bool) -> UnsupportedStoreError:
-    older = (
-        "; to read only the older log in commitlog/, give a folder that contains only a link to it" if has_log else ""
-    )
-    return UnsupportedStoreError(
-        f"{folder} is a DLedger log (enableDLegerCommitLog): its records are wrapped in DLedger entries, which are not "
-        f"supported. Other brokers, including those in controller mode, have a plain commitlog/{older}"
-    )
 
 
 def _check_one_of_several(location: Location, files: list[fs.FileInfo]) -> None:
@@ -124,12 +412,6 @@ def _mapped_files(entries: list[fs.FileInfo]) -> list[fs.FileInfo]:
     return [info for info in entries if info.type == fs.FileType.File and MAPPED_FILE_NAME.fullmatch(info.base_name)]
 
 
-def is_rocksdb(folder: Location) -> bool:
-    """Whether the folder contains a RocksDB database."""
-    names = [info.base_name for info in folder.entries()] if folder.is_directory else []
-    return "CURRENT" in names and any(name.startswith("MANIFEST-") for name in names)
-
-
 def refuse_rocksdb(consume_queue: Location) -> None:
     """Check that queue files can be written to `consume_queue`.
 
@@ -141,13 +423,3 @@ def refuse_rocksdb(consume_queue: Location) -> None:
             f"{consume_queue} is a RocksDB database (storeType=defaultRocksDB), which queue files must not replace: "
             "give another --output"
         )
-
-
-def rocksdb_notes(store: Location) -> list[str]:
-    """Notes for a rebuild of the queues of `store`: what it cannot read because it is in a RocksDB database."""
-    notes = []
-    if is_rocksdb(store / CONSUME_QUEUE):
-        notes.append("consumequeue is a RocksDB database: queues without a live message were not carried over from it")
-    if any(is_rocksdb(store / CONFIG / name) for name in ("consumerOffsets", "rdb")):
-        notes.append("consumers' offsets are in a RocksDB database: they were not compared with the rebuilt queues")
-    return notes

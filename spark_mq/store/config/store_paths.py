@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from spark_mq.io.location import Location
+
 COMMIT_LOG = "commitlog"
 """The segments (default of `storePathCommitLog`, `MessageStoreConfig`@5.3.3)."""
 CONSUME_QUEUE = "consumequeue"
@@ -37,3 +39,9 @@ RESTORE_UNFINISHED = "restore-unfinished"
 
 MAPPED_FILE_NAME = re.compile(r"[0-9]{20}")
 """A segment or a queue file: the offset of its first byte (`UtilAll.offset2FileName`@5.3.3)."""
+
+
+def is_rocksdb(folder: Location) -> bool:
+    """Whether the folder contains a RocksDB database, by the names of its files."""
+    names = [info.base_name for info in folder.entries()] if folder.is_directory else []
+    return "CURRENT" in names and any(name.startswith("MANIFEST-") for name in names)

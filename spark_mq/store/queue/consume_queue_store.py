@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 
-from spark_mq.errors import OptionError, UnsupportedStoreError
+from spark_mq.errors import OptionError
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_version import BrokerVersion
-from spark_mq.store.config.store_kind import is_rocksdb
+from spark_mq.store.config.store_kind import Door, FoundForm, check_form, find_forms
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.record_lookup import RecordLookup
@@ -65,13 +66,34 @@ class ConsumeQueueStore:
 
     @cached_property
     def queues(self) -> dict[tuple[str, int], ConsumeQueue]:
-        """As `found`. Raises `UnsupportedStoreError` if the broker keeps its queues in RocksDB."""
-        if is_rocksdb(self._location / CONSUME_QUEUE):
-            raise UnsupportedStoreError(
-                f"{self._location / CONSUME_QUEUE} is a RocksDB database (storeType=defaultRocksDB), which is not read "
-                "here; `spark-mq rebuild` builds queue files from the commit log, with another --output"
-            )
+        """As `found`. Raises `UnsupportedStoreError` if the store has queues that are not in files, or not read."""
+        check_form(self._location, Door.QUEUES)
         return self.found
+
+    def notes(self, topic: str) -> list[str]:
+        """What an answer by queue offsets of `topic` leaves out because of the store's form, a sentence each.
+
+        Raises:
+            UnsupportedStoreError: The topic has queues that are not read.
+
+        """
+        found = [one for one in self._forms if not one.topics or topic in one.topics]
+        return [str(note) for one in found if (note := one.check(Door.QUEUE)) is not None]
+
+    @cached_property
+    def _forms(self) -> list[FoundForm]:
+        return find_forms(self._location, Door.QUEUE)
+
+    def _with_units(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """One queue whose units are read; None if there is no such queue."""
+        self.notes(topic)
+        return self.find(topic, queue_id) if self._has_units else None
+
+    @cached_property
+    def _has_units(self) -> bool:
+        """True. Raises `UnsupportedStoreError` if the units are not in files."""
+        check_form(self._location, Door.UNITS)
+        return True
 
     def cover(self, topic: str, queue_id: int) -> QueueCover:
         """What the units of a queue prove. Nothing is proven about a queue without files."""
@@ -80,13 +102,14 @@ class ConsumeQueueStore:
 
     def ends(self, topic: str, queue_id: int, read_log: bool) -> tuple[int, int]:
         """The queue offset of the first message, and the one that the next message will get; 0, 0 for no queue."""
+        self.notes(topic)
         if not read_log:
             return self._ends_of_units(topic, queue_id)
         return read_ends(self.cover(topic, queue_id), self._known_ends(topic, queue_id))
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         """The queue offset that the next message will get, as the units show it; 0 for no queue."""
-        queue = self.queues.get((topic, queue_id))
+        queue = self._with_units(topic, queue_id)
         if queue is None:
             return 0
         found = self._max_offsets.get((topic, queue_id))
@@ -96,16 +119,19 @@ class ConsumeQueueStore:
 
     def get_message(self, topic: str, queue_id: int, offset: int, max_num: int, read_log: bool) -> GetMessageResult:
         """At most `max_num` messages of a queue, from queue offset `offset` on."""
-        cover = self.cover(topic, queue_id)
+        cover, notes = self.cover(topic, queue_id), tuple(self.notes(topic))
         if read_log:
-            return read_messages(cover, self._known_ends(topic, queue_id), offset, max_num)
-        queue = self.queues.get((topic, queue_id))
-        return get_message(queue, cover, self._ends_of_units(topic, queue_id), offset, max_num)
+            result = read_messages(cover, self._known_ends(topic, queue_id), offset, max_num)
+        else:
+            queue = self._with_units(topic, queue_id)
+            result = get_message(queue, cover, self._ends_of_units(topic, queue_id), offset, max_num)
+        return replace(result, notes=notes)
 
     def offset_by_time(
         self, topic: str, queue_id: int, timestamp: int, boundary_type: BoundaryType, read_log: bool
     ) -> int:
         """The queue offset that a broker of the store's version returns for a time in milliseconds."""
+        self.notes(topic)
         if self._broker_version() != BrokerVersion.V4_9:
             return self.offset_by_time_as_5(topic, queue_id, timestamp, boundary_type, read_log)
         if boundary_type == BoundaryType.UPPER:
@@ -131,7 +157,7 @@ class ConsumeQueueStore:
     def _ends_of_units(self, topic: str, queue_id: int) -> tuple[int, int]:
         ends = self._ends.get((topic, queue_id))
         if ends is None:
-            queue = self.queues.get((topic, queue_id))
+            queue = self._with_units(topic, queue_id)
             if queue is None:
                 return 0, 0
             max_offset = self.max_offset(topic, queue_id)
@@ -144,7 +170,7 @@ class ConsumeQueueStore:
         return (0, 0) if (topic, queue_id) not in self.found else self._ends_of_units(topic, queue_id)
 
     def _times(self, topic: str, queue_id: int) -> QueueTimes | None:
-        queue = self.queues.get((topic, queue_id))
+        queue = self._with_units(topic, queue_id)
         if queue is None:
             return None
         return QueueTimes(queue, self.cover(topic, queue_id), self._ends_of_units(topic, queue_id))

@@ -48,6 +48,7 @@ class GetMessageResult:
             the requested offset to `next_begin_offset` (not included) about which no unit of the queue proves anything.
             If the answer reaches the end of the queue, the log after the queue's last unit is one of these parts. Empty
             if all messages were found by proven units, or if the log was read.
+        notes: What a broker's answer can have in addition, or without it, because of the store's form; a sentence each.
 
     """
 
@@ -57,6 +58,7 @@ class GetMessageResult:
     max_offset: int
     messages: pa.Table
     uncovered: tuple[LogRange, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def get_message(

@@ -10,7 +10,8 @@ import pytest
 
 from spark_mq.errors import StoreNotFoundError, UnsupportedStoreError
 from spark_mq.io.location import Location
-from spark_mq.store.config.store_kind import is_rocksdb, refuse_rocksdb, rocksdb_notes
+from spark_mq.store.config.store_kind import Door, check_form, refuse_rocksdb
+from spark_mq.store.config.store_paths import is_rocksdb
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.queue.folders import queue_folders
 from tests.support.log_writer import LogWriter
@@ -40,7 +41,10 @@ def open_log(folder: Path) -> CommitLog:
 def test_a_dledger_store_is_named(tmp_path: Path) -> None:
     make_files(tmp_path / "dledger-n0", DLEDGER)
     make_files(tmp_path, ["consumequeue/T/0/" + "0" * 20, "config/topics.json"])
-    with pytest.raises(UnsupportedStoreError, match=r"dledger-n0 is a DLedger log .* have a plain commitlog/$"):
+    with pytest.raises(
+        UnsupportedStoreError,
+        match=r"dledger-n0 \(enableDLeger.*\) is a DLedger log.* a plain commitlog/$",
+    ):
         open_log(tmp_path)
 
 
@@ -139,12 +143,13 @@ def test_a_rocksdb_consume_queue_does_not_hinder_reading_and_is_no_queue(tmp_pat
     assert is_rocksdb(store / "consumequeue")
     with pytest.raises(UnsupportedStoreError, match=r"RocksDB database .* give another --output"):
         refuse_rocksdb(store / "consumequeue")
-    assert [note.split(" ")[0] for note in rocksdb_notes(store)] == ["consumequeue", "consumers'"]
+    assert [note.path for note in check_form(store, Door.FILES)] == ["consumequeue", "config/consumerOffsets"]
 
 
 def test_consumers_offsets_of_the_second_kind_of_rocksdb_config_are_noted(tmp_path: Path) -> None:
     make_files(tmp_path / "config" / "rdb", ROCKSDB)
-    assert [note.split(" ")[0] for note in rocksdb_notes(Location.resolve(str(tmp_path)))] == ["consumers'"]
+    store = Location.resolve(str(tmp_path))
+    assert [note.path for note in check_form(store, Door.FILES)] == ["config/rdb"]
 
 
 def test_a_file_is_no_rocksdb_database(tmp_path: Path) -> None:
@@ -158,7 +163,7 @@ def test_queue_folders_are_no_rocksdb_database(names: list[str], tmp_path: Path)
     location = Location.resolve(str(tmp_path))
     assert not is_rocksdb(location)
     refuse_rocksdb(location)
-    assert rocksdb_notes(location / "nowhere") == []
+    assert check_form(location / "nowhere", Door.FILES) == []
 
 
 @pytest.mark.parametrize("store", stores_in(OWN_STORES), ids=str)
@@ -166,4 +171,4 @@ def test_a_real_store_is_a_plain_one(store: RealStore, unpacked: Unpack) -> None
     location = Location.resolve(str(unpacked(store)))
     assert CommitLog.open(location).segments
     assert not is_rocksdb(location / "consumequeue")
-    assert rocksdb_notes(location) == []
+    assert [check_form(location, door) for door in Door] == [[]] * len(Door)
