@@ -15,6 +15,7 @@ from typing import Self, TypeVar
 
 from spark_mq.errors import StoreChangedError
 from spark_mq.io.location import Location
+from spark_mq.io.regular_file import open_regular
 from spark_mq.io.remote_file import RemoteFile
 
 _LEAST_OPEN_FILES, _MOST_OPEN_FILES = 64, 1024
@@ -39,7 +40,7 @@ class OpenFile:
         self._local = -1
         self._remote: RemoteFile | None = None
         if location.is_local:
-            self._local = os.open(location.path, os.O_RDONLY)
+            self._local = open_regular(location.path)
         else:
             self._remote = location.open_remote(size)
 

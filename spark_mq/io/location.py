@@ -17,6 +17,7 @@ from pyarrow import fs
 
 from spark_mq.errors import OptionError, SparkMqError, StorageError
 from spark_mq.io.hdfs import hdfs_filesystem, is_hdfs
+from spark_mq.io.regular_file import open_regular
 from spark_mq.io.remote_file import RemoteFile
 from spark_mq.io.retry import repeated, what_to_check
 from spark_mq.io.s3 import is_s3, redacted, s3_filesystem, shown, with_settings
@@ -196,10 +197,10 @@ class Location:
             self.filesystem.create_dir(self.path, recursive=True)
 
     def read_bytes(self) -> bytes:
-        """The whole content of a file, for small files."""
+        """The whole content of a file, for small files. Raises `StorageError` if it is not a regular file."""
         if self.is_local:
-            with self.filesystem.open_input_stream(self.path) as stream:
-                return bytes(stream.read())
+            with open(open_regular(self.path), "rb") as stream:
+                return stream.read()
         file = self.open_remote()  # not a stream, which would read 256 KiB with each request
         return file.read(0, file.size)
 

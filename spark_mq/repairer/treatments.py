@@ -74,6 +74,7 @@ _CODES = {
         "TOPIC_NOT_CONFIGURED",
     ),
     Treatment.NOT_REPAIRED: (
+        "NOT_A_FILE",
         "QUEUE_EXT_TIME",
         "QUEUE_EXT_BITS",
         "RECORD_BODY_CRC",

@@ -12,8 +12,9 @@ from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.config_file import load_config
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, MAPPED_FILE_NAME
+from spark_mq.store.irregular_files import irregular_files
 from spark_mq.store.log.segment_files import MAX_OFFSET, is_segment_name, usual_size
-from spark_mq.store.queue.folders import QueueFolder, existing_file_size
+from spark_mq.store.queue.folders import QueueFolder, existing_file_size, queue_folders
 
 CONFIG_FILES = (
     "topics.json",
@@ -43,21 +44,27 @@ def boot_obstacles(
         release: The version that starts; without it, what any version does not start with is an obstacle.
 
     """
-    return [*_of_log(store, conf, release), *_of_queues(conf, list(queues)), *_of_config(store)]
+    return [
+        *(
+            f"{path} is {kind}, not a file: a broker does not start with it, or waits for it; move it away"
+            for path, kind in irregular_files(store)
+        ),
+        *_of_log(store, conf, release),
+        *_of_queues(store, conf, list(queues), release),
+        *_of_config(store),
+    ]
 
 
 def _of_log(store: Location, conf: BrokerConf, release: BrokerVersion | None) -> Iterator[str]:
     entries = (store / COMMIT_LOG).entries()
     segments = [info for info in entries if is_segment_name(info)]
     size = conf.commit_log_file_size or usual_size(segments)
-    for info in entries:
+    yield from _foreign(COMMIT_LOG, entries, "segment", release)
+    for info in segments:
         name = f"{COMMIT_LOG}/{info.base_name}"
-        if info.type == fs.FileType.Directory:
-            if release is None or not FOLDERS_ARE_SKIPPED.holds(release):
-                yield f"{name} is a folder: 4.9 to 5.0 do not start with it; move it away"
-        elif not _is_offset(info.base_name):
-            yield f"{name} is not a segment: move it away"
-        elif info.size == 0 and info is segments[-1]:
+        if not _is_offset(info.base_name):
+            continue
+        if info.size == 0 and info is segments[-1]:
             if release is None or not EMPTY_LAST_FILE_IS_DELETED.holds(release):
                 yield f"{name} is empty: brokers before 5.1.3 do not start with it, later ones delete it"
         elif info.size != size:
@@ -65,11 +72,24 @@ def _of_log(store: Location, conf: BrokerConf, release: BrokerVersion | None) ->
             yield f"{name} has {info.size:,} bytes, not {size:,} as {source}"
 
 
-def _of_queues(conf: BrokerConf, folders: list[QueueFolder]) -> Iterator[str]:
+def _foreign(folder: str, entries: Iterable[fs.FileInfo], kind: str, release: BrokerVersion | None) -> Iterator[str]:
+    """The entries of a folder of mapped files that are folders, or files of other names."""
+    for info in entries:
+        if info.type == fs.FileType.Directory:
+            if release is None or not FOLDERS_ARE_SKIPPED.holds(release):
+                yield f"{folder}/{info.base_name} is a folder: 4.9 to 5.0 do not start with it; move it away"
+        elif info.type == fs.FileType.File and not _is_offset(info.base_name):
+            yield f"{folder}/{info.base_name} is not a {kind}: move it away"
+
+
+def _of_queues(
+    store: Location, conf: BrokerConf, folders: list[QueueFolder], release: BrokerVersion | None
+) -> Iterator[str]:
+    """A broker loads each queue folder, also one without queue files (`ConsumeQueueStore.loadConsumeQueues`@5.3.3)."""
     size = conf.consume_queue_file_size or existing_file_size(folders)
-    named = [(folder, info) for folder in folders for info in folder.files if not _is_offset(info.base_name)]
-    for folder, info in named:
-        yield f"{CONSUME_QUEUE}/{folder.topic}/{folder.queue_id}/{info.base_name} is not a queue file: move it away"
+    for queue in queue_folders(store / CONSUME_QUEUE, with_empty=True):
+        path = queue.location.path.removeprefix(f"{store.path}/")
+        yield from _foreign(path, queue.location.entries(), "queue file", release)
     odd = [(folder, info) for folder in folders for info in folder.files if size is not None and info.size != size]
     if odd:
         folder, info = odd[0]

@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 
 from spark_mq.errors import StorageError, StoreLockedError
 from spark_mq.io.location import Location
+from spark_mq.io.regular_file import open_regular
 
 LOCK = "lock"
 _CONTENT = b"lock"
@@ -57,9 +58,10 @@ def _open(path: str, or_else: str | None) -> int:
     """The descriptor of the file, whose byte 0 is now locked."""
     remedy = "make the store writable for this user" if or_else is None else or_else
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = open_regular(path, os.O_RDWR | os.O_CREAT)
     except OSError as error:
-        raise StorageError(f"{path}: the store's lock file cannot be opened: {error.strerror}; {remedy}") from error
+        why = error.strerror or error
+        raise StorageError(f"{path}: the store's lock file cannot be opened: {why}; {remedy}") from error
     try:
         _lock_first_byte(descriptor)
         if os.fstat(descriptor).st_size == 0:
@@ -96,7 +98,7 @@ def is_locked(store: Location) -> bool | None:
     if not store.is_local or sys.platform != "linux":
         return None
     try:
-        descriptor = os.open((store / LOCK).path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_regular((store / LOCK).path)
     except FileNotFoundError:
         return False
     except OSError:

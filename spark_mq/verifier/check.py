@@ -55,7 +55,7 @@ from spark_mq.verifier.log_end import LiveLog, LogEndCheck
 from spark_mq.verifier.multi_dispatch import not_checked_queues
 from spark_mq.verifier.queue_ext import QueueExtCheck
 from spark_mq.verifier.queue_file import ExpectedFile
-from spark_mq.verifier.queue_folders import not_checked, queue_folder_findings
+from spark_mq.verifier.queue_folders import irregular_findings, not_checked, queue_folder_findings
 from spark_mq.verifier.queue_task import QueueChecker, QueueFiles, QueueFilesCheck
 from spark_mq.verifier.records import FAR_BACK_MILLIS
 from spark_mq.verifier.segments import segment_findings
@@ -197,7 +197,8 @@ class _Check:
             sink.add(not_checked(self.store))
             sink.add(not_checked_queues(dispatched))
             sink.add(missing)
-            sink.add(queue_folder_findings(self.store, folders, file_size))
+            sink.add(queue_folder_findings(self.store, file_size))
+            sink.add(irregular_findings(self.store))
             sink.add(index.findings)
             sink.add(self._missing_index(index, expected))
             if staged is not None:

@@ -264,6 +264,14 @@ _CODES = (
         ),
         f"{_REPAIR} moves it into a backup",
     ),
+    Code(
+        "NOT_A_FILE",
+        _ERROR,
+        "A named pipe, a device, a socket, a folder or a broken link has the name of a file that the broker opens.",
+        "a copy of a tree with links, or a command that named a file of the store as its output",
+        Brokers.all("the broker does not start, waits for ever, or takes it for an empty file"),
+        "move it away",
+    ),
     # consume queues
     Code(
         "QUEUE_UNIT_WRONG",

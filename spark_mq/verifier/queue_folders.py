@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 from pyarrow import fs
 
-from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.io.location import Location
 from spark_mq.store.config.store_kind import Door, check_form
 from spark_mq.store.config.store_paths import CONSUME_QUEUE, MAPPED_FILE_NAME
-from spark_mq.store.queue.folders import QueueFolder
+from spark_mq.store.irregular_files import irregular_files
+from spark_mq.store.queue.folders import queue_folders
 from spark_mq.verifier.finding import findings
 from spark_mq.verifier.new_file import settled
 from spark_mq.verifier.segments import foreign_entries
@@ -24,29 +24,26 @@ def not_checked(store: Location) -> Iterator[pa.RecordBatch]:
         yield findings("NOT_CHECKED", file=note.path, found=f"{note.text} ({note.setting})")
 
 
-def queue_folder_findings(store: Location, queues: Sequence[QueueFolder], file_size: int) -> Iterator[pa.RecordBatch]:
-    """What the names and sizes of queue files show.
+def irregular_findings(store: Location) -> Iterator[pa.RecordBatch]:
+    """What is not a file although a broker opens it as one."""
+    for path, kind in irregular_files(store):
+        yield findings("NOT_A_FILE", file=path, expected="a file", found=kind)
+
+
+def queue_folder_findings(store: Location, file_size: int) -> Iterator[pa.RecordBatch]:
+    """What the names and sizes in queue folders show, also in those without queue files.
 
     Args:
         store: The store.
-        queues: The queues that have files.
-        file_size: Bytes of a queue file.
+        file_size: Bytes of a queue file; 0 if nothing shows it.
 
     Yields:
         Findings.
 
     """
-    for queue in queues:
-        path = f"{CONSUME_QUEUE}/{queue.topic}/{queue.queue_id}"
-        if queue.topic.startswith(LIGHT_PREFIX):
-            yield findings(
-                "NOT_CHECKED",
-                file=path,
-                topic=queue.topic,
-                queue_id=queue.queue_id,
-                found="the units of light message queues are not checked",
-            )
-        entries = (store / path).entries()
+    for queue in queue_folders(store / CONSUME_QUEUE, with_empty=True):
+        path = queue.location.path.removeprefix(f"{store.path}/")
+        entries = queue.location.entries()
         yield from foreign_entries(path, [info for info in entries if not _is_queue_file(info)])
         empty = [info for info in entries if _is_queue_file(info) and not info.size]
         for info in settled(store, path, empty):
@@ -59,7 +56,7 @@ def queue_folder_findings(store: Location, queues: Sequence[QueueFolder], file_s
                     expected=f"{file_size} bytes",
                     found="0 bytes",
                 )
-        for info in queue.files:
+        for info in [info for info in queue.files if info.size and file_size]:
             start = int(info.base_name)
             columns: dict[str, Any] = {
                 "file": f"{path}/{info.base_name}",

@@ -34,7 +34,7 @@ from spark_mq.verifier.config_files import ConfigFiles, QueueBounds, config_find
 from spark_mq.verifier.finding import FINDING_SCHEMA, findings
 from spark_mq.verifier.index_folder import list_index
 from spark_mq.verifier.log_end import LiveLog, log_end_findings
-from spark_mq.verifier.queue_folders import not_checked, queue_folder_findings
+from spark_mq.verifier.queue_folders import irregular_findings, not_checked, queue_folder_findings
 from spark_mq.verifier.result import VerifyReport, report_of
 from spark_mq.verifier.segments import segment_findings
 from spark_mq.verifier.sink import FindingSink
@@ -63,6 +63,7 @@ def quick_check(store: str, conf: BrokerConf) -> tuple[VerifyReport, pa.Table]:
     sink = FindingSink(None)
     sink.add(segment_findings(location, log, conf.commit_log_file_size))
     sink.add(unchecked)
+    sink.add(irregular_findings(location))
     index = list_index(location, conf)
     sink.add(index.findings)
     if index.layout is not None:
@@ -89,8 +90,7 @@ def quick_check(store: str, conf: BrokerConf) -> tuple[VerifyReport, pa.Table]:
         if has_queues:
             queues = len(folders)
             file_size = conf.consume_queue_file_size or existing_file_size(folders) or 0
-            if file_size:
-                sink.add(queue_folder_findings(location, folders, file_size))
+            sink.add(queue_folder_findings(location, file_size))
             sink.add(_queue_edges(opened, not state.has_abort, bool(log.gaps)))
             sink.add(config_findings(config, _bounds(opened, folders), {folder.topic for folder in folders}))
     # A clock that was set back leaves later times than that of the last message, as the index shows.

@@ -77,9 +77,11 @@ def foreign_entries(folder: str, infos: list[fs.FileInfo]) -> Iterator[pa.Record
 
     """
     for info in infos:
-        if info.base_name.startswith(".") and info.type == fs.FileType.Directory:
-            continue
         is_folder = info.type == fs.FileType.Directory
+        if is_folder and info.base_name.startswith("."):
+            continue
+        if not is_folder and info.type != fs.FileType.File:
+            continue  # `irregular_findings`
         yield findings(
             "FOLDER_SUBFOLDER" if is_folder else "FOLDER_STRAY_FILE",
             file=f"{folder}/{info.base_name}",

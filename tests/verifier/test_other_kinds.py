@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from spark_mq.errors import UnsupportedStoreError
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.verifier.quick import quick_check
+from spark_mq.verifier.verify_request import VerifyRequest
 from tests.support.log_writer import LogWriter
 from tests.support.stores import OWN_STORES, RealStore
 from tests.support.verified import Bench, check, grave
@@ -45,13 +47,16 @@ def test_queues_in_rocksdb(bench: Bench) -> None:
 
 def test_batch_queues(bench: Bench) -> None:
     (bench.path / "batchconsumequeue/Batches/0").mkdir(parents=True)
-    assert notes(bench) == ["batchconsumequeue"]
+    with pytest.raises(UnsupportedStoreError, match="batch consume queues of topic Batches"):
+        VerifyRequest.of(str(bench.path))
+    with pytest.raises(UnsupportedStoreError, match="batch consume queues of topic Batches"):
+        quick_check(str(bench.path), BrokerConf({}))
 
 
 def test_light_queues(bench: Bench) -> None:
     queue = bench.path / "consumequeue/%LMQ%sensor/0"
     shutil.copytree(bench.path / "consumequeue/SequenceDemo/0", queue)
-    assert notes(bench) == ["consumequeue/%LMQ%sensor/0"]
+    assert notes(bench) == ["consumequeue"]
 
 
 def a_store_of_4_9_with_multi_dispatch(folder: Path) -> Path:
@@ -86,7 +91,7 @@ def test_a_queue_with_messages_of_other_queues(tmp_path: Path) -> None:
     _, findings = check(store, conf)
     assert grave(findings) == []
     skipped = {finding.file for finding in findings if finding.code == "NOT_CHECKED"}
-    assert skipped == {"consumequeue/copies/0", "consumequeue/%LMQ%sensor/0"}
+    assert skipped == {"consumequeue/copies/0", "consumequeue"}
     report, _ = quick_check(str(store), BrokerConf.of(str(conf)))
     assert report.is_sound, report.counts
     queue = store / f"consumequeue/copies/0/{0:020d}"

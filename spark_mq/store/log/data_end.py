@@ -10,6 +10,7 @@ from typing import Final
 from spark_mq.io.etag import tells_only_zeros
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
+from spark_mq.io.regular_file import open_regular
 from spark_mq.io.remote_file import READ_SIZE
 
 _ZERO_BLOCK: Final = bytes(READ_SIZE)
@@ -63,7 +64,7 @@ def _end_of_extents(path: str, size: int) -> int:
     """The end of the last part of a local file that is not a hole."""
     if not hasattr(os, "SEEK_DATA"):
         return size
-    with open(path, "rb") as file:
+    with open(open_regular(path), "rb") as file:
         end = 0
         while end < size:
             try:
