@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from spark_mq.cli.main import main
+from spark_mq.format.broker_version import BrokerVersion
 from spark_mq.io.location import Location
 from spark_mq.store.boot_obstacles import boot_obstacles
-from spark_mq.store.boot_rules import BrokerRelease
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.queue.folders import queue_folders
 from tests.support.repaired import repair_here
@@ -159,7 +159,7 @@ def test_what_is_beside_no_queue_files_keeps_brokers_from_starting(
     location = Location.resolve(str(store))
     folders = list(queue_folders(location / "consumequeue"))
     for version in ("4.9.7", "5.0.0", "5.1.0", "5.3.3"):
-        obstacles = boot_obstacles(location, conf, folders, BrokerRelease.of(version))
+        obstacles = boot_obstacles(location, conf, folders, BrokerVersion.parse(version))
         assert [one.split(" ")[0] for one in obstacles] == ([] if version in starts else [path]), version
     code = "FOLDER_SUBFOLDER" if is_folder else "FOLDER_STRAY_FILE"
     assert path in [finding.file for finding in check(store, STORE.broker_conf)[1] if finding.code == code]
