@@ -368,7 +368,7 @@ def a_last_queue_file_of_no_bytes(bench: Bench) -> Place:
     return file, None
 
 
-@damage("QUEUE_MISSING")
+@damage("QUEUE_MISSING", "QUEUE_FILE_SIZE")
 def an_only_queue_file_of_no_bytes(bench: Bench) -> Place:
     """Of a topic that is not configured: its queue is not deleted, because it has a file."""
     file, position = bench.unit("DirectTopic", 0, 0)
@@ -416,6 +416,21 @@ def a_due_time(bench: Bench) -> Place:
 def a_note_beside_queue_files(bench: Bench) -> Place:
     (bench.path / "consumequeue/SequenceDemo/0/notes.txt").write_text("do not delete")
     return "consumequeue/SequenceDemo/0/notes.txt", None
+
+
+@damage("FOLDER_STRAY_FILE")
+def a_note_beside_no_queue_files(bench: Bench) -> Place:
+    """Brokers load a queue folder also if it has no queue file."""
+    (bench.path / "consumequeue/SequenceDemo/9").mkdir()
+    (bench.path / "consumequeue/SequenceDemo/9/notes.txt").write_text("do not delete")
+    return "consumequeue/SequenceDemo/9/notes.txt", None
+
+
+@damage("NOT_A_FILE")
+def a_named_pipe(bench: Bench) -> Place:
+    (bench.path / "config/consumerFilter.json").unlink()
+    os.mkfifo(bench.path / "config/consumerFilter.json")
+    return "config/consumerFilter.json", None
 
 
 @damage("QUEUE_EXPIRED_ORDER", store="deleted-533")

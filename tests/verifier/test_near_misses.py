@@ -202,6 +202,16 @@ def a_queue_file_in_advance(bench: Bench) -> None:
     file.write_bytes(bytes(size))
 
 
+def an_empty_queue_folder(bench: Bench) -> None:
+    (bench.path / "consumequeue/SequenceDemo/9").mkdir()
+
+
+def a_link_to_a_file(bench: Bench) -> None:
+    file = bench.path / "config/consumerFilter.json"
+    file.rename(bench.path.parent / file.name)
+    file.symlink_to(bench.path.parent / file.name)
+
+
 def a_folder_that_is_not_a_queue(bench: Bench) -> None:
     (bench.path / "consumequeue/SequenceDemo/old").mkdir()
 
@@ -380,6 +390,8 @@ TABLE = [
     NearMiss("a_lost_queue", a_deleted_topic, "the messages of a deleted topic stay in the log"),
     NearMiss("a_due_time", due_times_instead_of_hashes, "units of delayed messages have due times"),
     NearMiss("a_note_beside_queue_files", a_folder_that_is_not_a_queue, "a broker skips names that are no numbers"),
+    NearMiss("a_note_beside_no_queue_files", an_empty_queue_folder, "a broker loads a folder without files"),
+    NearMiss("a_named_pipe", a_link_to_a_file, "a link to a file is a file"),
     NearMiss("expired_units_that_are_swapped", units_of_expired_messages, "expired units are in order", "deleted"),
     # the index
     NearMiss("a_begin_time a_begin_offset", expired_segments, "a header can name an expired message", "expired"),
