@@ -24,7 +24,7 @@ from spark_mq.restorer.source_facts import SourceFacts, facts_of_archive, facts_
 from spark_mq.restorer.source_kind import is_store
 from spark_mq.restorer.staged_rows import LeftOut, QueryRows, StoreRows
 from spark_mq.source.datasource import register
-from spark_mq.store.index.folder import find_index_layout, index_files
+from spark_mq.store.index.folder import index_files, index_layout
 
 _FROM_ARCHIVE = (*RECORD_COLUMNS, "body", "born_timestamp", "store_timestamp", "_corrupt_record")
 
@@ -88,8 +88,7 @@ def _of_store(spark: SparkSession, store: Location, request: RestoreRequest) -> 
     facts = facts_of_store(store)
     settings = settings_of(facts)
     if index_files(store):
-        layout = find_index_layout(store, request.broker_conf).value
-        settings["maxHashSlotNum"], settings["maxIndexNum"] = str(layout.hash_slot_num), str(layout.index_num)
+        index_layout(store, request.broker_conf)  # an error if nothing shows it: no index is made from a guess
     if facts.log_start is None:
         raise EmptyStoreError(f"{store} has no message: there is nothing to restore")
     origin = Origin(str(store), True, facts, settings, store)
@@ -108,6 +107,11 @@ def _of_archive(
 ) -> RestoreSource:
     facts = facts_of_archive(spark, tables, identity)
     settings = settings_of(facts)
+    if facts.index_names and facts.index_layout is None and request.broker_conf.index_layout is None:
+        raise OptionError(
+            f"{tables.name} does not have the slots and entries of the index files of {identity.broker}: give the "
+            "broker's settings (--broker-conf) with maxHashSlotNum and maxIndexNum"
+        )
     of_store = _chosen(tables.messages.read(spark).where(identity.condition()), request)
     names = [name for name in _FROM_ARCHIVE if name in of_store.columns]
     size = of_store.agg(F.sum("store_size").cast("long")).collect()[0][0]
@@ -122,6 +126,8 @@ def _of_archive(
 def settings_of(facts: SourceFacts) -> dict[str, str]:
     """The sizes of a store's files, as a broker's settings."""
     sizes = {"mappedFileSizeCommitLog": facts.segment_size, "mappedFileSizeConsumeQueue": facts.queue_file_size}
+    if facts.index_layout is not None:
+        sizes |= {"maxHashSlotNum": facts.index_layout.hash_slot_num, "maxIndexNum": facts.index_layout.index_num}
     return {name: str(size) for name, size in sizes.items() if size}
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pyarrow import fs
 
 from spark_mq.errors import ConfigError
+from spark_mq.format.index_file import IndexHeader, IndexLayout
 from spark_mq.format.record import BLANK_SIZE, MAGIC_AT, MAGIC_BLANK, is_blank
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_version import BrokerVersion
@@ -55,6 +56,7 @@ class SourceFacts:
         files: The files of `config/`, and `checkpoint`, by their path in the store. The content of a file that a broker
             cannot read is that of its backup; backups themselves are left out, and so are folders, which are RocksDB
             databases.
+        index_layout: Slots and entries of an index file; None if there is none, or if nothing shows them.
         index_names: The names of index files, by the commit log offset at which a file begins.
         next_offsets: The offset that the next message of each queue gets, by topic and queue id.
         log_start: The commit log offset of the first segment; None if there is no message.
@@ -70,6 +72,7 @@ class SourceFacts:
     queue_file_size: int | None = None
     blanks: Mapping[int, bytes] = field(default_factory=dict)
     files: Mapping[str, bytes] = field(default_factory=dict)
+    index_layout: IndexLayout | None = None
     index_names: Mapping[int, str] = field(default_factory=dict)
     next_offsets: Mapping[tuple[str, int], int] = field(default_factory=dict)
     log_start: int | None = None
@@ -115,6 +118,7 @@ def facts_of_store(store: Location) -> SourceFacts:
         queue_file_size=None if queues is None else queues["file_size"],
         blanks=blanks,
         files=files,
+        index_layout=_index_layout(index),
         index_names=_index_names([] if index is None else index["files"]),
         next_offsets=next_offsets(queues),
         log_start=log_start if has_messages else None,
@@ -151,8 +155,7 @@ def facts_of_archive(spark: SparkSession, tables: ArchiveTables, identity: Store
     segments = tables.segments.read(spark).where(condition & F.col("commit_log_offset").isNotNull())
     rows = segments.select(*columns).toArrow().to_pylist()
     files = dict(newest_snapshot(spark, tables, identity).files)
-    queues = _json_of(files.pop(CONSUME_QUEUE, None))
-    files.pop(INDEX, None)
+    queues, newest_index = (_json_of(files.pop(name, None)) for name in (CONSUME_QUEUE, INDEX))
     index = _archived_index_files(spark, tables, identity)
     forms = check_form(snapshot_location(files, tables.name), Door.FILES)
     nested = {path for path in files if path.count("/") > 1}
@@ -168,6 +171,7 @@ def facts_of_archive(spark: SparkSession, tables: ArchiveTables, identity: Store
             if row["filler_offset"] is not None and len(row["filler_bytes"]) > BLANK_SIZE
         },
         files=readable,
+        index_layout=_index_layout(newest_index),
         index_names=_index_names(index),
         next_offsets=next_offsets(queues),
         log_start=min(row["commit_log_offset"] for row in rows) if ends else None,
@@ -234,6 +238,23 @@ def _version_of(files: Mapping[str, bytes]) -> BrokerVersion | None:
     if not isinstance(version, dict):
         return None
     return BrokerVersion.V5 if "stateVersion" in version else BrokerVersion.V4_9
+
+
+def _index_layout(facts: Mapping[str, Any] | None) -> IndexLayout | None:
+    """The layout of index files by their facts. Those of an older archive have only sizes and headers.
+
+    All files except the last are full then, and those of a broker's default size have its default layout.
+    """
+    if facts is None:
+        return None
+    if facts.get("hash_slot_num"):
+        return IndexLayout(facts["hash_slot_num"], facts["index_num"])
+    sizes = {file["size"] for file in facts["files"]}
+    if sizes == {IndexLayout().file_size}:
+        return IndexLayout()
+    full = [(file["size"], IndexHeader(index_count=file["index_count"]).encode()) for file in facts["files"][:-1]]
+    layouts = {IndexLayout.of_full_file(*file) for file in full}
+    return layouts.pop() if len(layouts) == len(sizes) == 1 else None
 
 
 def _index_names(files: Iterable[Mapping[str, Any]]) -> dict[int, str]:

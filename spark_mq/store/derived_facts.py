@@ -2,6 +2,7 @@
 
 - The next offset of a queue: if all its messages expired, only its files have it.
 - The names of index files: a broker names a file after the moment at which it made it.
+- The slots and entries of an index file, which are settings of the broker.
 """
 
 from __future__ import annotations
@@ -9,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from spark_mq.errors import OptionError
+from spark_mq.format.index_file import IndexLayout
 from spark_mq.io.location import Location
+from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.broker_version import BrokerVersion
 from spark_mq.store.config.store_kind import has_rocksdb_queues
 from spark_mq.store.config.store_paths import INDEX
-from spark_mq.store.index.folder import index_files
+from spark_mq.store.index.folder import index_files, index_layout
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.folders import existing_file_size
 
@@ -59,7 +63,8 @@ def index_facts(store: Location) -> dict[str, Any] | None:
         store: The store directory.
 
     Returns:
-        `files`: objects with `name`, `size` (bytes), and the fields of the header.
+        `files`: objects with `name`, `size` (bytes), and the fields of the header; `hash_slot_num` and `index_num`: the
+        slots and entries of a file, None if the files do not show them.
 
     """
     if not (store / INDEX).is_directory:
@@ -78,4 +83,11 @@ def index_facts(store: Location) -> dict[str, Any] | None:
                 "index_count": header.index_count,
             }
         )
-    return {"files": files} if files else None
+    if not files:
+        return None
+    try:
+        layout: IndexLayout | None = index_layout(store, BrokerConf({}))
+    except OptionError:
+        layout = None
+    slots, entries = (None, None) if layout is None else (layout.hash_slot_num, layout.index_num)
+    return {"files": files, "hash_slot_num": slots, "index_num": entries}

@@ -10,7 +10,10 @@ from spark_mq import MessageStore
 from spark_mq.errors import ConfigError
 from spark_mq.format.record import encode_blank
 from spark_mq.io.location import Location
-from spark_mq.restorer.source_facts import facts_of_store, readable_files
+from spark_mq.restorer.restore_source import settings_of
+from spark_mq.restorer.source_facts import _index_layout, facts_of_store, readable_files
+from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.derived_facts import index_facts
 from tests.support.log_writer import LogWriter, segment_files
 from tests.support.stores import RealStore, usual_stores
 
@@ -46,6 +49,23 @@ def test_facts_are_those_of_the_java_store(store: RealStore, described: Callable
         if not path.endswith(".bak")
     }
     assert facts.databases == ()
+
+
+@pytest.mark.parametrize("archived", ["now", "by an older version"])
+@pytest.mark.parametrize("store", usual_stores(), ids=str)
+def test_the_slots_and_entries_of_index_files_are_those_of_the_broker(
+    store: RealStore, archived: str, described: Callable[[RealStore], MessageStore]
+) -> None:
+    location = described(store).location
+    facts = index_facts(location)
+    assert facts is not None
+    if archived != "now":
+        facts = {"files": facts["files"]}
+    found, settings = _index_layout(facts), BrokerConf.of(str(store.broker_conf))
+    assert found == settings.index_layout or (found is None and len(facts["files"]) == 1)
+    assert found is not None or store.name != "workload-533"
+    restored = settings_of(facts_of_store(location))
+    assert archived != "now" or restored.get("maxIndexNum") == (None if found is None else str(found.index_num))
 
 
 def test_a_blank_can_have_bytes_of_an_older_segment(tmp_path: Path) -> None:

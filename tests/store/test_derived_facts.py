@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from spark_mq import MessageStore
+from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.derived_facts import index_facts, queue_facts
 from tests.support.stores import RealStore, usual_stores
 
@@ -26,5 +27,8 @@ def test_facts_of_queues_and_index_files(store: RealStore, described: Callable[[
         assert {(topic, queue_id, end) for topic, queue_id, _, end in said} <= {(*one[:2], one[3]) for one in found}
     index = index_facts(opened.location)
     assert index is not None
+    settings = BrokerConf.of(str(store.broker_conf)).index_layout
+    assert settings is not None
+    assert (index["hash_slot_num"], index["index_num"]) in ((settings.hash_slot_num, settings.index_num), (None, None))
     assert [file["name"] for file in index["files"]] == sorted(file["name"] for file in index["files"])
     assert all(file["begin_commit_log_offset"] <= file["end_commit_log_offset"] for file in index["files"])
