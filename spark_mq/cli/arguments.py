@@ -118,7 +118,7 @@ def add_broker_conf(command: argparse.ArgumentParser, settings: str) -> None:
 
 def add_broker_version(command: argparse.ArgumentParser) -> None:
     """Add `--broker-version`."""
-    command.add_argument("--broker-version", metavar="V", help="4.9 or 5 (default: as config/ shows, else 5)")
+    command.add_argument("--broker-version", metavar="V", help="such as 5.1.0, or 4.9 or 5 (default: as files show)")
 
 
 def add_json_rows(command: argparse.ArgumentParser) -> None:

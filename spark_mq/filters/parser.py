@@ -32,11 +32,13 @@ from spark_mq.filters.expression import (
 )
 from spark_mq.filters.java_number import INT_RANGE, LONG_RANGE, compare_numbers
 from spark_mq.filters.tokens import Token, Tokens, refusal
+from spark_mq.format.broker_version import SQL92_SEARCH, BrokerVersion
 
 MAX_DEPTH = 64
 """Levels of parentheses and NOT, and operators in a chain such as `a = b = c`. RocketMQ allows some thousand."""
 NEWEST = "5"
-_SEARCH_SINCE = (5, 1, 3)
+_ANY = 1000
+"""A number that is larger than each part of a version."""
 _NULL = Constant(Kind.NULL, None)
 _COMPARISONS = frozenset(("<", "<=", ">", ">="))
 _SEARCHES = frozenset(Search)
@@ -88,8 +90,8 @@ def parse_sql92(text: str, version: str = NEWEST) -> ParsedFilter:
 def _has_search(version: str) -> bool:
     if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,3}){0,2}", version):
         raise OptionError(f"version {version!r} is not a version of RocketMQ, such as 4.9.7 or 5.3.3")
-    parts = tuple(map(int, version.split(".")))
-    return parts >= _SEARCH_SINCE[: len(parts)]
+    newest = [*map(int, version.split(".")), _ANY, _ANY][:3]
+    return SQL92_SEARCH.holds(BrokerVersion(*newest))
 
 
 class _Parser:

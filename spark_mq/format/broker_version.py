@@ -237,7 +237,8 @@ class BrokerVersions:
             '5.1.0 to 5.1.4'
         """
         if not re.fullmatch(r"4\.9(\.[0-9]{1,3})?|5(\.[0-9]{1,3}){0,2}", text, re.ASCII):
-            raise OptionError(f"broker version {text!r} is neither of 4.9 nor of 5, such as 4.9.7, 5.1 or 5.3.3")
+            what = "not a version such as 5.3.3" if re.match(r"(4\.9|5)\.", text) else "neither 4.9 nor 5, nor of them"
+            raise OptionError(f"broker version {text!r} is {what}")
         numbers = tuple(map(int, text.split(".")))
         named = [one for one in RELEASES if (one.major, one.minor, one.patch)[: len(numbers)] == numbers]
         if named:
@@ -256,6 +257,21 @@ class BrokerVersions:
     def releases(self) -> tuple[BrokerVersion, ...]:
         """The possible releases, in order."""
         return tuple(one for one in RELEASES if self.first <= one <= self.last)
+
+    def within(self, others: BrokerVersions) -> BrokerVersions:
+        """The versions that are also among `others`; these ones if there is none, because a person may know better."""
+        first, last = max(self.first, others.first), min(self.last, others.last)
+        if first > last or (first, last) == (self.first, self.last):
+            return self
+        return BrokerVersions(first, last, f"{self.evidence}; {others.evidence}")
+
+    def undecided(self, rule: VersionRule) -> str:
+        """Why the rule is not decided, as text for a person, with what to do."""
+        change = f"from {rule.since} on" if rule.since is not None else f"before {rule.until}"
+        return (
+            f"{change}, {rule.meaning} ({rule.source}), and the broker can be any of {self} ({self.evidence}): give "
+            "its version (--broker-version, option brokerVersion, argument broker_version), such as 5.3.3"
+        )
 
     def decide(self, rule: VersionRule) -> bool | None:
         """Whether the broker follows the rule; None if some of the possible versions do, and others do not."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from spark_mq.indexer.index.build import find_time_zone
 from spark_mq.indexer.rebuild_request import RebuildRequest
-from spark_mq.store.config.broker_version import find_broker_version
 from spark_mq.store.config.sourced import FileSetting, Sourced
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.store.index.folder import find_index_layout, index_files
@@ -33,10 +32,6 @@ def file_settings(request: RebuildRequest) -> tuple[FileSetting, ...]:
             else Sourced(request.time_zone, "--time-zone")
         )
         settings.append(FileSetting("names of index files", f"in the time zone {zone.value}", zone.source))
-    version = (
-        find_broker_version(request.store)
-        if request.broker_version is None
-        else Sourced(request.broker_version, "--broker-version")
-    )
-    settings.append(FileSetting("rules", f"of a broker of version {version.value}", version.source))
+    versions = request.broker_versions
+    settings.append(FileSetting("rules", f"of a broker of version {versions}", versions.evidence))
     return tuple(settings)

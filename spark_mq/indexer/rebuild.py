@@ -52,7 +52,6 @@ from spark_mq.job.shared_storage import SharedStorageCheck
 from spark_mq.job.storage_errors import is_full
 from spark_mq.job.task_errors import JOB_ERRORS, unwrap_task_error
 from spark_mq.job.tasks import SparkTasks, Tasks
-from spark_mq.store.config.broker_version import detect_broker_version
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
 from spark_mq.store.config.sourced import FileSetting
 from spark_mq.store.config.store_kind import Door, check_form
@@ -100,7 +99,8 @@ def rebuild(
         queue_id: The one queue of the topic that is rebuilt.
         broker_conf: The broker's `broker.conf` (file sizes, slots and entries, delay levels). Without it the sizes of
             existing files decide if they can, or else the broker's defaults.
-        broker_version: The broker's version (`4.9`, `5`, ...); by default as the store's own files show, or else 5.
+        broker_version: The broker's version, such as `5.1.0`, or a line such as `4.9` or `5`; by default as the
+            store's own files show.
         time_zone: The zone of the names of index files (`Asia/Shanghai`); by default as existing names show, or else
             UTC.
         mode: `failfast` stops at damage; `permissive` skips and reports it.
@@ -242,12 +242,11 @@ class _Rebuild:
 
     def _rebuild(self, log: CommitLog) -> _Outcome:
         """Write the trees and the checkpoint, and put them in place."""
-        version = self.request.broker_version or detect_broker_version(self.store)
         manifest, continued = self._prepare()
         plan = RebuildPlan(
             store=self.store,
             broker_conf=self.request.broker_conf,
-            broker_version=version,
+            broker_versions=self.request.broker_versions,
             time_zone=self.request.time_zone,
             selection=self.request.selection,
             settings=manifest.settings,

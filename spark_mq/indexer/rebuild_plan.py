@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import tzinfo
 
+from spark_mq.format.broker_version import BrokerVersions
 from spark_mq.indexer.selection import Selection
 from spark_mq.indexer.settings import StagingSettings
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.config.broker_version import BrokerVersion
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class RebuildPlan:
     Attributes:
         store: The store whose log is read.
         broker_conf: The broker's settings.
-        broker_version: The broker whose rules apply.
+        broker_versions: The versions whose rules apply.
         time_zone: The zone of the names of index files; None if existing names decide.
         selection: The files that are rebuilt.
         settings: The settings on which staged rows depend.
@@ -32,7 +32,7 @@ class RebuildPlan:
 
     store: Location
     broker_conf: BrokerConf
-    broker_version: BrokerVersion
+    broker_versions: BrokerVersions
     time_zone: tzinfo | None
     selection: Selection
     settings: StagingSettings

@@ -18,7 +18,6 @@ from spark_mq.indexer.staging.manifest import MANIFEST
 from spark_mq.io.location import Location
 from spark_mq.job.output_committer import OutputCommitter
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.config.broker_version import BrokerVersion, parse_broker_version
 from spark_mq.store.config.broker_versions import find_broker_versions
 from spark_mq.store.config.store_kind import Door, check_form, refuse_rocksdb
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
@@ -40,7 +39,6 @@ class RebuildRequest:
         selection: The files to rebuild.
         committer: The output, and the trees that are written into it.
         broker_conf: The broker's settings.
-        broker_version: The broker whose rules apply; None if the store shows it.
         broker_versions: The versions whose rules apply.
         time_zone: The zone of the names of index files; None if existing names decide.
         is_permissive: Whether damage is skipped and reported.
@@ -55,7 +53,6 @@ class RebuildRequest:
     selection: Selection
     committer: OutputCommitter
     broker_conf: BrokerConf
-    broker_version: BrokerVersion | None
     broker_versions: BrokerVersions
     time_zone: tzinfo | None
     is_permissive: bool
@@ -93,9 +90,9 @@ class RebuildRequest:
         if resume and replace:
             raise OptionError("--resume continues with existing files, --replace rebuilds them: give one of them")
         zone = None if time_zone is None else parse_time_zone(time_zone)
-        version = None if broker_version is None else parse_broker_version(broker_version)
         conf = BrokerConf.of(broker_conf)
         location = Location.resolve(store).snapshot()
+        versions = find_broker_versions(location, broker_version)
         if not conf.is_enabled("messageIndexEnable", default=True):
             selection = dataclasses.replace(selection, has_index=False)
         target = Location.resolve(store if output is None else output)
@@ -106,14 +103,12 @@ class RebuildRequest:
         if not selection.trees:
             raise OptionError(f"--only index: the broker keeps none ({conf.source}: messageIndexEnable=false)")
         committer = OutputCommitter(target, selection.trees, MANIFEST, keeps_replaced=backup)
-        versions = find_broker_versions(location, broker_version)
         is_told = broker_version is not None and versions.decide(INDEX_TAGS) is not None
         return cls(
             location,
             selection,
             committer,
             conf,
-            version,
             versions,
             zone,
             mode == PERMISSIVE,

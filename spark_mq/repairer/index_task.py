@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from spark_mq.format.broker_version import INDEX_FLUSHED_AT_STOP
 from spark_mq.format.index_file import IndexLayout
 from spark_mq.indexer.index.plan import IndexFilePlan
 from spark_mq.indexer.index.writer import IndexWriter
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.job.task_items import TaskItems
-from spark_mq.store.config.broker_version import BrokerVersion, detect_broker_version
+from spark_mq.store.config.broker_versions import find_broker_versions
 from spark_mq.store.config.store_paths import INDEX
 from spark_mq.verifier.sink import SUMMARY_SCHEMA, summary_batch
 from spark_mq.verifier.spread import Spread
@@ -71,7 +72,8 @@ def write_index_files(
     """
     if not plans:
         return []
-    empty_index_count = 0 if detect_broker_version(store) == BrokerVersion.V4_9 else 1
+    versions = find_broker_versions(store)
+    empty_index_count = 0 if versions.decide(INDEX_FLUSHED_AT_STOP) is False else 1
     writer = IndexWriter(output / INDEX, layout, TaskItems.of(plans), empty_index_count, output)
     table = spread.rows(
         "make index files", "files", lambda done: _IndexFiles(store, writer, done), len(plans), SUMMARY_SCHEMA

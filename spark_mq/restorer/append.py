@@ -106,7 +106,7 @@ class Append:
         plan = RebuildPlan(
             store=target.store,
             broker_conf=target.conf,
-            broker_version=target.broker_version,
+            broker_versions=target.broker_versions,
             time_zone=None,
             selection=Selection(has_index=target.has_index),
             settings=StagingSettings(

@@ -15,13 +15,13 @@ import numpy as np
 from pyarrow import fs
 
 from spark_mq.errors import CorruptIndexError, UnsupportedStoreError
+from spark_mq.format.broker_version import BrokerVersions
 from spark_mq.format.index_file import IndexLayout
 from spark_mq.format.record import FRAME
 from spark_mq.indexer.queue.carry_over import Queue
 from spark_mq.io.location import Location
 from spark_mq.store.boot_obstacles import boot_obstacles
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.config.broker_version import BrokerVersion
 from spark_mq.store.config.store_kind import Door, check_form
 from spark_mq.store.config.store_paths import ABORT, COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX, is_rocksdb
 from spark_mq.store.index.end import IndexEnd, index_end
@@ -47,7 +47,7 @@ class AppendTarget:
     Attributes:
         store: The store.
         conf: The broker's settings.
-        broker_version: The broker whose rules apply.
+        broker_versions: The versions whose rules apply.
         log_end: The commit log offset of the live end, at which the next record starts; 0 or more.
         last_segment: The file that contains `log_end`, and perhaps records before it; None if the next record starts in
             a file that does not exist yet.
@@ -64,7 +64,7 @@ class AppendTarget:
 
     store: Location
     conf: BrokerConf
-    broker_version: BrokerVersion
+    broker_versions: BrokerVersions
     log_end: int
     last_segment: SegmentFile | None
     segment_size: int
@@ -114,7 +114,7 @@ class AppendTarget:
             return cls(
                 store,
                 conf,
-                opened.broker_version,
+                opened.broker_versions,
                 log_end,
                 opened.records.segment_of(log_end),
                 conf.commit_log_file_size or _segment_size(store) or DEFAULT_SEGMENT_SIZE,

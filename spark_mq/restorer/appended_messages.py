@@ -161,4 +161,4 @@ def _topics(target: AppendTarget, log: NewLog) -> bytes:
     """The store's `topics.json`, with the topics of the new messages."""
     file = target.store / TOPICS
     existing = file.read_bytes() if file.is_file else None
-    return topics_json(existing, log.queue_counts, {}, target.broker_version, log.last_store_timestamp)
+    return topics_json(existing, log.queue_counts, {}, target.broker_versions, log.last_store_timestamp)

@@ -37,7 +37,6 @@ from spark_mq.restorer.topics_json import (
     TOPICS,
     topics_json,
 )
-from spark_mq.store.config.broker_version import BrokerVersion
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
 from spark_mq.store.config.store_paths import CONFIG, CONSUME_QUEUE
 from spark_mq.store.queue.folders import queue_folders
@@ -143,10 +142,9 @@ def _write_config(job: StoreJob, store: Location, log: NewLog, translate: Transl
     facts = origin.facts
     files = dict(facts.files) if facts is not None else {}
     files.pop(CHECKPOINT, None)
-    version = job.broker_version or BrokerVersion.V5
     new = {
         TOPICS: topics_json(
-            files.pop(TOPICS, None), log.queue_counts, request.topics, version, log.last_store_timestamp
+            files.pop(TOPICS, None), log.queue_counts, request.topics, job.broker_versions, log.last_store_timestamp
         )
     }
     for path, content in files.items():

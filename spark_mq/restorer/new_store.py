@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 
 from spark_mq.errors import InvalidMessageError
+from spark_mq.format.broker_version import MIN_OFFSET_BY_HALVING
 from spark_mq.format.system_topic import HALF_TOPIC
 from spark_mq.indexer.rebuild import rebuild_with
 from spark_mq.indexer.rebuild_request import PERMISSIVE, RebuildRequest
@@ -37,7 +38,6 @@ from spark_mq.restorer.put_in_place import put_in_place
 from spark_mq.restorer.report import RestoreReport
 from spark_mq.restorer.restore_request import CHUNKS, PROGRESS, STORE
 from spark_mq.restorer.store_job import Stage, StoreJob
-from spark_mq.store.config.broker_version import BrokerVersion
 
 _EXPIRY_NOTE = "the segments are as new as this job: a broker deletes them after fileReservedTime (72 h) from now"
 _ID_NOTE = "offset message ids contain the address of another broker than before"
@@ -113,7 +113,7 @@ def _missing_notes(job: StoreJob, plan: LogPlan, rebuilt: RebuildReport) -> list
     queues = {damage.file for damage in rebuilt.corrupt if damage.code == "MISSING_UNITS"}
     if (
         not queues
-        or job.broker_version == BrokerVersion.V4_9
+        or job.broker_versions.decide(MIN_OFFSET_BY_HALVING) is False
         or not any(segment.pieces for segment in plan.segments[:LEADING])
     ):
         return []
@@ -152,7 +152,7 @@ def _derive(job: StoreJob, store: Location) -> RebuildReport:
         RebuildRequest.of(store.uri, mode=PERMISSIVE),
         broker_conf=job.request.broker_conf,
         time_zone=zone,
-        broker_version=job.broker_version,
+        broker_versions=job.broker_versions,
     )
     report = rebuild_with(job.tasks, request, job.on_progress)
     doubled = [damage for damage in report.corrupt if damage.code == "DOUBLED_UNITS"]

@@ -19,6 +19,7 @@ from spark_mq.errors import (
     StoreLockedError,
     UnfinishedAppendError,
 )
+from spark_mq.format.broker_version import BrokerVersions
 from spark_mq.format.host_text import parse_host
 from spark_mq.io.folder import check_bucket
 from spark_mq.io.location import Location, local_path
@@ -27,7 +28,6 @@ from spark_mq.job.shared_storage import NONCE
 from spark_mq.query.syntax_error import certain_syntax_error
 from spark_mq.restorer.append_target import check_appendable
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.config.broker_version import BrokerVersion, parse_broker_version
 from spark_mq.store.config.store_paths import COMMIT_LOG, RESTORE_UNFINISHED
 from spark_mq.store.config.topic_name import new_topic_fault
 from spark_mq.store.index.names import parse_time_zone
@@ -59,7 +59,7 @@ class RestoreRequest:
         store_host: The address that messages get as that of their broker; None to keep it.
         topics: New names of topics, by their old names.
         broker_conf: The settings of the broker of the new store.
-        broker_version: That broker's version; None if the source shows it.
+        broker_versions: That broker's versions; None if the source shows them.
         time_zone: The zone of the names of index files; None if the source shows it.
         offset_map: The folder for the table of old and new offsets.
         append_id: The identity of an append: one of the same identity is not run twice. None to take its source.
@@ -75,7 +75,7 @@ class RestoreRequest:
     store_host: str | None = None
     topics: Mapping[str, str] = field(default_factory=dict)
     broker_conf: BrokerConf = field(default_factory=lambda: BrokerConf({}))
-    broker_version: BrokerVersion | None = None
+    broker_versions: BrokerVersions | None = None
     time_zone: tzinfo | None = None
     offset_map: Location | None = None
     append_id: str | None = None
@@ -138,7 +138,7 @@ class RestoreRequest:
             store_host,
             dict(topic_map or {}),
             BrokerConf.of(broker_conf),
-            None if broker_version is None else parse_broker_version(broker_version),
+            None if broker_version is None else BrokerVersions.parse(broker_version),
             None if time_zone is None else parse_time_zone(time_zone),
             None if offset_map is None else Location.resolve(offset_map),
             append_id,

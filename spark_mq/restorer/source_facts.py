@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 from pyarrow import fs
 
 from spark_mq.errors import ConfigError
+from spark_mq.format.broker_version import ALL_VERSIONS, BrokerVersions
 from spark_mq.format.index_file import IndexHeader, IndexLayout
 from spark_mq.format.record import BLANK_SIZE, MAGIC_AT, MAGIC_BLANK, is_blank
 from spark_mq.io.location import Location
-from spark_mq.store.config.broker_version import BrokerVersion
+from spark_mq.store.config.broker_versions import find_broker_versions
 from spark_mq.store.config.checkpoint import CHECKPOINT
 from spark_mq.store.config.config_file import parse_fastjson
 from spark_mq.store.config.store_kind import Door, check_form
@@ -61,7 +62,7 @@ class SourceFacts:
         next_offsets: The offset that the next message of each queue gets, by topic and queue id.
         log_start: The commit log offset of the first segment; None if there is no message.
         log_end: The commit log offset after the last message; None if there is no message.
-        broker_version: The release line of the broker; None if nothing shows it.
+        broker_versions: The versions that are possible; None if nothing shows them.
         time_zone: The zone of the names of index files; None if nothing shows it.
         databases: The folders in `config/`, which are RocksDB databases.
         form_notes: What the new store lacks because of the form of its source (`check_form`), a sentence each.
@@ -77,7 +78,7 @@ class SourceFacts:
     next_offsets: Mapping[tuple[str, int], int] = field(default_factory=dict)
     log_start: int | None = None
     log_end: int | None = None
-    broker_version: BrokerVersion | None = None
+    broker_versions: BrokerVersions | None = None
     time_zone: tzinfo | None = None
     databases: tuple[str, ...] = ()
     form_notes: tuple[str, ...] = ()
@@ -123,7 +124,7 @@ def facts_of_store(store: Location) -> SourceFacts:
         next_offsets=next_offsets(queues),
         log_start=log_start if has_messages else None,
         log_end=log_end if has_messages else None,
-        broker_version=_version_of(files),
+        broker_versions=_versions_of(store),
         time_zone=_time_zone([] if index is None else index["files"]),
         databases=tuple(sorted(f"{CONFIG}/{info.base_name}" for info in infos if not info.is_file)),
         form_notes=tuple(map(str, forms)),
@@ -176,7 +177,7 @@ def facts_of_archive(spark: SparkSession, tables: ArchiveTables, identity: Store
         next_offsets=next_offsets(queues),
         log_start=min(row["commit_log_offset"] for row in rows) if ends else None,
         log_end=max(ends, default=None),
-        broker_version=_version_of(readable),
+        broker_versions=_versions_of(snapshot_location(readable, tables.name)),
         time_zone=_time_zone(index),
         databases=tuple(sorted({path.rsplit("/", path.count("/") - 1)[0] for path in nested})),
         form_notes=tuple(map(str, forms)),
@@ -230,14 +231,10 @@ def _problem(data: bytes) -> str | None:
     return None if isinstance(content, dict) else "it does not contain a JSON object"
 
 
-def _version_of(files: Mapping[str, bytes]) -> BrokerVersion | None:
-    """The release line that `topics.json` shows, as `find_broker_version` does; None without such a file."""
-    data = files.get(f"{CONFIG}/topics.json")
-    content: Any = None if data is None else parse_fastjson(data.decode("utf-8"))
-    version = content.get("dataVersion") if isinstance(content, dict) else None
-    if not isinstance(version, dict):
-        return None
-    return BrokerVersion.V5 if "stateVersion" in version else BrokerVersion.V4_9
+def _versions_of(store: Location) -> BrokerVersions | None:
+    """The versions that the files of a folder show; None if they show none."""
+    versions = find_broker_versions(store)
+    return None if versions == ALL_VERSIONS else versions
 
 
 def _index_layout(facts: Mapping[str, Any] | None) -> IndexLayout | None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from spark_mq.format.broker_version import MESSAGE_VERSION_2, BrokerVersions
 from spark_mq.format.host_text import parse_host
 from spark_mq.io.location import Location
 from spark_mq.job.progress import Progress, StageProgress
@@ -32,7 +33,6 @@ from spark_mq.restorer.placement import LogPlan
 from spark_mq.restorer.restore_request import RestoreRequest
 from spark_mq.restorer.segment_task import WRITTEN_SCHEMA, SegmentTask
 from spark_mq.restorer.stage import StageTask
-from spark_mq.store.config.broker_version import BrokerVersion
 from spark_mq.store.config.store_paths import COMMIT_LOG
 
 Stage = Callable[[Location, StageTask], Sequence[Chunk]]
@@ -79,10 +79,17 @@ class StoreJob:
         return Situation.WHOLE if self.is_whole and self.origin.location is not None else Situation.PARTIAL
 
     @property
-    def broker_version(self) -> BrokerVersion | None:
-        """The release line of the new broker: as requested, or that of the source; None if nothing shows it."""
+    def broker_versions(self) -> BrokerVersions:
+        """The versions of the new broker: as requested, or those that the source shows, or else all of 5."""
         facts = self.origin.facts
-        return self.request.broker_version or (None if facts is None else facts.broker_version)
+        shown = BrokerVersions.parse("5") if facts is None or facts.broker_versions is None else facts.broker_versions
+        return shown if self.request.broker_versions is None else self.request.broker_versions.within(shown)
+
+    @property
+    def _allows_v2(self) -> bool:
+        """Whether the broker that was asked for can read records of version 2."""
+        asked = self.request.broker_versions
+        return asked is None or asked.decide(MESSAGE_VERSION_2) is not False
 
     @property
     def has_offset_map(self) -> bool:
@@ -97,7 +104,7 @@ class StoreJob:
             store_host=self.request.store_host,
             topics=self.request.topics,
             properties_crc=self.request.broker_conf.is_enabled("enabledAppendPropCRC"),
-            allows_v2=self.request.broker_version != BrokerVersion.V4_9,
+            allows_v2=self._allows_v2,
         )
         segment_size = self.request.segment_size if self.is_faithful else None
         return StageTask(rules, folder, segment_size, has_digest=self.request.is_append and self.origin.facts is None)

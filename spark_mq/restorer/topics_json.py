@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from spark_mq.format.broker_version import OWN_SYSTEM_TOPICS, STATE_VERSION, TOPIC_ATTRIBUTES, BrokerVersions
 from spark_mq.format.system_topic import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC
 from spark_mq.restorer.config_content import object_in, object_of
 from spark_mq.restorer.fastjson_text import fastjson_text
-from spark_mq.store.config.broker_version import BrokerVersion
 
 TOPICS = "config/topics.json"
 
@@ -42,7 +42,7 @@ def topics_json(
     existing: bytes | None,
     queues: Mapping[str, int],
     topics: Mapping[str, str],
-    version: BrokerVersion,
+    versions: BrokerVersions,
     timestamp: int = 0,
 ) -> bytes:
     """The file `config/topics.json` of the new store.
@@ -56,7 +56,7 @@ def topics_json(
         existing: The file of the source; None if there is none.
         queues: The number of queues (the largest queue id and 1) of each topic that has messages, by its new name.
         topics: New names of topics, by their old names.
-        version: The release line of the broker.
+        versions: The versions of the broker; where they differ, the newer form is written, which all can read.
         timestamp: The time of a new file in milliseconds. A file with other topics than before has another version, so
             that name servers take it over.
 
@@ -64,7 +64,7 @@ def topics_json(
         ConfigError: The existing file cannot be read.
 
     Example:
-        >>> print(topics_json(None, {"orders": 4}, {}, BrokerVersion.V4_9).decode()[:60])
+        >>> print(topics_json(None, {"orders": 4}, {}, BrokerVersions.parse("4.9")).decode()[:60])
         {
                 "dataVersion":{
                         "counter":0,
@@ -82,22 +82,22 @@ def topics_json(
             continue  # two topics become one; the entry of the topic that had the name counts
         renamed[new_name] = entry if new_name == name else _named(entry, new_name)
     for name, count in queues.items():
-        if name not in renamed and not _is_made_at_boot(name, version):
-            renamed[name] = _new_topic(name, count, version)
+        if name not in renamed and not _is_made_at_boot(name, versions):
+            renamed[name] = _new_topic(name, count, versions)
         elif name in topics.values():
             renamed[name] = _with_queues(renamed[name], count)
-    data_version = _data_version(content.get("dataVersion"), version, timestamp, is_changed=renamed != table)
+    data_version = _data_version(content.get("dataVersion"), versions, timestamp, is_changed=renamed != table)
     new = {**content, "dataVersion": data_version, "topicConfigTable": renamed}
     return existing if existing is not None and new == content else fastjson_text(new).encode()
 
 
-def _data_version(existing: object, version: BrokerVersion, timestamp: int, *, is_changed: bool) -> dict[str, object]:
+def _data_version(existing: object, versions: BrokerVersions, timestamp: int, *, is_changed: bool) -> dict[str, object]:
     """The version of a file (`DataVersion`@5.3.3). Only a file of 5.x has a `stateVersion`."""
     new: dict[str, object] = {"counter": 0, "stateVersion": 0, "timestamp": timestamp}
     if isinstance(existing, dict) and isinstance(existing.get("counter"), int):
         values = {**existing, "counter": existing["counter"] + is_changed}
         new = {**{name: values.get(name, new[name]) for name in new}, **values}
-    if version == BrokerVersion.V4_9:
+    if versions.decide(STATE_VERSION) is False:
         del new["stateVersion"]
     return new
 
@@ -113,7 +113,7 @@ def _with_queues(entry: object, count: int) -> object:
     return entry
 
 
-def _new_topic(name: str, count: int, version: BrokerVersion) -> dict[str, object]:
+def _new_topic(name: str, count: int, versions: BrokerVersions) -> dict[str, object]:
     """The entry of a topic as a broker makes it (`TopicConfig`@5.3.3)."""
     queues = max(count, 1 if name.startswith(_ONE_QUEUE) else _DEFAULT_QUEUES)
     entry: dict[str, object] = {
@@ -126,10 +126,11 @@ def _new_topic(name: str, count: int, version: BrokerVersion) -> dict[str, objec
         "topicSysFlag": 0,
         "writeQueueNums": queues,
     }
-    if version == BrokerVersion.V4_9:
+    if versions.decide(TOPIC_ATTRIBUTES) is False:
         del entry["attributes"]
     return entry
 
 
-def _is_made_at_boot(name: str, version: BrokerVersion) -> bool:
-    return name in _MADE_AT_BOOT or (version != BrokerVersion.V4_9 and name.startswith(_MADE_AT_BOOT_BY_5))
+def _is_made_at_boot(name: str, versions: BrokerVersions) -> bool:
+    makes_own = versions.decide(OWN_SYSTEM_TOPICS) is not False
+    return name in _MADE_AT_BOOT or (makes_own and name.startswith(_MADE_AT_BOOT_BY_5))

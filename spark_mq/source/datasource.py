@@ -179,7 +179,7 @@ class RocketMQDataSource(DataSource):
     table : `messages`, the only table that can be written.
     path : the store directory, on a local filesystem that all machines of the cluster share.
     brokerConf : the file of the broker's settings, for the sizes of its files and its delay levels.
-    brokerVersion : `4.9` or `5` (default).
+    brokerVersion : such as `5.1.0`, or a line of versions, `4.9` or `5` (default).
     timeZone : the time zone of the names of index files, UTC by default.
     renumber : `true` gives new offsets to rows that have offsets.
     storeHost : HOST:PORT, the address of the broker in all messages. Offset message ids contain it.
@@ -270,8 +270,8 @@ class RocketMQDataSource(DataSource):
     be BEHIND for a moment while its broker runs.
 
     topic : only this topic.
-    brokerVersion : `4.9` or `5`, by default the version that the config files show. The two offer a different
-        min_offset if a queue starts with pre-blank units.
+    brokerVersion : such as `5.1.0`, or a line of versions, `4.9` or `5`; by default the versions that the store's files
+        show. 4.9 and 5 offer a different min_offset if a queue starts with pre-blank units.
 
     Columns: topic STRING, queue_id INT, min_offset BIGINT, max_offset BIGINT, first_commit_log_offset BIGINT,
     last_commit_log_offset BIGINT, first_store_timestamp TIMESTAMP, last_store_timestamp TIMESTAMP, file_count INT,
@@ -409,7 +409,7 @@ class RocketMQDataSource(DataSource):
     at : the time to which age_millis refers, in the forms of startTimestamp; by default now.
     brokerConf : the file of the broker's settings, for `transactionTimeOut`, `transactionCheckInterval`,
         `transactionCheckMax` and `fileReservedTime`.
-    brokerVersion : as in queues; 4.9 has another default of `transactionCheckInterval`.
+    brokerVersion : as in queues; versions before 5.1.1 have another default of `transactionCheckInterval`.
 
     Columns: unique_key STRING, topic STRING, queue_id INT, producer_group STRING, state STRING, reason STRING, checks
     INT, born_timestamp TIMESTAMP, end_timestamp TIMESTAMP, age_millis BIGINT, next_check_timestamp TIMESTAMP, next_step

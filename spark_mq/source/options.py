@@ -13,6 +13,7 @@ from spark_mq.errors import OptionError
 from spark_mq.filters.expression import Expression
 from spark_mq.filters.parser import parse_sql92
 from spark_mq.filters.tags import parse_tags
+from spark_mq.format.broker_version import BrokerVersions
 from spark_mq.format.message_id import normalize_offset_message_id
 from spark_mq.io.s3 import OPTIONS as S3_OPTIONS
 from spark_mq.io.s3 import redacted, with_settings
@@ -26,7 +27,6 @@ from spark_mq.source.option_values import (
     parse_size,
 )
 from spark_mq.source.predicate import IN_INDEX, IN_QUEUES, Predicate
-from spark_mq.store.config.broker_version import parse_broker_version
 from spark_mq.store.config.store_pattern import is_pattern
 from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
 
@@ -385,7 +385,9 @@ def _parse_max_messages(given: Mapping[str, str]) -> int | None:
 
 def _parse_optional_broker_version(given: Mapping[str, str]) -> str | None:
     text = given.get(_BROKER_VERSION)
-    return None if text is None else parse_broker_version(text)
+    if text is not None:
+        BrokerVersions.parse(text, f"option {_BROKER_VERSION}")
+    return text
 
 
 def _unknown_option(key: str) -> str:

@@ -14,7 +14,6 @@ from spark_mq.errors import OptionError
 from spark_mq.format.index_file import IndexLayout
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.config.broker_version import BrokerVersion
 from spark_mq.store.config.store_kind import has_rocksdb_queues
 from spark_mq.store.config.store_paths import INDEX
 from spark_mq.store.index.folder import index_files, index_layout
@@ -45,7 +44,7 @@ def queue_facts(store: MessageStore) -> dict[str, Any] | None:
     queues, log_start = [], store.get_min_phy_offset()
     for topic, queue_id in found:
         max_offset = store.get_max_offset_in_queue(topic, queue_id)
-        min_offset = found[topic, queue_id].min_offset(max_offset, log_start, BrokerVersion.V5)
+        min_offset = found[topic, queue_id].min_offset(max_offset, log_start, by_halving=True)
         queues.append({"topic": topic, "queue_id": queue_id, "min_offset": min_offset, "max_offset": max_offset})
     return {"file_size": existing_file_size([queue.folder for queue in found.values()]), "queues": queues}
 

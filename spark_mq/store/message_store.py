@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Self
 import pyarrow as pa
 
 from spark_mq.errors import CorruptLogError, OptionError
+from spark_mq.format.broker_version import BrokerVersions
 from spark_mq.format.message_id import decode_offset_message_id, is_offset_message_id
 from spark_mq.format.message_keys import KeyType, record_keys
 from spark_mq.format.message_row import host_text, message_row, message_table
@@ -27,7 +28,7 @@ from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.similar_names import similar_names
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.config.broker_version import BrokerVersion, detect_broker_version, parse_broker_version
+from spark_mq.store.config.broker_versions import find_broker_versions
 from spark_mq.store.config.checkpoint import CHECKPOINT
 from spark_mq.store.config.store_paths import ABORT
 from spark_mq.store.index.broker_answer import FIRST_TIME, LAST_TIME, MQADMIN_MAX_NUM, BrokerAnswer, broker_answer
@@ -84,8 +85,8 @@ class MessageStore:
 
         Args:
             path: The store directory (`storePathRootDir`): a path, or a URI that pyarrow can open.
-            broker_version: The broker's version, such as `4.9` or `5`. It selects the rule if the two lines have
-                different rules. By default the store's config files show the version.
+            broker_version: The broker's version, such as `5.1.0`, or a line of versions, such as `4.9` or `5`. It
+                selects the rules that differ by version. By default the store's files show which ones are possible.
             broker_conf: The file of the broker's settings. The sizes of index files do not show `maxHashSlotNum` and
                 `maxIndexNum` if these were changed.
             check_index: Whether each index file is read whole and checked before a look-up of a key uses it; see
@@ -110,9 +111,11 @@ class MessageStore:
         self._recalls_end = recalls_end
         self.files = FileReaders()
         self.records = RecordLookup(self.location, self.files)
-        self._given_version = None if broker_version is None else parse_broker_version(broker_version)
+        self._given_version = broker_version
+        if broker_version is not None:
+            BrokerVersions.parse(broker_version)  # a mistake is an error now, not at the first question
         self._queues = ConsumeQueueStore(
-            self.location, self.files, self.records, self.get_max_phy_offset, lambda: self.broker_version
+            self.location, self.files, self.records, self.get_max_phy_offset, lambda: self.broker_versions
         )
 
     def __enter__(self) -> Self:
@@ -128,9 +131,9 @@ class MessageStore:
         self.files.close()
 
     @cached_property
-    def broker_version(self) -> BrokerVersion:
-        """The version of the broker whose rules are used."""
-        return self._given_version or detect_broker_version(self.location)
+    def broker_versions(self) -> BrokerVersions:
+        """The versions of the broker that are possible, with the evidence; their rules are used."""
+        return find_broker_versions(self.location, self._given_version)
 
     @cached_property
     def queues(self) -> dict[tuple[str, int], ConsumeQueue]:
@@ -683,8 +686,9 @@ class MessageStore:
     ) -> int:
         """The queue offset that a broker returns for a time; 0 if there is no such queue.
 
-        A broker of 4.9 has its own rule, the nearest message, and no boundary types
-        (`ConsumeQueue.getOffsetInQueueByTime`@4.9.7; `ConsumeQueueStore.getOffsetInQueueByTime`@5.3.3).
+        Brokers before 5.1.1 have another rule, the nearest message, and no boundary types
+        (`ConsumeQueue.getOffsetInQueueByTime`@5.1.0; `ConsumeQueueStore.getOffsetInQueueByTime`@5.3.3). If the store's
+        broker can be of both, the answer is given where both rules agree.
 
         Args:
             topic: The topic.
@@ -700,8 +704,8 @@ class MessageStore:
             A queue offset.
 
         Raises:
-            OptionError: The boundary type is unknown, or is UPPER for a broker of 4.9; or the time is in seconds, or is
-                a datetime without a time zone.
+            OptionError: The boundary type is unknown, or is UPPER for a broker before 5.1.1; or the time is in seconds,
+                or is a datetime without a time zone; or the answer depends on the version, which is not known.
             CorruptQueueError: A unit on which the answer depends does not lead to its message, and `read_log` is
                 False.
             UnsupportedStoreError: The queues are in RocksDB, and `read_log` is False.
@@ -714,11 +718,11 @@ class MessageStore:
         return self._queues.offset_by_time(topic, queue_id, millis, boundary, read_log)
 
     def first_offset_since(self, topic: str, queue_id: int, timestamp: int, read_log: bool = False) -> int:
-        """The queue offset of the first message stored at `timestamp` (milliseconds) or later, by the rule of 5.x.
+        """The queue offset of the first message stored at `timestamp` (milliseconds) or later, by the rule of 5.1.1.
 
         `get_offset_in_queue_by_time` explains `read_log` and `CorruptQueueError`.
         """
-        return self._queues.offset_by_time_as_5(topic, queue_id, timestamp, BoundaryType.LOWER, read_log)
+        return self._queues.offset_by_store_time(topic, queue_id, timestamp, BoundaryType.LOWER, read_log)
 
     def messages_of_topic(
         self, topic: str, begin: int | None = None, end: int | None = None

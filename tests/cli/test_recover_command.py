@@ -91,7 +91,7 @@ def test_hostile_names_steer_no_terminal(tmp_path: Path, capsys: pytest.CaptureF
     ("arguments", "status", "said"),
     [
         (["nowhere", "--as", "5.3.3"], 1, "nowhere does not exist"),
-        ([".", "--as", "3"], 2, "neither of 4.9 nor of 5"),
+        ([".", "--as", "3"], 2, "neither 4.9 nor 5"),
         ([".", "--as", "5.3"], 2, "brokers of 5.3 recover by different rules: give a version such as 5.3.1 or 5.3.3"),
         ([".", "--as", "5.3.3", "--broker-conf", "nowhere"], 2, "there is no such file"),
     ],

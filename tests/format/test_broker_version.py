@@ -57,7 +57,7 @@ def test_a_release_between_two_known_ones_stands_for_what_both_do() -> None:
 
 @pytest.mark.parametrize("text", ["", "4", "4.8.0", "3.2.6", "6", "6.0.0", "5.", "5.x", "5.1.0.0", "5.1.0 ", "latest"])
 def test_other_versions_are_refused(text: str) -> None:
-    with pytest.raises(OptionError, match=r"neither of 4\.9 nor of 5"):
+    with pytest.raises(OptionError, match=r"neither 4\.9 nor 5|not a version"):
         BrokerVersions.parse(text)
 
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_mq.errors import ConfigError
+from spark_mq.format.broker_version import BrokerVersions
 from spark_mq.restorer.checkpoint import restored_checkpoint
 from spark_mq.restorer.fastjson_text import fastjson_text
 from spark_mq.restorer.file_rules import (
@@ -23,12 +24,11 @@ from spark_mq.restorer.offset_files import (
     delay_offsets_json,
 )
 from spark_mq.restorer.topics_json import topics_json
-from spark_mq.store.config.broker_version import BrokerVersion
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.config.config_file import parse_fastjson
 from tests.support.stores import RealStore, usual_stores
 
-V4_9, V5 = BrokerVersion.V4_9, BrokerVersion.V5
+V4_9, V5 = BrokerVersions.parse("4.9"), BrokerVersions.parse("5")
 PRETTY = ("topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json")
 OF_THE_JOB = {"commitlog", "consumequeue", "index", "checkpoint", "abort"}
 
@@ -53,7 +53,7 @@ def test_files_of_real_brokers_stay_as_they_are(store: RealStore, unpacked: Call
     queues: dict[str, int] = {}
     for fact in store.facts("queue"):
         queues[fact["topic"]] = max(queues.get(fact["topic"], 0), fact["queueId"] + 1)
-    version = BrokerVersion(store.broker_version)
+    version = BrokerVersions.parse(store.broker_version)
     configured = parse_fastjson(files["topics.json"].decode())["topicConfigTable"]  # type: ignore[index]
     known = {topic: count for topic, count in queues.items() if topic in configured}
     assert topics_json(files["topics.json"], known, {}, version) is files["topics.json"]

@@ -22,6 +22,7 @@ from spark_mq.archive.newest_snapshot import NewestSnapshot, newest_snapshot
 from spark_mq.archive.tables import MESSAGES
 from spark_mq.errors import OptionError
 from spark_mq.format.array_types import Flags, Int64s
+from spark_mq.format.broker_version import BrokerVersions
 from spark_mq.format.message_schema import CORRUPT_RECORD
 from spark_mq.format.timestamp import iso_text
 from spark_mq.io.location import Location
@@ -30,7 +31,7 @@ from spark_mq.lifecycle.messages.log_source import DelayedPlaces
 from spark_mq.lifecycle.messages.lost_end import lost_end
 from spark_mq.lifecycle.messages.selected_messages import SelectedMessages, Selection, TopicRule
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.config.broker_version import BrokerVersion, find_broker_version
+from spark_mq.store.config.broker_versions import find_broker_versions
 from spark_mq.store.retention import moment_of
 
 _REAL_TOPIC = "REAL_TOPIC"
@@ -85,9 +86,9 @@ class ArchiveSource:
         return snapshot_location(self.snapshot.files, self.tables.snapshots.name)
 
     @cached_property
-    def broker_version(self) -> BrokerVersion:
-        """The release line that `config/topics.json` shows."""
-        return find_broker_version(self.location).value
+    def broker_versions(self) -> BrokerVersions:
+        """The versions that the files of the snapshot show."""
+        return find_broker_versions(self.location)
 
     @property
     def config_end(self) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
 
+from spark_mq.format.broker_version import INDEX_FLUSHED_AT_STOP
 from spark_mq.format.index_file import IndexLayout
 from spark_mq.indexer.damage import raise_or_report
 from spark_mq.indexer.index.pending import pending_entries
@@ -16,7 +17,6 @@ from spark_mq.indexer.staging.stage import StagedLog
 from spark_mq.io.location import Location
 from spark_mq.job.context import JobContext
 from spark_mq.job.task_items import TaskItems
-from spark_mq.store.config.broker_version import BrokerVersion
 from spark_mq.store.config.sourced import NOTHING_TELLS, Sourced
 from spark_mq.store.config.store_paths import INDEX
 from spark_mq.store.index.end import IndexEnd, index_end
@@ -109,7 +109,7 @@ def write_index(
         return IndexResult(files_untouched=existing.file_count, end_timestamp=existing.end_timestamp, corrupt=corrupt)
     with context.progress.stage("write index", len(plans), "files") as done:
         folder = context.committer.staging_path(INDEX)
-        empty_index_count = 0 if plan.broker_version == BrokerVersion.V4_9 else 1
+        empty_index_count = 0 if plan.broker_versions.decide(INDEX_FLUSHED_AT_STOP) is False else 1
         writer = IndexWriter(folder, existing.layout, TaskItems.of(plans), empty_index_count, done)
         rows = context.tasks.rows(writer, len(plans), WRITTEN_SCHEMA)
     written = [WrittenFile(**row) for row in rows.to_pylist()]

@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from spark_mq.format.array_types import Flags, Int64s
+from spark_mq.format.broker_version import BrokerVersions
 from spark_mq.format.system_topic import SCHEDULE_TOPIC
 from spark_mq.io.location import Location
 from spark_mq.lifecycle.messages.lost_end import lost_end
 from spark_mq.lifecycle.messages.selected_messages import SelectedMessages, Selection, batches_of, selections_of
-from spark_mq.store.config.broker_version import BrokerVersion
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.retention import moment_of
 
@@ -30,8 +30,8 @@ class LogSource(Protocol):
         """The folder with `config/` and `checkpoint`, as they were before the messages were selected."""
 
     @property
-    def broker_version(self) -> BrokerVersion:
-        """The release line of the broker."""
+    def broker_versions(self) -> BrokerVersions:
+        """The versions of the broker that are possible."""
 
     @property
     def config_end(self) -> int | None:
@@ -83,7 +83,7 @@ class StoreLog:
     def __init__(self, store: MessageStore) -> None:
         self._store = store
         self.location = store.location
-        self.broker_version = store.broker_version
+        self.broker_versions = store.broker_versions
         self.timer_location: Location | None = store.location
 
     def moment(self, at: int | datetime | None) -> int:

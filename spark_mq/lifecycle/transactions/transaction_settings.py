@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spark_mq.errors import OptionError
+from spark_mq.format.broker_version import TRANSACTION_CHECK_IN_30_SECONDS, BrokerVersions
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.config.broker_version import BrokerVersion
 from spark_mq.store.retention import reserved_time
 
 
@@ -27,8 +27,8 @@ class TransactionSettings:
     reserved: int = 72 * 3_600_000
 
     @classmethod
-    def of(cls, conf: BrokerConf, version: BrokerVersion) -> TransactionSettings:
-        """The settings of a broker, or the defaults of its version.
+    def of(cls, conf: BrokerConf, versions: BrokerVersions) -> TransactionSettings:
+        """The settings of a broker, or the defaults of its version; the shorter time where versions differ.
 
         Raises:
             OptionError: A setting is not a number.
@@ -40,9 +40,10 @@ class TransactionSettings:
                 raise OptionError(f"{conf.source}: {name}={text!r} is not a number")
             return int(text)
 
+        is_long = versions.decide(TRANSACTION_CHECK_IN_30_SECONDS) is False
         return cls(
             setting("transactionTimeOut", cls.timeout),
-            setting("transactionCheckInterval", cls.check_interval if version is BrokerVersion.V5 else 60_000),
+            setting("transactionCheckInterval", 60_000 if is_long else cls.check_interval),
             setting("transactionCheckMax", cls.check_max),
             int(reserved_time(None, conf).value * 3_600_000),
         )

@@ -109,7 +109,7 @@ def transaction_rows(store: MessageStore, at: int | None = None, conf: BrokerCon
 def transactions_of(source: LogSource, at: int | None = None, conf: BrokerConf | None = None) -> pa.Table:
     """The transactions of any source; arguments and result as for `transaction_rows`."""
     moment = source.moment(at)
-    settings = TransactionSettings.of(conf or BrokerConf.of(None), source.broker_version)
+    settings = TransactionSettings.of(conf or BrokerConf.of(None), source.broker_versions)
     decided = DecidedHalves.of(source.location)  # before the log, which is then at least as new
     records, ops = source.selections_of(RECORDS, OPS)
     sound_records, bad_records = sound_messages(records)

@@ -13,8 +13,9 @@ A file shows the oldest version that makes it. That a file is missing shows some
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from spark_mq.errors import ConfigError, UnsupportedStoreError
 from spark_mq.format import broker_version as rules
@@ -24,8 +25,10 @@ from spark_mq.store.config import store_paths as paths
 from spark_mq.store.config.checkpoint import CHECKPOINT
 from spark_mq.store.config.config_file import load_config
 
-_VERSIONED = ("consumerOffset.json", "delayOffset.json", "topics.json", "subscriptionGroup.json")
-"""Files of `config/` that show the line of releases, the one that brokers write most often first."""
+_OFTEN_WRITTEN = ("consumerOffset.json", "delayOffset.json")
+"""Files that a broker writes every few seconds. Only those of 5 have a `dataVersion` at all."""
+_SELDOM_WRITTEN = ("topics.json", "subscriptionGroup.json")
+"""Files that a broker writes when they change. After an upgrade, they are the old ones for a while."""
 _MAX_V1_TOPIC = 127
 """The longest topic of a record of version 1, whose length has one byte."""
 
@@ -35,14 +38,20 @@ def find_broker_versions(store: Location, given: str | None = None) -> BrokerVer
 
     Args:
         store: The store's directory.
-        given: What a person says, such as `5.1.0`, `5` or `4.9`; None if only the files tell.
+        given: What a person says. `5.1.0` is that version. Of a line such as `5` or `4.9`, the versions count that the
+            files allow. None if only the files tell.
 
     Raises:
         OptionError: `given` is not a version of 4.9 or 5.
 
     """
-    if given is not None:
-        return BrokerVersions.parse(given)
+    if given is None:
+        return _shown(store)
+    versions = BrokerVersions.parse(given)
+    return versions if versions.first == versions.last else versions.within(_shown(store))
+
+
+def _shown(store: Location) -> BrokerVersions:
     marks = list(_marks(store))
     oldest = max((mark for mark in marks), key=lambda mark: mark[0], default=None)
     line = _line(store)
@@ -62,15 +71,30 @@ def find_broker_versions(store: Location, given: str | None = None) -> BrokerVer
 
 
 def _line(store: Location) -> tuple[bool, str] | None:
-    """Whether a broker of 5 wrote `config/` last, and what shows it; None if nothing can be read."""
-    for name in _VERSIONED:
-        try:
-            is_5 = load_config(store, name, lambda content: "stateVersion" in content.get("dataVersion", {}))
-        except (ConfigError, UnsupportedStoreError):
-            continue
-        if is_5 is not None:
-            return is_5, f"config/{name} has {'a' if is_5 else 'no'} stateVersion"
+    """Whether a broker of 5 wrote `config/` last, and what shows it; None if nothing does."""
+    often = {name: _has_state_version(store, name) for name in _OFTEN_WRITTEN}
+    seldom = {name: _has_state_version(store, name) for name in _SELDOM_WRITTEN}
+    lacking: dict[str, bool | None] = {name: False for name, found in often.items() if found is False}
+    newer: dict[str, bool | None] = {name: True for name, found in often.items() if found}
+    # One of the files that 4.9 writes without a dataVersion can also be written by hand.
+    witnesses = newer or (lacking if len(lacking) == len(often) else {**seldom, **lacking})
+    for name, found in witnesses.items():
+        if found is not None:
+            return found, f"config/{name} has {'a' if found else 'no'} stateVersion"
     return None
+
+
+def _has_state_version(store: Location, name: str) -> bool | None:
+    """Whether a file's `dataVersion` has a `stateVersion`; None if the file cannot be read."""
+
+    def decode(content: Mapping[str, Any]) -> bool:
+        version = content.get("dataVersion", {}) if name in _OFTEN_WRITTEN else content["dataVersion"]
+        return "stateVersion" in dict(version)
+
+    try:
+        return load_config(store, name, decode)
+    except (ConfigError, UnsupportedStoreError):
+        return None
 
 
 def _marks(store: Location) -> Iterator[tuple[BrokerVersion, str]]:

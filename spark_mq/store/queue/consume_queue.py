@@ -18,7 +18,6 @@ from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT, UNIT_DTYPE, UNIT
 from spark_mq.format.consume_queue_ext import MAX_ADDRESS, is_address
 from spark_mq.io.file_reader import FileReaders, sample
 from spark_mq.io.location import Location
-from spark_mq.store.config.broker_version import BrokerVersion
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.queue.consume_queue_ext import ConsumeQueueExt
 from spark_mq.store.queue.folders import QueueFolder
@@ -160,16 +159,16 @@ class ConsumeQueue:
             end -= 1
         return end
 
-    def min_offset(self, max_offset: int, log_start: int, version: BrokerVersion) -> int:
+    def min_offset(self, max_offset: int, log_start: int, *, by_halving: bool) -> int:
         """The first queue offset that a broker offers (`correctMinOffset` as at a start of the broker).
 
         `log_start` is the log's first offset. Pre-blank units point to offset 0. They count as long as the log starts
-        there. 4.9 and 5 find different ones of them first.
+        there. 4.9 and 5 find different ones of them first: `by_halving` is the rule `MIN_OFFSET_BY_HALVING`.
         """
         if not self.files or max_offset == 0:
             return 0
         first = self.files[0]
-        if version == BrokerVersion.V4_9:
+        if not by_halving:
             stop = min(first.first + first.count, max_offset)
             offsets = self.units(first.first, stop)["commit_log_offset"]
             offered = np.flatnonzero(offsets >= log_start)

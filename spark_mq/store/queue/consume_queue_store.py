@@ -7,9 +7,9 @@ from dataclasses import replace
 from functools import cached_property
 
 from spark_mq.errors import OptionError
+from spark_mq.format.broker_version import MIN_OFFSET_BY_HALVING, OFFSET_BY_STORE_TIME, BrokerVersions, VersionRule
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
-from spark_mq.store.config.broker_version import BrokerVersion
 from spark_mq.store.config.store_kind import Door, FoundForm, check_form, find_forms
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.store.log.log_range import LogRange
@@ -34,14 +34,14 @@ class ConsumeQueueStore:
         files: FileReaders,
         records: RecordLookup,
         live_end: Callable[[], int],
-        broker_version: Callable[[], BrokerVersion],
+        broker_versions: Callable[[], BrokerVersions],
     ) -> None:
-        """The queues of the store at `location`. `live_end` and `broker_version` are asked only when needed."""
+        """The queues of the store at `location`. `live_end` and `broker_versions` are asked only when needed."""
         self._location = location
         self._files = files
         self._records = records
         self._live_end = live_end
-        self._broker_version = broker_version
+        self._broker_versions = broker_versions
         self._is_listed = False
         self._single: dict[tuple[str, int], ConsumeQueue | None] = {}
         self._ends: dict[tuple[str, int], tuple[int, int]] = {}
@@ -132,19 +132,49 @@ class ConsumeQueueStore:
     ) -> int:
         """The queue offset that a broker of the store's version returns for a time in milliseconds."""
         self.notes(topic)
-        if self._broker_version() != BrokerVersion.V4_9:
-            return self.offset_by_time_as_5(topic, queue_id, timestamp, boundary_type, read_log)
         if boundary_type == BoundaryType.UPPER:
-            raise OptionError("a broker of 4.9 has no boundary type UPPER; open the store with broker_version='5'")
+            versions = self._broker_versions()
+            if versions.decide(OFFSET_BY_STORE_TIME) is False:
+                since = OFFSET_BY_STORE_TIME.since
+                raise OptionError(f"a broker of {versions} has no boundary type UPPER, which is there from {since} on")
+            return self.offset_by_store_time(topic, queue_id, timestamp, boundary_type, read_log)
+        return self._agreed(
+            OFFSET_BY_STORE_TIME,
+            lambda follows: (
+                self.offset_by_store_time(topic, queue_id, timestamp, boundary_type, read_log)
+                if follows
+                else self._nearest_offset(topic, queue_id, timestamp, read_log)
+            ),
+            f"the queue offset of the time {timestamp} in queue {queue_id} of topic {topic!r}",
+        )
+
+    def _agreed(self, rule: VersionRule, answer: Callable[[bool], int], what: str) -> int:
+        """The answer of a broker that follows a rule, or does not; of a broker that may do either, if both agree.
+
+        Raises:
+            OptionError: The answers differ, and the version is not known.
+
+        """
+        versions = self._broker_versions()
+        follows = versions.decide(rule)
+        if follows is not None:
+            return answer(follows)
+        by_rule, otherwise = answer(True), answer(False)
+        if by_rule != otherwise:
+            raise OptionError(f"{what} is {by_rule:,} or {otherwise:,}: {versions.undecided(rule)}")
+        return by_rule
+
+    def _nearest_offset(self, topic: str, queue_id: int, timestamp: int, read_log: bool) -> int:
+        """The queue offset that a broker before 5.1.1 returns for a time in milliseconds."""
         if read_log:
             return nearest_in_log(self.cover(topic, queue_id), timestamp) or 0
         times = self._times(topic, queue_id)
-        return 0 if times is None else times.search_as_4_9(timestamp)
+        return 0 if times is None else times.search_nearest(timestamp)
 
-    def offset_by_time_as_5(
+    def offset_by_store_time(
         self, topic: str, queue_id: int, timestamp: int, boundary_type: BoundaryType, read_log: bool
     ) -> int:
-        """The queue offset that a broker of 5.x returns for a time in milliseconds."""
+        """The queue offset that a broker from 5.1.1 on returns for a time in milliseconds."""
         if read_log:
             offset = offset_in_log(self.cover(topic, queue_id), timestamp, boundary_type)
             if offset is not None:
@@ -161,7 +191,11 @@ class ConsumeQueueStore:
             if queue is None:
                 return 0, 0
             max_offset = self.max_offset(topic, queue_id)
-            min_offset = queue.min_offset(max_offset, self._records.min_offset, self._broker_version())
+            min_offset = self._agreed(
+                MIN_OFFSET_BY_HALVING,
+                lambda follows: queue.min_offset(max_offset, self._records.min_offset, by_halving=follows),
+                f"the min offset of queue {queue_id} of topic {topic!r}",
+            )
             ends = self._ends[topic, queue_id] = min_offset, max_offset
         return ends
 

@@ -1,8 +1,8 @@
-"""The queue offset of a time, by the rules of 5.x and of 4.9 (`ConsumeQueue.getOffsetInQueueByTime`).
+"""The queue offset of a time, by the rule since 5.1.1 and by the one before (`ConsumeQueue.getOffsetInQueueByTime`).
 
 Both rules choose one file of the queue, and run a binary search in it for the store time of the units' messages. They
-choose the file in different ways (4.9: by the time of its last change), and give different answers for a time between
-two messages.
+choose the file in different ways (before 5.1.1: by the time of its last change), and give different answers for a time
+between two messages.
 """
 
 from __future__ import annotations
@@ -55,12 +55,15 @@ class QueueTimes:
         self._files = [file for file in queue.files if file.first < self._max_offset]
 
     def search(self, timestamp: int, boundary_type: BoundaryType) -> int:
-        """5.x: clamped to the queue's offsets (`ConsumeQueueStore.getOffsetInQueueByTime`@5.3.3)."""
+        """Since 5.1.1: clamped to the queue's offsets (`ConsumeQueueStore.getOffsetInQueueByTime`@5.3.3)."""
         found = self._search_file(self._file_of(timestamp, boundary_type), timestamp, boundary_type)
         return min(max(found, self._min_offset), self._max_offset)
 
-    def search_as_4_9(self, timestamp: int) -> int:
-        """4.9: the nearer neighbour, or the earlier of two equally near; not clamped (`ConsumeQueue`@4.9.7)."""
+    def search_nearest(self, timestamp: int) -> int:
+        """Before 5.1.1: the nearer neighbour, or the earlier of two equally near; not clamped.
+
+        `ConsumeQueue.getOffsetInQueueByTime`@5.1.0, the same as @4.9.7.
+        """
         if not self._files:
             return 0
         files = self._files
@@ -148,7 +151,7 @@ class QueueTimes:
 
 
 def offset_in_log(cover: QueueCover, timestamp: int, boundary_type: BoundaryType) -> int | None:
-    """The queue offset of a time by the rule of 5.x, among all the queue's messages in the log; None if none fits.
+    """The queue offset of a time by the rule since 5.1.1, among all the queue's messages in the log; None if none fits.
 
     LOWER: the first message stored at `timestamp` (milliseconds) or later. UPPER: the last message stored at that time
     or earlier (`ConsumeQueueStore.getOffsetInQueueByTime`@5.3.3).
@@ -161,7 +164,7 @@ def offset_in_log(cover: QueueCover, timestamp: int, boundary_type: BoundaryType
 
 
 def nearest_in_log(cover: QueueCover, timestamp: int) -> int | None:
-    """The queue offset of the message stored nearest to `timestamp` (milliseconds), by the rule of 4.9.
+    """The queue offset of the message stored nearest to `timestamp` (milliseconds), by the rule before 5.1.1.
 
     Of two equally near messages, the earlier one is chosen. None if the queue has no message in the log.
     """

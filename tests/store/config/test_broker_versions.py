@@ -48,27 +48,53 @@ def test_a_store_without_files_shows_nothing(tmp_path: Path) -> None:
     assert "nothing in the store tells" in versions.evidence
 
 
-def config(store: Path, name: str, state_version: bool) -> None:
+def config(store: Path, name: str, content: str) -> None:
     (store / "config").mkdir(exist_ok=True)
-    inner = '"counter":1,"stateVersion":0' if state_version else '"counter":1'
-    (store / "config" / name).write_text(f'{{"dataVersion":{{{inner}}}}}')
+    (store / "config" / name).write_text(content)
 
 
-def test_the_file_that_is_written_most_often_says_which_line_wrote_last(tmp_path: Path) -> None:
-    """After an upgrade, `topics.json` is the old one until a topic changes."""
-    config(tmp_path, "topics.json", state_version=False)
+OF_5 = '{"dataVersion":{"counter":1,"stateVersion":0,"timestamp":5}}'
+OF_4_9 = '{"dataVersion":{"counter":1,"timestamp":5}}'
+OFFSETS_OF_4_9 = '{"offsetTable":{"t@g":{0:5}}}'
+
+
+def test_after_an_upgrade_the_file_that_is_written_often_counts(tmp_path: Path) -> None:
+    """`topics.json` is the old one until a topic changes."""
+    config(tmp_path, "topics.json", OF_4_9)
     assert str(found(tmp_path)) == "4.9.0 to 4.9.8"
-    config(tmp_path, "consumerOffset.json", state_version=True)
+    config(tmp_path, "consumerOffset.json", OF_5)
     assert str(found(tmp_path)) == "5.0.0 to 5.5.1"
 
 
-def test_two_lines_in_one_store_are_both_possible(tmp_path: Path) -> None:
-    """A downgrade leaves what only 5 makes, and `config/` is of 4.9."""
-    config(tmp_path, "consumerOffset.json", state_version=False)
+def test_after_a_downgrade_the_files_that_are_written_often_count(tmp_path: Path) -> None:
+    """What only 5 makes stays in the store."""
+    config(tmp_path, "topics.json", OF_5)
+    config(tmp_path, "consumerOffset.json", OFFSETS_OF_4_9)
+    config(tmp_path, "delayOffset.json", OFFSETS_OF_4_9)
+    assert str(found(tmp_path)) == "4.9.0 to 4.9.8"
     (tmp_path / "abort.bak").touch()
     versions = found(tmp_path)
     assert str(versions) == "4.9.0 to 5.3.3"
     assert "brokers of 4.9 and of 5 wrote here" in versions.evidence
+
+
+@pytest.mark.parametrize("others", [{"topics.json": OF_5}, {"delayOffset.json": OF_5}])
+def test_offsets_that_were_written_by_hand_show_no_line(tmp_path: Path, others: dict[str, str]) -> None:
+    config(tmp_path, "consumerOffset.json", OFFSETS_OF_4_9)
+    assert str(found(tmp_path)) == "4.9.0 to 4.9.8"
+    for name, content in others.items():
+        config(tmp_path, name, content)
+    assert str(found(tmp_path)) == "5.0.0 to 5.5.1"
+
+
+def test_a_line_that_is_given_means_the_versions_that_the_files_allow(tmp_path: Path) -> None:
+    config(tmp_path, "topics.json", OF_5)
+    (tmp_path / "abort.bak").touch()
+    (tmp_path / "compaction").mkdir()
+    assert str(found(tmp_path, "5")) == "5.1.0 to 5.3.3"
+    assert str(found(tmp_path, "5.1")) == "5.1.0 to 5.1.4"
+    assert str(found(tmp_path, "5.0.0")) == "5.0.0"  # a person may know better
+    assert str(found(tmp_path, "4.9")) == "4.9.0 to 4.9.8"
 
 
 @pytest.mark.parametrize(
