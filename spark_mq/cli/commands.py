@@ -45,6 +45,7 @@ _MODULES: Mapping[str, tuple[str, ...]] = {
         "rates",
         "skew",
     ),
+    "check": ("check",),
     "state.command": ("state",),
     "recover.command": ("recover",),
     "retention": ("retention",),

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pyarrow import fs
 
 from spark_mq.errors import CorruptLogError, OptionError, UnsupportedStoreError
-from spark_mq.format.broker_version import ALL_VERSIONS, DISPATCHES_AT_CLEAN_BOOT, BrokerVersions
+from spark_mq.format.broker_version import ALL_VERSIONS, DISPATCHES_AT_CLEAN_BOOT, BrokerVersion, BrokerVersions
 from spark_mq.format.record import HEAD_SIZE
 from spark_mq.format.timestamp import NANOS_PER_MILLI
 from spark_mq.store.boot import Boot, BootFacts, BootSettings, SegmentHead, matches_recovery, next_boot
@@ -183,12 +183,17 @@ def store_state(
             gone,
             index,
             _config(store),
-            tuple(dict.fromkeys([*boot_obstacles(store.location, conf, folders), *waits])),
+            tuple(dict.fromkeys([*boot_obstacles(store.location, conf, folders, _only_version(rules)), *waits])),
             tuple(_settings(store, conf, rules, log, folders)),
             tuple(boots[: len(rules)]),
             tuple(boots[len(rules) :]),
             disk_use(store.location),
         )
+
+
+def _only_version(groups: Sequence[BrokerVersions]) -> BrokerVersion | None:
+    """The version that is the only possible one; None if there are others."""
+    return groups[0].last if len(groups) == 1 and groups[0].first == groups[0].last else None
 
 
 def _exact_boots(

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from spark_mq.cli.check import check_store
 from spark_mq.cli.recover.text import verdict as recover_verdict
 from spark_mq.cli.state.verdict import verdict as state_verdict
 from spark_mq.store.config.broker_conf import BrokerConf
@@ -103,6 +104,9 @@ def test_nobody_denies_a_loss(seed: int, unpacked: Unpack, tmp_path: Path) -> No
         assert not [text for text in texts if "loses nothing" in " ".join(text) and "not known" not in " ".join(text)]
         if not report.is_sound:
             assert "sound" not in report.verdict.replace("not sound", "")
+    (answer,) = check_store(str(folder), version, conf)
+    assert not (answer.answer == "yes" and (lost or not recovery.is_harmless))
+    assert answer.answer != "no"
     (seen,) = quick.boots
     assert not seen.is_full
     assert seen.lost + seen.shifted <= boot.lost + boot.shifted + boot.cut_messages + boot.deleted

@@ -39,7 +39,7 @@ from tests.support.boots import (
 from tests.support.index_stores import index_files
 from tests.support.log_writer import LogWriter
 from tests.support.soak import SOAKS
-from tests.support.stores import RealStore, all_stores
+from tests.support.stores import RealStore, all_stores, version_stores
 
 VERSIONS = ("4.9.7", "5.3.1", "5.3.3")
 NOW = 1_700_000_000_000
@@ -491,3 +491,21 @@ def test_records_of_other_sizes_are_read(tmp_path: Path) -> None:
         == writer.next_offset
         == sum(Record(b"T", body=body, properties=b"TAGS\1a\2").size for body in (b"a", bytes(9 << 20), b"b"))
     )
+
+
+@pytest.mark.parametrize("store", version_stores("k"))
+def test_a_start_of_its_version_did_what_is_said(store: RealStore, tmp_path: Path) -> None:
+    """`NAME.booted.facts` is what the broker had after it was started on the killed store: 4.9.0, 5.3.3 and 5.5.0."""
+    version = (store.folder / f"{store.name}.how").read_text().split()[0]
+    recovery = recover(store.unpack(tmp_path), version, store)
+    booted = RealStore(f"{store.name}.booted", store.folder)
+    assert recovery.log_end == booted.facts("store")[0]["maxPhyOffset"]
+    assert recovery.boot is not None
+    assert (recovery.boot.lost, recovery.boot.shifted, recovery.boot.cut_bytes, recovery.boot.gone) == (0, 0, 0, 0)
+    maxima = {(fact["topic"], fact["queueId"]): fact["max"] for fact in booted.facts("queue") if fact["max"]}
+    assert {queue: end for queue, end in recovery.max_offsets.items() if end} == maxima
+    found = {offset for fact in booted.facts("query") for offset in fact["offsets"]}
+    lacked = recovery.boot.unindexed
+    assert found
+    assert lacked is None or not [offset for offset in found if offset in lacked]
+    assert recovery.is_harmless is (lacked is None)

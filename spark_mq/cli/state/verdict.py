@@ -146,7 +146,7 @@ def _nothing(state: StoreState) -> str:
     if state.last_stop.is_running:
         return "Nothing. After the broker has stopped, ask again."
     if not all(boot.is_full for boot in state.boots):
-        return f"Before a broker starts: `spark-mq state {_path(state)} --full`, which reads the whole log."
+        return f"Before a broker starts: `spark-mq check {_path(state)}`, which reads the whole log."
     if any(boot.damaged_bytes for boot in state.boots):
         return f"`spark-mq verify {_path(state)}` names the damage of the log. The broker can start."
     if state.last_stop.is_clean:

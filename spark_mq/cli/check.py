@@ -1,0 +1,298 @@
+"""`spark-mq check STORE`: may a broker be started on this store? Without Spark or a JVM."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from spark_mq.cli.arguments import add_broker_conf, add_json_report, add_store
+from spark_mq.cli.exit_status import DAMAGED, FAILED, FOUND
+
+if TYPE_CHECKING:
+    from spark_mq.store.boot import Boot
+    from spark_mq.store.store_state import StoreState
+    from spark_mq.verifier.result import VerifyReport
+
+_EPILOG = """\
+The answer is that of the next boot of a broker (`spark-mq state --full`) and of a quick check (`spark-mq verify
+--quick`). The whole log is read: 0.2 s for 1 GiB that is in memory. Each line says how sure it is: `certain`, `at
+least`, or `not known`. Without --expect-version, it is the answer of all versions that the files of the store allow.
+
+What is not read: the bodies of messages before the first segment that the boot checks, the middle of queue files and
+index files. `spark-mq verify` reads everything.
+
+exit status: 0 yes; 1 no, or the check failed; 2 an argument or its value is wrong; 4 yes, but with the losses that are
+named; 130 interrupted (Ctrl-C).
+"""
+_CERTAIN, _AT_LEAST, _NOT_KNOWN = "certain", "at least", "not known"
+_YES, _LOSSES, _NO = "yes", "yes, with losses", "no"
+_STATUS = {_YES: FOUND, _LOSSES: DAMAGED, _NO: FAILED}
+_SHOWN = 5
+_OF_BOOT = (
+    "LOG_STALE_TAIL",
+    "SEGMENT_GAP",
+    "QUEUE_LAGS",
+    "QUEUE_LAGS_CLEAN",
+    "QUEUE_MISSING",
+    "QUEUE_UNIT_STALE",
+    "INDEX_LAGS",
+    "INDEX_MISSING",
+    "INDEX_ENTRY_STALE",
+    "CONFIG_BROKEN",
+)
+"""Codes of which the model of a boot says what comes of them."""
+_LOST_MESSAGES = ("OFFSET_PAST_END", "DELAY_OFFSET_PAST_END", "CHECKPOINT_AHEAD")
+"""Warnings that can show that messages were lost."""
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One thing that the answer rests on.
+
+    Attributes:
+        certainty: `certain`, `at least` or `not known`.
+        text: What it is.
+        until: For how long, of a loss; empty for other facts.
+
+    """
+
+    certainty: str
+    text: str
+    until: str = ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer for some versions.
+
+    Attributes:
+        versions: The versions, as text.
+        answer: `yes`, `yes, with losses` or `no`.
+        losses: Why the answer is not `yes`.
+        facts: Other facts.
+        next: What to do next.
+
+    """
+
+    versions: str
+    answer: str
+    losses: tuple[Fact, ...]
+    facts: tuple[Fact, ...]
+    next: str
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command and its arguments."""
+    what = "whether a broker may be started on a store, and what is lost then"
+    command = commands.add_parser(
+        "check",
+        help=what,
+        description=f"Print {what}.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add_store(command)
+    command.add_argument(
+        "--expect-version",
+        metavar="V",
+        help="the version of the broker that starts next, such as 5.3.3 (default: all that the files allow)",
+    )
+    add_broker_conf(command, "file sizes, and settings of the index and of recovery")
+    add_json_report(command)
+    command.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the answer; returns the exit status."""
+    import json
+
+    from spark_mq.cli.broker_settings import broker_conf_path
+    from spark_mq.cli.output.report import print_report
+    from spark_mq.cli.output.value_text import visible
+
+    conf = broker_conf_path(arguments.broker_conf, arguments.store)
+    found = check_store(arguments.store, arguments.expect_version, conf)
+    worst = max((one.answer for one in found), key=list(_STATUS).index)
+    if arguments.json:
+        print(json.dumps({"store": arguments.store, "answer": worst, "answers": [asdict(one) for one in found]}))
+    else:
+        print_report("\n".join(visible(line) for line in _lines(found)))
+    return _STATUS[worst]
+
+
+def check_store(store: str, expect_version: str | None, conf: str | None) -> list[Answer]:
+    """The answers for a store: one for each group of versions whose answer is another one.
+
+    Args:
+        store: The store directory, a path or a URI.
+        expect_version: The version of the broker that starts next; None for all that the files allow.
+        conf: The file of the broker's settings; None for defaults.
+
+    Raises:
+        StoreNotFoundError: `store` is not a message store.
+        UnsupportedStoreError: The store is of a kind that is not read.
+        OptionError: `expect_version` is not a version, or `conf` cannot be read.
+
+    """
+    from spark_mq.store.boot_rules import versions_text
+    from spark_mq.store.config.broker_conf import BrokerConf
+    from spark_mq.store.store_state import store_state
+    from spark_mq.verifier.quick import quick_check
+
+    state = store_state(store, expect_version, conf, full=True)
+    report, _ = quick_check(store, BrokerConf.of(conf))
+    shared = [*_before_any_boot(state), *_damage(report)]
+    downgrade = [] if expect_version is None else list(_downgrade(store, expect_version))
+    by_answer: dict[Answer, list[Boot]] = {}
+    for boot in state.boots:
+        losses = (*_of_boot(state, boot), *shared, *downgrade)
+        answer = _LOSSES if losses else _YES
+        if state.obstacles or state.last_stop.is_running or boot.deletes_queues:
+            answer = _NO
+            losses = (*_why_not(state, boot), *losses)
+        facts = (*_come_back(state, boot), Fact(_AT_LEAST, f"the quick check: {report.verdict}"))
+        by_answer.setdefault(Answer("", answer, losses, facts, _next(state, boot, answer)), []).append(boot)
+    return [
+        Answer(versions_text(boot.rules for boot in boots), one.answer, one.losses, one.facts, one.next)
+        for one, boots in by_answer.items()
+    ]
+
+
+def _why_not(state: StoreState, boot: Boot) -> Iterator[Fact]:
+    if state.last_stop.is_running:
+        yield Fact(_CERTAIN, "a broker runs on it, or a job writes into it: the lock is taken")
+    for obstacle in state.obstacles:
+        yield Fact(_CERTAIN, f"it does not start: {obstacle}")
+    if boot.deletes_queues:
+        yield Fact(_CERTAIN, "commitlog/ has no segment: a boot deletes all consume queues")
+
+
+def _of_boot(state: StoreState, boot: Boot) -> Iterator[Fact]:
+    """What the boot loses."""
+    from spark_mq.cli.output.value_text import size_text
+    from spark_mq.cli.state.verdict import messages
+
+    sure = _CERTAIN if boot.is_full else _AT_LEAST
+    repair = f"`spark-mq repair {shlex.quote(state.store)} --apply` adds"
+    if not boot.is_full and not boot.deletes_queues:
+        yield Fact(_NOT_KNOWN, "what the boot loses: it does not start, or its queues are of a kind that is not read")
+    if boot.cut_bytes:
+        text = f"cut off the log: {messages(boot.cut_messages)}, {size_text(boot.cut_bytes)}"
+        yield Fact(sure, text, "for good, once it has started")
+    lost, shifted = _by_topic(boot, "lost"), _by_topic(boot, "shifted")
+    if lost:
+        yield Fact(
+            sure, f"lost for all consumers: {messages(boot.lost)} ({_topics(lost)})", f"until {repair} their units"
+        )
+    if shifted:
+        text = f"put at a wrong queue offset: {messages(boot.shifted)} ({_topics(shifted)})"
+        yield Fact(sure, text, "for good, once it has started")
+    if boot.revived:
+        yield Fact(sure, f"taken for live ones: {boot.revived:,} old or damaged records", "once it has started")
+    if boot.unindexed is not None:
+        part = f"{boot.unindexed.start:,} to {boot.unindexed.stop:,}"
+        text = f"not in the index: messages at commit log offsets {part}"
+        yield Fact(sure, text, f"until {repair} their entries")
+
+
+def _by_topic(boot: Boot, what: str) -> Mapping[str, int]:
+    counts: Counter[str] = Counter()
+    for queue in boot.queues:
+        counts[queue.topic] += getattr(queue, what)
+    return +counts
+
+
+def _topics(counts: Mapping[str, int]) -> str:
+    named = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    more = f" and {len(named) - _SHOWN:,} more topics" if len(named) > _SHOWN else ""
+    return ", ".join(f"{topic} {count:,}" for topic, count in named[:_SHOWN]) + more
+
+
+def _before_any_boot(state: StoreState) -> Iterator[Fact]:
+    """What is lost already."""
+    from spark_mq.cli.output.value_text import size_text
+    from spark_mq.cli.state.verdict import messages
+
+    if state.gone.count:
+        counts: Counter[str] = Counter()
+        for (topic, _), count in state.gone.by_queue.items():
+            counts[topic] += count
+        text = f"not in the log, which ends before them: {messages(state.gone.count)} that queues or the index show"
+        until = "for good, unless a newer copy of the segment has them; or an earlier recovery cut them off"
+        yield Fact(_AT_LEAST, f"{text} ({_topics(counts)})" if counts else text, until)
+    damaged = max((boot.damaged_bytes for boot in state.boots), default=0)
+    if damaged:
+        until = "for good, unless a copy of the segment has them"
+        yield Fact(
+            _AT_LEAST, f"damaged: {size_text(damaged)} of the log are not records, or no segment has them", until
+        )
+    deleted = max((boot.deleted for boot in state.boots), default=0)
+    if deleted:
+        text = f"without a unit: {messages(deleted)} whose topics seem to be deleted"
+        yield Fact(_CERTAIN, text, "for good; `spark-mq repair` does not add their units")
+
+
+def _damage(report: VerifyReport) -> Iterator[Fact]:
+    """Findings of the quick check of which no boot says what comes."""
+    from spark_mq.verifier.codes import Severity
+
+    for code, count in report.codes():
+        is_grave = code.severity == Severity.ERROR and code.name not in _OF_BOOT
+        if is_grave or code.name in _LOST_MESSAGES:
+            certainty = _AT_LEAST if is_grave else _NOT_KNOWN
+            yield Fact(certainty, f"{code.name} {count:,}: {code.meaning}", f"do: {code.remedy}")
+
+
+def _downgrade(store: str, version: str) -> Iterator[Fact]:
+    from spark_mq.format.broker_version import BrokerVersions
+    from spark_mq.io.location import Location
+    from spark_mq.store.config.broker_versions import find_broker_versions
+
+    shown, given = find_broker_versions(Location.resolve(store)), BrokerVersions.parse(version, "--expect-version")
+    if given.last < shown.first:
+        text = f"a downgrade to {given}: a broker of {shown.first} or later wrote here ({shown.evidence})"
+        yield Fact(_NOT_KNOWN, f"{text}; what {given} does with its other files was not tried")
+
+
+def _come_back(state: StoreState, boot: Boot) -> Iterator[Fact]:
+    from spark_mq.cli.output.value_text import size_text
+    from spark_mq.cli.state.verdict import messages
+
+    stop = "stopped cleanly" if state.last_stop.is_clean else "not stopped cleanly: the file abort is there"
+    yield Fact(_CERTAIN, stop)
+    if boot.recovers_from is not None:
+        size = size_text(max(state.log.end - boot.recovers_from, 0))
+        completed = f", and completes {messages(boot.completed)} in their queues" if boot.completed else ""
+        yield Fact(_CERTAIN if boot.is_full else _AT_LEAST, f"before it serves, it checks {size} of the log{completed}")
+
+
+def _next(state: StoreState, boot: Boot, answer: str) -> str:
+    store = shlex.quote(state.store)
+    if state.last_stop.is_running:
+        return "ask again after the broker has stopped"
+    if state.obstacles or boot.deletes_queues:
+        return f"repair what is named; then `spark-mq check {store}`"
+    if answer == _YES:
+        return "start the broker" + ("" if state.last_stop.is_clean else ", and keep the file abort")
+    if state.gone.count or boot.cut_bytes or boot.damaged_bytes:
+        return f"look for a copy of the last segments; `spark-mq verify {store}` names all damage"
+    if boot.lost or boot.shifted or boot.unindexed is not None or boot.revived:
+        return f"`spark-mq repair {store} --apply`"
+    return f"`spark-mq verify {store}`"
+
+
+def _lines(found: Sequence[Answer]) -> Iterator[str]:
+    for number, one in enumerate(found):
+        if number:
+            yield ""
+        yield f"May a broker of {one.versions} start? {one.answer.upper()}"
+        for fact in (*one.losses, *one.facts):
+            yield f"  {fact.certainty:<10} {fact.text}"
+            if fact.until:
+                yield f"  {'':<10} ({fact.until})"
+        yield f"  {'next':<10} {one.next}"

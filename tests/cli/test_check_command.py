@@ -1,0 +1,86 @@
+"""`spark-mq check`: the answer and its exit status. `tests/store/test_boot_losses.py` judges what it says."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_mq.cli.main import main
+from spark_mq.io.location import Location
+from spark_mq.store.store_lock import store_lock
+from tests.support.boots import CLEAN, STORES, Unpack
+from tests.support.stores import OWN_STORES, RealStore
+
+
+def answer_of(capsys: pytest.CaptureFixture[str], folder: Path, store: RealStore, *more: str) -> tuple[int, Any]:
+    status = main(["check", str(folder), "--broker-conf", str(store.broker_conf), "--json", *more])
+    return status, json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("store", [store for store in CLEAN if store.folder == OWN_STORES], ids=str)
+def test_a_sound_store_may_be_started(store: RealStore, unpacked: Unpack, capsys: pytest.CaptureFixture[str]) -> None:
+    status, found = answer_of(capsys, unpacked(store), store)
+    assert (status, found["answer"]) == (0, "yes"), found
+    assert all(one["next"] == "start the broker" and not one["losses"] for one in found["answers"])
+
+
+def test_losses_have_a_number_a_topic_an_end_and_a_remedy(
+    unpacked: Unpack, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, folder = STORES["workload-533"], tmp_path / "store"
+    shutil.copytree(unpacked(store), folder)
+    shutil.rmtree(folder / "consumequeue" / "PaymentLog")
+    count = sum(fact["topic"] == "PaymentLog" for fact in store.facts("msg"))
+    status, found = answer_of(capsys, folder, store, "--expect-version", "5.3.3")
+    assert (status, found["answer"]) == (4, "yes, with losses")
+    (answer,) = found["answers"]
+    (loss,) = answer["losses"]
+    assert (loss["certainty"], answer["versions"]) == ("certain", "5.3.3")
+    assert f"{count} messages (PaymentLog {count})" in loss["text"]
+    assert "until `spark-mq repair" in loss["until"]
+    assert answer["next"] == f"`spark-mq repair {folder} --apply`"
+    assert main(["check", str(folder), "--broker-conf", str(store.broker_conf)]) == 4
+    out = capsys.readouterr().out
+    assert out.startswith("May a broker of 5.2.0 to 5.3.1 start? YES, WITH LOSSES\n  certain    lost for all consumers")
+
+
+def test_a_downgrade_is_said(unpacked: Unpack, capsys: pytest.CaptureFixture[str]) -> None:
+    """Brokers before 5.1.0 cut the log at a record of V2."""
+    store = STORES["crc-533"]
+    for version in ("4.9.7", "5.0.0"):
+        status, found = answer_of(capsys, unpacked(store), store, "--expect-version", version)
+        assert status == 4
+        (answer,) = found["answers"]
+        assert [loss["certainty"] for loss in answer["losses"]] == ["certain", "not known"]
+        assert "cut off the log: 4" in answer["losses"][0]["text"]
+        assert "a downgrade to" in answer["losses"][1]["text"]
+    assert answer_of(capsys, unpacked(store), store, "--expect-version", "5.3.3")[0] == 0
+
+
+def test_a_store_with_which_no_broker_starts(
+    unpacked: Unpack, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, folder = STORES["workload-533"], tmp_path / "store"
+    shutil.copytree(unpacked(store), folder)
+    with store_lock(Location.resolve(str(folder))):
+        status, found = answer_of(capsys, folder, store)
+    assert (status, found["answer"]) == (1, "no")
+    for file in (folder / "config").glob("topics.json*"):
+        file.write_text("{")
+    status, found = answer_of(capsys, folder, store)
+    assert (status, found["answer"]) == (1, "no")
+    assert "it does not start: " in found["answers"][0]["losses"][0]["text"]
+    assert found["answers"][0]["next"].startswith("repair what is named")
+
+
+@pytest.mark.parametrize(("arguments", "status"), [(["--expect-version", "6.1"], 2), (["nowhere"], 1)])
+def test_a_wrong_argument_has_its_status(
+    arguments: list[str], status: int, unpacked: Unpack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = [str(unpacked(STORES["workload-533"]))] if arguments[0].startswith("--") else []
+    assert main(["check", *store, *arguments]) == status
+    assert capsys.readouterr().err.startswith("spark-mq: ")
