@@ -82,7 +82,7 @@ def main() -> int:
         try:
             generate_store(store, log_size=parse_size("--size", size), message_size=_MESSAGE_SIZE)
             if arguments.damage == "units":
-                rebuild = [sys.executable, "-m", "spark_mq", "rebuild", str(store), "--quiet"]
+                rebuild = [sys.executable, "-m", "spark_mq", "rebuild", str(store), "--assume-defaults", "--quiet"]
                 subprocess.run(rebuild, stdout=subprocess.DEVNULL, check=True)
                 damage_units(store)
             else:

@@ -130,7 +130,7 @@ def main() -> int:
     try:
         log_bytes = make_store(store, arguments.files * capacity, arguments.key_size)
         command = [sys.executable, "-m", "spark_mq.cli.main", "rebuild", str(store), "--output", str(output)]
-        highest, seconds, report = measure([*command, "--json", "--quiet"])
+        highest, seconds, report = measure([*command, "--assume-defaults", "--json", "--quiet"])
         sizes = [file.stat().st_size for file in sorted((output / "index").iterdir())]
     finally:
         shutil.rmtree(arguments.folder, ignore_errors=True)

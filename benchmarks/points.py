@@ -46,7 +46,7 @@ def make_store(spark: SparkSession, folder: Path, segments: int) -> Path:
     if (store / "checkpoint").exists():
         return store
     generate_store(store, log_size=segments * SEGMENT_SIZE - (1 << 20), segment_size=SEGMENT_SIZE)
-    rebuild(spark, str(store))
+    rebuild(spark, str(store), assume_defaults=True)
     with MessageStore(str(store)) as opened:
         newest = opened.look_message_by_offset(_last_message(opened)).column("store_timestamp")[0]
     millis = newest.value // 1000

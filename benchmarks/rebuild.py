@@ -88,7 +88,7 @@ def measure(store: Path, folder: Path, cores: int, repetitions: int, with_java: 
         shutil.rmtree(output, ignore_errors=True)
         clock.begin()
         started = time.perf_counter()
-        run_rebuild(spark, RebuildRequest.of(str(store), str(output)), on_progress)
+        run_rebuild(spark, RebuildRequest.of(str(store), str(output), assume_defaults=True), on_progress)
         seconds = time.perf_counter() - started
         clock.end("after the last stage")
         return seconds

@@ -116,6 +116,16 @@ def add_broker_conf(command: argparse.ArgumentParser, settings: str) -> None:
     command.add_argument("--broker-conf", metavar="FILE", help=f"the broker's settings file, for {settings}")
 
 
+def add_assume_defaults(command: argparse.ArgumentParser) -> None:
+    """Add `--assume-defaults`."""
+    command.add_argument(
+        "--assume-defaults",
+        action="store_true",
+        help="make index files with RocketMQ's maxHashSlotNum and maxIndexNum if neither --broker-conf nor an index "
+        "file tells them (default: make none; a broker with other settings would find nothing in them)",
+    )
+
+
 def add_broker_version(command: argparse.ArgumentParser) -> None:
     """Add `--broker-version`."""
     command.add_argument("--broker-version", metavar="V", help="such as 5.1.0, or 4.9 or 5 (default: as files show)")

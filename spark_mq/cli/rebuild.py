@@ -5,7 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 
-from spark_mq.cli.arguments import add_broker_conf, add_broker_version, add_json_report, add_spark_settings, add_store
+from spark_mq.cli.arguments import (
+    add_assume_defaults,
+    add_broker_conf,
+    add_broker_version,
+    add_json_report,
+    add_spark_settings,
+    add_store,
+)
 from spark_mq.cli.broker_settings import broker_conf_path
 from spark_mq.cli.exit_status import DAMAGED, FOUND
 from spark_mq.cli.output.report import print_report
@@ -46,6 +53,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     )
     command.add_argument("--queue-id", metavar="N", type=int, help="with --topic: rebuild only this queue")
     add_broker_conf(command, "file sizes and delay levels")
+    add_assume_defaults(command)
     add_broker_version(command)
     command.add_argument(
         "--time-zone",
@@ -101,6 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
         backup=not arguments.no_backup,
         resume=arguments.resume,
         split_size=parse_size("--split-size", arguments.split_size, MIN_SPLIT_SIZE),
+        assume_defaults=arguments.assume_defaults,
     )
     if arguments.no_backup and not arguments.replace:
         raise OptionError("--no-backup has no effect without --replace: nothing is replaced")

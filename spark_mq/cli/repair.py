@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from spark_mq.cli.arguments import add_check_settings, add_store
+from spark_mq.cli.arguments import add_assume_defaults, add_check_settings, add_store
 from spark_mq.cli.broker_settings import broker_conf_path
 from spark_mq.cli.exit_status import DAMAGED, FOUND
 from spark_mq.cli.output import visible
@@ -74,6 +74,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         metavar="START:END",
         help="make these bytes of the log a blank, so that no boot cuts the log there; a copy is kept",
     )
+    add_assume_defaults(command)
     add_check_settings(command)
     command.set_defaults(run=run)
 
@@ -91,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(report.to_json())
     else:
         print_report("\n".join([*report_lines(report), *_boot_lines(arguments.store, conf, report)]))
-    return DAMAGED if report.left else FOUND
+    return FOUND if report.is_complete else DAMAGED
 
 
 def _check_arguments(arguments: argparse.Namespace) -> None:
@@ -118,6 +119,7 @@ def _repair(arguments: argparse.Namespace, conf: str | None) -> RepairReport:
         broker_conf=conf,
         scratch=arguments.scratch,
         split_size=parse_size("--split-size", arguments.split_size, MIN_SPLIT_SIZE),
+        assume_defaults=arguments.assume_defaults,
     )
     with spark_errors(), ProgressPrinter(is_quiet=arguments.quiet) as progress:
         progress.announce("starting Spark")
@@ -190,6 +192,10 @@ def report_lines(report: RepairReport) -> Iterator[str]:
             yield f"    how           {action.treatment}"
         if len(actions) > _SHOWN:
             yield f"  more            {len(actions) - _SHOWN:,}; --json prints all of them"
+    for setting in report.assumed:
+        yield ""
+        yield f"assumed: {visible(str(setting))}"
+        yield "  do              check it; --broker-conf gives the broker's settings"
     for left in report.left:
         yield ""
         yield f"not repaired: {left.code} {left.count:,}"
@@ -201,7 +207,7 @@ def report_lines(report: RepairReport) -> Iterator[str]:
     if report.output is not None and report.is_applied:
         yield f"output            {visible(report.output)}: copy its files over those of the store"
     if report.after is not None:
-        yield f"quick check       {report.after.verdict}; `spark-mq verify STORE` reads everything"
+        yield f"check             {report.after.verdict}; records were read before the repair, which changes none"
     if report.actions and not report.is_applied:
         yield "--apply           makes these changes"
     yield f"verdict: {report.verdict}"

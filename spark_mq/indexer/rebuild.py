@@ -80,6 +80,7 @@ def rebuild(
     backup: bool = True,
     resume: bool = False,
     split_size: int = DEFAULT_SPLIT_SIZE,
+    assume_defaults: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> RebuildReport:
     """Rebuild `consumequeue/` and `index/` of a store from its commit log.
@@ -98,7 +99,8 @@ def rebuild(
         topic: The topic whose queues are rebuilt; the index, which has keys of all topics, is not rebuilt then.
         queue_id: The one queue of the topic that is rebuilt.
         broker_conf: The broker's `broker.conf` (file sizes, slots and entries, delay levels). Without it the sizes of
-            existing files decide if they can, or else the broker's defaults.
+            existing files decide if they can, or else the broker's defaults; those of index files only if
+            `assume_defaults` says so.
         broker_version: The broker's version, such as `5.1.0`, or a line such as `4.9` or `5`; by default as the
             store's own files show.
         time_zone: The zone of the names of index files (`Asia/Shanghai`); by default as existing names show, or else
@@ -110,13 +112,16 @@ def rebuild(
             and wrote. Otherwise existing trees are continued from their own end: complete files stay unchanged, and the
             last file of each queue and of the index is completed. Without either, the trees are rebuilt from nothing.
         split_size: Bytes of the log for a task.
+        assume_defaults: Whether index files are made with the broker's defaults if neither `broker_conf` nor an index
+            file tells their slots and entries. A broker with other settings finds nothing in such files.
         progress: Gets a line of progress every few seconds.
 
     Returns:
         The report.
 
     Raises:
-        OptionError: An argument is not valid, or the output is inside a store.
+        OptionError: An argument is not valid, the output is inside a store, or nothing tells the slots and entries of
+            index files.
         StoreNotFoundError: `store` is not a message store.
         UnsupportedStoreError: The store, or the output, is of a kind that cannot be rebuilt.
         EmptyStoreError: The log has no record.
@@ -150,6 +155,7 @@ def rebuild(
             backup=backup,
             resume=resume,
             split_size=split_size,
+            assume_defaults=assume_defaults,
         )
         on_progress = None if progress is None else lambda stage: progress(str(stage))
         return _Rebuild(SparkTasks(session), request, on_progress).run()

@@ -21,6 +21,7 @@ from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.broker_versions import find_broker_versions
 from spark_mq.store.config.store_kind import Door, check_form, refuse_rocksdb
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
+from spark_mq.store.index.folder import check_layout_is_known
 from spark_mq.store.index.names import parse_time_zone
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.corrupt_range import CorruptRange
@@ -46,6 +47,7 @@ class RebuildRequest:
         resume: Whether to continue a killed job, or existing trees.
         split_size: Bytes of the log for a task.
         tags_shown_by: The store whose index shows which tags have index entries; None if the version says it.
+        assume_defaults: Whether index files are made with the broker's defaults if nothing tells their settings.
 
     """
 
@@ -60,6 +62,7 @@ class RebuildRequest:
     resume: bool
     split_size: int
     tags_shown_by: Location | None = None
+    assume_defaults: bool = False
 
     @classmethod
     def of(
@@ -78,6 +81,7 @@ class RebuildRequest:
         backup: bool = True,
         resume: bool = False,
         split_size: int = DEFAULT_SPLIT_SIZE,
+        assume_defaults: bool = False,
     ) -> Self:
         """The request with these arguments.
 
@@ -116,6 +120,7 @@ class RebuildRequest:
             resume,
             split_size,
             None if is_told else location,
+            assume_defaults,
         )
 
     def check(self) -> tuple[CommitLog, tuple[CorruptRange, ...]]:
@@ -125,7 +130,8 @@ class RebuildRequest:
             StoreNotFoundError: The store is not a message store.
             EmptyStoreError: The log has no segment.
             CorruptLogError: Segments are missing, or a file is not a segment, and the request is not permissive.
-            OptionError: The output is inside a store, or a setting of extension units is not valid.
+            OptionError: The output is inside a store, a setting of extension units is not valid, or nothing tells the
+                slots and entries of index files.
             ConfigError: The file of consumer filters cannot be read, and extension units are made.
             StorageError: The output is a file.
             UnsupportedStoreError: The output has queues in RocksDB, or the store has queues that are not rebuilt.
@@ -145,6 +151,8 @@ class RebuildRequest:
             self.committer.check_targets(self.replace)
         if self.selection.has_ext:
             ExtSettings.of(self.store, self.broker_conf)
+        if self.selection.has_index and not self.assume_defaults:
+            check_layout_is_known(self.store, self.broker_conf)
         return log, damage
 
 

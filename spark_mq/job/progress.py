@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import count
 
 from spark_mq.io.location import Location
 from spark_mq.io.size_text import size_text
@@ -83,6 +84,7 @@ class Progress:
     def __init__(self, folder: Location, on_progress: Callable[[StageProgress], None] | None) -> None:
         self.seconds: dict[str, float] = {}
         self._folder = folder
+        self._numbers = count()
         self._on_progress = on_progress or (lambda stage: None)
 
     @contextmanager
@@ -96,7 +98,7 @@ class Progress:
             size: Bytes that the stage reads, about the same number for each part; None if that is not known.
 
         """
-        folder = self._folder / name.replace(" ", "-")
+        folder = self._folder / f"{name.replace(' ', '-')}-{next(self._numbers)}"  # a stage can come twice
         folder.make_folder()
         started = time.monotonic()
         finished = threading.Event()
@@ -109,8 +111,9 @@ class Progress:
         finally:
             finished.set()
             watcher.join()
-            self.seconds[name] = round(time.monotonic() - started, 3)
-        self._on_progress(replace(begin, done=total, seconds=self.seconds[name], is_done=True))
+            seconds = round(time.monotonic() - started, 3)
+            self.seconds[name] = round(self.seconds.get(name, 0.0) + seconds, 3)
+        self._on_progress(replace(begin, done=total, seconds=seconds, is_done=True))
 
     def _watch(self, finished: threading.Event, folder: Location, begin: StageProgress, started: float) -> None:
         reported, pause = 0, _SECONDS_BETWEEN_LOOKS

@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -100,7 +101,10 @@ class Backup:
             StorageError: A file cannot be changed. What was changed before stays, with its backup.
 
         """
-        new = [[asdict(change), _identity(Path(new_files.path, change.file))] for change in changes]
+        new = [
+            [asdict(change), _identity(Path(new_files.path, change.file)), self._folders_for(change)]
+            for change in changes
+        ]
         data = json.dumps(new, indent=1).encode()
         publish(Location.resolve(str(self.folder / CHANGES)), data, len(data))
         for number, change in enumerate(changes):
@@ -122,7 +126,12 @@ class Backup:
         made = self.made()
         for change in made:
             self._undo(change)
+        for folder in sorted({folder for _, _, folders in self._stated() for folder in folders}, reverse=True):
+            with suppress(OSError):  # if something else is in it
+                (self.store / folder).rmdir()
         shutil.rmtree(self.folder)
+        with suppress(OSError):
+            self.folder.parent.rmdir()
         return made
 
     def made(self) -> list[Change]:
@@ -132,11 +141,20 @@ class Backup:
             StorageError: A file has changed since the repair.
 
         """
+        return [change for change, new, _ in self._stated() if self._is_made(change, new)][::-1]
+
+    def _stated(self) -> list[tuple[Change, Identity, list[str]]]:
+        """The changes, what identifies the new file of each, and the folders that were made for it."""
         stated = json.loads((self.folder / CHANGES).read_bytes())
-        changes = [
-            (Change(**{**change, "kind": ChangeKind(change["kind"])}), tuple(identity)) for change, identity in stated
+        return [
+            (Change(**{**change, "kind": ChangeKind(change["kind"])}), tuple(identity), folders[0] if folders else [])
+            for change, identity, *folders in stated  # without folders before release 0.9
         ]
-        return [change for change, new in changes if self._is_made(change, new)][::-1]
+
+    def _folders_for(self, change: Change) -> list[str]:
+        """The folders that a new file needs and that do not exist, as paths in the store."""
+        folders = Path(change.file).parents[:-1]
+        return [str(folder) for folder in folders if not (self.store / folder).exists()]
 
     def _is_made(self, change: Change, new: Identity) -> bool:
         """Whether a change was made. Raises `StorageError` if the file has changed since then."""
@@ -145,7 +163,10 @@ class Backup:
         if change.kind == ChangeKind.CREATE:
             has_changed, is_made = now not in ((), new), now == new
         elif change.kind == ChangeKind.REPLACE:
-            has_changed, is_made = kept.exists() and now not in (new, _identity(kept)), kept.exists() and now == new
+            # A folder is moved away before the file takes its name, so a killed job can leave nothing there.
+            between = [()] if kept.is_dir() else []
+            has_changed = kept.exists() and now not in (new, _identity(kept), *between)
+            is_made = kept.exists() and now in (new, *between)
         elif change.kind == ChangeKind.ASIDE:
             has_changed, is_made = kept.exists() and now != (), kept.exists()
         else:
@@ -169,7 +190,10 @@ class Backup:
         else:
             target.parent.mkdir(parents=True, exist_ok=True)
             if change.kind == ChangeKind.REPLACE:
-                os.link(target, kept)
+                if target.is_dir():
+                    os.rename(target, kept)
+                else:
+                    os.link(target, kept)
                 sync_folder(str(kept.parent))
             os.replace(new, target)
         sync_folder(str(kept.parent))
@@ -187,6 +211,8 @@ class Backup:
                 os.fsync(file.fileno())
         else:
             target.parent.mkdir(parents=True, exist_ok=True)
+            if kept.is_dir():
+                target.unlink(missing_ok=True)
             os.replace(kept, target)
         sync_folder(str(target.parent))
 

@@ -68,6 +68,13 @@ class DamagedFiles:
         """Whether there is a finding with a code."""
         return any(code == found for found, _ in self.counts)
 
+    def totals(self) -> dict[str, int]:
+        """The number of findings of each code, in the order of their names."""
+        totals: Counter[str] = Counter()
+        for (code, _), count in sorted(self.counts.items()):
+            totals[code] += count
+        return dict(totals)
+
     def treated(self, treatment: Treatment) -> list[DamagedFile]:
         """The files with a finding that has this treatment, by name."""
         codes: dict[str, list[tuple[str, int]]] = {}

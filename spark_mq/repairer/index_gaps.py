@@ -57,6 +57,10 @@ class PlannedGap:
     files: tuple[IndexFilePlan, ...]
     unused: tuple[IndexFileInfo, ...]
 
+    def is_full(self, layout: IndexLayout) -> bool:
+        """Whether the last of the files has no room for another entry."""
+        return bool(self.files) and self.files[-1].entries + 1 >= layout.index_num
+
 
 def find_gaps(
     files: Sequence[IndexFileInfo], damaged: frozenset[str], after_loss: frozenset[str], lacks_end: bool

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
-from spark_mq.errors import CorruptIndexError
+from pyarrow import fs
+
+from spark_mq.errors import CorruptIndexError, OptionError
 from spark_mq.format.consume_queue import UNIT_SIZE
+from spark_mq.format.delay_level import DEFAULT_DELAY_LEVELS
 from spark_mq.format.index_file import ENTRY_SIZE, IndexLayout
+from spark_mq.format.system_topic import SCHEDULE_TOPIC
 from spark_mq.indexer.index.build import find_time_zone
 from spark_mq.indexer.index.plan import IndexFilePlan
 from spark_mq.io.location import Location
@@ -15,12 +20,14 @@ from spark_mq.repairer.changes import Change, ChangeKind
 from spark_mq.repairer.damaged_files import DamagedFile, DamagedFiles
 from spark_mq.repairer.index_gaps import IndexGap, find_gaps, plan_gap
 from spark_mq.repairer.queue_task import QueueFileName
+from spark_mq.repairer.request import RepairRequest
 from spark_mq.repairer.treatments import TREATMENTS, Treatment
 from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.config.sourced import NOTHING_TELLS, FileSetting
 from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
-from spark_mq.store.index.folder import index_files
+from spark_mq.store.index.folder import check_layout_is_known, find_index_layout, index_files
 from spark_mq.store.log.data_end import find_data_end
-from spark_mq.store.queue.folders import queue_folders
+from spark_mq.store.queue.folders import find_queue_file_size, listed, queue_folders
 from spark_mq.verifier.check import Evidence
 
 _ONLY_THE_END = ("INDEX_LAGS", "INDEX_MISSING")
@@ -73,6 +80,7 @@ class RepairPlan:
     Attributes:
         actions: What is done, by file.
         left: Findings that are left.
+        assumed: Settings of the new files that nothing in the store tells.
         queue_files: The queue files that are made.
         index_files: The index files that are made.
 
@@ -80,6 +88,7 @@ class RepairPlan:
 
     actions: tuple[Action, ...] = ()
     left: tuple[Left, ...] = ()
+    assumed: tuple[FileSetting, ...] = ()
     queue_files: tuple[QueueFileName, ...] = ()
     index_files: tuple[IndexFilePlan, ...] = ()
 
@@ -90,12 +99,13 @@ class _Parts:
 
     actions: list[Action] = field(default_factory=list)
     left: list[Left] = field(default_factory=list)
+    assumed: list[FileSetting] = field(default_factory=list)
     queue_files: list[QueueFileName] = field(default_factory=list)
     index_files: list[IndexFilePlan] = field(default_factory=list)
 
 
 def plan_repair(
-    store: Location, conf: BrokerConf, damaged: DamagedFiles, evidence: Evidence, *, offsets: bool = False
+    store: Location, conf: BrokerConf, damaged: DamagedFiles, evidence: Evidence, request: RepairRequest
 ) -> RepairPlan:
     """The plan of a repair.
 
@@ -104,21 +114,49 @@ def plan_repair(
         conf: The broker's settings.
         damaged: The findings of a check, by file.
         evidence: What the check read.
-        offsets: Whether consumers' offsets after the end of a queue are corrected.
+        request: Says whether consumers' offsets after the end of a queue are corrected, and whether defaults are
+            assumed for settings that nothing tells.
 
     """
     parts = [
         _queues(store, conf, damaged, evidence),
-        _index(store, damaged, evidence),
-        _others(store, damaged, evidence, offsets),
+        _index(store, conf, damaged, evidence, request.assume_defaults),
+        _others(store, damaged, evidence, request.offsets),
     ]
-    actions = [action for part in parts for action in part.actions]
+    actions = _one_for_each_file(action for part in parts for action in part.actions)
+    left = [left for part in parts for left in part.left]
     return RepairPlan(
         tuple(sorted(actions, key=lambda action: action.change.file)),
-        tuple(left for part in parts for left in part.left),
+        (*left, *_forgotten(damaged, actions, left)),
+        tuple(setting for part in parts for setting in part.assumed),
         tuple(file for part in parts for file in part.queue_files),
         tuple(file for part in parts for file in part.index_files),
     )
+
+
+def _one_for_each_file(actions: Iterable[Action]) -> list[Action]:
+    """The actions, without those that move a folder aside in whose place a file is put: that moves it, too."""
+    by_file: dict[str, Action] = {}
+    for action in actions:
+        other = by_file.get(action.change.file)
+        if other is not None:
+            first, second = (action, other) if action.change.kind != ChangeKind.ASIDE else (other, action)
+            action = replace(first, codes=tuple(sorted({*first.codes, *second.codes})))
+        by_file[action.change.file] = action
+    return list(by_file.values())
+
+
+def _forgotten(damaged: DamagedFiles, actions: Iterable[Action], left: Iterable[Left]) -> Iterator[Left]:
+    """Findings that have a treatment, and that no action names: the plan must not pass over them in silence."""
+    left_codes = {one.code for one in left}
+    files = {action.change.file for action in actions}
+    makes_index = any(file.startswith(f"{INDEX}/") for file in files)  # a gap is filled by other files, too
+    for (code, file), count in sorted(damaged.counts.items()):
+        treatment = TREATMENTS[code]
+        is_asked = treatment not in (Treatment.NOTHING, Treatment.NOT_REPAIRED, Treatment.OFFSETS)
+        is_made = file in files or (makes_index and treatment == Treatment.INDEX_FILE)
+        if is_asked and not is_made and code not in left_codes:
+            yield Left(code, count, f"{file}: the store does not show how to make it again")
 
 
 def _queues(store: Location, conf: BrokerConf, damaged: DamagedFiles, evidence: Evidence) -> _Parts:
@@ -145,14 +183,26 @@ def _queues(store: Location, conf: BrokerConf, damaged: DamagedFiles, evidence: 
             continue
         parts.queue_files.append(name)
         parts.actions.append(_made(store, file, Treatment.QUEUE_FILE))
+    if parts.queue_files:
+        size = find_queue_file_size(conf, listed([store / CONSUME_QUEUE]))
+        parts.assumed += _untold("queue files", f"{size.value:,} bytes each", size.source)
+    if not conf.settings and any(name.topic == SCHEDULE_TOPIC for name in parts.queue_files):
+        parts.assumed += _untold("messageDelayLevel", DEFAULT_DELAY_LEVELS, NOTHING_TELLS)
     return parts
+
+
+def _untold(name: str, value: str, source: str) -> list[FileSetting]:
+    """The setting, if nothing in the store tells it."""
+    return [FileSetting(name, value, source)] if source == NOTHING_TELLS else []
 
 
 def _count_queue_files(store: Location) -> int:
     return sum(len(folder.files) for folder in queue_folders(store / CONSUME_QUEUE))
 
 
-def _index(store: Location, damaged: DamagedFiles, evidence: Evidence) -> _Parts:
+def _index(
+    store: Location, conf: BrokerConf, damaged: DamagedFiles, evidence: Evidence, assume_defaults: bool
+) -> _Parts:
     parts = _Parts()
     found = {file.file: file for file in damaged.treated(Treatment.INDEX_FILE)}
     for doubtful in [file for file in found.values() if _is_doubtful(file, damaged)]:
@@ -162,20 +212,37 @@ def _index(store: Location, damaged: DamagedFiles, evidence: Evidence) -> _Parts
     if not found or layout is None or evidence.staged is None:
         return parts
     files = index_files(store)
+    if not files:
+        try:
+            if not assume_defaults:
+                check_layout_is_known(store, conf)
+        except OptionError as error:
+            parts.left += [Left(code, count, str(error)) for file in found.values() for code, count in file.codes]
+            return parts
+        text = f"{layout.hash_slot_num:,} slots and {layout.index_num:,} entries each"
+        parts.assumed += _untold("index files", text, find_index_layout(store, conf).source)
     broken = {file.name for file in files if f"{INDEX}/{file.name}" in found}
     lagging = (info for info in evidence.index.files if info.name in broken and _lags(found[f"{INDEX}/{info.name}"]))
     sound = {info.name for info in lagging if info.header(layout).is_full(layout)}
     after_loss = {name for name in broken if _lacks_only_before(found[f"{INDEX}/{name}"], layout)}
     broken -= sound | after_loss
+    # A broker fills each file but the last, so entries between two files are missing in one that is not full.
+    beside = {info.name for pair in pairwise(evidence.index.files) if pair[1].name in after_loss for info in pair}
+    not_full = {info.name for info in evidence.index.files[:-1] if not info.header(layout).is_full(layout)}
+    broken |= beside & not_full
+    after_loss -= broken
     lacks_end = any(file.has(*_ONLY_THE_END) for file in found.values())
-    zone = find_time_zone([file for file in files if file.name not in broken], layout).value
+    zone = find_time_zone([file for file in files if file.name not in broken], layout)
     codes = {path: entry.codes for path, entry in found.items()}
     for gap in find_gaps(files, frozenset(broken), frozenset(after_loss), lacks_end):
         try:
-            planned = plan_gap(gap, evidence.staged, layout, zone)
+            planned = plan_gap(gap, evidence.staged, layout, zone.value)
+            if gap.after is not None and gap.after == files[-1] and not gap.damaged and not planned.is_full(layout):
+                # What the last file lacks fills no file: it lacks it itself.
+                gap = IndexGap(gap.before, None, (gap.after,))
+                planned = plan_gap(gap, evidence.staged, layout, zone.value)
         except CorruptIndexError as error:
-            left = [(code, count) for file in gap.damaged for code, count in codes[f"{INDEX}/{file.name}"]]
-            parts.left += [Left(code, count, str(error)) for code, count in left]
+            parts.left += [Left(code, count, str(error)) for code, count in _of_neighbours(gap, codes)]
             continue
         for plan in planned.files:
             path = f"{INDEX}/{plan.name}"
@@ -184,7 +251,10 @@ def _index(store: Location, damaged: DamagedFiles, evidence: Evidence) -> _Parts
             parts.actions.append(_made(store, DamagedFile(path, why), Treatment.INDEX_FILE))
         for unused in planned.unused:
             path = f"{INDEX}/{unused.name}"
-            parts.actions.append(Action(Change(ChangeKind.ASIDE, path), codes[path], Treatment.ASIDE))
+            why = codes.get(path) or _of_neighbours(gap, codes)
+            parts.actions.append(Action(Change(ChangeKind.ASIDE, path), why, Treatment.ASIDE))
+    if any(plan.name not in {file.name for file in files} for plan in parts.index_files):
+        parts.assumed += _untold("names of index files", f"in the time zone {zone.value}", zone.source)
     return parts
 
 
@@ -237,15 +307,13 @@ def _left(damaged: DamagedFiles, offsets: bool) -> Iterator[Left]:
     treatments = {Treatment.NOT_REPAIRED: str(Treatment.NOT_REPAIRED)}
     if not offsets:
         treatments[Treatment.OFFSETS] = "the offsets of consumers are corrected only with --offsets"
-    totals: dict[str, int] = {}
-    for (code, _), count in sorted(damaged.counts.items()):
-        totals[code] = totals.get(code, 0) + count
-    for code, count in totals.items():
+    for code, count in damaged.totals().items():
         if TREATMENTS[code] in treatments:
             yield Left(code, count, treatments[TREATMENTS[code]])
 
 
 def _made(store: Location, file: DamagedFile, treatment: Treatment) -> Action:
-    """The action that puts a new file in place, of an old one if there is one."""
-    kind = ChangeKind.REPLACE if (store / file.file).is_file else ChangeKind.CREATE
+    """The action that puts a new file in place, of an old one, or of a folder with its name, if there is one."""
+    exists = (store / file.file).info().type != fs.FileType.NotFound
+    kind = ChangeKind.REPLACE if exists else ChangeKind.CREATE
     return Action(Change(kind, file.file), file.codes, treatment)

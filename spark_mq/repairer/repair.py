@@ -32,7 +32,6 @@ from spark_mq.store.config.checkpoint import CHECKPOINT
 from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
 from spark_mq.store.store_lock import store_lock
 from spark_mq.verifier.check import FINDINGS, CheckedStore, check_store
-from spark_mq.verifier.quick import quick_check
 from spark_mq.verifier.result import VerifyReport
 from spark_mq.verifier.sink import read_findings
 from spark_mq.verifier.spread import Spread
@@ -40,6 +39,9 @@ from spark_mq.verifier.verify import spark_spread, verify_report, work_folder
 
 NEW_FILES = "repair"
 """The folder below `.spark_mq` in which new files are made."""
+
+AFTER = "after"
+"""The folder, in the work folder, of the check after a repair."""
 
 _OFFSET_CODES = [code for code, treatment in TREATMENTS.items() if treatment == Treatment.OFFSETS]
 
@@ -54,6 +56,7 @@ def repair(
     broker_conf: str | None = None,
     scratch: str | None = None,
     split_size: int = DEFAULT_SPLIT_SIZE,
+    assume_defaults: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> RepairReport:
     """Check a store, and make again from its log what is wrong with it: single queue files, index files, small files.
@@ -72,6 +75,8 @@ def repair(
         broker_conf: The broker's `broker.conf` (file sizes, slots and entries, delay levels).
         scratch: A folder for staged files that every machine sees; by default a temporary folder.
         split_size: Bytes of the log for a task.
+        assume_defaults: Whether index files are made with the broker's defaults if neither `broker_conf` nor an index
+            file tells their slots and entries. A broker with other settings finds nothing in such files.
         progress: Gets a line of progress every few seconds.
 
     Returns:
@@ -102,6 +107,7 @@ def repair(
         broker_conf=broker_conf,
         scratch=scratch,
         split_size=split_size,
+        assume_defaults=assume_defaults,
     )
     return run_repair(spark, request, None if progress is None else lambda stage: progress(str(stage)))
 
@@ -143,13 +149,14 @@ def repair_store(request: RepairRequest, work: Location, spread: Callable[[Locat
         checked = check_store(check.store, check.conf, work, spread(work), check.split_size)
         before = verify_report(check, checked, round(time.monotonic() - started, 3), {})
         damaged = DamagedFiles.of(_findings(work, checked, ["code", "file", "position"]))
-        plan = plan_repair(check.store, check.conf, damaged, checked.evidence, offsets=request.offsets)
+        plan = plan_repair(check.store, check.conf, damaged, checked.evidence, request)
         output = None if request.output is None else str(request.output)
-        report = RepairReport(str(check.store), output, False, before, plan.actions, plan.left)
+        report = RepairReport(str(check.store), output, False, before, plan.actions, plan.left, plan.assumed)
         if not request.apply or not plan.actions:
             return report
         actions, backup = _apply(request, plan, checked, work, spread)
-    return replace(report, is_applied=True, actions=actions, backup=backup, after=_after(request))
+        after = None if request.output is not None else _after(request, checked, work, spread)
+    return replace(report, is_applied=True, actions=actions, backup=backup, after=after)
 
 
 def _apply(
@@ -215,8 +222,12 @@ def _findings(work: Location, checked: CheckedStore, columns: Sequence[str]) -> 
     return read_findings([work / FINDINGS / name for name in checked.summary.files], columns)
 
 
-def _after(request: RepairRequest) -> VerifyReport | None:
-    if request.output is not None:
-        return None
-    report, _ = quick_check(str(request.check.store), request.check.conf)
-    return report
+def _after(
+    request: RepairRequest, checked: CheckedStore, work: Location, spread: Callable[[Location], Spread]
+) -> VerifyReport:
+    """The check of everything in the repaired store. The records, which a repair never changes, are not read again."""
+    check, started = request.check, time.monotonic()
+    folder = work / AFTER
+    folder.make_folder()
+    after = check_store(check.store, check.conf, folder, spread(folder), check.split_size, checked.evidence.log)
+    return verify_report(check, after, round(time.monotonic() - started, 3), {})

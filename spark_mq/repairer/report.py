@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from spark_mq.repairer.plan import Action, Left
+from spark_mq.store.config.sourced import FileSetting
 from spark_mq.verifier.result import VerifyReport
 
 
@@ -22,8 +23,9 @@ class RepairReport:
         before: What the check found.
         actions: What was done, or would be done, by file.
         left: Findings that are left.
+        assumed: Settings of the new files that nothing in the store tells.
         backup: The folder with what was replaced; None if nothing was.
-        after: The quick check of the repaired store; None if nothing was changed in place.
+        after: The check of everything in the repaired store; None if nothing was changed in place.
         seconds: The duration of the repair, its check included.
         stages: The duration of each stage, in seconds.
 
@@ -35,10 +37,18 @@ class RepairReport:
     before: VerifyReport
     actions: tuple[Action, ...]
     left: tuple[Left, ...]
+    assumed: tuple[FileSetting, ...] = ()
     backup: str | None = None
     after: VerifyReport | None = None
     seconds: float = 0.0
     stages: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is wrong, or all of it is, or would be, repaired."""
+        if self.left:
+            return False
+        return bool(self.actions) or self.before.is_sound if self.after is None else self.after.is_sound
 
     @property
     def verdict(self) -> str:
@@ -46,11 +56,14 @@ class RepairReport:
         files = f"{len(self.actions):,} file{'' if len(self.actions) == 1 else 's'}"
         kinds = f"{len(self.left):,} kind{'' if len(self.left) == 1 else 's'} of findings"
         rest = f"; {kinds} cannot be repaired" if self.left else ""
+        if not rest and not self.is_complete:
+            rest = f"; the store is {(self.after or self.before).verdict}"
+        given = ", if the broker has the assumed settings" if self.assumed else ""
         if not self.actions:
-            return f"nothing to repair{rest}" if self.left else "nothing to repair: the store is sound"
+            return f"nothing to repair{rest or ': the store is sound'}"
         if not self.is_applied:
-            return f"a plan for {files}; nothing was changed{rest}"
-        return f"{files} repaired{rest}"
+            return f"a plan for {files}; nothing was changed{rest}{given}"
+        return f"{files} repaired{rest}{given}"
 
     def to_json(self) -> str:
         """One JSON object: the fields of this class, and `verdict`."""

@@ -24,6 +24,7 @@ class RepairRequest:
         output: The folder that gets the new files; None for the store itself.
         apply: Whether files are written; else the result is a plan.
         offsets: Whether offsets of consumers and delay levels after the end of a queue are corrected.
+        assume_defaults: Whether index files are made with the broker's defaults if nothing tells their settings.
 
     """
 
@@ -31,6 +32,7 @@ class RepairRequest:
     output: Location | None = None
     apply: bool = False
     offsets: bool = False
+    assume_defaults: bool = False
 
     @classmethod
     def of(
@@ -43,6 +45,7 @@ class RepairRequest:
         broker_conf: str | None = None,
         scratch: str | None = None,
         split_size: int = DEFAULT_SPLIT_SIZE,
+        assume_defaults: bool = False,
     ) -> Self:
         """The request with these arguments.
 
@@ -57,13 +60,13 @@ class RepairRequest:
         if output is None:
             if not check.store.is_local:
                 raise OptionError(f"{check.store} is not on a local filesystem: give --output with another folder")
-            return cls(check, None, apply, offsets)
+            return cls(check, None, apply, offsets, assume_defaults)
         folder = Location.resolve(output)
         check_output(folder, check.store, (CONSUME_QUEUE, INDEX))
         is_unfinished = not folder.is_local and UnfinishedTrees(folder, folder / WORK_FOLDER).names()
         if folder.entries() and not is_unfinished:
             raise OutputExistsError(f"--output {folder} is not empty: give a new folder")
-        return cls(check, folder, apply, offsets)
+        return cls(check, folder, apply, offsets, assume_defaults)
 
     @property
     def is_in_place(self) -> bool:

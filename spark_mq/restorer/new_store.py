@@ -149,7 +149,7 @@ def _derive(job: StoreJob, store: Location) -> RebuildReport:
     zone = job.request.time_zone or (None if facts is None else facts.time_zone)
     # Queue offsets without a message are no reason to stop: their messages were left out.
     request = dataclasses.replace(
-        RebuildRequest.of(store.uri, mode=PERMISSIVE),
+        RebuildRequest.of(store.uri, mode=PERMISSIVE, assume_defaults=True),
         broker_conf=job.request.broker_conf,
         time_zone=zone,
         broker_versions=job.broker_versions,

@@ -71,11 +71,27 @@ _FILES_PER_CHECK = 64
 
 
 @dataclass(frozen=True)
+class CheckedLog:
+    """The log, staged, and what is wrong with its records.
+
+    Attributes:
+        staged: The staged log; None if the log has no segment.
+        summaries: The findings about its records, counted.
+        named: The queues that its messages name (`multi_dispatch`).
+
+    """
+
+    staged: StagedLog | None
+    summaries: tuple[Summary, ...]
+    named: frozenset[tuple[str, int]]
+
+
+@dataclass(frozen=True)
 class Evidence:
     """What the files of a store were held against; a repair makes files from it.
 
     Attributes:
-        staged: The staged log, in the work folder; None if the log has no segment.
+        log: The log, staged in the work folder.
         bounds: Start and end of the log.
         queue_file_size: Bytes of a queue file.
         queues: The queues that have messages in the log.
@@ -85,13 +101,18 @@ class Evidence:
 
     """
 
-    staged: StagedLog | None
+    log: CheckedLog
     bounds: LogBounds
     queue_file_size: int
     queues: tuple[StagedQueue, ...]
     has_extensions: bool
     index: IndexFolder
     bounds_of_queues: Mapping[Queue, QueueBounds]
+
+    @property
+    def staged(self) -> StagedLog | None:
+        """The staged log; None if the log has no segment."""
+        return self.log.staged
 
 
 @dataclass(frozen=True)
@@ -121,7 +142,12 @@ class CheckedStore:
 
 
 def check_store(
-    store: Location, conf: BrokerConf, work: Location, spread: Spread, split_size: int = DEFAULT_SPLIT_SIZE
+    store: Location,
+    conf: BrokerConf,
+    work: Location,
+    spread: Spread,
+    split_size: int = DEFAULT_SPLIT_SIZE,
+    checked_log: CheckedLog | None = None,
 ) -> CheckedStore:
     """Check a whole store.
 
@@ -131,6 +157,7 @@ def check_store(
         work: A folder for staged files and findings, which exists and is empty.
         spread: Where the parts of the check run.
         split_size: Bytes of the log for a task.
+        checked_log: The log's records, if an earlier check has read them and no record has changed since.
 
     Raises:
         StoreNotFoundError: `store` is not a message store.
@@ -139,7 +166,7 @@ def check_store(
         StoreChangedError: A file was removed while the store was checked.
 
     """
-    return _Check(store, conf, work, spread, split_size).run()
+    return _Check(store, conf, work, spread, split_size).run(checked_log)
 
 
 @dataclass(frozen=True)
@@ -150,17 +177,17 @@ class _Check:
     spread: Spread
     split_size: int
 
-    def run(self) -> CheckedStore:
-        for name in (STAGED, FINDINGS):
-            (self.work / name).make_folder()
+    def run(self, checked_log: CheckedLog | None) -> CheckedStore:
+        (self.work / FINDINGS).make_folder()
         state, config = BrokerState.of(self.store), ConfigFiles.of(self.store)
         log = CommitLog.open(self.store)
         index = list_index(self.store, self.conf)
         has_queues = not has_rocksdb_queues(self.store)
         folders = list(queue_folders(self.store / CONSUME_QUEUE)) if has_queues else []
         file_size = find_queue_file_size(self.conf, [(self.store / CONSUME_QUEUE, folders)]).value
-        staged, summaries, named = self._stage(log, index, file_size)
-        dispatched = named & {(folder.topic, folder.queue_id) for folder in folders}
+        checked_log = checked_log or self._stage(log, index, file_size)
+        staged, summaries = checked_log.staged, list(checked_log.summaries)
+        dispatched = checked_log.named & {(folder.topic, folder.queue_id) for folder in folders}
         start, end, last, newest = 0, 0, 0, 0
         if staged is not None:
             start, end = staged.start, staged.end
@@ -179,7 +206,7 @@ class _Check:
             )
             queues = runs.queues()
             expected.save(self.work / _ENTRIES)
-            checks: list[Check] = [LogEndCheck(live), *self._index_checks(index, bounds, live)]
+            checks: list[Check] = [LogEndCheck(live), *self._index_checks(index, staged, bounds, live)]
             with_units = _files_with_units(runs, queues, files)
             checks += _other_queue_files(files, queues, folders, with_units)
             if has_extensions:
@@ -216,7 +243,7 @@ class _Check:
             )
         return CheckedStore(
             Summary.of([*summaries, sink.summary]),
-            Evidence(staged, bounds, file_size, tuple(queues), has_extensions, index, bounds_of_queues),
+            Evidence(checked_log, bounds, file_size, tuple(queues), has_extensions, index, bounds_of_queues),
             0 if staged is None else staged.messages,
             end - start,
             len(queues),
@@ -225,12 +252,11 @@ class _Check:
             expected.count,
         )
 
-    def _stage(
-        self, log: CommitLog, index: IndexFolder, file_size: int
-    ) -> tuple[StagedLog | None, list[Summary], frozenset[tuple[str, int]]]:
-        """The staged log, None if it has no segment; what is wrong with its records; and the queues that they name."""
+    def _stage(self, log: CommitLog, index: IndexFolder, file_size: int) -> CheckedLog:
+        """The log, staged and checked."""
+        (self.work / STAGED).make_folder()
         if not log.segments:
-            return None, [], frozenset()
+            return CheckedLog(None, (), frozenset())
         levels = self.conf.message_delay_level or DEFAULT_DELAY_LEVELS
         # Which tags have entries can be seen only after all of the log is staged.
         targets = DispatchTargets(self.work / STAGED, file_size, True, levels, index_tags=None)
@@ -245,7 +271,7 @@ class _Check:
         staged = StagedLog(targets.folder, rows, 0, sum(row.bytes_read for row in rows), ())
         staged = self._with_tags(staged, index)
         named = frozenset[tuple[str, int]]().union(*(split.named for split in checked))
-        return staged, [split.summary for split in checked], named
+        return CheckedLog(staged, tuple(split.summary for split in checked), named)
 
     def _with_tags(self, staged: StagedLog, index: IndexFolder) -> StagedLog:
         """The staged log with entries for tags where the index has them; if it shows nothing, the version decides."""
@@ -307,14 +333,16 @@ class _Check:
         )
         return [Summary.of_json(summary) for summary in table["summary"].to_pylist()]
 
-    def _index_checks(self, index: IndexFolder, bounds: LogBounds, live: LiveLog) -> Iterator[IndexFileCheck]:
-        if index.layout is None:
+    def _index_checks(
+        self, index: IndexFolder, staged: StagedLog | None, bounds: LogBounds, live: LiveLog
+    ) -> Iterator[IndexFileCheck]:
+        if index.layout is None or staged is None:
             return
         before: Location | None = None
-        entries, staged = self.work / _ENTRIES, self.work / STAGED
+        entries = self.work / _ENTRIES
         for number, info in enumerate(index.files):
             is_last = number == len(index.files) - 1
-            yield IndexFileCheck(info.location, before, is_last, index.layout, entries, staged, bounds, live)
+            yield IndexFileCheck(info.location, before, is_last, index.layout, entries, staged.folder, bounds, live)
             before = info.location
 
     def _extension_checks(

@@ -255,12 +255,12 @@ _CODES = (
     Code(
         "FOLDER_SUBFOLDER",
         _WARNING,
-        "A folder of segments or of queue files contains another folder.",
+        "A folder of segments, queue files or index files contains another folder.",
         "a backup beside the files, or lost+found if the folder is a filesystem of its own",
         Brokers(
             "the broker does not start",
-            "before 5.1.0 the broker does not start; from 5.1.0 on it skips the folder",
-            "the broker skips the folder",
+            "before 5.1.0 the broker does not start; from 5.1.0 on it skips the folder, but not one in index/",
+            "the broker skips the folder; if it is in index/, the broker does not start",
         ),
         f"{_REPAIR} moves it into a backup",
     ),

@@ -268,7 +268,7 @@ class IndexFileChecker:
         yield from self._batch(
             "INDEX_ENTRY_TWICE", at, first, entries, expected="one entry for the key", found="another one"
         )
-        yield from self._missing(match.missing, first)
+        yield from self._missing(match, first)
 
     def _offsets_of(self, numbers: Numbers) -> Numbers:
         low = int(numbers.min())
@@ -276,13 +276,16 @@ class IndexFileChecker:
         offsets: Numbers = window.commit_log_offsets[numbers - low]
         return offsets
 
-    def _missing(self, numbers: Numbers, first: int) -> Iterator[pa.RecordBatch]:
-        """A finding for each run of entries that the file lacks."""
+    def _missing(self, match: EntryMatch, first: int) -> Iterator[pa.RecordBatch]:
+        """A finding for each run of entries that the file lacks, at the entry that comes instead."""
+        numbers = match.missing
         if not numbers.size:
             return
         starts = np.flatnonzero(np.diff(numbers, prepend=numbers[0] - 2) != 1)
         lengths = np.diff(np.append(starts, numbers.size))
         firsts = numbers[starts]
+        there = np.flatnonzero((match.number != NONE) & ~match.is_double)
+        instead = there[np.searchsorted(np.maximum.accumulate(match.number[there]), firsts)]
         offsets = np.empty(starts.size, np.int64)
         for block in range(0, int(firsts[-1] - firsts[0]) + 1, _WINDOW):
             low = int(firsts[0]) + block
@@ -295,7 +298,7 @@ class IndexFileChecker:
             "INDEX_ENTRY_MISSING",
             starts.size,
             file=self.path,
-            position=self.layout.entries_at + ENTRY_SIZE * first,
+            position=self.layout.entries_at + ENTRY_SIZE * (first + instead),
             commit_log_offset=offsets,
             expected=text(lengths, " entries, from the message at offset ", offsets, " on"),
             found="entries of later messages",

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+from pyarrow import fs
 
 from spark_mq.errors import OptionError, SparkMqError
 from spark_mq.format.index_file import ENTRY, ENTRY_SIZE, HEADER, HEADER_SIZE, IndexHeader, IndexLayout
@@ -44,13 +45,14 @@ def list_index(store: Location, conf: BrokerConf) -> IndexFolder:
 
     """
     infos = index_files(store)
+    batches = list(_folders(store))
     layout = _layout(store, infos, conf)
     if layout is None:
         found = f"{len(infos)} files; give --broker-conf with maxHashSlotNum and maxIndexNum"
-        return IndexFolder(None, (), (findings("NOT_CHECKED", file=INDEX, found=found),), len(infos))
+        return IndexFolder(None, (), (*batches, findings("NOT_CHECKED", file=INDEX, found=found)), len(infos))
     wrong = [info for info in infos if info.size != layout.file_size]
     kept = [info for info in infos if info.size == layout.file_size]
-    batches = [
+    batches += [
         findings(
             "INDEX_FILE_SIZE",
             file=f"{INDEX}/{info.name}",
@@ -62,6 +64,14 @@ def list_index(store: Location, conf: BrokerConf) -> IndexFolder:
     ordered = _ordered(kept, layout)
     batches += _order_findings(kept, ordered)
     return IndexFolder(layout, tuple(ordered), tuple(batches), len(infos))
+
+
+def _folders(store: Location) -> Iterator[pa.RecordBatch]:
+    """Folders with the name of an index file, which a broker cannot open (`IndexService.load`@5.3.3)."""
+    for info in (store / INDEX).entries():
+        if info.type == fs.FileType.Directory and info.base_name.isascii() and info.base_name.isdigit():
+            path = f"{INDEX}/{info.base_name}"
+            yield findings("FOLDER_SUBFOLDER", file=path, expected="an index file", found="a folder")
 
 
 def _layout(store: Location, infos: Sequence[IndexFileInfo], conf: BrokerConf) -> IndexLayout | None:

@@ -53,7 +53,7 @@ class ExpectedFile:
     queue_max: int | None
     stop: int
     newest_unit: int = -1
-    """The commit log offset in the last unit of the queue's last file; -1 if it is not known."""
+    """The commit log offset in the last unit of the queue's last file; -1 if no message of the queue is there."""
     is_configured: bool = True
     """Whether the topic is configured, or no file says which topics are."""
     last_store_timestamp: int | None = None
@@ -247,7 +247,10 @@ class _Comparison:
     def _lag(self, lacking: Numbers) -> pa.RecordBatch:
         expected, first = self.expected, int(lacking[0])
         is_whole = expected.stop == 0
-        newest = max(int(self.have["commit_log_offset"].max(initial=-1)), expected.newest_unit)
+        # Other units can be those of another queue, or damaged.
+        is_there = self.has_message & (self.want["commit_log_offset"] == self.have["commit_log_offset"])
+        is_there &= self.want["store_size"] == self.have["store_size"]
+        newest = max(int(self.have["commit_log_offset"][is_there].max(initial=-1)), expected.newest_unit)
         if int(self.want["commit_log_offset"][first]) < newest or (
             is_whole and not expected.is_configured and not expected.has_file
         ):

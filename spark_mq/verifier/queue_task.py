@@ -11,13 +11,15 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import fs
 
-from spark_mq.errors import StoreChangedError
+from spark_mq.errors import CorruptLogError, StoreChangedError
 from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE, Units, queue_file_name
+from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.system_topic import is_system_topic
 from spark_mq.indexer.queue.runs import Run, runs_in
 from spark_mq.io.file_reader import FileReader, FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.log.data_end import find_data_end
+from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.queue.consume_queue_ext import ConsumeQueueExt
 from spark_mq.verifier.finding import findings
 from spark_mq.verifier.log_bounds import LogBounds
@@ -73,10 +75,18 @@ class QueueFiles:
                 yield batch
 
     def _newest_unit(self, expected: ExpectedFile) -> int:
-        """The commit log offset in the last unit of a queue; -1 if its last file is not as it should be."""
+        """The commit log offset in the last unit of a queue; -1 if it does not lead to a message of the queue."""
         last = replace(expected, number=expected.stop // expected.capacity - 1, doubled=[])
         units = self._read(last)
-        return -1 if units is None or not units.size else int(units["commit_log_offset"][-1])
+        if units is None or not units.size:
+            return -1
+        offset = int(units["commit_log_offset"][-1])
+        with closing(FileReaders()) as files:
+            try:
+                record = RecordLookup(self.log.store, files).record(offset)
+            except CorruptLogError:
+                return -1
+        return offset if (decode_utf8(record.topic), record.queue_id) == (expected.topic, expected.queue_id) else -1
 
     def _location(self, expected: ExpectedFile) -> Location:
         name = queue_file_name(expected.number, self.file_size)

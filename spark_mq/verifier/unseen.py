@@ -41,6 +41,7 @@ UNSEEN = (
     UnseenField("reconsumeTimes", "record", "a number that nothing else contains"),
     UnseenField("preparedTransactionOffset", "record", "a number that nothing else contains"),
     UnseenField("bodyCRC of an empty body", "record", "brokers do not check it either"),
+    UnseenField("body and bodyCRC, changed together", "record", "the CRC is the only copy of what the body was"),
     UnseenField("queueOffset of a message of type PREPARED or ROLLBACK", "record", "the message has no unit"),
     UnseenField("queueId of a message of type PREPARED or ROLLBACK", "record", "the message has no unit"),
     UnseenField(
@@ -51,10 +52,20 @@ UNSEEN = (
         "record",
         "except KEYS, UNIQ_KEY, and TAGS or, of a delayed message, DELAY, whose values index and queues contain",
     ),
+    UnseenField(
+        "KEYS, UNIQ_KEY or TAGS, replaced by a value of the same length and Java hashCode",
+        "record",
+        "index and queues contain only the hash",
+    ),
     UnseenField("bytes of a filler after its first eight", "segment", "brokers up to 4.9.0 leave any bytes there"),
     UnseenField("bytes after the live end", "segment", "a recovery does not clear them; old records are found"),
     UnseenField("units of expired messages", "consume queue", "only their order is checked"),
     UnseenField("entries of expired messages", "index file", "only their pointers are checked"),
+    UnseenField(
+        "first segments that are missing",
+        "store",
+        "they can have expired; LOG_BEFORE_START says what queues and index still have of them",
+    ),
     UnseenField("entry 0, and the entry after the last one", "index file", "a broker never reads them"),
     UnseenField("header of a file without entries", "index file", "the first entry overwrites it"),
     UnseenField("times that are too early", "checkpoint", "a broker flushes them now and then"),

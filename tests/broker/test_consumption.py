@@ -137,7 +137,7 @@ def test_why_a_popped_message_is_not_consumed(consumption: Consumption, tmp_path
         end = note.commit_log_offset + note.size
         copy = cut_log(Path(consumption.store.location.path), tmp_path / str(number), end)
         (copy / "checkpoint").write_bytes(Checkpoint(physic_msg_timestamp=note.store_timestamp).encode())
-        rebuild_here(copy)
+        rebuild_here(copy, assume_defaults=True)
         with MessageStore(str(copy)) as store:
             found.append(store.why_not_consumed("GID_popping", "PopDemo", 0, 0, at=note.store_timestamp))
             states.append([row["state"] for row in retries_rows(store).to_pylist() if row["unique_key"] == sent])

@@ -305,7 +305,7 @@ def test_skipped_damage_has_a_status_of_its_own_and_names_queue_offsets(
         log.append(1_795_000_000_000 + number, queue_offset=number)
     log.segments[0][log.offsets[2] + 4] ^= 0xFF
     log.write(tmp_path / "store")
-    words = [tmp_path / "store", "--output", tmp_path / "out", "--quiet"]
+    words = [tmp_path / "store", "--output", tmp_path / "out", "--quiet", "--assume-defaults"]
     assert command(*words) == FAILED
     assert command(*words, "--mode", "permissive") == DAMAGED
     out = capsys.readouterr().out

@@ -11,6 +11,8 @@ import pytest
 
 from spark_mq.errors import OptionError, OutputExistsError
 from spark_mq.format.index_file import INDEX_COUNT_AT, IndexLayout, decode_header
+from spark_mq.indexer.forecast import forecast
+from spark_mq.indexer.rebuild_request import RebuildRequest
 from spark_mq.indexer.report import RebuildReport
 from spark_mq.io.location import Location
 from spark_mq.store.config.checkpoint import Checkpoint
@@ -118,6 +120,18 @@ def test_full_files_show_slots_and_entries(unpacked: Unpack, tmp_path: Path) -> 
     with pytest.raises(OptionError, match="--time-zone"):
         rebuild_here(str(unpacked(WORKLOAD)), str(tmp_path / "no"), time_zone="Nowhere/Land")
     assert not (tmp_path / "no").exists()
+
+
+def test_an_index_is_not_made_from_a_guess(unpacked: Unpack, tmp_path: Path) -> None:
+    """A broker with other slots and entries would find nothing in it, and notice nothing."""
+    store = Path(shutil.copytree(unpacked(WORKLOAD), tmp_path / "store"))
+    shutil.rmtree(store / "index")
+    output = str(tmp_path / "out")
+    with pytest.raises(OptionError, match="or --assume-defaults if"):
+        forecast(RebuildRequest.of(str(store), output))
+    told = forecast(RebuildRequest.of(str(store), output, assume_defaults=True)).settings
+    assert any(setting.startswith("index files: 5,000,000 slots") for setting in told)
+    assert forecast(RebuildRequest.of(str(store), output, only="consumequeue")).trees == ["consumequeue"]
 
 
 def test_a_broker_that_keeps_no_index_gets_none(unpacked: Unpack, tmp_path: Path) -> None:

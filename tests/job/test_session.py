@@ -79,5 +79,5 @@ def test_a_job_whose_tasks_see_another_output_stops_and_leaves_nothing(spark: Sp
         mock.patch.object(SharedStorageCheck, "record", seen_elsewhere),
         pytest.raises(NotSharedError, match=r"\.spark_mq/nonce-.* sees another file there"),
     ):
-        rebuild(spark, str(tmp_path / "store"), str(tmp_path / "out"))
+        rebuild(spark, str(tmp_path / "store"), str(tmp_path / "out"), assume_defaults=True)
     assert tree_of(tmp_path) == before

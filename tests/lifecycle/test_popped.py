@@ -100,7 +100,7 @@ def store_of(folder: Path, notes: list[tuple[bytes, bytes]]) -> Path:
     for offset, (tag, body) in enumerate(notes):
         writer.append(START + 1, body, REVIVE, 0, offset, b"TAGS\1" + tag + b"\2")
     writer.write(folder)
-    rebuild_here(folder)
+    rebuild_here(folder, assume_defaults=True)
     return folder
 
 
@@ -208,7 +208,7 @@ def popping_store(folder: Path) -> Path:
     (config / "subscriptionGroup.json").write_text(json.dumps({"subscriptionGroupTable": {"g": {}}}))
     (config / "delayOffset.json").write_text(json.dumps({"offsetTable": {}}))
     (folder / "checkpoint").write_bytes(Checkpoint(physic_msg_timestamp=end).encode())
-    rebuild_here(folder)
+    rebuild_here(folder, assume_defaults=True)
     return folder
 
 

@@ -75,6 +75,34 @@ def test_changes_are_made_and_undone(store: Path) -> None:
         undo_repair(str(store))
 
 
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_folder_in_the_place_of_a_file_is_moved_away_and_put_back(is_killed: bool, store: Path) -> None:
+    """Also if a job was killed after the folder was moved away, before the file was put there."""
+    folder = store / "consumequeue/a/0/00"
+    folder.unlink()
+    (folder / "inner").mkdir(parents=True)
+    before = files_of(store)
+    backup = apply(store, [Change(ChangeKind.REPLACE, "consumequeue/a/0/00")])
+    assert folder.read_bytes() == b"new units"
+    assert (backup.folder / "consumequeue/a/0/00/inner").is_dir()
+    if is_killed:
+        folder.unlink()
+    undo_repair(str(store))
+    assert (folder / "inner").is_dir()
+    assert files_of(store) == before
+
+
+def test_undo_leaves_no_folder_that_the_repair_made(store: Path) -> None:
+    (store / "consumequeue/old").mkdir()
+    for name in ("consumequeue/b/7/00", "consumequeue/old/0/00"):
+        (store / "new" / name).parent.mkdir(parents=True)
+        (store / "new" / name).write_bytes(b"units")
+    before = {path for path in store.rglob("*") if "new" not in path.parts}
+    apply(store, [Change(ChangeKind.CREATE, name) for name in ("consumequeue/b/7/00", "consumequeue/old/0/00")])
+    undo_repair(str(store))
+    assert {path for path in store.rglob("*") if "new" not in path.parts and path.name != "lock"} == before
+
+
 def test_the_newest_of_two_backups_is_undone_first(store: Path) -> None:
     before = files_of(store)
     first, second = apply(store, ALL[:2]), apply(store, ALL[2:])

@@ -12,6 +12,8 @@ import pytest
 
 from spark_mq.errors import NoRoomError, OptionError, OutputExistsError
 from spark_mq.repairer.changes import ChangeKind
+from spark_mq.repairer.undo import undo_repair
+from tests.support.index_damages import EditedIndexFile
 from tests.support.repaired import repair_here
 from tests.support.stores import OWN_STORES, RealStore, index_of, tree_of, usual_stores
 from tests.support.verified import Bench, check, grave
@@ -62,6 +64,27 @@ def test_an_index_without_a_file_that_shows_its_layout_is_made_with_the_settings
     assert {action.change.kind for action in report.actions} == {ChangeKind.CREATE}
 
 
+def test_an_index_is_not_made_from_a_guess(bench: Bench) -> None:
+    """A broker with other slots would find nothing in it, and notice nothing."""
+    shutil.rmtree(bench.path / "index")
+    file, position = bench.unit("SequenceDemo", 0, 7)
+    bench.flip(file, position + 6)
+    report = repair_here(bench.path, None)
+    assert [(left.code, "--assume-defaults" in left.reason) for left in report.left] == [("INDEX_MISSING", True)]
+    assert ([action.change.file for action in report.actions], report.is_complete) == ([file], False)
+    told = repair_here(bench.path, None, assume_defaults=True)
+    assert [setting.name for setting in told.assumed] == ["index files", "names of index files"]
+    assert told.verdict.endswith("if the broker has the assumed settings")
+
+
+def test_settings_that_nothing_tells_are_named(bench: Bench) -> None:
+    shutil.rmtree(bench.path / "consumequeue")
+    names = {setting.name: setting.value for setting in repair_here(bench.path, None).assumed}
+    assert names["queue files"] == "6,000,000 bytes each"
+    assert names["messageDelayLevel"].startswith("1s 5s 10s")
+    assert repair_here(bench.path, bench.packed.broker_conf).assumed == ()
+
+
 def test_several_lost_files_between_sound_ones_get_names_in_order(bench: Bench) -> None:
     expected = index_of(bench.path)
     sound = sorted((bench.path / "index").iterdir())
@@ -87,6 +110,61 @@ def test_an_entry_that_a_recovery_put_twice_stays_in_its_sound_file(bench: Bench
     ]
     _, findings = check(copy, store.broker_conf)
     assert grave(findings) == []
+
+
+@pytest.mark.parametrize("number", [2, -1])
+@pytest.mark.parametrize("entry", [0, 40, -1])
+def test_an_index_file_that_lacks_an_entry_is_made_again(number: int, entry: int, bench: Bench) -> None:
+    """Its slots, chains and header agree with the other entries, so only the log shows that one is missing."""
+    expected = index_of(bench.path)
+    times = {fact["offset"]: fact["storeTimestamp"] for fact in bench.messages}
+    file = EditedIndexFile(bench.path / bench.index_file(number), bench.setting("maxHashSlotNum"), times)
+    del file.entries[entry]
+    file.save_linked()
+    report = repair_here(bench.path, bench.packed.broker_conf, apply=True)
+    assert not report.before.is_sound
+    assert (report.is_complete, report.after is not None and report.after.is_sound) == (True, True)
+    assert index_of(bench.path) == expected
+
+
+def test_exchanged_queue_folders_need_one_repair(bench: Bench) -> None:
+    """Units of another queue do not say that a topic was deleted."""
+    queues, before = bench.path / "consumequeue", files_of(bench.path)
+    names = ("SequenceDemo", "BatchIngest")
+    for one, other in [(names[0], "other"), names[::-1], ("other", names[1])]:
+        (queues / one).rename(queues / other)
+    report = repair_here(bench.path, bench.packed.broker_conf, apply=True)
+    assert report.after is not None
+    assert report.after.is_sound
+    after = files_of(bench.path)
+    assert {name: after[name] for name in before} == before
+
+
+@pytest.mark.parametrize("is_whole_queue", [False, True])
+def test_folders_with_the_names_of_files_are_moved_away(is_whole_queue: bool, bench: Bench) -> None:
+    before = files_of(bench.path)
+    queue = "DelayDemo/0" if is_whole_queue else "SequenceDemo/0"
+    files = [bench.path / f"consumequeue/{queue}/{0:020d}", bench.path / bench.index_file(2)]
+    for file in files:
+        file.unlink()
+        (file / "inside").mkdir(parents=True)
+    damaged = sorted(bench.path.rglob("*"))
+    report = repair_here(bench.path, bench.packed.broker_conf, apply=True)
+    assert report.after is not None
+    assert report.after.is_sound
+    assert files_of(bench.path) == before
+    undo_repair(str(bench.path))
+    assert sorted(path for path in bench.path.rglob("*") if path.name != "lock") == damaged
+
+
+def test_a_report_never_calls_a_store_sound_that_has_findings(bench: Bench, tmp_path: Path) -> None:
+    """The index has another layout than any that its files show."""
+    for file in (bench.path / "index").iterdir():
+        os.truncate(file, 1000)
+    shutil.rmtree(bench.path / "consumequeue/SequenceDemo")
+    report = repair_here(bench.path, None)
+    assert not report.before.is_sound
+    assert "sound" not in report.verdict.replace("not sound", "")
 
 
 def test_due_times_need_the_settings_of_the_broker(bench: Bench) -> None:

@@ -6,6 +6,10 @@ broker's bytes again. Look-ups are judged by the messages that the Java classes 
 
 from __future__ import annotations
 
+import random
+import shutil
+import struct
+from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -13,14 +17,17 @@ from pathlib import Path
 import pytest
 
 from spark_mq import MessageStore
-from tests.support.index_damages import EditedIndexFile
+from tests.support.index_damages import EditedIndexFile, damage_index
+from tests.support.index_stores import plain_key_hash, puts_of
+from tests.support.repaired import repair_here
 from tests.support.soak import SOAKS
-from tests.support.stores import OWN_STORES, Fact, RealStore
+from tests.support.stores import OWN_STORES, Fact, RealStore, index_of
 from tests.support.verified import Bench, check, grave
+from tests.support.verify_oracle import Oracle
 
 Unpack = Callable[[RealStore], Path]
 WORKLOAD = RealStore("workload-533", OWN_STORES)
-TRIES = 400 if SOAKS else 40
+TRIES = 400 if SOAKS else 24
 
 
 @pytest.fixture
@@ -82,3 +89,103 @@ def test_entries_that_change_places_are_found_and_lose_no_message(bench: Bench) 
                 ]
                 assert store.query_message(*key, begin=begin, end=end)["commit_log_offset"].to_pylist() == want
         file.path.write_bytes(before)
+
+
+def test_no_damage_of_an_index_is_passed_over(bench: Bench) -> None:
+    """One to three damages of index files: `verify` is silent only if no byte that a broker reads has changed.
+
+    A look-up gives all rows, or says that it did not use a file. What only a reading of the log shows, an entry that a
+    whole file lacks, and what only `check_index` shows, a pointer past entries, are known limits of look-ups.
+    """
+    files = sorted((bench.path / "index").iterdir())
+    before = {file: file.read_bytes() for file in files}
+    oracle, expected = Oracle(WORKLOAD, bench.path.parent / "original"), by_key(bench.messages)
+    shutil.copytree(bench.path, oracle.original)
+    keys = list(expected)
+    missed: list[object] = []
+    kinds: Counter[str] = Counter()
+    for seed in range(TRIES):
+        chance = random.Random(seed)
+        done = [damage_index(edited(bench, chance.randrange(len(files))), chance) for _ in range(chance.randint(1, 3))]
+        kinds.update(one.split()[1] for one in done)
+        visible = oracle.visible_changes(bench.path)
+        _, findings = check(bench.path, bench.packed.broker_conf)
+        if bool(visible) != bool(grave(findings)):
+            missed.append((seed, "verify", done, visible))
+        touched = sorted(_keys_of_changed_slots(bench, before) & set(keys))
+        asked = [*chance.sample(touched, min(len(touched), 30)), *chance.sample(keys, 5)]
+        chosen = [key for key in asked if not _is_lacking(bench, expected[key], done)]
+        for check_index in (False, True):
+            if not check_index and any("pointer" in one or "slot" in one for one in done):
+                continue
+            wrong = _wrong_answers(bench, expected, chosen, check_index)
+            if wrong:
+                missed.append((seed, check_index, done, wrong))
+        if seed % 4 == 0 and visible:
+            report = repair_here(bench.path, bench.packed.broker_conf, apply=True)
+            if not report.is_complete or index_of(bench.path) != list(before.values()):
+                missed.append((seed, "repair", done, report.verdict))
+        for file in (bench.path / "index").iterdir():
+            if file not in before:
+                file.unlink()
+        for file, data in before.items():
+            file.write_bytes(data)
+    assert not missed
+    assert kinds.total() > TRIES
+    assert len(kinds) > 6
+
+
+def _is_lacking(bench: Bench, facts: list[Fact], done: list[str]) -> bool:
+    """Whether the index files lack an entry of one of these messages."""
+    if not any("is missing" in one for one in done):
+        return False
+    files = range(len(list((bench.path / "index").iterdir())))
+    there = Counter(entry[1] for number in files for entry in edited(bench, number).entries)
+    return any(there[fact["offset"]] < len(list(puts_of(fact))) for fact in facts)
+
+
+def _keys_of_changed_slots(bench: Bench, before: dict[Path, bytes]) -> set[tuple[str, str]]:
+    """The keys whose chains a damage changed."""
+    by_hash: dict[int, set[tuple[str, str]]] = {}
+    for topic, key in by_key(bench.messages):
+        by_hash.setdefault(plain_key_hash(topic, key), set()).add((topic, key))
+    slot_num, entries_at = bench.setting("maxHashSlotNum"), bench.entry(0)
+    found: set[tuple[str, str]] = set()
+    for file, old in before.items():
+        new = file.read_bytes()
+        slots = {at // 4 - 10 for at in range(40, entries_at, 4) if old[at : at + 4] != new[at : at + 4]}
+        hashes = {}
+        for at in range(entries_at + 20, len(old), 20):
+            hashes[at] = struct.unpack_from(">i", old, at)[0]
+            if old[at : at + 20] != new[at : at + 20]:
+                slots.add(hashes[at] % slot_num)
+        for key_hash in hashes.values():
+            if key_hash % slot_num in slots:
+                found |= by_hash.get(key_hash, set())
+    return found
+
+
+def _wrong_answers(
+    bench: Bench, expected: dict[tuple[str, str], list[Fact]], keys: list[tuple[str, str]], check_index: bool
+) -> list[tuple[str, str]]:
+    """The keys whose look-up, in this process and by the plan of a task, does not give their messages."""
+    conf = str(bench.packed.broker_conf)
+    wrong = []
+    with MessageStore(str(bench.path), broker_conf=conf, check_index=check_index) as store:
+        checked = store.index.checked(None, None)
+        with MessageStore(str(bench.path), broker_conf=conf, checked_index=checked) as task:
+            for key in keys:
+                want = [fact["offset"] for fact in expected[key]]
+                time = expected[key][0]["storeTimestamp"]
+                answers = [
+                    (store.query_message(*key), want),
+                    (task.query_message(*key), want),
+                    (task.query_message(*key, max_num=1), want[:1]),
+                    (
+                        task.query_message(*key, begin=time, end=time),
+                        [fact["offset"] for fact in expected[key] if fact["storeTimestamp"] == time],
+                    ),
+                ]
+                if any(answer["commit_log_offset"].to_pylist() != offsets for answer, offsets in answers):
+                    wrong.append(key)
+    return wrong

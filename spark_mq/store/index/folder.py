@@ -77,7 +77,7 @@ def find_index_layout(store: Location, conf: BrokerConf) -> Sourced[IndexLayout]
         return Sourced(conf.index_layout, conf.source)
     files = index_files(store)
     if not files:
-        return Sourced(IndexLayout(), NOTHING_TELLS)
+        return Sourced(IndexLayout(), f"the default, as in {conf.source}" if conf.settings else NOTHING_TELLS)
     if all(file.size == IndexLayout().file_size for file in files):
         return Sourced(IndexLayout(), "the default; the index files have its size")
     layout = _layout_of_full_files(files)
@@ -87,6 +87,19 @@ def find_index_layout(store: Location, conf: BrokerConf) -> Sourced[IndexLayout]
             "give the broker's settings (--broker-conf, option brokerConf) with maxHashSlotNum and maxIndexNum"
         )
     return Sourced(layout, f"the full index files, such as {files[0].name}")
+
+
+def check_layout_is_known(store: Location, conf: BrokerConf) -> None:
+    """Raise `OptionError` if neither the broker's settings nor a file tell the slots and entries of index files.
+
+    A broker with other settings finds nothing in a file that was made with the defaults, and does not notice it.
+    """
+    if find_index_layout(store, conf).source == NOTHING_TELLS:
+        raise OptionError(
+            f"{store / INDEX}: no file there shows the slots and entries of the broker's index files: give "
+            "--broker-conf with the broker's settings, or --assume-defaults if the broker has the defaults of "
+            "maxHashSlotNum and maxIndexNum"
+        )
 
 
 def _layout_of_full_files(files: Sequence[IndexFileInfo]) -> IndexLayout | None:
