@@ -65,6 +65,7 @@ _CODES = {
     Treatment.NOTHING: (
         "RECORD_TIME_BACK",
         "LOG_UNFINISHED",
+        "LOG_BEFORE_START",
         "QUEUE_DELETED",
         "QUEUE_LEFT_OUT",
         "NOT_CHECKED",

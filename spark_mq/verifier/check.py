@@ -52,6 +52,7 @@ from spark_mq.verifier.index_folder import IndexFolder, list_index
 from spark_mq.verifier.index_task import IndexFileCheck
 from spark_mq.verifier.log_bounds import LogBounds, merged
 from spark_mq.verifier.log_end import LiveLog, LogEndCheck
+from spark_mq.verifier.log_start import log_start_findings
 from spark_mq.verifier.multi_dispatch import not_checked_queues
 from spark_mq.verifier.queue_ext import QueueExtCheck
 from spark_mq.verifier.queue_file import ExpectedFile
@@ -221,6 +222,7 @@ class _Check:
         bounds_of_queues = _bounds_of_queues(queues, folders, dispatched)
         with FindingSink(self.work / FINDINGS) as sink:
             sink.add(segment_findings(self.store, log, self.conf.commit_log_file_size))
+            sink.add(log_start_findings(start, folders, bounds_of_queues, index))
             sink.add(not_checked(self.store))
             sink.add(not_checked_queues(dispatched))
             sink.add(missing)

@@ -237,6 +237,14 @@ _CODES = (
         "copy the segment from a replica; `spark-mq rebuild --mode permissive` keeps the rest reachable",
     ),
     Code(
+        "LOG_BEFORE_START",
+        _NOTE,
+        "Queues or index files have messages that are before the first segment.",
+        "the messages expired; or the first segments were removed or not copied, which looks the same",
+        Brokers.all("these messages cannot be read; queues begin at the first message of the log"),
+        "nothing, if the messages expired; otherwise copy the segments from a replica",
+    ),
+    Code(
         "SEGMENT_STRAY",
         _ERROR,
         "A file has the name of a segment, and is not a segment of this log.",

@@ -34,6 +34,7 @@ from spark_mq.verifier.config_files import ConfigFiles, QueueBounds, config_find
 from spark_mq.verifier.finding import FINDING_SCHEMA, findings
 from spark_mq.verifier.index_folder import list_index
 from spark_mq.verifier.log_end import LiveLog, log_end_findings
+from spark_mq.verifier.log_start import log_start_findings
 from spark_mq.verifier.queue_folders import irregular_findings, not_checked, queue_folder_findings
 from spark_mq.verifier.result import VerifyReport, report_of
 from spark_mq.verifier.segments import segment_findings
@@ -92,7 +93,9 @@ def quick_check(store: str, conf: BrokerConf) -> tuple[VerifyReport, pa.Table]:
             file_size = conf.consume_queue_file_size or existing_file_size(folders) or 0
             sink.add(queue_folder_findings(location, file_size))
             sink.add(_queue_edges(opened, not state.has_abort, bool(log.gaps)))
-            sink.add(config_findings(config, _bounds(opened, folders), {folder.topic for folder in folders}))
+            bounds = _bounds(opened, folders)
+            sink.add(config_findings(config, bounds, {folder.topic for folder in folders}))
+            sink.add(log_start_findings(log.segments[0].base if log.segments else 0, folders, bounds, index))
     # A clock that was set back leaves later times than that of the last message, as the index shows.
     index_ends = [info.stored_header().end_timestamp for info in index.files]
     sink.add(checkpoint_findings(state, max(end, 0), max([newest, *index_ends])))

@@ -1,0 +1,47 @@
+"""A missing first segment: what queues and index still have of it is said, because it looks like expired messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spark_mq.format.timestamp import iso_text
+from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.verifier.quick import quick_check
+from tests.support.stores import OWN_STORES, RealStore
+from tests.support.verified import Bench, check, grave
+
+Unpack = Callable[[RealStore], Path]
+STORE = RealStore("workload-533", OWN_STORES)
+HAS_NO_UNIT = (4, 12)
+
+
+@pytest.fixture
+def bench(unpacked: Unpack, tmp_path: Path) -> Bench:
+    return Bench.of(unpacked(STORE), STORE.name, tmp_path)
+
+
+def test_a_missing_first_segment_is_a_note_with_what_is_left_of_it(bench: Bench) -> None:
+    start = bench.setting("mappedFileSizeCommitLog")
+    (bench.path / f"commitlog/{0:020d}").unlink()
+    lost = [fact for fact in bench.messages if fact["offset"] < start]
+    with_unit = [fact for fact in lost if fact["sysFlag"] & 12 not in HAS_NO_UNIT]
+    queues = {(fact["topic"], fact["queueId"]) for fact in with_unit}
+    oldest = iso_text(min(fact["storeTimestamp"] for fact in lost))
+    _, findings = check(bench.path, bench.packed.broker_conf)
+    assert grave(findings) == []
+    (note,) = [finding for finding in findings if finding.code == "LOG_BEFORE_START"]
+    assert note.commit_log_offset == start
+    found = note.found or ""
+    assert found.startswith(f"{len(with_unit)} units of {len(queues)} queues, and entries of ")
+    assert found.endswith(f"the oldest entry is of {oldest}")
+    report, table = quick_check(str(bench.path), BrokerConf.of(str(bench.packed.broker_conf)))
+    assert report.counts["LOG_BEFORE_START"] == 1
+    assert found in table["found"].to_pylist()
+
+
+def test_a_log_that_starts_at_its_start_has_no_such_note(bench: Bench) -> None:
+    _, findings = check(bench.path, bench.packed.broker_conf)
+    assert "LOG_BEFORE_START" not in {finding.code for finding in findings}
