@@ -15,6 +15,7 @@ from spark_mq.errors import OptionError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from spark_mq.cli.several_stores import CommandStore
     from spark_mq.store.message_store import MessageStore
 
 
@@ -30,7 +31,8 @@ class _Command:
 
     def given(self, arguments: argparse.Namespace, at: int | None) -> dict[str, Any]:
         """The options that choose rows, by name."""
-        given = {name: getattr(arguments, name) for name in self.options if name in ("topic", "consumer_group")}
+        names = ("topic", "consumer_group", "most_keys")
+        given = {name: getattr(arguments, name) for name in self.options if name in names}
         return {**given, "at": at} if "at" in self.options else given
 
     def rows(self, store: MessageStore, arguments: argparse.Namespace, at: int | None) -> pa.Table:
@@ -80,7 +82,7 @@ _COMMANDS = {
         "statistics",
         "the keys of most messages and bytes",
         "key",
-        ("topic",),
+        ("topic", "most_keys"),
         ("topic", "key", "message_count", "log_bytes", "last_store_timestamp", "first_store_timestamp"),
     ),
     "rates": _Command(
@@ -107,6 +109,7 @@ _COMMANDS = {
         ),
     ),
 }
+_MOST_KEYS = 1000
 _READS = "The whole log is read, because nothing else has all messages. "
 _EPILOG = """\
 {reads}A state that the store does not show is UNKNOWN, and column `reason` says what is missing.
@@ -139,6 +142,9 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         if "topic" in command.options:
             what = "the trace topic (default: RMQ_SYS_TRACE_TOPIC)" if name == "traces" else "only this topic"
             added.add_argument("--topic", metavar="TOPIC", help=what)
+        if "most_keys" in command.options:
+            what = f"the N keys of most messages, and of most bytes ({_MOST_KEYS:,}); 0 prints all keys"
+            added.add_argument("--limit", metavar="N", dest="most_keys", type=_keys, default=_MOST_KEYS, help=what)
         if "consumer_group" in command.options:
             added.add_argument("--consumer-group", metavar="GROUP", help="only this group")
         if "at" in command.options:
@@ -169,10 +175,18 @@ def run(arguments: argparse.Namespace) -> int:
         if version is not None:
             raise OptionError("--broker-version has no effect on an archive")
         with archived_store(arguments.store, arguments, arguments.table) as archived:
-            rows = printer.rows(archived.table(_name(arguments.table), **command.given(arguments, at)))
+            found = archived.table(_name(arguments.table), **command.given(arguments, at))
+            _say_cut(found, "")
+            rows = printer.rows(found)
     else:
         how = {} if version is None else {"broker_version": version}
-        rows = printer.rows(union(arguments, lambda of, store: command.rows(store, arguments, at), **how))
+
+        def ask(of: CommandStore, store: MessageStore) -> pa.Table:
+            table = command.rows(store, arguments, at)
+            _say_cut(table, of.say(""))
+            return table
+
+        rows = printer.rows(union(arguments, ask, **how))
     known = importance_of(arguments, command.importance)
     importance = (*known, *(name for name in schema if name not in known))
     has_sums = arguments.table == "consumer-progress" and is_of_several(arguments) and printer.columns is None
@@ -182,6 +196,23 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"spark-mq: no {command.row} in {place_of(arguments)}{_chosen(arguments)}", file=sys.stderr)
     _print_unknown(command, rows)
     return FOUND if rows else NOT_FOUND
+
+
+def _keys(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of keys: give 0 or more")
+    return int(text)
+
+
+def _say_cut(table: pa.Table, store: str) -> None:
+    """Print a line on stderr if the table does not have all keys."""
+    all_keys = int((table.schema.metadata or {}).get(b"all_keys", table.num_rows))
+    if all_keys > table.num_rows:
+        print(
+            f"spark-mq: {store}{table.num_rows:,} of {all_keys:,} keys are printed, those of most messages and of most "
+            "bytes; --limit 0 prints all",
+            file=sys.stderr,
+        )
 
 
 def _print_sums(rows: Sequence[Mapping[str, Any]]) -> None:

@@ -49,6 +49,9 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     mode.add_argument(
         "--dry-run", action="store_true", help="change nothing; print what would be deleted (the default)"
     )
+    command.add_argument(
+        "--even-if-unread", action="store_true", help="also delete messages that a consumer group has not read"
+    )
     add_json_report(command)
     command.set_defaults(run=run)
 
@@ -82,6 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
             reserved_hours=arguments.reserved_hours,
             at=at,
             apply=arguments.apply,
+            even_if_unread=arguments.even_if_unread,
             progress=count,
         )
     except KeyboardInterrupt:

@@ -13,7 +13,7 @@ from datetime import datetime
 
 from spark_mq.errors import OptionError, StorageError, UnsupportedStoreError
 from spark_mq.expirer.plan import ByOffset, ByTime, ExpirePlan, PlannedFile, plan_expiry
-from spark_mq.expirer.report import ExpireReport
+from spark_mq.expirer.report import ExpireReport, unread_lines
 from spark_mq.io.location import Location
 from spark_mq.io.publish import sync_folder
 from spark_mq.store.config.broker_conf import BrokerConf
@@ -34,6 +34,7 @@ def expire(
     reserved_hours: float | None = None,
     at: int | datetime | None = None,
     apply: bool = False,
+    even_if_unread: bool = False,
     progress: Progress | None = None,
 ) -> ExpireReport:
     """Delete the oldest segments of a store, and the queue files and index files that go with them.
@@ -49,10 +50,12 @@ def expire(
             `fileReservedTime`. Exactly one of the two is needed.
         at: The time that counts as now for `reserved_hours`: epoch milliseconds or a datetime with a time zone.
         apply: Delete the files. Otherwise nothing is changed, and the report says what would be deleted.
+        even_if_unread: Delete messages that a consumer group has not read, too, or of which that is not known.
         progress: Is called after each deletion.
 
     Raises:
-        OptionError: An argument is not valid, or contradicts another one.
+        OptionError: An argument is not valid, or contradicts another one; or a group loses unread messages, and
+            `even_if_unread` is not given.
         StoreNotFoundError: The path is not a message store.
         UnsupportedStoreError: The store is not local, or of a kind that is not supported.
         CorruptLogError: A file in `commitlog/` is not a segment.
@@ -73,6 +76,9 @@ def expire(
         return _report(store, _plan(path, rule), is_dry_run=True)
     with store_lock(store, or_else=None):
         plan = _plan(path, rule)
+        lines = list(unread_lines(plan.unread, plan.unread_problem))
+        if lines and not even_if_unread:
+            raise OptionError(f"nothing was deleted: {'; '.join(lines)}. --even-if-unread deletes the messages")
         _delete(plan, progress)
     return _report(store, plan, is_dry_run=False)
 
@@ -109,6 +115,8 @@ def _report(store: Location, plan: ExpirePlan, *, is_dry_run: bool) -> ExpireRep
         plan.files,
         plan.problems,
         is_locked(store) if is_dry_run else None,
+        plan.unread,
+        plan.unread_problem,
     )
 
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spark_mq.errors import CorruptLogError, OptionError
+from spark_mq.errors import ConfigError, CorruptLogError, OptionError, UnsupportedStoreError
 from spark_mq.io.location import Location
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE
 from spark_mq.store.expiry import count_before, count_expired, expire_times
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.old_files import LiveSegment, OldFile, live_segments, max_offset, old_files
+from spark_mq.store.unread import UnreadMessages, unread_before
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,8 @@ class ExpirePlan:
         log_end: The live end of the log.
         files: The files that are deleted, in this order.
         problems: Why other files are kept, as text for a person.
+        unread: The deleted messages that groups have not read; None if that is not known.
+        unread_problem: Why it is not known who has read the messages.
 
     """
 
@@ -78,6 +81,8 @@ class ExpirePlan:
     log_end: int
     files: tuple[PlannedFile, ...]
     problems: tuple[str, ...]
+    unread: tuple[UnreadMessages, ...] | None = ()
+    unread_problem: str = ""
 
 
 def plan_expiry(store: MessageStore, rule: ByOffset | ByTime) -> ExpirePlan:
@@ -115,7 +120,13 @@ def plan_expiry(store: MessageStore, rule: ByOffset | ByTime) -> ExpirePlan:
         PlannedFile(file.tree, file.path, file.location, file.size)
         for file in _without_live_units(old, new_log_start, problems)
     ]
-    return ExpirePlan(log_start, new_log_start, log_end, tuple(planned), tuple(problems))
+    unread: tuple[UnreadMessages, ...] | None = ()
+    unread_problem = ""
+    try:
+        unread = tuple(unread_before(store, new_log_start)) if count else ()
+    except (ConfigError, UnsupportedStoreError) as error:
+        unread, unread_problem = None, str(error)
+    return ExpirePlan(log_start, new_log_start, log_end, tuple(planned), tuple(problems), unread, unread_problem)
 
 
 def _without_live_units(files: Sequence[OldFile], log_start: int, problems: list[str]) -> list[OldFile]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from spark_mq.expirer.plan import PlannedFile
 from spark_mq.io.size_text import size_text
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX
+from spark_mq.store.unread import UnreadMessages
 
 _KINDS = {COMMIT_LOG: "segments", CONSUME_QUEUE: "queue files", INDEX: "index files"}
 _SHOWN = 10
@@ -27,6 +28,9 @@ class ExpireReport:
         log_end: The live end of the log.
         files: The files, in the order of their deletion.
         problems: Why other files were kept, as text for a person.
+        unread: The deleted messages that groups have not read; None if that is not known. A group that has no offset in
+            a queue is not known.
+        unread_problem: Why it is not known who has read the messages.
         is_running: Whether a broker runs on the store now, or another job writes into it; None if that is not known.
 
     """
@@ -39,6 +43,8 @@ class ExpireReport:
     files: tuple[PlannedFile, ...]
     problems: tuple[str, ...]
     is_running: bool | None = None
+    unread: tuple[UnreadMessages, ...] | None = ()
+    unread_problem: str = ""
 
     @property
     def freed_bytes(self) -> int:
@@ -56,6 +62,7 @@ class ExpireReport:
             "freed_bytes": self.freed_bytes,
             "files": [{"tree": file.tree, "path": file.path, "size": file.size} for file in self.files],
             "problems": list(self.problems),
+            "unread": None if self.unread is None else [asdict(one) for one in self.unread],
             "is_running": self.is_running,
         }
         return json.dumps(fields, ensure_ascii=False)
@@ -77,12 +84,28 @@ class ExpireReport:
             yield f"  log begins   at commit log offset {self.new_log_start:,}, before at {self.log_start:,}"
         elif self.log_start >= 0:
             yield f"  log begins   at commit log offset {self.log_start:,}, as before"
+        for line in unread_lines(self.unread, self.unread_problem):
+            yield f"  unread       {line}"
         for problem in self.problems:
             yield f"  kept         {problem}"
         if self.dry_run and self.is_running:
             yield "  lock         a broker runs on the store, or a job writes into it: --apply needs it to be stopped"
         if self.dry_run:
             yield "dry run: nothing was changed; --apply makes the changes"
+
+
+def unread_lines(unread: Sequence[UnreadMessages] | None, problem: str) -> Iterator[str]:
+    """Which groups lose unread messages, a line each; no line if no group does."""
+    if unread is None:
+        yield f"it is not known which groups lose unread messages: {problem}"
+        return
+    groups: dict[str, int] = {}
+    for one in unread:
+        groups[one.consumer_group] = groups.get(one.consumer_group, 0) + one.count
+    for group, count in list(groups.items())[:_SHOWN]:
+        yield f"consumer group {group} loses {count:,} unread message{'' if count == 1 else 's'}"
+    if len(groups) > _SHOWN:
+        yield f"{len(groups) - _SHOWN:,} more groups lose {sum(list(groups.values())[_SHOWN:]):,} unread messages"
 
 
 def _kind(name: str, files: Sequence[PlannedFile]) -> Iterator[str]:

@@ -53,7 +53,8 @@ class SegmentRetention:
         last_store_timestamp: The store time of its newest message; None if the end of the segment does not show it.
         modification_timestamp: The time of the last change of the file.
         expire_timestamp: When it has expired, and all segments before it; None for the newest, which never does.
-        delete_timestamp: The first time from then on in an hour in which the broker deletes files; None for the newest.
+        delete_timestamp: The first time from then on in an hour in which the broker deletes files, and not before the
+            time of the question: what is still there was not deleted earlier. None for the newest.
         expire_by_store_timestamp: `last_store_timestamp` plus the reserved time.
         is_expired: Whether `expire_timestamp` has come.
         files: The queue files and index files that the broker deletes because the segment is gone.
@@ -125,7 +126,7 @@ def segment_retentions(
                 last_store_timestamp=newest,
                 modification_timestamp=segment.modification_timestamp,
                 expire_timestamp=expire,
-                delete_timestamp=None if expire is None else when.next_time(expire),
+                delete_timestamp=None if expire is None else when.next_time(max(expire, at)),
                 expire_by_store_timestamp=None if newest is None or expire is None else newest + reserved,
                 is_expired=index < expired,
                 files=() if expire is None else tuple(by_segment.get(index, ())),

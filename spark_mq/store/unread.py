@@ -25,7 +25,8 @@ class UnreadLoss:
         unread: The number of messages from there on that the queue has.
         lost: The number of messages from there on that are deleted already.
         file: The segment of the first unread message; None if it is the newest segment, or if there is none.
-        loses: The number of unread messages that are deleted with that segment.
+        loses: The number of unread messages that are deleted together with the first one: those in expired segments
+            if its segment has expired, else those in all segments that are deleted at the same time.
         expired: The number of unread messages in all segments that have expired.
         expire_timestamp: When the segment expires, milliseconds since the epoch.
         delete_timestamp: When the broker deletes the segment.
@@ -74,8 +75,7 @@ def _loss(
     store: MessageStore, queue: ConsumeQueue, committed: ConsumerOffset, segments: Sequence[SegmentRetention]
 ) -> UnreadLoss | None:
     name = committed.topic, committed.queue_id
-    start, stop = store.get_min_offset_in_queue(*name), store.get_max_offset_in_queue(*name)
-    first = min(max(committed.offset, start), stop)
+    first, stop = _unread(store, committed)
     lost = max(first - committed.offset, 0)
     segment = _segment_of(queue, first, segments) if first < stop else None
     if segment is None or segment.expire_timestamp is None:
@@ -83,11 +83,12 @@ def _loss(
             return None
         return UnreadLoss(committed.consumer_group, *name, committed.offset, stop - first, lost, None, 0, 0, None, None)
 
-    def count_before(commit_log_offset: int) -> int:
-        return bisect_left(range(first, stop), commit_log_offset, key=lambda queue_offset: queue.unit(queue_offset)[0])
-
-    following = segments[bisect_right([one.commit_log_offset for one in segments], segment.commit_log_offset)]
     kept = next(one for one in segments if not one.is_expired)
+    following = kept
+    if not segment.is_expired:
+        later = [one for one in segments if one.commit_log_offset > segment.commit_log_offset]
+        at = segment.delete_timestamp
+        following = next((one for one in later if one.delete_timestamp != at), segments[-1])
     return UnreadLoss(
         committed.consumer_group,
         *name,
@@ -95,11 +96,45 @@ def _loss(
         stop - first,
         lost,
         segment.file,
-        count_before(following.commit_log_offset),
-        count_before(kept.commit_log_offset),
+        _count_before(queue, first, stop, following.commit_log_offset),
+        _count_before(queue, first, stop, kept.commit_log_offset),
         segment.expire_timestamp,
         segment.delete_timestamp,
     )
+
+
+@dataclass(frozen=True)
+class UnreadMessages:
+    """The number of unread messages of a group in a part of one queue."""
+
+    consumer_group: str
+    topic: str
+    queue_id: int
+    count: int
+
+
+def unread_before(store: MessageStore, commit_log_offset: int) -> list[UnreadMessages]:
+    """The messages before a commit log offset that groups have not read, most first; the errors of `unread_losses`."""
+    found = []
+    for committed in load_consumer_offsets(store.location):
+        queue = store.queues.get((committed.topic, committed.queue_id))
+        if queue is None:
+            continue
+        count = _count_before(queue, *_unread(store, committed), commit_log_offset)
+        if count:
+            found.append(UnreadMessages(committed.consumer_group, committed.topic, committed.queue_id, count))
+    return sorted(found, key=lambda one: -one.count)
+
+
+def _unread(store: MessageStore, committed: ConsumerOffset) -> tuple[int, int]:
+    """The queue offset of the first message that a group has not read, and the offset after the queue's last one."""
+    name = committed.topic, committed.queue_id
+    start, stop = store.get_min_offset_in_queue(*name), store.get_max_offset_in_queue(*name)
+    return min(max(committed.offset, start), stop), stop
+
+
+def _count_before(queue: ConsumeQueue, first: int, stop: int, commit_log_offset: int) -> int:
+    return bisect_left(range(first, stop), commit_log_offset, key=lambda queue_offset: queue.unit(queue_offset)[0])
 
 
 def _segment_of(

@@ -104,7 +104,7 @@ def outcome(case: Case, folder: Path) -> Outcome:
     store, settings = prepare(case, folder)
     ours = Path(shutil.copytree(store, folder / "ours"))
     before = files_of(ours)
-    expire(str(ours), reserved_hours=1, apply=True)
+    expire(str(ours), reserved_hours=1, apply=True, even_if_unread=True)
     return Outcome(before, files_of(ours), expired_by_broker(case, store, settings))
 
 

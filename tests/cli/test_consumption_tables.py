@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from spark_mq.cli.main import main
+from spark_mq.format.system_topic import is_system_topic
 from spark_mq.lifecycle.consumption.consumer_progress import CONSUMER_PROGRESS_SCHEMA
 from spark_mq.lifecycle.consumption.dead_letters import DEAD_LETTERS_SCHEMA
 from spark_mq.lifecycle.consumption.retries import RETRIES_SCHEMA
@@ -44,11 +45,28 @@ def test_a_table_is_printed(command: str, store: str, capsys: pytest.CaptureFixt
     assert main([command, store]) == 0
     printed = capsys.readouterr()
     assert len(printed.out.splitlines()) == 1 + len(rows)
-    assert printed.err == ""
+    assert printed.err == "" or command == "hot-keys"
     name = SCHEMAS[command].names[0]
     assert main([command, store, "--columns", name, "--sort", f"-{name}"]) == 0
     values = [line.strip() for line in capsys.readouterr().out.splitlines()][1:]
     assert values == sorted((str(row[name]) for row in rows), reverse=True)
+
+
+def test_what_is_cut_is_said_and_can_be_had(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    keys = {
+        (fact["topic"], key)
+        for fact in WORKLOAD.facts("msg")
+        if not is_system_topic(fact["topic"])
+        for key in set((fact["keys"] or "").split(" ")) - {""}
+    }
+    assert main(["hot-keys", store, "--limit", "5", "--json"]) == 0
+    printed = capsys.readouterr()
+    assert f" of {len(keys):,} keys are printed" in printed.err
+    assert 5 <= len(printed.out.splitlines()) <= 10
+    assert main(["hot-keys", store, "--limit", "0", "--json"]) == 0
+    printed = capsys.readouterr()
+    rows = [json.loads(line) for line in printed.out.splitlines()]
+    assert (printed.err, {(row["topic"], row["key"]) for row in rows}) == ("", keys)
 
 
 def test_options_choose_rows(store: str, capsys: pytest.CaptureFixture[str]) -> None:

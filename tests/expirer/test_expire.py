@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -52,6 +53,43 @@ def test_the_files_of_the_plan_are_deleted_and_no_other(store: Path) -> None:
     assert after.pop(LOCK) == b"lock"
     assert after == {path: data for path, data in before.items() if path not in deleted}
     assert spark_mq.expire(str(store), min_offset=300_000).files == ()
+
+
+def test_unread_messages_are_not_deleted_unless_that_is_said(store: Path) -> None:
+    """The counts are those of the facts, for each group and queue."""
+    offsets = {"OrderEvents@behind": {"0": 3, "1": 0}, "SequenceDemo@slow": {"0": 10}, "OrderEvents@done": {"0": 62}}
+    (store / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": offsets}))
+    before = tree_of(store)
+    expected = {
+        (name.split("@")[1], name.split("@")[0], int(queue_id)): sum(
+            (fact["topic"], fact["queueId"]) == (name.split("@")[0], int(queue_id))
+            and fact["queueOffset"] >= offset
+            and fact["offset"] < 262_144
+            for fact in WORKLOAD.facts("msg")
+        )
+        for name, queues in offsets.items()
+        for queue_id, offset in queues.items()
+    }
+    report = spark_mq.expire(str(store), min_offset=300_000)
+    assert report.unread is not None
+    found = {(one.consumer_group, one.topic, one.queue_id): one.count for one in report.unread}
+    assert found == {queue: count for queue, count in expected.items() if count}
+    behind = sum(count for (group, *_), count in expected.items() if group == "behind")
+    assert f"consumer group behind loses {behind:,} unread messages" in report.to_text()
+    with pytest.raises(OptionError, match=r"nothing was deleted: consumer group .* --even-if-unread"):
+        spark_mq.expire(str(store), min_offset=300_000, apply=True)
+    assert {path: data for path, data in tree_of(store).items() if path != LOCK} == {
+        path: data for path, data in before.items() if path != LOCK
+    }
+    assert spark_mq.expire(str(store), min_offset=300_000, apply=True, even_if_unread=True).files == report.files
+
+
+def test_offsets_that_cannot_be_read_are_no_permission(store: Path) -> None:
+    for name in ("consumerOffset.json", "consumerOffset.json.bak"):
+        (store / "config" / name).write_text("{broken")
+    with pytest.raises(OptionError, match="it is not known which groups lose unread messages"):
+        spark_mq.expire(str(store), min_offset=300_000, apply=True)
+    assert spark_mq.expire(str(store), min_offset=300_000, apply=True, even_if_unread=True).files
 
 
 def test_messages_that_are_kept_are_served(store: Path) -> None:

@@ -94,11 +94,26 @@ def test_groups_that_lose_unread_messages(tmp_path: Path, unpacked: Unpack) -> N
         offsets = by_queue[loss.topic, loss.queue_id][loss.consumer_offset :]
         segment = next(one for one in found.segments if one.commit_log_offset <= offsets[0] < one.end_offset)
         assert (loss.file, loss.delete_timestamp) == (segment.file, segment.delete_timestamp)
-        assert loss.loses == sum(offset < segment.end_offset for offset in offsets)
+        assert segment.is_expired
+        assert loss.loses == loss.expired
         assert (loss.unread, loss.lost) == (len(offsets), 0)
         assert loss.expired == sum(offset < 393_216 for offset in offsets)
     times = [loss.delete_timestamp or 0 for loss in found.unread]
     assert times == sorted(times)
+    assert min(times) >= found.at
+    early = retention(str(store), at=datetime(2026, 11, 21, 12, tzinfo=UTC))
+    assert not early.expired
+    for loss in early.unread:
+        offsets = by_queue[loss.topic, loss.queue_id][loss.consumer_offset :]
+        together = [one for one in early.segments if one.delete_timestamp == loss.delete_timestamp]
+        assert loss.loses == sum(offset < together[-1].end_offset for offset in offsets)
+
+
+def test_what_a_stopped_broker_has_not_deleted_is_not_deleted_in_the_past(unpacked: Unpack) -> None:
+    moment = datetime(2027, 3, 1, 12, tzinfo=UTC)
+    found = retention(str(unpacked(WORKLOAD)), at=moment)
+    assert found.expired
+    assert all(one.delete_timestamp is not None and one.delete_timestamp >= found.at for one in found.expired)
 
 
 def test_messages_that_a_group_has_lost_already(tmp_path: Path, unpacked: Unpack) -> None:

@@ -51,7 +51,7 @@ _TABLES: Mapping[str, _Table] = {
     "consumer_progress": _Table(_consumer_progress, ("topic", "consumer_group", "at")),
     "traces": _Table(traces_of, ("topic",)),
     "duplicates": _Table(duplicates_of, ()),
-    "hot_keys": _Table(hot_keys_of, ("topic",)),
+    "hot_keys": _Table(hot_keys_of, ("topic", "most_keys")),
     "rates": _Table(rates_of, ("topic",)),
     "skew": _Table(skew_of, ("topic",)),
 }
@@ -173,6 +173,7 @@ class ArchivedStore:
         topic: str | None = None,
         consumer_group: str | None = None,
         at: int | datetime | None = None,
+        most_keys: int | None = None,
     ) -> pa.Table:
         """The rows of a table of what messages mean.
 
@@ -181,6 +182,7 @@ class ArchivedStore:
             topic: Only this topic; for `traces` the trace topic.
             consumer_group: Only this group.
             at: The time for which states are told; by default the newest one of which the archive knows the store.
+            most_keys: For `hot_keys`: how many keys of most messages, and of most bytes; 0 for all; by default 1,000.
 
         Returns:
             A table with the columns of the store's table.
@@ -193,7 +195,7 @@ class ArchivedStore:
             known = ", ".join(_TABLES)
             raise OptionError(f"{table!r} is not a table of what messages mean: {known}{similar(table, _TABLES)}")
         chosen = _TABLES[table]
-        given = {"topic": topic, "consumer_group": consumer_group, "at": at}
+        given = {"topic": topic, "consumer_group": consumer_group, "at": at, "most_keys": most_keys}
         for name, value in given.items():
             if value is not None and name not in chosen.options:
                 raise OptionError(f"option {name} has no effect on table {table}")

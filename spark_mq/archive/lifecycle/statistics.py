@@ -10,7 +10,7 @@ from spark_mq.archive.lifecycle.archive_source import ArchiveSource
 from spark_mq.format.message_schema import TIMESTAMP
 from spark_mq.format.system_topic import is_system_topic
 from spark_mq.lifecycle.statistics.duplicates import DUPLICATES_COLUMNS, DUPLICATES_PROPERTIES, duplicates
-from spark_mq.lifecycle.statistics.hot_keys import MOST_KEYS, hot_keys
+from spark_mq.lifecycle.statistics.hot_keys import ALL_KEYS, MOST_KEYS, hot_keys
 from spark_mq.lifecycle.statistics.rates import rates
 from spark_mq.lifecycle.statistics.skew import skew
 
@@ -30,7 +30,7 @@ def skew_of(source: ArchiveSource, topic: str | None = None) -> pa.Table:
     return skew(_arrow(_messages(source, topic).groupBy(*by).agg(*_counts())))
 
 
-def hot_keys_of(source: ArchiveSource, topic: str | None = None) -> pa.Table:
+def hot_keys_of(source: ArchiveSource, topic: str | None = None, most_keys: int | None = None) -> pa.Table:
     """The rows of table `hot_keys`; see `lifecycle.statistics.hot_keys.hot_keys_rows`."""
     rows = _messages(source, topic)
     if topic is None:
@@ -42,11 +42,15 @@ def hot_keys_of(source: ArchiveSource, topic: str | None = None) -> pa.Table:
         F.max("store_timestamp").alias("store_timestamp_max"),
     )
     groups = keys.groupBy("topic", "key").agg(*_counts(), *times)
+    most_keys = MOST_KEYS if most_keys is None else most_keys
+    if most_keys == 0:
+        return hot_keys(_arrow(groups), most_keys)
     most = [
-        groups.orderBy(*(F.desc(name) for name in order), "topic", "key").limit(MOST_KEYS)
+        groups.orderBy(*(F.desc(name) for name in order), "topic", "key").limit(most_keys)
         for order in (("count", "store_size"), ("store_size", "count"))
     ]
-    return hot_keys(_arrow(most[0].union(most[1]).distinct()))
+    table = hot_keys(_arrow(most[0].union(most[1]).distinct()), most_keys)
+    return table.replace_schema_metadata({ALL_KEYS: str(groups.count())})
 
 
 def duplicates_of(source: ArchiveSource) -> pa.Table:

@@ -24,10 +24,12 @@ HOT_KEYS_SCHEMA = pa.schema(
     ]
 )
 MOST_KEYS = 1000
+ALL_KEYS = "all_keys"
+"""The name of the number of all keys in the metadata of the table."""
 _COLUMNS = ("commit_log_offset", "topic", "keys", "store_timestamp", "store_size")
 
 
-def hot_keys_rows(store: MessageStore, topic: str | None = None) -> pa.Table:
+def hot_keys_rows(store: MessageStore, topic: str | None = None, most_keys: int = MOST_KEYS) -> pa.Table:
     """The keys of most messages, and those of most bytes: the first 1,000 of each, the most messages first.
 
     A key is one of property KEYS, and counts in each topic by itself. A message counts once for a key that it has
@@ -37,9 +39,10 @@ def hot_keys_rows(store: MessageStore, topic: str | None = None) -> pa.Table:
     Args:
         store: The store.
         topic: Only the keys of this topic; None for all.
+        most_keys: How many keys of most messages, and of most bytes; 0 for all keys.
 
     Returns:
-        A table with `HOT_KEYS_SCHEMA`.
+        A table with `HOT_KEYS_SCHEMA`. The metadata `all_keys` of its schema is the number of all keys.
 
     Raises:
         CorruptLogError: A segment was removed or became shorter while it was read.
@@ -51,19 +54,21 @@ def hot_keys_rows(store: MessageStore, topic: str | None = None) -> pa.Table:
     groups = MergedGroups(["topic", "key"], ["store_size"], ["store_timestamp"])
     for batch in batches_of(store, Selection(rule_of(topic), _COLUMNS)):
         groups.add(_by_key(batch, with_system_topics=topic is not None))
-    return hot_keys(groups.result())
+    return hot_keys(groups.result(), most_keys)
 
 
 def hot_keys(groups: pa.Table | None, most_keys: int = MOST_KEYS) -> pa.Table:
     """The rows of table `hot_keys`; `groups` are the sums of `store_size` by topic and key."""
     if groups is None:
         return HOT_KEYS_SCHEMA.empty_table()
+    all_keys, most_keys = groups.num_rows, most_keys or groups.num_rows
     by_count = pc.sort_indices(groups, [("count", "descending"), ("store_size", "descending"), *_NAMES])[:most_keys]
     by_bytes = pc.sort_indices(groups, [("store_size", "descending"), ("count", "descending"), *_NAMES])[:most_keys]
     groups = groups.take(pc.unique(pa.concat_arrays([by_count, by_bytes])))
     groups = groups.sort_by([("count", "descending"), ("store_size", "descending"), *_NAMES])
     names = ("topic", "key", "count", "store_size", "store_timestamp_min", "store_timestamp_max")
-    return pa.table([groups[name] for name in names], schema=HOT_KEYS_SCHEMA)
+    table = pa.table([groups[name] for name in names], schema=HOT_KEYS_SCHEMA)
+    return table.replace_schema_metadata({ALL_KEYS: str(all_keys)})
 
 
 _NAMES = [("topic", "ascending"), ("key", "ascending")]
