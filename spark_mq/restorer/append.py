@@ -116,6 +116,7 @@ class Append:
                 target.queue_file_size,
                 target.conf.message_delay_level or DEFAULT_DELAY_LEVELS,
                 replace=False,
+                index_tags=target.index_tags,
             ),
             split_size=split_size,
             is_permissive=False,

@@ -16,16 +16,19 @@ from pyarrow import fs
 
 from spark_mq.errors import CorruptIndexError, UnsupportedStoreError
 from spark_mq.format.broker_version import BrokerVersions
-from spark_mq.format.index_file import IndexLayout
+from spark_mq.format.index_file import ENTRY, ENTRY_SIZE, IndexLayout
 from spark_mq.format.record import FRAME
+from spark_mq.indexer.index.tag_entries import TagRun, find_runs, tagged_ranges
 from spark_mq.indexer.queue.carry_over import Queue
+from spark_mq.indexer.staging.staged_entries import EntryBatch
+from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.store.boot_obstacles import boot_obstacles
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.store_kind import Door, check_form
 from spark_mq.store.config.store_paths import ABORT, COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX, is_rocksdb
 from spark_mq.store.index.end import IndexEnd, index_end
-from spark_mq.store.index.folder import index_files, index_layout
+from spark_mq.store.index.folder import IndexFileInfo, index_files, index_layout
 from spark_mq.store.lacking_messages import find_lacking_messages
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.newest_record import newest_record
@@ -37,6 +40,8 @@ from spark_mq.store.queue.folders import find_queue_file_size, listed
 from spark_mq.store.queue_state import queue_states
 from spark_mq.store.store_lock import LOCK, is_locked
 
+_TAIL = 1000
+"""The last entries of an index that show whether tags have entries."""
 _REBUILD = "`spark-mq rebuild STORE --resume` completes queues and index that lack messages"
 
 
@@ -59,6 +64,7 @@ class AppendTarget:
         has_index: Whether the broker keeps an index.
         index_layout: Slots and entries of an index file.
         index_end: The end of the index; None if it has no file.
+        index_tags: Whether tags of new messages have index entries.
 
     """
 
@@ -75,6 +81,7 @@ class AppendTarget:
     has_index: bool
     index_layout: IndexLayout
     index_end: IndexEnd | None
+    index_tags: bool
 
     @classmethod
     def open(cls, store: Location, conf: BrokerConf, has_lock: bool = False) -> Self:
@@ -110,7 +117,8 @@ class AppendTarget:
             next_offsets = {queue: opened.get_max_offset_in_queue(*queue) for queue in opened.queues}
             has_index = conf.is_enabled("messageIndexEnable", default=True)
             layout = index_layout(store, conf) if has_index else IndexLayout()
-            end = _index_end(opened, layout, log_end) if has_index else None
+            index_tags = has_index and _has_tags(opened, layout, log_end)
+            end = _index_end(opened, layout, log_end, index_tags) if has_index else None
             return cls(
                 store,
                 conf,
@@ -125,6 +133,7 @@ class AppendTarget:
                 has_index,
                 layout,
                 end,
+                index_tags,
             )
 
 
@@ -237,7 +246,7 @@ def _with_units(store: Location, start: int, stop: int) -> Iterator[int]:
         yield from (chunk.base + chunk.frames.position[has_unit(chunk.frames)]).tolist()
 
 
-def _index_end(store: MessageStore, layout: IndexLayout, log_end: int) -> IndexEnd | None:
+def _index_end(store: MessageStore, layout: IndexLayout, log_end: int, has_tags: bool) -> IndexEnd | None:
     """The end of the index, which must be the end of the log."""
     location, start = store.location, max(store.get_min_phy_offset(), 0)
     try:
@@ -251,7 +260,7 @@ def _index_end(store: MessageStore, layout: IndexLayout, log_end: int) -> IndexE
             f"at {log_end}; `spark-mq verify {location}` says what to do",
         )
     indexed = -1 if end is None else end.commit_log_offset
-    for offset, key_hashes in _with_keys(location, max(indexed, start), log_end):
+    for offset, key_hashes in _with_keys(location, max(indexed, start), log_end, has_tags):
         known = 0 if end is None or offset > indexed else end.keys_in(key_hashes)
         is_deleted = end is not None and offset == indexed and not end.key_hashes
         if known < len(key_hashes) and not is_deleted:
@@ -263,12 +272,36 @@ def _index_end(store: MessageStore, layout: IndexLayout, log_end: int) -> IndexE
     return end
 
 
-def _with_keys(store: Location, start: int, stop: int) -> Iterator[tuple[int, list[int]]]:
-    """The messages of a range that have index entries: commit log offset, and the hash of each key."""
+def _has_tags(store: MessageStore, layout: IndexLayout, log_end: int) -> bool:
+    """Whether tags have entries at the end of the index; if that does not show it, the broker's version decides."""
+    from spark_mq.format.kernels.index_keys import index_keys
+
+    files, runs = index_files(store.location), list[TagRun]()
+    tails = [offset for file in files[-2:] if (offset := _tail_offset(file, layout)) is not None]
+    for chunk in _chunks(store.location, max(min(tails), store.get_min_phy_offset()), log_end) if tails else ():
+        keys = index_keys(chunk.buffer, chunk.frames, None)
+        offsets = np.repeat(chunk.base + chunk.frames.position, keys.entry_count)
+        if offsets.size:
+            runs += find_runs(EntryBatch(keys.key_hash, offsets, offsets), files, layout)
+    return tagged_ranges(runs, store.broker_versions).has_end
+
+
+def _tail_offset(file: IndexFileInfo, layout: IndexLayout) -> int | None:
+    """The commit log offset of the message with which the last entries of a file begin; None without an entry."""
+    stop = file.header(layout).next_entry
+    if stop <= 1:
+        return None
+    with FileReader(file.location) as reader:
+        data = reader.read(layout.entries_at + ENTRY_SIZE * max(stop - _TAIL, 1), ENTRY_SIZE)
+    return int(ENTRY.unpack(data)[1])
+
+
+def _with_keys(store: Location, start: int, stop: int, has_tags: bool) -> Iterator[tuple[int, list[int]]]:
+    """The messages of a range that have index entries: commit log offset, and the hash of each key, and of tags."""
     from spark_mq.format.kernels.index_keys import index_keys
 
     for chunk in _chunks(store, start, stop):
-        keys = index_keys(chunk.buffer, chunk.frames)
+        keys = index_keys(chunk.buffer, chunk.frames, has_tags)
         ends = np.cumsum(keys.entry_count)
         for number in np.flatnonzero(keys.entry_count).tolist():
             first = int(ends[number]) - int(keys.entry_count[number])

@@ -17,7 +17,7 @@ from spark_mq.format.index_file import IndexLayout
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.properties import parse_properties
 from spark_mq.format.record import Record
-from spark_mq.indexer.index.tag_entries import TaggedRange, TagRun, find_runs, tagged_ranges
+from spark_mq.indexer.index.tag_entries import TaggedRange, TagRun, compare_tags, tagged_ranges
 from spark_mq.indexer.staging.staged_entries import EntryBatch
 from tests.support.index_model import PlainIndexService, PlainMessage
 from tests.support.index_stores import layout_of, plain_key_hash
@@ -211,4 +211,4 @@ def test_runs_are_what_each_message_shows(messages: list[Message], found: list[t
             runs[-1] = runs[-1]._replace(last=offset, messages=runs[-1].messages + 1)
         else:
             runs.append(TagRun(has_entry, offset, offset, 1))
-    assert find_runs(batch(expected), batch(found)) == runs
+    assert compare_tags(batch(expected), batch(found)) == runs

@@ -38,6 +38,7 @@ from tests.support.verified import check, grave
 Unpack = Callable[[RealStore], Path]
 
 WORKLOAD_4, WORKLOAD, CRC = (RealStore(name, OWN_STORES) for name in ("workload-49x", "workload-533", "crc-533"))
+TAGGED = RealStore("workload-550", OWN_STORES / "versions")
 UNITS_PER_FILE = 100
 INDEX_ENTRIES = 499
 """As the settings of these stores say: in a queue file, and in an index file."""
@@ -100,6 +101,9 @@ CASES = [
     (WORKLOAD, last_record_but_one),
     (WORKLOAD_4, full_index_file),
     (CRC, full_index_file),
+    (TAGGED, nothing),
+    (TAGGED, middle_of_a_segment),
+    (TAGGED, last_record_but_one),
 ]
 
 

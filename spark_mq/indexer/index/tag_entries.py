@@ -212,39 +212,8 @@ class _FindRuns:
             runs: list[TagRun] = []
             for batch in EntryRange(staged, 0, staged.count).read(keep_marks=True):
                 if (batch.key_hashes < 0).any():
-                    runs += find_runs(batch, self._entries(batch.commit_log_offsets))
+                    runs += find_runs(batch, self.files, self.layout)
             yield _row(number, [*_merged(runs)])
-
-    def _entries(self, offsets: npt.NDArray[np.int64]) -> EntryBatch:
-        """The entries of the index from the first to the last of these messages."""
-        first, last = int(offsets[0]), int(offsets[-1])
-        hashes, found = [np.empty(0, np.int32)], [np.empty(0, np.int64)]
-        for info in self.files:
-            header = info.stored_header()
-            stop = min(header.next_entry, self.layout.index_num)
-            if stop <= 1 or header.begin_commit_log_offset > last or header.end_commit_log_offset < first:
-                continue
-            with FileReader(info.location) as file:
-                start = self._first_entry(file, stop, first)
-                end = self._first_entry(file, stop, last + 1)
-                data = file.read(self.layout.entries_at + ENTRY_SIZE * start, ENTRY_SIZE * max(end - start, 0))
-            entries = np.frombuffer(data, ENTRY_DTYPE)
-            hashes.append(entries["key_hash"].astype(np.int32))
-            found.append(entries["commit_log_offset"].astype(np.int64))
-        joined = np.concatenate(found)
-        return EntryBatch(np.concatenate(hashes), joined, joined)
-
-    def _first_entry(self, file: FileReader, stop: int, offset: int) -> int:
-        """The number of the first entry of a message at an offset or after it; `stop` if there is none."""
-        low, high = 1, stop
-        while low < high:
-            middle = (low + high) // 2
-            data = file.read(self.layout.entries_at + ENTRY_SIZE * middle, ENTRY_SIZE)
-            if len(data) == ENTRY_SIZE and np.frombuffer(data, ENTRY_DTYPE)["commit_log_offset"][0] < offset:
-                low = middle + 1
-            else:
-                high = middle
-        return low
 
 
 @dataclass(frozen=True)
@@ -279,7 +248,47 @@ def _row(number: int, result: object) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([{"split": number, "result": json.dumps(result)}], schema=_ROW)
 
 
-def find_runs(expected: EntryBatch, found: EntryBatch) -> list[TagRun]:
+def find_runs(expected: EntryBatch, files: Sequence[IndexFileInfo], layout: IndexLayout) -> list[TagRun]:
+    """What an index shows about messages: whether their tags have entries.
+
+    Args:
+        expected: The entries of the messages, in the order of the log; those of tags are marked.
+        files: The files of the index.
+        layout: Slots and entries of a file.
+
+    """
+    first, last = int(expected.commit_log_offsets[0]), int(expected.commit_log_offsets[-1])
+    hashes, offsets = [np.empty(0, np.int32)], [np.empty(0, np.int64)]
+    for info in files:
+        header = info.stored_header()
+        stop = min(header.next_entry, layout.index_num)
+        if stop <= 1 or header.begin_commit_log_offset > last or header.end_commit_log_offset < first:
+            continue
+        with FileReader(info.location) as file:
+            start = _first_entry(file, layout, stop, first)
+            end = _first_entry(file, layout, stop, last + 1)
+            data = file.read(layout.entries_at + ENTRY_SIZE * start, ENTRY_SIZE * max(end - start, 0))
+        entries = np.frombuffer(data[: len(data) // ENTRY_SIZE * ENTRY_SIZE], ENTRY_DTYPE)
+        hashes.append(entries["key_hash"].astype(np.int32))
+        offsets.append(entries["commit_log_offset"].astype(np.int64))
+    found = np.concatenate(offsets)
+    return compare_tags(expected, EntryBatch(np.concatenate(hashes), found, found))
+
+
+def _first_entry(file: FileReader, layout: IndexLayout, stop: int, offset: int) -> int:
+    """The number of the first entry of a message at an offset or after it; `stop` if there is none."""
+    low, high = 1, stop
+    while low < high:
+        middle = (low + high) // 2
+        data = file.read(layout.entries_at + ENTRY_SIZE * middle, ENTRY_SIZE)
+        if len(data) == ENTRY_SIZE and np.frombuffer(data, ENTRY_DTYPE)["commit_log_offset"][0] < offset:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def compare_tags(expected: EntryBatch, found: EntryBatch) -> list[TagRun]:
     """What the entries of an index show about messages: whether their tags have entries.
 
     A message shows nothing if one of its keys has no entry, or if it has an entry that is of none of its keys.
