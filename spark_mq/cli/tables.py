@@ -158,6 +158,7 @@ _IMPORTANCE = {
         "index_msg_timestamp",
         "min_timestamp",
         "confirm_phy_offset",
+        "logics_physical_offset",
         "master_flushed_offset",
     ),
 }

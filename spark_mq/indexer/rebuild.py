@@ -270,6 +270,8 @@ class _Rebuild:
                     self.committer.names,
                     outcome.staged.last_store_timestamp,
                     outcome.index.end_timestamp,
+                    outcome.staged.last_unit_offset,
+                    self.request.broker_versions,
                 )
                 publish(self.committer.output / CHECKPOINT, checkpoint.encode(), CHECKPOINT_SIZE)
         except BaseException as error:

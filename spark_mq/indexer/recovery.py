@@ -12,15 +12,21 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
+from spark_mq.format.broker_version import CHECKPOINT_LOGICS_OFFSET, BrokerVersions
 from spark_mq.io.location import Location
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.config.store_paths import ABORT, CONSUME_QUEUE, INDEX
 
 
 def rebuilt_checkpoint(
-    existing: Checkpoint, trees: Collection[str], last_store_timestamp: int, index_end_timestamp: int
+    existing: Checkpoint,
+    trees: Collection[str],
+    last_store_timestamp: int,
+    index_end_timestamp: int,
+    last_unit_offset: int,
+    versions: BrokerVersions,
 ) -> Checkpoint:
-    """The checkpoint of a store whose trees were rebuilt up to the log's end. Offsets stay unchanged.
+    """The checkpoint of a store whose trees were rebuilt up to the log's end. Other offsets stay unchanged.
 
     Args:
         existing: The checkpoint of the store.
@@ -30,12 +36,17 @@ def rebuilt_checkpoint(
             messages after it for stale ones. With an earlier time a recovery begins at an earlier segment.
         index_end_timestamp: The latest end timestamp of an index file, full or not, in milliseconds; with it a recovery
             keeps all files.
+        last_unit_offset: The commit log offset of the last message that has a unit; 0 without one. It becomes
+            `logicsPhysicalOffset`, unless a possible version does not write that: without it, a broker that knows the
+            field goes by the times (`ConsumeQueueStore.isMappedFileMatchedRecover`@5.5.0).
+        versions: The versions of the broker that are possible.
 
     """
     last = max(last_store_timestamp, 0)  # brokers know no time before 1970: they take one of 0 for unknown
     checkpoint = replace(existing, physic_msg_timestamp=last)
     if CONSUME_QUEUE in trees:
-        checkpoint = replace(checkpoint, logics_msg_timestamp=last)
+        offset = last_unit_offset if versions.decide(CHECKPOINT_LOGICS_OFFSET) else 0
+        checkpoint = replace(checkpoint, logics_msg_timestamp=last, logics_physical_offset=offset)
     if INDEX in trees:
         checkpoint = replace(checkpoint, index_msg_timestamp=index_end_timestamp)
     return checkpoint

@@ -130,6 +130,7 @@ _COMMENTS = {
     "min_timestamp": "the store time up to which log and queues are certainly flushed",
     "master_flushed_offset": "the commit log offset up to which the master flushed (5.0.0)",
     "confirm_phy_offset": "the confirmed commit log offset (5.1.1)",
+    "logics_physical_offset": "the commit log offset of the last message that was flushed to a consume queue (5.5.0)",
     "is_clean": "whether there is no file abort: the broker was stopped cleanly",
     "expire_timestamp": "when the file expires: its last change plus the reserved time, not before older files",
     "delete_timestamp": "the first time from then on in an hour of deleteWhen",

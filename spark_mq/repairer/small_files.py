@@ -36,12 +36,14 @@ def clamped_checkpoint(checkpoint: Checkpoint, log: StagedLog | None, index_end:
     newest, last, end = (
         (0, 0, 0) if log is None else (log.newest_store_timestamp, max(log.last_store_timestamp, 0), log.end)
     )
+    last_unit_offset = 0 if log is None else log.last_unit_offset
     return replace(
         checkpoint,
         physic_msg_timestamp=_clamped(checkpoint.physic_msg_timestamp, newest, last),
         logics_msg_timestamp=_clamped(checkpoint.logics_msg_timestamp, newest, last),
         index_msg_timestamp=_clamped(checkpoint.index_msg_timestamp, newest, index_end),
         confirm_phy_offset=_clamped(checkpoint.confirm_phy_offset, end, end),
+        logics_physical_offset=_clamped(checkpoint.logics_physical_offset, last_unit_offset, last_unit_offset),
     )
 
 

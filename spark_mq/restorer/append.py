@@ -140,7 +140,8 @@ class Append:
         existing = replace(Checkpoint.load(self.target.store), written_end=log_end)
         last = extension.staged.last_store_timestamp or self.target.last_store_timestamp
         index_end = max(existing.index_msg_timestamp, extension.index.end_timestamp)
-        checkpoint = rebuilt_checkpoint(existing, self._trees, last, index_end)
+        last_unit = extension.staged.last_unit_offset or existing.logics_physical_offset
+        checkpoint = rebuilt_checkpoint(existing, self._trees, last, index_end, last_unit, self.target.broker_versions)
         publish(self.folder / CHECKPOINT, checkpoint.encode(), CHECKPOINT_SIZE)
 
     def _without_stale_units(self, extension: Extension) -> Extension:

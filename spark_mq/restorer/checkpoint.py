@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from spark_mq.format.broker_version import BrokerVersions
 from spark_mq.indexer.recovery import rebuilt_checkpoint
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
@@ -14,6 +15,8 @@ def restored_checkpoint(
     *,
     last_store_timestamp: int,
     index_end_timestamp: int,
+    last_unit_offset: int,
+    versions: BrokerVersions,
     log_end: int,
     has_new_offsets: bool,
 ) -> Checkpoint:
@@ -27,6 +30,8 @@ def restored_checkpoint(
         existing: The file of the source; None if there is none.
         last_store_timestamp: The store time of the last message in the log, in milliseconds.
         index_end_timestamp: The latest end timestamp of an index file, in milliseconds.
+        last_unit_offset: The commit log offset of the last message that has a unit; 0 if it is not written.
+        versions: The versions of the new broker that are possible.
         log_end: The commit log offset after the last message.
         has_new_offsets: Whether messages have other commit log offsets than in the source.
 
@@ -41,4 +46,5 @@ def restored_checkpoint(
         master_flushed_offset=min(flushed, log_end),
         written_end=log_end,
     )
-    return rebuilt_checkpoint(offsets, (CONSUME_QUEUE, INDEX), last_store_timestamp, index_end_timestamp)
+    trees = (CONSUME_QUEUE, INDEX)
+    return rebuilt_checkpoint(offsets, trees, last_store_timestamp, index_end_timestamp, last_unit_offset, versions)

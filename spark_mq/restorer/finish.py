@@ -198,11 +198,13 @@ def _copy_other_files(source: Location, store: Location, situation: Situation) -
 
 
 def _write_checkpoint(job: StoreJob, store: Location, log: NewLog) -> None:
-    facts = job.origin.facts
+    facts, rebuilt = job.origin.facts, Checkpoint.load(store)
     checkpoint = restored_checkpoint(
         None if facts is None else facts.files.get(CHECKPOINT),
         last_store_timestamp=log.last_store_timestamp,
-        index_end_timestamp=Checkpoint.load(store).index_msg_timestamp,
+        index_end_timestamp=rebuilt.index_msg_timestamp,
+        last_unit_offset=rebuilt.logics_physical_offset,
+        versions=job.broker_versions,
         log_end=log.end,
         has_new_offsets=job.situation == Situation.RENUMBERED,
     )

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from spark_mq.format.broker_version import MESSAGE_VERSION_2, BrokerVersions
+from spark_mq.format.broker_version import INDEX_TAGS, MESSAGE_VERSION_2, BrokerVersions
 from spark_mq.format.host_text import parse_host
 from spark_mq.io.location import Location
 from spark_mq.job.progress import Progress, StageProgress
@@ -84,6 +84,13 @@ class StoreJob:
         facts = self.origin.facts
         shown = BrokerVersions.parse("5") if facts is None or facts.broker_versions is None else facts.broker_versions
         return shown if self.request.broker_versions is None else self.request.broker_versions.within(shown)
+
+    @property
+    def tags_shown_by(self) -> Location | None:
+        """The store whose index shows which tags have index entries; None if the version says it."""
+        asked = self.request.broker_versions
+        is_told = asked is not None and asked.decide(INDEX_TAGS) is not None
+        return None if is_told or not self.is_faithful else self.origin.location
 
     @property
     def _allows_v2(self) -> bool:

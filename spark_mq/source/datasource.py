@@ -386,7 +386,8 @@ class RocketMQDataSource(DataSource):
     file, and is NULL if nothing was found.
 
     Columns: physic_msg_timestamp TIMESTAMP, logics_msg_timestamp TIMESTAMP, index_msg_timestamp TIMESTAMP,
-    min_timestamp TIMESTAMP, master_flushed_offset BIGINT, confirm_phy_offset BIGINT, is_clean BOOLEAN, problem STRING.
+    min_timestamp TIMESTAMP, master_flushed_offset BIGINT, confirm_phy_offset BIGINT, logics_physical_offset BIGINT,
+    is_clean BOOLEAN, problem STRING.
 
     >>> spark.read.format("rocketmq").option("table", "checkpoint").load(store).show()
     +-----------------------+-----------------------+--------+-------+

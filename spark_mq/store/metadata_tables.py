@@ -120,6 +120,7 @@ CHECKPOINT_SCHEMA = pa.schema(
         ("min_timestamp", TIMESTAMP),
         ("master_flushed_offset", pa.int64()),
         ("confirm_phy_offset", pa.int64()),
+        ("logics_physical_offset", pa.int64()),
         ("is_clean", pa.bool_()),
         ("problem", pa.string()),
     ]
@@ -506,6 +507,7 @@ def checkpoint(store: MessageStore) -> pa.Table:
         "min_timestamp": _time_or_null(found.min_timestamp),
         "master_flushed_offset": found.master_flushed_offset,
         "confirm_phy_offset": found.confirm_phy_offset,
+        "logics_physical_offset": found.logics_physical_offset,
         "is_clean": not (store.location / ABORT).is_file,
         "problem": checkpoint_problem(store.location),
     }

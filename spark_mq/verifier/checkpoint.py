@@ -18,7 +18,10 @@ _FIELDS = (
     (8, "logicsMsgTimestamp", "logics_msg_timestamp"),
     (16, "indexMsgTimestamp", "index_msg_timestamp"),
 )
-_CONFIRM_AT = 32
+_OFFSETS = (
+    (32, "confirmPhyOffset", "confirm_phy_offset"),
+    (40, "logicsPhysicalOffset", "logics_physical_offset"),
+)
 
 
 @dataclass(frozen=True)
@@ -79,11 +82,13 @@ def checkpoint_findings(state: BrokerState, end: int, newest: int) -> Iterator[p
                 expected=f"{name} up to {newest}",
                 found=f"{name} {time}",
             )
-    if state.checkpoint.confirm_phy_offset > end:
-        yield findings(
-            "CHECKPOINT_AHEAD",
-            file=CHECKPOINT,
-            position=_CONFIRM_AT,
-            expected=f"confirmPhyOffset up to {end}",
-            found=f"confirmPhyOffset {state.checkpoint.confirm_phy_offset}",
-        )
+    for position, name, attribute in _OFFSETS:
+        offset = getattr(state.checkpoint, attribute)
+        if offset > end:
+            yield findings(
+                "CHECKPOINT_AHEAD",
+                file=CHECKPOINT,
+                position=position,
+                expected=f"{name} up to {end}",
+                found=f"{name} {offset}",
+            )

@@ -236,7 +236,8 @@ def with_numbers_of_table(content: Any) -> dict[str, dict[int, int]]:
 
 def test_the_offsets_of_a_checkpoint_are_those_of_the_new_log() -> None:
     existing = Checkpoint(1, 2, 3, 4000, 5000).encode()
-    ends = {"last_store_timestamp": 70, "index_end_timestamp": 60}
+    ends: dict[str, Any] = {"last_store_timestamp": 70, "index_end_timestamp": 60}
+    ends |= {"last_unit_offset": 880, "versions": BrokerVersions.parse("5.4.0")}
     assert restored_checkpoint(existing, log_end=9000, has_new_offsets=False, **ends) == Checkpoint(
         70, 70, 60, 4000, 5000, written_end=9000
     )
@@ -248,4 +249,8 @@ def test_the_offsets_of_a_checkpoint_are_those_of_the_new_log() -> None:
     )
     assert restored_checkpoint(None, log_end=900, has_new_offsets=True, **ends) == Checkpoint(
         70, 70, 60, written_end=900
+    )
+    newer = {**ends, "versions": BrokerVersions.parse("5.5.0")}
+    assert restored_checkpoint(None, log_end=900, has_new_offsets=True, **newer) == Checkpoint(
+        70, 70, 60, logics_physical_offset=880, written_end=900
     )

@@ -53,6 +53,7 @@ class _SplitResult:
     inner_batches: int = 0
     first_store_timestamp: int | None = None
     last_store_timestamp: int | None = None
+    last_unit_offset: int | None = None
     newest_store_timestamp: int | None = None
     time_steps_back: bool = False
     corrupt: list[CorruptRange] = field(default_factory=list)
@@ -119,6 +120,8 @@ def _dispatch(
             with_unit = has_unit(frames)
             dispatched = frames if with_unit.all() else frames[with_unit]
             units = dispatch_units(part.buffer, dispatched, result.queues, delay_millis)
+            if units.commit_log_offset.size:
+                result.last_unit_offset = int(units.commit_log_offset[-1])
             result.units.append(_possible_units(units, result, split))
             if len(result.units) >= _MAX_PARTS:
                 result.units = [DispatchedUnits.concatenate(result.units)]
@@ -206,6 +209,7 @@ def _split_row(
         "bytes_read": bytes_read,
         "first_store_timestamp": result.first_store_timestamp,
         "last_store_timestamp": result.last_store_timestamp,
+        "last_unit_offset": result.last_unit_offset,
         "newest_store_timestamp": result.newest_store_timestamp,
         "time_steps_back": result.time_steps_back,
         "corrupt": [vars(corrupt) for corrupt in result.corrupt],

@@ -50,6 +50,7 @@ SPLIT_SCHEMA = pa.schema(
         ("entries_file", pa.string()),
         ("index_entries", pa.int64()),
         ("trailing_messages", pa.int64()),
+        ("last_unit_offset", pa.int64()),
     ]
 )
 
@@ -79,6 +80,7 @@ class SplitRow:
         entries_file: The name of the staged file of index entries; None if entries are not staged.
         index_entries: The number of entries in it; without an entry the file does not exist.
         trailing_messages: The number of messages after the message with the last entry.
+        last_unit_offset: The commit log offset of the last message with a unit; None without one.
 
     """
 
@@ -102,6 +104,7 @@ class SplitRow:
     entries_file: str | None
     index_entries: int
     trailing_messages: int
+    last_unit_offset: int | None = None
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:

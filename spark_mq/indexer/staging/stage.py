@@ -83,6 +83,11 @@ class StagedLog:
         return next((split.first_store_timestamp for split in self.splits if split.messages), None) or 0
 
     @property
+    def last_unit_offset(self) -> int:
+        """The commit log offset of the last message with a unit; 0 without one, or if no units are staged."""
+        return max((split.last_unit_offset or 0 for split in self.splits), default=0)
+
+    @property
     def last_store_timestamp(self) -> int:
         """The store time of the last message in the log, in milliseconds; 0 without a message."""
         ends = (split.last_store_timestamp for split in reversed(self.splits))
