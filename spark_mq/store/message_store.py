@@ -31,7 +31,14 @@ from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.broker_versions import find_broker_versions
 from spark_mq.store.config.checkpoint import CHECKPOINT
 from spark_mq.store.config.store_paths import ABORT
-from spark_mq.store.index.broker_answer import FIRST_TIME, LAST_TIME, MQADMIN_MAX_NUM, BrokerAnswer, broker_answer
+from spark_mq.store.index.broker_answer import (
+    FIRST_TIME,
+    LAST_TIME,
+    MQADMIN_MAX_NUM,
+    BrokerAnswer,
+    IndexType,
+    broker_answer,
+)
 from spark_mq.store.index.checked_index import CheckedIndex
 from spark_mq.store.index.coverage import IndexCoverage
 from spark_mq.store.index.key_index import KeyIndex
@@ -450,6 +457,7 @@ class MessageStore:
         max_num: int = MQADMIN_MAX_NUM,
         begin: int | datetime | None = None,
         end: int | datetime | None = None,
+        index_type: str = IndexType.KEY,
     ) -> pa.Table:
         """The messages that a broker on these files returns for a key, in the order of the log.
 
@@ -464,17 +472,18 @@ class MessageStore:
             max_num: The largest number of messages that the broker is asked for; by default 64, as by mqadmin.
             begin: The earliest store time, included: epoch milliseconds or an aware datetime; None for any.
             end: The latest store time, included, in the same form.
+            index_type: `K`, or `T` for a look-up by tags, which `key` then has. Index files have tags since 5.4.0.
 
         Raises:
             CorruptIndexError: An index file is damaged in a part that the look-up reads.
-            OptionError: A time is in seconds, or is a datetime without a time zone; or the files do not show
-                `maxHashSlotNum` and `maxIndexNum`.
+            OptionError: The index type is another one; or a time is in seconds, or a datetime without a time zone; or
+                the files do not show `maxHashSlotNum` and `maxIndexNum`.
 
         Example:
             >>> store.query_message_as_broker("orders", "order-17")["queue_offset"].to_pylist()
             [1187, 1304]
         """
-        answer = self.find_as_broker(topic, key, max_num, begin, end)
+        answer = self.find_as_broker(topic, key, max_num, begin, end, index_type)
         return message_table([message_row(record) for record in answer.records])
 
     def find_as_broker(
@@ -484,6 +493,7 @@ class MessageStore:
         max_num: int = MQADMIN_MAX_NUM,
         begin: int | datetime | None = None,
         end: int | datetime | None = None,
+        index_type: str = IndexType.KEY,
     ) -> BrokerAnswer:
         """The records of `query_message_as_broker`, which has the same arguments and errors, and what else is known."""
 
@@ -491,6 +501,8 @@ class MessageStore:
             record = self.find_record(commit_log_offset)
             return record if isinstance(record, Record) else None
 
+        if index_type not in set(IndexType):
+            raise OptionError(f"index type {index_type!r} is neither K (keys) nor T (tags)")
         first, last = _optional_millis("begin", begin), _optional_millis("end", end)
         return broker_answer(
             self.location,
@@ -502,6 +514,7 @@ class MessageStore:
             max_num,
             FIRST_TIME if first is None else first,
             LAST_TIME if last is None else last,
+            IndexType(index_type),
         )
 
     def query_message_by_unique_key(self, topic: str, unique_key: str, any_host: bool = False) -> pa.Table:

@@ -10,7 +10,9 @@ import pytest
 
 from spark_mq import MessageStore
 from spark_mq.cli.main import main
+from spark_mq.errors import OptionError
 from tests.support.index_stores import STORES
+from tests.support.java_strings import java_hash
 from tests.support.stores import OWN_STORES, RealStore
 
 WORKLOAD = RealStore("workload-533", OWN_STORES)
@@ -82,3 +84,43 @@ def test_the_limit_of_the_settings_counts(unpacked: Callable[[RealStore], Path],
     conf.write_text(WORKLOAD.broker_conf.read_text() + "\nmaxMsgsNumBatch=5\n")
     with MessageStore(str(unpacked(WORKLOAD)), broker_conf=str(conf)) as store:
         assert store.query_message_as_broker("DirectTopic", "shared", max_num=20).num_rows == 5
+
+
+TAGGED = RealStore("workload-550", OWN_STORES / "versions")
+
+
+def test_by_tags_a_broker_finds_the_messages_that_have_them(
+    unpacked: Callable[[RealStore], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At most 64, the newest ones, and those of tags with the same hash; and the command prints the same."""
+    folder = unpacked(TAGGED)
+    facts = [fact for fact in TAGGED.facts("msg") if fact["tags"] and fact["sysFlag"] & 0xC != 0xC]
+    asked = {(fact["topic"], fact["tags"]) for fact in facts}
+    expected = {
+        (topic, tags): [
+            fact["offset"] for fact in facts if fact["topic"] == topic and java_hash(fact["tags"]) == java_hash(tags)
+        ]
+        for topic, tags in asked
+    }
+    assert max(map(len, expected.values())) > 10
+    with MessageStore(str(folder), broker_conf=str(TAGGED.broker_conf)) as opened:
+        for (topic, tags), offsets in expected.items():
+            found = opened.query_message_as_broker(topic, tags, index_type="T")
+            assert found["commit_log_offset"].to_pylist() == offsets[-64:]
+        with pytest.raises(OptionError, match="index type 'X' is neither K"):
+            opened.find_as_broker("DirectTopic", "TagA", index_type="X")
+    command = ["query-by-key", str(folder), "DirectTopic", "TagA", "--broker-conf", str(TAGGED.broker_conf), "--json"]
+    assert main([*command, "--as-broker", "--index-type", "T"]) == 0
+    printed = [json.loads(line)["commit_log_offset"] for line in capsys.readouterr().out.splitlines()]
+    assert printed == expected["DirectTopic", "TagA"]
+    assert main([*command, "--index-type", "T"]) == 2
+    assert "add --as-broker" in capsys.readouterr().err
+
+
+def test_a_key_with_the_text_of_a_tags_key_reads_no_log(unpacked: Callable[[RealStore], Path]) -> None:
+    """Its entries are those of the tags: they are sound, and of messages that do not have the key."""
+    folder = unpacked(TAGGED)
+    fact = next(fact for fact in TAGGED.facts("msg") if fact["tags"] and fact["keys"])
+    with MessageStore(str(folder), broker_conf=str(TAGGED.broker_conf), check_index=True) as opened:
+        assert list(opened.find_messages(fact["topic"], f"T#{fact['tags']}")) == []
+        assert not opened.index.problems

@@ -47,6 +47,12 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="print what a broker on these files answers: at most 64 messages (maxMsgsNumBatch), messages of other "
         "keys with the same hash, times in whole seconds, only what the index files have; in the order of the log",
     )
+    command.add_argument(
+        "--index-type",
+        choices=("K", "T"),
+        default="K",
+        help="with --as-broker: T looks for the tags KEY, which index files have since 5.4.0 (default: K, a key)",
+    )
     command.set_defaults(run=run)
 
 
@@ -63,6 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
     begin, end = begin_and_end(arguments)
     if arguments.as_broker:
         return _print_as_broker(arguments, begin, end)
+    if arguments.index_type != "K":
+        raise OptionError("--index-type T is a broker's own look-up: add --as-broker")
     message_filter = MessageFilter(condition=condition_of(arguments.filter))
     printer = MessagePrinter(arguments, as_table=True)
     if arguments.explain:
@@ -110,13 +118,19 @@ def _print_as_broker(arguments: argparse.Namespace, begin: int | None, end: int 
     from spark_mq.cli.output.message_printer import MessagePrinter, rows_of
     from spark_mq.cli.output.value_text import visible
     from spark_mq.cli.several_stores import opened_stores
-    from spark_mq.format.message_keys import record_keys
+    from spark_mq.format.message_keys import record_keys, record_tags_key, tags_key
     from spark_mq.lifecycle.life.store_rules import Situations
     from spark_mq.store.index.broker_answer import MQADMIN_MAX_NUM
 
     for name in ("filter", "check_index", "explain"):
         if getattr(arguments, name):
             raise OptionError(f"--as-broker is a broker's own look-up: leave out --{name.replace('_', '-')}")
+
+    is_tag, key = arguments.index_type == "T", arguments.key
+
+    def has_key(record: Record) -> bool:
+        return record_tags_key(record) == tags_key(key) if is_tag else key in record_keys(record)
+
     printer = MessagePrinter(arguments, as_table=True)
     rows: list[Mapping[str, Any]] = []
     reasons: list[str] = []
@@ -124,18 +138,21 @@ def _print_as_broker(arguments: argparse.Namespace, begin: int | None, end: int 
     with opened_stores(arguments) as stores:  # each broker answers for itself
         for of, store in stores:
             most = MQADMIN_MAX_NUM if arguments.max_num is None else arguments.max_num
-            answer = store.find_as_broker(arguments.topic, arguments.key, most, begin, end)
+            answer = store.find_as_broker(arguments.topic, arguments.key, most, begin, end, arguments.index_type)
             found = rows_of(answer.records, Situations(store, store.broker_conf))
             rows += map(of.with_names, found)
-            others += sum(arguments.key not in record_keys(record) for record in answer.records)
+            others += sum(not has_key(record) for record in answer.records)
             unreadable += [of.say(str(offset)) for offset in answer.unreadable]
-            if not found:
+            if not found and is_tag:
+                reasons.append(of.say("its index has no such entry"))
+            elif not found:
                 reasons.append(of.say(why_no_key(store, arguments.topic, arguments.key, begin, end)))
     if rows:
         printer.print(rows)
         printer.finish()
     if others:
-        print(f"spark-mq: {others} of these messages have another key with the same hash", file=sys.stderr)
+        what = "other tags" if is_tag else "another key"
+        print(f"spark-mq: {others} of these messages have {what} with the same hash", file=sys.stderr)
     if unreadable:
         places = visible(", ".join(unreadable))
         print(f"spark-mq: the index leads to commit log offsets without a message: {places}", file=sys.stderr)

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 
 from spark_mq.format.index_query import IndexFile, query_offset
+from spark_mq.format.message_keys import tags_key
 from spark_mq.format.record import Record
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
@@ -21,6 +23,13 @@ FIRST_TIME, LAST_TIME = 0, (1 << 63) - 1
 """The time range of `mqadmin queryMsgByKey`, if none is given."""
 MQADMIN_MAX_NUM = 64
 """The number of messages for which `mqadmin queryMsgByKey` asks, if none is given."""
+
+
+class IndexType(StrEnum):
+    """What a look-up in the index is for (`QueryMessageRequestHeader.indexType`@5.5.0); a unique key is a key, too."""
+
+    KEY = "K"
+    TAG = "T"
 
 
 @dataclass(frozen=True)
@@ -51,6 +60,7 @@ def broker_answer(
     max_num: int,
     begin: int,
     end: int,
+    index_type: IndexType = IndexType.KEY,
 ) -> BrokerAnswer:
     """The answer of a broker that runs on the store.
 
@@ -64,6 +74,7 @@ def broker_answer(
         max_num: The largest number of messages that is asked for.
         begin: The earliest store time in milliseconds, included.
         end: The latest store time in milliseconds, included.
+        index_type: What `key` is: a key, or the tags of messages.
 
     Raises:
         CorruptIndexError: An index file is damaged in a part that the look-up reads.
@@ -79,6 +90,7 @@ def broker_answer(
         )
 
     opened = [index_file(info) for info in index_files(store)]
+    key = tags_key(key) if index_type == IndexType.TAG else key
     stored_topic, stored_key = topic.encode("utf-8", "replace"), key.encode("utf-8", "replace")
     found = query_offset(opened, stored_topic, stored_key, max_num, begin, end, conf.max_msgs_num_batch)
     offsets = sorted(found.commit_log_offsets)

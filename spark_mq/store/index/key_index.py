@@ -20,7 +20,7 @@ from spark_mq.errors import CorruptIndexError, CorruptLogError
 from spark_mq.format.index_file import IndexHeader
 from spark_mq.format.index_query import Entry, IndexFile, walk_slot
 from spark_mq.format.java_text import decode_utf8
-from spark_mq.format.message_keys import record_keys
+from spark_mq.format.message_keys import record_keys, record_tags_key
 from spark_mq.format.record import HEAD_SIZE, Record, read_store_timestamp
 from spark_mq.format.timestamp import EARLIEST_MILLIS, LATEST_MILLIS
 from spark_mq.io.location import Location
@@ -241,13 +241,14 @@ class KeyIndex:
             )
 
     def _record(self, span: IndexedRange, offset: int, key_hash: int) -> Record:
-        """The record of an entry. Raises `CorruptIndexError` if the record has no key with the hash."""
+        """The record of an entry. Raises `CorruptIndexError` if neither a key nor the tags have the hash."""
         try:
             record = self._records.record(offset)
         except CorruptLogError as error:
             raise CorruptIndexError(f"{span.file.name}: an entry points to no record: {error}") from error
         topic = decode_utf8(record.topic)
-        if not any(WithKey(topic, key).key_hash == key_hash for key in record_keys(record)):
+        keys = [*record_keys(record), record_tags_key(record) or ""]
+        if not any(WithKey(topic, key).key_hash == key_hash for key in keys):
             raise CorruptIndexError(
                 f"{span.file.name}: an entry points to the message at {offset}, which has no such key"
             )
