@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.broker import harness
+from tests.restorer.test_store_times import (
+    assert_whole,
+    descending,
+    far_apart,
+    partly_missing,
+    permuted,
+    with_times,
+)
+from tests.restorer.test_writer import CONF, rows, save
+from tests.support.in_process import read_rows
 from tests.support.restored import delivered, restore_here
 from tests.support.soak import SOAKS
 from tests.support.stores import OWN_STORES, RealStore
@@ -93,6 +104,24 @@ def test_rows_become_a_store_that_a_broker_serves(spark: SparkSession, tmp_path:
     store, conf = made_of_rows(spark, tmp_path, rows)
     served = harness.check_served(store, conf, index=True, version=V5)
     assert (served["problemCount"], served["messages"]) == (0, rows)
+
+
+@pytest.mark.parametrize("version", [V5, V4])
+def test_a_broker_serves_rows_whose_store_times_do_not_ascend(version: str, tmp_path: Path) -> None:
+    """Of any order, from the year 1970 to 9999; after them the messages that the broker itself stores now."""
+    random, store, conf = Random(1), tmp_path / "store", tmp_path / "broker.conf"
+    conf.write_text(CONF)
+    times = [*permuted(random), *far_apart(random), *descending(random)]
+    random.shuffle(times)
+    save(store, [with_times(rows("orders", 120), times)], brokerConf=str(conf))
+    save(store, [with_times(rows("bills", 40), partly_missing(random))], brokerConf=str(conf))
+    assert_whole(store, str(conf), 160)
+    served = harness.check_served(store, conf, index=True, version=version)
+    assert (served["problemCount"], served["messages"]) == (0, 160)
+    more = harness.append(store, conf, 7, version)
+    assert len(read_rows(path=str(store), brokerConf=str(conf))) == 160 + more > 160
+    (store / "checkpoint").unlink()
+    assert len(read_rows(path=str(store), brokerConf=str(conf))) == 160 + more
 
 
 @pytest.mark.skipif(not SOAKS, reason="a soak")
