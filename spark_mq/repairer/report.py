@@ -66,8 +66,9 @@ class RepairReport:
         return f"{files} repaired{rest}{given}"
 
     def to_json(self) -> str:
-        """One JSON object: the fields of this class, and `verdict`."""
-        return json.dumps({**asdict(self), "actions": list(self._rows()), "verdict": self.verdict})
+        """One JSON object: the fields of this class, `verdict` and `is_complete`."""
+        more = {"actions": list(self._rows()), "verdict": self.verdict, "is_complete": self.is_complete}
+        return json.dumps({**asdict(self), **more})
 
     def _rows(self) -> Iterator[dict[str, Any]]:
         for action in self.actions:

@@ -609,7 +609,7 @@ _CODES = (
         "Messages have keys, and the store has no index file.",
         "index/ was removed or not copied; or the broker has messageIndexEnable=false",
         Brokers.all("a query by key finds nothing; a clean boot does not build the index"),
-        f"{_REPAIR}; or give --broker-conf with messageIndexEnable=false",
+        f"{_REPAIR} with --broker-conf, which tells slots and entries; or give one with messageIndexEnable=false",
     ),
     # the rest
     Code(
