@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from spark_mq.errors import CorruptLogError, OptionError
 from spark_mq.format.broker_version import BrokerVersions
+from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_id import decode_offset_message_id, is_offset_message_id
 from spark_mq.format.message_keys import KeyType, record_keys
 from spark_mq.format.message_row import host_text, message_row, message_table
@@ -521,7 +522,7 @@ class MessageStore:
         """The messages with a unique key, newest first; or the message with an offset message id.
 
         Both kinds of ids are accepted, because a text alone does not show which kind it is
-        (`MQAdminImpl.viewMessage`@5.3.3).
+        (`MQAdminImpl.viewMessage`@5.3.3). A message of another topic is not an answer, as it is not for a unique key.
 
         Args:
             topic: The topic.
@@ -542,13 +543,14 @@ class MessageStore:
         """The records of `query_message_by_unique_key`, which has the same arguments."""
         is_id = is_offset_message_id(unique_key)
         by_id = self.find_record_by_id(unique_key) if is_id else None
-        if isinstance(by_id, Record):
+        if isinstance(by_id, Record) and decode_utf8(by_id.topic) == topic:
             return [by_id]
         found = self.index.find_messages(topic, unique_key)
         by_key = [record for record in found if record_keys(record).get(unique_key) == KeyType.UNIQ_KEY]
         if any_host and is_id and not by_key:
             by_offset = self.find_record_by_id(unique_key, any_host)
-            return [by_offset] if isinstance(by_offset, Record) else []
+            if isinstance(by_offset, Record) and decode_utf8(by_offset.topic) == topic:
+                return [by_offset]
         return by_key
 
     def life(
@@ -620,6 +622,10 @@ class MessageStore:
     def why_no_unique_key(self, topic: str, unique_key: str) -> str:
         """Why `query_message_by_unique_key` returns no message, as text for a person."""
         reason, by_id = self.why_no_message(topic, unique_key), self.why_no_offset_message_id(unique_key)
+        record = self.find_record_by_id(unique_key, any_host=True) if is_offset_message_id(unique_key) else None
+        if by_id is None and isinstance(record, Record) and decode_utf8(record.topic) != topic:
+            name = decode_utf8(record.topic)
+            by_id = f"it is the offset message id of a message of topic {name}, which `query-by-id` prints"
         return reason if by_id is None else f"{reason}; {by_id}"
 
     def why_no_offset_message_id(self, text: str) -> str | None:

@@ -200,7 +200,9 @@ class Questions:
         assert result.messages.column("commit_log_offset").to_pylist() == [fact["offset"] for fact in expected], said
         assert result.uncovered == ()
         if expected:
-            assert (result.status, result.min_offset <= first or first < expected[0]["queueOffset"]) == ("FOUND", True)
+            lowest = min(fact["queueOffset"] for fact in self.of_queue(topic, queue_id))
+            assert result.status == ("FOUND" if first >= result.min_offset else "OFFSET_TOO_SMALL"), said
+            assert result.min_offset <= first or first < lowest, said
             assert result.max_offset > expected[-1]["queueOffset"]
 
     def messages_by_units(self) -> None:

@@ -97,9 +97,9 @@ def read_messages(cover: QueueCover, ends: tuple[int, int], offset: int, max_num
     """At most `max_num` messages of a queue from queue offset `offset` on, by the queue's units and the log.
 
     As `get_message`, but messages that the units do not prove are read from the log. So the rows are those of a scan of
-    the log. If `offset` is before the first message, messages are returned, too. `min_offset` and `max_offset` are
-    those of `ends`, widened by the messages that were found. If none was found, both are those of the queue's messages
-    in the log.
+    the log. If `offset` is before the first message, messages are returned, too, with the status OFFSET_TOO_SMALL, and
+    `next_begin_offset` is after them. `min_offset` and `max_offset` are those of `ends`, widened by the messages that
+    were found. If none was found, both are those of the queue's messages in the log.
     """
     min_offset, max_offset = ends
     records = list(islice(cover.messages(offset), max_num))
@@ -108,7 +108,7 @@ def read_messages(cover: QueueCover, ends: tuple[int, int], offset: int, max_num
         min_offset, max_offset = min(min_offset, offsets[0]), max(max_offset, offsets[-1] + 1)
         next_offset = offsets[-1] + 1 if len(records) == max_num else max(max_offset, offsets[-1] + 1)
         rows = message_table([message_row(record) for record in records])
-        return GetMessageResult(GetMessageStatus.FOUND, next_offset, min_offset, max_offset, rows)
+        return GetMessageResult(status_of(offset, min_offset, max_offset), next_offset, min_offset, max_offset, rows)
     min_offset, max_offset = read_ends(cover, ends)
     status = status_of(offset, min_offset, max_offset)
     if status == GetMessageStatus.FOUND:
