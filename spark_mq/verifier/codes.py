@@ -322,7 +322,8 @@ _CODES = (
         "A unit after the end of the queue points to the live end of the log, or after it.",
         "a recovery cut the log and did not clear the units; or the last records of the log are damaged or lost",
         Brokers.all("the next boot cuts the unit; the broker overwrites it"),
-        f"nothing, if a recovery cut the log; {_MADE_AGAIN}",
+        "nothing, if a recovery cut the log; else look for a newer copy of the segment: the messages are lost; "
+        f"{_MADE_AGAIN}",
     ),
     Code(
         "QUEUE_NO_MESSAGE",
@@ -408,8 +409,8 @@ _CODES = (
         _WARNING,
         "The last messages of a queue have no units, and the broker did not stop cleanly, or runs.",
         "a broker was killed before it dispatched its last messages",
-        Brokers.all("the next boot dispatches the messages again"),
-        f"start the broker: it completes the queue; or {_REPAIR}",
+        Brokers.all("the next boot dispatches again what is after the segment that the checkpoint selects, not all"),
+        f"if `spark-mq check STORE` says yes, start the broker: it completes the queue; else {_REPAIR}",
     ),
     Code(
         "QUEUE_LAGS_CLEAN",
@@ -417,7 +418,7 @@ _CODES = (
         "The last messages of a queue have no units, although the broker stopped cleanly.",
         "a recovery or a copy lost the end of a queue file; or the file `abort` was removed by hand",
         Brokers(
-            "the next boot dispatches the messages again",
+            "the next boot dispatches those after the end of all queues; the others are never consumed",
             "the messages stay without units, and are never consumed",
             "the next boot loses one message of the queue, and shifts every later unit by one",
         ),
@@ -429,9 +430,12 @@ _CODES = (
         "A queue has messages in the log, and no units: it has no files, or only zeros are in them.",
         "the folder was removed or not copied, or its files were cleared",
         Brokers(
-            "the next boot dispatches the messages again if every queue lags as far, else the queue stays empty",
-            "the queue is empty, and new messages get queue offsets from 0 on",
-            "the queue is empty unless no queue has files, and new messages get queue offsets from 0 on",
+            "a clean boot dispatches the messages again if every queue lags as far; an unclean one those after the "
+            "segment that the checkpoint selects; the others are never consumed",
+            "a clean boot leaves the queue empty; an unclean one dispatches the messages after the segment that the "
+            "checkpoint selects; the others are never consumed",
+            "a clean boot leaves the queue empty unless no queue has files; an unclean one dispatches the messages "
+            "after the segment that the checkpoint selects; the others are never consumed",
         ),
         f"before the next boot: {_REPAIR}",
     ),

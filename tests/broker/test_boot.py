@@ -78,7 +78,9 @@ def facts_of(store: Path, conf: Path, version: str, out: Path) -> dict[str, list
     return facts
 
 
-@pytest.mark.parametrize(("name", "version"), [("killed-533", "5.3.3"), ("killed-49x", "4.9.7")])
+@pytest.mark.parametrize(
+    ("name", "version"), [("killed-533", "5.3.3"), ("killed-49x", "4.9.7"), ("killed-533", "5.5.0")]
+)
 def test_a_boot_after_a_crash_cuts_the_log_as_was_said(name: str, version: str, tmp_path: Path) -> None:
     real, conf = RealStore(name, harness.STORES), harness.STORES / f"{name}.conf"
     store = harness.unpack_store(name, tmp_path)
@@ -156,10 +158,13 @@ def test_the_java_store_does_what_is_said_of_a_damaged_copy(seed: int, tmp_path:
     assert maxima == {queue: end for queue, end in recovery.max_offsets.items() if end}
 
 
-@pytest.mark.parametrize(("version", "is_clean"), [("5.3.3", False), ("5.3.3", True), ("4.9.7", False)])
+@pytest.mark.parametrize(
+    ("version", "is_clean"),
+    [("5.3.3", False), ("5.3.3", True), ("4.9.7", False), ("5.4.0", True), ("5.5.0", True), ("5.5.0", False)],
+)
 def test_a_lost_topic_stays_as_lost_as_was_said(version: str, is_clean: bool, tmp_path: Path) -> None:
     """The folder of a topic is gone: the messages before the part that is dispatched again get no unit."""
-    name = "workload-533" if version == "5.3.3" else "workload-49x"
+    name = "workload-49x" if version == "4.9.7" else "workload-533"
     store, conf = harness.unpack_store(name, tmp_path), harness.STORES / f"{name}.conf"
     shutil.rmtree(store / "consumequeue" / "PaymentLog")
     if not is_clean:
