@@ -234,7 +234,7 @@ def next_boot(rules: BrokerVersions, facts: BootFacts) -> Boot:
         return Boot(rules, facts.is_clean, None, (), (), 0, None, (), deletes_queues=True, gone=facts.gone)
     recovers_from = recovery_start(rules, facts)
     dispatched = tuple(part for part in _dispatched(rules, facts, recovers_from) if part.size > 0)
-    deleted, doubled, unindexed = index_outcome(facts, dispatched)
+    deleted, doubled, unindexed = index_outcome(rules, facts, dispatched)
     return Boot(
         rules,
         facts.is_clean,
@@ -344,10 +344,13 @@ def _outcome(
     return QueueOutcome(*queue, completed, shifted, len(lost), min(lost, default=None))
 
 
-def index_outcome(facts: BootFacts, dispatched: Sequence[LogRange]) -> tuple[tuple[str, ...], int, LogRange | None]:
+def index_outcome(
+    rules: BrokerVersions, facts: BootFacts, dispatched: Sequence[LogRange]
+) -> tuple[tuple[str, ...], int, LogRange | None]:
     """The deleted files, the number of doubled entries, and the part of the log that the index then lacks.
 
     Args:
+        rules: The versions.
         facts: The facts about the store.
         dispatched: The parts of the log whose messages are dispatched again.
 
@@ -362,10 +365,10 @@ def index_outcome(facts: BootFacts, dispatched: Sequence[LogRange]) -> tuple[tup
     end = kept[-1].end_offset if kept else 0
     is_put_again = any(end in part for part in dispatched)
     last = facts.last_indexed.get(kept[-1].name, LastIndexed()) if kept else LastIndexed()
-    doubled = last.entries if is_put_again else 0
+    doubled = last.doubled(rules) if is_put_again else 0
     start = min((part.start for part in dispatched), default=facts.log_end)
     if deleted:
-        is_whole = last.entries == last.keys
+        is_whole = last.entries >= last.keys
         covered_to = max(end + is_whole if kept else facts.log_start, facts.log_start)
         lacks = covered_to < start
     else:

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spark_mq.errors import CorruptIndexError, CorruptLogError, OptionError
+from spark_mq.format.broker_version import INDEX_TAGS, BrokerVersions
 from spark_mq.format.message_keys import record_keys
+from spark_mq.format.properties import TAGS, parse_properties
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.index.coverage import IndexedRange
 from spark_mq.store.index.end import index_end
@@ -105,14 +107,26 @@ def kept_files(files: Sequence[IndexFileEnd], index_msg_timestamp: int) -> list[
 
 @dataclass(frozen=True)
 class LastIndexed:
-    """The last message in some index files: the number of its keys, and how many of them the files have.
+    """The last message in some index files, whose other entries are in the next file.
 
-    The other keys are in the next file. A broker that dispatches the message again puts all its keys, because it
-    compares offsets with `<` (`IndexService.buildIndex`@5.3.3).
+    A broker that dispatches the message again puts all its entries, because it compares offsets with `<`
+    (`IndexService.buildIndex`@5.3.3).
+
+    Attributes:
+        keys: The number of its keys.
+        entries: The number of entries that the files have, also one of its tags (`INDEX_TAGS`).
+        has_tags: Whether it has tags.
+
     """
 
     keys: int = 0
     entries: int = 0
+    has_tags: bool = False
+
+    def doubled(self, versions: BrokerVersions) -> int:
+        """The number of entries that a broker of these versions puts a second time."""
+        puts_tags = self.has_tags and bool(versions.decide(INDEX_TAGS))
+        return min(self.entries, self.keys + puts_tags)
 
 
 def last_indexed(store: MessageStore, conf: BrokerConf, kept: Sequence[IndexFileEnd]) -> LastIndexed:
@@ -127,13 +141,14 @@ def last_indexed(store: MessageStore, conf: BrokerConf, kept: Sequence[IndexFile
     if not kept or max(file.next_entry for file in kept) <= 1:
         return LastIndexed()
     try:
-        keys = len(record_keys(store.records.record(kept[-1].end_offset)))
+        record = store.records.record(kept[-1].end_offset)
     except CorruptLogError:
         return LastIndexed()
+    keys, has_tags = len(record_keys(record)), bool(parse_properties(record.properties).get(TAGS))
     names = {file.name for file in kept}
     infos = [info for info in index_files(store.location) if info.name in names]
     try:
         end = index_end(infos, index_layout(store.location, conf))
     except (CorruptIndexError, OptionError):
-        return LastIndexed(keys, keys)
-    return LastIndexed(keys, keys if end is None else min(keys, len(end.key_hashes)))
+        return LastIndexed(keys, keys, has_tags)
+    return LastIndexed(keys, keys if end is None else min(keys + has_tags, len(end.key_hashes)), has_tags)

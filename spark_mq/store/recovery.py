@@ -529,7 +529,7 @@ class _Start:
     def _index(self, facts: BootFacts, log: DispatchLog) -> tuple[tuple[str, ...], int, LogRange | None]:
         """The deleted index files, the number of doubled entries, and the part of the log that the index lacks."""
         assert facts.index is not None
-        deleted, _, unindexed = index_outcome(facts, log.ranges)
+        deleted, _, unindexed = index_outcome(self._release, facts, log.ranges)
         sizes = {file.name: file.size for file in index_files(self._location)}
         for file in facts.index.files:
             if file.name in deleted:

@@ -96,7 +96,9 @@ def test_a_boot_after_a_crash_cuts_the_log_as_was_said(name: str, version: str, 
     assert before - trees(store) == {row["file"] for row in rows(recovery, "delete")}
     (doubled,) = rows(recovery, "double")
     at = doubled["commit_log_offset"]
-    assert Counter(entries_of(real, store))[at] - kept[at] == doubled["count"]
+    # A broker of 5.4 or later also puts the entry of the tags, which the index does not have.
+    tagged = version == "5.5.0" and any(fact["offset"] == at and fact["tags"] for fact in real.facts("msg"))
+    assert Counter(entries_of(real, store))[at] - kept[at] == doubled["count"] + tagged
     facts = facts_of(store, conf, version, tmp_path / "facts.jsonl")
     assert facts["store"][0]["maxPhyOffset"] == recovery.log_end
     assert len(facts["msg"]) == sum(fact["offset"] < offset for fact in real.facts("msg"))
