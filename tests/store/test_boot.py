@@ -7,6 +7,7 @@ compared with those before. 5.3.1 is in the form of a rule only: it dispatches n
 
 from __future__ import annotations
 
+import struct
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -20,12 +21,14 @@ from spark_mq.io.location import Location
 from spark_mq.store.boot import Boot, BootFacts, BootSettings, SegmentHead, next_boot
 from spark_mq.store.boot_rules import boot_groups, find_boot_groups
 from spark_mq.store.config.checkpoint import Checkpoint
+from spark_mq.store.index_state import LastIndexed
 from spark_mq.store.lacking_messages import LackingMessage
 from spark_mq.store.log.log_range import LogRange
+from spark_mq.store.recovery import next_recovery
 from spark_mq.store.store_state import StoreState, store_state
 from tests.support.boots import CLEAN, RECOVERED, STORES, Unpack, entries_of, units_of
 from tests.support.index_stores import index_files
-from tests.support.stores import RealStore
+from tests.support.stores import OWN_STORES, RealStore
 
 GROUPS = V4_9, V5_0, V5_1, V5_3_2, V5_4, V5_5 = boot_groups(ALL_VERSIONS)
 OF_5 = [V5_0, V5_1, V5_3_2, V5_4, V5_5]
@@ -267,3 +270,32 @@ def test_a_version_has_rules(version: str, rules: list[BrokerVersions], tmp_path
 def test_another_version_is_an_error(version: str, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="version"):
         find_boot_groups(Location.resolve(str(tmp_path)), version)
+
+
+def test_entries_of_tags_are_put_again_since_5_4_if_the_index_has_them() -> None:
+    """`IndexService.buildIndex`@5.4.0 puts the tags after the keys. An older broker puts only the keys again."""
+    own, upgraded = LastIndexed(2, 3, has_tags=True), LastIndexed(2, 2, has_tags=True)
+    assert [own.doubled(group) for group in GROUPS] == [2, 2, 2, 2, 3, 3]
+    assert {upgraded.doubled(group) for group in GROUPS} == {2}
+
+
+@pytest.mark.parametrize("version", ["5.3.3", "5.5.0"])
+def test_the_tags_of_the_last_message_in_a_5_5_index_are_counted(version: str, tmp_path: Path) -> None:
+    """After a crash, the checkpoint keeps the index files up to one whose last message has tags."""
+    store = RealStore("workload-550", OWN_STORES / "versions")
+    folder = store.unpack(tmp_path)
+    (folder / "abort").touch()
+    entries = Counter(entries_of(store, folder))
+    keys = {fact["offset"]: 1 + len((fact["keys"] or "").split()) for fact in store.facts("msg") if fact["tags"]}
+    ends = [struct.unpack_from(">qqqq", file.read_bytes()) for file in sorted((folder / "index").iterdir())]
+    flushed, end = next((time, offset) for _, time, _, offset in ends if keys.get(offset, 0) + 1 == entries[offset])
+    (folder / "checkpoint").write_bytes(Checkpoint(index_msg_timestamp=flushed).encode())
+    for file, (_, timestamp, _, _) in zip(sorted((folder / "index").iterdir()), ends, strict=True):
+        if timestamp > flushed:
+            file.unlink()
+    kept = sum(offset == end for offset in entries_of(store, folder))
+    expected = min(kept, keys[end] + (version == "5.5.0"))
+    recovery = next_recovery(str(folder), version, str(store.broker_conf))
+    assert [row["count"] for row in recovery.rows.to_pylist() if row["action"] == "double"] == [expected]
+    (seen,) = store_state(str(folder), version, str(store.broker_conf), full=False).boots
+    assert seen.doubled_entries == expected
