@@ -211,12 +211,14 @@ class BrokerVersions:
         first: The oldest one.
         last: The newest one.
         evidence: Why only these are possible, as text for a person.
+        is_assumed: Whether a person named a version whose rules are not known; the evidence says so.
 
     """
 
     first: BrokerVersion
     last: BrokerVersion
     evidence: str = field(compare=False)
+    is_assumed: bool = field(default=False, compare=False)
 
     @classmethod
     def parse(cls, text: str, option: str = "--broker-version") -> Self:
@@ -249,9 +251,10 @@ class BrokerVersions:
             newer = (
                 f"{option} {text}: newer than {NEWEST}, the newest release whose rules are known; its rules are assumed"
             )
-            return cls(NEWEST, NEWEST, newer)
+            return cls(NEWEST, NEWEST, newer, is_assumed=True)
         before = max(one for one in RELEASES if one < version)
-        return cls(before, after, f"{option} {text}: its rules are not known, only those of {before} and {after}")
+        evidence = f"{option} {text}: its rules are not known, only those of {before} and {after}"
+        return cls(before, after, evidence, is_assumed=True)
 
     @property
     def releases(self) -> tuple[BrokerVersion, ...]:

@@ -121,7 +121,9 @@ class MessageStore:
         self.records = RecordLookup(self.location, self.files)
         self._given_version = broker_version
         if broker_version is not None:
-            BrokerVersions.parse(broker_version)  # a mistake is an error now, not at the first question
+            versions = BrokerVersions.parse(broker_version)  # a mistake is an error now, not at the first question
+            if versions.is_assumed:
+                warnings.warn(versions.evidence, stacklevel=2)
         self._queues = ConsumeQueueStore(
             self.location, self.files, self.records, self.get_max_phy_offset, lambda: self.broker_versions
         )

@@ -44,7 +44,10 @@ def test_the_versions_that_a_person_names(text: str, versions: str) -> None:
 
 @pytest.mark.parametrize("text", ["5.5.2", "5.6", "5.99.0"])
 def test_a_version_that_is_too_new_is_said(text: str) -> None:
-    assert f"{text}: newer than 5.5.1" in BrokerVersions.parse(text).evidence
+    versions = BrokerVersions.parse(text)
+    assert f"{text}: newer than 5.5.1" in versions.evidence
+    assert versions.is_assumed
+    assert not BrokerVersions.parse("5.5.1").is_assumed
 
 
 def test_a_release_between_two_known_ones_stands_for_what_both_do() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,6 +22,19 @@ def opened(store: RealStore, unpacked: Unpack) -> Iterator[MessageStore]:
     path, conf = str(unpacked(store)), str(store.broker_conf)
     with MessageStore(path, broker_version=store.broker_version, broker_conf=conf) as found:
         yield found
+
+
+@pytest.mark.parametrize(
+    ("version", "said"), [("5.6.0", "newer than 5.5.1"), ("5.3.4", "only those of 5.3.3 and 5.4.0")]
+)
+def test_a_version_whose_rules_are_not_known_is_said(version: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "commitlog").mkdir()
+    with pytest.warns(UserWarning, match=said), MessageStore(str(tmp_path), broker_version=version):
+        pass
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for known in ("4.9", "5", "5.1.0", "5.5.1"):
+            MessageStore(str(tmp_path), broker_version=known).close()
 
 
 @each_store
