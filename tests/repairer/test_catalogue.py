@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from spark_mq.repairer.treatments import TREATMENTS, Treatment
 from spark_mq.repairer.undo import undo_repair
 from tests.support.damages import DAMAGES, Damage
 from tests.support.repaired import repair_here
+from tests.support.soak import SOAKS
 from tests.support.stores import OWN_STORES, RealStore, tree_of
 from tests.support.verified import Bench, check, grave
 
@@ -47,6 +50,28 @@ def test_the_files_are_those_of_the_broker_again(case: Damage, unpacked: Unpack,
         assert files_of(bench.path) == files_of(original)
     undo_repair(str(bench.path))
     assert files_of(bench.path) == damaged
+
+
+@pytest.mark.parametrize("seed", range(200 if SOAKS else 4))
+def test_several_damages_need_one_repair(seed: int, unpacked: Unpack, tmp_path: Path) -> None:
+    """The report says the store is sound, the next check says the same, and an undo leaves no file and no folder."""
+    bench = Bench.of(unpacked(RealStore("workload-533", OWN_STORES)), "workload-533", tmp_path)
+    chance = random.Random(seed)
+    cases = [case for case in REPAIRED if case.store == "workload-533" and case.name != "the_last_record"]
+    for case in chance.sample(cases, chance.randint(2, 4)):
+        with suppress(OSError, StopIteration, LookupError, ValueError):  # what another damage removed
+            case.do(bench)
+    before = paths_of(bench.path)
+    report = repair_here(bench.path, bench.packed.broker_conf, apply=True, offsets=True)
+    assert report.is_complete, report.verdict
+    again = repair_here(bench.path, bench.packed.broker_conf, offsets=True)
+    assert (again.verdict, again.before.is_sound) == ("nothing to repair: the store is sound", True)
+    undo_repair(str(bench.path))
+    assert paths_of(bench.path) == before
+
+
+def paths_of(store: Path) -> list[Path]:
+    return sorted(path for path in store.rglob("*") if path.name != "lock")
 
 
 def test_what_is_not_compared_is_in_the_catalogue() -> None:
