@@ -177,7 +177,7 @@ class RocketMQDataSource(DataSource):
     here, only the rows are encoded by tasks, and one process on the driver's machine does everything else.
 
     table : `messages`, the only table that can be written.
-    path : the store directory, on a local filesystem that all machines of the cluster share.
+    path : the store directory, on a local filesystem that all machines of the cluster share, or a new one on S3.
     brokerConf : the file of the broker's settings, for the sizes of its files and its delay levels.
     brokerVersion : such as `5.1.0`, or a line of versions, `4.9` or `5` (default).
     timeZone : the time zone of the names of index files, UTC by default.

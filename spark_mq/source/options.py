@@ -179,6 +179,16 @@ OPTION_NAMES = tuple(
 """All options of all tables, of batches and streams."""
 
 
+_OF_CATALOG = {"provider", "owner"}
+"""What Spark adds to the options when CREATE TABLE asks for the columns."""
+_NO_CATALOG = (
+    "a store cannot be a table of the catalog (CREATE TABLE), because Spark does not give its options to a Python data "
+    "source: use CREATE TEMPORARY VIEW name USING rocketmq OPTIONS (path '/data/store')"
+)
+NO_PATH = f"option path is missing: give the broker's store directory, .load('/data/store'); {_NO_CATALOG}"
+"""The error of a read without a path. A SELECT from a table that CREATE TABLE made with columns is such a read."""
+
+
 def names_of(table: Table) -> tuple[str, ...]:
     """The options of a batch read of the table."""
     return (*_EVERYWHERE, *_NAMES[table])
@@ -253,6 +263,8 @@ def parse_table(options: Mapping[str, str]) -> Table:
 def _given(options: Mapping[str, str]) -> dict[str, str]:
     """The options by their names as in `OPTION_NAMES`."""
     known = {name.lower(): name for name in OPTION_NAMES}
+    if {key.lower() for key in options} >= _OF_CATALOG:
+        raise OptionError(_NO_CATALOG)
     given: dict[str, str] = {}
     for key, value in options.items():
         name = known.get(key.lower())
@@ -263,7 +275,7 @@ def _given(options: Mapping[str, str]) -> dict[str, str]:
         if name in given:
             raise OptionError(f"option {name} is for several stores, and this read has one: give a path")
     if not given.get("path"):
-        raise OptionError("option path is missing: give the broker's store directory, .load('/data/store')")
+        raise OptionError(NO_PATH)
     if is_pattern(given["path"]):
         raise OptionError(
             f"option path={redacted(given['path'])!r} is a pattern of several stores, and this has one: give its path"

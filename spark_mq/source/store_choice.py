@@ -14,6 +14,7 @@ from spark_mq.similar_names import similar
 from spark_mq.source.condition import Operator, decode_conditions
 from spark_mq.source.option_values import parse_boolean
 from spark_mq.source.options import (
+    NO_PATH,
     OPTION_NAMES,
     SELECTION,
     STREAM_NAMES,
@@ -123,7 +124,7 @@ class StoreChoice:
         if not isinstance(given, list) or not all(isinstance(path, str) for path in given):
             raise OptionError(f"option {_PATHS}={redacted(text or '')!r} is not a JSON list of paths")
         if not given or not all(given):
-            raise OptionError("option path is missing: give the broker's store directory, .load('/data/store')")
+            raise OptionError(NO_PATH)
         return [
             one
             for path in given

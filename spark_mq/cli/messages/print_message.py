@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from spark_mq.cli.arguments import add_topic, count, pair
 from spark_mq.cli.exit_status import FOUND, NOT_FOUND
+from spark_mq.cli.messages.archived import find_of_topic, or_archive
 from spark_mq.cli.messages.arguments import (
     add_filter,
     add_store_and_form,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from spark_mq.lifecycle.life.store_rules import Situations
     from spark_mq.store.message_store import MessageStore
 
-_DEFAULT_LIMIT = 100
+DEFAULT_LIMIT = 100
 _MAX_DAMAGE_LINES = 10
 """Damaged parts of the log that get a line each; the others are counted in one more line."""
 _ROWS_AT_ONCE = 256
@@ -63,7 +64,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     add_filter(command)
     command.add_argument("--body-contains", metavar="TEXT", help="only messages whose body contains TEXT, as UTF-8")
     command.add_argument(
-        "--limit", metavar="N", type=count, help=f"print at most N messages ({_DEFAULT_LIMIT}); 0 prints all"
+        "--limit", metavar="N", type=count, help=f"print at most N messages ({DEFAULT_LIMIT}); 0 prints all"
     )
     command.add_argument(
         "--last", metavar="N", type=count, help="print the last N matching messages; the log is read from its end"
@@ -76,7 +77,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         action="store_true",
         help="print each new message, until Ctrl-C; before them, only those that --last or --begin select",
     )
-    command.set_defaults(run=run)
+    command.set_defaults(run=or_archive(run, find_of_topic, as_table=True))
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -90,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     _check(arguments)
     begin, end = begin_and_end(arguments)
-    message_filter = _filter(arguments, begin, end)
+    message_filter = filter_of(arguments, begin, end)
     printer = MessagePrinter(arguments, as_table=True)
     damage: list[str] = []
     limit = _limit(arguments)
@@ -173,7 +174,8 @@ def _check(arguments: argparse.Namespace) -> None:
         )
 
 
-def _filter(arguments: argparse.Namespace, begin: int | None, end: int | None) -> MessageFilter:
+def filter_of(arguments: argparse.Namespace, begin: int | None, end: int | None) -> MessageFilter:
+    """The rule by which messages are printed; `begin` and `end` are milliseconds since the epoch."""
     from spark_mq.cli.messages.message_filter import MessageFilter, parse_tags
     from spark_mq.format.timestamp import EARLIEST_MILLIS, LATEST_MILLIS
 
@@ -192,7 +194,7 @@ def _limit(arguments: argparse.Namespace) -> int | None:
     """The largest number of messages to print; None for any number."""
     if arguments.limit is not None:
         return arguments.limit or None
-    return None if arguments.last is not None or arguments.follow else _DEFAULT_LIMIT
+    return None if arguments.last is not None or arguments.follow else DEFAULT_LIMIT
 
 
 def _matching(

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from spark_mq.cli.exit_status import FOUND, NOT_FOUND
+from spark_mq.cli.messages.archived import find_by_ids, or_archive
 from spark_mq.cli.messages.arguments import add_any_host, add_body_file, add_store_and_form, refuse_any_host
 from spark_mq.errors import OptionError
 
@@ -38,7 +39,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     )
     add_any_host(command)
     add_body_file(command)
-    command.set_defaults(run=run)
+    command.set_defaults(run=or_archive(run, find_by_ids))
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_mq.cli.arguments import add_topic, count
 from spark_mq.cli.exit_status import FOUND, NOT_FOUND
+from spark_mq.cli.messages.archived import find_by_key, or_archive
 from spark_mq.cli.messages.arguments import (
     add_filter,
     add_index,
@@ -53,7 +54,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         default="K",
         help="with --as-broker: T looks for the tags KEY, which index files have since 5.4.0 (default: K, a key)",
     )
-    command.set_defaults(run=run)
+    command.set_defaults(run=or_archive(run, find_by_key, as_table=True))
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_mq.cli.arguments import add_topic
 from spark_mq.cli.exit_status import FAILED, FOUND, NOT_FOUND
+from spark_mq.cli.messages.archived import find_by_offset, or_archive
 from spark_mq.cli.messages.arguments import add_body_file, add_store_and_form, queue_id
 from spark_mq.errors import OptionError
 
@@ -29,7 +30,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     command.add_argument("queue_id", metavar="QUEUE", type=queue_id, help="the queue's id")
     command.add_argument("offset", metavar="OFFSET", type=int, help="the message's offset in the queue")
     add_body_file(command)
-    command.set_defaults(run=run)
+    command.set_defaults(run=or_archive(run, find_by_offset))
 
 
 def run(arguments: argparse.Namespace) -> int:

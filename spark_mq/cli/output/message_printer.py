@@ -60,12 +60,13 @@ _MAX_BODY_CHARACTERS = 2000
 class MessagePrinter:
     """Prints rows of table `messages` as the arguments of a command say. `print` can be called many times."""
 
-    def __init__(self, arguments: argparse.Namespace, as_table: bool) -> None:
+    def __init__(self, arguments: argparse.Namespace, as_table: bool, names_stores: bool = False) -> None:
         """A printer for one command.
 
         Args:
             arguments: `json`, `columns` and `body`; `full` and `body_file`, if the command has them.
             as_table: Whether the command prints a table, without `--full`.
+            names_stores: Whether each row names its store; with `--stores` it does.
 
         Raises:
             OptionError: The arguments contradict each other, or name a column that does not exist.
@@ -75,7 +76,7 @@ class MessagePrinter:
         self._form = arguments.body
         self._full = getattr(arguments, "full", False)
         self._body_file = getattr(arguments, "body_file", None)
-        is_several = getattr(arguments, "stores_file", None) is not None
+        is_several = names_stores or getattr(arguments, "stores_file", None) is not None
         known_columns = (*STORE_COLUMNS, *ALL_COLUMNS) if is_several else ALL_COLUMNS
         names = [name for name in known_columns if (name, self._form) != ("body", bodies.NONE)]
         self._columns = parse_columns(arguments.columns, known_columns)

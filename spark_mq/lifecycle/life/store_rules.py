@@ -64,6 +64,17 @@ class Situations:
         return self._store.due(record) if decode_utf8(record.topic) == SCHEDULE_TOPIC else None
 
 
+class DefaultSituations(Situations):
+    """What records mean by the settings that a store has by default, if nothing else than the records is known."""
+
+    def __init__(self) -> None:
+        """Without a store."""
+        self._rules = SituationRules()
+
+    def _due(self, record: Record) -> int | None:
+        return None
+
+
 def _retry_max_times(store: LifeStore) -> dict[str, int]:
     """`retryMaxTimes` of each group; empty if the file is missing or cannot be read."""
     try:

@@ -1,0 +1,187 @@
+"""Messages of an archive, found without Spark: its Delta tables are read by the package `deltalake`.
+
+Files are skipped by the statistics in Delta's log, and row groups by those of Parquet. First only positions are read;
+bodies are read of the messages that are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from spark_mq.archive.archive_tables import ArchiveTable, ArchiveTables, StoreIdentity
+from spark_mq.archive.lifecycle.archived_record import ARCHIVED_COLUMNS, record_of
+from spark_mq.errors import OptionError, UnsupportedStoreError
+from spark_mq.format.message_id import decode_offset_message_id
+from spark_mq.format.message_row import host_text
+from spark_mq.format.record import Record
+from spark_mq.format.sys_flag import TRANSACTION_ROLLBACK_TYPE, TRANSACTION_TYPE_MASK
+from spark_mq.source.predicate import IN_QUEUES
+
+_IDENTITY = ("cluster", "broker", "store")
+_POSITION = (*_IDENTITY, "commit_log_offset")
+_TIMES = ("born_timestamp", "store_timestamp")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_AT_ONCE = 500
+"""Messages whose bodies are read together."""
+
+
+@dataclass(frozen=True)
+class ArchivedMessage:
+    """One message of an archive: the names of its store, and its record."""
+
+    identity: StoreIdentity
+    record: Record
+
+
+class ArchivedMessages:
+    """The messages of an archive, which is a local folder.
+
+    Messages of one store are found in the order of its log; those of several stores in the order of their store times.
+    """
+
+    def __init__(self, table: str) -> None:
+        """Open the archive.
+
+        Args:
+            table: The archive's table of messages: a path.
+
+        Raises:
+            OptionError: The package `deltalake` is not installed, or the table is not on a local disk.
+            UnsupportedStoreError: The table needs a feature of Delta Lake that `deltalake` does not have.
+
+        """
+        self._tables = ArchiveTables.of(table if "/" in table else f"./{table}", checkpoint="")
+        self._table = table
+        if not self._tables.messages.is_local:
+            raise OptionError(f"{table} is not on a local disk: ask with `spark-mq sql --archive old={table}`")
+
+    def with_key(self, key: str, topic: str | None = None, is_unique: bool = False) -> Iterator[ArchivedMessage]:
+        """The messages that have a key; as in the index, there is none of transaction type ROLLBACK.
+
+        Args:
+            key: A key in KEYS, or a unique key.
+            topic: Only messages of this topic; None for all.
+            is_unique: Only messages whose unique key it is.
+
+        """
+        condition = ds.field("key") == key
+        if topic is not None:
+            condition &= ds.field("topic") == topic
+        if is_unique:
+            condition &= ds.field("key_type") == "UNIQ_KEY"
+        found = self._messages(self._positions(self._keys, condition))
+        return (one for one in found if one.record.sys_flag & TRANSACTION_TYPE_MASK != TRANSACTION_ROLLBACK_TYPE)
+
+    def with_id(self, offset_message_id: str, any_host: bool = False) -> Iterator[ArchivedMessage]:
+        """The messages that have an offset message id, of the broker that it names or of any.
+
+        Raises:
+            OptionError: The id is not valid.
+
+        """
+        host, offset = decode_offset_message_id(offset_message_id)
+        condition = ds.field("commit_log_offset") == offset
+        if not any_host:
+            condition &= ds.field("store_host") == host_text(host)
+        return self._messages(self._positions(self._rows, condition))
+
+    def at_queue_offset(self, topic: str, queue_id: int, queue_offset: int) -> Iterator[ArchivedMessage]:
+        """The messages at a queue offset: one of each store, unless a log has the offset twice."""
+        condition = (ds.field("topic") == topic) & (ds.field("queue_id") == queue_id)
+        condition &= ds.field("queue_offset") == queue_offset
+        condition &= ds.field("transaction_type").isin(sorted(IN_QUEUES))
+        return self._messages(self._positions(self._rows, condition))
+
+    def of_topic(
+        self,
+        topic: str,
+        queue_id: int | None = None,
+        begin: int | None = None,
+        end: int | None = None,
+        newest_first: bool = False,
+    ) -> Iterator[ArchivedMessage]:
+        """The messages of a topic, read as they are asked for.
+
+        Args:
+            topic: The topic.
+            queue_id: Only messages of queues with this id.
+            begin: The earliest store time, milliseconds since the epoch.
+            end: The latest store time, milliseconds since the epoch.
+            newest_first: Whether the newest message comes first.
+
+        """
+        condition = ds.field("topic") == topic
+        if queue_id is not None:
+            condition &= ds.field("queue_id") == queue_id
+        if begin is not None:
+            condition &= ds.field("store_timestamp") >= _moment(begin)
+        if end is not None:
+            condition &= ds.field("store_timestamp") <= _moment(end)
+        positions = self._positions(self._rows, condition)
+        return self._messages(positions[::-1] if newest_first else positions)
+
+    @cached_property
+    def _rows(self) -> ds.Dataset:
+        return self._dataset(self._tables.messages)
+
+    @cached_property
+    def _keys(self) -> ds.Dataset:
+        return self._dataset(self._tables.keys)
+
+    def _dataset(self, table: ArchiveTable) -> ds.Dataset:
+        try:
+            from deltalake import DeltaTable
+            from deltalake.exceptions import DeltaError
+        except ImportError:
+            raise OptionError(
+                f"{self._table} is an archive, which needs the package deltalake: install spark-mq[delta]"
+            ) from None
+        try:
+            return DeltaTable(table.name).to_pyarrow_dataset()
+        except DeltaError as error:
+            raise UnsupportedStoreError(
+                f"{table.name} cannot be read without Spark: {error}: ask `spark-mq sql --archive old={self._table}`"
+            ) from error
+
+    def _positions(self, rows: ds.Dataset, condition: ds.Expression) -> pa.Table:
+        is_message = ds.field("topic").is_valid()  # the row of a corrupt range has no topic
+        found = rows.to_table([*_POSITION, "store_timestamp", "topic"], filter=condition & is_message)
+        # A message can have one text as a key in KEYS and as its unique key.
+        found = found.group_by([*found.schema.names]).aggregate([])
+        is_one_log = found.select(_IDENTITY).group_by([*_IDENTITY]).aggregate([]).num_rows == 1
+        order = _POSITION if is_one_log else ("store_timestamp", *_POSITION)
+        return found.sort_by([(name, "ascending") for name in order])
+
+    def _messages(self, positions: pa.Table) -> Iterator[ArchivedMessage]:
+        for start in range(0, positions.num_rows, _AT_ONCE):
+            part = positions.slice(start, _AT_ONCE)
+            condition = ds.field("topic").isin(pc.unique(part["topic"]))
+            condition &= ds.field("commit_log_offset").isin(part["commit_log_offset"])
+            columns = dict.fromkeys((*_POSITION, *ARCHIVED_COLUMNS, *_TIMES))
+            read = [name for name in columns if name in self._rows.schema.names]
+            rows = self._rows.to_table(read, filter=condition).to_pylist()
+            by_position = {tuple(row[name] for name in _POSITION): row for row in rows}
+            for place in part.select(_POSITION).to_pylist():
+                row = by_position.get(tuple(place.values()))
+                if row is not None:
+                    yield _message(row)
+
+
+def _message(row: dict[str, Any]) -> ArchivedMessage:
+    known = dict.fromkeys(ARCHIVED_COLUMNS) | row
+    for name in _TIMES:
+        if row[name] is not None:
+            known[f"{name}_millis"] = (row[name] - _EPOCH) // timedelta(milliseconds=1)
+    return ArchivedMessage(StoreIdentity(row["cluster"], row["broker"], row["store"]), record_of(known))
+
+
+def _moment(millis: int) -> pa.Scalar:
+    return pa.scalar(millis * 1000, pa.timestamp("us", tz="UTC"))
