@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -11,10 +12,13 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
+from spark_mq.io.s3 import shown
 from spark_mq.source.options import ReadOptions
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.batches import QueueSplit, plan_queue_splits, unit_batches
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass
@@ -36,6 +40,9 @@ class ConsumeQueueReader(DataSourceReader):
         """One partition for each split of the queues. Raises `StoreNotFoundError` if the path is not a store."""
         options = self._options
         with MessageStore(options.path) as store:
+            reason = None if options.topic is None else store.why_no_topic(options.topic)
+            if reason is not None:
+                _LOG.warning("%s: %s", shown(options.path), reason)
             queues = [queue for queue in store.queues.values() if options.topic in (None, queue.topic)]
             folders = [queue.folder for queue in queues if options.queue_id in (None, queue.queue_id)]
             splits = plan_queue_splits(folders)

@@ -104,6 +104,10 @@ class MessagesReader(DataSourceReader):
         options = self._options
         with MessageStore(options.path, broker_conf=options.broker_conf, recalls_end=True) as store:
             read = plan_messages(options, store)
+            for topic in sorted(options.predicate.topics or ()):
+                reason = store.why_no_topic(topic)
+                if reason is not None:
+                    _LOG.warning("%s: %s", shown(options.path), reason)
         _LOG.info("%s: %s", shown(options.path), explain_plan(read))
         plan = uuid.uuid4().hex
         return [

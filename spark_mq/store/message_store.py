@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
-from spark_mq.errors import CorruptLogError, OptionError
+from spark_mq.errors import CorruptLogError, OptionError, UnsupportedStoreError
 from spark_mq.format.broker_version import BrokerVersions
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_id import decode_offset_message_id, is_offset_message_id
@@ -659,9 +659,15 @@ class MessageStore:
         return self.why_no_topic(topic) or f"no message of topic {topic} in the log has it"
 
     def why_no_topic(self, topic: str) -> str | None:
-        """A text for a person if no queue of the topic has files, with similar topics that have some; else None."""
-        topics = {name for name, _ in self._queues.found}
-        if topic in topics:
+        """A text for a person if no queue of the topic has files, with similar topics that have some; else None.
+
+        None also if queues are not in files.
+        """
+        if self.queue_ids(topic):
+            return None
+        try:
+            topics = {name for name, _ in self.queues}
+        except UnsupportedStoreError:
             return None
         similar = similar_names(topic, topics)
         hint = f"similar topics: {', '.join(similar)}" if similar else "`spark-mq topics` lists the topics"

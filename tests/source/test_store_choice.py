@@ -195,3 +195,15 @@ def test_an_option_of_several_stores_is_refused_for_one() -> None:
     for name in ("paths", "stores", "skipUnreadable"):
         with pytest.raises(OptionError, match=name):
             parse_options({"path": "/a", name: "x"})
+
+
+@pytest.mark.parametrize("table", ["messages", "messages_by_key", "consume_queue"])
+def test_a_topic_that_does_not_exist_is_said(unpacked: Unpack, caplog: pytest.LogCaptureFixture, table: str) -> None:
+    store = str(unpacked(NEW))
+    with caplog.at_level(logging.WARNING):
+        assert read(["queue_offset"], path=store, table=table, topic="OrderEvent") == []
+    assert "there is no queue of topic OrderEvent; similar topics: OrderEvents" in caplog.text
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        assert read(["queue_offset"], path=store, table=table, topic="OrderEvents")
+    assert not caplog.records
