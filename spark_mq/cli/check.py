@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 
 _EPILOG = """\
 The answer is that of the next boot of a broker (`spark-mq state --full`) and of a quick check (`spark-mq verify
---quick`). The whole log is read: 0.2 s for 1 GiB that is in memory. Each line says how sure it is: `certain`, `at
-least`, or `not known`. Without --expect-version, it is the answer of all versions that the files of the store allow.
+--quick`). The whole log is read: about a second for 1 GiB that is in memory. Each line says how sure it is: `certain`,
+`at least`, or `not known`. Without --expect-version, it is the answer of all versions that the files of the store
+allow.
 
-What is not read: the bodies of messages before the first segment that the boot checks, the middle of queue files and
-index files. `spark-mq verify` reads everything.
+What is not read: the bodies of messages before the first segment that the boot checks, and the middle of index files.
+`spark-mq verify` reads everything.
 
 exit status: 0 yes; 1 no, or the check failed; 2 an argument or its value is wrong; 4 yes, but with the losses that are
 named; 130 interrupted (Ctrl-C).
