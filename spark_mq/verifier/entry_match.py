@@ -140,11 +140,13 @@ class _Search:
     def _search_near(self, at: Numbers, offset: int) -> Which:
         """Search for the entries `at` among those near a commit log offset; which of them are decided."""
         middle, size = self.expected.position_of(offset), self.offsets.size
-        first = max(middle - 2 * size, 0)
-        window = self.expected.read(first, middle + 2 * size + 1)
+        window = self.expected.read(max(middle - 2 * size, 0), middle + 2 * size + 1)
         if not window.key_hashes.size:
             return np.ones(at.size, np.bool_)
         lowest, highest = int(window.commit_log_offsets[0]), int(window.commit_log_offsets[-1])
+        # All entries of each message: one with more keys than the block has entries fills several index files.
+        first = self.expected.position_of(lowest)
+        window = self.expected.read(first, self.expected.position_of(highest + 1))
         offsets = self.offsets[at]
         decided: Which = (offsets >= lowest) & (offsets <= highest)
         if first == 0:
