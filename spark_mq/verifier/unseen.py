@@ -66,6 +66,11 @@ UNSEEN = (
         "store",
         "they can have expired; LOG_BEFORE_START says what queues and index still have of them",
     ),
+    UnseenField(
+        "entries of tags of the first messages of an index, or of four or more that follow each other",
+        "index file",
+        "brokers before 5.4.0 put none, and a store can have been opened by both",
+    ),
     UnseenField("entry 0, and the entry after the last one", "index file", "a broker never reads them"),
     UnseenField("header of a file without entries", "index file", "the first entry overwrites it"),
     UnseenField("times that are too early", "checkpoint", "a broker flushes them now and then"),
