@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pytest
 
 from spark_mq import MessageStore
+from spark_mq.lifecycle.life.life import life
 from spark_mq.lifecycle.messages.readable_log import ReadableLog
 from spark_mq.lifecycle.messages.selected_messages import selections_of
 from spark_mq.lifecycle.transactions.op_message import half_queue_offsets
@@ -29,7 +30,7 @@ from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.log.corrupt_range import CorruptRange
 from tests.support.removed_parts import remove_parts
 from tests.support.soak import SOAKS
-from tests.support.stores import OWN_STORES, Fact, RealStore, stores_in
+from tests.support.stores import OWN_STORES, Fact, RealStore, stores_in, version_stores
 
 Unpack = Callable[[RealStore], Path]
 Rows = dict[str, dict[str, Any]]
@@ -208,6 +209,33 @@ def test_a_copy_that_an_op_message_names_is_not_the_newest(unpacked: Unpack) -> 
     assert expected[row["unique_key"]] == "ROLLED_BACK"
     assert (row["state"], row["op_offsets"]) == ("PENDING", [log.log.stop - 1])
     assert "older copy was rolled back" in row["reason"]
+
+
+def test_a_copy_that_is_given_up_after_a_rollback_is_rolled_back(unpacked: Unpack) -> None:
+    """The broker had made a copy for a check before the producer answered: it gives that copy up later."""
+    records, ops, log, decided = records_of(unpacked(WORKLOADS[0]))
+    given_up = next(row for row in states_of(records, ops, log, decided).values() if row["state"] == "DISCARDED")
+    assert (given_up["op_offsets"], len(given_up["half_offsets"]) > 1) == ([], True)
+    body = f"{given_up['half_queue_offsets'][0]},".encode()
+    rollback = ops.slice(0, 1).set_column(ops.schema.get_field_index("body"), "body", pa.array([body]))
+    rollback = rollback.set_column(0, "commit_log_offset", pa.array([given_up["half_offsets"][-1] + 1]))
+    row = states_of(records, rollback, log, decided)[given_up["unique_key"]]
+    assert (row["state"], row["op_offsets"]) == ("ROLLED_BACK", [given_up["half_offsets"][-1] + 1])
+    assert row["discard_offset"] == given_up["discard_offset"]
+
+
+@pytest.mark.parametrize("packed", version_stores("p"))
+def test_brokers_of_many_versions_end_transactions_as_their_producers_say(packed: RealStore, unpacked: Unpack) -> None:
+    path = unpacked(packed)
+    told = [line.split("\t") for line in packed.broker_conf.with_suffix(".truth").read_text().splitlines()]
+    answers = {"commit": "COMMITTED", "rollback": "ROLLED_BACK", "none": "DISCARDED", "-": "DISCARDED"}
+    expected = {key: answers[rest[0] if rest[0] != "none" else rest[1]] for kind, key, *rest in told if kind == "tx"}
+    assert {key: row["state"] for key, row in rows_of(path).items()} == expected
+    with MessageStore(str(path)) as store:
+        lives = {key: life(store, key).lives for key in expected}
+    assert {key: [one.state.value for one in of_key] for key, of_key in lives.items()} == {
+        key: [state] for key, state in expected.items()
+    }
 
 
 def test_the_same_key_at_the_same_time_is_paired_by_offsets_only(unpacked: Unpack) -> None:

@@ -114,10 +114,10 @@ class Outcomes:
             halves.append(following)
         discarded = [after for half in halves for after in half.after if after.kind is Kind.DISCARDED]
         commits = [after for half in halves for after in half.after if after.step.event.kind is EventKind.COMMITTED]
-        if discarded and not commits:
-            return Outcome(LifeState.DISCARDED)
-        ops, cut = self._op_messages(halves, commits)
+        ops, cut = self._op_messages(halves, commits, is_any_copy=bool(commits or discarded))
         steps += ops
+        if discarded and not commits and not ops:
+            return Outcome(LifeState.DISCARDED)
         if commits:
             later = [self.delivery(one, doubt, steps) for one in commits if one.kind in (Kind.DELAYED, Kind.TIMER)]
             return later[0] if later else Outcome(LifeState.COMMITTED)
@@ -137,9 +137,11 @@ class Outcomes:
             )
         return Outcome(LifeState.PENDING)
 
-    def _op_messages(self, halves: Sequence[Copy], commits: Sequence[Copy]) -> tuple[list[Step], str | None]:
-        """The step of the op message that decides the last half message, or of a commit any; why it can be missing."""
-        wanted = {half.record.queue_offset: half for half in (halves if commits else halves[-1:])}
+    def _op_messages(
+        self, halves: Sequence[Copy], commits: Sequence[Copy], *, is_any_copy: bool
+    ) -> tuple[list[Step], str | None]:
+        """The step of the op message that decides the last half message, or any copy; why it can be missing."""
+        wanted = {half.record.queue_offset: half for half in (halves if is_any_copy else halves[-1:])}
         for half in list(wanted.values()):
             prepared = half.prepared_queue_offset
             if prepared is not None:  # `checkPrepareQueueOffset`@5.3.3

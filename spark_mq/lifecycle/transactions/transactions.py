@@ -12,7 +12,8 @@ How a broker keeps a transaction (`TransactionalMessageServiceImpl`, `EndTransac
 - After that, and also for a rollback, an op message names the queue offset of that copy (`op_message`). So a copy that
   an op message names, and no commit, was rolled back.
 - A half message that was checked too often, or is too old, is stored in TRANS_CHECK_MAX_TIME_TOPIC. That message names
-  no offset; unique key, born time, born host, producer group and real topic together identify it.
+  no offset; unique key, born time, born host, producer group and real topic together identify it. A copy that was made
+  for a check can be discarded after the producer rolled back an older one: the transaction is rolled back.
 - The offset of group CID_RMQ_SYS_TRANS in the half topic is after all copies about which the broker has decided.
 
 All of these messages follow the half message in the log. So a half message whose log is whole from there on has a
@@ -76,7 +77,7 @@ def transaction_rows(store: MessageStore, at: int | None = None, conf: BrokerCon
 
     - PENDING: the broker has not decided, and asks the producer.
     - COMMITTED, ROLLED_BACK: the producer decided.
-    - DISCARDED: the broker gave up, and stored the message in TRANS_CHECK_MAX_TIME_TOPIC.
+    - DISCARDED: the producer did not decide, and the broker stored the message in TRANS_CHECK_MAX_TIME_TOPIC.
     - UNKNOWN: `reason` says what is missing.
 
     `half_offsets` are the commit log offsets of all copies of the half message, in the order of their queue offsets.
@@ -320,7 +321,8 @@ def _states(found: TransactionRecords, decided: DecidedHalves, end_problem: str 
     has_original = np.zeros(found.count, np.bool_)
     has_original[found.number[found.is_original]] = True
     lacks_copies = has_half & ~has_original
-    is_rolled_back = has_half & found.is_settled
+    # The broker stores no op message when it gives up: one that names any copy tells that the producer decided.
+    is_rolled_back = has_half & (found.is_settled | ((found.last_op >= 0) & (found.discard >= 0)))
     is_damaged = np.where(
         is_rolled_back,
         log.is_damaged_between(first_offset, found.last_op),
@@ -333,7 +335,7 @@ def _states(found: TransactionRecords, decided: DecidedHalves, end_problem: str 
     is_open = ~is_rolled_back
     cases: list[tuple[Flags, str, pa.Array | str | None]] = [
         (found.commit >= 0, COMMITTED, None),
-        (found.discard >= 0, DISCARDED, None),
+        ((found.discard >= 0) & ~is_rolled_back, DISCARDED, None),
         (is_damaged, UNKNOWN, _damage_reasons(log, np.where(is_rolled_back, first_offset, newest_offset))),
         (lacks_copies, UNKNOWN, _LACKS_COPIES.format(start=log.log.start)),
         (is_rolled_back, ROLLED_BACK, None),
