@@ -21,6 +21,7 @@ WITH_TABLE = (
     "archive",
     "maintain-archive",
     "restore",
+    "check",
     "state",
     "recover",
     "retention",
