@@ -19,6 +19,7 @@ from spark_mq.indexer.rebuild_request import PERMISSIVE, RebuildRequest
 from spark_mq.indexer.report import RebuildReport
 from spark_mq.io.folder import discard_folder
 from spark_mq.io.location import Location
+from spark_mq.io.publish import publish
 from spark_mq.job.output_lock import output_lock
 from spark_mq.job.progress import Progress
 from spark_mq.restorer.chunk import Chunk
@@ -38,6 +39,7 @@ from spark_mq.restorer.put_in_place import put_in_place
 from spark_mq.restorer.report import RestoreReport
 from spark_mq.restorer.restore_request import CHUNKS, PROGRESS, STORE
 from spark_mq.restorer.store_job import Stage, StoreJob
+from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
 
 _EXPIRY_NOTE = "the segments are as new as this job: a broker deletes them after fileReservedTime (72 h) from now"
 _ID_NOTE = "offset message ids contain the address of another broker than before"
@@ -80,8 +82,11 @@ def _make(job: StoreJob, work: Location, stage: Stage) -> tuple[RestoreReport, s
     offset_map = job.offset_map(chunks, plan)
     with nullcontext() if offset_map is None else offset_map.removed_on_error():
         written = job.write_log(plan, work, store, offset_map, progress)
-        rebuilt = _derive(job, store)
         log = NewLog.of(plan, written)
+        # All of the log is live, whatever its store times are, where messages are left out, too.
+        checkpoint = Checkpoint(written_end=log.end).encode()
+        publish(store / CHECKPOINT, checkpoint, CHECKPOINT_SIZE)
+        rebuilt = _derive(job, store)
         notes = finish_store(job, store, log, offset_map)
         backup = None
         if store.is_local:

@@ -12,6 +12,7 @@ import pytest
 
 from tests.restorer.test_writer import conf, rows, save
 from tests.support.in_process import read_rows
+from tests.support.log_writer import LogWriter
 from tests.support.repaired import repair_here
 from tests.support.restored import restore_here
 from tests.support.verified import check, grave
@@ -96,3 +97,28 @@ def test_rows_with_any_store_times_are_all_read_back(
     for name, is_renumbered in (("faithful", False), ("renumbered", True)):
         restore_here(store, tmp_path / name, Path(conf), renumber=is_renumbered)
         assert_whole(tmp_path / name, conf, 80)
+
+
+@pytest.mark.parametrize("is_renumbered", [False, True])
+@pytest.mark.parametrize("is_filtered", [False, True])
+def test_a_log_with_any_store_times_is_restored(
+    is_filtered: bool, is_renumbered: bool, tmp_path: Path, conf: str
+) -> None:
+    """Also with those that no row without offsets can have: from the year 1 to 9999."""
+    random, log = Random(is_filtered), LogWriter(1 << 16)
+    for number in range(120):
+        time = random.choice((-62_135_596_800_000, -1, 0, 1, 253_402_300_799_999, 1_700_000_000_000 - number))
+        log.append(time, b"body of %d" % number, queue_id=number % 3)
+    log.write(tmp_path / "source")
+
+    def keep(batch: pa.RecordBatch) -> pa.RecordBatch:
+        offsets = batch["queue_offset"].to_pylist()
+        return batch.filter(pa.array([not is_filtered or offset % 10 != 3 for offset in offsets]))
+
+    report = restore_here(tmp_path / "source", tmp_path / "new", Path(conf), keep, renumber=is_renumbered)
+    assert report.messages == (108 if is_filtered else 120)
+    if is_renumbered or not is_filtered:
+        assert_whole(tmp_path / "new", conf, report.messages)
+    else:
+        assert len(read_rows(path=str(tmp_path / "new"), topic="T", brokerConf=conf)) == report.messages
+        assert repair_here(tmp_path / "new", conf, apply=True).actions == ()
