@@ -27,7 +27,7 @@ from tests.support.verify_oracle import Oracle
 
 Unpack = Callable[[RealStore], Path]
 WORKLOAD = RealStore("workload-533", OWN_STORES)
-TRIES = 400 if SOAKS else 24
+TRIES = 200 if SOAKS else 24
 
 
 @pytest.fixture
