@@ -108,7 +108,7 @@ class ArchivedMessages:
         end: int | None = None,
         newest_first: bool = False,
     ) -> Iterator[ArchivedMessage]:
-        """The messages of a topic, read as they are asked for.
+        """The messages of a topic that are in queues, read as they are asked for.
 
         Args:
             topic: The topic.
@@ -118,7 +118,7 @@ class ArchivedMessages:
             newest_first: Whether the newest message comes first.
 
         """
-        condition = ds.field("topic") == topic
+        condition = (ds.field("topic") == topic) & ds.field("transaction_type").isin(sorted(IN_QUEUES))
         if queue_id is not None:
             condition &= ds.field("queue_id") == queue_id
         if begin is not None:

@@ -69,7 +69,7 @@ def test_a_limit_and_what_has_no_meaning_are_said(table: Path, capsys: pytest.Ca
     assert main(["print-message", str(table), topic, "--limit", "2", "--json"]) == 0
     printed = capsys.readouterr()
     assert len(printed.out.splitlines()) == 2
-    assert "there are more than 2 messages" in printed.err
+    assert "there are more than --limit 2 messages" in printed.err
     assert main(["query-by-key", str(table), topic, "x", "--as-broker"]) == 2
     assert "--as-broker has no effect" in capsys.readouterr().err
     assert main(["query-by-id", str(table), "00" * 16]) == 3

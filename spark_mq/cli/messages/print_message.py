@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from spark_mq.cli.arguments import add_topic, count, pair
 from spark_mq.cli.exit_status import FOUND, NOT_FOUND
-from spark_mq.cli.messages.archived import find_of_topic, or_archive
+from spark_mq.cli.messages.archived import or_archive
 from spark_mq.cli.messages.arguments import (
     add_filter,
     add_store_and_form,
@@ -25,6 +25,7 @@ from spark_mq.cli.messages.arguments import (
 from spark_mq.errors import OptionError
 
 if TYPE_CHECKING:
+    from spark_mq.archive.archived_messages import ArchivedMessage, ArchivedMessages
     from spark_mq.cli.messages.message_filter import MessageFilter, Selection
     from spark_mq.cli.output.message_printer import MessagePrinter
     from spark_mq.cli.several_stores import CommandStore
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from spark_mq.lifecycle.life.store_rules import Situations
     from spark_mq.store.message_store import MessageStore
 
-DEFAULT_LIMIT = 100
+_DEFAULT_LIMIT = 100
 _MAX_DAMAGE_LINES = 10
 """Damaged parts of the log that get a line each; the others are counted in one more line."""
 _ROWS_AT_ONCE = 256
@@ -64,7 +65,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     add_filter(command)
     command.add_argument("--body-contains", metavar="TEXT", help="only messages whose body contains TEXT, as UTF-8")
     command.add_argument(
-        "--limit", metavar="N", type=count, help=f"print at most N messages ({DEFAULT_LIMIT}); 0 prints all"
+        "--limit", metavar="N", type=count, help=f"print at most N messages ({_DEFAULT_LIMIT}); 0 prints all"
     )
     command.add_argument(
         "--last", metavar="N", type=count, help="print the last N matching messages; the log is read from its end"
@@ -77,7 +78,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         action="store_true",
         help="print each new message, until Ctrl-C; before them, only those that --last or --begin select",
     )
-    command.set_defaults(run=or_archive(run, find_of_topic, as_table=True))
+    command.set_defaults(run=or_archive(run, _find_archived, as_table=True, limit=_limit))
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -91,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     _check(arguments)
     begin, end = begin_and_end(arguments)
-    message_filter = filter_of(arguments, begin, end)
+    message_filter = _filter(arguments, begin, end)
     printer = MessagePrinter(arguments, as_table=True)
     damage: list[str] = []
     limit = _limit(arguments)
@@ -174,7 +175,7 @@ def _check(arguments: argparse.Namespace) -> None:
         )
 
 
-def filter_of(arguments: argparse.Namespace, begin: int | None, end: int | None) -> MessageFilter:
+def _filter(arguments: argparse.Namespace, begin: int | None, end: int | None) -> MessageFilter:
     """The rule by which messages are printed; `begin` and `end` are milliseconds since the epoch."""
     from spark_mq.cli.messages.message_filter import MessageFilter, parse_tags
     from spark_mq.format.timestamp import EARLIEST_MILLIS, LATEST_MILLIS
@@ -194,7 +195,7 @@ def _limit(arguments: argparse.Namespace) -> int | None:
     """The largest number of messages to print; None for any number."""
     if arguments.limit is not None:
         return arguments.limit or None
-    return None if arguments.last is not None or arguments.follow else DEFAULT_LIMIT
+    return None if arguments.last is not None or arguments.follow else _DEFAULT_LIMIT
 
 
 def _matching(
@@ -275,3 +276,16 @@ def _print_damage(damage: list[str]) -> None:
         print(f"spark-mq: skipped: {visible(reason)}", file=sys.stderr)
     if len(damage) > _MAX_DAMAGE_LINES:
         print(f"spark-mq: skipped: {len(damage) - _MAX_DAMAGE_LINES} more damaged parts of the log", file=sys.stderr)
+
+
+def _find_archived(archive: ArchivedMessages, arguments: argparse.Namespace) -> Iterator[ArchivedMessage]:
+    """The messages of a topic that the arguments of `print-message` select."""
+    begin, end = begin_and_end(arguments)
+    matching = _filter(arguments, begin, end)
+    is_backwards = arguments.newest_first or arguments.last is not None
+    messages = archive.of_topic(arguments.topic, arguments.queue_id, begin, end, newest_first=is_backwards)
+    found = (one for one in messages if matching.matches(one.record))
+    if arguments.last is None:
+        return found
+    last = list(islice(found, arguments.last))
+    return iter(last if arguments.newest_first else last[::-1])

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from spark_mq.cli.exit_status import FOUND, NOT_FOUND
-from spark_mq.cli.messages.archived import find_by_ids, or_archive
+from spark_mq.cli.messages.archived import or_archive
 from spark_mq.cli.messages.arguments import add_any_host, add_body_file, add_store_and_form, refuse_any_host
 from spark_mq.errors import OptionError
 
 if TYPE_CHECKING:
+    from spark_mq.archive.archived_messages import ArchivedMessage, ArchivedMessages
     from spark_mq.cli.several_stores import CommandStore
     from spark_mq.format.record import Record
     from spark_mq.store.message_store import MessageStore
@@ -39,7 +40,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     )
     add_any_host(command)
     add_body_file(command)
-    command.set_defaults(run=or_archive(run, find_by_ids))
+    command.set_defaults(run=or_archive(run, _find_archived))
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -108,3 +109,13 @@ def _of_unique_key(store: MessageStore, of: CommandStore, text: str) -> tuple[li
     if len(found) == 1:
         return found, ""
     return found[:1], f" of {len(found)} messages; this is the newest; `{command}` prints all"
+
+
+def _find_archived(archive: ArchivedMessages, arguments: argparse.Namespace) -> Iterator[ArchivedMessage]:
+    """The messages of offset message ids; an id that is a unique key is found, too. Missing ids are said."""
+    for message_id in arguments.ids:
+        found = list(archive.with_id(message_id, arguments.any_host))
+        found = found or list(archive.with_key(message_id, is_unique=True))[-1:]
+        if not found:
+            print(f"spark-mq: no message {message_id}", file=sys.stderr)
+        yield from found

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from spark_mq.cli.arguments import add_topic, count
 from spark_mq.cli.exit_status import FOUND, NOT_FOUND
-from spark_mq.cli.messages.archived import find_by_key, or_archive
+from spark_mq.cli.messages.archived import or_archive
 from spark_mq.cli.messages.arguments import (
     add_filter,
     add_index,
@@ -22,6 +22,7 @@ from spark_mq.cli.messages.arguments import (
 from spark_mq.errors import OptionError
 
 if TYPE_CHECKING:
+    from spark_mq.archive.archived_messages import ArchivedMessage, ArchivedMessages
     from spark_mq.cli.several_stores import CommandStore
     from spark_mq.format.record import Record
     from spark_mq.store.message_store import MessageStore
@@ -54,7 +55,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         default="K",
         help="with --as-broker: T looks for the tags KEY, which index files have since 5.4.0 (default: K, a key)",
     )
-    command.set_defaults(run=or_archive(run, find_by_key, as_table=True))
+    command.set_defaults(run=or_archive(run, _find_archived, as_table=True, limit=lambda arguments: arguments.max_num))
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -190,3 +191,15 @@ def print_index_problems(problems: Sequence[str]) -> None:
     """Print the damage of the index on stderr."""
     for problem in problems:
         print(f"spark-mq: {problem}; the log was read instead", file=sys.stderr)
+
+
+def _find_archived(archive: ArchivedMessages, arguments: argparse.Namespace) -> Iterator[ArchivedMessage]:
+    """The messages of a topic that have a key, the newest first."""
+    from spark_mq.cli.messages.message_filter import MessageFilter
+    from spark_mq.format.timestamp import EARLIEST_MILLIS, LATEST_MILLIS
+
+    begin, end = begin_and_end(arguments)
+    first, last = EARLIEST_MILLIS if begin is None else begin, LATEST_MILLIS if end is None else end
+    matching = MessageFilter(first, last, condition=condition_of(arguments.filter))
+    found = [one for one in archive.with_key(arguments.key, arguments.topic) if matching.matches(one.record)]
+    return reversed(found)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from spark_mq.cli.arguments import add_topic
 from spark_mq.cli.exit_status import FAILED, FOUND, NOT_FOUND
-from spark_mq.cli.messages.archived import find_by_offset, or_archive
+from spark_mq.cli.messages.archived import or_archive
 from spark_mq.cli.messages.arguments import add_body_file, add_store_and_form, queue_id
 from spark_mq.errors import OptionError
 
 if TYPE_CHECKING:
+    from spark_mq.archive.archived_messages import ArchivedMessage, ArchivedMessages
     from spark_mq.store.message_store import MessageStore
 
 
@@ -30,7 +31,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     command.add_argument("queue_id", metavar="QUEUE", type=queue_id, help="the queue's id")
     command.add_argument("offset", metavar="OFFSET", type=int, help="the message's offset in the queue")
     add_body_file(command)
-    command.set_defaults(run=or_archive(run, find_by_offset))
+    command.set_defaults(run=or_archive(run, _find_archived))
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -86,3 +87,8 @@ def _no_offset(store: MessageStore, arguments: argparse.Namespace) -> tuple[int,
     if result.min_offset >= result.max_offset:
         bounds = f"{topic}/{arguments.queue_id} has no message; the next one gets offset {result.max_offset}"
     return NOT_FOUND, [], f"no message at offset {offset}: {bounds}"
+
+
+def _find_archived(archive: ArchivedMessages, arguments: argparse.Namespace) -> Iterator[ArchivedMessage]:
+    """The messages at a queue offset."""
+    return archive.at_queue_offset(arguments.topic, arguments.queue_id, arguments.offset)

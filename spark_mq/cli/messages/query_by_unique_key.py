@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from spark_mq.cli.exit_status import FOUND, NOT_FOUND
-from spark_mq.cli.messages.archived import find_by_unique_key, or_archive
+from spark_mq.cli.messages.archived import or_archive
 from spark_mq.cli.messages.arguments import add_any_host, add_body_file, add_index, add_store_and_form, refuse_any_host
 from spark_mq.cli.messages.query_by_key import newest_first, print_access_path, print_index_problems, with_times
 from spark_mq.errors import OptionError
 
 if TYPE_CHECKING:
+    from spark_mq.archive.archived_messages import ArchivedMessage, ArchivedMessages
     from spark_mq.format.record import Record
     from spark_mq.store.message_store import MessageStore
 
@@ -39,7 +40,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     add_index(command)
     add_any_host(command)
     add_body_file(command)
-    command.set_defaults(run=or_archive(run, find_by_unique_key))
+    command.set_defaults(run=or_archive(run, _find_archived))
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -109,3 +110,16 @@ def _print_access_path(arguments: argparse.Namespace) -> int:
             print(f"reads  the index, once for each of {len(known_topics(store)):,} topics")
             print(f"reads  {size:,} bytes of the log that no index file covers")
     return FOUND
+
+
+def _find_archived(archive: ArchivedMessages, arguments: argparse.Namespace) -> Iterator[ArchivedMessage]:
+    """The messages with a unique key or an offset message id, the newest first."""
+    from spark_mq.format.java_text import decode_utf8
+    from spark_mq.format.message_id import is_offset_message_id
+
+    topic, key = (None, arguments.topic) if arguments.key is None else (arguments.topic, arguments.key)
+    found = list(archive.with_key(key, topic, is_unique=True))
+    if not found and is_offset_message_id(key):
+        by_id = archive.with_id(key, arguments.any_host)
+        found = [one for one in by_id if topic is None or decode_utf8(one.record.topic) == topic]
+    return reversed(found)
