@@ -28,8 +28,11 @@ from tests.support.stores import RealStore
 VERSIONS: Final = ("5.3.3", "4.9.7")
 """The RocketMQ releases that most tests run: 4.9.7 is the newest 4.9 whose broker Maven Central has."""
 
-EVERY_VERSION: Final = ("4.9.7", "5.3.3", "5.4.0", "5.5.0")
-"""All releases whose brokers these programs run."""
+EVERY_VERSION: Final = ("4.9.0", "4.9.7", "5.3.2", "5.3.3", "5.4.0", "5.5.0")
+"""All releases whose brokers these programs were seen to run, serve and check."""
+
+NEIGHBOURS: Final = {"5.3.0": "5.3.3", "5.3.1": "5.3.3", "5.3.2": "5.3.3", "5.5.1": "5.5.0"}
+"""The release whose clients and tools serve where Maven Central lacks those of a release."""
 
 STORES: Final = Path(__file__).resolve().parent.parent / "stores"
 """Where the project's own stores are."""
@@ -114,8 +117,10 @@ def _sources_digest() -> str:
 
 def _run_maven(version: str) -> None:
     command = ["mvn", "-q", "-B", "-f", str(_PROJECT / "pom.xml"), f"-Drocketmq.version={version}"]
-    if version.startswith("4.9."):
-        command.append("-Prelease-4.9")
+    if version in NEIGHBOURS:
+        command.append(f"-Drocketmq.clients.version={NEIGHBOURS[version]}")
+    if version.startswith(("4.9.", "5.0.")):
+        command.append(f"-Prelease-{version[:3]}")
     answer = subprocess.run([*command, "process-classes"], capture_output=True, text=True, check=False)
     if answer.returncode != 0:
         raise HarnessError(f"Maven failed for RocketMQ {version}:\n{answer.stdout}{answer.stderr}")

@@ -74,7 +74,7 @@ final class Filter implements Command {
 
     private static List<String> subscribe(String tags) {
         try {
-            Map.Entry<String, Set<String>> subscription = Release.subscribe(tags);
+            Map.Entry<String, Set<String>> subscription = Protocol.subscribe(tags);
             return subscription.getKey().equals("*") ? List.of("*") : new ArrayList<>(subscription.getValue());
         } catch (Exception refused) {
             return null;

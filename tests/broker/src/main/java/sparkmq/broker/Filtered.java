@@ -89,7 +89,7 @@ final class Filtered implements Command {
         }
         clients.awaitTopics(topics);
         for (String group : groups) {
-            Release.createGroup(clients.admin(), broker, group);
+            Protocol.createGroup(clients.admin(), broker, group);
         }
     }
 

@@ -61,7 +61,7 @@ final class Groups implements Command {
                 producer.send(new Message(LAG_TOPIC, "lag".getBytes()), queue);
             }
         }
-        Release.createGroup(clients.admin(), broker, LAGGING_GROUP);
+        Protocol.createGroup(clients.admin(), broker, LAGGING_GROUP);
         long[] offsets = {MESSAGES_PER_QUEUE, 3, 0};
         for (int i = 0; i < offsets.length; i++) {
             clients.admin().updateConsumeOffset(broker, LAGGING_GROUP, queues.get(i), offsets[i]);

@@ -83,7 +83,7 @@ final class QueueCheck {
     private void checkUnits(ServedQueues.Queue queue, TreeMap<Long, LogRecord> expected) throws Exception {
         long offset = expected.firstKey();
         while (offset <= expected.lastKey()) {
-            List<QueueUnit> units = Release.queueUnits(clients.admin(), server.brokerAddress(), queue.topic(),
+            List<QueueUnit> units = Protocol.queueUnits(clients.admin(), server.brokerAddress(), queue.topic(),
                 queue.queueId(), offset, BATCH);
             if (units.isEmpty()) {
                 findings.problem(queue + " has no unit " + offset);
@@ -104,7 +104,7 @@ final class QueueCheck {
         long logBegin = server.messageStore().getMinPhyOffset();
         long offset = min;
         while (offset < first) {
-            List<QueueUnit> units = Release.queueUnits(clients.admin(), server.brokerAddress(), queue.topic(),
+            List<QueueUnit> units = Protocol.queueUnits(clients.admin(), server.brokerAddress(), queue.topic(),
                 queue.queueId(), offset, (int) Math.min(BATCH, first - offset));
             if (units.isEmpty()) {
                 return;

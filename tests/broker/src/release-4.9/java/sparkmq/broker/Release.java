@@ -3,19 +3,13 @@ package sparkmq.broker;
 import java.nio.ByteBuffer;
 import java.util.HashMap;
 import java.util.List;
-import java.util.Map;
-import java.util.Set;
 import org.apache.rocketmq.broker.BrokerController;
 import org.apache.rocketmq.client.QueryResult;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.BrokerConfig;
-import org.apache.rocketmq.common.filter.FilterAPI;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.namesrv.NamesrvConfig;
-import org.apache.rocketmq.common.protocol.body.QueryConsumeQueueResponseBody;
-import org.apache.rocketmq.common.protocol.heartbeat.SubscriptionData;
-import org.apache.rocketmq.common.subscription.SubscriptionGroupConfig;
 import org.apache.rocketmq.namesrv.NamesrvController;
 import org.apache.rocketmq.remoting.netty.NettyClientConfig;
 import org.apache.rocketmq.remoting.netty.NettyServerConfig;
@@ -40,8 +34,10 @@ final class Release {
 
     static DefaultMessageStore messageStore(MessageStoreConfig storeConfig, BrokerConfig brokerConfig)
         throws Exception {
-        return new DefaultMessageStore(storeConfig, new BrokerStatsManager(brokerConfig.getBrokerClusterName(), false),
-            (topic, queueId, offset, tagsCode, time, filter, properties) -> { }, brokerConfig);
+        BrokerStatsManager statistics = Overload.create(BrokerStatsManager.class,
+            List.of(brokerConfig.getBrokerClusterName(), false), List.of(brokerConfig.getBrokerClusterName()));
+        return new DefaultMessageStore(storeConfig, statistics, (topic, queueId, offset, tagsCode, time, filter, properties) -> { },
+            brokerConfig);
     }
 
     /** A 4.9 store delivers delayed messages when they are due, unless it is a replica's. */
@@ -55,12 +51,6 @@ final class Release {
 
     static BrokerController broker(BrokerConfig brokerConfig, MessageStoreConfig storeConfig, int port) {
         return new BrokerController(brokerConfig, serverConfig(port), new NettyClientConfig(), storeConfig);
-    }
-
-    /** The tags that a subscription names: all, if the text of the subscription is `*`. */
-    static Map.Entry<String, Set<String>> subscribe(String tags) throws Exception {
-        SubscriptionData subscription = FilterAPI.buildSubscriptionData("topic", tags);
-        return Map.entry(subscription.getSubString(), subscription.getTagsSet());
     }
 
     private static NettyServerConfig serverConfig(int port) {
@@ -119,29 +109,8 @@ final class Release {
         return messageStore.getCommitLog().checkMessageAndReturnSize(ByteBuffer.wrap(bytes), false);
     }
 
-    /** Units of a queue from an index on; none if there is no such queue. */
-    static List<QueueUnit> queueUnits(DefaultMQAdminExt admin, String broker, String topic, int queueId, long index,
-        int count) throws Exception {
-        QueryConsumeQueueResponseBody answer;
-        try {
-            answer = admin.queryConsumeQueue(broker, topic, queueId, index, count, null);
-        } catch (NullPointerException noUnits) {
-            // The 4.9 client stumbles over an answer without a body, which is how a broker says that there are none.
-            return List.of();
-        }
-        return answer.getQueueData().stream()
-            .map(unit -> new QueueUnit(unit.getPhysicOffset(), unit.getPhysicSize(), unit.getTagsCode()))
-            .toList();
-    }
-
     static QueryResult queryByUniqueKey(DefaultMQAdminExt admin, String topic, String key) throws Exception {
         return admin.queryMessageByUniqKey(topic, key, KeyQueries.LIMIT, 0, Long.MAX_VALUE);
-    }
-
-    static void createGroup(DefaultMQAdminExt admin, String broker, String group) throws Exception {
-        SubscriptionGroupConfig config = new SubscriptionGroupConfig();
-        config.setGroupName(group);
-        admin.createAndUpdateSubscriptionGroupConfig(broker, config);
     }
 
     /** 4.9 cannot pop. */

@@ -3,14 +3,12 @@ package sparkmq.broker;
 import java.nio.ByteBuffer;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
-import org.apache.rocketmq.auth.config.AuthConfig;
 import org.apache.rocketmq.broker.BrokerController;
 import org.apache.rocketmq.client.QueryResult;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
-import org.apache.rocketmq.common.BoundaryType;
+import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExtBrokerInner;
@@ -19,16 +17,14 @@ import org.apache.rocketmq.common.namesrv.NamesrvConfig;
 import org.apache.rocketmq.namesrv.NamesrvController;
 import org.apache.rocketmq.remoting.netty.NettyClientConfig;
 import org.apache.rocketmq.remoting.netty.NettyServerConfig;
-import org.apache.rocketmq.remoting.protocol.body.QueryConsumeQueueResponseBody;
-import org.apache.rocketmq.remoting.protocol.filter.FilterAPI;
-import org.apache.rocketmq.remoting.protocol.heartbeat.SubscriptionData;
-import org.apache.rocketmq.remoting.protocol.subscription.SubscriptionGroupConfig;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.DispatchRequest;
+import org.apache.rocketmq.store.MessageArrivingListener;
 import org.apache.rocketmq.store.PutMessageResult;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 import org.apache.rocketmq.store.stats.BrokerStatsManager;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
+import org.apache.rocketmq.tools.admin.DefaultMQAdminExtImpl;
 
 /** What differs between release lines, for 5.x. */
 final class Release {
@@ -42,9 +38,12 @@ final class Release {
 
     static DefaultMessageStore messageStore(MessageStoreConfig storeConfig, BrokerConfig brokerConfig)
         throws Exception {
-        return new DefaultMessageStore(storeConfig, new BrokerStatsManager(brokerConfig),
-            (topic, queueId, offset, tagsCode, time, filter, properties) -> { }, brokerConfig,
-            new ConcurrentHashMap<>());
+        MessageArrivingListener listener = (topic, queueId, offset, tagsCode, time, filter, properties) -> { };
+        BrokerStatsManager statistics = new BrokerStatsManager(brokerConfig);
+        // Before 5.1.2 the store does not know the topics.
+        return Overload.create(DefaultMessageStore.class,
+            List.of(storeConfig, statistics, listener, brokerConfig, new ConcurrentHashMap<>()),
+            List.of(storeConfig, statistics, listener, brokerConfig));
     }
 
     static void deliverNothing(MessageStoreConfig config) {
@@ -55,18 +54,22 @@ final class Release {
         return new NamesrvController(new NamesrvConfig(), serverConfig(port));
     }
 
-    static BrokerController broker(BrokerConfig brokerConfig, MessageStoreConfig storeConfig, int port) {
-        AuthConfig authConfig = new AuthConfig();
-        authConfig.setConfigName(brokerConfig.getBrokerName());
-        authConfig.setClusterName(brokerConfig.getBrokerClusterName());
-        authConfig.setAuthConfigPath(storeConfig.getStorePathRootDir() + "/config");
-        return new BrokerController(brokerConfig, serverConfig(port), new NettyClientConfig(), storeConfig, authConfig);
-    }
-
-    /** The tags that a subscription names: all, if the text of the subscription is `*`. */
-    static Map.Entry<String, Set<String>> subscribe(String tags) throws Exception {
-        SubscriptionData subscription = FilterAPI.buildSubscriptionData("topic", tags);
-        return Map.entry(subscription.getSubString(), subscription.getTagsSet());
+    static BrokerController broker(BrokerConfig brokerConfig, MessageStoreConfig storeConfig, int port)
+        throws ReflectiveOperationException {
+        NettyServerConfig serverConfig = serverConfig(port);
+        NettyClientConfig clientConfig = new NettyClientConfig();
+        Class<?> authClass;
+        try {
+            authClass = Class.forName("org.apache.rocketmq.auth.config.AuthConfig");
+        } catch (ClassNotFoundException before53) {
+            return new BrokerController(brokerConfig, serverConfig, clientConfig, storeConfig);
+        }
+        Object authConfig = Overload.create(authClass, List.of());
+        Overload.call(authConfig, "setConfigName", brokerConfig.getBrokerName());
+        Overload.call(authConfig, "setClusterName", brokerConfig.getBrokerClusterName());
+        Overload.call(authConfig, "setAuthConfigPath", storeConfig.getStorePathRootDir() + "/config");
+        return Overload.create(BrokerController.class,
+            List.of(brokerConfig, serverConfig, clientConfig, storeConfig, authConfig));
     }
 
     private static NettyServerConfig serverConfig(int port) {
@@ -88,8 +91,16 @@ final class Release {
         // Done by LoopbackHaService.
     }
 
+    /** The offset by time that a second rule gives, or null before 5.1.1, which knows one rule only. */
     static Long offsetByTimeUpper(DefaultMessageStore messageStore, String topic, int queueId, long timestamp) {
-        return messageStore.getOffsetInQueueByTime(topic, queueId, timestamp, BoundaryType.UPPER);
+        try {
+            Object upper = Loopback.field(Class.forName("org.apache.rocketmq.common.BoundaryType"), "UPPER").get(null);
+            return (Long) Overload.call(messageStore, "getOffsetInQueueByTime", topic, queueId, timestamp, upper);
+        } catch (ClassNotFoundException before511) {
+            return null;
+        } catch (ReflectiveOperationException failure) {
+            throw new IllegalStateException(failure);
+        }
     }
 
     /** Makes an unused queue begin at an offset, as one does that was moved here from another broker. */
@@ -98,7 +109,12 @@ final class Release {
         throws ReflectiveOperationException {
         // 5.4 and later have no method that gives the table.
         Object queueStore = messageStore.getQueueStore();
-        Object operator = Loopback.field(queueStore.getClass(), "queueOffsetOperator").get(queueStore);
+        Object operator;
+        try {
+            operator = Loopback.field(queueStore.getClass(), "queueOffsetOperator").get(queueStore);
+        } catch (NoSuchFieldException before512) {
+            operator = Loopback.field(queueStore.getClass(), "queueOffsetAssigner").get(queueStore);
+        }
         Object table = Loopback.field(operator.getClass(), "topicQueueTable").get(operator);
         ((Map<String, Long>) table).put(topic + "-" + queueId, offset);
     }
@@ -120,27 +136,12 @@ final class Release {
         return messageStore.getCommitLog().checkMessageAndReturnSize(ByteBuffer.wrap(bytes), false, false);
     }
 
-    /** Units of a queue from an index on; none if there is no such queue. */
-    static List<QueueUnit> queueUnits(DefaultMQAdminExt admin, String broker, String topic, int queueId, long index,
-        int count) throws Exception {
-        QueryConsumeQueueResponseBody answer = admin.queryConsumeQueue(broker, topic, queueId, index, count, null);
-        if (answer == null || answer.getQueueData() == null) {
-            return List.of();
-        }
-        return answer.getQueueData().stream()
-            .map(unit -> new QueueUnit(unit.getPhysicOffset(), unit.getPhysicSize(), unit.getTagsCode()))
-            .toList();
-    }
-
     static QueryResult queryByUniqueKey(DefaultMQAdminExt admin, String topic, String key) throws Exception {
-        return admin.getDefaultMQAdminExtImpl()
-            .queryMessageByUniqKey(null, topic, key, KeyQueries.LIMIT, 0, Long.MAX_VALUE);
-    }
-
-    static void createGroup(DefaultMQAdminExt admin, String broker, String group) throws Exception {
-        SubscriptionGroupConfig config = new SubscriptionGroupConfig();
-        config.setGroupName(group);
-        admin.createAndUpdateSubscriptionGroupConfig(broker, config);
+        DefaultMQAdminExtImpl client = admin.getDefaultMQAdminExtImpl();
+        // From 5.3.0 on the first argument is the cluster.
+        return (QueryResult) (Overload.exists(client.getClass(), "queryMessageByUniqKey", 6)
+            ? Overload.call(client, "queryMessageByUniqKey", null, topic, key, KeyQueries.LIMIT, 0L, Long.MAX_VALUE)
+            : Overload.call(client, "queryMessageByUniqKey", topic, key, KeyQueries.LIMIT, 0L, Long.MAX_VALUE));
     }
 
     /** Makes a consumer's group pop the messages of a topic; whether the broker can do that. */
@@ -156,6 +157,15 @@ final class Release {
     static String recall(DefaultMQProducer producer, String topic) throws Exception {
         Message message = new Message(topic, "recalled".getBytes());
         deliverAfter(message, 3_600_000);
-        return producer.recallMessage(topic, producer.send(message).getRecallHandle());
+        return recall(producer, producer.send(message));
+    }
+
+    /** Recalls a message with a timer; returns its unique key, or null before 5.3.1, which cannot do that. */
+    static String recall(DefaultMQProducer producer, SendResult sent) throws Exception {
+        if (!Overload.exists(SendResult.class, "getRecallHandle", 0)) {
+            return null;
+        }
+        return (String) Overload.call(producer, "recallMessage", sent.getMessageQueue().getTopic(),
+            Overload.call(sent, "getRecallHandle"));
     }
 }

@@ -23,7 +23,7 @@ final class Timers {
             send(producer, "waiting", HOUR);
             for (long delay : new long[] {8_000, HOUR}) {
                 SendResult result = send(producer, "recalled", delay);
-                producer.recallMessage(Delay.TOPIC, result.getRecallHandle());
+                Release.recall(producer, result);
             }
         }
         return awaited;
