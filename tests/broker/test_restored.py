@@ -15,7 +15,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.broker import harness
-from tests.restorer.test_store_times import (
+from tests.support.in_process import read_rows
+from tests.support.restored import delivered, restore_here
+from tests.support.soak import SOAKS
+from tests.support.store_times import (
     assert_whole,
     descending,
     far_apart,
@@ -23,12 +26,9 @@ from tests.restorer.test_store_times import (
     permuted,
     with_times,
 )
-from tests.restorer.test_writer import CONF, rows, save
-from tests.support.in_process import read_rows
-from tests.support.restored import delivered, restore_here
-from tests.support.soak import SOAKS
 from tests.support.stores import OWN_STORES, RealStore
 from tests.support.verified import check, grave
+from tests.support.written import CONF, rows, save
 
 LACKING = harness.missing()
 pytestmark = [pytest.mark.broker, pytest.mark.skipif(LACKING is not None, reason=LACKING or "")]

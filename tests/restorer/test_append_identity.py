@@ -17,11 +17,11 @@ import pytest
 
 from spark_mq.errors import OptionError
 from spark_mq.restorer.report import RestoreReport
-from tests.restorer.test_writer import CONF, rows, save
 from tests.support.in_process import read_rows
 from tests.support.paused_process import environment, kill_session, killed
 from tests.support.restored import restore_here
 from tests.support.soak import SOAKS
+from tests.support.written import CONF, rows, save
 
 MOMENTS = {
     "records are staged": "spark_mq.restorer.chunk:_write:1:/.spark_mq/append/",

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -27,27 +25,15 @@ from spark_mq.errors import (
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS
 from spark_mq.io.location import Location
 from spark_mq.restorer import put_in_place
-from spark_mq.restorer.writer import StoreWriter
 from spark_mq.source.datasource import RocketMQDataSource
 from spark_mq.store.store_lock import store_lock
 from tests.support.in_process import read_rows
 from tests.support.stores import OWN_STORES, RealStore, index_of, tree_of
 from tests.support.verified import check, grave
+from tests.support.written import BORN, CONF, FIELDS, rows, save, writer_of
 
 Unpack = Callable[[RealStore], Path]
 WORKLOAD = RealStore("workload-533", OWN_STORES)
-CONF = "mappedFileSizeCommitLog=65536\nmappedFileSizeConsumeQueue=2000\nmaxHashSlotNum=100\nmaxIndexNum=500\n"
-BORN = datetime(2026, 11, 21, 11, 0, tzinfo=UTC)
-FIELDS = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("queue_id", pa.int64()),
-        ("keys", pa.list_(pa.string())),
-        ("tags", pa.string()),
-        ("body", pa.string()),
-        ("born_timestamp", pa.timestamp("us", "UTC")),
-    ]
-)
 
 
 @pytest.fixture
@@ -55,39 +41,6 @@ def conf(tmp_path: Path) -> str:
     """The settings of a broker with small files."""
     (tmp_path / "broker.conf").write_text(CONF)
     return str(tmp_path / "broker.conf")
-
-
-def rows(topic: str, count: int) -> pa.RecordBatch:
-    """Messages in two queues."""
-    columns: list[list[Any]] = [
-        [topic] * count,
-        [number % 2 for number in range(count)],
-        [[f"{topic}-{number}"] for number in range(count)],
-        ["paid"] * count,
-        [f"{topic} number {number} \u4e2d" for number in range(count)],
-        [BORN] * count,
-    ]
-    arrays = [pa.array(*pair) for pair in zip(columns, FIELDS.types, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=FIELDS)
-
-
-def writer_of(store: Path, schema: pa.Schema, overwrite: bool = False, **options: str) -> StoreWriter:
-    """What Spark gets on the driver, and sends to tasks."""
-    source = RocketMQDataSource({"path": str(store), **options})
-    writer = pickle.loads(pickle.dumps(source.writer(from_arrow_schema(schema), overwrite)))
-    assert isinstance(writer, StoreWriter)
-    return writer
-
-
-def save(store: Path, partitions: Sequence[pa.RecordBatch], overwrite: bool = False, **options: str) -> None:
-    """A whole write; the tasks end in another order than that of their partitions."""
-    writer = writer_of(store, partitions[0].schema, overwrite, **options)
-    messages = []
-    for number in reversed(range(len(partitions))):
-        with mock.patch("spark_mq.restorer.writer.TaskContext.get") as context:
-            context.return_value.partitionId.return_value = number
-            messages.append(pickle.loads(pickle.dumps(writer.write(iter([partitions[number]])))))
-    writer.commit(messages)
 
 
 def test_rows_become_a_sound_store_in_their_order(tmp_path: Path, conf: str) -> None:
