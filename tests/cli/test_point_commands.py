@@ -361,8 +361,8 @@ def test_a_point_command_imports_neither_numba_nor_pandas_nor_spark(
         ["consumer-progress", store],
         ["lag", store, "--topic", "OrderEvents", "--from-where", "last"],
         ["allocate", store, "OrderEvents", "--consumers", "3", "--to", "4"],
-        ["state", store, "--broker-conf", conf],
-        ["state", lagging, "--broker-conf", ""],
+        ["state", store, "--quick", "--broker-conf", conf],
+        ["state", lagging, "--quick", "--broker-conf", ""],
         ["print-message", store, "OrderEvents", "--last", "3"],
         ["print-message", store, "OrderEvents", "--queue-id", "1", "--last", "3", "--full", "--body", "hex"],
     ):
