@@ -185,6 +185,7 @@ class RocketMQDataSource(DataSource):
     storeHost : HOST:PORT, the address of the broker in all messages. Offset message ids contain it.
     topicMap : new names of topics, `old=new,old2=new2`; only if rows get new offsets.
     offsetMap : the folder for the table of old and new offsets, `STORE_offsets` by default.
+    appendId : the identity of an append: if the store has one of this id, nothing is appended.
 
     >>> rows = spark.sql("SELECT 'orders' AS topic, array('order-1') AS keys, 'paid' AS body")
     >>> rows.write.format("rocketmq").mode("append").save(store)

@@ -43,7 +43,7 @@ def run_without(package: str, *arguments: str, **environment: str) -> subprocess
 @pytest.mark.parametrize(
     "command",
     [
-        ["rebuild", "STORE", "--output", "OUTPUT"],
+        ["rebuild", "STORE", "--output", "OUTPUT", "--assume-defaults"],
         ["sql", "SELECT 1", "--store", "a=store"],
         ["maintain-archive", "table"],
     ],

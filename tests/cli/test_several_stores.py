@@ -265,7 +265,7 @@ def test_an_unreadable_store_is_an_error_or_left_out(
             ("sql", "SELECT 1", "--store", "a=STORE", "--skip-unreadable"),
             "--skip-unreadable has no effect on one store",
         ),
-        (("sql", "SELECT 1", "--stores", "FILE", "--store", "a=STORE"), "give --store NAME=PATH"),
+        (("sql", "SELECT 1", "--stores", "FILE", "--store", "a=STORE"), "--store and --stores exclude each other"),
     ],
 )
 def test_what_does_not_go_together_is_refused(

@@ -149,9 +149,12 @@ def check(store: MappedStore) -> None:
     assert warm_scan == scan
     forget()
     for topic in TOPICS:
-        expected = [row for row in scan if row["topic"] == topic]
-        assert warm[topic] == expected
-        assert rows_of(store.folder, topic=topic) == expected
+        found = rows_of(store.folder, topic=topic)
+        assert warm[topic] == found
+        # If truncated records after the end count as live, so do their units: one of another queue can be at the place
+        # of a message that has no unit yet (README, limitations).
+        if scan[-1]["commit_log_offset"] < store.end:
+            assert found == [row for row in scan if row["topic"] == topic]
     if store.is_end_told:
         offsets = [message.offset for message in store.messages]
         assert [row["commit_log_offset"] for row in scan if row["topic"] is not None] == offsets

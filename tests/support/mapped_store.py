@@ -70,8 +70,6 @@ class MappedStore:
         self.end = 0
         self.now = START
         self._is_stale_after_end = False
-        self._has_appended = False
-        self._is_replica = False
         self._expired: dict[tuple[str, int], int] = {}
         self._flushed = 0
         self._running: ExitStack | None = None
@@ -82,10 +80,10 @@ class MappedStore:
     def is_end_told(self) -> bool:
         """Whether the files show where the log ends.
 
-        Truncated records can follow the end. A record of the last start of the broker before them shows that they are
-        older than that start; unless they are of the same run, as on a replica.
+        Truncated records can follow the end. That they are older than the last record proves nothing, because a clock
+        can be set back.
         """
-        return not self._is_stale_after_end or (self._has_appended and not self._is_replica)
+        return not self._is_stale_after_end
 
     @property
     def is_running(self) -> bool:
@@ -96,7 +94,6 @@ class MappedStore:
         """Start the broker. It finds that the last `lost` messages are not whole, and truncates them."""
         self.now += 20_000
         self.truncate(lost)
-        self._has_appended = self._is_replica = False
         self._running = ExitStack()
         self._running.enter_context(store_lock(Location.resolve(str(self.folder))))
         self._put(self.folder / "lock", b"lock")
@@ -144,7 +141,6 @@ class MappedStore:
         self.messages.append(Message(self.end, len(data), topic, queue_id, queue_offset))
         self.end += len(data)
         self._flushed = self.now
-        self._has_appended = True
 
     def dispatch(self, count: int) -> None:
         """Write the units of the next `count` messages."""
@@ -154,7 +150,6 @@ class MappedStore:
 
     def truncate(self, lost: int) -> None:
         """Forget the last messages, as a replica does without a start. Their bytes and their units remain."""
-        self._is_replica = True
         lost = min(lost, len(self.messages) - 1)
         if lost > 0:
             self.end = self.messages[-lost].offset

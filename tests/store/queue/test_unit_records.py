@@ -73,7 +73,7 @@ def test_an_error_of_the_operating_system_is_an_error(records: RecordLookup) -> 
     segment = records.segments[0]
     os.remove(segment.location.path)
     os.mkdir(segment.location.path)
-    with pytest.raises(OSError, match="Is a directory"):
+    with pytest.raises(OSError, match="is a folder, not a file"):
         content(segment, 0)
 
 
