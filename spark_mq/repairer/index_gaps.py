@@ -163,6 +163,8 @@ def _names(
             (name,) = index_file_names([time], zone, above)
         names.append(name)
         above = name
+    if not names:
+        return names  # the sound files have all entries: the damaged ones had those of expired messages
     limits = [*names[1:], "~" if gap.after is None else gap.after.name]
     if any(name >= limit for name, limit in zip(names, limits, strict=True)):
         raise CorruptIndexError(

@@ -6,7 +6,6 @@ The judge is `tests/support/boot_oracle`, a plain model of a boot, message by me
 from __future__ import annotations
 
 import random
-import re
 import shutil
 import struct
 from functools import cache
@@ -23,46 +22,17 @@ from spark_mq.store.store_state import store_state
 from spark_mq.verifier.quick import quick_check
 from tests.support.boot_oracle import Log, OracleMessage, messages_of, never_consumed, units_of
 from tests.support.boots import STORES, Unpack
+from tests.support.random_damages import QUEUE_AND_LOG_ENDS
 from tests.support.soak import SOAKS
 from tests.support.stores import RealStore
 
 VERSIONS = ("4.9.0", "4.9.7", "5.0.0", "5.1.0", "5.3.1", "5.3.3", "5.4.0", "5.5.1")
 NAMES = ("workload-533", "workload-49x", "killed-533", "killed-49x", "crc-533", "lagging-533")
-_UNIT = struct.Struct(">qiq")
 
 
 @cache
 def known(store: RealStore, folder: Path) -> list[OracleMessage]:
     return messages_of(store, folder)
-
-
-def remove_topic(folder: Path, chance: random.Random) -> None:
-    shutil.rmtree(chance.choice(sorted((folder / "consumequeue").iterdir())))
-
-
-def remove_queue(folder: Path, chance: random.Random) -> None:
-    shutil.rmtree(chance.choice(sorted((folder / "consumequeue").glob("*/*"))))
-
-
-def cut_queue(folder: Path, chance: random.Random) -> None:
-    """The last units of a queue become zeros."""
-    file = max(chance.choice(sorted((folder / "consumequeue").glob("*/*"))).iterdir())
-    data = file.read_bytes()
-    units = len(data.rstrip(b"\0")) // _UNIT.size
-    kept = chance.randrange(units + 1) * _UNIT.size
-    file.write_bytes(data[:kept] + bytes(len(data) - kept))
-
-
-def zero_log_end(folder: Path, chance: random.Random) -> None:
-    """The last bytes of the last segment become zeros, as in a copy that was made before the queues'."""
-    file = max(file for file in (folder / "commitlog").iterdir() if any(file.read_bytes()))
-    data = file.read_bytes()
-    starts = [found.start() - 4 for found in re.finditer(b"\xda\xa3\x20\xa7", data)]
-    kept = max(chance.choice(starts[-40:] or [0]) + chance.choice([0, 4, 60]), 0)
-    file.write_bytes(data[:kept] + bytes(len(data) - kept))
-
-
-DAMAGES = (remove_topic, remove_queue, cut_queue, zero_log_end)
 
 
 @pytest.mark.parametrize("seed", range(400 if SOAKS else 32))
@@ -72,7 +42,7 @@ def test_nobody_denies_a_loss(seed: int, unpacked: Unpack, tmp_path: Path) -> No
     sound, folder = unpacked(store), tmp_path / "store"
     messages, conf = known(store, sound), str(store.broker_conf)
     shutil.copytree(sound, folder)
-    for damage in chance.choices(DAMAGES, k=chance.randint(1, 3)):
+    for damage in chance.choices(QUEUE_AND_LOG_ENDS, k=chance.randint(1, 3)):
         if any((folder / "consumequeue").glob("*/*")):
             damage(folder, chance)
     if chance.random() < 0.5:

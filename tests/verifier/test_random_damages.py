@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.random_damages import FOLDERS, damage_bytes, files_of
 from tests.support.soak import SOAKS
 from tests.support.stores import OWN_STORES, RealStore
 from tests.support.verified import check, grave
@@ -23,43 +24,6 @@ from tests.support.verify_oracle import Oracle
 Unpack = Callable[[RealStore], Path]
 TRIES = 10_000 if SOAKS else 40
 STORE = RealStore("workload-533", OWN_STORES)
-FOLDERS = ("commitlog", "consumequeue", "index", "checkpoint")
-
-
-def files_of(store: Path, folder: str) -> list[Path]:
-    """The files of a part of a store; a queue file before its neighbours of the same queue."""
-    if folder == "checkpoint":
-        return [store / "checkpoint"]
-    return sorted(path for path in (store / folder).rglob("*") if path.is_file())
-
-
-def damage(store: Path, chance: random.Random, folders: tuple[str, ...] = FOLDERS) -> str:
-    """Do one random damage; says which."""
-    files = files_of(store, chance.choice(folders))
-    file = chance.choice(files)
-    data = bytearray(file.read_bytes())
-    # Most of a file can be zeros: three of four damages are where the file was written.
-    written = len(bytes(data).rstrip(b"\0")) or len(data)
-    at = chance.randrange(written if chance.random() < 0.75 else len(data))
-    length = min(chance.choice([1, 4, 8, 20, 64, 300]), len(data) - at)
-    kind = chance.choice(["flip", "flip", "zero", "copy", "cut", "swap"])
-    text = f"{kind} {length} bytes of {file.relative_to(store)} at {at}"
-    if kind == "flip":
-        data[at] ^= 1 << chance.randrange(8)
-    elif kind == "zero":
-        data[at : at + length] = bytes(length)
-    elif kind == "copy":
-        source = chance.randrange(len(data) - length + 1)
-        data[at : at + length] = data[source : source + length]
-    elif kind == "cut":
-        del data[at:]
-    elif kind == "swap":
-        other = chance.choice([path for path in files if path.parent == file.parent])
-        text = f"swap {file.relative_to(store)} and {other.name}"
-        data, content = bytearray(other.read_bytes()), bytes(data)
-        other.write_bytes(content)
-    file.write_bytes(data)
-    return text
 
 
 class Copy:
@@ -99,7 +63,7 @@ def test_every_damage_is_found_or_cannot_be_seen(copy: Copy) -> None:
     _, before = check(copy.path, STORE.broker_conf)
     missed = []
     for seed in range(TRIES):
-        done = damage(copy.path, random.Random(seed))
+        done = damage_bytes(copy.path, random.Random(seed))
         visible = oracle.visible_changes(copy.path)
         _, findings = check(copy.path, STORE.broker_conf)
         found = grave([finding for finding in findings if finding not in before])
