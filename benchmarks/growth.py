@@ -47,7 +47,16 @@ def rebuild(folder: Path, log_size: int, queues: int) -> Point:
     try:
         made = generate_store(store, log_size=log_size, topics=queues // _QUEUES_PER_TOPIC, queues=_QUEUES_PER_TOPIC)
         os.sync()  # what is still to be written to disk would slow the rebuild
-        command = [sys.executable, "-m", "spark_mq", "rebuild", str(store), "--output", str(output)]
+        command = [
+            sys.executable,
+            "-m",
+            "spark_mq",
+            "rebuild",
+            str(store),
+            "--output",
+            str(output),
+            "--assume-defaults",
+        ]
         highest, _, report = measure([*command, "--assume-defaults", "--json", "--quiet"])
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -129,7 +129,16 @@ def main() -> int:
     shutil.rmtree(arguments.folder, ignore_errors=True)
     try:
         log_bytes = make_store(store, arguments.files * capacity, arguments.key_size)
-        command = [sys.executable, "-m", "spark_mq.cli.main", "rebuild", str(store), "--output", str(output)]
+        command = [
+            sys.executable,
+            "-m",
+            "spark_mq.cli.main",
+            "rebuild",
+            str(store),
+            "--output",
+            str(output),
+            "--assume-defaults",
+        ]
         highest, seconds, report = measure([*command, "--assume-defaults", "--json", "--quiet"])
         sizes = [file.stat().st_size for file in sorted((output / "index").iterdir())]
     finally:

@@ -219,7 +219,7 @@ def main() -> int:
         scan_memory = peak_worker_memory()
 
         def rebuild_all() -> None:
-            reports.append(rebuild(spark, str(store), str(output), replace=True))
+            reports.append(rebuild(spark, str(store), str(output), replace=True, assume_defaults=True))
 
         def rebuild_queues() -> None:
             rebuild(spark, str(store), str(output), only=CONSUME_QUEUE, replace=True)

@@ -91,14 +91,14 @@ def main() -> int:
     if not (store / "made").exists():
         shutil.rmtree(store, ignore_errors=True)
         generate_store(store, log_size=size, topics=arguments.topics, queues=arguments.queues)
-        rebuild(spark, str(store))
+        rebuild(spark, str(store), assume_defaults=True)
         (store / "made").touch()
     output = arguments.folder / "verify-rebuilt"
     rebuilds, checks, memory = [], [], 0
     for number in range(arguments.repetitions + 1):  # the first pair warms up
         shutil.rmtree(output, ignore_errors=True)
         started = time.perf_counter()
-        rebuild(spark, str(store), str(output))
+        rebuild(spark, str(store), str(output), assume_defaults=True)
         rebuilt = time.perf_counter()
         with largest_worker() as largest:
             result = verify(spark, str(store))
