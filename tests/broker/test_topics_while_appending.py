@@ -75,7 +75,7 @@ def compared(store: Path) -> Iterator[int]:
 @pytest.mark.parametrize("version", harness.VERSIONS)
 def test_topics_are_read_while_a_broker_appends_and_is_started_again(version: str, tmp_path: Path) -> None:
     store = tmp_path / "store"
-    counts = []
+    counts: list[tuple[int, ...]] = []
     for number, ending in enumerate(RUNS):
         broker = harness.Broker(version, store, SETTINGS)
         broker.start()
