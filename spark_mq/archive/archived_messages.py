@@ -45,17 +45,18 @@ class ArchivedMessages:
     """The messages of an archive, which is a local folder.
 
     Messages of one store are found in the order of its log; those of several stores in the order of their store times.
+    A look-up opens the tables that it needs. It raises `OptionError` if the package `deltalake` is not installed, and
+    `UnsupportedStoreError` if a table needs a feature of Delta Lake that `deltalake` does not have.
     """
 
     def __init__(self, table: str) -> None:
-        """Open the archive.
+        """Name the archive; nothing is read yet.
 
         Args:
             table: The archive's table of messages: a path.
 
         Raises:
-            OptionError: The package `deltalake` is not installed, or the table is not on a local disk.
-            UnsupportedStoreError: The table needs a feature of Delta Lake that `deltalake` does not have.
+            OptionError: The table is not on a local disk.
 
         """
         self._tables = ArchiveTables.of(table if "/" in table else f"./{table}", checkpoint="")

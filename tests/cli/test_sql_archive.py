@@ -34,16 +34,19 @@ QUERY = """
 """
 
 
-def test_an_archive_needs_no_store(
-    delta: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The store is often gone by the time that somebody asks."""
+@pytest.fixture(autouse=True)
+def _in_this_session(delta: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command runs in the session of the tests, and leaves it open."""
 
     @contextmanager
     def session(*_: object) -> Iterator[SparkSession]:
         yield delta
 
     monkeypatch.setattr(command, "spark_session", session)
+
+
+def test_an_archive_needs_no_store(delta: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The store is often gone by the time that somebody asks."""
     table = tmp_path / "lake" / "messages"
     archive(delta, str(STORE.unpack(tmp_path)), str(table))
     query = """
@@ -65,13 +68,8 @@ def test_an_archive_needs_no_store(
 
 
 def test_each_message_is_in_the_history_once(
-    delta: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    delta: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    @contextmanager
-    def session(*_: object) -> Iterator[SparkSession]:
-        yield delta
-
-    monkeypatch.setattr(command, "spark_session", session)
     whole, ends = STORE.unpack(tmp_path), record_ends(STORE)
     end = ends[len(ends) // 2]
     store = cut_log(whole, tmp_path / "store", end)
