@@ -13,6 +13,8 @@ import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.consumer.store.OffsetStore;
+import org.apache.rocketmq.client.consumer.store.ReadOffsetType;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
@@ -48,6 +50,8 @@ final class Filtered implements Command {
     private final Random random = new Random(21);
     /** The queues of which a group received the last message. */
     private final Map<String, Set<Integer>> finished = new TreeMap<>();
+    /** The offset of each queue after its last message. */
+    private final Map<MessageQueue, Long> ends = new TreeMap<>();
 
     @Override
     public int run(Arguments arguments) throws Exception {
@@ -68,10 +72,15 @@ final class Filtered implements Command {
             // The heartbeat in start() has registered each subscription.
             send(clients.producer(), queues, count);
             for (MessageQueue queue : queues) {
-                clients.producer().send(last(), queue);
+                ends.put(queue, clients.producer().send(last(), queue).getQueueOffset() + 1);
             }
-            await(groups);
+            await("groups have not received the last messages", () -> isFinished(groups));
+            await("offsets are not known to the consumers", () -> consumers.stream().allMatch(one -> knowsEnds(one, queues)));
             consumers.forEach(DefaultMQPushConsumer::shutdown);
+            // A consumer sends its offsets without waiting for an answer.
+            for (String group : groups) {
+                await("the broker lacks offsets of " + group, () -> hasEnds(clients, group));
+            }
             send(clients.producer(), queues, count / 10);
             Message delayed = last();
             delayed.setDelayTimeLevel(TWO_HOURS_LEVEL);
@@ -153,14 +162,30 @@ final class Filtered implements Command {
         }
     }
 
-    private void await(Collection<String> groups) throws InterruptedException {
+    private interface Condition {
+        boolean holds() throws Exception;
+    }
+
+    private void await(String failure, Condition condition) throws Exception {
         long end = System.currentTimeMillis() + LONGEST_WAIT;
-        while (!isFinished(groups)) {
+        while (!condition.holds()) {
             if (System.currentTimeMillis() > end) {
-                throw new IllegalStateException("groups have not received the last messages: " + finished);
+                throw new IllegalStateException(failure + ": " + finished);
             }
             Thread.sleep(50);
         }
+    }
+
+    /** A consumer updates its offset after the listener has returned. */
+    private boolean knowsEnds(DefaultMQPushConsumer consumer, Collection<MessageQueue> queues) {
+        OffsetStore offsets = consumer.getDefaultMQPushConsumerImpl().getOffsetStore();
+        return queues.stream().allMatch(queue -> offsets.readOffset(queue, ReadOffsetType.READ_FROM_MEMORY)
+            == ends.get(queue));
+    }
+
+    private boolean hasEnds(Clients clients, String group) throws Exception {
+        var offsets = clients.admin().examineConsumeStats(group, TOPIC).getOffsetTable();
+        return ends.entrySet().stream().allMatch(end -> offsets.get(end.getKey()).getConsumerOffset() == end.getValue());
     }
 
     private synchronized boolean isFinished(Collection<String> groups) {
