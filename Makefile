@@ -56,14 +56,14 @@ prepare: install ## compile the kernels, and archive Spark's Java classes, for a
 
 test: install ## run the tests
 	$(BIN)/python -m spark_mq.format.kernels.compile & \
-	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder -m 'not broker and not archive and not cluster and not notebook and not shared and not s3 and not hdfs'
+	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder --durations=40 --durations-min=4 -m 'not broker and not archive and not cluster and not notebook and not shared and not s3 and not hdfs'
 
 test-kernels: install ## run the tests of the kernels, as plain Python
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile tests/format/kernels
 
 test-rest: $(CLASSES) ## run all tests that `make test` leaves out, and write dist/notebooks/*.html
 	rm -rf $(PAGES)
-	SPARK_MQ_KEEP_OUTPUTS=$(PAGES) $(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder \
+	SPARK_MQ_KEEP_OUTPUTS=$(PAGES) $(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder --durations=40 --durations-min=4 \
 	-m 'broker or archive or cluster or notebook or shared or s3 or hdfs'
 	$(TO_PAGES) $(PAGES)/*.ipynb
 
