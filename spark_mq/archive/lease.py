@@ -66,7 +66,7 @@ def lease(spark: SparkSession, tables: ArchiveTables) -> Iterator[None]:
         has_ended.set()
         renewer.join()
         with suppress(OSError):
-            own.filesystem.delete_file(own.path)
+            own.delete()
 
 
 def _renew(own: Location) -> None:
@@ -95,7 +95,7 @@ def _wait_for_others(own: Location, tables: ArchiveTables) -> None:
         if time.monotonic() - started >= EXPIRY_SECONDS:
             for name in first:
                 with suppress(OSError):
-                    own.filesystem.delete_file((own.parent / name).path)
+                    (own.parent / name).delete()
             return
         time.sleep(_LOOK_SECONDS)
 

@@ -51,8 +51,7 @@ def small_files(store: Location) -> list[Row]:
     Folders in `config/` are RocksDB databases, each of several files that belong together. A running broker can change
     the database between two reads, so a snapshot of it can be inconsistent.
     """
-    selector = fs.FileSelector(f"{store.path}/{CONFIG}", recursive=True, allow_not_found=True)
-    infos = [*store.filesystem.get_file_info(selector), (store / CHECKPOINT).info()]
+    infos = [*store.storage.entries(f"{store.path}/{CONFIG}", recursive=True), (store / CHECKPOINT).info()]
     return [
         {
             "file": info.path[len(store.path) + 1 :],
@@ -81,7 +80,6 @@ def _content(store: Location, info: fs.FileInfo) -> bytes | None:
     if info.size > _MAX_FILE_SIZE:
         return None
     try:
-        with store.filesystem.open_input_stream(info.path) as stream:
-            return bytes(stream.read())
+        return Location(store.storage, info.path).read_bytes()
     except FileNotFoundError:
         return None

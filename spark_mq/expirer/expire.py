@@ -14,8 +14,8 @@ from datetime import datetime
 from spark_mq.errors import OptionError, StorageError, UnsupportedStoreError
 from spark_mq.expirer.plan import ByOffset, ByTime, ExpirePlan, PlannedFile, plan_expiry
 from spark_mq.expirer.report import ExpireReport, unread_lines
+from spark_mq.io.local import sync_folder
 from spark_mq.io.location import Location
-from spark_mq.io.publish import sync_folder
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.expiry import MILLIS_PER_HOUR
 from spark_mq.store.log.segment_files import list_segment_files

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 
 from spark_mq.errors import OptionError, StorageError
-from spark_mq.io.folder import check_bucket
 from spark_mq.io.location import Location
 from spark_mq.store.config.store_kind import unfinished_append
 from spark_mq.store.config.store_paths import APPEND_UNFINISHED, COMMIT_LOG, CONSUME_QUEUE, INDEX, MAPPED_FILE_NAME
@@ -31,7 +30,7 @@ def check_output(output: Location, store: Location, trees: tuple[str, ...]) -> N
         UnfinishedAppendError: `output` is a store in which only some of the files of an append are in place.
 
     """
-    check_bucket(output)
+    output.check_bucket()
     if (output / COMMIT_LOG / APPEND_UNFINISHED).is_file:
         raise unfinished_append(output)
     for folder in _folders_above(output):
@@ -63,16 +62,15 @@ def _folders_above(location: Location) -> Iterator[Location]:
     paths = [location.path, os.path.realpath(location.path)] if location.is_local else [location.path]
     for path in dict.fromkeys(paths):
         while path.strip("/"):
-            yield Location(location.filesystem, path, path if location.is_local else location.uri)
+            yield Location(location.storage, path)
             path = path.rpartition("/")[0]
 
 
 def _store_tree(folder: Location, store: Location) -> str | None:
     """A description of the folder if it is a tree of a store, by location or by the names of its files; else None."""
     parent, _, name = folder.path.rpartition("/")
-    commit_log = Location(folder.filesystem, f"{parent}/{COMMIT_LOG}", folder.uri)
-    is_bucket = "/" not in folder.path
-    if name in _STORE_TREES and not is_bucket and commit_log.is_directory:
+    commit_log = Location(folder.storage, f"{parent}/{COMMIT_LOG}")
+    if name in _STORE_TREES and not folder.is_bucket and commit_log.is_directory:
         return f"{name}/ of a store"
     if any(_is_same(store / tree, folder) for tree in _STORE_TREES):
         return f"a folder of the store {store}"
@@ -101,4 +99,4 @@ def _has_mapped_files(folder: Location) -> bool:
 def _is_same(first: Location, second: Location) -> bool:
     if first.is_local and second.is_local:
         return os.path.realpath(first.path) == os.path.realpath(second.path)
-    return first.filesystem == second.filesystem and first.path == second.path
+    return first == second

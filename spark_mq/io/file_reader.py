@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from spark_mq.errors import StoreChangedError
+from spark_mq.io.local import open_regular
 from spark_mq.io.location import Location
-from spark_mq.io.regular_file import open_regular
 from spark_mq.io.remote_file import RemoteFile
 
 _LEAST_OPEN_FILES, _MOST_OPEN_FILES = 64, 1024

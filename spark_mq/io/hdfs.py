@@ -1,4 +1,4 @@
-"""HDFS: an address becomes a pyarrow filesystem by the client `hdfs-native`, which needs no Java.
+"""HDFS as a home of files, by the client `hdfs-native`, which needs no Java.
 
 An address is `hdfs://NAMENODE:PORT/PATH`, or `hdfs://NAMESERVICE/PATH` and `viewfs://...` with the settings of the site
 (`HADOOP_CONF_DIR`). A path is taken as it is, so `%RETRY%group` in it needs no escapes.
@@ -14,25 +14,26 @@ import errno
 import importlib.util
 import os
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import pyarrow as pa
 from pyarrow import fs
 
 from spark_mq.errors import MissingPackageError, OptionError
+from spark_mq.io.storage import NetworkStorage, StoredFile, Writer
 
 if TYPE_CHECKING:
-    from hdfs_native import Client, FileStatus
+    from hdfs_native import Client, FileReader, FileStatus
     from typing_extensions import Buffer
 
-_SCHEMES: Final = ("hdfs://", "viewfs://")
 _SITE_FILE: Final = "hdfs-site.xml"
 _ONE_ATTEMPT: Final = {"dfs.client.failover.max.attempts": "1"}
-"""The setting of Hadoop for one connection to the namenode: `repeated` makes the others."""
+"""The setting of Hadoop for one connection to the namenode: `NetworkStorage.asked` makes the others."""
 _JAVA_ERROR: Final = re.compile(r'^(?:Fatal)?RPCError\("([\w.$]+)", "(.*)"\)$', re.DOTALL)
 """The text of an error that a server raised: a class of Java, and its message."""
 _OTHER_ERROR: Final = re.compile(r'^\w+\("(.*)"\)$', re.DOTALL)
@@ -45,187 +46,141 @@ _NOT_A_FOLDER: Final = "(is not a directory)"
 """The end of a message of `ParentNotDirectoryException`, and of some of `AccessControlException`."""
 
 
-def is_hdfs(uri: str) -> bool:
-    """Whether the text is an address of HDFS."""
-    return uri.startswith(_SCHEMES)
+@dataclass(frozen=True)
+class HdfsStorage(NetworkStorage):
+    """The HDFS at `address`. A process that is forked, or gets a copy, connects again."""
 
+    renames: ClassVar[bool] = True
+    what_to_check: ClassVar[str] = "the address and the port of the namenode, and that HDFS runs"
+    what_denies: ClassVar[str] = "the rights, and the user (HADOOP_USER_NAME)"
 
-def hdfs_filesystem(uri: str) -> tuple[fs.FileSystem, str]:
-    """The filesystem of an address, and the path in it.
+    address: str
 
-    Raises:
-        MissingPackageError: `hdfs-native` is not installed.
-        OptionError: The address has a user or settings.
-        OSError: The filesystem cannot be reached.
+    @classmethod
+    def of(cls, uri: str) -> tuple[Self, str]:
+        """The filesystem of an address, and the path in it.
 
-    """
-    scheme, _, place = uri.partition("://")
-    place, _, settings = place.partition("?")
-    authority, slash, path = place.partition("/")
-    address, path = f"{scheme}://{authority}", f"{slash}{path}".rstrip("/")
-    if importlib.util.find_spec("hdfs_native") is None:
-        raise MissingPackageError(
-            f"{address}: Python has no client for HDFS: run pip install hdfs-native, on every machine of a cluster"
-        )
-    if settings or "@" in authority:
-        raise OptionError(
-            f"{address}/...: an address of HDFS names no user and has no settings: the user is HADOOP_USER_NAME, and "
-            "settings are in the files of HADOOP_CONF_DIR"
-        )
-    handler = HdfsHandler(address)
-    with _errors():
-        handler.connect()
-    return fs.PyFileSystem(handler), path
+        Raises:
+            MissingPackageError: `hdfs-native` is not installed.
+            OptionError: The address has a user or settings.
+            OSError: The filesystem cannot be reached.
 
+        """
+        scheme, _, place = uri.partition("://")
+        place, _, settings = place.partition("?")
+        authority, slash, path = place.partition("/")
+        storage, path = cls(f"{scheme}://{authority}"), f"{slash}{path}".rstrip("/")
+        if importlib.util.find_spec("hdfs_native") is None:
+            raise MissingPackageError(
+                f"{storage.address}: Python has no client for HDFS: run pip install hdfs-native, on every machine of a "
+                "cluster"
+            )
+        if settings or "@" in authority:
+            raise OptionError(
+                f"{storage.address}/...: an address of HDFS names no user and has no settings: the user is "
+                "HADOOP_USER_NAME, and settings are in the files of HADOOP_CONF_DIR"
+            )
+        with _errors():
+            _ = storage._client
+        return storage, path
 
-class HdfsHandler(fs.FileSystemHandler):  # type: ignore[misc]
-    """The operations of pyarrow on the HDFS at `address`, by `hdfs-native`.
+    def uri(self, path: str) -> str:
+        """The address of a path."""
+        return f"{self.address}{path}"
 
-    A process that is forked, or gets a copy, connects again.
-    """
-
-    def __init__(self, address: str) -> None:
-        self.address = address
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, HdfsHandler) and self.address == other.address
-
-    def __hash__(self) -> int:
-        return hash(self.address)
-
-    def connect(self) -> Client:
+    @property
+    def _client(self) -> Client:
         """The client of this process. It asks the namenode only when it is used."""
         return _client(self.address, os.getpid())
 
-    def get_type_name(self) -> str:
-        """The name of the kind of filesystem."""
-        return "hdfs"
-
-    def normalize_path(self, path: str) -> str:
-        """The path as it is."""
-        return path
-
-    def get_file_info(self, paths: Sequence[str]) -> list[fs.FileInfo]:
-        """Type, size and time of each path; type `NotFound` if it does not exist."""
-        return [self._info(path) for path in paths]
-
-    def _info(self, path: str) -> fs.FileInfo:
+    def info(self, path: str) -> fs.FileInfo:
+        """Type, size and time of a file or folder."""
         try:
-            with _errors():
-                return _as_info(self.connect().get_file_info(path))
-        except (FileNotFoundError, NotADirectoryError):
+            return _as_info(self._request(path, lambda: self._client.get_file_info(path)))
+        except FileNotFoundError:
             return fs.FileInfo(path, fs.FileType.NotFound)
 
-    def get_file_info_selector(self, selector: fs.FileSelector) -> list[fs.FileInfo]:
+    def entries(self, path: str, recursive: bool = False) -> list[fs.FileInfo]:
         """The entries of a folder; a file has none."""
         try:
-            with _errors():
-                found = list(self.connect().list_status(selector.base_dir, selector.recursive))
-        except (FileNotFoundError, NotADirectoryError):
-            if selector.allow_not_found:
-                return []
-            raise
-        return [_as_info(status) for status in found if status.path != selector.base_dir]
+            found = self._request(path, lambda: list(self._client.list_status(path, recursive)))
+        except FileNotFoundError:
+            return []
+        infos = (_as_info(status) for status in found if status.path != path)
+        return sorted(infos, key=lambda info: info.base_name)
 
-    def create_dir(self, path: str, recursive: bool) -> None:
-        """Create a folder, unless it exists."""
-        with _errors():
-            self.connect().mkdirs(path, 0o755, recursive)
+    def open(self, path: str, size: int | None = None) -> StoredFile:
+        """A file, for reading; its own size counts."""
+        return _File(self._request(path, lambda: self._client.read(path)))
 
-    def delete_dir(self, path: str) -> None:
-        """Remove a folder and everything in it."""
-        self._delete(path, recursive=True)
+    def write(self, path: str, content: Buffer) -> None:
+        """Write a file; a file of this name is replaced at once."""
 
-    def delete_dir_contents(self, path: str, missing_dir_ok: bool = False) -> None:
-        """Remove everything in a folder."""
-        for info in self.get_file_info_selector(fs.FileSelector(path, allow_not_found=missing_dir_ok)):
-            self._delete(info.path, recursive=True)
+        def write() -> None:
+            with self.writer(path) as file:
+                file.write(content)
 
-    def delete_root_dir_contents(self) -> None:
-        """Remove nothing: raises `NotImplementedError`."""
-        raise NotImplementedError("the root of HDFS is not emptied")
+        self.asked(path, write, "written")
 
-    def delete_file(self, path: str) -> None:
-        """Remove a file; raises `FileNotFoundError` if it does not exist."""
-        self._delete(path, recursive=False)
-
-    def _delete(self, path: str, recursive: bool) -> None:
-        with _errors():
-            if not self.connect().delete(path, recursive):
-                raise FileNotFoundError(path)
-
-    def move(self, src: str, dest: str) -> None:
-        """Give a file or folder another name in one step; a file, or an empty folder, of this name is replaced."""
-        with _errors():
-            self.connect().rename(src, dest, True)
-
-    def copy_file(self, src: str, dest: str) -> None:
-        """Copy nothing: raises `NotImplementedError`."""
-        raise NotImplementedError("HDFS does not copy files")
-
-    def open_input_stream(self, path: str) -> pa.PythonFile:
-        """The file, for reading from its start."""
-        return self.open_input_file(path)
-
-    def open_input_file(self, path: str) -> pa.PythonFile:
-        """The file, for reading at any place."""
-        with _errors():
-            return pa.PythonFile(_File(self.connect().read(path)), mode="r")
-
-    def open_output_stream(self, path: str, metadata: object) -> pa.PythonFile:
+    def writer(self, path: str) -> pa.NativeFile:
         """A new file, for writing; a file of this name is replaced at once."""
         from hdfs_native import WriteOptions
 
         with _errors():
-            return pa.PythonFile(_File(self.connect().create(path, WriteOptions(overwrite=True))), mode="w")
+            stream = self._client.create(path, WriteOptions(overwrite=True))
 
-    def open_append_stream(self, path: str, metadata: object) -> pa.PythonFile:
-        """The file, for writing at its end."""
+        def write(data: memoryview) -> None:
+            for at in range(0, len(data), _PIECE):
+                stream.write(bytes(data[at : at + _PIECE]))
+
+        return pa.PythonFile(Writer(write, stream.close, _errors), mode="w")
+
+    def make_folder(self, path: str) -> None:
+        """Create a folder, and those above it."""
         with _errors():
-            return pa.PythonFile(_File(self.connect().append(path)), mode="w")
+            self._client.mkdirs(path, 0o755, True)
+
+    def rename(self, source: str, target: str) -> None:
+        """Give a file or folder another name in one step; a file, or an empty folder, of this name is replaced."""
+        self._request(target, lambda: self._client.rename(source, target, True), "written")
+
+    def delete(self, path: str) -> None:
+        """Remove a file. Raises `FileNotFoundError` if it does not exist."""
+        self._delete(path, recursive=False)
+
+    def delete_folder(self, path: str) -> None:
+        """Remove a folder and everything in it; it need not exist."""
+        with suppress(FileNotFoundError):
+            self._delete(path, recursive=True)
+
+    def _delete(self, path: str, recursive: bool) -> None:
+        if not self._request(path, lambda: self._client.delete(path, recursive), "removed"):
+            raise FileNotFoundError(path)
+
+    def _request(self, path: str, request: Callable[[], Any], done: str = "read") -> Any:
+        def sent() -> Any:
+            try:
+                with _errors():
+                    return request()
+            except NotADirectoryError as error:
+                raise FileNotFoundError(str(error)) from None
+
+        return self.asked(path, sent, done)
 
 
-class _Stream(Protocol):
-    """A file of the client: one for reading, or one for writing."""
-
-    def read(self, size: int = -1) -> bytes: ...
-    def write(self, buf: Buffer) -> int: ...
-    def seek(self, offset: int, whence: int = 0) -> object: ...
-    def tell(self) -> int: ...
-    def close(self) -> None: ...
-
-
+@dataclass(frozen=True)
 class _File:
-    """An open file whose errors are `OSError`."""
+    """An open file."""
 
-    def __init__(self, stream: _Stream) -> None:
-        self._stream = stream
-        self.closed = False
+    stream: FileReader
 
-    def read(self, size: int = -1) -> bytes:
+    @property
+    def size(self) -> int:
+        return len(self.stream)
+
+    def read(self, position: int, length: int) -> bytes:
         with _errors():
-            return self._stream.read(size)
-
-    def write(self, data: Buffer) -> int:
-        view = memoryview(data)
-        with _errors():
-            return sum(self._stream.write(bytes(view[at : at + _PIECE])) for at in range(0, len(view), _PIECE))
-
-    def seek(self, offset: int, whence: int = 0) -> None:
-        with _errors():
-            self._stream.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self._stream.tell()
-
-    def flush(self) -> None:
-        """Nothing: the client sends what is written."""
-
-    def close(self) -> None:
-        if not self.closed:
-            self.closed = True
-            with _errors():
-                self._stream.close()
+            return self.stream.read_range(position, min(length, max(self.size - position, 0)))
 
 
 @cache

@@ -1,43 +1,53 @@
-"""Paths and URIs: where a file or folder is, on any filesystem that pyarrow supports.
+"""Paths and URIs: where a file or folder is.
 
-A path without a scheme is local. `s3:` is an object store (`spark_mq.io.s3`), `hdfs:` is `spark_mq.io.hdfs`. `gs:`, ...
-are URIs that pyarrow resolves. `file:` is a local path. Databricks' `dbfs:/x` is its local mount `/dbfs/x`.
+A path without a scheme is local. `s3:` is an object store, and `hdfs:` and `viewfs:` are HDFS. `file:` is a local path.
+Databricks' `dbfs:/x` is its local mount `/dbfs/x`.
 """
 
 from __future__ import annotations
 
+import io
 import os
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Final, Self
 from urllib.parse import unquote
 
 import pyarrow as pa
 from pyarrow import fs
 
-from spark_mq.errors import OptionError, SparkMqError, StorageError
-from spark_mq.io.hdfs import hdfs_filesystem, is_hdfs
-from spark_mq.io.regular_file import open_regular
+from spark_mq.errors import OptionError, StorageError
+from spark_mq.io.hdfs import HdfsStorage
+from spark_mq.io.local import LocalStorage, open_regular
+from spark_mq.io.object_store import ObjectStore
 from spark_mq.io.remote_file import RemoteFile
-from spark_mq.io.retry import repeated, what_to_check
-from spark_mq.io.s3 import is_s3, redacted, s3_filesystem, shown, with_settings
+from spark_mq.io.s3 import redacted, shown
 from spark_mq.io.snapshot import Snapshot
+from spark_mq.io.storage import NetworkStorage, Storage
+
+STORAGES: Final[dict[str, Callable[[str], tuple[Storage, str]]]] = {
+    "s3": ObjectStore.of,
+    "s3a": ObjectStore.of,
+    "s3n": ObjectStore.of,
+    "hdfs": HdfsStorage.of,
+    "viewfs": HdfsStorage.of,
+}
+"""By scheme of a URI: the function that returns the storage and the path in it."""
+
+_LOCAL: Final = LocalStorage()
 
 
 @dataclass(frozen=True, repr=False)
 class Location:
-    """A path on a filesystem. `uri` names the same file for another process, which can resolve it there.
-
-    `uri` can contain secrets. `str` gives the path for a person: without settings and without secrets.
+    """A path on a storage. `str` gives it for a person: without settings and without secrets.
 
     Example:
         >>> (Location.resolve("/data/store") / "commitlog").path
         '/data/store/commitlog'
     """
 
-    filesystem: fs.FileSystem
+    storage: Storage
     path: str
-    uri: str
     _snapshot: Snapshot | None = field(default=None, compare=False)
 
     @classmethod
@@ -48,61 +58,55 @@ class Location:
             uri: A path, absolute or relative to the working directory, or a URI.
 
         Raises:
-            OptionError: `uri` is empty, or pyarrow cannot open such a URI.
-            StorageError: The filesystem of `uri` cannot be reached.
+            OptionError: `uri` is empty, or there is no storage for such a URI.
+            StorageError: The storage of `uri` cannot be reached.
         """
         if not uri:
             raise OptionError("the path is empty")
         path = local_path(uri)
         if path is not None:
-            return cls(fs.LocalFileSystem(), path, path)
-        place = redacted(uri)
+            return cls(_LOCAL, path)
+        scheme = uri.partition(":")[0]
+        if scheme not in STORAGES:
+            raise OptionError(
+                f"{redacted(uri)!r} is not a path, and not a URI that can be opened: those begin with "
+                f"{', '.join(f'{known}://' for known in STORAGES)} or file:"
+            )
         try:
-            uri = with_settings(uri)
-            filesystem, path = _opened(uri)
-        except SparkMqError:
-            raise
-        except (pa.ArrowException, ValueError) as error:
-            # Not `from error`: its text can contain the secrets of the URI.
-            reason = redacted(str(error)).replace(uri, place)
-            raise OptionError(f"{place!r} is not a path or URI that pyarrow can open: {reason}") from None
+            storage, path = STORAGES[scheme](uri)
         except OSError as error:
             reason = redacted(str(error).partition("\n")[0])
             raise StorageError(
-                f"{place}: its filesystem cannot be reached: {reason}; check {what_to_check(uri)}"
+                f"{redacted(uri)}: its filesystem cannot be reached: {reason}; check the address"
             ) from None
         if not path:
-            raise OptionError(f"{place!r} names no bucket and no path")
-        address, mark, settings = uri.partition("?")
-        return cls(filesystem, path.rstrip("/"), f"{address.rstrip('/')}{mark}{settings}")
+            raise OptionError(f"{redacted(uri)!r} names no bucket and no path")
+        return cls(storage, path.rstrip("/"))
 
-    def __reduce__(self) -> str | tuple[object, ...]:
-        if not is_s3(self.uri) and not is_hdfs(self.uri):
-            return super().__reduce__()
-        return _in_another_process, (self.uri, self.path, self._snapshot)
+    @property
+    def uri(self) -> str:
+        """The path or URI by which another process can resolve the file. It can contain secrets."""
+        return self.storage.uri(self.path)
 
     def __truediv__(self, name: str) -> Location:
-        if "://" not in self.uri:
-            return Location(self.filesystem, f"{self.path}/{name}", f"{self.uri}/{name}")
-        path, mark, settings = self.uri.partition("?")
-        return Location(self.filesystem, f"{self.path}/{name}", f"{path}/{name}{mark}{settings}", self._snapshot)
+        return Location(self.storage, f"{self.path}/{name}", self._snapshot)
 
     @property
     def parent(self) -> Location:
         """The folder that contains the file or folder."""
-        path, mark, settings = self.uri.partition("?")
-        uri = f"{path.rpartition('/')[0]}{mark}{settings}"
-        return Location(self.filesystem, self.path.rpartition("/")[0], uri, self._snapshot)
+        return Location(self.storage, self.path.rpartition("/")[0], self._snapshot)
 
     def snapshot(self) -> Location:
         """The same folder, whose files and sizes are from now on those of the first question about them (`Snapshot`).
 
         A local folder, and a folder of a snapshot, is returned as it is: the local filesystem is asked each time.
         """
-        return self if self.is_local or self._snapshot is not None else replace(self, _snapshot=Snapshot(self))
+        if self._snapshot is not None or not isinstance(self.storage, NetworkStorage):
+            return self
+        return replace(self, _snapshot=Snapshot(self.storage, self.path))
 
     def now(self) -> Location:
-        """The same file or folder, about which its filesystem is asked each time."""
+        """The same file or folder, about which its storage is asked each time."""
         return self if self._snapshot is None else replace(self, _snapshot=None)
 
     @property
@@ -110,25 +114,29 @@ class Location:
         """Whether a file is opened once for all reads, because it belongs to a snapshot."""
         return self._snapshot is not None
 
-    @property
-    def listed_size(self) -> int | None:
-        """The size of the file, if its snapshot has listed the folder of the file; else None."""
-        return None if self._snapshot is None else self._snapshot.listed_size(self.path)
-
-    @property
-    def listed_etag(self) -> str | None:
-        """The ETag of the file (`spark_mq.io.etag`), if its snapshot has listed it; else None."""
-        return None if self._snapshot is None else self._snapshot.listed_etag(self.path)
+    def tells_only_zeros(self, size: int) -> bool:
+        """Whether the listing of its snapshot tells that the file has this size, and certainly only zeros."""
+        return self._snapshot is not None and self._snapshot.tells_only_zeros(self.path, size)
 
     @property
     def is_local(self) -> bool:
-        """Whether the path is on the local filesystem, so that the operating system can open it."""
-        return isinstance(self.filesystem, fs.LocalFileSystem)
+        """Whether the operating system can open the file."""
+        return self.storage.is_local
 
     @property
     def renames(self) -> bool:
-        """Whether its filesystem gives a file or a folder another name in one step: a local one, and HDFS."""
-        return self.is_local or is_hdfs(self.uri)
+        """Whether its storage gives a file or a folder another name in one step."""
+        return self.storage.renames
+
+    @property
+    def locks(self) -> bool:
+        """Whether its storage locks a file or a folder against other processes."""
+        return self.storage.locks
+
+    @property
+    def is_bucket(self) -> bool:
+        """Whether the path is that of a bucket, and not of something in it."""
+        return "/" not in self.path
 
     @property
     def name(self) -> str:
@@ -137,10 +145,8 @@ class Location:
 
     def info(self) -> fs.FileInfo:
         """Type, size and modification time of the file or folder; type `NotFound` if neither exists."""
-        if self.is_local:
-            return self.filesystem.get_file_info(self.path)
         info = None if self._snapshot is None else self._snapshot.info(self.path)
-        return info or repeated(str(self), lambda: self.filesystem.get_file_info(self.path))
+        return info or self.storage.info(self.path)
 
     @property
     def is_directory(self) -> bool:
@@ -159,20 +165,8 @@ class Location:
             StorageError: A name is not UTF-8.
 
         """
-        selector = fs.FileSelector(self.path, allow_not_found=True)
-        if self.is_local:
-            try:
-                return sorted(self.filesystem.get_file_info(selector), key=lambda info: info.base_name)
-            except NotADirectoryError:
-                return []
-            except UnicodeDecodeError:
-                _check_names(self.path, os.listdir(self.path))
-                raise
         listed = None if self._snapshot is None else self._snapshot.entries(self.path)
-        if listed is not None:
-            return list(listed)
-        entries = repeated(str(self), lambda: self.filesystem.get_file_info(selector))
-        return sorted(entries, key=lambda info: info.base_name)
+        return self.storage.entries(self.path) if listed is None else list(listed)
 
     def folders(self) -> list[str]:
         """The names of the folders in the folder, sorted; an empty list if the folder does not exist, or is a file.
@@ -181,20 +175,23 @@ class Location:
             StorageError: A name is not UTF-8.
 
         """
-        if not self.is_local:
-            return [info.base_name for info in self.entries() if info.type == fs.FileType.Directory]
-        try:
-            with os.scandir(self.path) as entries:
-                names = sorted(entry.name for entry in entries if entry.is_dir())
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        _check_names(self.path, names)
-        return names
+        if self._snapshot is None:
+            return self.storage.folders(self.path)
+        return [info.base_name for info in self.entries() if info.type == fs.FileType.Directory]
+
+    def files_below(self) -> dict[str, int]:
+        """The sizes of all files in the folder and the folders in it, by their paths in the folder.
+
+        There are none if the folder does not exist.
+        """
+        infos = self.storage.entries(self.path, recursive=True)
+        start = len(self.path) + 1
+        return {info.path[start:]: info.size for info in infos if info.type == fs.FileType.File}
 
     def make_folder(self) -> None:
-        """Create the folder, and the folders above it, unless the filesystem has no folders: S3 has only files."""
-        if self.path and not isinstance(self.filesystem, fs.S3FileSystem):
-            self.filesystem.create_dir(self.path, recursive=True)
+        """Create the folder, and the folders above it, unless the storage has no folders: S3 has only files."""
+        if self.path:
+            self.storage.make_folder(self.path)
 
     def read_bytes(self) -> bytes:
         """The whole content of a file, for small files. Raises `StorageError` if it is not a regular file."""
@@ -215,7 +212,37 @@ class Location:
             StorageError: It cannot be opened.
 
         """
-        return RemoteFile(self, size) if self._snapshot is None else self._snapshot.file(self, size)
+        if self._snapshot is None:
+            return RemoteFile(self.over_network(), self.path, size)
+        return self._snapshot.file(self.path, size)
+
+    def over_network(self) -> NetworkStorage:
+        """Its storage, which is not local."""
+        assert isinstance(self.storage, NetworkStorage), f"{self} is local"
+        return self.storage
+
+    def check_bucket(self) -> None:
+        """Raise `StorageError` if its bucket does not exist, as far as the user may ask; other storages have none."""
+        if isinstance(self.storage, NetworkStorage):
+            self.storage.check(self.path)
+
+    def copy_to(self, target: Location) -> None:
+        """Copy the file to another place of its storage, which does not rename folders: the server does it."""
+        self.over_network().copy(self.path, target.path)
+
+    def open_input(self) -> pa.NativeFile:
+        """The file, for Arrow, which reads it at any place."""
+        if self.is_local:
+            return pa.OSFile(self.path)
+        return pa.PythonFile(_Reader(self.open_remote()), mode="r")
+
+    def open_output(self) -> pa.NativeFile:
+        """A new file, for writing from its start to its end, which a crash can leave incomplete (else: `publish`)."""
+        return self.storage.writer(self.path)
+
+    def delete(self) -> None:
+        """Remove the file."""
+        self.storage.delete(self.path)
 
     def __str__(self) -> str:
         return shown(self.uri)
@@ -224,26 +251,28 @@ class Location:
         return f"Location({str(self)!r})"
 
 
-def _check_names(folder: str, names: Iterable[str]) -> None:
-    """Raise `StorageError` for a name that is not UTF-8: Python puts surrogates in the place of its other bytes."""
-    for name in names:
-        if not name.isascii() and os.fsencode(name).decode(errors="replace") != name:
-            raise StorageError(
-                f"{folder}: the name {os.fsencode(name)!r} in it is not UTF-8; rename it, or move it out of the folder"
-            )
+class _Reader(io.RawIOBase):
+    """A file over a network as a file of Python."""
 
+    def __init__(self, file: RemoteFile) -> None:
+        self._file, self._position = file, 0
 
-def _opened(uri: str) -> tuple[fs.FileSystem, str]:
-    """The filesystem of a URI, and the path in it."""
-    if is_s3(uri):
-        return s3_filesystem(uri)
-    filesystem, path = hdfs_filesystem(uri) if is_hdfs(uri) else fs.FileSystem.from_uri(uri)
-    return filesystem, path
+    def readable(self) -> bool:
+        return True
 
+    def seekable(self) -> bool:
+        return True
 
-def _in_another_process(uri: str, path: str, snapshot: Snapshot | None) -> Location:
-    """A location of another process, which made its `uri` with all settings."""
-    return Location(_opened(uri)[0], path, uri, snapshot)
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._file.size}[whence]
+        self._position = start + offset
+        return self._position
+
+    def readinto(self, memory: memoryview) -> int:  # type: ignore[override]
+        data = self._file.read(self._position, len(memory))
+        memory[: len(data)] = data
+        self._position += len(data)
+        return len(data)
 
 
 def local_path(uri: str) -> str | None:

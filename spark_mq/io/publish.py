@@ -1,4 +1,4 @@
-"""Writing files whole: a file under its final name is complete, or it does not exist.
+"""Writing files whole, and removing folders: a file under its final name is complete, or it does not exist.
 
 On a local filesystem the file is written under a temporary name, flushed to the disk and renamed; then its folder is
 flushed. Elsewhere the content is assembled first and written once, the length is checked, and a write that fails is
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import shutil
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -18,9 +19,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Protocol
 
-from spark_mq.errors import SparkMqError
+from spark_mq.errors import SparkMqError, StorageError
+from spark_mq.io.local import sync_folder
 from spark_mq.io.location import Location
-from spark_mq.io.retry import repeated
 
 _MAX_IN_MEMORY = 64 << 20
 _LATEST_FILE_TIME = (1 << 32) * 1000
@@ -82,19 +83,14 @@ def _write_and_rename(location: Location, content: bytearray | mmap.mmap, size: 
         _write(location, temporary, content, size)
         rename(temporary, location)
     except BaseException:
-        with suppress(OSError):
-            temporary.filesystem.delete_file(temporary.path)
+        with suppress(OSError, StorageError):
+            temporary.delete()
         raise
 
 
 def _write(location: Location, file: Location, content: bytearray | mmap.mmap, size: int) -> None:
     """Write `file`, which is `location` or becomes it."""
-
-    def write() -> None:
-        with file.filesystem.open_output_stream(file.path) as stream:
-            stream.write(content)
-
-    repeated(str(location), write, "written")
+    file.over_network().write(file.path, content)
     stored = file.now().info().size
     if stored != size:
         raise SparkMqError(f"{location}: wrote {size} bytes, but the filesystem has {stored}; write the file again")
@@ -104,7 +100,7 @@ def rename(source: Location, target: Location) -> None:
     """Give a file or folder another name, in one step; folders above `target` are created.
 
     Args:
-        source: The file or folder, on a filesystem that renames (`Location.renames`).
+        source: The file or folder, on a storage that renames (`Location.renames`).
         target: Its new name; a file of this name is replaced, a folder of this name must not exist.
 
     Raises:
@@ -112,11 +108,31 @@ def rename(source: Location, target: Location) -> None:
 
     """
     target.parent.make_folder()
-    if not source.is_local:
-        repeated(str(target), lambda: source.filesystem.move(source.path, target.path), "written")
+    source.storage.rename(source.path, target.path)
+    if target.is_local:
+        sync_folder(target.parent.path)
+
+
+def remove_folder(folder: Location) -> None:
+    """Remove a folder and everything in it; if it is a symbolic link, only the link.
+
+    Another process can remove files of the folder at the same time.
+
+    Raises:
+        OSError: A local folder does not exist, or it cannot be removed.
+        StorageError: A folder over a network cannot be removed; it need not exist.
+
+    """
+    folder.storage.delete_folder(folder.path)
+
+
+def discard_folder(folder: Location) -> None:
+    """Remove a folder as far as that is possible; it need not exist."""
+    if folder.is_local:
+        shutil.rmtree(folder.path, ignore_errors=True)
         return
-    os.rename(source.path, target.path)
-    sync_folder(target.parent.path)
+    with suppress(OSError, StorageError):
+        remove_folder(folder)
 
 
 def _temporary_name(name: str) -> str:
@@ -178,12 +194,3 @@ def _published_locally(path: str, size: int, modified_millis: int | None) -> Ite
             os.unlink(temporary)
         raise
     sync_folder(folder)
-
-
-def sync_folder(path: str) -> None:
-    """Flush the entries of the local folder `path` to the disk; or the bytes of a file."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -14,11 +14,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from spark_mq.errors import SparkMqError, StoreChangedError
-from spark_mq.io.ranged_reader import ranged_reader
-from spark_mq.io.retry import repeated
+from spark_mq.io.s3 import shown
 
 if TYPE_CHECKING:
     from spark_mq.io.location import Location
+    from spark_mq.io.storage import NetworkStorage
 
 READ_SIZE: Final = 8 << 20
 """The number of bytes of a request for a part of a long range."""
@@ -60,11 +60,11 @@ def read_together(ranges: Sequence[tuple[Location, int, int]]) -> None:
 class RemoteFile:
     """One open file. `size` is that when the file was listed or opened, if it is not given."""
 
-    def __init__(self, location: Location, size: int | None = None) -> None:
+    def __init__(self, storage: NetworkStorage, path: str, size: int | None = None) -> None:
         """Raise `FileNotFoundError` if the file does not exist, `StorageError` if it cannot be opened."""
-        self._location = location
-        self._reader = ranged_reader(location, size)
-        self.size = self._reader.size
+        self._storage, self._path = storage, path
+        self._file = storage.open(path, size)
+        self.size = self._file.size
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
         self._next = -1
         """The block after those that the last request got: a read of it goes on where that request ended."""
@@ -108,17 +108,16 @@ class RemoteFile:
 
     def _request(self, position: int, length: int) -> bytes:
         def request() -> bytes:
-            if not self._reader.is_usable:
-                self._reader = ranged_reader(self._location, self.size)
-            data = self._reader.read(position, length)
+            data = self._file.read(position, length)
             if len(data) < length:
                 raise OSError(f"only {len(data)} of {length} bytes at {position} arrived")
             return data
 
         try:
-            return repeated(str(self._location), request)
+            return self._storage.asked(self._path, request)
         except FileNotFoundError:
-            raise StoreChangedError(f"{self._location} was removed while it was read; read the store again") from None
+            name = shown(self._storage.uri(self._path))
+            raise StoreChangedError(f"{name} was removed while it was read; read the store again") from None
 
     def _fetch(self, start: int, stop: int) -> None:
         """Get the blocks from `start` to `stop` (not included), and more if reads follow one another."""

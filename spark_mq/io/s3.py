@@ -1,4 +1,4 @@
-"""S3 and services that speak its protocol: an address with settings becomes a pyarrow filesystem.
+"""Addresses of S3, and of services that speak its protocol, with their settings.
 
 An address is `s3://BUCKET/PATH?NAME=VALUE&...`; `s3a:` and `s3n:` mean the same. The names of settings are pyarrow's.
 Each setting can also be an option with its Hadoop name (`fs.s3a.endpoint`), or come from the environment
@@ -18,25 +18,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from functools import cache
-from typing import Any, Final
+from typing import Final, TypeAlias
 from urllib.parse import quote, unquote
-
-import pyarrow as pa
-from pyarrow import fs
 
 from spark_mq.errors import OptionError
 
-_SCHEMES: Final = ("s3://", "s3a://", "s3n://")
-ATTEMPTS: Final = 5
-"""How often the S3 client sends a request that the server or the network fails."""
-CONNECT_SECONDS: Final = 10.0
-REQUEST_SECONDS: Final = 60.0
-"""The default, 3 seconds, is too short for the removal of 1000 files by one request."""
-_AMAZON: Final = (".amazonaws.com", ".amazonaws.com.cn")
-_CHECKSUMS: Final = "AWS_REQUEST_CHECKSUM_CALCULATION"
-"""A variable of the environment that the S3 client reads."""
+Settings: TypeAlias = tuple[tuple[str, str], ...]
+"""Names and values of settings."""
 
+_SCHEMES: Final = ("s3://", "s3a://", "s3n://")
 _TEXTS: Final = (
     "access_key",
     "secret_key",
@@ -46,11 +36,11 @@ _TEXTS: Final = (
     "endpoint_override",
     "tls_ca_file_path",
 )
-_FLAGS: Final = ("anonymous", "force_virtual_addressing", "allow_bucket_creation", "allow_bucket_deletion")
+_FLAGS: Final = ("anonymous", "force_virtual_addressing")
 _SECRETS: Final = ("access_key", "secret_key", "session_token")
 _PROVIDER: Final = "aws.credentials.provider"
-_DEFAULT_REGION: Final = "us-east-1"
-"""The region of a service other than Amazon's, as pyarrow takes it."""
+DEFAULT_REGION: Final = "us-east-1"
+"""The region of a service other than Amazon's, if none is given."""
 
 OPTIONS: Final = {
     "fs.s3a.access.key": "access_key",
@@ -71,7 +61,7 @@ _ENVIRONMENT: Final = {
     "secret_key": ("AWS_SECRET_ACCESS_KEY",),
     "session_token": ("AWS_SESSION_TOKEN",),
     "endpoint_override": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
-    "region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
+    "region": ("AWS_REGION", "AWSDEFAULT_REGION"),
 }
 
 _HTTP: Final = ("http", "https")
@@ -132,7 +122,7 @@ def with_settings(
         if options:
             raise OptionError(f"option {next(iter(options))} has no effect on {redacted(uri)!r}: it is for s3://")
         return uri
-    bucket, path, settings = _parse(uri)
+    bucket, path, settings = parse(uri)
     settings = _completed(settings, _of_options(options or {}))
     settings = _completed(settings, _of_environment(os.environ if environment is None else environment))
     for name, value in settings.items():
@@ -141,44 +131,13 @@ def with_settings(
                 f"{shown(uri)!r}: {name}, in the address, an option or the environment, has a line break or another "
                 "control character: remove it"
             )
-    query = "&".join(f"{name}={quote(value, safe='')}" for name, value in settings.items())
-    return f"s3://{bucket}{path}{'?' if query else ''}{query}"
+    return address(f"{bucket}{path}", tuple(settings.items()))
 
 
-def s3_filesystem(uri: str) -> tuple[fs.FileSystem, str]:
-    """The filesystem of an address, and the path in it: bucket and key.
-
-    Raises:
-        OptionError: A setting or the address is not valid.
-        OSError: The filesystem cannot be reached.
-
-    """
-    bucket, path, settings = settings_of(uri)
-    try:
-        filesystem = _filesystem(tuple(sorted(settings.items())))
-    except (pa.ArrowException, ValueError) as error:
-        raise OptionError(f"{redacted(uri)!r}: {redacted(str(error))}") from None
-    return filesystem, f"{bucket}{path}"
-
-
-def settings_of(uri: str) -> tuple[str, str, dict[str, str]]:
-    """Bucket, path (empty, or with a slash at its start), and all settings of an address, with the bucket's region.
-
-    Raises:
-        OptionError: A setting or the address is not valid.
-        OSError: The service cannot be asked for the region.
-
-    """
-    bucket, path, settings = _parse(with_settings(uri))
-    if not {"region", "endpoint_override"} & settings.keys():
-        settings["region"] = _region_of(bucket)
-    return bucket, path, settings
-
-
-@cache
-def _region_of(bucket: str) -> str:
-    """The region of one of Amazon's buckets. A process asks once."""
-    return str(fs.resolve_s3_region(bucket))
+def address(path: str, settings: Settings) -> str:
+    """The address of a path, which begins with the bucket, with settings."""
+    query = "&".join(f"{name}={quote(value, safe='')}" for name, value in settings)
+    return f"s3://{path}{'?' if query else ''}{query}"
 
 
 def hadoop_address(uri: str) -> str:
@@ -190,7 +149,7 @@ def hadoop_address(uri: str) -> str:
     """
     if not is_s3(uri):
         return uri
-    bucket, path, _ = _parse(uri)
+    bucket, path, _ = parse(uri)
     return f"s3a://{bucket}{path}"
 
 
@@ -207,15 +166,15 @@ def hadoop_settings(uri: str) -> dict[str, str]:
         >>> hadoop_settings("s3://lake/messages?region=eu-west-1")
         {'fs.s3a.bucket.lake.endpoint.region': 'eu-west-1', 'fs.s3a.bucket.lake.input.stream.type': 'classic'}
     """
-    bucket, _, settings = _parse(uri)
+    bucket, _, settings = parse(uri)
     names = {name: option.removeprefix("fs.s3a.") for option, name in OPTIONS.items()}
     values = {names[name]: settings[name] for name in (*_SECRETS, "endpoint_override", "region") if name in settings}
     if "endpoint_override" in settings:
-        # As pyarrow does, which writes the bucket into the host name only if told so.
+        # As `object_store` does, which writes the bucket into the host name only if told so.
         virtual = "force_virtual_addressing"
         values[names[virtual]] = _opposite(virtual, settings.get(virtual, "false"))
         values[names["scheme"]] = str(settings.get("scheme", "https") == "https").lower()
-        values.setdefault(names["region"], _DEFAULT_REGION)
+        values.setdefault(names["region"], DEFAULT_REGION)
     if flag("anonymous", settings.get("anonymous", "false")):
         values[_PROVIDER] = "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider"
     elif "session_token" in settings:
@@ -226,26 +185,8 @@ def hadoop_settings(uri: str) -> dict[str, str]:
     return {f"fs.s3a.bucket.{bucket}.{name}": value for name, value in values.items()}
 
 
-@cache
-def _filesystem(settings: tuple[tuple[str, str], ...]) -> fs.FileSystem:
-    """The filesystem with these settings. A process makes it once, so all files share its connections."""
-    values: dict[str, Any] = {name: value for name, value in settings if name in _TEXTS}
-    values |= {name: flag(name, value) for name, value in settings if name in _FLAGS}
-    if "endpoint_override" in values and not values["endpoint_override"].endswith(_AMAZON):
-        # The client would add checksums to what it writes in a form that most other services refuse.
-        os.environ.setdefault(_CHECKSUMS, "when_required")
-    values["retry_strategy"] = fs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS)
-    values["connect_timeout"] = CONNECT_SECONDS
-    values["request_timeout"] = REQUEST_SECONDS
-    try:
-        # A small file is then written by one request instead of three.
-        return fs.S3FileSystem(allow_delayed_open=True, **values)
-    except TypeError:  # an older pyarrow
-        return fs.S3FileSystem(**values)
-
-
-def _parse(uri: str) -> tuple[str, str, dict[str, str]]:
-    """Bucket, path (empty, or with a slash at its start), and settings of an address."""
+def parse(uri: str) -> tuple[str, str, dict[str, str]]:
+    """Bucket, path (empty, or with a slash at its start), and settings of an address. Raises `OptionError`."""
     address, _, query = uri.partition("?")
     place = address.partition("://")[2]
     settings: dict[str, str] = {}
@@ -275,6 +216,8 @@ def _parse(uri: str) -> tuple[str, str, dict[str, str]]:
                 f"an address of S3 has {', '.join((*_TEXTS, *_FLAGS))}"
             )
         settings[name] = unquote(value)
+        if name in _FLAGS:
+            flag(name, settings[name])
     if ("access_key" in settings) != ("secret_key" in settings):
         raise OptionError(f"{redacted(uri)!r}: access_key and secret_key are needed together")
     _split_endpoint(settings)
@@ -319,7 +262,7 @@ def _completed(settings: Mapping[str, str], others: Mapping[str, str]) -> dict[s
 
 
 def _split_endpoint(settings: dict[str, str]) -> None:
-    """Give an endpoint such as `http://host:9000` as pyarrow does: its scheme is a setting of its own."""
+    """Take an endpoint such as `http://host:9000` apart: its scheme is a setting of its own."""
     given = settings.get("endpoint_override")
     if given is None:
         return

@@ -12,17 +12,14 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pyarrow import fs
 
 from spark_mq.io.remote_file import RemoteFile
-from spark_mq.io.retry import repeated
-from spark_mq.io.s3_objects import S3Objects
 
 if TYPE_CHECKING:
-    from spark_mq.io.location import Location
+    from spark_mq.io.storage import NetworkStorage, Page
 
 _OPEN_FILES: Final = 64
 
@@ -30,20 +27,21 @@ _OPEN_FILES: Final = 64
 class Snapshot:
     """What is in and below the folder `root`. A copy in another process asks again."""
 
-    def __init__(self, root: Location) -> None:
-        self._root = root
+    def __init__(self, storage: NetworkStorage, root: str) -> None:
+        self._storage, self._root = storage, root
         self._trees: dict[str, dict[str, list[fs.FileInfo]]] = {}
-        self._page: _Page | None = None
+        self._page: Page | None = None
+        self._page_folders: dict[str, list[fs.FileInfo]] = {}
         self._has_page = False
         self._files: OrderedDict[tuple[str, int | None], RemoteFile] = OrderedDict()
         self._lock = threading.RLock()
 
-    def __reduce__(self) -> tuple[Callable[[Location], Snapshot], tuple[Location]]:
-        return Snapshot, (self._root,)
+    def __reduce__(self) -> tuple[Callable[[NetworkStorage, str], Snapshot], tuple[NetworkStorage, str]]:
+        return Snapshot, (self._storage, self._root)
 
     def info(self, path: str) -> fs.FileInfo | None:
         """Type, size and time of a file or folder; None if only the filesystem can tell."""
-        root = self._root.path
+        root = self._root
         if path == root:
             return fs.FileInfo(root, fs.FileType.Directory) if self.entries(root) else None
         folder, _, name = path.rpartition("/")
@@ -72,28 +70,31 @@ class Snapshot:
         found = (info.size for info in entries if info.base_name == name and info.type == fs.FileType.File)
         return next(found, None)
 
-    def listed_etag(self, path: str) -> str | None:
-        """The ETag of a file in the first page of the listing; None for any other file."""
+    def tells_only_zeros(self, path: str, size: int) -> bool:
+        """Whether the first page of the listing tells that a file has this size, and certainly only zeros."""
         with self._lock:
-            return None if self._page is None else self._page.etags.get(path)
+            page = self._page
+        return page is not None and self.listed_size(path) == size and page.tells_only_zeros(path, size)
 
-    def file(self, location: Location, size: int | None = None) -> RemoteFile:
-        """The file at the location, which stays open until 64 other files were opened.
+    def file(self, path: str, size: int | None = None) -> RemoteFile:
+        """The file at a path, which stays open until 64 other files were opened.
 
         Args:
-            location: A file below the root.
-            size: The bytes of the file that are used, if they are known.
+            path: The path of a file below the root.
+            size: The bytes of the file that are used, if they are known; what was listed counts more.
 
         Raises:
             FileNotFoundError: There is no such file.
             StorageError: It cannot be opened.
 
         """
-        key = location.path, size if self.listed_size(location.path) is None else None
+        listed = self.listed_size(path)
+        key = path, size if listed is None else None
         with self._lock:
             file = self._files.get(key)
         if file is None:
-            file = RemoteFile(location, size)  # without the lock: several files are opened at the same time
+            size = size if listed is None else listed
+            file = RemoteFile(self._storage, path, size)  # without the lock: several files are opened at the same time
         with self._lock:
             file = self._files.setdefault(key, file)
             if len(self._files) > _OPEN_FILES:
@@ -103,61 +104,32 @@ class Snapshot:
 
     def _top(self, folder: str) -> str | None:
         """The folder of the root in which a folder is, empty for the root itself; None for one outside the root."""
-        root = self._root.path
+        root = self._root
         if folder != root and not folder.startswith(f"{root}/"):
             return None
         return folder.removeprefix(root).strip("/").partition("/")[0]
 
     def _tree(self, top: str) -> dict[str, list[fs.FileInfo]]:
         """The entries of the folder `top` of the root and of the folders below it; of the root itself for no name."""
-        root = self._root.path
+        root = self._root
         if not self._has_page:
-            self._page, self._has_page = _first_page(self._root), True
-        if self._page is not None and self._page.has(top):
-            return self._page.folders
+            self._page, self._has_page = self._storage.first_page(root), True
+            self._page_folders = {} if self._page is None else _by_folder(self._page.infos)
+        if self._page is not None and self._is_on_page(self._page, top):
+            return self._page_folders
         if not top:
-            return self._list(root, recursive=False)
+            return _by_folder(self._storage.entries(root))
         if "" not in self._trees:
             self._trees[""] = self._tree("")
         is_folder = any(
             info.base_name == top and info.type == fs.FileType.Directory for info in self._trees[""].get(root, [])
         )
-        return self._list(f"{root}/{top}", recursive=True) if is_folder else {}
+        return _by_folder(self._storage.entries(f"{root}/{top}", recursive=True)) if is_folder else {}
 
-    def _list(self, path: str, recursive: bool) -> dict[str, list[fs.FileInfo]]:
-        selector = fs.FileSelector(path, recursive=recursive, allow_not_found=True)
-        return _by_folder(repeated(str(self._root), lambda: self._root.filesystem.get_file_info(selector)))
-
-
-@dataclass(frozen=True)
-class _Page:
-    """The first files of a tree by the order of their paths, their ETags, and the folders that they are in.
-
-    `end` is the path of the last file, relative to the root; None if the page has all files.
-    """
-
-    folders: dict[str, list[fs.FileInfo]]
-    etags: dict[str, str]
-    end: str | None
-
-    def has(self, top: str) -> bool:
+    def _is_on_page(self, page: Page, top: str) -> bool:
         """Whether the page has all files below the folder `top` of the root, or of the root itself for no name."""
         # No path of a file below `top` is after `top0`: 0 is the character after the slash.
-        return self.end is None or (top != "" and f"{top}0" <= self.end)
-
-
-def _first_page(root: Location) -> _Page | None:
-    """The first page of the listing of a tree; None if pyarrow must list it."""
-    objects = S3Objects.of(root.uri)
-    page = None if objects is None else repeated(str(root), lambda: objects.page(root.path))
-    if page is None:
-        return None
-    paths = [info.path.removeprefix(f"{root.path}/") for info in page.files]
-    if not page.is_whole and (not paths or paths != sorted(paths)):
-        return None  # not every service lists files in the order of their paths
-    folders = {f"{root.path}/{path[:at]}" for path in paths for at in range(len(path)) if path[at] == "/"}
-    infos = [fs.FileInfo(folder, fs.FileType.Directory) for folder in folders]
-    return _Page(_by_folder([*page.files, *infos]), page.etags, None if page.is_whole else paths[-1])
+        return page.end is None or (top != "" and f"{self._root}/{top}0" <= page.end)
 
 
 def _by_folder(infos: Sequence[fs.FileInfo]) -> dict[str, list[fs.FileInfo]]:

@@ -22,9 +22,9 @@ from itertools import count
 from pyarrow import fs
 
 from spark_mq.errors import OutputExistsError, StorageError
-from spark_mq.io.folder import files_below, remove_folder
+from spark_mq.io.local import sync_folder
 from spark_mq.io.location import Location
-from spark_mq.io.publish import rename, sync_folder
+from spark_mq.io.publish import remove_folder, rename
 from spark_mq.job.storage_errors import is_full, reason_of
 from spark_mq.job.unfinished_trees import UnfinishedTrees, keep_only
 
@@ -142,7 +142,7 @@ class OutputCommitter:
     def remove_staged(self, paths: Iterable[str]) -> None:
         """Remove these files from the job's folder; the paths are relative to it."""
         for path in paths:
-            self.output.filesystem.delete_file((self.folder / path).path)
+            (self.folder / path).delete()
 
     def _remove(self) -> None:
         """Remove the folder if it exists: first the file `removed_first`, then all others. Backups of repairs stay."""
@@ -159,11 +159,11 @@ class OutputCommitter:
             if info.type == fs.FileType.Directory:
                 remove_folder(self.folder / info.base_name)
             else:
-                self.output.filesystem.delete_file((self.folder / info.base_name).path)
+                (self.folder / info.base_name).delete()
 
     def _remove_file(self, file: Location) -> None:
         if not self.output.is_local:
-            self.output.filesystem.delete_file(file.path)
+            file.delete()
             return
         os.unlink(file.path)
         sync_folder(self.folder.path)
@@ -251,7 +251,7 @@ class OutputCommitter:
                 rename(self.target(name), self.replaced(name))
             rename(self.staging_path(name), self.target(name))
         for file in stale:
-            file.filesystem.delete_file(file.path)
+            file.delete()
         if not self.output.renames:
             self._unfinished.finish()
         backup = self._retire()
@@ -260,7 +260,7 @@ class OutputCommitter:
 
     def _merge(self, name: str) -> None:
         growing = self.staging_path(name)
-        for file in sorted(files_below(growing), key=lambda path: path.split("/")):
+        for file in sorted(growing.files_below(), key=lambda path: path.split("/")):
             rename(growing / file, self.target(name) / file)
 
     def abort(self) -> None:

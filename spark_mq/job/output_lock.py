@@ -34,7 +34,7 @@ def output_lock(output: Location) -> Iterator[None]:
         StorageError: The folder cannot be created or opened.
 
     """
-    if not output.is_local:
+    if not output.locks:
         yield
         return
     descriptor = _open(output)

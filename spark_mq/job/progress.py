@@ -25,7 +25,7 @@ def mark_done(folder: Location, name: str) -> None:
         name: A name that no other part of the stage has.
 
     """
-    with folder.filesystem.open_output_stream((folder / name).path):
+    with (folder / name).open_output():
         pass
 
 

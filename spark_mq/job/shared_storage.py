@@ -54,7 +54,7 @@ class SharedStorageCheck:
         nonce = uuid.uuid4().hex
         file = work_folder / f"{NONCE}{nonce}"
         if file.is_local:  # under its own name, by which the next job knows what a killed one left
-            with file.filesystem.open_output_stream(file.path) as stream:
+            with file.open_output() as stream:
                 stream.write(nonce.encode("ascii"))
         else:
             publish(file, nonce.encode("ascii"), len(nonce))
@@ -89,7 +89,7 @@ class CheckedTask:
 
 
 def _read(location: Location, length: int) -> bytes:
-    with location.filesystem.open_input_stream(location.path) as stream:
+    with location.open_input() as stream:
         return bytes(stream.read(length))
 
 

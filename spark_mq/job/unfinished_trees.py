@@ -13,9 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from spark_mq.io.folder import files_below, remove_folder
 from spark_mq.io.location import Location
-from spark_mq.io.publish import publish
+from spark_mq.io.publish import publish, remove_folder
 
 NAMES: Final = "unfinished.json"
 """The file in the job's folder."""
@@ -62,7 +61,7 @@ class UnfinishedTrees:
     def finish(self) -> None:
         """Make the trees finished."""
         if (self.folder / NAMES).is_file:
-            self.output.filesystem.delete_file((self.folder / NAMES).path)
+            (self.folder / NAMES).delete()
 
 
 def keep_only(tree: Location, is_planned: Callable[[str], bool]) -> None:
@@ -75,11 +74,11 @@ def keep_only(tree: Location, is_planned: Callable[[str], bool]) -> None:
         is_planned: Whether the job writes the file with this path in the tree.
 
     """
-    others = [(tree / path).path for path in files_below(tree) if not is_planned(path)]
+    others = [tree / path for path in tree.files_below() if not is_planned(path)]
 
-    def remove(path: str) -> None:
+    def remove(file: Location) -> None:
         with suppress(FileNotFoundError):
-            tree.filesystem.delete_file(path)
+            file.delete()
 
     with ThreadPoolExecutor(_REMOVERS) as removers:
         list(removers.map(remove, others))

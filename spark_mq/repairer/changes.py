@@ -24,8 +24,9 @@ import numpy as np
 
 from spark_mq.errors import OptionError, StorageError
 from spark_mq.format.record import BLANK_SIZE, encode_blank
+from spark_mq.io.local import sync_folder
 from spark_mq.io.location import Location
-from spark_mq.io.publish import publish, published, sync_folder
+from spark_mq.io.publish import publish, published
 from spark_mq.job.output_committer import BACKUP, WORK_FOLDER
 
 CHANGES = "changes.json"

@@ -53,7 +53,7 @@ class _IndexFiles:
             new, existing = self.writer.folder / plan.name, self.store / INDEX / plan.name
             is_same = _are_equal(new, existing)
             if is_same:
-                new.filesystem.delete_file(new.path)
+                new.delete()
             yield summary_batch(json.dumps([f"{INDEX}/{plan.name}", header.end_timestamp, is_same]))
 
 

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from spark_mq.errors import NoRoomError, StorageError
-from spark_mq.io.folder import discard_folder
 from spark_mq.io.location import Location
+from spark_mq.io.publish import discard_folder
 from spark_mq.job.output_committer import WORK_FOLDER
 from spark_mq.job.progress import Progress, StageProgress
 from spark_mq.job.session import job_session

@@ -35,8 +35,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from spark_mq.errors import NoRoomError, StorageError, UnfinishedAppendError
+from spark_mq.io.local import sync_folder
 from spark_mq.io.location import Location
-from spark_mq.io.publish import publish, sync_folder
+from spark_mq.io.publish import publish
 from spark_mq.job.output_committer import WORK_FOLDER
 from spark_mq.job.storage_errors import is_full
 from spark_mq.store.config.checkpoint import CHECKPOINT

@@ -223,7 +223,7 @@ def _write(location: Location, content: memoryview) -> None:
     if not location.is_local:
         publish(location, content, content.nbytes)
         return
-    with location.filesystem.open_output_stream(location.path) as file:
+    with location.open_output() as file:
         file.write(content)
 
 

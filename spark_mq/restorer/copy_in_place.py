@@ -12,10 +12,8 @@ from contextlib import contextmanager, suppress
 from typing import Final, TypeVar
 
 from spark_mq.errors import StorageError
-from spark_mq.io.folder import files_below
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
-from spark_mq.io.retry import repeated
 from spark_mq.store.config.store_paths import COMMIT_LOG, RESTORE_UNFINISHED
 
 _Item = TypeVar("_Item")
@@ -40,25 +38,19 @@ def copy_in_place(made: Location, store: Location) -> None:
     publish(store / _MARK, note, len(note))
     with _removed_on_error(store):
         _remove_files(store)
-        sizes = files_below(made)
-        _each(sizes, lambda name: _copy(made / name, store / name))
-        copied = files_below(store)
+        sizes = made.files_below()
+        _each(sizes, lambda name: (made / name).copy_to(store / name))
+        copied = store.files_below()
         del copied[_MARK]
         if copied != sizes:
             differing = min(name for name in {*copied, *sizes} if copied.get(name) != sizes.get(name))
             raise StorageError(f"{store / differing}: the server did not copy the whole file: run the restore again")
-        repeated(str(store / _MARK), lambda: store.filesystem.delete_file((store / _MARK).path), "removed")
-
-
-def _copy(source: Location, target: Location) -> None:
-    repeated(str(target), lambda: source.filesystem.copy_file(source.path, target.path), "written")
+        (store / _MARK).delete()
 
 
 def _remove_files(store: Location) -> None:
     """Remove all files of an unfinished store, except the one that says that it is unfinished."""
-    filesystem = store.filesystem
-    others = [(store / name) for name in files_below(store) if name != _MARK]
-    _each(others, lambda file: repeated(str(file), lambda: filesystem.delete_file(file.path), "removed"))
+    _each((store / name for name in store.files_below() if name != _MARK), Location.delete)
 
 
 def _each(items: Iterable[_Item], action: Callable[[_Item], None]) -> None:
@@ -73,5 +65,5 @@ def _removed_on_error(store: Location) -> Iterator[None]:
     except Exception:
         with suppress(OSError, StorageError):  # the mark stays then
             _remove_files(store)
-            store.filesystem.delete_file((store / _MARK).path)
+            (store / _MARK).delete()
         raise

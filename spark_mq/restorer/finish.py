@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE
 from spark_mq.format.system_topic import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from spark_mq.indexer.queue.carry_over import Queue, carry_over
-from spark_mq.io.folder import files_below
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.restorer.checkpoint import restored_checkpoint
@@ -185,7 +184,7 @@ def _copy_other_files(source: Location, store: Location, situation: Situation) -
             continue
         name = path.rstrip("/")
         if not (source.is_local and store.is_local):
-            files = files_below(source / name) if (source / name).is_directory else {}
+            files = (source / name).files_below()
             names = [f"{name}/{file}" for file in files] or [name] * (source / name).is_file
             for file in names:
                 content = (source / file).read_bytes()

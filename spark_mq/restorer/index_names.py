@@ -34,5 +34,5 @@ def restore_index_names(store: Location, names: Mapping[int, str]) -> int:
     for step in (lambda old, new: (old, f"{new}.new"), lambda old, new: (f"{new}.new", new)):
         for old, new in renamed:
             before, after = step(old, new)
-            folder.filesystem.move((folder / before).path, (folder / after).path)
+            folder.storage.rename((folder / before).path, (folder / after).path)
     return len(renamed)

@@ -17,9 +17,8 @@ from spark_mq.format.system_topic import HALF_TOPIC
 from spark_mq.indexer.rebuild import rebuild_with
 from spark_mq.indexer.rebuild_request import PERMISSIVE, RebuildRequest
 from spark_mq.indexer.report import RebuildReport
-from spark_mq.io.folder import discard_folder
 from spark_mq.io.location import Location
-from spark_mq.io.publish import publish
+from spark_mq.io.publish import discard_folder, publish
 from spark_mq.job.output_lock import output_lock
 from spark_mq.job.progress import Progress
 from spark_mq.restorer.chunk import Chunk

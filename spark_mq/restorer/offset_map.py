@@ -214,7 +214,7 @@ class OffsetMap:
 def _local_batches(files: Sequence[Location]) -> Iterator[pa.RecordBatch]:
     """The queue offsets in these files."""
     paths = [file.path for file in files]
-    dataset = ds.dataset(paths, OFFSET_MAP_SCHEMA, format="parquet", filesystem=files[0].filesystem)
+    dataset = ds.dataset(paths, OFFSET_MAP_SCHEMA, format="parquet")
     yield from dataset.to_batches(
         columns=_QUEUE_OFFSETS, batch_size=_BATCH_ROWS, batch_readahead=4, fragment_readahead=2
     )
@@ -242,7 +242,7 @@ def complete_map(folder: Location) -> None:
 def _remove_files(folder: Location) -> None:
     for info in folder.entries():
         if _is_left(info.base_name):
-            folder.filesystem.delete_file((folder / info.base_name).path)
+            (folder / info.base_name).delete()
 
 
 def find_new_offsets(batches: Iterable[pa.RecordBatch], wanted: Collection[QueueOffset]) -> dict[QueueOffset, int]:

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from itertools import count
 
 from spark_mq.errors import StorageError
+from spark_mq.io.local import sync_folder
 from spark_mq.io.location import Location
-from spark_mq.io.publish import sync_folder
 from spark_mq.job.storage_errors import reason_of
 from spark_mq.store.store_lock import store_lock
 

@@ -21,9 +21,7 @@ from spark_mq.errors import (
 )
 from spark_mq.format.broker_version import BrokerVersions
 from spark_mq.format.host_text import parse_host
-from spark_mq.io.folder import check_bucket
-from spark_mq.io.location import Location, local_path
-from spark_mq.io.s3 import is_s3, shown
+from spark_mq.io.location import Location
 from spark_mq.job.shared_storage import NONCE
 from spark_mq.query.syntax_error import certain_syntax_error
 from spark_mq.restorer.append_target import check_appendable
@@ -105,10 +103,10 @@ class RestoreRequest:
             SparkMqError: The errors of `check_target`.
 
         """
-        if local_path(store) is None:
-            _check_remote(store, append, replace)
         location = Location.resolve(store)
-        if is_s3(store) and "/" not in location.path:
+        if not location.is_local:
+            _check_remote(location, append, replace)
+        if location.is_bucket:
             raise OptionError(f"{location} is a bucket: give a folder in it, such as {location}/store")
         if topic_map and not (renumber or append):
             raise OptionError("--topic-map changes the sizes of messages, so they need new offsets: add --renumber")
@@ -178,7 +176,7 @@ class RestoreRequest:
             self._check_lock()
             check_appendable(self.store, has_lock=True)
             return
-        check_bucket(self.store)
+        self.store.check_bucket()
         if self.store.is_local and os.path.islink(self.store.path):
             raise OutputExistsError(f"{self.store} is a symbolic link: give the folder to which it leads")
         if self.store.is_file:
@@ -263,20 +261,20 @@ def _check_condition(where: str) -> None:
         raise OptionError(f"--where {where!r} is not a condition: {problem}")
 
 
-def _check_remote(store: str, append: bool, replace: bool) -> None:
+def _check_remote(store: Location, append: bool, replace: bool) -> None:
     """Raise `OptionError` if a store that is not local cannot be made, or not in this way."""
-    if not is_s3(store):
-        raise OptionError(f"{shown(store)} is not local, and not on S3: restore to a folder, and copy it from there")
+    if store.renames:
+        raise OptionError(f"{store} is not local, and not on S3: restore to a folder, and copy it from there")
     if append:
         raise OptionError(
-            f"{shown(store)}: nothing can be appended on S3, which has no rename, and no lock against a broker and "
+            f"{store}: nothing can be appended on S3, which has no rename, and no lock against a broker and "
             "other jobs: append to a local copy"
         )
     if replace:
-        raise OptionError(f"{shown(store)}: no store can be replaced on S3, which has no rename: give a new folder")
+        raise OptionError(f"{store}: no store can be replaced on S3, which has no rename: give a new folder")
 
 
 def _is_within(inner: Location, outer: Location) -> bool:
     if not (inner.is_local and outer.is_local):
-        return inner.filesystem == outer.filesystem and PurePosixPath(inner.path).is_relative_to(outer.path)
+        return inner.storage == outer.storage and PurePosixPath(inner.path).is_relative_to(outer.path)
     return Path(inner.path).resolve().is_relative_to(Path(outer.path).resolve())

@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from datetime import tzinfo
 from typing import TYPE_CHECKING, Any
 
-from pyarrow import fs
-
 from spark_mq.errors import ConfigError
 from spark_mq.format.broker_version import ALL_VERSIONS, BrokerVersions
 from spark_mq.format.index_file import IndexHeader, IndexLayout
@@ -109,7 +107,7 @@ def facts_of_store(store: Location) -> SourceFacts:
         queues = queue_facts(opened)
         ended = [segment for segment in opened.records.segments if segment.base + segment.size <= log_end]
         blanks = dict(_odd_blanks(store, opened, ended))
-    infos = store.filesystem.get_file_info(fs.FileSelector(f"{store.path}/{CONFIG}", allow_not_found=True))
+    infos = (store / CONFIG).entries()
     paths = [f"{CONFIG}/{info.base_name}" for info in infos if info.is_file]
     paths += [CHECKPOINT] if (store / CHECKPOINT).is_file else []
     files = readable_files({path: (store / path).read_bytes() for path in sorted(paths)}, str(store))

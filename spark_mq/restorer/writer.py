@@ -19,8 +19,8 @@ from pyspark.sql.types import StructType
 
 from spark_mq._compat import arrow_schema
 from spark_mq.errors import OptionError, StorageError
-from spark_mq.io.folder import discard_folder
 from spark_mq.io.location import Location
+from spark_mq.io.publish import discard_folder
 from spark_mq.job.session import job_errors
 from spark_mq.job.shared_storage import SharedStorageCheck
 from spark_mq.job.storage_errors import reason_of

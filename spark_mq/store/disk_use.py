@@ -7,7 +7,6 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from spark_mq.io.folder import files_below
 from spark_mq.io.location import Location
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX
 
@@ -78,5 +77,5 @@ def _local_files(folder: str, prefix: str) -> Iterator[tuple[str, int, int]]:
 
 
 def _files(store: Location) -> Iterator[tuple[str, int, int]]:
-    for path, size in files_below(store).items():
+    for path, size in store.files_below().items():
         yield path, size, 0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+from spark_mq.io.local import kind_of
 from spark_mq.io.location import Location
-from spark_mq.io.regular_file import kind_of
 from spark_mq.store.config.checkpoint import CHECKPOINT
 from spark_mq.store.config.store_paths import ABORT, COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX
 from spark_mq.store.queue.folders import queue_folders

@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from spark_mq.errors import StorageError, StoreLockedError
+from spark_mq.io.local import open_regular
 from spark_mq.io.location import Location
-from spark_mq.io.regular_file import open_regular
 
 LOCK = "lock"
 _CONTENT = b"lock"
@@ -44,7 +44,7 @@ def store_lock(store: Location, or_else: str | None = _ELSEWHERE) -> Iterator[No
         StorageError: The file cannot be opened or locked.
 
     """
-    if not store.is_local:
+    if not store.locks:
         yield
         return
     descriptor = _open((store / LOCK).path, or_else)
@@ -95,7 +95,7 @@ def is_locked(store: Location) -> bool | None:
 
     None if that cannot be known: the store is not local, the file cannot be read, or the system is not Linux.
     """
-    if not store.is_local or sys.platform != "linux":
+    if not store.locks or sys.platform != "linux":
         return None
     try:
         descriptor = open_regular((store / LOCK).path)

@@ -34,7 +34,7 @@ class ExpectedEntries:
         splits = [
             [split.location.name, split.count, start] for split, start in zip(self.splits, self.starts, strict=True)
         ]
-        with file.filesystem.open_output_stream(file.path) as stream:
+        with file.open_output() as stream:
             stream.write(json.dumps(splits).encode())
 
     @classmethod

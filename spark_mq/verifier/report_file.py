@@ -26,7 +26,7 @@ def write_findings(path: str, batches: Iterable[pa.RecordBatch]) -> None:
     """
     location = Location.resolve(path)
     try:
-        with location.filesystem.open_output_stream(location.path) as file:
+        with location.open_output() as file:
             if location.name.endswith(".parquet"):
                 with pq.ParquetWriter(file, FINDING_SCHEMA) as writer:
                     for batch in batches:

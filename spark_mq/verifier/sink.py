@@ -96,6 +96,7 @@ class FindingSink:
         self._folder = folder
         # Names are unique, so the file of a task that Spark ran again is never read.
         self._name = f"{uuid.uuid4().hex}.parquet"
+        self._file: pa.NativeFile | None = None
         self._writer: pq.ParquetWriter | None = None
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = 0
@@ -109,8 +110,9 @@ class FindingSink:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._write()
-        if self._writer is not None:
+        if self._writer is not None and self._file is not None:
             self._writer.close()
+            self._file.close()
 
     def add(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Take findings; a batch has findings of one code."""
@@ -137,8 +139,8 @@ class FindingSink:
         if not self._waiting or self._folder is None:
             return
         if self._writer is None:
-            location = self._folder / self._name
-            self._writer = pq.ParquetWriter(location.path, FINDING_SCHEMA, filesystem=location.filesystem)
+            self._file = (self._folder / self._name).open_output()
+            self._writer = pq.ParquetWriter(self._file, FINDING_SCHEMA)
         self._writer.write_table(pa.Table.from_batches(self._waiting), _WRITTEN_TOGETHER)
         self._waiting, self._waiting_rows = [], 0
 
@@ -159,6 +161,6 @@ def read_findings(files: Iterable[Location], columns: Sequence[str] | None = Non
 
     """
     for location in files:
-        with location.filesystem.open_input_file(location.path) as file:
+        with location.open_input() as file:
             names = None if columns is None else list(columns)
             yield from pq.ParquetFile(file, pre_buffer=False).iter_batches(columns=names)

@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_mq.errors import StorageError
-from spark_mq.io.folder import discard_folder
 from spark_mq.io.location import Location
+from spark_mq.io.publish import discard_folder
 from spark_mq.job.progress import Progress, StageProgress
 from spark_mq.job.session import job_session
 from spark_mq.job.shared_storage import SharedStorageCheck

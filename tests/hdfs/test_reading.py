@@ -132,6 +132,6 @@ def test_a_copy_and_a_forked_process_connect_again(on_hdfs: Place) -> None:
     assert expected
     copy = pickle.loads(pickle.dumps(folder))
     assert _files(copy) == expected
-    assert (copy.path, copy.uri, copy.filesystem) == (folder.path, folder.uri, folder.filesystem)
+    assert (copy.uri, copy) == (folder.uri, folder)
     with multiprocessing.get_context("fork").Pool(1) as pool:
         assert pool.apply_async(_files, (folder,)).get(timeout=60) == expected

@@ -167,7 +167,7 @@ def test_what_cannot_be_read_is_one_line(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("spark_mq.io.retry._WAITS", (0.0,))
+    monkeypatch.setattr("spark_mq.io.storage._WAITS", (0.0,))
     on_hdfs(KILLED)
     assert main(["topics", address.format(hdfs=hdfs.address)]) in (1, 2)
     said = capsys.readouterr().err

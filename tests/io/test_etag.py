@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from spark_mq.io.etag import tells_only_zeros
+from spark_mq.io.object_store import tells_only_zeros
 
 MIB = 1 << 20
 

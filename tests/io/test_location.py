@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 
 import pytest
-from pyarrow import fs
 
 from spark_mq.errors import OptionError, SparkMqError, StorageError, StoreNotFoundError
 from spark_mq.io.location import Location
@@ -13,13 +12,9 @@ from spark_mq.io.publish import publish
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.segment_source import SegmentSource
 from spark_mq.store.log.splits import plan_splits
+from tests.support.local_objects import local_objects
 from tests.support.log_writer import LogWriter
 from tests.support.readers import by_hopping, by_splits
-
-
-def remote(folder: Path, name: str = "") -> Location:
-    """`folder` on a filesystem that the operating system does not know."""
-    return Location(fs.SubTreeFileSystem(str(folder), fs.LocalFileSystem()), name, f"subtree://{name}")
 
 
 def a_log() -> LogWriter:
@@ -68,9 +63,9 @@ def test_a_percent_encoded_file_uri_is_decoded(tmp_path: Path) -> None:
     assert Location.resolve(f"file://{tmp_path}/with%20space").is_directory
 
 
-def test_a_name_goes_before_the_query_of_a_uri(tmp_path: Path) -> None:
-    store = Location(remote(tmp_path).filesystem, "bucket/store", "s3://bucket/store?region=eu-west-1")
-    assert (store / "commitlog").uri == "s3://bucket/store/commitlog?region=eu-west-1"
+def test_a_name_goes_before_the_query_of_a_uri() -> None:
+    store = Location.resolve("s3://bucket/store?region=eu-west-1&anonymous=true")
+    assert (store / "commitlog").uri == "s3://bucket/store/commitlog?anonymous=true&region=eu-west-1"
 
 
 def test_entries_are_in_the_order_of_their_names(tmp_path: Path) -> None:
@@ -87,10 +82,11 @@ def test_no_folder_has_no_entries(tmp_path: Path) -> None:
 def test_folders_are_the_entries_that_are_folders(is_local: bool, tmp_path: Path) -> None:
     for name in ("b", "a", "é"):
         (tmp_path / "store" / name).mkdir(parents=True)
+        (tmp_path / "store" / name / "file").touch()
     (tmp_path / "store" / "file").write_bytes(b"")
     (tmp_path / "store" / "link").symlink_to(tmp_path / "store" / "a")
     (tmp_path / "store" / "nowhere").symlink_to(tmp_path / "gone")
-    location = Location.resolve(str(tmp_path / "store")) if is_local else remote(tmp_path, "store")
+    location = Location.resolve(str(tmp_path / "store")) if is_local else local_objects(tmp_path, "store")
     assert location.folders() == ["a", "b", "link", "é"]
     assert (location / "gone").folders() == []
     if is_local:
@@ -117,7 +113,7 @@ def test_files_and_folders_are_told_apart(tmp_path: Path) -> None:
 def test_a_log_elsewhere_is_read_as_a_local_one(tmp_path: Path) -> None:
     writer = a_log()
     local = by_hopping(CommitLog.open(writer.write(tmp_path / "store")))
-    log = CommitLog.open(remote(tmp_path, "store"))
+    log = CommitLog.open(local_objects(tmp_path, "store"))
     assert [part[1] for part in local] == writer.offsets
     assert by_hopping(log) == local
     assert by_splits(log, 1000) == local
@@ -126,14 +122,14 @@ def test_a_log_elsewhere_is_read_as_a_local_one(tmp_path: Path) -> None:
 def test_the_last_segment_elsewhere_is_one_split(tmp_path: Path) -> None:
     writer = a_log()
     writer.write(tmp_path / "store")
-    splits = plan_splits(CommitLog.open(remote(tmp_path, "store")), 1000)
+    splits = plan_splits(CommitLog.open(local_objects(tmp_path, "store")), 1000)
     assert len([split for split in splits if split.segment.is_last]) == 1
     assert len([split for split in splits if not split.segment.is_last]) > 5
 
 
 def test_no_store_elsewhere_is_said_so(tmp_path: Path) -> None:
     with pytest.raises(StoreNotFoundError, match="does not exist"):
-        CommitLog.open(remote(tmp_path, "nowhere"))
+        CommitLog.open(local_objects(tmp_path, "nowhere"))
 
 
 def test_a_file_that_became_shorter_is_an_error(tmp_path: Path) -> None:
@@ -148,7 +144,7 @@ def test_a_file_that_became_shorter_is_an_error(tmp_path: Path) -> None:
 def test_a_range_is_read_up_to_the_segment_s_end(is_local: bool, tmp_path: Path) -> None:
     writer = a_log()
     writer.write(tmp_path / "store")
-    location = Location.resolve(str(tmp_path / "store")) if is_local else remote(tmp_path, "store")
+    location = Location.resolve(str(tmp_path / "store")) if is_local else local_objects(tmp_path, "store")
     with SegmentSource(CommitLog.open(location).segments[0]) as source:
         assert source.read(8000, 1000).tobytes() == bytes(writer.segments[0])[8000:]
         assert source.bytes_read == (8 << 10) - 8000
@@ -159,17 +155,17 @@ def test_a_range_is_read_up_to_the_segment_s_end(is_local: bool, tmp_path: Path)
     ["out/a", "deep/in/folders/a", "a"],
 )
 def test_a_file_elsewhere_is_published_whole(name: str, tmp_path: Path) -> None:
-    publish(remote(tmp_path, name), b"content", 10, 5)
+    publish(local_objects(tmp_path, name), b"content", 10, 5)
     assert (tmp_path / name).read_bytes() == b"content\0\0\0"
 
 
 def test_a_file_elsewhere_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "a").write_bytes(b"the old content")
-    publish(remote(tmp_path, "out/a"), memoryview(b"new"), 3)
+    publish(local_objects(tmp_path, "out/a"), memoryview(b"new"), 3)
     assert (tmp_path / "out" / "a").read_bytes() == b"new"
 
 
 def test_a_length_that_the_filesystem_does_not_hold_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(SparkMqError, match="wrote 3 bytes, but the filesystem has 7"):
-        publish(remote(tmp_path, "out/a"), b"content", 3)
+        publish(local_objects(tmp_path, "out/a"), b"content", 3)

@@ -8,13 +8,13 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from pyarrow import fs
 
 from spark_mq.errors import OutputExistsError
-from spark_mq.io.folder import files_below, remove_folder
 from spark_mq.io.location import Location
+from spark_mq.io.publish import remove_folder
 from spark_mq.job.output_committer import BACKUP, WORK_FOLDER, OutputCommitter
 from spark_mq.job.unfinished_trees import keep_only
+from tests.support.local_objects import local_objects
 from tests.support.stores import tree_of
 
 NAMES = ("consumequeue", "index")
@@ -156,7 +156,7 @@ def test_a_job_that_goes_on_keeps_what_is_there(tmp_path: Path) -> None:
 
 def elsewhere(folder: Path) -> Location:
     """`folder` on a filesystem that is not local, so trees cannot be renamed."""
-    return Location(fs.SubTreeFileSystem(str(folder), fs.LocalFileSystem()), "out", "subtree://out")
+    return local_objects(folder, "out")
 
 
 def test_trees_that_cannot_be_renamed_count_when_the_job_has_ended(tmp_path: Path) -> None:
@@ -212,9 +212,9 @@ def test_a_file_that_vanishes_while_a_tree_is_cleaned(tmp_path: Path) -> None:
     """A task of a failed job that still runs removes its temporary file itself."""
     write(tmp_path, {"index/.5.tmp": b"a task's", "index/.6.tmp": b"a killed task's", "index/1": b"planned"})
     tree = Location.resolve(str(tmp_path / "index"))
-    listed = files_below(tree)
+    listed = tree.files_below()
     (tmp_path / "index" / ".5.tmp").unlink()
-    with mock.patch("spark_mq.job.unfinished_trees.files_below", return_value=listed):
+    with mock.patch.object(Location, "files_below", return_value=listed):
         keep_only(tree, {"1"}.__contains__)
     assert tree_of(tmp_path) == {"index/1": b"planned"}
 

@@ -180,14 +180,17 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _remove(self, bucket: Path, body: str) -> None:
         """Remove the files that the body names, and the folders that are empty then."""
-        files = [bucket / unescape(key) for key in re.findall("<Key>(.*?)</Key>", body)]
+        keys = re.findall("<Key>(.*?)</Key>", body)
+        files = [bucket / unescape(key) for key in keys]
         for file in files:
             if file.is_file():
                 file.unlink()
         for folder in sorted({parent for file in files for parent in file.parents if bucket in parent.parents})[::-1]:
             with contextlib.suppress(OSError):
                 folder.rmdir()
-        self._send(200, "OK", [], b"<?xml version='1.0' encoding='UTF-8'?><DeleteResult></DeleteResult>")
+        deleted = "".join(f"<Deleted><Key>{key}</Key></Deleted>" for key in keys)
+        answer = f"<?xml version='1.0' encoding='UTF-8'?><DeleteResult>{deleted}</DeleteResult>"
+        self._send(200, "OK", [], answer.encode())
 
     def _send(
         self, status: int, reason: str, headers: list[tuple[str, str]], content: bytes, sent: int | None = None

@@ -1,4 +1,4 @@
-"""Objects that `obstore` reads, and all that pyarrow must read instead: the rows are the same."""
+"""Names, listings, credentials and processes: what a store on S3 may be like, and its rows stay the same."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from spark_mq import MessageStore
-from spark_mq.io import s3_objects
+from spark_mq.errors import MissingPackageError, StorageError
+from spark_mq.io import object_store
 from tests.s3.proxy import Proxy
+from tests.s3.server import ACCESS_KEY, SECRET_KEY
 from tests.support.in_process import read_rows
 from tests.support.stores import OWN_STORES, RealStore
 
@@ -31,6 +33,7 @@ _numbers = count()
 FORKED = """
 import os, sys
 from spark_mq import MessageStore
+from spark_mq.errors import StorageError
 
 def look_up(store):
     found = store.query_message(*sys.argv[2:4])
@@ -40,9 +43,10 @@ store = MessageStore(sys.argv[1], broker_conf=sys.argv[4])
 look_up(store)
 child = os.fork()
 if not child:
-    store.files.close()
-    look_up(store)
-    look_up(MessageStore(sys.argv[1], broker_conf=sys.argv[4]))
+    try:
+        look_up(MessageStore(sys.argv[1], broker_conf=sys.argv[4]))
+    except StorageError as error:
+        print(error, flush=True)
     os._exit(0)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
@@ -88,11 +92,12 @@ def test_of_a_store_with_more_than_1000_files_the_root_and_one_folder_are_listed
     assert read_rows(path=remote, table="topics") == read_rows(path=str(folder), table="topics")
 
 
-def test_an_empty_object_may_mark_a_folder_so_pyarrow_lists_the_store(copied: tuple[Path, str], s3: Proxy) -> None:
+def test_an_empty_object_may_mark_a_folder_so_its_folder_is_listed_too(copied: tuple[Path, str], s3: Proxy) -> None:
     folder, remote = copied
     (folder / "config" / "empty").touch()
     assert offsets(remote) == offsets(str(folder))
-    assert len(listings(s3)) == 4
+    root = remote.rpartition("/")[2]
+    assert listings(s3) == [f"{root}%2F", f"{root}%2Fconfig%2F/"]
 
 
 @pytest.mark.parametrize("name", ["a%20b +é", "%RETRY%g|x"])
@@ -103,55 +108,59 @@ def test_a_store_is_read_whatever_its_name_is(name: str, on_s3: Place, s3: Proxy
     assert offsets(f"s3://stores/{name}") == offsets(on_s3(STALE)[0])
 
 
-@pytest.mark.parametrize("version", ["absent", "0.9.3"])
-def test_without_a_fitting_obstore_pyarrow_reads_the_same(
-    version: str, on_s3: Place, s3: Proxy, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("version", "reason"), [("absent", "Python has no client for S3"), ("0.9.3", "is too old")])
+def test_without_a_fitting_obstore_the_error_says_what_to_install(
+    version: str, reason: str, on_s3: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    object_store._obstore.cache_clear()
     if version == "absent":
-        monkeypatch.setitem(sys.modules, "obstore.store", None)
+        monkeypatch.setitem(sys.modules, "obstore", None)
     else:
         monkeypatch.setattr("obstore.__version__", version)
-    # A setting that no other test has, so that no client is used again.
-    assert offsets(f"{on_s3(STALE)[1]}?region=eu-west-{len(version)}") == offsets(on_s3(STALE)[0])
-    assert any(request.method == "HEAD" for request in s3.requests)
+    with pytest.raises(MissingPackageError, match=rf"{reason}: run pip install 'spark-mq\[s3\]'"):
+        offsets(on_s3(STALE)[1])
 
 
-def test_a_forked_process_reads_the_same(on_s3: Place, s3: Proxy) -> None:
+def test_a_forked_process_gets_an_error_and_does_not_hang(on_s3: Place, s3: Proxy) -> None:
     """The threads of `obstore` exist only in the process that used it first."""
     command = [sys.executable, "-c", FORKED, on_s3(STALE)[1], TOPIC, KEY, CONF]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert answer.returncode == 0, answer.stderr
-    assert answer.stdout.splitlines() == [str(offsets(on_s3(STALE)[0]))] * 3
-    heads = [request for request in s3.requests if request.method == "HEAD"]
-    assert heads, "the forked process opens files with pyarrow"
+    found, error = answer.stdout.splitlines()
+    assert found == str(offsets(on_s3(STALE)[0]))
+    assert error.startswith("s3://stores: this process was forked after another one had used S3")
+
+
+def test_keys_are_those_of_the_profile_if_nothing_else_has_any(
+    on_s3: Place, s3: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "credentials").write_text(
+        f"[default]\naws_access_key_id = wrong\naws_secret_access_key = wrong\n"
+        f"[broker]\naws_access_key_id = {ACCESS_KEY}\naws_secret_access_key = {SECRET_KEY}\n"
+    )
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_PROFILE", "broker")
+    # A setting that no other test has, so that no client is used again.
+    assert offsets(f"{on_s3(STALE)[1]}?region=eu-west-1") == offsets(on_s3(STALE)[0])
+    monkeypatch.setenv("AWS_PROFILE", "default")
+    with pytest.raises(StorageError, match=r"the server denies the access: .*; check the credentials$"):
+        offsets(f"{on_s3(STALE)[1]}?region=eu-west-3")
 
 
 @pytest.mark.parametrize(
-    ("settings", "environment"),
+    ("settings", "endpoint"),
     [
-        ("?endpoint_override=127.0.0.1:1", {}),
-        ("?access_key=a&secret_key=b&endpoint_override=127.0.0.1:1&tls_ca_file_path=/ca", {}),
-        ("?access_key=a&secret_key=b&endpoint_override=127.0.0.1:1", {"https_proxy": "http://127.0.0.1:1"}),
-        ("?access_key=a&secret_key=b&region=cn-north-1", {}),
+        ("region=cn-north-1", "https://s3.cn-north-1.amazonaws.com.cn"),
+        ("region=eu-west-1", None),
+        ("region=eu-west-1&endpoint_override=h:1&scheme=http", "http://h:1"),
+        ("endpoint_override=h:1&force_virtual_addressing=true", "https://stores.h:1"),
     ],
-    ids=["credentials of the machine", "certificates", "proxy", "another domain"],
 )
-def test_pyarrow_reads_what_only_it_knows(
-    settings: str, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+def test_the_endpoint_is_that_of_the_address_or_of_the_region(
+    settings: str, endpoint: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL"):
-        monkeypatch.delenv(name, raising=False)
-    with_key = "?access_key=a&secret_key=b&endpoint_override=127.0.0.1:1"
-    assert s3_objects.S3Objects.of(f"s3://stores/x{with_key}") is not None
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    assert s3_objects.S3Objects.of(f"s3://stores/x{settings}") is None
-
-
-@pytest.mark.parametrize("key", ["a//b", "./a", "a/..", "a/", "", "a\x01", "/a"])
-def test_a_key_that_obstore_refuses_is_left_to_pyarrow(key: str) -> None:
-    objects = s3_objects.S3Objects.of("s3://stores/x?access_key=a&secret_key=b&endpoint_override=127.0.0.1:1")
-    assert objects is not None
-    assert objects.has("stores/a/%RETRY%g|x/.b/..c")
-    assert not objects.has(f"stores/{key}")
-    assert not objects.has("other/a")
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    store, _ = object_store.ObjectStore.of(f"s3://stores/x?access_key=a&secret_key=b&{settings}")
+    assert store._client.config.get("endpoint") == endpoint

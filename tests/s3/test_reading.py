@@ -249,8 +249,8 @@ def test_a_server_that_always_fails_is_an_error_that_names_the_file(
 ) -> None:
     from spark_mq.errors import StorageError
 
-    monkeypatch.setattr("spark_mq.io.retry._WAITS", (0.0,))
-    monkeypatch.setattr("spark_mq.io.s3.ATTEMPTS", 1)
+    monkeypatch.setattr("spark_mq.io.storage._WAITS", (0.0,))
+    monkeypatch.setattr("spark_mq.io.object_store.ATTEMPTS", 1)
     # A setting that no other test has, so that no filesystem with more attempts is used again.
     remote = f"{on_s3(WORKLOAD)[1]}?region=eu-west-2"
     s3.fault_of = lambda _number, method: Fault.SLOW_DOWN if method == "GET" else None

@@ -14,7 +14,6 @@ import pytest
 from spark_mq.errors import OptionError, OutputExistsError, StorageError, UnfinishedRestoreError
 from spark_mq.io import publish
 from spark_mq.io.location import Location
-from spark_mq.restorer import copy_in_place
 from spark_mq.restorer.restore_request import RestoreRequest
 from spark_mq.store.config.store_paths import COMMIT_LOG, RESTORE_UNFINISHED
 from spark_mq.store.message_store import MessageStore
@@ -79,14 +78,14 @@ def test_a_server_that_fails_now_and_then_changes_no_byte(
 def fail_at_third_copy(error: BaseException) -> Any:
     """Make the third copy of a file fail."""
     copies = count(1)
-    copy = copy_in_place._copy
+    copy = Location.copy_to
 
     def fail(source: Location, target: Location) -> None:
         if next(copies) == 3:
             raise error
         copy(source, target)
 
-    return mock.patch.object(copy_in_place, "_copy", fail)
+    return mock.patch.object(Location, "copy_to", fail)
 
 
 def test_a_killed_restore_leaves_no_store_and_the_next_begins_again(on_s3: Place, bucket: Path, tmp_path: Path) -> None:

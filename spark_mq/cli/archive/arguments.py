@@ -107,11 +107,10 @@ def check_archive_folders(tables: ArchiveTables, store: Location, given: Mapping
 
 def _check_on_s3(tables: ArchiveTables, store: Location) -> None:
     """Check that the tables of an archive can be in these folders of a bucket."""
-    from spark_mq.io.folder import check_bucket
     from spark_mq.io.location import Location
     from spark_mq.io.s3 import is_s3
 
-    check_bucket(Location.resolve(tables.addresses[0]))
+    Location.resolve(tables.addresses[0]).check_bucket()
     path, mark, settings = tables.addresses[0].partition("?")
     for suffix in _SUFFIXES:
         folder = Location.resolve(f"{path.rstrip('/')}{suffix}{mark}{settings}")

@@ -9,8 +9,6 @@ from datetime import tzinfo
 from functools import partial
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pyarrow import fs
-
 from spark_mq.cli.sql.archive import VIEWS
 from spark_mq.errors import SparkMqError
 from spark_mq.format.message_schema import KEY
@@ -106,12 +104,11 @@ def _size(read: StoreRead) -> str:
     """The number of files that a read of queues or of the index opens, and their bytes."""
     folder = Location.resolve(parse_options(read.options).path) / _FOLDERS[read.reference.table]
     parts = [value for _, value in _selection(read)] if "topic" in read.options else []
-    selector = fs.FileSelector("/".join([folder.path, *parts]), allow_not_found=True, recursive=True)
     try:
-        files = [info for info in folder.filesystem.get_file_info(selector) if info.type == fs.FileType.File]
+        sizes = Location(folder.storage, "/".join([folder.path, *parts])).files_below().values()
     except OSError as error:
         raise SparkMqError(f"{folder} cannot be read: {error}") from error
-    return f"{len(files):,} files: {sum(info.size for info in files):,} bytes"
+    return f"{len(sizes):,} files: {sum(sizes):,} bytes"
 
 
 def _zone(settings: Mapping[str, str]) -> tzinfo | None:

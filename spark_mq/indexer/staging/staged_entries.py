@@ -149,7 +149,7 @@ class StagedEntriesWriter:
         location = self.staged.location
         if self._stream is None:
             # The manifest names the file only after all splits are staged, so neither rename nor flush is needed.
-            self._stream = location.filesystem.open_output_stream(location.path)
+            self._stream = location.open_output()
         for start in range(0, count, CHUNK_ENTRIES):
             chunk = waiting.part(start, min(start + CHUNK_ENTRIES, count))
             for array in (chunk.key_hashes, chunk.commit_log_offsets, chunk.store_timestamps):

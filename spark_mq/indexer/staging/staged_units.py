@@ -75,7 +75,7 @@ class StagedUnits:
         # Names are unique, so the file of a task that Spark ran again is never read.
         location = folder / f"{uuid.uuid4().hex}.units"
         # The manifest names the file only after all splits are staged, so neither rename nor flush is needed.
-        with location.filesystem.open_output_stream(location.path) as file:
+        with location.open_output() as file:
             file.write(units.view(np.uint8).data)
             file.write(content)
         return cls(location, units.size, runs.num_rows, units.nbytes + content.size)

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from spark_mq.io.etag import tells_only_zeros
 from spark_mq.io.file_reader import FileReader
+from spark_mq.io.local import open_regular
 from spark_mq.io.location import Location
-from spark_mq.io.regular_file import open_regular
 from spark_mq.io.remote_file import READ_SIZE
 
 _ZERO_BLOCK: Final = bytes(READ_SIZE)
@@ -28,14 +27,9 @@ def find_data_end(file: Location, size: int) -> int:
     for start, block in blocks:
         if block != _ZERO_BLOCK[: len(block)]:
             return start + len(block.rstrip(b"\0"))
-        if start and start + len(block) == size and _tells_only_zeros(file, size):
+        if start and start + len(block) == size and file.tells_only_zeros(size):
             return 0
     return 0
-
-
-def _tells_only_zeros(file: Location, size: int) -> bool:
-    etag = file.listed_etag
-    return etag is not None and file.listed_size == size and tells_only_zeros(etag, size)
 
 
 def _local_blocks(file: Location, size: int) -> Iterator[tuple[int, bytes]]:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyarrow import fs
 
 from spark_mq.errors import OptionError, StoreNotFoundError
 from spark_mq.io.location import Location
 from spark_mq.store.config.named_store import NamedStore, check_stores
 from spark_mq.store.config.store_pattern import is_pattern, matching_stores
 from spark_mq.store.config.stores_file import load_stores, stores_text
+from tests.support.local_objects import local_objects
 
 
 def write(folder: Path, entries: object) -> str:
@@ -127,19 +127,21 @@ def test_a_name_with_characters_of_patterns_is_no_pattern_if_it_exists(tmp_path:
 def test_patterns_of_a_bucket_keep_settings_and_hide_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("bucket/x/broker-a", "bucket/x/broker-b", "bucket/x/broker[c]"):
         (tmp_path / name / "commitlog").mkdir(parents=True)
-    bucket = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+        (tmp_path / name / "commitlog" / "0").touch()
 
     def resolve(uri: str) -> Location:
-        return Location(bucket, uri.partition("?")[0].removeprefix("s3://me:hidden@"), uri)
+        return local_objects(tmp_path, uri.partition("?")[0].removeprefix("s3://me:hidden@"), secret_key="hidden")
 
     monkeypatch.setattr(Location, "resolve", resolve)
+    settings = resolve("bucket").uri.partition("?")[2]
+    assert settings.endswith("secret_key=hidden")
     assert matching_stores("s3://me:hidden@bucket/x/broker-*?region=eu") == [
-        "s3://me:hidden@bucket/x/broker-a?region=eu",
-        "s3://me:hidden@bucket/x/broker-b?region=eu",
+        f"s3://folder/bucket/x/broker-a?{settings}",
+        f"s3://folder/bucket/x/broker-b?{settings}",
     ]
     assert matching_stores("s3://me:hidden@bucket/*/{broker-b,broker[c]}") == [
-        "s3://me:hidden@bucket/x/broker-b",
-        "s3://me:hidden@bucket/x/broker[c]",
+        f"s3://folder/bucket/x/broker-b?{settings}",
+        f"s3://folder/bucket/x/broker[c]?{settings}",
     ]
     with pytest.raises(StoreNotFoundError) as caught:
         matching_stores("s3://me:hidden@bucket/none-*")
