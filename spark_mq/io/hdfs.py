@@ -21,11 +21,10 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
-import pyarrow as pa
 from pyarrow import fs
 
 from spark_mq.errors import MissingPackageError, OptionError
-from spark_mq.io.storage import NetworkStorage, StoredFile, Writer
+from spark_mq.io.storage import NetworkStorage, StoredFile
 
 if TYPE_CHECKING:
     from hdfs_native import Client, FileReader, FileStatus
@@ -115,25 +114,17 @@ class HdfsStorage(NetworkStorage):
 
     def write(self, path: str, content: Buffer) -> None:
         """Write a file; a file of this name is replaced at once."""
-
-        def write() -> None:
-            with self.writer(path) as file:
-                file.write(content)
-
-        self.asked(path, write, "written")
-
-    def writer(self, path: str) -> pa.NativeFile:
-        """A new file, for writing; a file of this name is replaced at once."""
         from hdfs_native import WriteOptions
 
-        with _errors():
-            stream = self._client.create(path, WriteOptions(overwrite=True))
+        data = memoryview(content)
 
-        def write(data: memoryview) -> None:
+        def write() -> None:
+            stream = self._client.create(path, WriteOptions(overwrite=True))
             for at in range(0, len(data), _PIECE):
                 stream.write(bytes(data[at : at + _PIECE]))
+            stream.close()
 
-        return pa.PythonFile(Writer(write, stream.close, _errors), mode="w")
+        self._request(path, write, "written")
 
     def make_folder(self, path: str) -> None:
         """Create a folder, and those above it."""

@@ -11,15 +11,12 @@ import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 from pyarrow import fs
 
 from spark_mq.errors import StorageError
 from spark_mq.io.storage import Storage
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _FILES: Final = fs.LocalFileSystem()
 _KINDS: Final = {
@@ -67,10 +64,6 @@ class LocalStorage(Storage):
             return []
         _check_names(path, names)
         return names
-
-    def writer(self, path: str) -> pa.NativeFile:
-        """A new file, for writing."""
-        return _FILES.open_output_stream(path)
 
     def make_folder(self, path: str) -> None:
         """Create a folder, and those above it."""

@@ -7,10 +7,12 @@ Databricks' `dbfs:/x` is its local mount `/dbfs/x`.
 from __future__ import annotations
 
 import io
+import mmap
 import os
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -25,6 +27,9 @@ from spark_mq.io.s3 import redacted, shown
 from spark_mq.io.snapshot import Snapshot
 from spark_mq.io.storage import NetworkStorage, Storage
 
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
 STORAGES: Final[dict[str, Callable[[str], tuple[Storage, str]]]] = {
     "s3": ObjectStore.of,
     "s3a": ObjectStore.of,
@@ -35,6 +40,8 @@ STORAGES: Final[dict[str, Callable[[str], tuple[Storage, str]]]] = {
 """By scheme of a URI: the function that returns the storage and the path in it."""
 
 _LOCAL: Final = LocalStorage()
+_MAX_IN_MEMORY: Final = 64 << 20
+"""The most bytes of a new file that are assembled in memory, and not in a temporary file."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -237,8 +244,10 @@ class Location:
         return pa.PythonFile(_Reader(self.open_remote()), mode="r")
 
     def open_output(self) -> pa.NativeFile:
-        """A new file, for writing from its start to its end, which a crash can leave incomplete (else: `publish`)."""
-        return self.storage.writer(self.path)
+        """A new file, for writing from its start. A crash can leave a local one incomplete (else: `publish`)."""
+        if isinstance(self.storage, NetworkStorage):
+            return pa.PythonFile(_Writer(self.storage, self.path), mode="w")
+        return pa.OSFile(self.path, mode="w")
 
     def delete(self) -> None:
         """Remove the file."""
@@ -273,6 +282,33 @@ class _Reader(io.RawIOBase):
         memory[: len(data)] = data
         self._position += len(data)
         return len(data)
+
+
+class _Writer:
+    """A new file over a network, which is assembled here, and written when it is closed."""
+
+    def __init__(self, storage: NetworkStorage, path: str) -> None:
+        self._storage, self._path = storage, path
+        self._file = tempfile.SpooledTemporaryFile(_MAX_IN_MEMORY)  # noqa: SIM115
+        self.closed = False
+
+    def write(self, data: Buffer) -> int:
+        return self._file.write(data)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def flush(self) -> None:
+        """Nothing: the file is not there yet."""
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        with self._file as file:
+            is_large = file.tell() > _MAX_IN_MEMORY
+            file.seek(0)
+            self._storage.write(self._path, mmap.mmap(file.fileno(), 0) if is_large else file.read())
 
 
 def local_path(uri: str) -> str | None:

@@ -21,12 +21,11 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
 
-import pyarrow as pa
 from pyarrow import fs
 
 from spark_mq.errors import MissingPackageError, StorageError
 from spark_mq.io.s3 import DEFAULT_REGION, Settings, address, flag, parse, shown, with_settings
-from spark_mq.io.storage import NetworkStorage, Page, StoredFile, Writer
+from spark_mq.io.storage import NetworkStorage, Page, StoredFile
 
 if TYPE_CHECKING:
     from obstore.store import S3Store
@@ -207,13 +206,6 @@ class ObjectStore(NetworkStorage):
         """Write an object, by one request, or in parts if it is large. It appears as a whole."""
         obstore = _obstore()
         self._request(path, lambda: obstore.put(self._client, _key(path), memoryview(content)), "written")
-
-    def writer(self, path: str) -> pa.NativeFile:
-        """A new object, which appears when it is closed."""
-        obstore = _obstore()
-        with self._errors(path):
-            stream = obstore.open_writer(self._client, _key(path))
-        return pa.PythonFile(Writer(stream.write, stream.close, lambda: self._errors(path)), mode="w")
 
     def make_folder(self, path: str) -> None:
         """Nothing: there are only objects."""

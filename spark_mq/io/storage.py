@@ -14,7 +14,6 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypeVar
 
@@ -24,7 +23,6 @@ from spark_mq.errors import StorageError
 from spark_mq.io.s3 import redacted, shown
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from typing_extensions import Buffer
 
 _T = TypeVar("_T")
@@ -84,10 +82,6 @@ class Storage(ABC):
     def folders(self, path: str) -> list[str]:
         """The names of the folders in a folder, sorted; none if there is no such folder."""
         return sorted(info.base_name for info in self.entries(path) if info.type == fs.FileType.Directory)
-
-    @abstractmethod
-    def writer(self, path: str) -> pa.NativeFile:
-        """A new file, for writing from its start to its end, which a crash can leave incomplete."""
 
     @abstractmethod
     def make_folder(self, path: str) -> None:
@@ -165,39 +159,3 @@ class NetworkStorage(Storage):
                     ) from None
                 time.sleep(wait)
         raise AssertionError("the last try returns or raises")
-
-
-class Writer:
-    """A file that a client writes, as `pyarrow.PythonFile` wants it: the client's errors are `OSError`."""
-
-    def __init__(
-        self,
-        write: Callable[[memoryview], object],
-        close: Callable[[], object],
-        errors: Callable[[], AbstractContextManager[None]],
-    ) -> None:
-        self._write, self._close, self._errors = write, close, errors
-        self._position = 0
-        self.closed = False
-
-    def write(self, data: Buffer) -> int:
-        """Write bytes at the end; returns their number."""
-        view = memoryview(data).cast("B")
-        with self._errors():
-            self._write(view)
-        self._position += len(view)
-        return len(view)
-
-    def tell(self) -> int:
-        """The bytes that were written."""
-        return self._position
-
-    def flush(self) -> None:
-        """Nothing: the client sends what is written."""
-
-    def close(self) -> None:
-        """Complete the file."""
-        if not self.closed:
-            self.closed = True
-            with self._errors():
-                self._close()

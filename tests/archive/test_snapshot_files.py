@@ -24,7 +24,7 @@ def test_files_are_read_as_those_of_a_store() -> None:
     with pytest.raises(FileNotFoundError):
         (store / "abort").read_bytes()
     with pytest.raises(OSError, match="cannot be changed"):
-        (store / "checkpoint").open_output()
+        (store / "checkpoint").delete()
 
 
 def test_a_backup_and_a_database_count_as_in_a_store() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from spark_mq.errors import StorageError
-from spark_mq.io import object_store, storage
+from spark_mq.io import location, object_store, storage
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish, remove_folder
 from tests.support.local_objects import local_objects
@@ -72,6 +72,15 @@ def test_a_folder_is_what_is_before_a_slash(tmp_path: Path) -> None:
     remove_folder(store / "config")
     assert store.files_below() == {"abort": 0}
     remove_folder(store / "config")
+
+
+def test_a_large_file_is_assembled_in_a_temporary_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(location, "_MAX_IN_MEMORY", 4)
+    with local_objects(tmp_path, "a").open_output() as stream:
+        for part in (b"012", b"345", b"6789"):
+            stream.write(part)
+        assert not (tmp_path / "a").exists()
+    assert (tmp_path / "a").read_bytes() == b"0123456789"
 
 
 def test_files_are_streams_copies_and_other_names(tmp_path: Path) -> None:

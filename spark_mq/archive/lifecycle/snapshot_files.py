@@ -61,7 +61,7 @@ class _Files(NetworkStorage):
     def _refuse(self, *arguments: Any, **options: Any) -> NoReturn:
         raise OSError("a snapshot cannot be changed")
 
-    write = writer = make_folder = rename = delete = delete_folder = _refuse
+    write = make_folder = rename = delete = delete_folder = _refuse
 
 
 @dataclass(frozen=True)
