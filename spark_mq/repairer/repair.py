@@ -146,7 +146,9 @@ def repair_store(request: RepairRequest, work: Location, spread: Callable[[Locat
     check = request.check
     with store_lock(check.store) if request.is_in_place else nullcontext():
         started = time.monotonic()
-        checked = check_store(check.store, check.conf, work, spread(work), check.split_size)
+        checked = check_store(
+            check.store, check.conf, work, spread(work), check.split_size, has_lock=request.is_in_place
+        )
         before = verify_report(check, checked, round(time.monotonic() - started, 3), {})
         damaged = DamagedFiles.of(_findings(work, checked, ["code", "file", "position"]))
         plan = plan_repair(check.store, check.conf, damaged, checked.evidence, request)
@@ -229,5 +231,7 @@ def _after(
     check, started = request.check, time.monotonic()
     folder = work / AFTER
     folder.make_folder()
-    after = check_store(check.store, check.conf, folder, spread(folder), check.split_size, checked.evidence.log)
+    after = check_store(
+        check.store, check.conf, folder, spread(folder), check.split_size, checked.evidence.log, has_lock=True
+    )
     return verify_report(check, after, round(time.monotonic() - started, 3), {})

@@ -149,6 +149,8 @@ def check_store(
     spread: Spread,
     split_size: int = DEFAULT_SPLIT_SIZE,
     checked_log: CheckedLog | None = None,
+    *,
+    has_lock: bool = False,
 ) -> CheckedStore:
     """Check a whole store.
 
@@ -159,6 +161,7 @@ def check_store(
         spread: Where the parts of the check run.
         split_size: Bytes of the log for a task.
         checked_log: The log's records, if an earlier check has read them and no record has changed since.
+        has_lock: Whether this job has the store's lock. Then no broker runs, and the check does not wait for one.
 
     Raises:
         StoreNotFoundError: `store` is not a message store.
@@ -167,7 +170,7 @@ def check_store(
         StoreChangedError: A file was removed while the store was checked.
 
     """
-    return _Check(store, conf, work, spread, split_size).run(checked_log)
+    return _Check(store, conf, work, spread, split_size, has_lock).run(checked_log)
 
 
 @dataclass(frozen=True)
@@ -177,6 +180,7 @@ class _Check:
     work: Location
     spread: Spread
     split_size: int
+    has_lock: bool
 
     def run(self, checked_log: CheckedLog | None) -> CheckedStore:
         (self.work / FINDINGS).make_folder()
@@ -200,7 +204,8 @@ class _Check:
         missing: list[pa.RecordBatch] = []
         has_extensions = bool((self.store / "consumequeue_ext").entries())
         if live is not None:
-            live.wait_for_broker()
+            if not self.has_lock:
+                live.wait_for_broker()
             runs = self.spread.runs([] if staged is None else staged.units)
             files = QueueFiles(
                 self.store / CONSUME_QUEUE, file_size, bounds, live, has_extensions, config.topics, dispatched
@@ -221,12 +226,12 @@ class _Check:
                 summaries += others.result()
         bounds_of_queues = _bounds_of_queues(queues, folders, dispatched)
         with FindingSink(self.work / FINDINGS) as sink:
-            sink.add(segment_findings(self.store, log, self.conf.commit_log_file_size))
+            sink.add(segment_findings(self.store, log, self.conf.commit_log_file_size, has_lock=self.has_lock))
             sink.add(log_start_findings(start, folders, bounds_of_queues, index))
             sink.add(not_checked(self.store))
             sink.add(not_checked_queues(dispatched))
             sink.add(missing)
-            sink.add(queue_folder_findings(self.store, file_size))
+            sink.add(queue_folder_findings(self.store, file_size, has_lock=self.has_lock))
             sink.add(irregular_findings(self.store))
             sink.add(index.findings)
             sink.add(self._missing_index(index, expected))

@@ -30,12 +30,13 @@ def irregular_findings(store: Location) -> Iterator[pa.RecordBatch]:
         yield findings("NOT_A_FILE", file=path, expected="a file", found=kind)
 
 
-def queue_folder_findings(store: Location, file_size: int) -> Iterator[pa.RecordBatch]:
+def queue_folder_findings(store: Location, file_size: int, *, has_lock: bool = False) -> Iterator[pa.RecordBatch]:
     """What the names and sizes in queue folders show, also in those without queue files.
 
     Args:
         store: The store.
         file_size: Bytes of a queue file; 0 if nothing shows it.
+        has_lock: Whether this job has the store's lock, so that no broker runs.
 
     Yields:
         Findings.
@@ -46,7 +47,7 @@ def queue_folder_findings(store: Location, file_size: int) -> Iterator[pa.Record
         entries = queue.location.entries()
         yield from foreign_entries(path, [info for info in entries if not _is_queue_file(info)])
         empty = [info for info in entries if _is_queue_file(info) and not info.size]
-        for info in settled(store, path, empty):
+        for info in empty if has_lock else settled(store, path, empty):
             if not info.size:
                 yield findings(
                     "QUEUE_FILE_SIZE",

@@ -15,13 +15,16 @@ from spark_mq.verifier.finding import findings
 from spark_mq.verifier.new_file import settled
 
 
-def segment_findings(store: Location, log: CommitLog, segment_size: int | None = None) -> Iterator[pa.RecordBatch]:
+def segment_findings(
+    store: Location, log: CommitLog, segment_size: int | None = None, *, has_lock: bool = False
+) -> Iterator[pa.RecordBatch]:
     """What the names and sizes of the files in `commitlog/` show.
 
     Args:
         store: The store.
         log: Its log.
         segment_size: Bytes of a segment by the broker's settings; None if they do not tell.
+        has_lock: Whether this job has the store's lock, so that no broker runs.
 
     Yields:
         Findings.
@@ -39,7 +42,7 @@ def segment_findings(store: Location, log: CommitLog, segment_size: int | None =
             found=corrupt.reason,
         )
     infos = [info for info in entries if is_segment_name(info) and info.base_name not in stray]
-    infos = settled(store, COMMIT_LOG, infos)
+    infos = infos if has_lock else settled(store, COMMIT_LOG, infos)
     size = segment_size or usual_size(infos)
     for info in infos:
         file, base = f"{COMMIT_LOG}/{info.base_name}", int(info.base_name)

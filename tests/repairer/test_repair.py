@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -165,6 +166,18 @@ def test_a_report_never_calls_a_store_sound_that_has_findings(bench: Bench, tmp_
     report = repair_here(bench.path, None)
     assert not report.before.is_sound
     assert "sound" not in report.verdict.replace("not sound", "")
+
+
+def test_a_repair_that_has_the_lock_does_not_wait_for_a_broker(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own lock looks like that of a broker, which it would give time to write units and to size new files."""
+    monkeypatch.setattr("spark_mq.verifier.log_end.is_locked", Mock(side_effect=AssertionError("waits")))
+    monkeypatch.setattr("spark_mq.verifier.new_file.is_locked", Mock(side_effect=AssertionError("waits")))
+    for folder in ("commitlog", "consumequeue/RetryDemo/0"):
+        (bench.path / folder / f"{10**15:020d}").touch()
+    report = repair_here(bench.path, bench.packed.broker_conf, apply=True)
+    assert (report.is_complete, report.is_applied) == (True, True)
+    assert report.after is not None
+    assert report.after.is_sound
 
 
 def test_due_times_need_the_settings_of_the_broker(bench: Bench) -> None:
