@@ -97,7 +97,7 @@ def _rule(
     moment = moment_of(at)
     if apply and moment > moment_of(None):
         raise OptionError("--at is in the future: with --apply, segments would be deleted before their time")
-    return ByTime(round(reserved_time(reserved_hours, BrokerConf({})).value * MILLIS_PER_HOUR), moment)
+    return ByTime(round(reserved_time(reserved_hours, BrokerConf.of(None)).value * MILLIS_PER_HOUR), moment)
 
 
 def _plan(path: str, rule: ByOffset | ByTime) -> ExpirePlan:

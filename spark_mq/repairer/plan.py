@@ -170,7 +170,7 @@ def _queues(store: Location, conf: BrokerConf, damaged: DamagedFiles, evidence: 
         parts.left.append(Left("QUEUE_FILE_SIZE", wrong_sizes, reason))
         files = []
     due_times = sum(count for file in files for code, count in file.codes if code == "QUEUE_DUE_TIME")
-    if due_times and not conf.settings:
+    if due_times and not conf.is_given:
         reason = "due times depend on messageDelayLevel: give the broker's settings (--broker-conf)"
         parts.left.append(Left("QUEUE_DUE_TIME", due_times, reason))
         files = [file for file in files if not file.has("QUEUE_DUE_TIME")]
@@ -186,7 +186,7 @@ def _queues(store: Location, conf: BrokerConf, damaged: DamagedFiles, evidence: 
     if parts.queue_files:
         size = find_queue_file_size(conf, listed([store / CONSUME_QUEUE]))
         parts.assumed += _untold("queue files", f"{size.value:,} bytes each", size.source)
-    if not conf.settings and any(name.topic == SCHEDULE_TOPIC for name in parts.queue_files):
+    if not conf.is_given and any(name.topic == SCHEDULE_TOPIC for name in parts.queue_files):
         parts.assumed += _untold("messageDelayLevel", DEFAULT_DELAY_LEVELS, NOTHING_TELLS)
     return parts
 

@@ -99,7 +99,7 @@ class AppendTarget:
             OptionError: The settings contradict the files, or sizes of index files are not known.
 
         Example:
-            >>> AppendTarget.open(Location.resolve("/data/store"), BrokerConf({})).log_end
+            >>> AppendTarget.open(Location.resolve("/data/store"), BrokerConf.of(None)).log_end
             1073742336
 
         """

@@ -72,7 +72,7 @@ class RestoreRequest:
     only_delivered: bool = False
     store_host: str | None = None
     topics: Mapping[str, str] = field(default_factory=dict)
-    broker_conf: BrokerConf = field(default_factory=lambda: BrokerConf({}))
+    broker_conf: BrokerConf = field(default_factory=lambda: BrokerConf.of(None))
     broker_versions: BrokerVersions | None = None
     time_zone: tzinfo | None = None
     offset_map: Location | None = None

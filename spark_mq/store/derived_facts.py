@@ -85,7 +85,7 @@ def index_facts(store: Location) -> dict[str, Any] | None:
     if not files:
         return None
     try:
-        layout: IndexLayout | None = index_layout(store, BrokerConf({}))
+        layout: IndexLayout | None = index_layout(store, BrokerConf.of(None))
     except OptionError:
         layout = None
     slots, entries = (None, None) if layout is None else (layout.hash_slot_num, layout.index_num)

@@ -46,7 +46,7 @@ from spark_mq.store.boot_obstacles import boot_obstacles
 from spark_mq.store.boot_rules import one_boot_group
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import Checkpoint
-from spark_mq.store.config.sourced import NOTHING_TELLS, FileSetting, Sourced
+from spark_mq.store.config.sourced import FileSetting, Sourced
 from spark_mq.store.config.store_kind import Door, check_form
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX
 from spark_mq.store.dispatch_log import ANYWHERE, NOWHERE, DispatchLog
@@ -611,8 +611,7 @@ def _assumed(
         assumed.insert(0, FileSetting("segments", f"{files[0].size:,} bytes each", source))
     assumed.append(FileSetting("rules", f"of a broker of {release}", release.evidence))
     for name, default in settings:
-        source = conf.source if name in conf.settings else NOTHING_TELLS
-        assumed.append(FileSetting(name, str(conf.is_enabled(name, default)).lower(), source))
+        assumed.append(FileSetting(name, str(conf.is_enabled(name, default)).lower(), conf.source_of(name)))
     for name in ("enableControllerMode", "duplicationEnable", "enableMultiDispatch"):
         if conf.is_enabled(name):
             assumed.append(FileSetting(name, "true, which is not considered here", conf.source))

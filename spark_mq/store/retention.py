@@ -17,7 +17,7 @@ import pyarrow as pa
 from spark_mq.errors import ConfigError, OptionError, UnsupportedStoreError
 from spark_mq.format.timestamp import NANOS_PER_MILLI, check_epoch_millis, epoch_millis, micros
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.config.sourced import NOTHING_TELLS, Sourced
+from spark_mq.store.config.sourced import Sourced
 from spark_mq.store.disk_pressure import DiskPressure, disk_pressure
 from spark_mq.store.expiry import MILLIS_PER_HOUR, DeleteWhen
 from spark_mq.store.index.folder import index_files
@@ -208,7 +208,7 @@ def reserved_time(given: float | None, conf: BrokerConf) -> Sourced[float]:
         return Sourced(_hours(given, f"reserved hours {given}"), "--reserved-hours")
     text = conf.settings.get("fileReservedTime")
     if text is None:
-        return Sourced(DEFAULT_RESERVED_HOURS, NOTHING_TELLS)
+        return Sourced(DEFAULT_RESERVED_HOURS, conf.source_of_defaults)
     what = f"{conf.source}: fileReservedTime={text!r}"
     if not re.fullmatch(r"[+-]?[0-9]{1,10}", text.strip()):
         raise OptionError(f"{what} is not a number of hours")
@@ -231,8 +231,7 @@ def delete_when(store: MessageStore, conf: BrokerConf) -> tuple[DeleteWhen, str,
     text = conf.settings.get("deleteWhen")
     zone = zone_of_names((info.name, info.stored_header().begin_timestamp) for info in index_files(store.location))
     zone_source = "the zone of this machine" if zone is None else "as the names of index files show"
-    source = conf.source if text is not None else NOTHING_TELLS
-    return DeleteWhen.of(text or "04", conf.source, zone), source, zone_source
+    return DeleteWhen.of(text or "04", conf.source, zone), conf.source_of("deleteWhen"), zone_source
 
 
 def _old_files(store: MessageStore) -> OldFiles:

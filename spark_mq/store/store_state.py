@@ -21,7 +21,7 @@ from spark_mq.store.boot_obstacles import CONFIG_FILES, boot_obstacles
 from spark_mq.store.boot_rules import boot_groups, find_boot_groups, versions_text
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import Checkpoint, checkpoint_problem
-from spark_mq.store.config.sourced import NOTHING_TELLS, FileSetting, Sourced
+from spark_mq.store.config.sourced import FileSetting, Sourced
 from spark_mq.store.config.store_kind import Door, check_form, has_rocksdb_queues
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONFIG, CONSUME_QUEUE
 from spark_mq.store.disk_use import DiskUse, disk_use
@@ -263,7 +263,7 @@ def _settings(
     """The settings that are assumed; a setting that files do not show is said to be unknown."""
     size = conf.commit_log_file_size
     usual = log.file_size
-    segments = Sourced(usual, "most segments") if usual else Sourced(DEFAULT_SEGMENT_SIZE, NOTHING_TELLS)
+    segments = Sourced(usual, "most segments") if usual else Sourced(DEFAULT_SEGMENT_SIZE, conf.source_of_defaults)
     segments = Sourced(size, conf.source) if size else segments
     queues = find_queue_file_size(conf, [(store.location / CONSUME_QUEUE, folders)])
     try:
@@ -284,7 +284,7 @@ def _settings(
     ):
         if name != "recheckReputOffsetFromCq" or not rules[-1].decide(DISPATCHES_AT_CLEAN_BOOT):
             value = str(conf.is_enabled(name, default)).lower()
-            found.append(FileSetting(name, value, conf.source if name in conf.settings else NOTHING_TELLS))
+            found.append(FileSetting(name, value, conf.source_of(name)))
     for name in ("enableControllerMode", "duplicationEnable"):
         if conf.is_enabled(name):
             found.append(FileSetting(name, "true, which is not considered here", conf.source))

@@ -72,7 +72,7 @@ def quick_check(store: str, conf: BrokerConf) -> tuple[VerifyReport, pa.Table]:
             sink.add(_index_edges(info, index.layout))
     live_end = LiveEndFinder(location).find_end_now()
     end, queues, newest = -1, 0, _newest(location, state, live_end)
-    with MessageStore(store, None, conf.source if conf.settings else None, log_end=live_end.offset) as opened:
+    with MessageStore(store, None, conf.source if conf.is_given else None, log_end=live_end.offset) as opened:
         if log.segments:
             end = opened.get_max_phy_offset()
             sink.add(_segment_edges(opened))

@@ -78,6 +78,18 @@ def test_an_index_is_not_made_from_a_guess(bench: Bench) -> None:
     assert told.verdict.endswith("if the broker has the assumed settings")
 
 
+def test_a_file_without_settings_tells_the_defaults(bench: Bench, tmp_path: Path) -> None:
+    """A broker that is started with it has them."""
+    shutil.rmtree(bench.path / "index")
+    shutil.rmtree(bench.path / "consumequeue/SCHEDULE_TOPIC_XXXX")
+    conf = tmp_path / "empty.conf"
+    conf.touch()
+    report = repair_here(bench.path, conf)
+    assert report.left == ()
+    assert "INDEX_MISSING" in {code for action in report.actions for code, _ in action.codes}
+    assert [setting.name for setting in report.assumed] == ["names of index files"]
+
+
 def test_settings_that_nothing_tells_are_named(bench: Bench) -> None:
     shutil.rmtree(bench.path / "consumequeue")
     names = {setting.name: setting.value for setting in repair_here(bench.path, None).assumed}

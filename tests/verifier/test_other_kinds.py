@@ -50,7 +50,7 @@ def test_batch_queues(bench: Bench) -> None:
     with pytest.raises(UnsupportedStoreError, match="batch consume queues of topic Batches"):
         VerifyRequest.of(str(bench.path))
     with pytest.raises(UnsupportedStoreError, match="batch consume queues of topic Batches"):
-        quick_check(str(bench.path), BrokerConf({}))
+        quick_check(str(bench.path), BrokerConf.of(None))
 
 
 def test_light_queues(bench: Bench) -> None:

@@ -16,6 +16,7 @@ from spark_mq.format.index_file import IndexLayout
 from spark_mq.format.index_query import MAX_MSGS_NUM_BATCH
 from spark_mq.io.location import Location
 from spark_mq.store.config.java_properties import parse_java_properties
+from spark_mq.store.config.sourced import NOTHING_TELLS
 
 
 @dataclass(frozen=True)
@@ -25,10 +26,12 @@ class BrokerConf:
     Attributes:
         settings: Every setting by name, as text. The properties of this class read those that this package uses.
         source: The file, for error messages.
+        is_given: Whether there is a file. Then a broker has the defaults of all settings that the file does not name.
     """
 
     settings: dict[str, str]
     source: str = "broker.conf"
+    is_given: bool = True
 
     @classmethod
     def load(cls, location: Location) -> Self:
@@ -52,7 +55,7 @@ class BrokerConf:
         Raises:
             OptionError: The file is missing or cannot be read.
         """
-        return cls.load(Location.resolve(path)) if path else cls({})
+        return cls.load(Location.resolve(path)) if path else cls({}, is_given=False)
 
     @property
     def commit_log_file_size(self) -> int | None:
@@ -124,6 +127,15 @@ class BrokerConf:
     def is_enabled(self, name: str, default: bool = False) -> bool:
         """Whether a boolean setting is `true`; `default` if it is not set."""
         return self.settings.get(name, str(default)).strip().lower() == "true"
+
+    @property
+    def source_of_defaults(self) -> str:
+        """What says that the broker has the default of a setting that the settings do not name, as text."""
+        return f"the default, as in {self.source}" if self.is_given else NOTHING_TELLS
+
+    def source_of(self, name: str) -> str:
+        """What says which value a setting has, as text."""
+        return self.source if name in self.settings else self.source_of_defaults
 
     def _positive_integer(self, name: str) -> int | None:
         text = self.settings.get(name)

@@ -77,7 +77,7 @@ def find_index_layout(store: Location, conf: BrokerConf) -> Sourced[IndexLayout]
         return Sourced(conf.index_layout, conf.source)
     files = index_files(store)
     if not files:
-        return Sourced(IndexLayout(), f"the default, as in {conf.source}" if conf.settings else NOTHING_TELLS)
+        return Sourced(IndexLayout(), conf.source_of_defaults)
     if all(file.size == IndexLayout().file_size for file in files):
         return Sourced(IndexLayout(), "the default; the index files have its size")
     layout = _layout_of_full_files(files)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE, UNIT_SIZE
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.config.sourced import NOTHING_TELLS, Sourced
+from spark_mq.store.config.sourced import Sourced
 from spark_mq.store.config.store_paths import MAPPED_FILE_NAME
 
 _QUEUE_ID = re.compile(r"-?[0-9]{1,10}")
@@ -94,4 +94,4 @@ def find_queue_file_size(conf: BrokerConf, trees: Iterable[tuple[Location, list[
         size = existing_file_size(folders)
         if size is not None:
             return Sourced(size, f"the files in {tree}")
-    return Sourced(DEFAULT_FILE_SIZE, NOTHING_TELLS)
+    return Sourced(DEFAULT_FILE_SIZE, conf.source_of_defaults)
