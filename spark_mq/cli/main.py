@@ -9,7 +9,10 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 from spark_mq.cli.arguments import place_stores_file
 from spark_mq.cli.commands import parser_for
@@ -37,7 +40,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("spark-mq: stdout is closed", file=sys.stderr)
         return FAILED
     _accept_any_text()
-    words = place_stores_file(join_relative_times(sys.argv[1:] if arguments is None else arguments))
+    with warnings.catch_warnings():
+        warnings.showwarning = partial(_show_warning, warnings.showwarning)
+        return _run(sys.argv[1:] if arguments is None else arguments)
+
+
+def _run(arguments: Sequence[str]) -> int:
+    words = place_stores_file(join_relative_times(arguments))
     parsed = parser_for(words).parse_args(words)
     try:
         status = int(parsed.run(parsed))
@@ -61,6 +70,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(INTERRUPTED_LINE, file=sys.stderr)
         return INTERRUPTED
     return status
+
+
+def _show_warning(
+    show_others: Callable[..., None], message: Warning | str, category: type[Warning], *place: Any, **rest: Any
+) -> None:
+    """Print a warning for users as one line, without the place in the code; show all others as before."""
+    if category is UserWarning:
+        print(f"spark-mq: {visible(str(message))}", file=sys.stderr)
+    else:
+        show_others(message, category, *place, **rest)
 
 
 def _accept_any_text() -> None:

@@ -50,6 +50,12 @@ def test_the_broker_s_own_topics_are_hidden_from_persons(store: str, capsys: pyt
     assert set(column(capsys, "topic", "queues", store, "--topic", "SCHEDULE_TOPIC_XXXX")) == {"SCHEDULE_TOPIC_XXXX"}
 
 
+def test_a_version_without_known_rules_is_said_in_a_line(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["queues", store, "--all", "--broker-version", "5.9.0"]) == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("spark-mq: --broker-version 5.9.0: newer than ")
+
+
 def test_columns_are_those_that_are_named(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     (first, *_) = rows(capsys, "segments", store, "--columns", "state, file")
     assert list(first) == ["state", "file"]
