@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.first_programs import dispatch, first_query, first_query_of_one_row, read_all, show
+from benchmarks.growth import rebuild_command
 from tests.support.stores import OWN_STORES, RealStore
 
 SAMPLE = RealStore("workload-533", OWN_STORES)
@@ -43,19 +44,9 @@ def run(program: Callable[[Path, Path], None], store: Path, output: Path, cache:
 def run_rebuild(store: Path, output: Path, cache: Path) -> tuple[float, float]:
     """The seconds of `spark-mq rebuild`, from the shell on, also in place of CPU seconds."""
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache), "PYSPARK_PYTHON": sys.executable}
-    command = [
-        sys.executable,
-        "-m",
-        "spark_mq",
-        "rebuild",
-        str(store),
-        "--output",
-        str(output),
-        "--quiet",
-        "--assume-defaults",
-    ]
+    command = [*rebuild_command(store, output), "--broker-conf", f"{OWN_STORES / SAMPLE.name}.conf"]
     started = time.perf_counter()
-    subprocess.run([*command, "--broker-conf", f"{OWN_STORES / SAMPLE.name}.conf"], env=environment, check=True)
+    subprocess.run(command, env=environment, check=True)
     seconds = time.perf_counter() - started
     return seconds, seconds
 

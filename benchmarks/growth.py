@@ -40,6 +40,12 @@ class Point:
     task: int
 
 
+def rebuild_command(store: Path, output: Path) -> list[str]:
+    """The command that rebuilds a store of a broker with default settings, and prints no progress."""
+    rebuild = [sys.executable, "-m", "spark_mq", "rebuild", str(store), "--output", str(output)]
+    return [*rebuild, "--quiet", "--assume-defaults"]
+
+
 def rebuild(folder: Path, log_size: int, queues: int) -> Point:
     """Generate a store, rebuild it, and remove both."""
     store, output = folder / "store", folder / "rebuilt"
@@ -47,17 +53,7 @@ def rebuild(folder: Path, log_size: int, queues: int) -> Point:
     try:
         made = generate_store(store, log_size=log_size, topics=queues // _QUEUES_PER_TOPIC, queues=_QUEUES_PER_TOPIC)
         os.sync()  # what is still to be written to disk would slow the rebuild
-        command = [
-            sys.executable,
-            "-m",
-            "spark_mq",
-            "rebuild",
-            str(store),
-            "--output",
-            str(output),
-            "--assume-defaults",
-        ]
-        highest, _, report = measure([*command, "--assume-defaults", "--json", "--quiet"])
+        highest, _, report = measure([*rebuild_command(store, output), "--json"])
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if report["units"] != made.messages or report["index_entries"] != made.keys:

@@ -131,6 +131,28 @@ def add_broker_version(command: argparse.ArgumentParser) -> None:
     command.add_argument("--broker-version", metavar="V", help="such as 5.1.0, or 4.9 or 5 (default: as files show)")
 
 
+def add_next_boot(command: argparse.ArgumentParser, option: str, *, is_required: bool = False) -> None:
+    """Add what a question about the next boot needs: the store, the broker's version and settings, and `--json`.
+
+    Args:
+        command: The command.
+        option: The option of the version, such as `--as`; its value is `broker_version`.
+        is_required: Whether the version must be given.
+
+    """
+    add_store(command)
+    what = "the version of the broker that starts next, such as 5.3.3"
+    command.add_argument(
+        option,
+        dest="broker_version",
+        metavar="V",
+        required=is_required,
+        help=what if is_required else f"{what} (default: all that the files allow)",
+    )
+    add_broker_conf(command, "file sizes, and settings of the index and of recovery")
+    add_json_report(command)
+
+
 def add_json_rows(command: argparse.ArgumentParser) -> None:
     """Add `--json` for a command that prints rows."""
     command.add_argument("--json", action="store_true", help="print one JSON object per row, bytes in Base64")

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from spark_mq.cli.arguments import add_broker_conf, add_json_report, add_store
+from spark_mq.cli.arguments import add_next_boot
 from spark_mq.cli.exit_status import DAMAGED, FAILED, FOUND
 
 if TYPE_CHECKING:
@@ -97,14 +97,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    add_store(command)
-    command.add_argument(
-        "--expect-version",
-        metavar="V",
-        help="the version of the broker that starts next, such as 5.3.3 (default: all that the files allow)",
-    )
-    add_broker_conf(command, "file sizes, and settings of the index and of recovery")
-    add_json_report(command)
+    add_next_boot(command, "--expect-version")
     command.set_defaults(run=run)
 
 
@@ -117,7 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
     from spark_mq.cli.output.value_text import visible
 
     conf = broker_conf_path(arguments.broker_conf, arguments.store)
-    found = check_store(arguments.store, arguments.expect_version, conf)
+    found = check_store(arguments.store, arguments.broker_version, conf)
     worst = max((one.answer for one in found), key=list(_STATUS).index)
     if arguments.json:
         print(json.dumps({"store": arguments.store, "answer": worst, "answers": [asdict(one) for one in found]}))

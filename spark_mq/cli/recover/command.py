@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from spark_mq.cli.arguments import add_broker_conf, add_json_report, add_store
+from spark_mq.cli.arguments import add_next_boot
 from spark_mq.cli.exit_status import FOUND
 
 _EPILOG = """\
@@ -23,16 +23,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     command = commands.add_parser(
         "recover", help=what, description=f"Print {what}.", epilog=_EPILOG, allow_abbrev=False
     )
-    add_store(command)
-    command.add_argument(
-        "--as",
-        dest="broker_version",
-        metavar="V",
-        required=True,
-        help="the version of the broker that starts next, such as 5.3.3 or 4.9.7",
-    )
-    add_broker_conf(command, "file sizes, and settings of the index and of recovery")
-    add_json_report(command)
+    add_next_boot(command, "--as", is_required=True)
     command.set_defaults(run=run)
 
 

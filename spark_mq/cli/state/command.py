@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from spark_mq.cli.arguments import add_broker_conf, add_json_report, add_store
+from spark_mq.cli.arguments import add_next_boot
 from spark_mq.cli.exit_status import FOUND
 
 _EPILOG = """\
@@ -25,17 +25,10 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     """Add the command and its arguments."""
     what = "whether the broker was stopped cleanly, what lags, and what the next boot does"
     command = commands.add_parser("state", help=what, description=f"Print {what}.", epilog=_EPILOG, allow_abbrev=False)
-    add_store(command)
-    command.add_argument(
-        "--broker-version",
-        metavar="V",
-        help="the version of the broker that starts next, such as 5.3.3 (default: all that config/ allows)",
-    )
-    add_broker_conf(command, "file sizes, and settings of the index and of recovery")
+    add_next_boot(command, "--broker-version")
     depth = command.add_mutually_exclusive_group()
     depth.add_argument("--full", action="store_true", help="read the whole log (the default up to 1 GiB)")
     depth.add_argument("--quick", action="store_true", help="read at most 256 KiB of the log")
-    add_json_report(command)
     command.set_defaults(run=run)
 
 
