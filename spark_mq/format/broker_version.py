@@ -14,6 +14,13 @@ from typing import Self
 from spark_mq.errors import OptionError
 
 
+def _numbers(text: str, fewest: int) -> list[int]:
+    """The numbers of a version, or of a line of versions; raises `OptionError` if they are not that many, up to 3."""
+    if not re.fullmatch(rf"[0-9]{{1,3}}(\.[0-9]{{1,3}}){{{fewest - 1},2}}", text, re.ASCII):
+        raise OptionError(f"broker version {text!r} is not a version such as 4.9.7 or 5.3.3")
+    return [int(number) for number in text.split(".")]
+
+
 @dataclass(frozen=True, order=True)
 class BrokerVersion:
     """A version of RocketMQ: three numbers, which compare as numbers do."""
@@ -33,10 +40,7 @@ class BrokerVersion:
             >>> BrokerVersion.parse("5.1.0") < BrokerVersion.parse("5.1.1")
             True
         """
-        if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,3}){2}", text, re.ASCII):
-            raise OptionError(f"broker version {text!r} is not a version such as 4.9.7 or 5.3.3")
-        major, minor, patch = map(int, text.split("."))
-        return cls(major, minor, patch)
+        return cls(*_numbers(text, 3))
 
     def __str__(self) -> str:
         """The version as text, such as `5.3.3`."""
@@ -238,11 +242,10 @@ class BrokerVersions:
             >>> str(BrokerVersions.parse("5.1"))
             '5.1.0 to 5.1.4'
         """
-        if not re.fullmatch(r"4\.9(\.[0-9]{1,3})?|5(\.[0-9]{1,3}){0,2}", text, re.ASCII):
-            what = "not a version such as 5.3.3" if re.match(r"(4\.9|5)\.", text) else "neither 4.9 nor 5, nor of them"
-            raise OptionError(f"broker version {text!r} is {what}")
-        numbers = tuple(map(int, text.split(".")))
-        named = [one for one in RELEASES if (one.major, one.minor, one.patch)[: len(numbers)] == numbers]
+        numbers = _numbers(text, 1)
+        if numbers[:1] != [5] and numbers[:2] != [4, 9]:
+            raise OptionError(f"broker version {text!r} is neither 4.9 nor 5, nor of them")
+        named = [one for one in RELEASES if [one.major, one.minor, one.patch][: len(numbers)] == numbers]
         if named:
             return cls(named[0], named[-1], option)
         version = BrokerVersion(*(*numbers, 0)[:3])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -36,19 +35,13 @@ def or_archive(run: Run, find: Find, as_table: bool = False, limit: Limit | None
     """
 
     def run_either(arguments: argparse.Namespace) -> int:
-        if getattr(arguments, "stores_file", None) is not None or not _is_archive(arguments.store):
+        from spark_mq.cli.archive.arguments import has_delta_log
+
+        if getattr(arguments, "stores_file", None) is not None or not has_delta_log(arguments.store):
             return run(arguments)
         return _print(arguments, find, as_table, limit)
 
     return run_either
-
-
-def _is_archive(path: str) -> bool:
-    from spark_mq.cli.archive.arguments import has_delta_log
-    from spark_mq.io.location import local_path
-
-    local = local_path(path)
-    return (local is None or os.path.exists(local)) and has_delta_log(path)
 
 
 def _print(arguments: argparse.Namespace, find: Find, as_table: bool, limit: Limit | None) -> int:
