@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from spark_mq import __version__
-from spark_mq.errors import CorruptLogError, NoRoomError, SparkMqError, UnfinishedAppendError, UnsupportedStoreError
+from spark_mq.errors import CorruptLogError, NoRoomError, SparkMqError, UnfinishedAppendError
 from spark_mq.format.delay_level import DEFAULT_DELAY_LEVELS
 from spark_mq.indexer.extension import Extension, extend_trees
 from spark_mq.indexer.rebuild_plan import RebuildPlan
@@ -88,7 +88,6 @@ class Append:
             What was written.
 
         Raises:
-            UnsupportedStoreError: New records belong into a batch consume queue.
             CorruptLogError: The new records are damaged or missing, or the store's queues contradict them.
 
         """
@@ -124,11 +123,6 @@ class Append:
             is_resumed=False,
         )
         extension = extend_trees(context, plan, log_range)
-        if extension.staged.inner_batches:
-            raise UnsupportedStoreError(
-                f"{extension.staged.inner_batches:,} of the new messages are batches of a topic with batch consume "
-                "queues (queue.type=BatchCQ), which are not written; leave them out"
-            )
         self._write_checkpoint(extension, log_end)
         return self._without_stale_units(extension)
 

@@ -109,7 +109,7 @@ def encode_messages(
     topics = read_topics(columns, rules, is_from_source)
     queue_ids = columns.numbers("queue_id", 0, _MAX_INT32 - 1).astype(np.int32)
     queue_numbers, queues = number_queues(topics, queue_ids)
-    sys_flags = _sys_flags(columns, rules)
+    sys_flags = _sys_flags(columns)
     bodies = read_bodies(columns, rules, sys_flags, _int32s(columns, "body_crc"), is_from_source)
     store_timestamps = _times(columns, "store_timestamp", 1, is_from_source, np.int64(rules.now))
     born_timestamps = _times(columns, "born_timestamp", 0, is_from_source, store_timestamps)
@@ -200,15 +200,14 @@ def _int32s(columns: SourceColumns, name: str) -> Int32s:
     return numbers
 
 
-def _sys_flags(columns: SourceColumns, rules: EncodingRules) -> Int32s:
-    """The sysFlags of the rows. An inner batch has queue offsets in its properties, which only a faithful one keeps."""
+def _sys_flags(columns: SourceColumns) -> Int32s:
+    """The sysFlags of the rows. A broker refuses an inner batch in a plain queue (`HookUtils.checkInnerBatch`@5.3.3)."""
     sys_flags = _int32s(columns, "sys_flag")
-    if not rules.is_faithful:
-        columns.check(
-            sys_flags & INNER_BATCH_FLAG != 0,
-            "the message is a batch of several messages (bit 0x80 of sys_flag), whose properties name its queue "
-            "offset: it cannot get a new one",
-        )
+    columns.check(
+        sys_flags & INNER_BATCH_FLAG != 0,
+        "the message is a batch of several messages (bit 0x80 of sys_flag) of a topic with batch consume queues, which "
+        "are not written, so no consumer would get it: leave such rows out (sys_flag & 128 = 0)",
+    )
     return sys_flags
 
 
