@@ -127,7 +127,7 @@ def _append(job: StoreJob, append: Append, stage: Stage) -> RestoreReport:
         queue_files=extension.queues.files,
         index_files=extension.index.index_files,
         index_entries=extension.index.index_entries,
-        notes=[*log.waiting_notes, *job.unmapped_notes(plan)],
+        notes=[*log.waiting_notes, *job.unmapped_notes(plan), *job.dispatched_notes(chunks)],
         offset_map=None if offset_map is None else str(offset_map.folder),
         stages=progress.seconds,
     )

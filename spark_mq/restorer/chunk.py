@@ -4,6 +4,7 @@
 - `NAME.rows`: an Arrow stream of `ROW_SCHEMA`, a row for each record.
 - `NAME.queues`: an Arrow stream of `QUEUE_SCHEMA`, a row for each queue.
 - `NAME.starts`: the same with the queue offset of the first message of each queue, written when that is known.
+- `NAME.dispatched`: an Arrow stream of `DISPATCHED_SCHEMA`, written if there is a row.
 
 The files stay out of the JVM, and lists of queues out of the driver's memory. The task that writes a segment reads the
 parts that it needs.
@@ -12,7 +13,7 @@ parts that it needs.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,6 +53,9 @@ QUEUE_SCHEMA = pa.schema(
 )
 """The columns of a queue: its messages in the chunk, and the smallest and largest queue offset that they had (-1 for
 none)."""
+
+DISPATCHED_SCHEMA = pa.schema([("topic", pa.string()), ("queue_id", pa.int32()), ("units", pa.int64())])
+"""The columns of a queue that messages of other queues name, and the number of its units that they have."""
 
 _START_SCHEMA = pa.schema([("first_queue_offset", pa.int64())])
 
@@ -112,6 +116,7 @@ class Chunk:
             it, and the store time of that row. Empty if offsets are new.
         store_hosts: The store hosts that the messages had in their source, as text; of more than two, two.
         digest: A digest of the rows that became the records, which does not depend on when they were staged.
+        dispatched_queues: The number of queues that the messages name besides their own.
 
     """
 
@@ -123,6 +128,7 @@ class Chunk:
     segments: tuple[tuple[int, int, int], ...]
     store_hosts: tuple[str, ...] = ()
     digest: str = ""
+    dispatched_queues: int = 0
 
     @classmethod
     def write(
@@ -133,6 +139,7 @@ class Chunk:
         rows: ChunkRows,
         queues: Sequence[Queue],
         segment_size: int | None,
+        dispatched: Mapping[Queue, int],
         store_hosts: Sequence[str] = (),
         digest: str = "",
     ) -> Chunk:
@@ -145,6 +152,7 @@ class Chunk:
             rows: Their rows, at least one.
             queues: The queues by number.
             segment_size: Bytes of a segment, if records keep their offsets.
+            dispatched: The units that the messages have in other queues, by queue.
             store_hosts: The store hosts that the messages had.
             digest: A digest of the rows that became the records.
 
@@ -153,9 +161,13 @@ class Chunk:
         records = folder / f"{uuid.uuid4().hex}.records"
         _write(records, data.data)
         segments = () if segment_size is None else _segments(rows, segment_size)
+        hosts = tuple(sorted(store_hosts)[:2])
         chunk = cls(
-            *place, records, int(data.size), int(rows.store_size.size), segments, tuple(sorted(store_hosts)[:2]), digest
+            *place, records, int(data.size), int(rows.store_size.size), segments, hosts, digest, len(dispatched)
         )
+        if dispatched:
+            units = [(*queue, count) for queue, count in dispatched.items()]
+            chunk._write_table("dispatched", pa.table(list(zip(*units, strict=True)), schema=DISPATCHED_SCHEMA))
         chunk._write_table("rows", pa.table([getattr(rows, name) for name in ROW_SCHEMA.names], schema=ROW_SCHEMA))
         queued = rows.has_unit
         last = np.full(len(queues), -1, np.int64)
@@ -186,6 +198,11 @@ class Chunk:
     def queues(self) -> list[QueueCount]:
         """The messages of each queue; `queue_number` of a row is an index into the list."""
         return [QueueCount(**row) for row in self._read_table("queues").to_pylist()]
+
+    def dispatched(self) -> dict[Queue, int]:
+        """The units that the messages have in queues besides their own, by queue."""
+        rows = self._read_table("dispatched").to_pylist() if self.dispatched_queues else []
+        return {(row["topic"], row["queue_id"]): row["units"] for row in rows}
 
     def put_queue_starts(self, first_offsets: Sequence[int]) -> None:
         """Write the queue offset of the first message of each queue."""

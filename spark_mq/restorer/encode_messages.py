@@ -5,6 +5,7 @@ Importing this module imports numba; a driver that only checks columns uses `sou
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,11 +17,18 @@ from spark_mq.format.kernels.encode import NONE_WRONG, RecordFields, encode_reco
 from spark_mq.format.message_schema import CORRUPT_RECORD, MAX_TIMESTAMP_MILLIS
 from spark_mq.format.pieces import Pieces, no_pieces
 from spark_mq.format.record import HOST_V4_SIZE, HOST_V6_SIZE, MAX_RECORD_SIZE
-from spark_mq.format.sys_flag import BORN_HOST_V6_FLAG, INNER_BATCH_FLAG, STORE_HOST_V6_FLAG
+from spark_mq.format.sys_flag import (
+    BORN_HOST_V6_FLAG,
+    INNER_BATCH_FLAG,
+    STORE_HOST_V6_FLAG,
+    TRANSACTION_COMMIT_TYPE,
+    TRANSACTION_TYPE_MASK,
+)
+from spark_mq.indexer.queue.carry_over import Queue
 from spark_mq.restorer.body_column import read_bodies
 from spark_mq.restorer.encoding_rules import DEFAULT_BORN_HOST, DEFAULT_STORE_HOST, EncodingRules
 from spark_mq.restorer.host_column import Hosts, one_host, read_hosts
-from spark_mq.restorer.properties_column import read_properties
+from spark_mq.restorer.properties_column import count_dispatched, read_properties
 from spark_mq.restorer.source_columns import SourceColumns, check_columns
 from spark_mq.restorer.topic_column import number_queues, read_topics
 from spark_mq.restorer.unique_keys import make_unique_keys
@@ -51,6 +59,7 @@ class EncodedMessages:
         store_timestamps: The store time of each record, in milliseconds since the epoch.
         queue_numbers: The number of each record's queue in `queues`.
         queues: The topic and the queue id of each distinct queue.
+        dispatched: How many units the messages have in other queues, which they name, by queue.
 
     """
 
@@ -61,7 +70,8 @@ class EncodedMessages:
     old_queue_offsets: Int64s
     store_timestamps: Int64s
     queue_numbers: Int32s
-    queues: tuple[tuple[str, int], ...]
+    queues: tuple[Queue, ...]
+    dispatched: Counter[Queue]
 
 
 def encode_messages(
@@ -119,6 +129,7 @@ def encode_messages(
     made_keys = _made_keys(rules, partition, first_row, born_timestamps, is_from_source)
     prepared_offsets = columns.numbers("prepared_transaction_offset", _MIN_INT64, _MAX_INT64)
     zeros = np.broadcast_to(np.int64(0), columns.size)
+    properties = read_properties(columns, rules, made_keys)
     fields = RecordFields(
         is_v2=topics.pieces.lengths > _MAX_V1_TOPIC,
         queue_ids=queue_ids,
@@ -140,11 +151,20 @@ def encode_messages(
         body_crcs=bodies.body_crcs,
         has_body_crc=bodies.has_body_crc,
         topics=topics.pieces,
-        properties=read_properties(columns, rules, made_keys),
+        properties=properties,
     )
     data, positions, sizes = _written(columns, rules, fields)
+    in_queues = np.flatnonzero(np.isin(sys_flags & TRANSACTION_TYPE_MASK, (0, TRANSACTION_COMMIT_TYPE)))
     return EncodedMessages(
-        data, positions, sizes, commit_log_offsets, queue_offsets, store_timestamps, queue_numbers, queues
+        data,
+        positions,
+        sizes,
+        commit_log_offsets,
+        queue_offsets,
+        store_timestamps,
+        queue_numbers,
+        queues,
+        count_dispatched(properties.take(in_queues), queue_ids[in_queues]),
     )
 
 

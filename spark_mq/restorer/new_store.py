@@ -78,6 +78,7 @@ def _make(job: StoreJob, work: Location, stage: Stage) -> tuple[RestoreReport, s
     progress = Progress(work / PROGRESS / uuid.uuid4().hex, job.on_progress)
     chunks = job.stage(stage, chunk_folder, progress)
     plan = _place(job, chunks)
+    of_units = job.dispatched_notes(chunks)
     offset_map = job.offset_map(chunks, plan)
     with nullcontext() if offset_map is None else offset_map.removed_on_error():
         written = job.write_log(plan, work, store, offset_map, progress)
@@ -105,7 +106,7 @@ def _make(job: StoreJob, work: Location, stage: Stage) -> tuple[RestoreReport, s
         index_files=rebuilt.index_files,
         index_entries=rebuilt.index_entries,
         settings=list(rebuilt.settings),
-        notes=[*log.waiting_notes, *_missing_notes(job, plan, rebuilt), *job.unmapped_notes(plan), *notes],
+        notes=[*log.waiting_notes, *_missing_notes(job, plan, rebuilt), *job.unmapped_notes(plan), *of_units, *notes],
         offset_map=None if offset_map is None else str(offset_map.folder),
         stages={**progress.seconds, **rebuilt.stages},
     )

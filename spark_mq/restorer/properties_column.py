@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_mq.format.array_types import Flags, Int32s, Int64s
+from spark_mq.format.dispatch import LIGHT_PREFIX
+from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.kernels.gather import gather_bytes
 from spark_mq.format.kernels.properties import find_values
 from spark_mq.format.kernels.property_writer import (
@@ -19,6 +23,8 @@ from spark_mq.format.kernels.property_writer import (
     write_properties,
 )
 from spark_mq.format.pieces import Pieces, no_pieces, pieces_of_array, pieces_of_bytes
+from spark_mq.format.properties import INNER_MULTI_DISPATCH
+from spark_mq.indexer.queue.carry_over import Queue
 from spark_mq.restorer.encoding_rules import EncodingRules
 from spark_mq.restorer.source_columns import SourceColumns, is_list
 
@@ -62,6 +68,22 @@ def read_properties(columns: SourceColumns, rules: EncodingRules, made_keys: Pie
         ),
     )
     return properties
+
+
+def count_dispatched(properties: Pieces, queue_ids: Int32s) -> Counter[Queue]:
+    """How often messages name other queues in INNER_MULTI_DISPATCH, by queue.
+
+    A light message queue has queue id 0, any other one that of the message (`ConsumeQueue.multiDispatchLmqQueue`@5.3.3).
+    """
+    starts, lengths = _values_of(properties, INNER_MULTI_DISPATCH)
+    rows = np.flatnonzero(lengths > 0)
+    names = pc.split_pattern(_binary_array(Pieces(properties.buffer, starts, lengths).take(rows)), b",")
+    queues = pa.table([names.flatten(), pa.array(queue_ids[rows]).take(pc.list_parent_indices(names))], ["name", "id"])
+    counts: Counter[Queue] = Counter()
+    for row in queues.group_by(["name", "id"]).aggregate([([], "count_all")]).to_pylist():
+        topic = decode_utf8(row["name"])
+        counts[topic, 0 if topic.startswith(LIGHT_PREFIX) else row["id"]] += row["count_all"]
+    return counts
 
 
 def _written_properties(columns: SourceColumns, stored: Pieces, made_keys: Pieces) -> Pieces:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -109,6 +110,7 @@ class _GrowingChunk:
     data: list[Bytes] = field(default_factory=list)
     rows: list[ChunkRows] = field(default_factory=list)
     queues: dict[Queue, int] = field(default_factory=dict)
+    dispatched: Counter[Queue] = field(default_factory=Counter)
     store_hosts: set[str] = field(default_factory=set)
     digest: hashlib.blake2b = field(default_factory=lambda: hashlib.blake2b(digest_size=16))
     size: int = 0
@@ -132,6 +134,7 @@ class _GrowingChunk:
                 messages.store_timestamps,
             )
         )
+        self.dispatched.update(messages.dispatched)
         self.size += int(messages.data.size)
 
     def write(self, folder: Location, place: tuple[int, int], segment_size: int | None) -> Chunk:
@@ -140,7 +143,7 @@ class _GrowingChunk:
         if segment_size is not None and (np.diff(rows.commit_log_offset) < 0).any():
             data, rows = _sorted(data, rows)
         hosts, digest = list(self.store_hosts), self.digest.hexdigest()
-        return Chunk.write(folder, place, data, rows, list(self.queues), segment_size, hosts, digest)
+        return Chunk.write(folder, place, data, rows, list(self.queues), segment_size, self.dispatched, hosts, digest)
 
 
 def _sorted(data: Bytes, rows: ChunkRows) -> tuple[Bytes, ChunkRows]:

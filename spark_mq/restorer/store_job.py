@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -34,6 +35,9 @@ from spark_mq.restorer.restore_request import RestoreRequest
 from spark_mq.restorer.segment_task import WRITTEN_SCHEMA, SegmentTask
 from spark_mq.restorer.stage import StageTask
 from spark_mq.store.config.store_paths import COMMIT_LOG
+
+_SHOWN = 5
+"""Queues that a note names."""
 
 Stage = Callable[[Location, StageTask], Sequence[Chunk]]
 """Runs a task over all rows of the source; gives the chunks that it wrote into a folder, in the order of the rows."""
@@ -151,6 +155,20 @@ class StoreJob:
         new_host = old_host if self.request.store_host is None else parse_host(self.request.store_host)
         folder = self.request.offset_map_folder
         return OffsetMap.create(folder, self.request.topics, plan.topics, old_store_host=old_host, store_host=new_host)
+
+    @staticmethod
+    def dispatched_notes(chunks: Sequence[Chunk]) -> list[str]:
+        """A sentence about the units of other queues that messages name; none of them is made."""
+        units: Counter[tuple[str, int]] = Counter()
+        for chunk in chunks:
+            units.update(chunk.dispatched())
+        if not units:
+            return []
+        named = ", ".join(f"{topic}/{queue_id}" for topic, queue_id in sorted(units)[:_SHOWN])
+        return [
+            f"{units.total():,} units of {len(units):,} queues that messages name in their property "
+            f"INNER_MULTI_DISPATCH are not made: {named}{', ...' if len(units) > _SHOWN else ''}"
+        ]
 
     def unmapped_notes(self, plan: LogPlan) -> list[str]:
         """A sentence for each topic that has a new name, and of which there is certainly no message."""

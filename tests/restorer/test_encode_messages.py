@@ -153,6 +153,22 @@ def test_any_stored_record_comes_back_from_its_row(stored: list[Record], with_st
     assert encoded_records(encode_messages(batch_of(rows), FAITHFUL)) == [record.encode() for record in stored]
 
 
+def test_units_in_other_queues_are_counted() -> None:
+    """A light message queue has queue id 0; a rolled back message is in no queue."""
+    names = [None, "", "%LMQ%a", "other,%LMQ%a", "%LMQ%a"]
+    rows = [
+        {
+            "topic": "T",
+            "unique_key": str(row),
+            "queue_id": 3,
+            "sys_flag": 0xC if row == 4 else 0,
+            "properties": [] if name is None else [("INNER_MULTI_DISPATCH", name)],
+        }
+        for row, name in enumerate(names)
+    ]
+    assert encode_messages(batch_of(rows), COMPACT).dispatched == {("%LMQ%a", 0): 2, ("other", 3): 1}
+
+
 PLAIN_ROWS = st.fixed_dictionaries(
     {"topic": TOPICS, "unique_key": st.text("0123456789ABCDEF", min_size=32, max_size=32)},
     optional={
