@@ -274,6 +274,7 @@ def _index_end(store: MessageStore, layout: IndexLayout, log_end: int, has_tags:
 
 def _has_tags(store: MessageStore, layout: IndexLayout, log_end: int) -> bool:
     """Whether tags have entries at the end of the index; if that does not show it, the broker's version decides."""
+    from spark_mq.format.kernels.big_endian import int64s_at
     from spark_mq.format.kernels.index_keys import index_keys
 
     files, runs = index_files(store.location), list[TagRun]()
@@ -282,7 +283,8 @@ def _has_tags(store: MessageStore, layout: IndexLayout, log_end: int) -> bool:
         keys = index_keys(chunk.buffer, chunk.frames, None)
         offsets = np.repeat(chunk.base + chunk.frames.position, keys.entry_count)
         if offsets.size:
-            runs += find_runs(EntryBatch(keys.key_hash, offsets, offsets), files, layout)
+            times = int64s_at(chunk.buffer, chunk.frames.store_timestamp_at).repeat(keys.entry_count)
+            runs += find_runs(EntryBatch(keys.key_hash, offsets, times), files, layout)
     return tagged_ranges(runs, store.broker_versions).has_end
 
 

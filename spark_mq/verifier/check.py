@@ -21,7 +21,8 @@ from spark_mq.format.consume_queue import UNIT_SIZE, queue_file_name
 from spark_mq.format.delay_level import DEFAULT_DELAY_LEVELS
 from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.index_file import IndexLayout
-from spark_mq.indexer.index.tag_entries import TagDecision
+from spark_mq.format.broker_version import INDEX_TAGS
+from spark_mq.indexer.index.tag_entries import TagDecision, TaggedRanges, TagRun
 from spark_mq.indexer.queue.plan import PlannedQueue, QueuePlan
 from spark_mq.indexer.queue.runs import Runs, StagedQueue
 from spark_mq.indexer.settings import DispatchTargets
@@ -79,12 +80,14 @@ class CheckedLog:
         staged: The staged log; None if the log has no segment.
         summaries: The findings about its records, counted.
         named: The queues that its messages name (`multi_dispatch`).
+        doubtful_tags: Messages of which it is not certain whether entries for their tags are lost (`TaggedRanges`).
 
     """
 
     staged: StagedLog | None
     summaries: tuple[Summary, ...]
     named: frozenset[tuple[str, int]]
+    doubtful_tags: tuple[TagRun, ...]
 
 
 @dataclass(frozen=True)
@@ -230,6 +233,7 @@ class _Check:
             sink.add(log_start_findings(start, folders, bounds_of_queues, index))
             sink.add(not_checked(self.store))
             sink.add(not_checked_queues(dispatched))
+            sink.add(_not_checked_tags(checked_log.doubtful_tags))
             sink.add(missing)
             sink.add(queue_folder_findings(self.store, file_size, has_lock=self.has_lock))
             sink.add(irregular_findings(self.store))
@@ -263,7 +267,7 @@ class _Check:
         """The log, staged and checked."""
         (self.work / STAGED).make_folder()
         if not log.segments:
-            return CheckedLog(None, (), frozenset())
+            return CheckedLog(None, (), frozenset(), ())
         levels = self.conf.message_delay_level or DEFAULT_DELAY_LEVELS
         # Which tags have entries can be seen only after all of the log is staged.
         targets = DispatchTargets(self.work / STAGED, file_size, True, levels, index_tags=None)
@@ -276,18 +280,18 @@ class _Check:
             checked.sort(key=_CheckedSplit.place)
         rows = tuple(split.row for split in checked)
         staged = StagedLog(targets.folder, rows, 0, sum(row.bytes_read for row in rows), ())
-        staged = self._with_tags(staged, index)
+        staged, tagged = self._with_tags(staged, index)
         named = frozenset[tuple[str, int]]().union(*(split.named for split in checked))
-        return CheckedLog(staged, tuple(split.summary for split in checked), named)
+        return CheckedLog(staged, tuple(split.summary for split in checked), named, tagged.doubtful)
 
-    def _with_tags(self, staged: StagedLog, index: IndexFolder) -> StagedLog:
+    def _with_tags(self, staged: StagedLog, index: IndexFolder) -> tuple[StagedLog, TaggedRanges]:
         """The staged log with entries for tags where the index has them; if it shows nothing, the version decides."""
 
         def run(name: str, task_of: TaskOf, count: int, schema: pa.Schema) -> pa.Table:
             return self.spread.rows(name, "splits", task_of, count, schema)
 
         layout = index.layout or IndexLayout()
-        return TagDecision(index.files, layout, find_broker_versions(self.store), run).apply(staged)[0]
+        return TagDecision(index.files, layout, find_broker_versions(self.store), run).apply(staged)
 
     def _dispatch(
         self, name: str, splits: Sequence[Split], targets: DispatchTargets, exact: bool
@@ -468,6 +472,18 @@ def _written_stop(folder: QueueFolder, file_size: int) -> int:
         if find_data_end(folder.location / info.base_name, info.size):
             return (int(info.base_name) // file_size + 1) * (file_size // UNIT_SIZE)
     return 0
+
+
+def _not_checked_tags(runs: Iterable[TagRun]) -> Iterator[pa.RecordBatch]:
+    """A note for each few messages without entries for their tags, if a broker of an older version can have run."""
+    for run in runs:
+        yield findings(
+            "NOT_CHECKED",
+            file=INDEX,
+            commit_log_offset=run.first,
+            expected=f"entries for the tags of {run.messages} messages, unless a broker before {INDEX_TAGS.since} ran",
+            found="no such entries",
+        )
 
 
 def _times_between_splits(splits: Iterable[SplitRow]) -> Iterator[pa.RecordBatch]:

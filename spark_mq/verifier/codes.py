@@ -484,7 +484,8 @@ _CODES = (
         "NOT_CHECKED",
         _NOTE,
         "A part of the store is of a kind that is not checked.",
-        "light message queues, other queues of INNER_MULTI_DISPATCH, compacted copies, or RocksDB",
+        "light message queues, other queues of INNER_MULTI_DISPATCH, compacted copies, RocksDB, or index entries "
+        "for the tags of a few messages that an older broker can have dispatched",
         Brokers.all("nothing"),
         "nothing",
     ),

@@ -147,6 +147,31 @@ def test_lost_entries_of_tags_are_found(workload: tuple[Path, list[Record]], tmp
     assert [finding.commit_log_offset for finding in missing] == [records[n].commit_log_offset for n in lost]
 
 
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_downgrade_is_no_damage_however_few_messages_came_after_it(
+    count: int, workload: tuple[Path, list[Record]], tmp_path: Path
+) -> None:
+    """The broker was started again a second before the last three messages with tags."""
+    path, records = workload
+    store = Path(shutil.copytree(path, tmp_path / "store"))
+    with_tags = [n for n, record in enumerate(records) if b"TAGS" in parse_properties(record.properties)]
+    last = with_tags[-3:][:count]
+    assert records[last[0]].store_timestamp - records[with_tags[-4]].store_timestamp > 1000
+    end = records[last[-1] + 1].commit_log_offset if count < 3 else None
+    files = model_index(
+        [record for record in records if end is None or record.commit_log_offset < end],
+        layout_of(WORKLOAD),
+        lambda number: number < last[0],
+    )
+    for file, content in zip(sorted((store / "index").iterdir()), files, strict=True):
+        file.write_bytes(content)
+    found = [finding for finding in check(store, WORKLOAD.broker_conf)[1] if finding.file.startswith("index")]
+    assert {finding.code for finding in found} - {"INDEX_LAGS"} == {"NOT_CHECKED"}
+    (note,) = [finding for finding in found if finding.code == "NOT_CHECKED"]
+    assert note.commit_log_offset == records[last[0]].commit_log_offset
+    assert note.expected == f"entries for the tags of {count} messages, unless a broker before 5.4.0 ran"
+
+
 # what runs show
 
 
@@ -169,11 +194,36 @@ def test_lost_entries_of_tags_are_found(workload: tuple[Path, list[Record]], tmp
 def test_ranges(
     runs: list[tuple[bool, int, int, int]], versions: BrokerVersions, ranges: list[tuple[int, int]]
 ) -> None:
-    tagged = tagged_ranges((TagRun(*run) for run in runs), versions)
-    assert list(tagged.ranges) == [TaggedRange(*one) for one in ranges]
+    """Offsets are also store times, so that no broker was started between two runs."""
+    tagged = tagged_ranges((TagRun(*run, run[1], run[2]) for run in runs), versions)
+    assert (list(tagged.ranges), tagged.doubtful) == ([TaggedRange(*one) for one in ranges], ())
     offsets = np.arange(0, 130, dtype=np.int64)
     inside = [any(start <= offset < stop for start, stop in ranges) for offset in offsets.tolist()]
     assert tagged.contain(offsets).tolist() == inside
+
+
+@pytest.mark.parametrize(
+    ("last_time", "times", "next_time", "is_lost"),
+    [
+        (1000, (1200, 1300), None, False),
+        (1000, (1199, 1300), None, True),
+        (1000, (900, 1300), None, False),
+        (1000, (1200, 1300), 1500, False),
+        (1000, (1200, 1300), 1499, True),
+        (1000, (1199, 1300), 1500, True),
+    ],
+)
+def test_few_messages_without_entries_are_damage_if_no_broker_was_started(
+    last_time: int, times: tuple[int, int], next_time: int | None, is_lost: bool
+) -> None:
+    """A broker that was started between can be one that puts none."""
+    few = TagRun(False, 70, 90, 3, *times)
+    runs = [TagRun(True, 50, 60, 9, 0, last_time), few]
+    runs += [] if next_time is None else [TagRun(True, 100, 110, 1, next_time, 9999)]
+    tagged = tagged_ranges(runs, NEW)
+    after = [] if next_time is None else [TaggedRange(100, MAX)]
+    assert list(tagged.ranges) == ([TaggedRange(0, MAX)] if is_lost else [TaggedRange(0, 70), *after])
+    assert tagged.doubtful == (() if is_lost else (few,))
 
 
 def batch(entries: list[tuple[int, int]]) -> EntryBatch:
@@ -208,7 +258,7 @@ def test_runs_are_what_each_message_shows(messages: list[Message], found: list[t
     runs: list[TagRun] = []
     for has_entry, offset in shown:
         if runs and runs[-1].has_entry == has_entry:
-            runs[-1] = runs[-1]._replace(last=offset, messages=runs[-1].messages + 1)
+            runs[-1] = runs[-1]._replace(last=offset, messages=runs[-1].messages + 1, last_time=offset)
         else:
-            runs.append(TagRun(has_entry, offset, offset, 1))
+            runs.append(TagRun(has_entry, offset, offset, 1, offset, offset))
     assert compare_tags(batch(expected), batch(found)) == runs

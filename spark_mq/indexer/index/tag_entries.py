@@ -4,7 +4,8 @@ A store can have been opened by both, so the versions that its files show do not
 message: all keys of a message have entries, and either its tags have one, too, or they have not. An index only grows at
 its end, so the messages with such entries are ranges of the log, and each range begins with a start of a broker.
 
-A few messages without the entry, with others that have it before them, are taken for damage: entries are missing.
+A few messages without the entry, after others that have it, can show damage: entries are missing. It is certain if the
+messages before them or after them were stored so shortly before or after that no broker was started between.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +32,9 @@ from spark_mq.job.task_items import TaskItems
 from spark_mq.store.index.folder import IndexFileInfo
 
 _FEWEST = 4
-"""With fewer messages without an entry for their tags after messages with one, entries are missing."""
+"""Fewer messages without an entry for their tags, after messages with one, can be damage."""
+_START_MILLIS = 200
+"""No broker stops, and another one starts and stores a message, in less time."""
 _MAX_OFFSET = (1 << 63) - 1
 _ROW = pa.schema([("split", pa.int64()), ("result", pa.string())])
 
@@ -48,6 +52,8 @@ class TagRun(NamedTuple):
         first: The commit log offset of the first one.
         last: That of the last one.
         messages: The number of messages with tags.
+        first_time: The store time of the first one, in milliseconds.
+        last_time: That of the last one.
 
     """
 
@@ -55,6 +61,8 @@ class TagRun(NamedTuple):
     first: int
     last: int
     messages: int
+    first_time: int
+    last_time: int
 
 
 class TaggedRange(NamedTuple):
@@ -71,11 +79,13 @@ class TaggedRanges:
     Attributes:
         ranges: The parts, in the order of the log.
         source: What says so, as text for a person.
+        doubtful: A few messages without entries, of which it is not certain whether a broker put none, or they are lost.
 
     """
 
     ranges: tuple[TaggedRange, ...]
     source: str
+    doubtful: tuple[TagRun, ...] = ()
 
     def contain(self, offsets: npt.NDArray[np.int64]) -> Flags:
         """Which messages, by commit log offset, are in such a part."""
@@ -124,20 +134,24 @@ def tagged_ranges(runs: Iterable[TagRun], versions: BrokerVersions) -> TaggedRan
 
     """
     merged = list(_merged(runs))
-    with_entries = [number for number, run in enumerate(merged) if run.has_entry]
-    kept = _merged(
-        run
-        for number, run in enumerate(merged)
-        if run.has_entry or run.messages >= _FEWEST or not with_entries or number < with_entries[0]
-    )
+    few = [number for number in range(1, len(merged)) if not merged[number].has_entry and merged[number].messages < _FEWEST]
+    lost = {number for number in few if _is_lost(merged[number - 1 : number + 2])}
     ranges, first = [], True
-    for run in kept:
+    for run in _merged(run for number, run in enumerate(merged) if number not in lost):
         if run.has_entry:
             ranges.append(TaggedRange(0 if first else run.first, _MAX_OFFSET))
         elif ranges:
             ranges[-1] = TaggedRange(ranges[-1].start, run.first)
         first = False
-    return tags_of_version(versions) if first else TaggedRanges(tuple(ranges), "the index shows it")
+    if first:
+        return tags_of_version(versions)
+    doubtful = tuple(merged[number] for number in few if number not in lost)
+    return TaggedRanges(tuple(ranges), "the index shows it", doubtful)
+
+
+def _is_lost(runs: Sequence[TagRun]) -> bool:
+    """Whether no broker was started between two runs that follow each other, so that one broker wrote both."""
+    return any(0 <= later.first_time - earlier.last_time < _START_MILLIS for earlier, later in pairwise(runs))
 
 
 def _merged(runs: Iterable[TagRun]) -> Iterator[TagRun]:
@@ -145,7 +159,9 @@ def _merged(runs: Iterable[TagRun]) -> Iterator[TagRun]:
     before: TagRun | None = None
     for run in runs:
         if before is not None and before.has_entry == run.has_entry:
-            before = TagRun(before.has_entry, before.first, run.last, before.messages + run.messages)
+            before = before._replace(
+                last=run.last, messages=before.messages + run.messages, last_time=run.last_time
+            )
             continue
         if before is not None:
             yield before
@@ -298,7 +314,10 @@ def compare_tags(expected: EntryBatch, found: EntryBatch) -> list[TagRun]:
         found: The entries of the index, from the first of these messages to the last one.
 
     """
-    messages, message_of = np.unique(expected.commit_log_offsets, return_inverse=True)
+    messages, first_entries, message_of = np.unique(
+        expected.commit_log_offsets, return_index=True, return_inverse=True
+    )
+    times = expected.store_timestamps[first_entries].tolist()
     is_tag = expected.key_hashes < 0
     hashes = expected.key_hashes ^ (expected.key_hashes >> 31)
     have = message_of.astype(np.int64) << 32 | hashes
@@ -322,7 +341,12 @@ def compare_tags(expected: EntryBatch, found: EntryBatch) -> list[TagRun]:
         return []
     starts = np.flatnonzero(np.diff(has_entry, prepend=~has_entry[0]))
     stops: Sequence[int] = np.append(starts[1:], tagged.size).tolist()
-    return [
-        TagRun(bool(has_entry[start]), int(messages[tagged[start]]), int(messages[tagged[stop - 1]]), stop - start)
-        for start, stop in zip(starts.tolist(), stops, strict=True)
-    ]
+    runs = []
+    for start, stop in zip(starts.tolist(), stops, strict=True):
+        first, last = int(tagged[start]), int(tagged[stop - 1])
+        runs.append(
+            TagRun(
+                bool(has_entry[start]), int(messages[first]), int(messages[last]), stop - start, times[first], times[last]
+            )
+        )
+    return runs
