@@ -32,7 +32,7 @@ from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.log.corrupt_range import CorruptRange
 from tests.support.removed_parts import remove_parts
 from tests.support.soak import SOAKS
-from tests.support.stores import OWN_STORES, Fact, RealStore, stores_in
+from tests.support.stores import OWN_STORES, Fact, RealStore, stores_in, version_stores
 
 Unpack = Callable[[RealStore], Path]
 Row = dict[str, Any]
@@ -41,6 +41,8 @@ SCHEDULE, TIMER = "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"
 HOUR = 3_600_000
 MILLIS = {1: 1_000, 2: 5_000, 18: 2 * HOUR}
 """The levels that `ProducerWorkload.delays` uses, and their delays."""
+TIMER_PRECISION = 1_000
+"""`timerPrecisionMs`: a timer is due at a multiple of it (`HookUtils.transformTimerMessage`@5.3.3)."""
 CASES = 300 if SOAKS else 30
 
 
@@ -108,6 +110,33 @@ def test_rows_are_those_of_the_facts(packed: RealStore, unpacked: Unpack) -> Non
     assert kinds == (
         levels if packed.broker_version == "4.9" else {*levels, ("TIMER", "WAITING"), ("TIMER", "DELIVERED")}
     )
+
+
+@pytest.mark.parametrize("packed", version_stores("p"))
+def test_brokers_of_many_versions_deliver_when_the_producer_said(packed: RealStore, unpacked: Unpack) -> None:
+    at = stopped(packed)
+    told = {key: ("DELAY_LEVEL", value) for key, value in packed.told("delay")}
+    told |= {key: ("TIMER", value) for key, value in packed.told("timer")}
+    # Copies for a retry have the key of their message.
+    sent = (row for row in rows_of(unpacked(packed), at) if not row["topic"].startswith("%"))
+    rows = {row["unique_key"]: row for row in sent if row["unique_key"] in told}
+    assert rows.keys() == told.keys()
+    delivered: dict[str, list[int]] = {key: [] for key in told}
+    for fact in packed.facts("msg"):
+        if fact["uniqKey"] in told and fact["topic"] == rows[fact["uniqKey"]]["topic"]:
+            delivered[fact["uniqKey"]].append(fact["offset"])
+    for key, (delayed_by, value) in told.items():
+        row, (name, _, amount) = rows[key], value.partition("=")
+        stored, due = millis(row["store_timestamp"]), millis(row["due_timestamp"])
+        assert row["delayed_by"] == delayed_by
+        if delayed_by == "DELAY_LEVEL":
+            assert (row["delay_level"], due) == (int(value), stored + MILLIS[int(value)])
+        else:
+            asked = int(amount) if name == "TIMER_DELIVER_MS" else stored + 1000 * int(amount)
+            assert asked - TIMER_PRECISION <= due <= asked
+        assert (row["state"], row["reason"]) == ("DELIVERED" if due < at else "WAITING", None)
+        assert row["delivered_offsets"] == delivered[key]
+        assert len(delivered[key]) == (due < at)
 
 
 @pytest.mark.parametrize("packed", WORKLOADS, ids=str)

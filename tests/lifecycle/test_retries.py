@@ -27,7 +27,7 @@ from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.log_range import LogRange
 from tests.support.kernels import examples
 from tests.support.removed_parts import remove_parts
-from tests.support.stores import OWN_STORES, RealStore, stores_in
+from tests.support.stores import OWN_STORES, RealStore, stores_in, version_stores
 
 Unpack = Callable[[RealStore], Path]
 WORKLOADS = [store for store in stores_in(OWN_STORES) if store.name.startswith("workload")]
@@ -49,6 +49,21 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
         table = retries_rows(store)
     assert table.schema == RETRIES_SCHEMA
     return list(table.to_pylist())
+
+
+@pytest.mark.parametrize("packed", version_stores("p"))
+def test_attempts_are_those_that_consumers_of_many_versions_saw(packed: RealStore, unpacked: Unpack) -> None:
+    """A consumer that fails for the n-th time, counted from 0, causes attempt n + 1, or a dead letter."""
+    failed = {(key, int(times)) for key, times in packed.told("fail")}
+    rows = [row for row in rows_of(unpacked(packed)) if row["consumer_group"] == "b1_grp"]
+    attempts = {(row["unique_key"], row["attempt"]): row["state"] for row in rows}
+    assert len(attempts) == len(rows)
+    dead = {attempt for attempt, state in attempts.items() if state == "DEAD"}
+    assert {(key, attempt - 1) for key, attempt in attempts} | dead == failed
+    assert failed, "the workload has messages that fail"
+    again = {attempt for attempt, state in attempts.items() if state in ("DEAD", "RETRIED")}
+    assert again == attempts.keys() & failed
+    assert {state for attempt, state in attempts.items() if attempt not in again} <= {"READY", "CONSUMED"}
 
 
 @pytest.mark.parametrize("packed", WORKLOADS, ids=str)

@@ -227,9 +227,8 @@ def test_a_copy_that_is_given_up_after_a_rollback_is_rolled_back(unpacked: Unpac
 @pytest.mark.parametrize("packed", version_stores("p"))
 def test_brokers_of_many_versions_end_transactions_as_their_producers_say(packed: RealStore, unpacked: Unpack) -> None:
     path = unpacked(packed)
-    told = [line.split("\t") for line in packed.broker_conf.with_suffix(".truth").read_text().splitlines()]
     answers = {"commit": "COMMITTED", "rollback": "ROLLED_BACK", "none": "DISCARDED", "-": "DISCARDED"}
-    expected = {key: answers[rest[0] if rest[0] != "none" else rest[1]] for kind, key, *rest in told if kind == "tx"}
+    expected = {key: answers[rest[0] if rest[0] != "none" else rest[1]] for key, *rest in packed.told("tx")}
     assert {key: row["state"] for key, row in rows_of(path).items()} == expected
     with MessageStore(str(path)) as store:
         lives = {key: life(store, key).lives for key in expected}

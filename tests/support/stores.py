@@ -67,6 +67,11 @@ class RealStore:
         """The facts of one kind (`msg`, `queue`, `query`, ...), as the Java classes gave them."""
         return list(_facts(self.folder / f"{self.name}.facts.jsonl.gz").get(kind, []))
 
+    def told(self, kind: str) -> list[list[str]]:
+        """What the application that wrote a store of many versions did or was told (`tx`, `delay`, `fail`, ...)."""
+        lines = (self.folder / f"{self.name}.truth").read_text().splitlines()
+        return [fields for first, *fields in (line.split("\t") for line in lines) if first == kind]
+
     def unpack(self, folder: Path, tree: str = "") -> Path:
         """Unpack the store (or its tree `rebuilt` or `recovered`) below `folder`; returns where it lies."""
         name = f"{self.name}.{tree}" if tree else self.name
