@@ -221,7 +221,7 @@ def _int32s(columns: SourceColumns, name: str) -> Int32s:
 
 
 def _sys_flags(columns: SourceColumns) -> Int32s:
-    """The sysFlags of the rows. A broker refuses an inner batch in a plain queue (`HookUtils.checkInnerBatch`@5.3.3)."""
+    """The sysFlags of the rows. Plain queues have no inner batch (`HookUtils.checkInnerBatch`@5.3.3)."""
     sys_flags = _int32s(columns, "sys_flag")
     columns.check(
         sys_flags & INNER_BATCH_FLAG != 0,

@@ -73,7 +73,7 @@ def read_properties(columns: SourceColumns, rules: EncodingRules, made_keys: Pie
 def count_dispatched(properties: Pieces, queue_ids: Int32s) -> Counter[Queue]:
     """How often messages name other queues in INNER_MULTI_DISPATCH, by queue.
 
-    A light message queue has queue id 0, any other one that of the message (`ConsumeQueue.multiDispatchLmqQueue`@5.3.3).
+    A light message queue has id 0, any other one that of the message (`ConsumeQueue.multiDispatchLmqQueue`@5.3.3).
     """
     starts, lengths = _values_of(properties, INNER_MULTI_DISPATCH)
     rows = np.flatnonzero(lengths > 0)

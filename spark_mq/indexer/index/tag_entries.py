@@ -79,7 +79,7 @@ class TaggedRanges:
     Attributes:
         ranges: The parts, in the order of the log.
         source: What says so, as text for a person.
-        doubtful: A few messages without entries, of which it is not certain whether a broker put none, or they are lost.
+        doubtful: A few messages without entries: it is not certain whether a broker put none, or they are lost.
 
     """
 
@@ -134,7 +134,7 @@ def tagged_ranges(runs: Iterable[TagRun], versions: BrokerVersions) -> TaggedRan
 
     """
     merged = list(_merged(runs))
-    few = [number for number in range(1, len(merged)) if not merged[number].has_entry and merged[number].messages < _FEWEST]
+    few = [n for n, run in enumerate(merged) if n and not run.has_entry and run.messages < _FEWEST]
     lost = {number for number in few if _is_lost(merged[number - 1 : number + 2])}
     ranges, first = [], True
     for run in _merged(run for number, run in enumerate(merged) if number not in lost):
@@ -159,9 +159,7 @@ def _merged(runs: Iterable[TagRun]) -> Iterator[TagRun]:
     before: TagRun | None = None
     for run in runs:
         if before is not None and before.has_entry == run.has_entry:
-            before = before._replace(
-                last=run.last, messages=before.messages + run.messages, last_time=run.last_time
-            )
+            before = before._replace(last=run.last, messages=before.messages + run.messages, last_time=run.last_time)
             continue
         if before is not None:
             yield before
@@ -314,10 +312,8 @@ def compare_tags(expected: EntryBatch, found: EntryBatch) -> list[TagRun]:
         found: The entries of the index, from the first of these messages to the last one.
 
     """
-    messages, first_entries, message_of = np.unique(
-        expected.commit_log_offsets, return_index=True, return_inverse=True
-    )
-    times = expected.store_timestamps[first_entries].tolist()
+    messages, first_entries, message_of = np.unique(expected.commit_log_offsets, return_index=True, return_inverse=True)
+    times = expected.store_timestamps[first_entries]
     is_tag = expected.key_hashes < 0
     hashes = expected.key_hashes ^ (expected.key_hashes >> 31)
     have = message_of.astype(np.int64) << 32 | hashes
@@ -343,10 +339,6 @@ def compare_tags(expected: EntryBatch, found: EntryBatch) -> list[TagRun]:
     stops: Sequence[int] = np.append(starts[1:], tagged.size).tolist()
     runs = []
     for start, stop in zip(starts.tolist(), stops, strict=True):
-        first, last = int(tagged[start]), int(tagged[stop - 1])
-        runs.append(
-            TagRun(
-                bool(has_entry[start]), int(messages[first]), int(messages[last]), stop - start, times[first], times[last]
-            )
-        )
+        ends = tagged[[start, stop - 1]]
+        runs.append(TagRun(bool(has_entry[start]), *messages[ends].tolist(), stop - start, *times[ends].tolist()))
     return runs
