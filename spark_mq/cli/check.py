@@ -245,7 +245,7 @@ def _damage(report: VerifyReport) -> Iterator[Fact]:
 def _downgrade(store: str, version: str) -> Iterator[Fact]:
     from spark_mq.format.broker_version import BrokerVersions
     from spark_mq.io.location import Location
-    from spark_mq.store.config.broker_versions import find_broker_versions
+    from spark_mq.store.broker_versions import find_broker_versions
 
     shown, given = find_broker_versions(Location.resolve(store)), BrokerVersions.parse(version, "--expect-version")
     if given.last < shown.first:

@@ -17,8 +17,8 @@ from spark_mq.indexer.selection import Selection
 from spark_mq.indexer.staging.manifest import MANIFEST
 from spark_mq.io.location import Location
 from spark_mq.job.output_committer import OutputCommitter
+from spark_mq.store.broker_versions import find_broker_versions
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.config.broker_versions import find_broker_versions
 from spark_mq.store.config.store_kind import Door, check_form, refuse_rocksdb
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.store.index.folder import check_layout_is_known

@@ -15,7 +15,7 @@ from spark_mq.indexer.index.writer import IndexWriter
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.job.task_items import TaskItems
-from spark_mq.store.config.broker_versions import find_broker_versions
+from spark_mq.store.broker_versions import find_broker_versions
 from spark_mq.store.config.store_paths import INDEX
 from spark_mq.verifier.sink import SUMMARY_SCHEMA, summary_batch
 from spark_mq.verifier.spread import Spread

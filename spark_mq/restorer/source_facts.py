@@ -18,7 +18,7 @@ from spark_mq.format.broker_version import ALL_VERSIONS, BrokerVersions
 from spark_mq.format.index_file import IndexHeader, IndexLayout
 from spark_mq.format.record import BLANK_SIZE, MAGIC_AT, MAGIC_BLANK, is_blank
 from spark_mq.io.location import Location
-from spark_mq.store.config.broker_versions import find_broker_versions
+from spark_mq.store.broker_versions import find_broker_versions
 from spark_mq.store.config.checkpoint import CHECKPOINT
 from spark_mq.store.config.config_file import parse_fastjson
 from spark_mq.store.config.store_kind import Door, check_form

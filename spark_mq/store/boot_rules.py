@@ -33,7 +33,7 @@ from spark_mq.format.broker_version import (
     BrokerVersions,
 )
 from spark_mq.io.location import Location
-from spark_mq.store.config.broker_versions import find_broker_versions
+from spark_mq.store.broker_versions import find_broker_versions
 
 BOOT_RULES = (
     DISPATCHES_AT_CLEAN_BOOT,

@@ -28,8 +28,8 @@ from spark_mq.format.timestamp import check_epoch_millis, epoch_millis, iso_text
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.similar_names import similar_names
+from spark_mq.store.broker_versions import find_broker_versions
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.config.broker_versions import find_broker_versions
 from spark_mq.store.config.checkpoint import CHECKPOINT
 from spark_mq.store.config.store_paths import ABORT
 from spark_mq.store.index.broker_answer import (

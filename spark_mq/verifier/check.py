@@ -17,11 +17,11 @@ from itertools import pairwise
 import pyarrow as pa
 
 from spark_mq.errors import ConfigError
+from spark_mq.format.broker_version import INDEX_TAGS
 from spark_mq.format.consume_queue import UNIT_SIZE, queue_file_name
 from spark_mq.format.delay_level import DEFAULT_DELAY_LEVELS
 from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.index_file import IndexLayout
-from spark_mq.format.broker_version import INDEX_TAGS
 from spark_mq.indexer.index.tag_entries import TagDecision, TaggedRanges, TagRun
 from spark_mq.indexer.queue.plan import PlannedQueue, QueuePlan
 from spark_mq.indexer.queue.runs import Runs, StagedQueue
@@ -32,8 +32,8 @@ from spark_mq.indexer.staging.stage import StagedLog
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.job.task_items import TaskItems
+from spark_mq.store.broker_versions import find_broker_versions
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.config.broker_versions import find_broker_versions
 from spark_mq.store.config.consumer_filters import load_consumer_filters
 from spark_mq.store.config.store_kind import has_rocksdb_queues
 from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX

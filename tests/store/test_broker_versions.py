@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from spark_mq.format.broker_version import BrokerVersion, BrokerVersions
+from spark_mq.format.index_file import IndexHeader
 from spark_mq.io.location import Location
-from spark_mq.store.config.broker_versions import find_broker_versions
+from spark_mq.store.broker_versions import find_broker_versions
 from tests.support.stores import OWN_STORES, RealStore, stores_in, version_stores
 
 
@@ -35,6 +36,52 @@ def test_the_line_of_a_real_store_is_shown(store: RealStore, unpacked: Callable[
     assert str(versions.first).startswith(store.broker_version)
     newest = "5.3.3" if (path / "abort.bak").exists() else "5.5.1"
     assert str(versions.last) == ("4.9.8" if store.broker_version == "4.9" else newest)
+
+
+def only(store: RealStore, folder: Path, *kept: str) -> Path:
+    """The store with its log and some other folders, and without topics that show 5.1.0 by their names."""
+    path = store.unpack(folder)
+    for entry in path.iterdir():
+        if entry.name not in ("commitlog", *kept):
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    for topic in path.glob("consumequeue/*"):
+        if len(topic.name) > 127:
+            shutil.rmtree(topic)
+    return path
+
+
+CONTENT = [*stores_in(OWN_STORES / "versions"), *version_stores("p"), RealStore("workload-533", OWN_STORES)]
+
+
+@pytest.mark.parametrize("store", CONTENT, ids=str)
+def test_what_the_index_shows(store: RealStore, tmp_path: Path) -> None:
+    versions = found(only(store, tmp_path, "index"))
+    has_tags = BrokerVersions.parse(store.broker_version).last >= BrokerVersion.parse("5.4.0")
+    if store.name == "workload-533":
+        has_tags = False
+    assert (str(versions.first), "tags" in versions.evidence) == ("5.4.0" if has_tags else "4.9.0", has_tags)
+
+
+def test_a_broker_of_4_9_that_wrote_last_counts(tmp_path: Path) -> None:
+    path = only(RealStore("workload-550", OWN_STORES / "versions"), tmp_path, "index", "timerwheel")
+    config(path, "consumerOffset.json", OFFSETS_OF_4_9)
+    config(path, "delayOffset.json", OFFSETS_OF_4_9)
+    assert str(found(path).first) == "4.9.0"
+
+
+@pytest.mark.parametrize("store", CONTENT, ids=str)
+def test_what_op_messages_show(store: RealStore, tmp_path: Path) -> None:
+    versions = found(only(store, tmp_path, "consumequeue"))
+    has_lists = BrokerVersions.parse(store.broker_version).last >= BrokerVersion.parse("5.1.0")
+    assert (str(versions.first), "op message" in versions.evidence) == ("5.1.0" if has_lists else "4.9.0", has_lists)
+
+
+@pytest.mark.parametrize(("count", "offset", "first"), [(1, 0, "5.0.0"), (0, 0, "4.9.0"), (2, 500, "4.9.0")])
+def test_what_the_header_of_an_index_file_shows(count: int, offset: int, first: str, tmp_path: Path) -> None:
+    header = IndexHeader(begin_commit_log_offset=offset, end_commit_log_offset=offset, index_count=count)
+    (tmp_path / "index").mkdir()
+    (tmp_path / "index" / f"{0:017d}").write_bytes(header.encode())
+    assert str(found(tmp_path).first) == first
 
 
 def test_what_is_given_counts(tmp_path: Path) -> None:

@@ -30,8 +30,8 @@ from spark_mq.lifecycle.delays.delayed import due_by_level
 from spark_mq.lifecycle.messages.log_source import DelayedPlaces
 from spark_mq.lifecycle.messages.lost_end import lost_end
 from spark_mq.lifecycle.messages.selected_messages import SelectedMessages, Selection, TopicRule
+from spark_mq.store.broker_versions import find_broker_versions
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.config.broker_versions import find_broker_versions
 from spark_mq.store.retention import moment_of
 
 _REAL_TOPIC = "REAL_TOPIC"

@@ -1,4 +1,6 @@
-"""The broker versions that are possible for a store, as its files show them.
+"""The broker versions that are possible for a store, as names of its files and small files show them.
+
+`spark_mq.store.broker_versions` also looks into its index and its messages.
 
 | file | what it shows |
 | --- | --- |
@@ -33,25 +35,8 @@ _MAX_V1_TOPIC = 127
 """The longest topic of a record of version 1, whose length has one byte."""
 
 
-def find_broker_versions(store: Location, given: str | None = None) -> BrokerVersions:
-    """The versions of the broker that are possible for a store, with the evidence.
-
-    Args:
-        store: The store's directory.
-        given: What a person says. `5.1.0` is that version. Of a line such as `5` or `4.9`, the versions count that the
-            files allow. None if only the files tell.
-
-    Raises:
-        OptionError: `given` is not a version of 4.9 or 5.
-
-    """
-    if given is None:
-        return _shown(store)
-    versions = BrokerVersions.parse(given)
-    return versions if versions.first == versions.last else versions.within(_shown(store))
-
-
-def _shown(store: Location) -> BrokerVersions:
+def versions_of_files(store: Location) -> BrokerVersions:
+    """The versions of the broker that are possible for a store, with the evidence."""
     marks = list(_marks(store))
     oldest = max((mark for mark in marks), key=lambda mark: mark[0], default=None)
     line = _line(store)

@@ -13,7 +13,7 @@ from typing import Any
 from spark_mq.filters.consumer_filter import ConsumerFilter
 from spark_mq.filters.parser import NEWEST
 from spark_mq.io.location import Location
-from spark_mq.store.config.broker_versions import find_broker_versions
+from spark_mq.store.config.broker_versions import versions_of_files
 from spark_mq.store.config.config_file import as_integer, load_config
 
 CONSUMER_FILTERS = "consumerFilter.json"
@@ -28,7 +28,7 @@ def load_consumer_filters(store: Location) -> list[ConsumerFilter]:
         ConfigError: Neither the file nor its `.bak` can be read.
 
     """
-    version = str(find_broker_versions(store).last)  # an expression that an older broker refuses is not in the file
+    version = str(versions_of_files(store).last)  # an expression that an older broker refuses is not in the file
     found = load_config(store, CONSUMER_FILTERS, lambda content: parse_consumer_filters(content, version))
     return found or []
 
