@@ -340,5 +340,6 @@ def compare_tags(expected: EntryBatch, found: EntryBatch) -> list[TagRun]:
     runs = []
     for start, stop in zip(starts.tolist(), stops, strict=True):
         ends = tagged[[start, stop - 1]]
-        runs.append(TagRun(bool(has_entry[start]), *messages[ends].tolist(), stop - start, *times[ends].tolist()))
+        (first, last), (first_time, last_time) = messages[ends].tolist(), times[ends].tolist()
+        runs.append(TagRun(bool(has_entry[start]), first, last, stop - start, first_time, last_time))
     return runs
