@@ -1,5 +1,6 @@
-"""Files on any filesystem: where they are, reading ranges of them, writing them whole. Nothing of RocketMQ.
+"""Files on any storage: where they are, reading ranges of them, writing them whole. Nothing of RocketMQ.
 
-Read `location` (a path or URI) first, then `file_reader` (open files and ranges of bytes), then `publish` (writing a
-file whole or not at all). A module here may import pyarrow and `spark_mq.errors`, and no other package of spark_mq.
+Read `storage` (what a home of files does) and `location` (a path on one) first, then `file_reader` (open files and
+ranges of bytes), then `publish` (writing a file whole or not at all). A module here imports pyarrow, the clients of
+storages and `spark_mq.errors`, and no other package of spark_mq.
 """
