@@ -10,10 +10,17 @@
 --
 -- Spark plans the read of a view once, with the view's first query. Create the view again to see what a broker has
 -- appended since.
+--
+-- index_files and index_entries need the broker's settings if its index files do not have the default sizes:
+-- OPTIONS (path '${store}', table 'index_files', brokerConf '/etc/rocketmq/broker.conf').
 
 CREATE OR REPLACE TEMPORARY VIEW messages
 USING rocketmq
 OPTIONS (path '${store}');
+
+CREATE OR REPLACE TEMPORARY VIEW messages_by_key
+USING rocketmq
+OPTIONS (path '${store}', table 'messages_by_key');
 
 CREATE OR REPLACE TEMPORARY VIEW consume_queue
 USING rocketmq
@@ -23,9 +30,25 @@ CREATE OR REPLACE TEMPORARY VIEW segments
 USING rocketmq
 OPTIONS (path '${store}', table 'segments');
 
+CREATE OR REPLACE TEMPORARY VIEW retention
+USING rocketmq
+OPTIONS (path '${store}', table 'retention');
+
 CREATE OR REPLACE TEMPORARY VIEW queues
 USING rocketmq
 OPTIONS (path '${store}', table 'queues');
+
+CREATE OR REPLACE TEMPORARY VIEW checkpoint
+USING rocketmq
+OPTIONS (path '${store}', table 'checkpoint');
+
+CREATE OR REPLACE TEMPORARY VIEW index_files
+USING rocketmq
+OPTIONS (path '${store}', table 'index_files');
+
+CREATE OR REPLACE TEMPORARY VIEW index_entries
+USING rocketmq
+OPTIONS (path '${store}', table 'index_entries');
 
 CREATE OR REPLACE TEMPORARY VIEW topics
 USING rocketmq
@@ -47,9 +70,9 @@ CREATE OR REPLACE TEMPORARY VIEW delay_offsets
 USING rocketmq
 OPTIONS (path '${store}', table 'delay_offsets');
 
-CREATE OR REPLACE TEMPORARY VIEW checkpoint
+CREATE OR REPLACE TEMPORARY VIEW begin_offsets
 USING rocketmq
-OPTIONS (path '${store}', table 'checkpoint');
+OPTIONS (path '${store}', table 'begin_offsets');
 
 CREATE OR REPLACE TEMPORARY VIEW transactions
 USING rocketmq
@@ -90,14 +113,3 @@ OPTIONS (path '${store}', table 'rates');
 CREATE OR REPLACE TEMPORARY VIEW skew
 USING rocketmq
 OPTIONS (path '${store}', table 'skew');
-
--- index_files and index_entries need the broker's settings if its index files do not have the default sizes:
--- OPTIONS (path '${store}', table 'index_files', brokerConf '/etc/rocketmq/broker.conf').
-
-CREATE OR REPLACE TEMPORARY VIEW index_files
-USING rocketmq
-OPTIONS (path '${store}', table 'index_files');
-
-CREATE OR REPLACE TEMPORARY VIEW index_entries
-USING rocketmq
-OPTIONS (path '${store}', table 'index_entries');

@@ -24,27 +24,7 @@ _MODULES: Mapping[str, tuple[str, ...]] = {
     "messages.print_message": ("print-message",),
     "life": ("life",),
     "why_not_consumed": ("why-not-consumed",),
-    "tables": (
-        "segments",
-        "queues",
-        "topics",
-        "lag",
-        "subscription-groups",
-        "consumer-filters",
-        "delay-offsets",
-        "checkpoint",
-    ),
-    "lifecycle_tables": ("transactions", "delayed"),
-    "consumption_tables": (
-        "retries",
-        "dead-letters",
-        "traces",
-        "consumer-progress",
-        "duplicates",
-        "hot-keys",
-        "rates",
-        "skew",
-    ),
+    "tables": (),
     "check": ("check",),
     "state.command": ("state",),
     "recover.command": ("recover",),
@@ -59,8 +39,17 @@ _MODULES: Mapping[str, tuple[str, ...]] = {
 """The modules of the commands, in the order of `spark-mq --help`.
 
 A module of one command has a function `add_command`, a module of several commands `add_commands`. Each sets `run`, a
-function of the parsed arguments.
+function of the parsed arguments. The commands of `tables` are those that the tables declare.
 """
+
+
+def commands_of(module: str) -> tuple[str, ...]:
+    """The commands of a module."""
+    if module == "tables":
+        from spark_mq.tables.all_tables import COMMANDS
+
+        return tuple(COMMANDS)
+    return _MODULES[module]
 
 
 def parser(modules: Sequence[str] = tuple(_MODULES)) -> argparse.ArgumentParser:
@@ -87,4 +76,5 @@ def parser_for(arguments: Sequence[str]) -> argparse.ArgumentParser:
     first = arguments[0] if arguments else ""
     if first == "--version":
         return parser(())
-    return parser([name for name, commands in _MODULES.items() if first in commands] or tuple(_MODULES))
+    found = [name for name, commands in _MODULES.items() if first in commands]
+    return parser(found or (["tables"] if first in commands_of("tables") else tuple(_MODULES)))

@@ -22,21 +22,6 @@ deletes segments that have not expired. The answer says whether the disk is that
 The hours of deleteWhen are in the time zone of the broker, which the names of index files show; else in that of this
 machine. `spark-mq expire` deletes what has expired, while the broker is stopped.
 """
-_IMPORTANCE = (
-    "file",
-    "expire_timestamp",
-    "freed_bytes",
-    "delete_timestamp",
-    "last_store_timestamp",
-    "queue_files",
-    "index_files",
-    "expire_by_store_timestamp",
-    "modification_timestamp",
-    "file_size",
-    "first_store_timestamp",
-    "commit_log_offset",
-    "is_expired",
-)
 _LEAST_WIDTH = {"topic": 16, "consumer_group": 12}
 _NEAR = 3_600_000
 """Milliseconds: a broker flushes a message long before."""
@@ -316,11 +301,12 @@ def _moment(millis: int) -> Any:
 
 def _print_segments(found: Retention) -> None:
     from spark_mq.cli.output.json_lines import plain_rows
-    from spark_mq.store.segment_retention import RETENTION_SCHEMA, retention_table
+    from spark_mq.store.segment_retention import retention_table
+    from spark_mq.tables.store_files import RETENTION
 
     rows = plain_rows(retention_table(found.segments))
     _print_table(
-        RETENTION_SCHEMA.names, [tuple(row.values()) for row in rows], ("file_size", "freed_bytes"), _IMPORTANCE
+        RETENTION.names, [tuple(row.values()) for row in rows], ("file_size", "freed_bytes"), RETENTION.importance
     )
 
 

@@ -1,14 +1,17 @@
-"""`spark-mq segments`, `queues`, `topics`, `lag`, ...: metadata tables of a store, without Spark or a JVM."""
+"""The commands that print tables: `segments`, `lag`, ...: without Spark or a JVM, except those of an archive."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from spark_mq.cli.arguments import add_broker_version, add_json_rows, add_store
 from spark_mq.cli.exit_status import FOUND, NOT_FOUND
+from spark_mq.errors import OptionError
+from spark_mq.tables.all_tables import COMMANDS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -16,287 +19,188 @@ if TYPE_CHECKING:
     from spark_mq.cli.output.row_printer import RowPrinter
     from spark_mq.cli.several_stores import CommandStore
     from spark_mq.store.message_store import MessageStore
+    from spark_mq.tables.table import Table
 
-_HELP = {
-    "segments": "the files of the commit log",
-    "queues": "the consume queues and their offsets (mqadmin topicStatus)",
-    "topics": "the topics, their settings and messages (mqadmin topicList)",
-    "lag": "the offsets of consumer groups, and how many messages remain (mqadmin consumerProgress)",
-    "subscription-groups": "the consumer groups and their settings",
-    "consumer-filters": "the SQL92 filters of consumer groups, and the bits that their messages must have",
-    "delay-offsets": "the delay levels, and how many delayed messages wait",
-    "checkpoint": "the times up to which log, queues and index were flushed",
-}
-_BEGIN_OFFSETS = "begin-offsets"
-"""What `lag --from-where` prints: a table of its own."""
-_REMEDY = {
-    "segments": "reads the whole log and names all damage (with --mode permissive and --output DIR)",
-    "queues": "builds the consume queues from the log",
-    "topics": "builds the consume queues from the log",
-    "lag": "builds the consume queues from the log",
-    "delay-offsets": "builds the consume queues from the log",
-    "checkpoint": "writes a checkpoint with the queues and the index",
-}
-_ROW = {
-    "segments": "segment",
-    "queues": "queue",
-    "topics": "topic",
-    "lag": "consumer offset",
-    "subscription-groups": "consumer group",
-    "consumer-filters": "consumer filter",
-    "delay-offsets": "delay level",
-    "checkpoint": "checkpoint",
-}
-_OWN_TOPICS = ("queues", "topics", "lag")
-"""The commands whose tables also have rows of the broker's own topics."""
+_Rows = Sequence[Mapping[str, Any]]
 
-_IMPORTANCE = {
-    "segments": (
-        "file",
-        "state",
-        "file_size",
-        "first_store_timestamp",
-        "problem",
-        "end_offset",
-        "commit_log_offset",
-        "modification_timestamp",
-    ),
-    "queues": (
-        "topic",
-        "queue_id",
-        "min_offset",
-        "max_offset",
-        "state",
-        "problem",
-        "last_store_timestamp",
-        "first_store_timestamp",
-        "file_count",
-        "last_commit_log_offset",
-        "first_commit_log_offset",
-    ),
-    "topics": (
-        "topic",
-        "message_count",
-        "last_store_timestamp",
-        "queue_count",
-        "problem",
-        "perm",
-        "read_queue_nums",
-        "write_queue_nums",
-        "attributes",
-        "is_order",
-        "topic_filter_type",
-        "topic_sys_flag",
-    ),
-    "lag": (
-        "consumer_group",
-        "topic",
-        "queue_id",
-        "lag",
-        "state",
-        "consumer_offset",
-        "max_offset",
-        "problem",
-        "last_consumed_timestamp",
-        "min_offset",
-    ),
-    _BEGIN_OFFSETS: (
-        "topic",
-        "queue_id",
-        "begin_offset",
-        "begin_lag",
-        "begin_in_memory",
-        "reset_offset",
-        "reset_lag",
-        "problem",
-        "consumer_offset",
-        "min_offset",
-        "max_offset",
-        "consumer_group",
-    ),
-    "subscription-groups": (
-        "consumer_group",
-        "consume_enable",
-        "retry_max_times",
-        "consume_message_orderly",
-        "consume_broadcast_enable",
-        "consume_timeout_minute",
-        "retry_queue_nums",
-        "attributes",
-        "broker_id",
-        "which_broker_when_consume_slowly",
-    ),
-    "consumer-filters": (
-        "consumer_group",
-        "topic",
-        "expression",
-        "is_dead",
-        "problem",
-        "born_timestamp",
-        "dead_timestamp",
-        "bit_positions",
-        "bit_count",
-        "client_version",
-        "expression_type",
-    ),
-    "delay-offsets": (
-        "delay_level",
-        "lag",
-        "delay_offset",
-        "max_offset",
-        "state",
-        "problem",
-        "min_offset",
-        "queue_id",
-        "topic",
-    ),
-    "checkpoint": (
-        "physic_msg_timestamp",
-        "logics_msg_timestamp",
-        "is_clean",
-        "problem",
-        "index_msg_timestamp",
-        "min_timestamp",
-        "confirm_phy_offset",
-        "logics_physical_offset",
-        "master_flushed_offset",
-    ),
+_OWN_TOPICS = ("queues", "topics", "consumer_offsets")
+"""The tables whose rows of the broker's own topics are printed only with `--all`."""
+_LEAST_WIDTH = {
+    **dict.fromkeys(("topic", "problem", "reason", "expression"), 16),
+    **dict.fromkeys(("consumer_group", "unique_key", "producer_group"), 12),
 }
-"""The columns of each table by importance: on a narrow terminal, the last ones are hidden."""
-_LEAST_WIDTH = {"topic": 20, "consumer_group": 16, "problem": 16, "expression": 16}
 _WHOLE = ("file", "state")
 _SIZES = ("file_size",)
 _HINT = "--columns chooses columns, --full prints every field"
 
-_CHECKED = ("segments", "queues", "topics", "lag", "delay-offsets")
-_WIDTH_EPILOG = """\
+_EPILOG = """\
 On a terminal, the table is cut to its width, and sizes have units. Otherwise all columns, whole values and exact
-numbers are printed.
+numbers are printed. If rows have a problem, or their state is UNKNOWN, a line on stderr says how many.
+
+Columns: {columns}.
 """
-_EPILOG = f"""\
-Column `problem` has the result of a quick check: both edges of each segment; the files, and the first and last unit, of
-each queue; the messages in the last 256 KiB of the log; the offsets of consumer groups. If rows have a problem, a line
-on stderr says how many. Damage elsewhere is found only by reading the whole log: `spark-mq rebuild`.
-
-{_WIDTH_EPILOG}"""
-_TOTALS_EPILOG = """
-
+_MORE_EPILOG = {
+    "consumer_offsets": """\
 After the table, there is one line for each group: the sum of its lags that are known, and the number of its queues
 whose lag is unknown (NULL, printed as `-`), which are not in the sum. With --json or --columns there are no such lines.
 With --stores, these are the sums over all brokers.
-
-With --from-where, the table has other rows: one for each queue that consumers can read. begin_offset is where a group
-begins that has no offset yet, if its consumers have ConsumeFromWhere first, last or a time (in whole seconds). If
-begin_in_memory is 0, a group begins at 0 instead, whatever its consumers say, while the broker has the queue's first
-message in memory. reset_offset is what mqadmin resetOffsetByTime would set. Nothing is changed.
-"""
-_MORE_EPILOG = {
-    "lag": _TOTALS_EPILOG,
-    "topics": "\n\nWith --stores, a line for each topic follows the table, with its sums over all brokers.\n",
+""",
+    "topics": "With --stores, a line for each topic follows the table, with its sums over all brokers.\n",
 }
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the commands and their arguments."""
+    for name, table in COMMANDS.items():
+        _add_arguments(commands.add_parser(name, help=table.summary, allow_abbrev=False), table)
+
+
+def _add_arguments(command: argparse.ArgumentParser, table: Table) -> None:
+    from spark_mq.cli.archive.source import ARCHIVE_EPILOG, add_store_or_archive
+    from spark_mq.cli.arguments import add_json_rows, add_store
     from spark_mq.cli.output.columns import add_columns, add_sort
 
-    for name, what in _HELP.items():
-        epilog = (_EPILOG if name in _CHECKED else _WIDTH_EPILOG) + _MORE_EPILOG.get(name, "")
-        command = commands.add_parser(name, help=what, description=f"Print {what}.", epilog=epilog, allow_abbrev=False)
+    command.description = f"Print {table.summary}. One row is {table.row}."
+    parts = [table.about, _EPILOG.format(columns=", ".join(table.names)), _MORE_EPILOG.get(table.name, "")]
+    if table.archived_rows:
+        add_store_or_archive(command)
+        parts.append(ARCHIVE_EPILOG)
+    else:
         add_store(command, with_several=True)
-        add_json_rows(command)
-        add_columns(command)
-        add_sort(command)
-        if name in ("queues", "lag", "consumer-filters"):
-            command.add_argument("--topic", metavar="TOPIC", help="only this topic")
-        if name in ("lag", "subscription-groups", "consumer-filters"):
-            command.add_argument("--consumer-group", metavar="GROUP", help="only this group")
-        if name == "lag":
-            command.add_argument(
-                "--from-where",
-                metavar="first|last|TIME",
-                help="instead: the queue offsets at which a new or reset group would begin",
-            )
-        if name in _OWN_TOPICS:
-            command.add_argument(
-                "--all",
-                action="store_true",
-                help="also print the broker's own topics, such as SCHEDULE_TOPIC_XXXX; --json always does",
-            )
-        if name in (*_OWN_TOPICS, "delay-offsets"):
-            add_broker_version(command)
-        command.set_defaults(run=run, table=name)
+    command.epilog = "\n".join(parts)
+    add_json_rows(command)
+    add_columns(command)
+    add_sort(command)
+    for option in table.options:
+        kind = _number if option.value == "N" else str
+        command.add_argument(_flag(option.argument), metavar=option.value, type=kind, help=option.effect)
+    if table.name in _OWN_TOPICS:
+        command.add_argument(
+            "--all",
+            action="store_true",
+            help="also print the broker's own topics, such as SCHEDULE_TOPIC_XXXX; --json always does",
+        )
+    command.set_defaults(run=partial(run, table))
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(table: Table, arguments: argparse.Namespace) -> int:
     """Print the table; returns the exit status."""
     import pyarrow as pa
 
     from spark_mq.cli.output.row_printer import RowPrinter
-    from spark_mq.cli.several_stores import answers, columns_of, place_of
+    from spark_mq.cli.several_stores import columns_of, place_of
 
-    printer = RowPrinter.of(arguments, columns_of(arguments, _schema(_shown_table(arguments))))
-    read = _table(arguments)
-    found = answers(arguments, lambda of, store: _answer(arguments, of, store, read(store)), **_version_of(arguments))
-    rows = printer.rows(pa.concat_tables([table for _, (table, _) in found]))
-    reason = "" if rows else "; ".join(of.say(why.removeprefix(": ")) for of, (_, why) in found if why)
-    reason = f": {reason}" if reason else ""
-    shown = rows if arguments.json else [row for row in rows if not _is_hidden(arguments, row)]
-    _print_rows(arguments, printer, shown)
-    _print_problems(arguments, rows)
+    printer = RowPrinter.of(arguments, columns_of(arguments, table.names))
+    chosen = {option.argument: _chosen(option.argument, arguments) for option in table.row_options}
+    answers = _answers(table, chosen, arguments)
+    rows = printer.rows(pa.concat_tables([found for found, _ in answers]))
+    shown = rows if arguments.json else [row for row in rows if not _is_hidden(table, arguments, row)]
+    _print_rows(table, arguments, printer, shown)
+    _print_problems(table, arguments, rows)
     if len(shown) < len(rows):
         hidden = len(rows) - len(shown)
-        what = str(hidden) if arguments.table == "topics" else f"{hidden} {_ROW[arguments.table]}s"
+        what = str(hidden) if table.name == "topics" else f"{hidden} {table.noun}s"
         print(f"spark-mq: {what} of the broker's own topics are not shown; --all shows them", file=sys.stderr)
     if not shown:
-        print(f"spark-mq: no matching {_ROW[arguments.table]} in {place_of(arguments)}{reason}", file=sys.stderr)
+        why = "; ".join(why for _, why in answers if why and not rows)
+        text = f"no {table.noun} in {place_of(arguments)}{_of(chosen)}{why and f' ({why})'}"
+        _say(text)
     return FOUND if shown else NOT_FOUND
 
 
-def _version_of(arguments: argparse.Namespace) -> dict[str, Any]:
+def _flag(argument: str) -> str:
+    return f"--{argument.replace('_', '-')}"
+
+
+def _number(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number: give 0 or more")
+    return int(text)
+
+
+def _chosen(argument: str, arguments: argparse.Namespace) -> Any:
+    """The value of an option that chooses rows; None if it is not given."""
+    from spark_mq.cli.moments import parse_moment
+    from spark_mq.sharing.begin_offsets import FIRST, LAST
+
+    value = getattr(arguments, argument)
+    if value is None or argument not in ("at", "from_where"):
+        return value
+    word = value.strip().lower()
+    if argument == "from_where" and word in (FIRST, LAST):
+        return word
+    return parse_moment(_flag(argument), value, datetime.now().astimezone())
+
+
+def _answers(table: Table, chosen: Mapping[str, Any], arguments: argparse.Namespace) -> list[tuple[pa.Table, str]]:
+    """The rows of each store, or those of the archive, and why there is none."""
+    from spark_mq.cli.archive.source import archived_store, is_archive
+    from spark_mq.cli.several_stores import answers
+
     version = getattr(arguments, "broker_version", None)
-    return {} if version is None else {"broker_version": version}
+    if table.archived_rows and is_archive(arguments.store, arguments):
+        if version is not None:
+            raise OptionError("--broker-version has no effect on an archive")
+        with archived_store(arguments.store, arguments, table.command) as archived:
+            found = archived.table(table.name, **chosen)
+            _print_cut(found, "")
+            return [(found, "")]
+
+    def ask(of: CommandStore, store: MessageStore) -> tuple[pa.Table, str]:
+        found = table.read(store, chosen)
+        _print_cut(found, of.say(""))
+        why = "" if len(found) else _why_no_row(table, chosen, store)
+        return of.with_columns(found), of.say(why) if why else ""
+
+    how = {} if version is None else {"broker_version": version}
+    return [answer for _, answer in answers(arguments, ask, **how)]
 
 
-def _answer(
-    arguments: argparse.Namespace, of: CommandStore, store: MessageStore, table: pa.Table
-) -> tuple[pa.Table, str]:
-    """The rows of one store, and why there is none."""
-    return of.with_columns(table), "" if len(table) else _why_no_row(arguments, store)
+def _print_cut(found: pa.Table, store: str) -> None:
+    """Print a line on stderr if a table does not have all keys."""
+    all_keys = int((found.schema.metadata or {}).get(b"all_keys", found.num_rows))
+    if all_keys > found.num_rows:
+        _say(
+            f"{store}{found.num_rows:,} of {all_keys:,} keys are printed, those of most messages and of most bytes; "
+            "--most-keys 0 prints all"
+        )
 
 
-def _is_hidden(arguments: argparse.Namespace, row: Mapping[str, Any]) -> bool:
+def _is_hidden(table: Table, arguments: argparse.Namespace, row: Mapping[str, Any]) -> bool:
     """Whether the row is one of the broker's own topics that nobody asked for."""
     from spark_mq.format.system_topic import is_system_topic
 
-    if arguments.table not in _OWN_TOPICS or arguments.all or getattr(arguments, "topic", None) is not None:
+    if table.name not in _OWN_TOPICS or arguments.all or getattr(arguments, "topic", None) is not None:
         return False
     return is_system_topic(row["topic"])
 
 
-def _print_rows(arguments: argparse.Namespace, printer: RowPrinter, rows: Sequence[Mapping[str, Any]]) -> None:
+def _print_rows(table: Table, arguments: argparse.Namespace, printer: RowPrinter, rows: _Rows) -> None:
     from spark_mq.cli.output.terminal import terminal_width
     from spark_mq.cli.output.text_table import TableStyle, TextTable
     from spark_mq.cli.several_stores import importance_of, is_of_several
 
-    table = _shown_table(arguments)
+    is_several = is_of_several(arguments)
+    sums: tuple[Sequence[str], Sequence[Sequence[Any]]] | None = None
+    if table.name == "consumer_offsets":
+        sums = ("consumer_group", "queues", "known_lag", "unknown_lags"), sums_of_lags(rows, "consumer_group")
+    elif table.name == "consumer_progress" and is_several:
+        names = ("consumer_group", "topic")
+        sums = (*names, "brokers", "known_lag", "unknown_lags"), sums_of_lags(rows, *names)
+    elif table.name == "topics" and is_several:
+        sums = ("topic", "brokers", "queue_count", "message_count"), sums_of_topics(rows)
 
-    def print_totals() -> None:
-        print()
-        if table == "lag":
-            totals = TextTable(("consumer_group", "queues", "known_lag", "unknown_lags"), width=terminal_width())
-            totals.write(lag_of_groups(rows))
-        else:
-            sums = TextTable(("topic", "brokers", "queue_count", "message_count"), width=terminal_width())
-            sums.write(sums_of_topics(rows))
+    def print_sums() -> None:
+        if sums is not None:
+            print()
+            TextTable(sums[0], width=terminal_width()).write(sums[1])
 
-    has_totals = table == "lag" or (table == "topics" and is_of_several(arguments))
-    importance = importance_of(arguments, _IMPORTANCE[table])
+    importance = importance_of(arguments, table.importance)
     style = TableStyle(importance, _LEAST_WIDTH, whole=_WHOLE, sizes=_SIZES, hint=_HINT)
-    printer.print(rows, style, print_totals if has_totals and printer.columns is None else None)
+    printer.print(rows, style, print_sums if printer.columns is None else None)
 
 
-def sums_of_topics(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, int, int, int | None]]:
+def sums_of_topics(rows: _Rows) -> list[tuple[str, int, int, int | None]]:
     """A line for each topic of several stores, by name.
 
     Returns:
@@ -315,151 +219,82 @@ def sums_of_topics(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, int, in
     return lines
 
 
-def lag_of_groups(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, int, int, int]]:
-    """A line for each consumer group, by name.
+def sums_of_lags(rows: _Rows, *names: str) -> list[tuple[Any, ...]]:
+    """A line for all rows that have the same values in columns `names`, by these values.
 
     Returns:
-        The group, the number of its queues, the sum of the lags that are known, and the number of queues whose lag is
-        unknown.
+        The values, the number of rows, the sum of the lags that are known, and the number of rows whose lag is unknown.
 
     """
-    groups: dict[str, list[int | None]] = {}
+    lags: dict[tuple[Any, ...], list[int | None]] = {}
     for row in rows:
-        groups.setdefault(row["consumer_group"], []).append(row["lag"])
-    lines = []
-    for group, lags in sorted(groups.items()):
-        known = [lag for lag in lags if lag is not None]
-        lines.append((group, len(lags), sum(known), len(lags) - len(known)))
-    return lines
+        lags.setdefault(tuple(row[name] for name in names), []).append(row["lag"])
+    return [
+        (*values, len(found), sum(lag for lag in found if lag is not None), found.count(None))
+        for values, found in sorted(lags.items())
+    ]
 
 
-def _shown_table(arguments: argparse.Namespace) -> str:
-    """The table that is printed."""
-    return arguments.table if getattr(arguments, "from_where", None) is None else _BEGIN_OFFSETS
+def _of(chosen: Mapping[str, Any]) -> str:
+    """The names that were asked for, as the end of a sentence."""
+    named = {"topic": chosen.get("topic"), "group": chosen.get("consumer_group")}
+    given = [f"{what} {name}" for what, name in named.items() if name is not None]
+    return f" of {' and '.join(given)}" if given else ""
 
 
-def _why_no_row(arguments: argparse.Namespace, store: MessageStore) -> str:
-    """Why no row matches, as the end of a sentence: similar names, or the names that there are."""
-    from spark_mq.cli.output.value_text import visible
+def _why_no_row(table: Table, chosen: Mapping[str, Any], store: MessageStore) -> str:
+    """Similar names, or the names that there are; or what a store without any row lacks."""
     from spark_mq.similar_names import first_names, similar
-    from spark_mq.store.config.consumer_offsets import load_consumer_offsets
 
-    topic, group = getattr(arguments, "topic", None), getattr(arguments, "consumer_group", None)
-    if arguments.table == "queues" and topic is not None:
-        topics = {name for name, _ in store.queues}
-        return visible(f": there is no queue of topic {topic}{similar(topic, topics)}") if topics else ""
-    if arguments.table == "subscription-groups":
-        return _why_no_group(group, store)
-    if arguments.table == "consumer-filters":
-        return ": config/consumerFilter.json has none; a store does not know subscriptions to tags"
-    if arguments.table == "delay-offsets":
-        return ": config/delayOffset.json has no delay level, or does not exist"
-    if _shown_table(arguments) != "lag":
-        return ""
-    offsets = load_consumer_offsets(store.location)
-    groups, topics = {one.consumer_group for one in offsets}, {one.topic for one in offsets}
-    if not offsets:
-        return ": config/consumerOffset.json has no offset of any group, or does not exist"
-    if group is not None and group not in groups:
-        known = similar(group, groups) or f"; groups: {first_names(groups)}"
-        return visible(f": there is no group {group}{known}")
-    if topic is not None and topic not in topics:
-        known = similar(topic, topics) or f"; topics: {first_names(topics)}"
-        return visible(f": no group has an offset in topic {topic}{known}")
-    consumed = {one.topic for one in offsets if one.consumer_group == group}
-    return visible(f": group {group} has no offset in topic {topic}; its topics: {first_names(consumed)}")
+    if not table.rows.startswith("spark_mq.store."):
+        return ""  # the log would be read again
+    every = table.read(store, {}).to_pylist()
+    if not every:
+        return table.nothing
+    for argument, what in (("consumer_group", "groups"), ("topic", "topics")):
+        name = chosen.get(argument)
+        if name is None:
+            continue
+        known = {row[argument] for row in every}
+        if name not in known:
+            return similar(name, known).removeprefix("; ") or f"{what}: {first_names(known)}"
+        every = [row for row in every if row[argument] == name]
+    return ""
 
 
-def _why_no_group(group: str | None, store: MessageStore) -> str:
-    from spark_mq.cli.output.value_text import visible
-    from spark_mq.similar_names import first_names, similar
-    from spark_mq.store.metadata_tables import subscription_groups
-
-    groups = set(subscription_groups(store)["consumer_group"].to_pylist())
-    if group is None or not groups:
-        return ": config/subscriptionGroup.json has no group, or does not exist"
-    known = similar(group, groups) or f"; groups: {first_names(groups)}"
-    return visible(f": there is no group {group}{known}")
-
-
-def _print_problems(arguments: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print one line on stderr, if rows have a problem."""
-    from spark_mq.cli.output.value_text import visible
+def _print_problems(table: Table, arguments: argparse.Namespace, rows: _Rows) -> None:
+    """Print one line on stderr, if rows have a problem, or what they say is not known."""
     from spark_mq.io.location import Location
     from spark_mq.store.config.store_paths import ABORT
 
-    problem_rows = [row for row in rows if row.get("problem") is not None]
-    if not problem_rows:
+    unknown = [row for row in rows if row.get("reason") is not None]
+    if unknown:
+        name = f"{unknown[0][table.importance[0]]}: {unknown[0]['reason']}"
+        _say(f"the state of {len(unknown)} of {len(rows)} {table.noun}s is UNKNOWN; the first is {name}")
+    found = [row for row in rows if row.get("problem") is not None]
+    if not found:
         return
-    row, what = problem_rows[0], _ROW[arguments.table]
-    if arguments.table == "checkpoint":
-        problem = f"the checkpoint has a problem: {row['problem']}"
-    else:
-        name = row["file"] if arguments.table == "segments" else row["topic"]
-        name = f"{name}/{row['queue_id']}" if "queue_id" in row else name
-        name = f"{name} of {row['broker']} ({row['store']})" if "store" in row else name
-        problem = f"{len(problem_rows)} of {len(rows)} {what}s have a problem; the first is {name}: {row['problem']}"
-    if arguments.table not in _REMEDY:
-        print(f"spark-mq: {visible(problem)}", file=sys.stderr)
-        return
-    # A broker creates `abort` when it starts, and removes it when it stops cleanly.
-    may_recover = arguments.table != "segments" and (Location.resolve(arguments.store) / ABORT).is_file
-    broker = "; a broker that runs, or starts again, may complete them itself" if may_recover else ""
-    print(f"spark-mq: {visible(problem)}; `spark-mq rebuild` {_REMEDY[arguments.table]}{broker}", file=sys.stderr)
+    problem = f"{len(found)} of {len(rows)} {table.noun}s have a problem; the first is {_name_of(found[0])}"
+    if table.name == "checkpoint":
+        problem = f"the checkpoint has a problem: {found[0]['problem']}"
+    if table.remedy:
+        # A broker creates `abort` when it starts, and removes it when it stops cleanly.
+        may_recover = table.name != "segments" and (Location.resolve(arguments.store) / ABORT).is_file
+        broker = "; a broker that runs, or starts again, may complete them itself" if may_recover else ""
+        problem = f"{problem}; `spark-mq rebuild` {table.remedy}{broker}"
+    _say(problem)
 
 
-def _table(arguments: argparse.Namespace) -> Callable[[MessageStore], pa.Table]:
-    from spark_mq.store import metadata_tables
-
-    if _shown_table(arguments) == _BEGIN_OFFSETS:
-        return _begin_offsets(arguments)
-    if arguments.table == "queues":
-        return lambda store: metadata_tables.queues(store, arguments.topic)
-    if arguments.table == "lag":
-        return lambda store: metadata_tables.consumer_offsets(store, arguments.topic, arguments.consumer_group)
-    if arguments.table == "subscription-groups":
-        return lambda store: metadata_tables.subscription_groups(store, arguments.consumer_group)
-    if arguments.table == "consumer-filters":
-        from spark_mq.store.consumer_filter_rows import consumer_filters
-
-        return lambda store: consumer_filters(store, arguments.topic, arguments.consumer_group)
-    tables = {
-        "segments": metadata_tables.segments,
-        "topics": metadata_tables.topics,
-        "delay-offsets": metadata_tables.delay_offsets,
-        "checkpoint": metadata_tables.checkpoint,
-    }
-    return tables[arguments.table]
+def _name_of(row: Mapping[str, Any]) -> str:
+    """Which row it is, and its problem."""
+    names = [row.get("file"), row.get("topic"), row.get("commit_log_offset")]
+    name = next(str(name) for name in names if name is not None)
+    name = f"{name}/{row['queue_id']}" if row.get("topic") == name and "queue_id" in row else name
+    name = f"{name} of {row['broker']} ({row['store']})" if "store" in row else name
+    return f"{name}: {row['problem']}"
 
 
-def _begin_offsets(arguments: argparse.Namespace) -> Callable[[MessageStore], pa.Table]:
-    from datetime import datetime
+def _say(text: str) -> None:
+    from spark_mq.cli.output.value_text import visible
 
-    from spark_mq.cli.moments import parse_moment
-    from spark_mq.sharing.begin_offsets import FIRST, LAST, begin_offsets
-
-    given: str = arguments.from_where
-    word = given.strip().lower()
-    now = datetime.now().astimezone()
-    from_where = word if word in (FIRST, LAST) else parse_moment("--from-where", given, now)
-    return lambda store: begin_offsets(store, from_where, arguments.topic, arguments.consumer_group)
-
-
-def _schema(table: str) -> list[str]:
-    """The names of the table's columns."""
-    from spark_mq.sharing.begin_offsets import BEGIN_OFFSETS_SCHEMA
-    from spark_mq.store import metadata_tables
-    from spark_mq.store.consumer_filter_rows import CONSUMER_FILTERS_SCHEMA
-
-    schemas = {
-        _BEGIN_OFFSETS: BEGIN_OFFSETS_SCHEMA,
-        "segments": metadata_tables.SEGMENTS_SCHEMA,
-        "queues": metadata_tables.QUEUES_SCHEMA,
-        "topics": metadata_tables.TOPICS_SCHEMA,
-        "lag": metadata_tables.CONSUMER_OFFSETS_SCHEMA,
-        "subscription-groups": metadata_tables.SUBSCRIPTION_GROUPS_SCHEMA,
-        "consumer-filters": CONSUMER_FILTERS_SCHEMA,
-        "delay-offsets": metadata_tables.DELAY_OFFSETS_SCHEMA,
-        "checkpoint": metadata_tables.CHECKPOINT_SCHEMA,
-    }
-    return list(schemas[table].names)
+    print(f"spark-mq: {visible(text)}", file=sys.stderr)

@@ -7,8 +7,8 @@ column), `predicate_pushdown` and `projection_pushdown` (which rows and columns 
 and `local_constants` (the values of constants), `conditions` (comparisons with values), `table_columns` and `catalog`
 (columns of tables, conditions as options of a read), `store_reads` (a plan as reads of stores).
 
-Beside them: `catalog_statement` and `column_comments` (SHOW TABLES and DESCRIBE), `statement_check`, `syntax_error`
-and `unknown_table` (what is certainly wrong with a statement, before Spark starts).
+Beside them: `catalog_statement` (SHOW TABLES and DESCRIBE), `statement_check`, `syntax_error` and `unknown_table`
+(what is certainly wrong with a statement, before Spark starts).
 
 May import sqlglot, `spark_mq.source`, `spark_mq.format` (not its kernels) and `spark_mq.errors`. Only `sql` and
 `spark_constants` need a session. `catalog`, `store_reads` and `catalog_statement` import Spark's types.

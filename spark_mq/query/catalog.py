@@ -10,11 +10,13 @@ from spark_mq.errors import OptionError
 from spark_mq.query.conditions import ELEMENT_COLUMNS, KNOWN_VALUES
 from spark_mq.query.table_columns import TableColumns
 from spark_mq.source.condition import Condition, Operator, Value, encode_conditions
-from spark_mq.source.options import OPTION_NAMES, SELECTION, STREAM_ONLY, Table, names_of
+from spark_mq.source.options import OPTION_NAMES, SELECTION, STREAM_ONLY, names_of
 from spark_mq.source.predicate import CONDITION_COLUMNS
 from spark_mq.source.schema import default_schema, full_schema
 from spark_mq.source.store_choice import check_options
 from spark_mq.store.config.store_pattern import is_pattern
+from spark_mq.tables.all_tables import TABLES
+from spark_mq.tables.messages import MESSAGES
 
 Store = str | Mapping[str, str]
 """A store's path or URI, or a mapping of read options that includes `path`; or several stores: a pattern of paths, or a
@@ -24,8 +26,6 @@ ALL = "all"
 """The name of the store whose tables are those of all stores."""
 _SKIP = "skipUnreadable"
 _CONDITIONS = "conditions"
-_ONE_VALUE = {"topic": "topic", "queue_id": "queueId", "consumer_group": "consumerGroup"}
-"""For tables without the option `conditions`: the option that selects one value of a column."""
 
 
 def with_all(stores: Mapping[str, Store]) -> Mapping[str, Store]:
@@ -69,7 +69,7 @@ def _named_options(store: Store) -> dict[str, str]:
     return {known.get(name.lower(), name): str(value) for name, value in given.items()}
 
 
-def options_of(store: Store, table: Table) -> dict[str, str]:
+def options_of(store: Store, table: str) -> dict[str, str]:
     """The read options of a store that apply to a table, in their canonical spelling.
 
     Raises:
@@ -85,24 +85,24 @@ def options_of(store: Store, table: Table) -> dict[str, str]:
     if not is_of_several(store):
         named.pop(_SKIP, None)  # it is for the union of this store and others
     options = {name: value for name, value in named.items() if name in (*names_of(table), *SELECTION)}
-    options["table"] = table.value
+    options["table"] = table
     check_options(options)
     return options
 
 
-def columns_of(store: Store, table: Table) -> TableColumns:
+def columns_of(store: Store, table: str) -> TableColumns:
     """The names of the columns of a store's table."""
     columns = table_columns(table)
     return columns.of_several() if is_of_several(store) else columns
 
 
-def pushed_down_options(options: Mapping[str, str], table: Table, conditions: Sequence[Condition]) -> dict[str, str]:
+def pushed_down_options(options: Mapping[str, str], table: str, conditions: Sequence[Condition]) -> dict[str, str]:
     """The options of a read to which conditions are pushed down; Spark filters the rows by all of them afterwards."""
     if _CONDITIONS in names_of(table):
         return {**options, _CONDITIONS: encode_conditions(conditions)} if conditions else dict(options)
     pushed = dict(options)
     for condition in conditions:
-        name = _ONE_VALUE[condition.column]
+        name = next(option.name for option in TABLES[table].options if option.column == condition.column)
         is_equality = condition.operator == Operator.IN and len(condition.values) == 1
         if is_equality and name not in pushed and _is_expressible(condition.values[0]):
             pushed[name] = str(condition.values[0])
@@ -115,15 +115,13 @@ def _is_expressible(value: Value) -> bool:
 
 
 @cache
-def table_columns(table: Table) -> TableColumns:
+def table_columns(table: str) -> TableColumns:
     """The names of a table's columns."""
     default = tuple(default_schema(table).fieldNames())
     extra = tuple(full_schema(table).fieldNames()[len(default) :])
     if _CONDITIONS in names_of(table):
         # A row of messages_by_key is one key of a message: the look-up of a key would drop the message's other rows.
-        searchable = ELEMENT_COLUMNS if table == Table.MESSAGES else ()
+        searchable = ELEMENT_COLUMNS if table == MESSAGES.name else ()
         pushable = CONDITION_COLUMNS & {*default, *extra}
         return TableColumns(default, extra, pushable, pushable.intersection(KNOWN_VALUES), frozenset(searchable), True)
-    return TableColumns(
-        default, extra, frozenset(column for column, name in _ONE_VALUE.items() if name in names_of(table))
-    )
+    return TableColumns(default, extra, frozenset(option.column for option in TABLES[table].options if option.column))

@@ -10,13 +10,20 @@ from dataclasses import dataclass
 from spark_mq.errors import OptionError
 from spark_mq.io.s3 import SECRET_OPTIONS, shown
 from spark_mq.query.catalog import Store, columns_of, options_of
-from spark_mq.query.column_comments import ARCHIVE_TABLE_COMMENTS, TABLE_COMMENTS, comment_of
 from spark_mq.query.lexer import without_comments
 from spark_mq.query.table_columns import TableColumns
 from spark_mq.query.table_names import NamedTables, sole_named
-from spark_mq.source.options import Table
 from spark_mq.source.schema import full_schema
+from spark_mq.tables.all_tables import TABLES
+from spark_mq.tables.common import STORE_NAME_COLUMNS
 
+_ARCHIVE_COMMENTS = {
+    "messages": "the archived messages",
+    "keys": "the keys of archived messages, and where the messages are",
+    "segments": "the files of the archived commit logs",
+    "snapshots": "the files of config/, checkpoint, and facts of queues and index files, at the times of archiving",
+}
+"""By table of an archive that is not one of what messages mean: what its rows are."""
 _NAME = r"(?:`(?:[^`]|``)+`|\w+)"
 _TEXT = r"""(?:'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")"""
 _SHOW = re.compile(
@@ -94,7 +101,7 @@ def with_spark_names(text: str, stores: Collection[str], named: NamedTables) -> 
 
 def _tables(show: re.Match[str], stores: Mapping[str, Store], named: NamedTables) -> CatalogAnswer | None:
     comments: dict[str, dict[str, str]] = {
-        store: {table.value: comment for table, comment in TABLE_COMMENTS.items()} for store in stores
+        store: {table.name: table.summary for table in TABLES.values()} for store in stores
     }
     comments |= {owner: {table: _archive_comment(table) for table in named[owner]} for owner in named}
     columns = ("namespace", "tableName", "description")
@@ -119,8 +126,7 @@ def _tables(show: re.Match[str], stores: Mapping[str, Store], named: NamedTables
 
 def _archive_comment(table: str) -> str:
     """What the rows of an archive's table are; those of what messages mean are as those of a store."""
-    meaning = TABLE_COMMENTS[Table(table)] if table in tuple(Table) else ""
-    return ARCHIVE_TABLE_COMMENTS.get(table, meaning)
+    return _ARCHIVE_COMMENTS.get(table) or TABLES[table].summary
 
 
 def _matcher(literal: str | None) -> Callable[[str], bool]:
@@ -139,14 +145,13 @@ def _matcher(literal: str | None) -> Callable[[str], bool]:
 def _description(
     describe: re.Match[str], stores: Mapping[str, Store], is_taken: Callable[[str], bool]
 ) -> CatalogAnswer | None:
-    name = _unquoted(describe["table"]).lower()
-    if name not in tuple(Table):
+    table = _unquoted(describe["table"]).lower()
+    if table not in TABLES:
         return None
-    table = Table(name)
     if describe["store"] is not None:
         store = _find(_unquoted(describe["store"]), stores)
     else:
-        is_only = len(stores) == 1 and not is_taken(name)
+        is_only = len(stores) == 1 and not is_taken(table)
         store = next(iter(stores)) if is_only else None
     if store is None:
         return None
@@ -169,7 +174,7 @@ def _description(
     return CatalogAnswer(("col_name", "data_type", "comment"), (*rows, *details))
 
 
-def _details(name: str, store: Store, table: Table) -> list[tuple[str, str, str]]:
+def _details(name: str, store: Store, table: str) -> list[tuple[str, str, str]]:
     """The rows that EXTENDED adds, in Spark's form."""
     options = options_of(store, table)
     others = ", ".join(
@@ -181,8 +186,8 @@ def _details(name: str, store: Store, table: Table) -> list[tuple[str, str, str]
         ("", "", ""),
         ("# Detailed Table Information", "", ""),
         ("Database", name, ""),
-        ("Table", table.value, ""),
-        ("Comment", TABLE_COMMENTS[table], ""),
+        ("Table", table, ""),
+        ("Comment", TABLES[table].summary, ""),
         ("Provider", "rocketmq", ""),
         ("Location", _location(options), ""),
         *([("Options", others, "")] if others else []),
@@ -197,8 +202,8 @@ def _location(options: Mapping[str, str]) -> str:
     return "the stores of this query" if several.lstrip().startswith("[") else shown(several)
 
 
-def _column_comment(table: Table, column: str, columns: TableColumns) -> str:
-    comment = comment_of(table, column)
+def _column_comment(table: str, column: str, columns: TableColumns) -> str:
+    comment = next(one.meaning for one in (*TABLES[table].columns, *STORE_NAME_COLUMNS) if one.name == column)
     if column in columns.default:
         return comment
     return f"{comment}; not in *, only if the query names it"

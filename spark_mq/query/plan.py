@@ -27,7 +27,7 @@ from spark_mq.query.scope import (
 from spark_mq.query.statement import Statement, parse_statement
 from spark_mq.query.table_columns import TableColumns
 from spark_mq.query.table_names import NamedTables, ResolvedTables, StoreTable, resolve_tables, sole_named
-from spark_mq.source.options import Table
+from spark_mq.tables.all_tables import TABLES
 
 _ARGS_AFTER_ALIAS = frozenset(("this", "db", "joins", "laterals", "pivots"))
 """Args of a table that follow its table alias in Spark's grammar; others are between its name and the alias."""
@@ -47,7 +47,7 @@ class Reference:
 
     name: str
     store: str
-    table: Table
+    table: str
     columns: tuple[str, ...] | None
     comparisons: tuple[Comparison, ...]
 
@@ -82,7 +82,7 @@ class _Edit:
 def plan_references(
     query: str,
     stores: Collection[str],
-    columns: Callable[[Table], TableColumns],
+    columns: Callable[[str], TableColumns],
     is_taken: Callable[[str], bool] = lambda name: False,
     named: NamedTables | None = None,
     several: Collection[str] = (),
@@ -128,7 +128,7 @@ def may_name(query: str, stores: Collection[str], named: NamedTables | None = No
     before, after = r"(?<![\w.`])`?", r"`?\s*\.\s*`?\w"
     patterns = [f"{before}{re.escape(name)}{after}" for name in (*stores, *(named or ()))]
     if len(stores) == 1:
-        patterns.append(f"{before}(?:{'|'.join(Table)})`?(?!\\w)")
+        patterns.append(f"{before}(?:{'|'.join(TABLES)})`?(?!\\w)")
     patterns += [f"{before}{re.escape(name)}`?(?!\\w)" for name in sole_named(stores, named or {})]
     return any(re.search(pattern, query, re.IGNORECASE) for pattern in patterns)
 
@@ -164,7 +164,7 @@ class _Planner:
         self,
         statement: Statement,
         tables: ResolvedTables,
-        columns: Callable[[Table], TableColumns],
+        columns: Callable[[str], TableColumns],
         several: Collection[str],
     ) -> None:
         self._statement = statement

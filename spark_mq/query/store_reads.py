@@ -14,8 +14,8 @@ from spark_mq.query.comparisons import Comparison
 from spark_mq.query.conditions import KEY, Constants, TypedComparison, conditions_of, usable_conditions
 from spark_mq.query.plan import QueryPlan, Reference
 from spark_mq.source.condition import Condition
-from spark_mq.source.options import Table
 from spark_mq.source.schema import full_schema
+from spark_mq.tables.messages import MESSAGES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -90,7 +90,7 @@ def plan_whole_reads(plan: QueryPlan, stores: Mapping[str, Store]) -> list[Store
 
 def _read(reference: Reference, store: Store, conditions: Mapping[Comparison, Condition]) -> StoreRead:
     found = [conditions[comparison] for comparison in reference.comparisons if comparison in conditions]
-    known = usable_conditions(found) if reference.table == Table.MESSAGES else tuple(found)
+    known = usable_conditions(found) if reference.table == MESSAGES.name else tuple(found)
     unused = [item for item in reference.comparisons if conditions.get(item) not in known]
     options = pushed_down_options(options_of(store, reference.table), reference.table, known)
     schema = _schema(reference.table, reference.columns or columns_of(store, reference.table).default)
@@ -98,12 +98,12 @@ def _read(reference: Reference, store: Store, conditions: Mapping[Comparison, Co
     return StoreRead(reference, options, schema, known, tuple(unused), misses_rollback)
 
 
-def _schema(table: Table, columns: Sequence[str]) -> StructType:
+def _schema(table: str, columns: Sequence[str]) -> StructType:
     schema = full_schema(table)
     return StructType([schema[column] for column in columns])
 
 
-def _type_of(table: Table, column: str) -> str:
+def _type_of(table: str, column: str) -> str:
     """Spark's name of the type of a column, or of its elements if it is an array."""
     data_type = full_schema(table)[column].dataType
     return (data_type.elementType if isinstance(data_type, ArrayType) else data_type).simpleString()

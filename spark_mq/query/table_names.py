@@ -10,9 +10,7 @@ from sqlglot import exp
 
 from spark_mq.errors import OptionError
 from spark_mq.query.statement import parse_statement
-from spark_mq.source.options import Table
-
-_TABLES = {table.value: table for table in Table}
+from spark_mq.tables.all_tables import TABLES
 
 
 @dataclass(frozen=True)
@@ -21,7 +19,7 @@ class StoreTable:
 
     node: exp.Table
     store: str
-    table: Table
+    table: str
 
 
 @dataclass(frozen=True)
@@ -91,14 +89,14 @@ def resolve_tables(
                 visible[name] = cte
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier) and not node.catalog:
             name, store = node.name.lower(), node.db.lower()
-            if store in by_name and name in _TABLES:
-                tables.store_tables[id(node)] = StoreTable(node, by_name[store], _TABLES[name])
+            if store in by_name and name in TABLES:
+                tables.store_tables[id(node)] = StoreTable(node, by_name[store], name)
             elif named is not None and name in named.get(store, {}):
                 tables.named_tables[id(node)] = NamedTable(node, named[store][name])
             elif not store and name in visible:
                 tables.cte_tables[id(node)] = CteTable(node, visible[name])
-            elif not store and only is not None and name in _TABLES and not is_taken(name):
-                tables.store_tables[id(node)] = StoreTable(node, only, _TABLES[name])
+            elif not store and only is not None and name in TABLES and not is_taken(name):
+                tables.store_tables[id(node)] = StoreTable(node, only, name)
             elif not store and name in only_named and not is_taken(name):
                 tables.named_tables[id(node)] = NamedTable(node, only_named[name])
         remaining.extend((child, visible) for child in node.iter_expressions() if child is not with_)

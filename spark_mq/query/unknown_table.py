@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from spark_mq.query.statement import Statement
 from spark_mq.query.table_names import NamedTables, resolve_tables
-from spark_mq.source.options import Table
+from spark_mq.tables.all_tables import TABLES
 
 _LIKENESS = 0.7
 _PLAIN = re.compile(r"\w+")
@@ -91,9 +91,7 @@ def _misplaced(name: str) -> str:
 
 def _owners(stores: Collection[str], named: NamedTables) -> dict[str, list[str]]:
     """By name of a store or an archive: its tables."""
-    return {store: [table.value for table in Table] for store in stores} | {
-        owner: list(tables) for owner, tables in named.items()
-    }
+    return {store: list(TABLES) for store in stores} | {owner: list(tables) for owner, tables in named.items()}
 
 
 def _near(name: str, names: Collection[str]) -> list[str]:

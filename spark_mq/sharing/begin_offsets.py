@@ -21,48 +21,22 @@ from spark_mq.store import metadata_tables
 from spark_mq.store.config.consumer_offsets import load_consumer_offsets
 from spark_mq.store.lost_queues import lost_queues
 from spark_mq.store.message_store import MessageStore
+from spark_mq.tables.config import BEGIN_OFFSETS
 
 FIRST = "first"
 """CONSUME_FROM_FIRST_OFFSET."""
 LAST = "last"
 """CONSUME_FROM_LAST_OFFSET."""
 
-BEGIN_OFFSETS_SCHEMA = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("queue_id", pa.int32()),
-        ("min_offset", pa.int64()),
-        ("max_offset", pa.int64()),
-        ("begin_offset", pa.int64()),
-        ("begin_lag", pa.int64()),
-        ("begin_in_memory", pa.int64()),
-        ("consumer_group", pa.string()),
-        ("consumer_offset", pa.int64()),
-        ("reset_offset", pa.int64()),
-        ("reset_lag", pa.int64()),
-        ("problem", pa.string()),
-    ]
-)
 _RETRY_PREFIX = "%RETRY%"
 _SECOND = 1000
 _STATE = ["topic", "queue_id", "state", "problem"]
 
 
 def begin_offsets(
-    store: MessageStore, from_where: str | int, topic: str | None = None, consumer_group: str | None = None
+    store: MessageStore, from_where: str | int = LAST, topic: str | None = None, consumer_group: str | None = None
 ) -> pa.Table:
     """Where a new or reset group would begin, by topic and queue id; nothing is changed.
-
-    - `begin_offset`: the first queue offset that a group without an offset consumes, by ConsumeFromWhere. A time counts
-      in whole seconds, as in `consumeTimestamp`. In a retry topic, `last` begins with the first message, and a time
-      after the last one. `begin_lag` is the number of messages from there to the queue's end.
-    - `begin_in_memory`: 0 if the group begins at 0 instead while the broker has the queue's first message in memory;
-      NULL if that makes no difference.
-    - `consumer_offset`: the offset of `consumer_group`; NULL if it has none.
-    - `reset_offset`: what `mqadmin resetOffsetByTime` sets: `-s 0`, `-s now`, or the time. The broker refuses that for
-      a group that does not exist, and one of 4.9 for a group without an offset in each queue
-      (`AdminBrokerProcessor.resetOffsetInner`@5.3.3, `Broker2Client.resetOffset`@4.9.7).
-    - `problem`: why the offsets are not certain, and NULL.
 
     Args:
         store: The store. Its version selects the rule for a time, see `get_offset_in_queue_by_time`.
@@ -71,16 +45,12 @@ def begin_offsets(
         consumer_group: Whose offsets are shown beside; None for no group.
 
     Returns:
-        A table with `BEGIN_OFFSETS_SCHEMA`.
+        The rows of table `begin_offsets`; `BEGIN_OFFSETS` says what its columns are.
 
     Raises:
         OptionError: The topic does not exist, or consumers may not read it.
         ConfigError: A file in `config/` cannot be read.
         UnsupportedStoreError: The queues are in RocksDB.
-
-    Example:
-        >>> begin_offsets(MessageStore("/data/store"), "last", "orders")["begin_offset"].to_pylist()
-        [1532, 1507]
     """
     if topic is not None:
         ids_by_topic = {topic: readable_queue_ids(store, topic)}
@@ -110,7 +80,7 @@ def begin_offsets(
             except CorruptQueueError as error:
                 row["problem"] = str(error)
             rows.append(row)
-    return table_of(rows, BEGIN_OFFSETS_SCHEMA)
+    return table_of(rows, BEGIN_OFFSETS.schema)
 
 
 def _offsets(store: MessageStore, topic: str, queue_id: int, from_where: str | int) -> Mapping[str, Any]:

@@ -2,8 +2,8 @@
 
 Read in this order:
 
-1. `datasource` (the manual of tables, options and columns; which reader a read gets), `options`, `option_values`,
-   `schema`;
+1. `datasource` (which reader a read gets; `spark_mq.tables` has the tables, options and columns), `options`,
+   `option_values`, `schema`;
 2. `predicate` (what options and arguments of commands ask for), with `condition` and `integer_set`;
 3. `planner` (the access path), `explain`;
 4. the readers: `messages`, `messages_by_key` and `row_filter`; `consume_queue`, `index_entries`, `metadata_tables`;

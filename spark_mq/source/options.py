@@ -29,6 +29,8 @@ from spark_mq.source.option_values import (
 from spark_mq.source.predicate import IN_INDEX, IN_QUEUES, Predicate
 from spark_mq.store.config.store_pattern import is_pattern
 from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
+from spark_mq.tables.all_tables import TABLES
+from spark_mq.tables.messages import MESSAGES, READ_OPTIONS_OF_STREAMS, STREAM_OPTIONS
 
 _T = TypeVar("_T")
 
@@ -44,47 +46,17 @@ class Mode(StrEnum):
     FAILFAST = "FAILFAST"
 
 
-class Table(StrEnum):
-    """The tables of a store."""
-
-    MESSAGES = "messages"
-    MESSAGES_BY_KEY = "messages_by_key"
-    CONSUME_QUEUE = "consume_queue"
-    SEGMENTS = "segments"
-    RETENTION = "retention"
-    QUEUES = "queues"
-    TOPICS = "topics"
-    CONSUMER_OFFSETS = "consumer_offsets"
-    SUBSCRIPTION_GROUPS = "subscription_groups"
-    CONSUMER_FILTERS = "consumer_filters"
-    DELAY_OFFSETS = "delay_offsets"
-    CHECKPOINT = "checkpoint"
-    TRANSACTIONS = "transactions"
-    DELAYED = "delayed"
-    INDEX_FILES = "index_files"
-    INDEX_ENTRIES = "index_entries"
-    RETRIES = "retries"
-    DEAD_LETTERS = "dead_letters"
-    TRACES = "traces"
-    CONSUMER_PROGRESS = "consumer_progress"
-    DUPLICATES = "duplicates"
-    HOT_KEYS = "hot_keys"
-    RATES = "rates"
-    SKEW = "skew"
-
-
 @dataclass(frozen=True)
 class ReadOptions:
     """The options of a batch read.
 
     `path` contains the settings and secrets of its object store, so every process can open it; `shown` leaves them out.
-    `predicate` contains the conditions of the tables of messages; `topic`, `queue_id` and `consumer_group` are for the
-    other tables, `reserved_hours` for table `retention`, and `at` (milliseconds since the epoch) for those whose rows
-    depend on the time.
+    `predicate` contains the conditions of the tables of messages. The others are options of other tables; `at` is in
+    milliseconds since the epoch.
     """
 
     path: str = field(repr=False)
-    table: Table = Table.MESSAGES
+    table: str = MESSAGES.name
     topic: str | None = None
     queue_id: int | None = None
     consumer_group: str | None = None
@@ -97,6 +69,8 @@ class ReadOptions:
     broker_conf: str | None = None
     reserved_hours: float | None = None
     at: int | None = None
+    most_keys: int | None = None
+    from_where: str | int | None = None
 
 
 @dataclass(frozen=True)
@@ -116,66 +90,10 @@ class StreamOptions:
 _EVERYWHERE = ("path", "table", *S3_OPTIONS)
 SELECTION = ("paths", "stores", "skipUnreadable")
 """The options that select several stores (`store_choice`). Spark makes `paths` of `load` with several paths."""
-_BROKER_VERSION = "brokerVersion"
-_MESSAGES = (
-    "topic",
-    "queueId",
-    "tag",
-    "key",
-    "uniqueKey",
-    "offsetMessageId",
-    "startOffset",
-    "endOffset",
-    "startQueueOffset",
-    "endQueueOffset",
-    "startTimestamp",
-    "endTimestamp",
-    "filter",
-    "conditions",
-    "brokerConf",
-    "splitSize",
-    "splitBy",
-    "mode",
-    "checkCrc",
-)
-_NAMES = {
-    Table.MESSAGES: _MESSAGES,
-    Table.MESSAGES_BY_KEY: _MESSAGES,
-    Table.CONSUME_QUEUE: ("topic", "queueId"),
-    Table.SEGMENTS: (),
-    Table.RETENTION: ("reservedHours", "at", "brokerConf"),
-    Table.QUEUES: ("topic", _BROKER_VERSION),
-    Table.TOPICS: (_BROKER_VERSION,),
-    Table.CONSUMER_OFFSETS: ("topic", "consumerGroup", _BROKER_VERSION),
-    Table.SUBSCRIPTION_GROUPS: ("consumerGroup",),
-    Table.CONSUMER_FILTERS: ("topic", "consumerGroup"),
-    Table.DELAY_OFFSETS: (_BROKER_VERSION,),
-    Table.CHECKPOINT: (),
-    Table.TRANSACTIONS: ("at", "brokerConf", _BROKER_VERSION),
-    Table.DELAYED: ("at", "brokerConf"),
-    Table.INDEX_FILES: ("brokerConf",),
-    Table.INDEX_ENTRIES: ("brokerConf",),
-    Table.RETRIES: ("consumerGroup", "at"),
-    Table.DEAD_LETTERS: ("consumerGroup",),
-    Table.TRACES: ("topic",),
-    Table.CONSUMER_PROGRESS: ("topic", "consumerGroup", "at", _BROKER_VERSION),
-    Table.DUPLICATES: (),
-    Table.HOT_KEYS: ("topic",),
-    Table.RATES: ("topic",),
-    Table.SKEW: ("topic",),
-}
-STREAM_ONLY = (
-    "startingOffsets",
-    "startingTimestamp",
-    "maxBytesPerTrigger",
-    "maxMessagesPerTrigger",
-    "failOnDataLoss",
-    "failOnLogCut",
-)
-STREAM_NAMES = ("topic", "tag", "filter", "splitSize", "mode", "checkCrc", *STREAM_ONLY)
-OPTION_NAMES = tuple(
-    dict.fromkeys((*_EVERYWHERE, *SELECTION, *(name for names in _NAMES.values() for name in names), *STREAM_ONLY))
-)
+STREAM_ONLY = tuple(option.name for option in STREAM_OPTIONS)
+STREAM_NAMES = (*READ_OPTIONS_OF_STREAMS, *STREAM_ONLY)
+_OF_TABLES = [option.name for table in TABLES.values() for option in table.options]
+OPTION_NAMES = tuple(dict.fromkeys((*_EVERYWHERE, *SELECTION, *_OF_TABLES, *STREAM_ONLY)))
 """All options of all tables, of batches and streams."""
 
 
@@ -189,9 +107,9 @@ NO_PATH = f"option path is missing: give the broker's store directory, .load('/d
 """The error of a read without a path. A SELECT from a table that CREATE TABLE made with columns is such a read."""
 
 
-def names_of(table: Table) -> tuple[str, ...]:
+def names_of(table: str) -> tuple[str, ...]:
     """The options of a batch read of the table."""
-    return (*_EVERYWHERE, *_NAMES[table])
+    return (*_EVERYWHERE, *(option.name for option in TABLES[table].options))
 
 
 def parse_options(options: Mapping[str, str]) -> ReadOptions:
@@ -206,7 +124,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
 
     Example:
         >>> parse_options({"path": "/data/store", "topic": "orders"}).table
-        <Table.MESSAGES: 'messages'>
+        'messages'
 
     """
     given = _given(options)
@@ -215,7 +133,8 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         if name in STREAM_ONLY:
             raise OptionError(f"option {name} is for streams only, spark.readStream")
         if name not in names_of(table):
-            has = f"it has {', '.join(_NAMES[table])}" if _NAMES[table] else "it has none"
+            names = ", ".join(option.name for option in TABLES[table].options)
+            has = f"it has {names}" if names else "it has none"
             raise OptionError(f"option {name} has no effect on table {table}; {has}")
     return _read_options(given, table)
 
@@ -229,8 +148,8 @@ def parse_stream_options(options: Mapping[str, str]) -> StreamOptions:
     """
     given = _given(options)
     table = _parse_table(given)
-    if table != Table.MESSAGES:
-        raise OptionError(f"table {table} cannot be streamed, only {Table.MESSAGES}: read it with spark.read")
+    if table != MESSAGES.name:
+        raise OptionError(f"table {table} cannot be streamed, only {MESSAGES.name}: read it with spark.read")
     for name in given:
         if name not in (*_EVERYWHERE, *STREAM_NAMES):
             raise OptionError(f"option {name} has no effect on a stream; it has {', '.join(STREAM_NAMES)}")
@@ -249,7 +168,7 @@ def parse_stream_options(options: Mapping[str, str]) -> StreamOptions:
     )
 
 
-def parse_table(options: Mapping[str, str]) -> Table:
+def parse_table(options: Mapping[str, str]) -> str:
     """The table of a batch read or a stream of one store.
 
     An option that only streams have shows which of the two it is. Raises the errors of that parser.
@@ -283,11 +202,11 @@ def _given(options: Mapping[str, str]) -> dict[str, str]:
     return given
 
 
-def _parse_table(given: Mapping[str, str]) -> Table:
-    return Table(parse_choice("table", given.get("table", Table.MESSAGES).lower(), tuple(Table)))
+def _parse_table(given: Mapping[str, str]) -> str:
+    return parse_choice("table", given.get("table", MESSAGES.name).lower(), tuple(TABLES))
 
 
-def _read_options(given: Mapping[str, str], table: Table) -> ReadOptions:
+def _read_options(given: Mapping[str, str], table: str) -> ReadOptions:
     predicate = _parse_predicate(given)
     return ReadOptions(
         path=with_settings(given["path"], {name: given[name] for name in S3_OPTIONS if name in given}),
@@ -304,6 +223,8 @@ def _read_options(given: Mapping[str, str], table: Table) -> ReadOptions:
         broker_conf=given.get("brokerConf"),
         reserved_hours=_parse_optional_hours(given),
         at=parse_optional_timestamp("at", given),
+        most_keys=_parse_optional_number("mostKeys", given),
+        from_where=_parse_from_where(given),
     )
 
 
@@ -312,6 +233,18 @@ def _parse_split_by(given: Mapping[str, str], predicate: Predicate) -> bool:
     if by_queue and predicate.topics is None:
         raise OptionError("option splitBy=queue needs a topic: give option topic")
     return by_queue
+
+
+def _parse_optional_number(name: str, given: Mapping[str, str]) -> int | None:
+    number = parse_optional_integer(name, given)
+    if number is not None and number < 0:
+        raise OptionError(f"option {name}={number} is not a number of at least 0")
+    return number
+
+
+def _parse_from_where(given: Mapping[str, str]) -> str | int | None:
+    word = given.get("fromWhere", "").strip().lower()
+    return word if word in ("first", "last") else parse_optional_timestamp("fromWhere", given)
 
 
 def _parse_optional_hours(given: Mapping[str, str]) -> float | None:
@@ -396,9 +329,9 @@ def _parse_max_messages(given: Mapping[str, str]) -> int | None:
 
 
 def _parse_optional_broker_version(given: Mapping[str, str]) -> str | None:
-    text = given.get(_BROKER_VERSION)
+    text = given.get("brokerVersion")
     if text is not None:
-        BrokerVersions.parse(text, f"option {_BROKER_VERSION}")
+        BrokerVersions.parse(text, "option brokerVersion")
     return text
 
 

@@ -10,31 +10,20 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from spark_mq.errors import OptionError
-from spark_mq.format.message_schema import EXTRA_MESSAGE_SCHEMA, MESSAGE_BY_KEY_SCHEMA, MESSAGE_SCHEMA
-from spark_mq.source.options import Table
 from spark_mq.store.config.named_store import STORE_COLUMNS, STORE_COLUMNS_SCHEMA
+from spark_mq.tables.all_tables import TABLES
 
 
-def default_schema(table: Table, is_of_several: bool = False) -> StructType:
+def default_schema(table: str, is_of_several: bool = False) -> StructType:
     """The columns of a read without a user's schema; of several stores, the first ones say which store it is."""
     named = STORE_COLUMNS_SCHEMA if is_of_several else pa.schema([])
-    return from_arrow_schema(pa.schema([*named, *_arrow_schema(table)]))
+    return from_arrow_schema(pa.schema([*named, *TABLES[table].schema]))
 
 
-def _arrow_schema(table: Table) -> pa.Schema:
-    if table == Table.MESSAGES:
-        return MESSAGE_SCHEMA
-    if table == Table.MESSAGES_BY_KEY:
-        return MESSAGE_BY_KEY_SCHEMA
-    from spark_mq.source.table_schemas import TABLE_SCHEMAS
-
-    return TABLE_SCHEMAS[table]
-
-
-def full_schema(table: Table) -> StructType:
+def full_schema(table: str) -> StructType:
     """Every column of the table, including the columns that only a schema that names them can read."""
-    extra = EXTRA_MESSAGE_SCHEMA if table in (Table.MESSAGES, Table.MESSAGES_BY_KEY) else pa.schema([])
-    return StructType([*default_schema(table), *from_arrow_schema(extra), *from_arrow_schema(STORE_COLUMNS_SCHEMA)])
+    extra = pa.schema([*TABLES[table].extra_schema, *STORE_COLUMNS_SCHEMA])
+    return StructType([*default_schema(table), *from_arrow_schema(extra)])
 
 
 def names_store(names: Iterable[str]) -> bool:
@@ -42,12 +31,12 @@ def names_store(names: Iterable[str]) -> bool:
     return not frozenset(STORE_COLUMNS).isdisjoint(names)
 
 
-def columns_of_one_store(table: Table, names: list[str]) -> list[str]:
+def columns_of_one_store(table: str, names: list[str]) -> list[str]:
     """The columns that are read of each store; at least one, or rows could not be counted."""
     return [name for name in names if name not in STORE_COLUMNS] or default_schema(table).fieldNames()[:1]
 
 
-def column_names(table: Table, schema: StructType) -> list[str]:
+def column_names(table: str, schema: StructType) -> list[str]:
     """The columns that `schema` names, in its order.
 
     Raises:

@@ -18,12 +18,13 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from spark_mq._compat import SupportsTriggerAvailableNow
 from spark_mq.errors import DataLossError, OptionError, SparkMqError
 from spark_mq.source.message_stream import MessagesStreamReader
-from spark_mq.source.options import StreamOptions, Table, parse_stream_options
+from spark_mq.source.options import StreamOptions, parse_stream_options
 from spark_mq.source.schema import columns_of_one_store
 from spark_mq.source.several_offset import OneOffset, SeveralOffset
 from spark_mq.source.several_stores import StorePartition, named_batch, warn_of_skipped
 from spark_mq.source.store_choice import StoreChoice
 from spark_mq.store.config.named_store import NamedStore, is_unreadable, named_error
+from spark_mq.tables.messages import MESSAGES
 
 _Answer = TypeVar("_Answer")
 _LOG = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ class SeveralStoresStreamReader(DataSourceStreamReader, SupportsTriggerAvailable
         self._skips_unreadable = skips_unreadable
         self._fails_on_loss = stores[0][1].fail_on_data_loss
         self._first = stores[0][0].names
-        inner = columns_of_one_store(Table.MESSAGES, self._columns)
+        inner = columns_of_one_store(MESSAGES.name, self._columns)
         self._stores: list[NamedStore] = []
         self._readers: list[MessagesStreamReader] = []
         for store, options in stores:

@@ -19,7 +19,6 @@ from spark_mq.source.options import (
     SELECTION,
     STREAM_NAMES,
     STREAM_ONLY,
-    Table,
     names_of,
     parse_options,
     parse_table,
@@ -85,7 +84,7 @@ class StoreChoice:
         """Whether a store that cannot be read is left out with a warning; else it is an error."""
         return parse_boolean(_SKIP, self.selection)
 
-    def table(self) -> Table:
+    def table(self) -> str:
         """The table of the read; no store is looked for. Raises the errors of `parse_table`."""
         path = "several stores" if self.is_of_several else self.selection.get(_PATH, "")
         others = self.others

@@ -8,20 +8,10 @@ from dataclasses import dataclass, field
 from spark_mq.errors import OptionError
 from spark_mq.similar_names import similar
 from spark_mq.source.option_values import parse_boolean
-from spark_mq.source.options import OPTION_NAMES, Table
+from spark_mq.source.options import OPTION_NAMES
+from spark_mq.tables.messages import MESSAGES, WRITE_OPTIONS
 
-WRITE_NAMES = (
-    "path",
-    "table",
-    "brokerConf",
-    "brokerVersion",
-    "timeZone",
-    "renumber",
-    "storeHost",
-    "topicMap",
-    "offsetMap",
-    "appendId",
-)
+WRITE_NAMES = tuple(option.name for option in WRITE_OPTIONS)
 
 
 @dataclass(frozen=True)
@@ -77,8 +67,8 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
         given[name] = value
     if not given.get("path"):
         raise OptionError("option path is missing: give the store directory, .save('/data/store')")
-    if given.get("table", Table.MESSAGES).lower() != Table.MESSAGES:
-        raise OptionError(f"table {given['table']} cannot be written: a broker derives it from {Table.MESSAGES}")
+    if given.get("table", MESSAGES.name).lower() != MESSAGES.name:
+        raise OptionError(f"table {given['table']} cannot be written: a broker derives it from {MESSAGES.name}")
     return WriteOptions(
         path=given["path"],
         broker_conf=given.get("brokerConf"),

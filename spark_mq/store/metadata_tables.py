@@ -12,119 +12,22 @@ import pyarrow as pa
 
 from spark_mq.format.arrow_array import table_of
 from spark_mq.format.message_row import Row
-from spark_mq.format.message_schema import TIMESTAMP
 from spark_mq.format.system_topic import SCHEDULE_TOPIC
 from spark_mq.format.timestamp import NANOS_PER_MICRO, micros
 from spark_mq.io.location import Location
 from spark_mq.store.config.checkpoint import Checkpoint, checkpoint_problem
 from spark_mq.store.config.config_file import as_integer, load_config
 from spark_mq.store.config.consumer_offsets import load_consumer_offsets
-from spark_mq.store.config.delay_offsets import DELAY_OFFSETS, parse_delay_offsets
+from spark_mq.store.config.delay_offsets import DELAY_OFFSETS as DELAY_OFFSETS_FILE
+from spark_mq.store.config.delay_offsets import parse_delay_offsets
 from spark_mq.store.config.store_paths import ABORT
+from spark_mq.store.index.folder import index_layout
+from spark_mq.store.index.tables import index_file_rows
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue_state import QueueState, QueueStateName, QueueStates, queue_states
 from spark_mq.store.segment_state import segment_states
-
-SEGMENTS_SCHEMA = pa.schema(
-    [
-        ("file", pa.string()),
-        ("commit_log_offset", pa.int64()),
-        ("file_size", pa.int64()),
-        ("end_offset", pa.int64()),
-        ("state", pa.string()),
-        ("first_store_timestamp", TIMESTAMP),
-        ("modification_timestamp", TIMESTAMP),
-        ("problem", pa.string()),
-    ]
-)
-QUEUES_SCHEMA = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("queue_id", pa.int32()),
-        ("min_offset", pa.int64()),
-        ("max_offset", pa.int64()),
-        ("first_commit_log_offset", pa.int64()),
-        ("last_commit_log_offset", pa.int64()),
-        ("first_store_timestamp", TIMESTAMP),
-        ("last_store_timestamp", TIMESTAMP),
-        ("file_count", pa.int32()),
-        ("state", pa.string()),
-        ("problem", pa.string()),
-    ]
-)
-TOPICS_SCHEMA = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("perm", pa.int32()),
-        ("read_queue_nums", pa.int32()),
-        ("write_queue_nums", pa.int32()),
-        ("topic_filter_type", pa.string()),
-        ("topic_sys_flag", pa.int32()),
-        ("is_order", pa.bool_()),
-        ("attributes", pa.map_(pa.string(), pa.string())),
-        ("queue_count", pa.int32()),
-        ("message_count", pa.int64()),
-        ("last_store_timestamp", TIMESTAMP),
-        ("problem", pa.string()),
-    ]
-)
-CONSUMER_OFFSETS_SCHEMA = pa.schema(
-    [
-        ("consumer_group", pa.string()),
-        ("topic", pa.string()),
-        ("queue_id", pa.int32()),
-        ("consumer_offset", pa.int64()),
-        ("min_offset", pa.int64()),
-        ("max_offset", pa.int64()),
-        ("lag", pa.int64()),
-        ("state", pa.string()),
-        ("last_consumed_timestamp", TIMESTAMP),
-        ("problem", pa.string()),
-    ]
-)
-SUBSCRIPTION_GROUPS_SCHEMA = pa.schema(
-    [
-        ("consumer_group", pa.string()),
-        ("consume_enable", pa.bool_()),
-        ("consume_broadcast_enable", pa.bool_()),
-        ("consume_from_min_enable", pa.bool_()),
-        ("consume_message_orderly", pa.bool_()),
-        ("retry_queue_nums", pa.int32()),
-        ("retry_max_times", pa.int32()),
-        ("consume_timeout_minute", pa.int32()),
-        ("broker_id", pa.int64()),
-        ("which_broker_when_consume_slowly", pa.int64()),
-        ("notify_consumer_ids_changed_enable", pa.bool_()),
-        ("group_sys_flag", pa.int32()),
-        ("attributes", pa.map_(pa.string(), pa.string())),
-    ]
-)
-DELAY_OFFSETS_SCHEMA = pa.schema(
-    [
-        ("delay_level", pa.int32()),
-        ("topic", pa.string()),
-        ("queue_id", pa.int32()),
-        ("delay_offset", pa.int64()),
-        ("min_offset", pa.int64()),
-        ("max_offset", pa.int64()),
-        ("lag", pa.int64()),
-        ("state", pa.string()),
-        ("problem", pa.string()),
-    ]
-)
-CHECKPOINT_SCHEMA = pa.schema(
-    [
-        ("physic_msg_timestamp", TIMESTAMP),
-        ("logics_msg_timestamp", TIMESTAMP),
-        ("index_msg_timestamp", TIMESTAMP),
-        ("min_timestamp", TIMESTAMP),
-        ("master_flushed_offset", pa.int64()),
-        ("confirm_phy_offset", pa.int64()),
-        ("logics_physical_offset", pa.int64()),
-        ("is_clean", pa.bool_()),
-        ("problem", pa.string()),
-    ]
-)
+from spark_mq.tables.config import CONSUMER_OFFSETS, DELAY_OFFSETS, SUBSCRIPTION_GROUPS, TOPICS
+from spark_mq.tables.store_files import CHECKPOINT, QUEUES, SEGMENTS
 
 _LAST = "last_store_timestamp"
 
@@ -132,28 +35,11 @@ _LAST = "last_store_timestamp"
 def segments(store: MessageStore) -> pa.Table:
     """The files of `commitlog/` that have the name of a segment, by name.
 
-    `end_offset` is the commit log offset after a file's live records. Values of `state`:
-
-    - FULL: all its records are live, and its end is at or before the live end of the log.
-    - APPENDING: the live end of the log is in the file.
-    - BEHIND: the file is after the live end, because it was created in advance or truncated.
-    - EMPTY: the file has no bytes.
-    - WRONG_SIZE: most files have another size; a broker does not start with it (`MappedFileQueue.doLoad`@5.3.3).
-    - DAMAGED: there is damage at its beginning or its end.
-    - STRAY: the file has the name of a segment, but is not one, and has no offsets.
-
-    `problem` describes the damage, or that files before it are missing. It is NULL if the check of the file's edges
-    found nothing, see `segment_state`.
-
     Args:
         store: The store.
 
     Returns:
-        A table with `SEGMENTS_SCHEMA`.
-
-    Example:
-        >>> segments(MessageStore("/data/store"))["state"].to_pylist()
-        ['FULL', 'APPENDING']
+        The rows of table `segments`; `SEGMENTS` says what its columns are.
     """
     live_end = store.get_max_phy_offset()
     rows = []
@@ -171,39 +57,23 @@ def segments(store: MessageStore) -> pa.Table:
                 "problem": segment.problem,
             }
         )
-    return table_of(rows, SEGMENTS_SCHEMA)
+    return table_of(rows, SEGMENTS.schema)
 
 
 def queues(store: MessageStore, topic: str | None = None) -> pa.Table:
     """The consume queues, by topic and queue id.
-
-    `min_offset` and `max_offset` are the queue offsets that a broker offers. The commit log offsets and store times are
-    those of the message at `min_offset` and of the message before `max_offset`; NULL if there is no message. Values of
-    `state`:
-
-    - CAUGHT_UP: the check found nothing.
-    - BEHIND: the log shows that messages after the queue's end are missing.
-    - AHEAD: units or a consumer group are past the last message of the queue in the log, which is older than they are.
-    - DAMAGED: the queue's files, or its first or last unit, are damaged.
-    - LOST: the queue has no files and no offsets, but the log or a consumer group shows that it existed.
-
-    `problem` describes the damage. It is NULL if the check found nothing, see `queue_state`.
 
     Args:
         store: The store.
         topic: Only the queues of this topic; None for all.
 
     Returns:
-        A table with `QUEUES_SCHEMA`.
+        The rows of table `queues`; `QUEUES` says what its columns are.
 
     Raises:
         UnsupportedStoreError: The queues are in RocksDB.
-
-    Example:
-        >>> queues(MessageStore("/data/store"), "orders")["max_offset"].to_pylist()
-        [1532, 1507]
     """
-    return table_of(_queue_rows(store, queue_states(store, topic)), QUEUES_SCHEMA)
+    return table_of(_queue_rows(store, queue_states(store, topic)), QUEUES.schema)
 
 
 def _queue_rows(store: MessageStore, states: QueueStates) -> list[Row]:
@@ -234,23 +104,15 @@ def _stored(store: MessageStore, commit_log_offset: int, store_size: int) -> int
 def topics(store: MessageStore) -> pa.Table:
     """The topics of `config/topics.json`, and other topics that have a queue, by name.
 
-    The settings of a topic are NULL if the file does not name the topic. `message_count` is the number of messages that
-    the topic's queues offer. `problem` names the queues that lack messages, are damaged or lost (`queues`); then
-    `message_count` is too small. It is NULL if there is no such queue.
-
     Args:
         store: The store.
 
     Returns:
-        A table with `TOPICS_SCHEMA`.
+        The rows of table `topics`; `TOPICS` says what its columns are.
 
     Raises:
         ConfigError: `config/topics.json` and its `.bak` cannot be read.
         UnsupportedStoreError: The queues are in RocksDB.
-
-    Example:
-        >>> topics(MessageStore("/data/store"))["topic"].to_pylist()
-        ['TBW102', 'orders']
     """
     rows = load_config(store.location, "topics.json", _topic_rows) or {}
     states = queue_states(store)
@@ -268,7 +130,7 @@ def topics(store: MessageStore) -> pa.Table:
         row["message_count"] += queue["max_offset"] - queue["min_offset"]
         times = [time for time in (row.get(_LAST), queue.get(_LAST)) if time is not None]
         row[_LAST] = max(times, default=None)
-    return table_of([rows[name] for name in sorted(rows)], TOPICS_SCHEMA)
+    return table_of([rows[name] for name in sorted(rows)], TOPICS.schema)
 
 
 def _topic_rows(content: Mapping[str, Any]) -> dict[str, Row]:
@@ -290,33 +152,17 @@ def _topic_rows(content: Mapping[str, Any]) -> dict[str, Row]:
 def consumer_offsets(store: MessageStore, topic: str | None = None, consumer_group: str | None = None) -> pa.Table:
     """The offsets of consumer groups, by group, topic and queue id (`config/consumerOffset.json`).
 
-    `consumer_offset` is the next queue offset that the group consumes. `lag` is `max_offset` minus
-    `consumer_offset`. `last_consumed_timestamp` is the store time of the message before `consumer_offset`. Values of
-    `state`:
-
-    - IN_RANGE: `consumer_offset` is from `min_offset` to `max_offset`.
-    - TOO_SMALL: it is below `min_offset`, because messages expired before the group consumed them.
-    - TOO_LARGE: it is above `max_offset`.
-    - NO_QUEUE: it is above 0, and the store has no such queue.
-
-    `problem` is the reason why `lag` is unknown and NULL: the queue does not exist, ends before `consumer_offset`, or
-    is not CAUGHT_UP (`queues`).
-
     Args:
         store: The store.
         topic: Only the offsets in this topic; None for all.
         consumer_group: Only the offsets of this group; None for all.
 
     Returns:
-        A table with `CONSUMER_OFFSETS_SCHEMA`.
+        The rows of table `consumer_offsets`; `CONSUMER_OFFSETS` says what its columns are.
 
     Raises:
         ConfigError: `config/consumerOffset.json` and its `.bak` cannot be read.
         UnsupportedStoreError: The queues are in RocksDB.
-
-    Example:
-        >>> consumer_offsets(MessageStore("/data/store"), "orders", "billing")["lag"].to_pylist()
-        [12, 0]
     """
     offsets = load_consumer_offsets(store.location)
     states = queue_states(store, topic)
@@ -343,7 +189,7 @@ def consumer_offsets(store: MessageStore, topic: str | None = None, consumer_gro
         if queue is not None and min_offset < committed.offset <= max_offset:
             row["last_consumed_timestamp"] = _stored(store, *queue.unit(committed.offset - 1)[:2])
         rows.append(row)
-    return table_of(rows, CONSUMER_OFFSETS_SCHEMA)
+    return table_of(rows, CONSUMER_OFFSETS.schema)
 
 
 def _offset_problem(state: str, states: QueueStates, queue: tuple[str, int], max_offset: int) -> str | None:
@@ -369,23 +215,16 @@ def _offset_state(offset: int, min_offset: int, max_offset: int, has_queue: bool
 def subscription_groups(store: MessageStore, consumer_group: str | None = None) -> pa.Table:
     """The consumer groups of `config/subscriptionGroup.json`, by name (`SubscriptionGroupConfig`@5.3.3).
 
-    A setting is NULL if the file does not have it: 4.9 has no `consume_message_orderly`, `consume_timeout_minute`,
-    `group_sys_flag` and `attributes`.
-
     Args:
         store: The store.
         consumer_group: Only this group; None for all.
 
     Returns:
-        A table with `SUBSCRIPTION_GROUPS_SCHEMA`.
+        The rows of table `subscription_groups`; `SUBSCRIPTION_GROUPS` says what its columns are.
 
     Raises:
         ConfigError: `config/subscriptionGroup.json` and its `.bak` cannot be read.
         UnsupportedStoreError: The broker keeps the groups in RocksDB.
-
-    Example:
-        >>> subscription_groups(MessageStore("/data/store"), "billing")["retry_max_times"].to_pylist()
-        [16]
     """
     return load_subscription_groups(store.location, consumer_group)
 
@@ -394,7 +233,7 @@ def load_subscription_groups(store: Location, consumer_group: str | None = None)
     """The same as `subscription_groups`, by the folder that contains `config/`."""
     rows = load_config(store, "subscriptionGroup.json", _group_rows) or []
     return table_of(
-        [row for row in rows if consumer_group in (None, row["consumer_group"])], SUBSCRIPTION_GROUPS_SCHEMA
+        [row for row in rows if consumer_group in (None, row["consumer_group"])], SUBSCRIPTION_GROUPS.schema
     )
 
 
@@ -432,26 +271,17 @@ def _group_settings(config: Mapping[str, Any]) -> Row:
 def delay_offsets(store: MessageStore) -> pa.Table:
     """The offsets up to which delayed messages were delivered, by delay level (`config/delayOffset.json`).
 
-    `delay_offset` is the queue offset in topic SCHEDULE_TOPIC_XXXX of the next message to deliver, and `queue_id` is
-    the delay level minus 1 (`ScheduleMessageService.delayLevel2QueueId`@5.3.3). `lag` is `max_offset` minus
-    `delay_offset`: the number of messages that wait. `state` has the values of table `consumer_offsets`, and `problem`
-    the reason why `lag` is NULL.
-
     Args:
         store: The store.
 
     Returns:
-        A table with `DELAY_OFFSETS_SCHEMA`.
+        The rows of table `delay_offsets`; `DELAY_OFFSETS` says what its columns are.
 
     Raises:
         ConfigError: `config/delayOffset.json` and its `.bak` cannot be read.
         UnsupportedStoreError: The queues, or the offsets, are in RocksDB.
-
-    Example:
-        >>> delay_offsets(MessageStore("/data/store"))["lag"].to_pylist()
-        [0, 3]
     """
-    offsets = load_config(store.location, DELAY_OFFSETS, _delay_offsets) or {}
+    offsets = load_config(store.location, DELAY_OFFSETS_FILE, _delay_offsets) or {}
     states = queue_states(store, SCHEDULE_TOPIC)
     rows = []
     for level, offset in sorted(offsets.items()):
@@ -472,7 +302,7 @@ def delay_offsets(store: MessageStore) -> pa.Table:
                 "problem": problem,
             }
         )
-    return table_of(rows, DELAY_OFFSETS_SCHEMA)
+    return table_of(rows, DELAY_OFFSETS.schema)
 
 
 def _delay_offsets(content: Mapping[str, Any]) -> dict[int, int]:
@@ -482,22 +312,30 @@ def _delay_offsets(content: Mapping[str, Any]) -> dict[int, int]:
     return offsets
 
 
-def checkpoint(store: MessageStore) -> pa.Table:
-    """The file `checkpoint`, one row: up to which store times log, queues and index were flushed.
-
-    A time is NULL if it was never set. `min_timestamp` is the time up to which log and queues are certainly flushed:
-    after an unclean stop, a broker dispatches the log again from a segment that begins at or before it. `is_clean` is
-    whether there is no file `abort`. `problem` describes what is wrong with the file, and is NULL if nothing was found.
+def index_files(store: MessageStore) -> pa.Table:
+    """The headers of the index files, oldest first.
 
     Args:
         store: The store.
 
     Returns:
-        A table with `CHECKPOINT_SCHEMA`.
+        The rows of table `index_files`; `INDEX_FILES` says what its columns are.
 
-    Example:
-        >>> checkpoint(MessageStore("/data/store"))["is_clean"].to_pylist()
-        [True]
+    Raises:
+        CorruptIndexError: A file is not an index file.
+        OptionError: The layout of the files is not known without the broker's settings.
+    """
+    return index_file_rows(store.location, index_layout(store.location, store.broker_conf))
+
+
+def checkpoint(store: MessageStore) -> pa.Table:
+    """The file `checkpoint`, one row: up to which store times log, queues and index were flushed.
+
+    Args:
+        store: The store.
+
+    Returns:
+        The rows of table `checkpoint`; `CHECKPOINT` says what its columns are.
     """
     found = Checkpoint.load(store.location)
     row: Row = {
@@ -511,7 +349,7 @@ def checkpoint(store: MessageStore) -> pa.Table:
         "is_clean": not (store.location / ABORT).is_file,
         "problem": checkpoint_problem(store.location),
     }
-    return table_of([row], CHECKPOINT_SCHEMA)
+    return table_of([row], CHECKPOINT.schema)
 
 
 def _time_or_null(millis: int) -> int | None:

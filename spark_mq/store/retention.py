@@ -174,13 +174,11 @@ def expiring_segments(
     return tuple(segment_retentions(store, hours, at, when, found.files)), left_over, problems
 
 
-def retention_rows(store: MessageStore, reserved_hours: float | None, at: int | None, conf: BrokerConf) -> pa.Table:
-    """The segments of a store and when they expire, as a table with `RETENTION_SCHEMA`.
-
-    Arguments and errors are those of `retention`.
-    """
-    when, _, _ = delete_when(store, conf)
-    segments, _, _ = expiring_segments(store, reserved_time(reserved_hours, conf).value, moment_of(at), when)
+def retention_rows(store: MessageStore, reserved_hours: float | None = None, at: int | None = None) -> pa.Table:
+    """The rows of table `retention`. Arguments and errors are those of `retention`."""
+    when, _, _ = delete_when(store, store.broker_conf)
+    hours = reserved_time(reserved_hours, store.broker_conf).value
+    segments, _, _ = expiring_segments(store, hours, moment_of(at), when)
     return retention_table(segments)
 
 

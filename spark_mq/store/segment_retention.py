@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from spark_mq.format.arrow_array import table_of
-from spark_mq.format.message_schema import TIMESTAMP
 from spark_mq.format.record import HEAD_SIZE, read_store_timestamp
 from spark_mq.format.timestamp import micros
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
@@ -20,24 +19,7 @@ from spark_mq.store.expiry import MILLIS_PER_HOUR, DeleteWhen, count_expired, ex
 from spark_mq.store.log.newest_record import newest_record
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.old_files import OldFile, live_segments
-
-RETENTION_SCHEMA = pa.schema(
-    [
-        ("file", pa.string()),
-        ("commit_log_offset", pa.int64()),
-        ("file_size", pa.int64()),
-        ("first_store_timestamp", TIMESTAMP),
-        ("last_store_timestamp", TIMESTAMP),
-        ("modification_timestamp", TIMESTAMP),
-        ("expire_timestamp", TIMESTAMP),
-        ("delete_timestamp", TIMESTAMP),
-        ("expire_by_store_timestamp", TIMESTAMP),
-        ("is_expired", pa.bool_()),
-        ("queue_files", pa.int64()),
-        ("index_files", pa.int64()),
-        ("freed_bytes", pa.int64()),
-    ]
-)
+from spark_mq.tables.store_files import RETENTION
 
 
 @dataclass(frozen=True)
@@ -136,11 +118,11 @@ def segment_retentions(
 
 
 def retention_table(segments: Sequence[SegmentRetention]) -> pa.Table:
-    """The segments as a table with `RETENTION_SCHEMA`."""
-    return table_of([_row(segment) for segment in segments], RETENTION_SCHEMA)
+    """The segments as a table with table `retention`."""
+    return table_of([_row(segment) for segment in segments], RETENTION.schema)
 
 
 def _row(segment: SegmentRetention) -> dict[str, object]:
-    row = {name: getattr(segment, name) for name in RETENTION_SCHEMA.names}
+    row = {name: getattr(segment, name) for name in RETENTION.schema.names}
     times = [name for name in row if name.endswith("timestamp") and row[name] is not None]
     return row | {name: micros(row[name]) for name in times}

@@ -10,25 +10,25 @@ from pathlib import Path
 
 import pytest
 
-from spark_mq.cli.commands import _MODULES, parser, parser_for
+from spark_mq.cli.commands import _MODULES, commands_of, parser, parser_for
 from tests.support.stores import OWN_STORES, RealStore, stores_in
 
 HEAVY = ("numba", "pandas", "pyspark", "pyarrow.compute", "pyarrow.dataset", "pyarrow.parquet")
 
 
-def commands_of(program: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+def commands_in(program: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
     return dict(next(action.choices for action in program._actions if isinstance(action, argparse._SubParsersAction)))
 
 
 @pytest.mark.parametrize("module", _MODULES)
 def test_a_module_adds_the_commands_of_the_list(module: str) -> None:
-    assert tuple(commands_of(parser([module]))) == _MODULES[module]
+    assert tuple(commands_in(parser([module]))) == commands_of(module)
 
 
 def test_arguments_of_a_command_need_only_its_parser(capsys: pytest.CaptureFixture[str]) -> None:
-    assert list(commands_of(parser_for(["state", "/data/store"]))) == ["state"]
-    everything = list(commands_of(parser()))
-    assert list(commands_of(parser_for([]))) == list(commands_of(parser_for(["--help"]))) == everything
+    assert list(commands_in(parser_for(["state", "/data/store"]))) == ["state"]
+    everything = list(commands_in(parser()))
+    assert list(commands_in(parser_for([]))) == list(commands_in(parser_for(["--help"]))) == everything
     with pytest.raises(SystemExit, match="2"):
         parser_for(["stat"]).parse_args(["stat"])
     error = capsys.readouterr().err

@@ -10,25 +10,12 @@ import pytest
 
 from spark_mq.cli.main import main
 from spark_mq.format.system_topic import is_system_topic
-from spark_mq.lifecycle.consumption.consumer_progress import CONSUMER_PROGRESS_SCHEMA
-from spark_mq.lifecycle.consumption.dead_letters import DEAD_LETTERS_SCHEMA
-from spark_mq.lifecycle.consumption.retries import RETRIES_SCHEMA
-from spark_mq.lifecycle.statistics.duplicates import DUPLICATES_SCHEMA
-from spark_mq.lifecycle.statistics.hot_keys import HOT_KEYS_SCHEMA
-from spark_mq.lifecycle.statistics.rates import RATES_SCHEMA
-from spark_mq.lifecycle.statistics.skew import SKEW_SCHEMA
+from spark_mq.tables.all_tables import TABLES
 from tests.support.stores import OWN_STORES, RealStore, stores_in
 
 WORKLOAD = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")
-SCHEMAS = {
-    "consumer-progress": CONSUMER_PROGRESS_SCHEMA,
-    "retries": RETRIES_SCHEMA,
-    "dead-letters": DEAD_LETTERS_SCHEMA,
-    "duplicates": DUPLICATES_SCHEMA,
-    "hot-keys": HOT_KEYS_SCHEMA,
-    "rates": RATES_SCHEMA,
-    "skew": SKEW_SCHEMA,
-}
+NAMES = ("consumer_progress", "retries", "dead_letters", "duplicates", "hot_keys", "rates", "skew")
+SCHEMAS = {TABLES[name].command: TABLES[name].schema for name in NAMES}
 
 
 @pytest.fixture(scope="module")
@@ -59,11 +46,11 @@ def test_what_is_cut_is_said_and_can_be_had(store: str, capsys: pytest.CaptureFi
         if not is_system_topic(fact["topic"])
         for key in set((fact["keys"] or "").split(" ")) - {""}
     }
-    assert main(["hot-keys", store, "--limit", "5", "--json"]) == 0
+    assert main(["hot-keys", store, "--most-keys", "5", "--json"]) == 0
     printed = capsys.readouterr()
     assert f" of {len(keys):,} keys are printed" in printed.err
     assert 5 <= len(printed.out.splitlines()) <= 10
-    assert main(["hot-keys", store, "--limit", "0", "--json"]) == 0
+    assert main(["hot-keys", store, "--most-keys", "0", "--json"]) == 0
     printed = capsys.readouterr()
     rows = [json.loads(line) for line in printed.out.splitlines()]
     assert (printed.err, {(row["topic"], row["key"]) for row in rows}) == ("", keys)
@@ -90,4 +77,4 @@ def test_what_is_not_there_or_not_known_is_said(store: str, capsys: pytest.Captu
     assert main(["dead-letters", store, "--consumer-group", "no\x1b[1m"]) == 3
     assert capsys.readouterr().err == f"spark-mq: no dead letter in {store} of group no\\x1b[1m\n"
     assert main(["traces", store, "--topic", "OrderEvents"]) == 0
-    assert "248 of 248 rows are not known, or not whole" in capsys.readouterr().err
+    assert "248 of 248 trace events have a problem; the first is " in capsys.readouterr().err

@@ -359,7 +359,7 @@ def test_a_point_command_imports_neither_numba_nor_pandas_nor_spark(
         ["topics", store, "--json"],
         ["delay-offsets", store],
         ["consumer-progress", store],
-        ["lag", store, "--topic", "OrderEvents", "--from-where", "last"],
+        ["begin-offsets", store, "--topic", "OrderEvents"],
         ["allocate", store, "OrderEvents", "--consumers", "3", "--to", "4"],
         ["state", store, "--quick", "--broker-conf", conf],
         ["state", lagging, "--quick", "--broker-conf", ""],

@@ -15,7 +15,7 @@ import pytest
 
 from spark_mq.cli.main import main
 from spark_mq.cli.output.display_width import display_width
-from spark_mq.cli.tables import lag_of_groups
+from spark_mq.cli.tables import sums_of_lags
 from spark_mq.format.system_topic import is_system_topic
 from tests.support.stores import OWN_STORES, PROJECT, RealStore, stores_in
 
@@ -86,7 +86,7 @@ def test_rows_are_sorted_with_null_last(store: str, capsys: pytest.CaptureFixtur
 
 def test_the_lag_of_a_group(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     lags = [("b", 3), ("a", None), ("b", None), ("b", 4)]
-    totals = lag_of_groups([{"consumer_group": group, "lag": lag} for group, lag in lags])
+    totals = sums_of_lags([{"consumer_group": group, "lag": lag} for group, lag in lags], "consumer_group")
     assert totals == [("a", 1, 0, 1), ("b", 3, 7, 1)]
     assert main(["lag", store]) == 0
     assert capsys.readouterr().out.split("\n\n")[1].split() == [
@@ -98,11 +98,14 @@ def test_the_lag_of_a_group(store: str, capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["queues", "--topic", "orderevent"], "no queue of topic orderevent; similar: OrderEvents"),
-        (["lag", "--topic", "RetryDem"], "no group has an offset in topic RetryDem; similar: RetryDemo"),
-        (["lag", "--consumer-group", "GID_faling"], "no group GID_faling; similar: GID_failing"),
-        (["lag", "--consumer-group", "nobody"], "groups: CID_RMQ_SYS_TRANS, GID_failing"),
-        (["lag", "--consumer-group", "CID_RMQ_SYS_TRANS", "--topic", "RetryDemo"], "no offset in topic RetryDemo; its"),
+        (["queues", "--topic", "orderevent"], "of topic orderevent (similar: OrderEvents)"),
+        (["lag", "--topic", "RetryDem"], "of topic RetryDem (similar: RetryDemo)"),
+        (["lag", "--consumer-group", "GID_faling"], "of group GID_faling (similar: GID_failing)"),
+        (["lag", "--consumer-group", "nobody"], "of group nobody (groups: CID_RMQ_SYS_TRANS, GID_failing)"),
+        (
+            ["lag", "--consumer-group", "CID_RMQ_SYS_TRANS", "--topic", "RetryDemo"],
+            "(topics: RMQ_SYS_TRANS_",
+        ),
     ],
 )
 def test_an_unknown_name_gets_similar_ones(

@@ -15,7 +15,8 @@ from spark_mq import MessageStore
 from spark_mq.cli.main import main
 from spark_mq.io.location import Location
 from spark_mq.source.message_stream import MessagesStreamReader
-from spark_mq.source.options import Table, parse_stream_options
+from spark_mq.source.options import parse_stream_options
+from spark_mq.tables.all_tables import TABLES
 from tests.hdfs.cluster import HdfsCluster
 from tests.support.both_places import Place, answer, questions
 from tests.support.in_process import read_rows
@@ -29,12 +30,12 @@ WORKLOAD = RealStore("workload-533", OWN_STORES)
 KILLED = RealStore("killed-49x", OWN_STORES)
 STORES = [WORKLOAD, KILLED, RealStore("filtered-533", OWN_STORES)]
 FACT = next(fact for fact in WORKLOAD.facts("msg")[100:] if fact.get("keys") and fact.get("uniqKey"))
-_HAS_MOMENT = (Table.TRANSACTIONS, Table.DELAYED, Table.RETRIES, Table.CONSUMER_PROGRESS)
-_TABLES = [table for table in Table if table != Table.RETENTION]
+_HAS_MOMENT = ("transactions", "delayed", "retries", "consumer_progress")
+_TABLES = [table for table in TABLES if table != "retention"]
 """All tables except the one whose rows depend on the times of files, which an upload changes."""
 
 
-def rows_of(path: str, table: Table, **options: str) -> list[dict[str, Any]]:
+def rows_of(path: str, table: str, **options: str) -> list[dict[str, Any]]:
     """The rows, without the times of files: HDFS has those of the upload."""
     moment = {"at": "2026-12-01T00:00:00Z"} if table in _HAS_MOMENT else {}
     rows = read_rows(path=path, table=str(table), **moment, **options)
@@ -42,10 +43,10 @@ def rows_of(path: str, table: Table, **options: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("table", _TABLES)
-def test_a_table_has_the_rows_of_the_local_disk(table: Table, on_hdfs: Place) -> None:
+def test_a_table_has_the_rows_of_the_local_disk(table: str, on_hdfs: Place) -> None:
     for store in STORES:
         local, remote = on_hdfs(store)
-        conf = {"brokerConf": str(store.broker_conf)} if table in (Table.INDEX_FILES, Table.INDEX_ENTRIES) else {}
+        conf = {"brokerConf": str(store.broker_conf)} if table in ("index_files", "index_entries") else {}
         assert rows_of(remote, table, **conf) == rows_of(local, table, **conf)
 
 
@@ -57,9 +58,9 @@ def test_files_have_the_times_that_hdfs_has(on_hdfs: Place, hdfs: HdfsCluster) -
 
 def test_a_filter_and_small_splits_lose_no_row(on_hdfs: Place) -> None:
     local, remote = on_hdfs(WORKLOAD)
-    assert rows_of(remote, Table.MESSAGES, splitSize="20k") == rows_of(local, Table.MESSAGES)
+    assert rows_of(remote, "messages", splitSize="20k") == rows_of(local, "messages")
     topic = FACT["topic"]
-    assert rows_of(remote, Table.MESSAGES, topic=topic) == rows_of(local, Table.MESSAGES, topic=topic)
+    assert rows_of(remote, "messages", topic=topic) == rows_of(local, "messages", topic=topic)
 
 
 @pytest.mark.parametrize("store", [WORKLOAD, KILLED], ids=str)

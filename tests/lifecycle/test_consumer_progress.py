@@ -15,7 +15,8 @@ import pytest
 
 from spark_mq import MessageStore
 from spark_mq.errors import ConfigError
-from spark_mq.lifecycle.consumption.consumer_progress import CONSUMER_PROGRESS_SCHEMA, consumer_progress_rows
+from spark_mq.lifecycle.consumption.consumer_progress import consumer_progress_rows
+from spark_mq.tables.lifecycle import CONSUMER_PROGRESS
 from tests.support.kernels import examples
 from tests.support.removed_parts import remove_parts
 from tests.support.stores import OWN_STORES, RealStore, stores_in
@@ -30,7 +31,7 @@ CASES = examples(60)
 def rows_of(path: Path, **arguments: Any) -> dict[tuple[str, str], dict[str, Any]]:
     with MessageStore(str(path)) as store:
         table = consumer_progress_rows(store, at=AT, **arguments)
-    assert table.schema == CONSUMER_PROGRESS_SCHEMA
+    assert table.schema == CONSUMER_PROGRESS.schema
     return {(row["consumer_group"], row["topic"]): row for row in table.to_pylist()}
 
 

@@ -17,7 +17,6 @@ import pytest
 from spark_mq import MessageStore
 from spark_mq.io.location import Location
 from spark_mq.lifecycle.delays.delayed import (
-    DELAYED_SCHEMA,
     RECORDS,
     DelayedRecords,
     DeliveryProgress,
@@ -30,6 +29,7 @@ from spark_mq.lifecycle.messages.readable_log import ReadableLog
 from spark_mq.lifecycle.messages.selected_messages import selections_of
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.log.corrupt_range import CorruptRange
+from spark_mq.tables.lifecycle import DELAYED
 from tests.support.removed_parts import remove_parts
 from tests.support.soak import SOAKS
 from tests.support.stores import OWN_STORES, Fact, RealStore, stores_in, version_stores
@@ -279,4 +279,4 @@ def test_a_store_without_delays_has_no_rows(unpacked: Unpack) -> None:
     packed = next(store for store in stores_in(OWN_STORES) if store.name == "stale-533")
     with MessageStore(str(unpacked(packed))) as store:
         table = delayed_rows(store, int(datetime(2026, 1, 1, tzinfo=UTC).timestamp() * 1000))
-    assert (table.num_rows, table.schema) == (0, DELAYED_SCHEMA)
+    assert (table.num_rows, table.schema) == (0, DELAYED.schema)

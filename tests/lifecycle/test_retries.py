@@ -16,15 +16,16 @@ import pytest
 from spark_mq import MessageStore
 from spark_mq.format.message_schema import TIMESTAMP
 from spark_mq.format.system_topic import SCHEDULE_TOPIC
-from spark_mq.lifecycle.consumption.dead_letters import DEAD_LETTERS_SCHEMA, dead_letters, dead_letters_rows
+from spark_mq.lifecycle.consumption.dead_letters import dead_letters, dead_letters_rows
 from spark_mq.lifecycle.consumption.popped_messages import PopNote, PoppedMessages
-from spark_mq.lifecycle.consumption.retries import RETRIES_SCHEMA, retries, retries_rows
+from spark_mq.lifecycle.consumption.retries import retries, retries_rows
 from spark_mq.lifecycle.consumption.retry_copies import RETRY_COLUMNS, RETRY_PROPERTIES
 from spark_mq.lifecycle.consumption.retry_facts import DueTimes, RetryFacts
 from spark_mq.lifecycle.consumption.retry_topic import RetryTopic
 from spark_mq.lifecycle.messages.selected_messages import SelectedMessages
 from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.log_range import LogRange
+from spark_mq.tables.all_tables import TABLES
 from tests.support.kernels import examples
 from tests.support.removed_parts import remove_parts
 from tests.support.stores import OWN_STORES, RealStore, stores_in, version_stores
@@ -47,7 +48,7 @@ GROUP_FACTS = RetryFacts(
 def rows_of(path: Path) -> list[dict[str, Any]]:
     with MessageStore(str(path)) as store:
         table = retries_rows(store)
-    assert table.schema == RETRIES_SCHEMA
+    assert table.schema == TABLES["retries"].schema
     return list(table.to_pylist())
 
 
@@ -94,7 +95,7 @@ def test_a_message_that_always_fails_is_retried_and_then_dead(packed: RealStore,
     with MessageStore(str(unpacked(packed))) as store:
         dead = dead_letters_rows(store, "GID_failing")
         assert dead_letters_rows(store, "nobody").num_rows == 0
-    assert dead.schema == DEAD_LETTERS_SCHEMA
+    assert dead.schema == TABLES["dead_letters"].schema
     assert set(dead["origin_message_id"].to_pylist()) == set(sent)
     assert set(dead["retries_found"].to_pylist()) == {RETRIES}
     assert set(dead["reconsume_times"].to_pylist()) == {RETRIES + 1}

@@ -16,13 +16,13 @@ from spark_mq.lifecycle.messages.selected_messages import EVERYTHING, Selection
 from spark_mq.lifecycle.statistics.duplicates import (
     DUPLICATES_COLUMNS,
     DUPLICATES_PROPERTIES,
-    DUPLICATES_SCHEMA,
     duplicates,
     duplicates_rows,
 )
-from spark_mq.lifecycle.statistics.hot_keys import HOT_KEYS_SCHEMA, MOST_KEYS, hot_keys, hot_keys_rows
-from spark_mq.lifecycle.statistics.rates import RATES_SCHEMA, rates_rows
-from spark_mq.lifecycle.statistics.skew import SKEW_SCHEMA, skew, skew_rows
+from spark_mq.lifecycle.statistics.hot_keys import MOST_KEYS, hot_keys, hot_keys_rows
+from spark_mq.lifecycle.statistics.rates import rates_rows
+from spark_mq.lifecycle.statistics.skew import skew, skew_rows
+from spark_mq.tables.statistics import DUPLICATES, HOT_KEYS, RATES, SKEW
 from tests.support.stores import OWN_STORES, RealStore, stores_in
 
 Unpack = Callable[[RealStore], Path]
@@ -39,7 +39,7 @@ def test_duplicates_are_all_copies_of_a_key_with_their_causes(packed: RealStore,
             by_key[fact["uniqKey"]].append(fact)
     with MessageStore(str(unpacked(packed))) as store:
         table = duplicates_rows(store)
-    assert table.schema == DUPLICATES_SCHEMA
+    assert table.schema == DUPLICATES.schema
     rows = table.to_pylist()
     wanted = [
         (key, number, len(facts), fact["offset"])
@@ -105,7 +105,7 @@ def test_rates_are_the_sums_of_the_messages(packed: RealStore, unpacked: Unpack)
         sizes[group] += fact["size"]
     with MessageStore(str(unpacked(packed))) as store:
         table, of_topic = rates_rows(store), rates_rows(store, "OrderEvents")
-    assert table.schema == RATES_SCHEMA
+    assert table.schema == RATES.schema
     rows = table.to_pylist()
     found = {(row["topic"], row["tags"], round(row["minute"].timestamp()) // 60): row for row in rows}
     assert len(found) == len(rows)
@@ -124,7 +124,7 @@ def test_skew_is_the_sums_of_each_queue_and_minute(packed: RealStore, unpacked: 
         sizes[group] += fact["size"]
     with MessageStore(str(unpacked(packed))) as store:
         table, of_topic = skew_rows(store), skew_rows(store, "DirectTopic")
-    assert table.schema == SKEW_SCHEMA
+    assert table.schema == SKEW.schema
     rows = table.to_pylist()
     found = {(row["topic"], row["queue_id"], round(row["minute"].timestamp()) // 60): row for row in rows}
     assert list(found) == sorted(found)
@@ -161,7 +161,7 @@ def test_hot_keys_are_those_of_most_messages_and_bytes(packed: RealStore, unpack
             sizes[fact["topic"], key] += fact["size"]
     with MessageStore(str(unpacked(packed))) as store:
         table, half = hot_keys_rows(store), hot_keys_rows(store, "RMQ_SYS_TRANS_HALF_TOPIC")
-    assert table.schema == HOT_KEYS_SCHEMA
+    assert table.schema == HOT_KEYS.schema
     rows = table.to_pylist()
     found = {(row["topic"], row["key"]): (row["message_count"], row["log_bytes"]) for row in rows}
     assert found.items() <= {pair: (counts[pair], sizes[pair]) for pair in counts}.items()

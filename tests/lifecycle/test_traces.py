@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from spark_mq.format.message_schema import TIMESTAMP
 from spark_mq.format.timestamp import epoch_millis
 from spark_mq.lifecycle.traces.trace_record import TraceEvent, parse_trace_body
-from spark_mq.lifecycle.traces.traces import TRACES_SCHEMA, traces
+from spark_mq.lifecycle.traces.traces import traces
+from spark_mq.tables.lifecycle import TRACES
 from tests.support.traces import VALID, hostile_bodies
 
 PUB = TraceEvent(
@@ -111,7 +112,7 @@ def test_what_cannot_be_read_is_a_row_that_says_so() -> None:
         None,
     ]
     assert {row["event_type"] for row in rows[:4]} == {None}
-    assert traces(messages([])).schema == TRACES_SCHEMA
+    assert traces(messages([])).schema == TRACES.schema
 
 
 def test_many_events_have_the_rows_of_single_ones() -> None:
@@ -131,5 +132,5 @@ _PIECES = st.lists(
 )
 def test_any_bytes_have_the_same_rows_in_both_forms(bodies: list[bytes]) -> None:
     table = traces(messages(bodies))
-    assert table.schema == TRACES_SCHEMA
+    assert table.schema == TRACES.schema
     assert compared(table) == rows_of(bodies)

@@ -21,13 +21,13 @@ from spark_mq.lifecycle.transactions.op_message import half_queue_offsets
 from spark_mq.lifecycle.transactions.transaction_records import OPS, RECORDS, DecidedHalves
 from spark_mq.lifecycle.transactions.transaction_settings import TransactionSettings
 from spark_mq.lifecycle.transactions.transactions import (
-    TRANSACTIONS_SCHEMA,
     TransactionRecords,
     transaction_rows,
     transactions,
 )
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.log.corrupt_range import CorruptRange
+from spark_mq.tables.lifecycle import TRANSACTIONS
 from tests.support.removed_parts import remove_parts
 from tests.support.soak import SOAKS
 from tests.support.stores import OWN_STORES, Fact, RealStore, stores_in, version_stores
@@ -261,7 +261,7 @@ def test_a_store_without_transactions_has_no_rows(unpacked: Unpack) -> None:
     packed = next(store for store in stores_in(OWN_STORES) if store.name == "stale-533")
     with MessageStore(str(unpacked(packed))) as store:
         table = transaction_rows(store)
-    assert (table.num_rows, table.schema) == (0, TRANSACTIONS_SCHEMA)
+    assert (table.num_rows, table.schema) == (0, TRANSACTIONS.schema)
 
 
 def test_bodies_of_op_messages() -> None:

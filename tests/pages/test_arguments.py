@@ -10,6 +10,7 @@ import pytest
 
 from spark_mq.cli.arguments import place_stores_file
 from spark_mq.cli.commands import parser
+from spark_mq.tables.all_tables import COMMANDS as TABLE_COMMANDS
 from tests.support.pages import documented_options, documented_point_options, shell_lines
 
 COMMANDS = next(action.choices for action in parser()._actions if isinstance(action, argparse._SubParsersAction))
@@ -30,13 +31,7 @@ WITH_TABLE = (
     "why-not-consumed",
     "allocate",
 )
-LIFECYCLE = ("retries", "dead-letters", "traces", "consumer-progress", "duplicates", "hot-keys", "rates", "skew")
-TABLES = (
-    *("segments", "queues", "topics", "lag", "subscription-groups", "consumer-filters"),
-    *("delay-offsets", "checkpoint"),
-    *("transactions", "delayed"),
-    *LIFECYCLE,
-)
+TABLES = tuple(TABLE_COMMANDS)
 POINT_COMMANDS = (*(name for name in COMMANDS if name.startswith(("query-by", "print"))), *TABLES)
 
 

@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 from spark_mq import sql
 from spark_mq.query.catalog import Store, columns_of, is_of_several, options_of, with_all
 from spark_mq.query.sql import reads_of
-from spark_mq.source.options import Table
 from tests.support.stores import OWN_STORES, RealStore, stores_in
 
 Unpack = Callable[[RealStore], Path]
@@ -24,13 +23,13 @@ def test_several_stores_have_a_union_with_the_options_of_each() -> None:
     stores: dict[str, Store] = {"a": "/data/a", "b": {"PATH": "/data/b", "mode": "FAILFAST", "brokerconf": "/b.conf"}}
     union = with_all(stores)
     assert list(union) == ["a", "b", "all"]
-    options = options_of(union["all"], Table.MESSAGES)
+    options = options_of(union["all"], "messages")
     assert json.loads(options["stores"]) == [
         {"name": "a", "path": "/data/a"},
         {"name": "b", "path": "/data/b", "broker_conf": "/b.conf", "options": {"mode": "FAILFAST"}},
     ]
-    assert columns_of(union["all"], Table.TOPICS).default[:3] == ("cluster", "broker", "store")
-    assert columns_of(union["a"], Table.TOPICS).default[0] == "topic"
+    assert columns_of(union["all"], "topics").default[:3] == ("cluster", "broker", "store")
+    assert columns_of(union["a"], "topics").default[0] == "topic"
     assert with_all(union) == union
 
 
@@ -42,8 +41,8 @@ def test_one_store_and_stores_of_their_own_have_no_union() -> None:
 
 def test_skipping_is_for_the_union() -> None:
     union = with_all({"a": {"path": "/a", "skipUnreadable": "true"}, "b": "/b"})
-    assert options_of(union["all"], Table.TOPICS)["skipUnreadable"] == "true"
-    assert "skipUnreadable" not in options_of(union["a"], Table.TOPICS)
+    assert options_of(union["all"], "topics")["skipUnreadable"] == "true"
+    assert "skipUnreadable" not in options_of(union["a"], "topics")
 
 
 def test_a_query_over_all_stores(spark: SparkSession, unpacked: Unpack) -> None:

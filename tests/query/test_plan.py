@@ -11,7 +11,6 @@ from spark_mq.errors import OptionError
 from spark_mq.query.plan import QueryPlan, plan_references
 from spark_mq.query.table_columns import TableColumns
 from spark_mq.query.table_names import may_read
-from spark_mq.source.options import Table
 
 MESSAGES = TableColumns(
     default=(
@@ -28,8 +27,8 @@ QUEUES = TableColumns(
 )
 
 
-def columns(table: Table) -> TableColumns:
-    return QUEUES if table == Table.QUEUES else MESSAGES
+def columns(table: str) -> TableColumns:
+    return QUEUES if table == "queues" else MESSAGES
 
 
 def plan(query: str, *stores: str, taken: tuple[str, ...] = ()) -> QueryPlan:

@@ -19,8 +19,8 @@ from spark_mq.format.record import Record
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.io.remote_file import READ_SIZE
-from spark_mq.source.options import Table
 from spark_mq.store.log.log_range import LogRange
+from spark_mq.tables.all_tables import TABLES
 from tests.s3.proxy import ERRORS, Fault, Proxy, every_20th
 from tests.support.in_process import read_rows
 from tests.support.stores import OWN_STORES, RealStore, shared_store, stores_in
@@ -34,15 +34,15 @@ WORKLOAD = RealStore("workload-533", OWN_STORES)
 LATENCY = 0.02
 TIMED = {"at": "2026-12-01T00:00:00Z"}
 """A moment for the tables whose rows depend on the time."""
-_HAS_MOMENT = (Table.RETENTION, Table.TRANSACTIONS, Table.DELAYED, Table.RETRIES, Table.CONSUMER_PROGRESS)
-_TABLES = [table for table in Table if table != Table.RETENTION]
+_HAS_MOMENT = ("retention", "transactions", "delayed", "retries", "consumer_progress")
+_TABLES = [table for table in TABLES if table != "retention"]
 """All tables except the one whose rows depend on the times of files, which an upload changes."""
 _MOST = 12
 """The requests of any look-up in a store with one or two index files."""
 _SMALL = [RealStore(name, OWN_STORES) for name in ("lagging-533", "stale-49x", "stale-533")]
 
 
-def rows_of(path: str, table: Table, **options: str) -> list[dict[str, Any]]:
+def rows_of(path: str, table: str, **options: str) -> list[dict[str, Any]]:
     """The rows, without the times of files: S3 has those of the upload, in whole seconds."""
     moment = TIMED if table in _HAS_MOMENT else {}
     rows = read_rows(path=path, table=str(table), **moment, **options)
@@ -79,12 +79,10 @@ def with_keys(store: RealStore) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("store", OWN, ids=str)
-@pytest.mark.parametrize(
-    "table", [Table.MESSAGES, Table.CONSUME_QUEUE, Table.SEGMENTS, Table.TOPICS, Table.INDEX_FILES]
-)
-def test_a_table_has_the_rows_of_the_local_disk(store: RealStore, table: Table, on_s3: Place, s3: Proxy) -> None:
+@pytest.mark.parametrize("table", ["messages", "consume_queue", "segments", "topics", "index_files"])
+def test_a_table_has_the_rows_of_the_local_disk(store: RealStore, table: str, on_s3: Place, s3: Proxy) -> None:
     local, remote = on_s3(store)
-    conf = {"brokerConf": str(store.broker_conf)} if table == Table.INDEX_FILES else {}
+    conf = {"brokerConf": str(store.broker_conf)} if table == "index_files" else {}
     rows = rows_of(remote, table, **conf)
     assert rows == rows_of(local, table, **conf)
     assert rows
@@ -92,18 +90,18 @@ def test_a_table_has_the_rows_of_the_local_disk(store: RealStore, table: Table, 
 
 
 @pytest.mark.parametrize("table", _TABLES)
-def test_every_table_of_one_store_has_its_rows(table: Table, on_s3: Place, s3: Proxy) -> None:
+def test_every_table_of_one_store_has_its_rows(table: str, on_s3: Place, s3: Proxy) -> None:
     local, remote = on_s3(WORKLOAD)
-    conf = {"brokerConf": str(WORKLOAD.broker_conf)} if table in (Table.INDEX_FILES, Table.INDEX_ENTRIES) else {}
+    conf = {"brokerConf": str(WORKLOAD.broker_conf)} if table in ("index_files", "index_entries") else {}
     assert rows_of(remote, table, **conf) == rows_of(local, table, **conf)
 
 
 def test_splits_by_queue_and_small_splits_have_the_rows_of_one_scan(on_s3: Place, s3: Proxy) -> None:
     local, remote = on_s3(WORKLOAD)
-    assert rows_of(remote, Table.MESSAGES, splitSize="20k") == rows_of(local, Table.MESSAGES)
+    assert rows_of(remote, "messages", splitSize="20k") == rows_of(local, "messages")
     topic = WORKLOAD.facts("msg")[0]["topic"]
-    by_queue = rows_of(remote, Table.MESSAGES, topic=topic, splitBy="queue")
-    assert by_queue == rows_of(local, Table.MESSAGES, topic=topic, splitBy="queue")
+    by_queue = rows_of(remote, "messages", topic=topic, splitBy="queue")
+    assert by_queue == rows_of(local, "messages", topic=topic, splitBy="queue")
     assert by_queue
 
 
@@ -212,7 +210,7 @@ def test_a_scan_needs_the_bytes_of_the_log_in_large_requests(delay: float, on_s3
     segments = read_rows(path=on_s3(WORKLOAD)[0], table="segments")
     s3.clear()
     s3.delay = delay
-    assert len(rows_of(remote, Table.MESSAGES)) > 1000
+    assert len(rows_of(remote, "messages")) > 1000
     log_bytes = sum(segment["file_size"] for segment in segments)
     assert len(s3.requests) <= log_bytes // READ_SIZE + len(segments) + 2
     assert s3.bytes_sent <= log_bytes + (64 << 10)
@@ -227,7 +225,7 @@ def test_a_segment_of_zeros_that_was_uploaded_is_not_read_whole(tmp_path: Path, 
     remote = Location.resolve("s3://stores/zeros")
     publish(remote / "commitlog" / f"{size:020d}", bytes(size), size)
     s3.clear()
-    assert rows_of("s3://stores/zeros", Table.MESSAGES) == rows_of(str(tmp_path / "store"), Table.MESSAGES)
+    assert rows_of("s3://stores/zeros", "messages") == rows_of(str(tmp_path / "store"), "messages")
     read = [request.range for request in s3.requests if request.path.endswith(f"{size:020d}")]
     assert read == [f"bytes={16 << 20}-{size - 1}"]
 
@@ -235,10 +233,10 @@ def test_a_segment_of_zeros_that_was_uploaded_is_not_read_whole(tmp_path: Path, 
 @pytest.mark.parametrize("faults", [ERRORS, (Fault.CUT_BODY,)], ids=["errors", "cut bodies"])
 def test_a_server_that_fails_now_and_then_changes_no_row(faults: tuple[Fault, ...], on_s3: Place, s3: Proxy) -> None:
     local, remote = on_s3(WORKLOAD)
-    expected = [rows_of(local, table) for table in (Table.MESSAGES, Table.CONSUME_QUEUE, Table.TOPICS)]
+    expected = [rows_of(local, table) for table in ("messages", "consume_queue", "topics")]
     (topic, key), *_ = with_keys(WORKLOAD)
     s3.fault_of = every_20th(*faults)
-    assert [rows_of(remote, table) for table in (Table.MESSAGES, Table.CONSUME_QUEUE, Table.TOPICS)] == expected
+    assert [rows_of(remote, table) for table in ("messages", "consume_queue", "topics")] == expected
     with MessageStore(remote) as opened, MessageStore(local) as here:
         assert opened.query_message(topic, key).equals(here.query_message(topic, key))
     assert s3.faults >= 3
@@ -255,7 +253,7 @@ def test_a_server_that_always_fails_is_an_error_that_names_the_file(
     remote = f"{on_s3(WORKLOAD)[1]}?region=eu-west-2"
     s3.fault_of = lambda _number, method: Fault.SLOW_DOWN if method == "GET" else None
     with pytest.raises(StorageError, match="own-workload-533") as caught:
-        rows_of(remote, Table.MESSAGES)
+        rows_of(remote, "messages")
     assert "never-to-be-shown" not in str(caught.value)
 
 

@@ -12,7 +12,8 @@ import pytest
 from spark_mq import MessageStore
 from spark_mq.cli.main import main
 from spark_mq.errors import OptionError
-from spark_mq.sharing.begin_offsets import BEGIN_OFFSETS_SCHEMA, FIRST, LAST, begin_offsets
+from spark_mq.sharing.begin_offsets import FIRST, LAST, begin_offsets
+from spark_mq.tables.config import BEGIN_OFFSETS
 from tests.support.stores import OWN_STORES, RealStore, stores_in
 
 Unpack = Callable[[RealStore], Path]
@@ -54,7 +55,7 @@ def test_the_first_and_the_last_message(unpacked: Unpack) -> None:
     by_queue = times(DELETED, topic)
     with MessageStore(str(unpacked(DELETED))) as store:
         first, last = (begin_offsets(store, where, topic) for where in (FIRST, LAST))
-    assert first.schema == BEGIN_OFFSETS_SCHEMA
+    assert first.schema == BEGIN_OFFSETS.schema
     for old, new in zip(first.to_pylist(), last.to_pylist(), strict=True):
         queue = by_queue[old["queue_id"]]
         assert (old["begin_offset"], old["reset_offset"], old["begin_lag"]) == (min(queue), min(queue), len(queue))
@@ -73,16 +74,16 @@ def test_a_retry_topic_has_the_opposite_rule(unpacked: Unpack) -> None:
 
 def test_the_command_prints_it(unpacked: Unpack, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = Path(shutil.copytree(unpacked(WORKLOAD), tmp_path / "store"))
-    assert main(["lag", str(store), "--from-where", "LAST", "--topic", "OrderEvents", "--json"]) == 0
+    assert main(["begin-offsets", str(store), "--from-where", "LAST", "--topic", "OrderEvents", "--json"]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert list(rows[0]) == BEGIN_OFFSETS_SCHEMA.names
+    assert list(rows[0]) == BEGIN_OFFSETS.schema.names
     assert [(row["queue_id"], row["begin_offset"]) for row in rows] == [(queue_id, 62) for queue_id in range(4)]
     for file in (store / "consumequeue" / "OrderEvents" / "1").iterdir():
         file.write_bytes(bytes(len(file.read_bytes())))
-    assert main(["lag", str(store), "--from-where", "-1h", "--sort", "-queue_id"]) == 0
+    assert main(["begin-offsets", str(store), "--from-where", "-1h", "--sort", "-queue_id"]) == 0
     printed = capsys.readouterr()
     assert "queues have a problem" in printed.err or "have a problem; the first is OrderEvents/1" in printed.err
-    assert main(["lag", str(store), "--from-where", "soon"]) == 2
+    assert main(["begin-offsets", str(store), "--from-where", "soon"]) == 2
     assert "--from-where" in capsys.readouterr().err
 
 

@@ -24,7 +24,6 @@ from spark_mq.lifecycle.statistics.skew import skew_rows
 from spark_mq.lifecycle.traces.traces import traces_rows
 from spark_mq.lifecycle.transactions.transactions import transaction_rows
 from spark_mq.store import metadata_tables
-from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.consumer_filter_rows import consumer_filters
 from spark_mq.store.retention import retention_rows
 from tests.support.filtered_store import FILTERED, TOPIC
@@ -35,7 +34,7 @@ Unpack = Callable[[RealStore], Path]
 WORKLOAD = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")
 SMALL: dict[str, Callable[[MessageStore], pa.Table]] = {
     "segments": metadata_tables.segments,
-    "retention": lambda store: retention_rows(store, None, None, BrokerConf.of(None)),
+    "retention": retention_rows,
     "queues": metadata_tables.queues,
     "topics": metadata_tables.topics,
     "consumer_offsets": metadata_tables.consumer_offsets,

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_mq.errors import OptionError
-from spark_mq.format.message_schema import EXTRA_MESSAGE_SCHEMA
-from spark_mq.source.datasource import RocketMQDataSource
 from spark_mq.source.option_values import parse_size
-from spark_mq.source.options import STREAM_NAMES, STREAM_ONLY, Mode, Table, parse_options
-from spark_mq.source.schema import default_schema
+from spark_mq.source.options import STREAM_ONLY, Mode, parse_options
+from spark_mq.tables.all_tables import TABLES
 
 
 def test_only_a_path_is_needed() -> None:
@@ -41,48 +37,23 @@ def test_several_stores_are_not_the_options_of_one(tmp_path: Path) -> None:
         assert parse_options({"path": path}).path == path
 
 
-@pytest.mark.parametrize("table", list(Table))
-def test_an_option_without_effect_is_an_error_that_names_those_that_have_one(table: Table) -> None:
-    assert parse_options({"path": "/s", "table": table.value.upper()}).table == table
+@pytest.mark.parametrize("table", list(TABLES))
+def test_an_option_without_effect_is_an_error_that_names_those_that_have_one(table: str) -> None:
+    assert parse_options({"path": "/s", "table": table.upper()}).table == table
     for name in ("topic", "queueId", "consumerGroup", "mode", "brokerVersion", "brokerConf"):
         value = {"queueId": "3", "mode": "FAILFAST", "brokerVersion": "5"}.get(name, "x")
-        options = {"path": "/s", "table": table.value, name: value}
-        if re.search(rf"^    (\w+, )*{name}(, \w+)* :", manual(table), re.MULTILINE):
+        options = {"path": "/s", "table": table, name: value}
+        if name in [option.name for option in TABLES[table].options]:
             parse_options(options)
         else:
             with pytest.raises(OptionError, match=f"{name} has no effect on table {table}"):
                 parse_options(options)
 
 
-def manual(table: Table) -> str:
-    """The part of the manual that speaks of a table."""
-    text = RocketMQDataSource.__doc__ or ""
-    sections = re.split(r"\n    (\w+)\n    -+\n", text)
-    return dict(zip(sections[1::2], sections[2::2], strict=True))[table.value]
-
-
-@pytest.mark.parametrize("table", list(Table))
-def test_the_manual_has_every_column_with_its_type(table: Table) -> None:
-    text = re.sub(r"\s+", " ", manual(table))
-    columns = text.partition("Columns: ")[2].partition(">>>")[0].partition(" encoded_body is")[0]
-    said = columns.replace(". When a schema names them also: ", ", ").rstrip(" .")
-    fields = list(default_schema(table))
-    fields += list(from_arrow_schema(EXTRA_MESSAGE_SCHEMA)) if table.startswith("messages") else []
-    types = [(field.name, field.dataType.simpleString().upper().replace(",", ", ")) for field in fields]
-    assert said == ", ".join(f"{name} {kind}" for name, kind in types)
-
-
 @pytest.mark.parametrize("name", STREAM_ONLY)
 def test_an_option_of_streams_is_none_of_batches(name: str) -> None:
     with pytest.raises(OptionError, match=f"{name} is for streams only"):
         parse_options({"path": "/s", name.upper(): "1"})
-
-
-def test_the_manual_has_every_option_of_streams() -> None:
-    text = re.split(r"\n    (\w+)\n    -+\n", RocketMQDataSource.__doc__ or "")
-    section = text[text.index("streaming") + 1]
-    named = {name for line in re.findall(r"^    ([\w, ]+) :", section, re.MULTILINE) for name in line.split(", ")}
-    assert named == set(STREAM_NAMES)
 
 
 @pytest.mark.parametrize(("value", "is_checked"), [("true", True), ("True", True), ("false", False)])

@@ -14,7 +14,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from spark_mq.source.datasource import RocketMQDataSource
-from spark_mq.source.options import Table, names_of
+from spark_mq.source.options import names_of
+from spark_mq.tables.all_tables import TABLES
 from tests.support.stores import OWN_STORES, RealStore, stores_in
 
 Unpack = Callable[[RealStore], Path]
@@ -50,7 +51,7 @@ def read_here(**options: str) -> pa.Table:
     return pa.Table.from_batches(batches) if batches else pa.table({name: [] for name in source.schema().names})
 
 
-@pytest.mark.parametrize("table", [table.value for table in Table])
+@pytest.mark.parametrize("table", list(TABLES))
 def test_every_table_is_the_union_and_names_the_broker(
     request: pytest.FixtureRequest, unpacked: Unpack, stores: str, table: str
 ) -> None:
@@ -66,7 +67,7 @@ def test_every_table_is_the_union_and_names_the_broker(
     assert found["broker"].to_pylist() == found["store"].to_pylist()
     count = 0
     for broker, store in BROKERS.items():
-        conf = {"brokerConf": str(store.broker_conf)} if "brokerConf" in names_of(Table(table)) else {}
+        conf = {"brokerConf": str(store.broker_conf)} if "brokerConf" in names_of(table) else {}
         rows = read_here(path=str(unpacked(store)), table=table, **options, **conf).to_pylist()
         assert rows or table in ("consumer_filters", "traces"), "the test would compare nothing"
         named = [row for row in found.to_pylist() if row["broker"] == broker]

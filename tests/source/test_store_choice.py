@@ -16,10 +16,11 @@ from pyspark.sql.types import StructType
 from spark_mq.errors import OptionError, SparkMqError, StoreNotFoundError
 from spark_mq.source.condition import Condition, Operator, encode_conditions
 from spark_mq.source.datasource import RocketMQDataSource
-from spark_mq.source.options import Table, parse_options
+from spark_mq.source.options import parse_options
 from spark_mq.source.schema import default_schema
 from spark_mq.source.several_stores import SeveralStoresReader
 from spark_mq.source.store_choice import StoreChoice
+from spark_mq.tables.all_tables import TABLES
 from tests.support.stores import OWN_STORES, RealStore, stores_in
 
 Unpack = Callable[[RealStore], Path]
@@ -59,11 +60,11 @@ def test_a_wrong_choice_is_refused(options: dict[str, str], message: str) -> Non
 
 
 def test_columns_name_the_store_if_the_options_can_select_several(tmp_path: Path) -> None:
-    for table in Table:
-        one = RocketMQDataSource({"path": "/a", "table": table.value}).schema()
+    for table in TABLES:
+        one = RocketMQDataSource({"path": "/a", "table": table}).schema()
         assert one == default_schema(table)
         for several in ({"paths": '["/a","/b"]'}, {"path": "/data/*"}, {"stores": f"[{A}]"}):
-            names = RocketMQDataSource({**several, "table": table.value}).schema().fieldNames()
+            names = RocketMQDataSource({**several, "table": table}).schema().fieldNames()
             assert names == ["cluster", "broker", "store", *one.fieldNames()]
     with pytest.raises(OptionError, match="did you mean topic"):
         RocketMQDataSource({"paths": '["/a","/b"]', "topik": "x"}).schema()
@@ -91,8 +92,8 @@ def test_each_store_has_its_own_options() -> None:
 def test_settings_of_a_broker_belong_to_its_store_and_to_tables_that_have_them(tmp_path: Path) -> None:
     (tmp_path / "broker.conf").write_text("brokerName=named\n")
     stores = json.dumps([{"path": "/a", "broker_conf": str(tmp_path / "broker.conf")}, {"path": "/b"}])
-    for table, conf in ((Table.INDEX_FILES, "brokerConf"), (Table.SEGMENTS, None)):
-        (first, own), (second, other) = StoreChoice.of({"stores": stores, "table": table.value}).each()
+    for table, conf in (("index_files", "brokerConf"), ("segments", None)):
+        (first, own), (second, other) = StoreChoice.of({"stores": stores, "table": table}).each()
         assert (first.broker, second.broker) == ("named", "DEFAULT_BROKER")
         assert (conf in own, "brokerConf" in other) == (conf is not None, False)
     (_, stream), _ = StoreChoice.of({"stores": stores, "startingOffsets": "latest"}).each(is_stream=True)

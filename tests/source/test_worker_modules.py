@@ -44,7 +44,7 @@ def test_nothing_is_frozen_outside_of_a_task(monkeypatch: pytest.MonkeyPatch) ->
 def test_planning_imports_neither_kernels_nor_other_tables() -> None:
     code = (
         "import sys, spark_mq.source.datasource; "
-        "print(*sorted({'numba', 'pyarrow.compute', 'spark_mq.source.table_schemas', 'spark_mq.lifecycle'}"
+        "print(*sorted({'numba', 'pyarrow.compute', 'spark_mq.store.metadata_tables', 'spark_mq.lifecycle'}"
         " & set(sys.modules)))"
     )
     imported = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

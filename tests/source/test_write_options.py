@@ -7,8 +7,7 @@ import re
 import pytest
 
 from spark_mq.errors import OptionError
-from spark_mq.source.datasource import RocketMQDataSource
-from spark_mq.source.write_options import WRITE_NAMES, WriteOptions, parse_write_options
+from spark_mq.source.write_options import WriteOptions, parse_write_options
 
 
 def test_names_are_not_case_sensitive() -> None:
@@ -34,10 +33,3 @@ def test_names_are_not_case_sensitive() -> None:
 def test_what_is_wrong_is_named(option: dict[str, str], text: str) -> None:
     with pytest.raises(OptionError, match=re.escape(text)):
         parse_write_options({"path": "/s", **option})
-
-
-def test_the_manual_has_every_option() -> None:
-    sections = re.split(r"\n    (\w+)\n    -+\n", RocketMQDataSource.__doc__ or "")
-    section = sections[sections.index("writing") + 1]
-    named = {name for line in re.findall(r"^    ([\w, ]+) :", section, re.MULTILINE) for name in line.split(", ")}
-    assert named == set(WRITE_NAMES)

@@ -18,8 +18,9 @@ import pytest
 from spark_mq import MessageStore
 from spark_mq.errors import ConfigError
 from spark_mq.store import metadata_tables
-from spark_mq.store.queue.batches import CONSUME_QUEUE_SCHEMA, plan_queue_splits, unit_batches
+from spark_mq.store.queue.batches import plan_queue_splits, unit_batches
 from spark_mq.store.queue.folders import queue_folders
+from spark_mq.tables.store_files import CONSUME_QUEUE
 from tests.support.stores import OWN_STORES, SHARED_STORES, RealStore, all_stores, stores_in
 
 Unpack = Callable[[RealStore], Path]
@@ -32,14 +33,14 @@ Described = Callable[[RealStore], MessageStore]
 
 def units(store: MessageStore, share_bytes: int = 1 << 20) -> list[dict[str, Any]]:
     folders = list(queue_folders(store.location / "consumequeue"))
-    names = CONSUME_QUEUE_SCHEMA.names
+    names = CONSUME_QUEUE.schema.names
     batches = [
         batch
         for shares in plan_queue_splits(folders, share_bytes)
         for share in shares
         for batch in unit_batches(share, store.records, store.get_max_phy_offset(), names)
     ]
-    return list(pa.Table.from_batches(batches, CONSUME_QUEUE_SCHEMA).to_pylist())
+    return list(pa.Table.from_batches(batches, CONSUME_QUEUE.schema).to_pylist())
 
 
 def by_place(rows: list[dict[str, Any]]) -> dict[tuple[str, int, int], tuple[int, int]]:

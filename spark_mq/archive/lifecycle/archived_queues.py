@@ -11,9 +11,11 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_mq.archive.lifecycle.archive_source import ArchiveSource
+from spark_mq.lifecycle.consumption.consumer_progress import consumer_progress_of
 from spark_mq.lifecycle.consumption.queue_source import Queue, QueueMessage
 from spark_mq.store.config.consumer_offsets import load_consumer_offsets
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
@@ -122,3 +124,10 @@ class ArchivedQueues:
 
 _NO_UNIT = ("PREPARED", "ROLLBACK")
 """Transaction types of messages that are in no queue (`CommitLogDispatcherBuildConsumeQueue`@5.3.3)."""
+
+
+def archived_progress(
+    source: ArchiveSource, topic: str | None = None, consumer_group: str | None = None, at: int | None = None
+) -> pa.Table:
+    """The rows of table `consumer_progress`; see `lifecycle.consumption.consumer_progress.consumer_progress_rows`."""
+    return consumer_progress_of(ArchivedQueues(source), topic, consumer_group, at)

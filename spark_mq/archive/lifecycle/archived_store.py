@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Self
+from typing import Self
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -14,49 +12,16 @@ from spark_mq.archive.archive_tables import ArchiveTables
 from spark_mq.archive.archived_stores import choose_store
 from spark_mq.archive.lifecycle.archive_source import ArchiveSource
 from spark_mq.archive.lifecycle.archived_life import ArchivedLife, StoreAndArchive
-from spark_mq.archive.lifecycle.archived_queues import ArchivedQueues
-from spark_mq.archive.lifecycle.statistics import duplicates_of, hot_keys_of, rates_of, skew_of
 from spark_mq.errors import OptionError
 from spark_mq.format.system_topic import TRACE_TOPIC
-from spark_mq.lifecycle.consumption.consumer_progress import consumer_progress_of
-from spark_mq.lifecycle.consumption.dead_letters import dead_letters_of
-from spark_mq.lifecycle.consumption.retries import retries_of
-from spark_mq.lifecycle.delays.delayed import delayed_of
 from spark_mq.lifecycle.life.life import DEFAULT_LIMIT, Lives, life
 from spark_mq.lifecycle.life.life_store import LifeStore, LiveStore
-from spark_mq.lifecycle.traces.traces import traces_of
-from spark_mq.lifecycle.transactions.transactions import transactions_of
 from spark_mq.similar_names import similar
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.message_store import MessageStore
+from spark_mq.tables.all_tables import TABLES
 
-
-@dataclass(frozen=True)
-class _Table:
-    """How the rows of a table are found, and which options choose them."""
-
-    rows: Callable[..., pa.Table]
-    options: tuple[str, ...]
-
-
-def _consumer_progress(source: ArchiveSource, **given: Any) -> pa.Table:
-    return consumer_progress_of(ArchivedQueues(source), **given)
-
-
-_TABLES: Mapping[str, _Table] = {
-    "transactions": _Table(transactions_of, ("at", "conf")),
-    "delayed": _Table(delayed_of, ("at", "conf")),
-    "retries": _Table(retries_of, ("consumer_group", "at")),
-    "dead_letters": _Table(dead_letters_of, ("consumer_group",)),
-    "consumer_progress": _Table(_consumer_progress, ("topic", "consumer_group", "at")),
-    "traces": _Table(traces_of, ("topic",)),
-    "duplicates": _Table(duplicates_of, ()),
-    "hot_keys": _Table(hot_keys_of, ("topic", "most_keys")),
-    "rates": _Table(rates_of, ("topic",)),
-    "skew": _Table(skew_of, ("topic",)),
-}
-
-TABLE_NAMES = tuple(_TABLES)
+TABLE_NAMES = tuple(table.name for table in TABLES.values() if table.archived_rows)
 """The names of the tables of what messages mean."""
 
 
@@ -191,13 +156,12 @@ class ArchivedStore:
             OptionError: The table is unknown, or an option is not valid or has no effect on it.
             CorruptLogError: Two stores were archived under one name.
         """
-        if table not in _TABLES:
-            known = ", ".join(_TABLES)
-            raise OptionError(f"{table!r} is not a table of what messages mean: {known}{similar(table, _TABLES)}")
-        chosen = _TABLES[table]
+        if table not in TABLE_NAMES:
+            known = ", ".join(TABLE_NAMES)
+            raise OptionError(f"{table!r} is not a table of what messages mean: {known}{similar(table, TABLE_NAMES)}")
         given = {"topic": topic, "consumer_group": consumer_group, "at": at, "most_keys": most_keys}
+        arguments = [option.argument for option in TABLES[table].row_options]
         for name, value in given.items():
-            if value is not None and name not in chosen.options:
+            if value is not None and name not in arguments:
                 raise OptionError(f"option {name} has no effect on table {table}")
-        values = {**given, "conf": self.source.conf}
-        return chosen.rows(self.source, **{name: values[name] for name in chosen.options})
+        return TABLES[table].read_archived(self.source, given)

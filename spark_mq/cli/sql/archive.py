@@ -68,9 +68,8 @@ def archive_columns(table: str) -> list[str]:
     if table in _meanings():
         from spark_mq.archive.lifecycle.archived_views import IDENTITY
         from spark_mq.query.catalog import table_columns
-        from spark_mq.source.options import Table
 
-        return [*IDENTITY, *table_columns(Table(table)).default]
+        return [*IDENTITY, *table_columns(table).default]
     layouts = {"messages": MESSAGES, "keys": KEYS, "segments": SEGMENTS, "snapshots": SNAPSHOTS}
     return list(layouts[table].schema.names)
 

@@ -143,7 +143,7 @@ def _session(settings: Mapping[str, str], archives: Sequence[str]) -> Iterator[S
 def _tables(arguments: argparse.Namespace) -> Tables:
     """The tables that the arguments name. Raises `OptionError` for wrong names and options."""
     from spark_mq.query.catalog import options_of, with_all
-    from spark_mq.source.options import Table
+    from spark_mq.tables.all_tables import TABLES
 
     _check_names(arguments)
     options = {name: _absolute(value) if name.lower() in _PATHS else value for name, value in arguments.options}
@@ -156,7 +156,7 @@ def _tables(arguments: argparse.Namespace) -> Tables:
         stores = _stores_of_file(arguments.stores_file, options)
         paths = {name: store["path"] for name, store in stores.items() if "path" in store}  # type: ignore[index]
     for store in stores.values():
-        for table in Table:
+        for table in TABLES:
             options_of(store, table)
     if not arguments.archives:
         return Tables(stores)

@@ -190,17 +190,16 @@ class Console:
         return self._spark
 
     def _completer(self) -> Completer:
-        from spark_mq.source.options import Table
+        from spark_mq.tables.all_tables import TABLES
 
-        tables = {store: [table.value for table in Table] for store in self._tables.stores}
+        tables = {store: list(TABLES) for store in self._tables.stores}
         return Completer({**tables, **{name: list(of) for name, of in self._tables.archives.items()}}, self._columns)
 
     def _columns(self, owner: str, table: str) -> list[str]:
         from spark_mq.cli.sql.archive import archive_columns
         from spark_mq.query.catalog import columns_of
-        from spark_mq.source.options import Table
 
         if owner not in self._tables.stores:
             return archive_columns(table)
-        columns = columns_of(self._tables.stores[owner], Table(table))
+        columns = columns_of(self._tables.stores[owner], table)
         return [*columns.default, *columns.extra]

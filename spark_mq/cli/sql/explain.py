@@ -19,18 +19,19 @@ from spark_mq.query.conditions import UNIQUE_KEY, may_be_rolled_back
 from spark_mq.query.plan import QueryPlan
 from spark_mq.query.store_reads import StoreRead, plan_reads
 from spark_mq.source.explain import explain
-from spark_mq.source.options import Table, parse_options
+from spark_mq.source.options import parse_options
 from spark_mq.source.store_choice import StoreChoice
 from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
 from spark_mq.store.config.store_pattern import is_pattern
+from spark_mq.tables.messages import MESSAGES, MESSAGES_BY_KEY
 
 _ZONE = "spark.sql.session.timeZone"
-_FOLDERS = {Table.CONSUME_QUEUE: CONSUME_QUEUE, Table.INDEX_ENTRIES: INDEX}
+_FOLDERS = {"consume_queue": CONSUME_QUEUE, "index_entries": INDEX}
 _NO_ROLLBACK = (
     "messages of transaction type ROLLBACK are in no index: with AND transaction_type <> 'ROLLBACK' in the query, the "
     "index can find the key"
 )
-_MESSAGES = (Table.MESSAGES, Table.MESSAGES_BY_KEY)
+_MESSAGES = (MESSAGES.name, MESSAGES_BY_KEY.name)
 
 
 def explained(

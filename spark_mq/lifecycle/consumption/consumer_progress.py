@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from spark_mq.format.arrow_array import table_of
 from spark_mq.format.message_row import Row
-from spark_mq.format.message_schema import TIMESTAMP
 from spark_mq.format.system_topic import is_system_topic
 from spark_mq.format.timestamp import micros
 from spark_mq.lifecycle.consumption.queue_source import Queue, QueueSource, StoreQueues
@@ -31,29 +30,7 @@ from spark_mq.lifecycle.consumption.retry_topic import (
 from spark_mq.store.config.config_file import as_integer, load_config
 from spark_mq.store.config.consumer_offsets import CONSUMER_OFFSETS, load_consumer_offsets
 from spark_mq.store.message_store import MessageStore
-
-CONSUMER_PROGRESS_SCHEMA = pa.schema(
-    [
-        ("consumer_group", pa.string()),
-        ("topic", pa.string()),
-        ("state", pa.string()),
-        ("lag", pa.int64()),
-        ("lag_millis", pa.int64()),
-        ("expired_messages", pa.int64()),
-        ("queue_count", pa.int32()),
-        ("queues_without_offset", pa.int32()),
-        ("too_small_offsets", pa.int32()),
-        ("too_large_offsets", pa.int32()),
-        ("last_consumed_timestamp", TIMESTAMP),
-        ("oldest_queue_id", pa.int32()),
-        ("oldest_queue_offset", pa.int64()),
-        ("oldest_commit_log_offset", pa.int64()),
-        ("oldest_store_timestamp", TIMESTAMP),
-        ("group_retries", pa.int64()),
-        ("group_dead_letters", pa.int64()),
-        ("reason", pa.string()),
-    ]
-)
+from spark_mq.tables.lifecycle import CONSUMER_PROGRESS
 
 
 @dataclass
@@ -77,22 +54,6 @@ def consumer_progress_rows(
 ) -> pa.Table:
     """How far each consumer group is in each topic, by group and topic.
 
-    A group has a row for each topic in which it has an offset, and for its retry topics. Columns:
-
-    - `state`: CAUGHT_UP, all messages are consumed; LAGGING, some are not; NO_OFFSET, the group has no offset in the
-      topic, so nothing is known to be consumed; UNKNOWN, `reason` says why.
-    - `lag`: the number of messages that are not consumed: max offset minus consumer offset, 0 for a queue without
-      offset, as `mqadmin consumerProgress` counts. NULL if the state is UNKNOWN.
-    - `lag_millis`: milliseconds from the store time of the oldest message that is not consumed to `at`; 0 if all are
-      consumed, NULL if the store has none of them any more.
-    - `expired_messages`: the part of `lag` whose messages the store no longer has.
-    - `queue_count`, `queues_without_offset`: the queues that consumers can read, and those in which the group has no
-      offset; `too_small_offsets`, `too_large_offsets`: the queues in which the offset is out of range.
-    - `last_consumed_timestamp`: the latest store time of a message before a consumer offset.
-    - `oldest_...`: the oldest message that is not consumed and is in the store.
-    - `group_retries`, `group_dead_letters`: messages in the retry topics of the group that it has not consumed, and
-      messages in its dead letter topic; NULL if that is not known.
-
     Args:
         store: The store.
         topic: Only this topic; None for all.
@@ -100,15 +61,11 @@ def consumer_progress_rows(
         at: The time to which `lag_millis` refers, milliseconds since the epoch; None for now.
 
     Returns:
-        A table with `CONSUMER_PROGRESS_SCHEMA`.
+        The rows of table `consumer_progress`; `CONSUMER_PROGRESS` says what its columns are.
 
     Raises:
         ConfigError: `config/consumerOffset.json` or `config/topics.json` cannot be read.
         UnsupportedStoreError: The queues, the offsets or the topics are in RocksDB.
-
-    Example:
-        >>> consumer_progress_rows(MessageStore("/data/store"), "orders")["lag"].to_pylist()
-        [12]
     """
     return consumer_progress_of(StoreQueues(store), topic, consumer_group, at)
 
@@ -122,7 +79,7 @@ def consumer_progress_of(
     for group, name, reason in reader.pairs():
         if topic in (None, name) and consumer_group in (None, group):
             rows.append(reader.row(group, name, reason, now))
-    return table_of(rows, CONSUMER_PROGRESS_SCHEMA)
+    return table_of(rows, CONSUMER_PROGRESS.schema)
 
 
 class _Reader:

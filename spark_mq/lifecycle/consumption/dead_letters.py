@@ -6,7 +6,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_mq.format.message_schema import TIMESTAMP
 from spark_mq.lifecycle.consumption.retry_copies import (
     message_chains,
     number_of_attempts,
@@ -19,24 +18,7 @@ from spark_mq.lifecycle.messages.arrays import flags
 from spark_mq.lifecycle.messages.log_source import LogSource, StoreLog
 from spark_mq.lifecycle.messages.selected_messages import SelectedMessages
 from spark_mq.store.message_store import MessageStore
-
-DEAD_LETTERS_SCHEMA = pa.schema(
-    [
-        ("consumer_group", pa.string()),
-        ("topic", pa.string()),
-        ("queue_id", pa.int32()),
-        ("queue_offset", pa.int64()),
-        ("commit_log_offset", pa.int64()),
-        ("store_timestamp", TIMESTAMP),
-        ("reconsume_times", pa.int32()),
-        ("retries_found", pa.int64()),
-        ("tags", pa.string()),
-        ("unique_key", pa.string()),
-        ("origin_topic", pa.string()),
-        ("origin_message_id", pa.string()),
-        ("origin_commit_log_offset", pa.int64()),
-    ]
-)
+from spark_mq.tables.lifecycle import DEAD_LETTERS
 
 
 def dead_letters_rows(store: MessageStore, consumer_group: str | None = None) -> pa.Table:
@@ -47,14 +29,10 @@ def dead_letters_rows(store: MessageStore, consumer_group: str | None = None) ->
         consumer_group: Only the dead letters of this group; None for all.
 
     Returns:
-        A table with `DEAD_LETTERS_SCHEMA`.
+        The rows of table `dead_letters`; `DEAD_LETTERS` says what its columns are.
 
     Raises:
         CorruptLogError: A segment was removed or became shorter while it was read.
-
-    Example:
-        >>> dead_letters_rows(MessageStore("/data/store"), "billing")["origin_topic"].to_pylist()
-        ['orders']
     """
     return dead_letters_of(StoreLog(store), consumer_group)
 
@@ -84,7 +62,7 @@ def dead_letters(selected: SelectedMessages, topics: dict[str, RetryTopic]) -> p
     rows = np.flatnonzero(flags(copies["is_dead_letter"]))
     attempts = number_of_attempts(copies, chains, rows)
     dead = copies.take(pa.array(rows))
-    columns = {name: dead[name] for name in DEAD_LETTERS_SCHEMA.names if name in dead.column_names}
+    columns = {name: dead[name] for name in DEAD_LETTERS.schema.names if name in dead.column_names}
     columns["retries_found"] = pa.array(attempts, mask=~has_chain[rows])
     columns["origin_topic"] = pc.coalesce(dead["RETRY_TOPIC"], dead["DLQ_ORIGIN_TOPIC"])
-    return pa.table([columns[name] for name in DEAD_LETTERS_SCHEMA.names], schema=DEAD_LETTERS_SCHEMA)
+    return pa.table([columns[name] for name in DEAD_LETTERS.schema.names], schema=DEAD_LETTERS.schema)

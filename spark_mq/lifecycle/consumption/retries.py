@@ -21,30 +21,8 @@ from spark_mq.store.config.consumer_offsets import CONSUMER_OFFSETS
 from spark_mq.store.config.delay_offsets import DELAY_OFFSETS
 from spark_mq.store.log.corrupt_range import STRAY
 from spark_mq.store.message_store import MessageStore
+from spark_mq.tables.lifecycle import RETRIES
 
-RETRIES_SCHEMA = pa.schema(
-    [
-        ("consumer_group", pa.string()),
-        ("retry_topic", pa.string()),
-        ("attempt", pa.int32()),
-        ("retry_max_times", pa.int32()),
-        ("state", pa.string()),
-        ("final_state", pa.string()),
-        ("delay_level", pa.int32()),
-        ("due_timestamp", TIMESTAMP),
-        ("unique_key", pa.string()),
-        ("origin_topic", pa.string()),
-        ("origin_message_id", pa.string()),
-        ("origin_commit_log_offset", pa.int64()),
-        ("delay_commit_log_offset", pa.int64()),
-        ("delay_store_timestamp", TIMESTAMP),
-        ("retry_queue_id", pa.int32()),
-        ("retry_queue_offset", pa.int64()),
-        ("retry_commit_log_offset", pa.int64()),
-        ("retry_store_timestamp", TIMESTAMP),
-        ("reason", pa.string()),
-    ]
-)
 STATES = ("UNKNOWN", "OVERDUE", "WAITING", "READY", "POPPED", "DEAD", "CONSUMED", "RETRIED")
 """The states of an attempt. The final state of a message is the first of these that one of its attempts has."""
 _UNKNOWN, _OVERDUE, _WAITING, _READY, _POPPED, _DEAD, _CONSUMED, _RETRIED = range(len(STATES))
@@ -59,14 +37,10 @@ def retries_rows(store: MessageStore, consumer_group: str | None = None, at: int
         at: The time to which WAITING and OVERDUE refer, milliseconds since the epoch; None for now.
 
     Returns:
-        A table with `RETRIES_SCHEMA`.
+        The rows of table `retries`; `RETRIES` says what its columns are.
 
     Raises:
         CorruptLogError: A segment was removed or became shorter while it was read.
-
-    Example:
-        >>> retries_rows(MessageStore("/data/store"), "billing")["state"].to_pylist()
-        ['RETRIED', 'WAITING']
     """
     return retries_of(StoreLog(store), consumer_group, at)
 
@@ -141,7 +115,7 @@ def retries(selected: SelectedMessages, facts: RetryFacts, at: int) -> pa.Table:
         "retry_store_timestamp": taken(copies["store_timestamp"], delivered),
         "reason": states.reasons(),
     }
-    return pa.table([columns[field.name] for field in RETRIES_SCHEMA], schema=RETRIES_SCHEMA)
+    return pa.table([columns[field.name] for field in RETRIES.schema], schema=RETRIES.schema)
 
 
 class _States:

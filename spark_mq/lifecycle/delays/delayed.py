@@ -28,7 +28,6 @@ import pyarrow.compute as pc
 from spark_mq.errors import ConfigError, UnsupportedStoreError
 from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.delay_level import DEFAULT_DELAY_LEVELS, delay_level_millis
-from spark_mq.format.message_schema import TIMESTAMP
 from spark_mq.format.system_topic import SCHEDULE_TOPIC, TIMER_TOPIC
 from spark_mq.format.timestamp_array import timestamps
 from spark_mq.lifecycle.delays.timer_log import TimerUnits, timer_units
@@ -42,6 +41,7 @@ from spark_mq.store.config.config_file import load_config
 from spark_mq.store.config.delay_offsets import DELAY_OFFSETS, parse_delay_offsets
 from spark_mq.store.config.store_paths import CONFIG
 from spark_mq.store.message_store import MessageStore
+from spark_mq.tables.lifecycle import DELAYED
 
 WAITING, DELIVERED, OVERDUE = "WAITING", "DELIVERED", "OVERDUE"
 CANCELLED, UNKNOWN = "CANCELLED", "UNKNOWN"
@@ -50,31 +50,6 @@ DELAY_LEVEL, TIMER = "DELAY_LEVEL", "TIMER"
 TIMER_CHECK = "timercheck"
 TIMER_PRECISION = 1000
 """Milliseconds of a slot of the timer wheel (`timerPrecisionMs`@5.3.3, by default)."""
-
-_OFFSETS = pa.list_(pa.field("element", pa.int64()))
-
-DELAYED_SCHEMA = pa.schema(
-    [
-        ("unique_key", pa.string()),
-        ("topic", pa.string()),
-        ("queue_id", pa.int32()),
-        ("state", pa.string()),
-        ("reason", pa.string()),
-        ("delayed_by", pa.string()),
-        ("delay_level", pa.int32()),
-        ("due_timestamp", TIMESTAMP),
-        ("delivered_timestamp", TIMESTAMP),
-        ("rolls", pa.int32()),
-        ("born_timestamp", TIMESTAMP),
-        ("store_timestamp", TIMESTAMP),
-        ("waiting_queue_id", pa.int32()),
-        ("waiting_queue_offsets", _OFFSETS),
-        ("waiting_offsets", _OFFSETS),
-        ("slot_timestamp", TIMESTAMP),
-        ("delivered_offsets", _OFFSETS),
-        ("cancel_offset", pa.int64()),
-    ]
-)
 
 RECORDS = Selection(
     TopicRule(names=frozenset({SCHEDULE_TOPIC, TIMER_TOPIC}), properties=("REAL_TOPIC", "TIMER_OUT_MS")),
@@ -141,21 +116,6 @@ class DeliveryProgress:
 def delayed_rows(store: MessageStore, at: int | None = None, conf: BrokerConf | None = None) -> pa.Table:
     """The delayed messages of a store, a row for each, in the order of the log.
 
-    Values of `state`:
-
-    - WAITING: it is not due yet.
-    - DELIVERED: the delivered message is in the log. There are several `delivered_offsets` if the broker delivered the
-      message again after it was killed.
-    - OVERDUE: it is due, and not delivered. A broker delivers it at its next start.
-    - CANCELLED: another message cancels it.
-    - UNKNOWN: `reason` says what is missing.
-
-    `delayed_by` is DELAY_LEVEL or TIMER. `due_timestamp` of a timer is TIMER_OUT_MS; a broker delivers the message up
-    to one slot (one second) later. `waiting_offsets` are the commit log offsets of the message and of its rolls, and
-    `slot_timestamp` is the slot in which the timer takes the newest of them: to deliver it, or to roll it again.
-
-    A message that cancels others has no row.
-
     Args:
         store: The store.
         at: The time at which messages are due or not, milliseconds since the epoch; by default now.
@@ -163,16 +123,11 @@ def delayed_rows(store: MessageStore, at: int | None = None, conf: BrokerConf | 
             settings are not used.
 
     Returns:
-        A table with `DELAYED_SCHEMA`.
+        The rows of table `delayed`; `DELAYED` says what its columns are.
 
     Raises:
         OptionError: `at`, or a setting of the broker, is not valid.
         CorruptLogError: A segment was removed while it was read.
-
-    Example:
-        >>> rows = delayed_rows(MessageStore("/data/store"))
-        >>> rows.filter(pc.equal(rows["state"], "OVERDUE"))["unique_key"].to_pylist()
-        ['7F0000012F2A695C7C990000']
     """
     return delayed_of(StoreLog(store), at, conf)
 
@@ -187,7 +142,7 @@ def delayed_of(source: LogSource, at: int | None = None, conf: BrokerConf | None
     (found,) = source.selections_of(RECORDS)
     sound, damaged = sound_messages(found)
     records = DelayedRecords(_of_delays(sound))
-    due = _level_due_times(source, records, conf or BrokerConf.of(None))
+    due = _level_due_times(source, records, conf or source.conf)
     log = ReadableLog.of(found, *damaged)
     return delayed(records, due, log, progress, source.lost_end(found.newest_timestamp), moment)
 
@@ -328,7 +283,7 @@ def delayed(
         at: The time at which messages are due or not, in milliseconds.
 
     Returns:
-        A table with `DELAYED_SCHEMA`.
+        A table with the columns of table `delayed`.
     """
     newest, records = found.newest, found.records
     is_level = found.is_level[newest]
@@ -366,7 +321,7 @@ def delayed(
         "delivered_offsets": lists(found.number[deliveries], found.offset[deliveries], found.count),
         "cancel_offset": optional(found.offset[found.cancel], found.cancel >= 0),
     }
-    return pa.table(columns, schema=DELAYED_SCHEMA)
+    return pa.table(columns, schema=DELAYED.schema)
 
 
 def _states(

@@ -18,6 +18,7 @@ from spark_mq.format.system_topic import SCHEDULE_TOPIC
 from spark_mq.io.location import Location
 from spark_mq.lifecycle.messages.lost_end import lost_end
 from spark_mq.lifecycle.messages.selected_messages import SelectedMessages, Selection, batches_of, selections_of
+from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.retention import moment_of
 
@@ -28,6 +29,10 @@ class LogSource(Protocol):
     @property
     def location(self) -> Location:
         """The folder with `config/` and `checkpoint`, as they were before the messages were selected."""
+
+    @property
+    def conf(self) -> BrokerConf:
+        """The broker's settings."""
 
     @property
     def broker_versions(self) -> BrokerVersions:
@@ -83,6 +88,7 @@ class StoreLog:
     def __init__(self, store: MessageStore) -> None:
         self._store = store
         self.location = store.location
+        self.conf = store.broker_conf
         self.broker_versions = store.broker_versions
         self.timer_location: Location | None = store.location
 

@@ -13,30 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_mq.format.array_types import Flags, Int64s
-from spark_mq.format.message_schema import TIMESTAMP
 from spark_mq.format.system_topic import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from spark_mq.lifecycle.consumption.retry_topic import DLQ_PREFIX, RETRY_PREFIX
 from spark_mq.lifecycle.messages.arrays import flags, integers, numbered
 from spark_mq.lifecycle.messages.row_numbers import ranks
 from spark_mq.lifecycle.messages.selected_messages import EVERYTHING, Selection, batches_of
 from spark_mq.store.message_store import MessageStore
+from spark_mq.tables.statistics import DUPLICATES
 
-DUPLICATES_SCHEMA = pa.schema(
-    [
-        ("unique_key", pa.string()),
-        ("copy_number", pa.int32()),
-        ("copy_count", pa.int32()),
-        ("cause", pa.string()),
-        ("topic", pa.string()),
-        ("queue_id", pa.int32()),
-        ("queue_offset", pa.int64()),
-        ("commit_log_offset", pa.int64()),
-        ("store_size", pa.int32()),
-        ("born_timestamp", TIMESTAMP),
-        ("store_timestamp", TIMESTAMP),
-        ("reconsume_times", pa.int32()),
-    ]
-)
 DISCARD_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 DUPLICATES_COLUMNS = (
     "unique_key",
@@ -67,20 +51,14 @@ _FACTORS: _Hashes = np.random.default_rng(20).integers(0, 1 << 63, 256, np.uint6
 def duplicates_rows(store: MessageStore) -> pa.Table:
     """The copies of messages that the log has more than once, by message; see `duplicates`.
 
-    The log is read twice: first, hashes of 8 bytes show which unique keys can be there more than once.
-
     Args:
         store: The store.
 
     Returns:
-        A table with `DUPLICATES_SCHEMA`.
+        The rows of table `duplicates`; `DUPLICATES` says what its columns are.
 
     Raises:
         CorruptLogError: A segment was removed or became shorter while it was read.
-
-    Example:
-        >>> duplicates_rows(MessageStore("/data/store"))["cause"].to_pylist()
-        ['SENT', 'DELAY_DELIVERY']
     """
     every = [np.empty(0, np.uint64)]
     every += [_hashes(batch["unique_key"]) for batch in batches_of(store, Selection(EVERYTHING, ("unique_key",)))]
@@ -121,11 +99,11 @@ def duplicates(messages: pa.Table) -> pa.Table:
     rows = np.flatnonzero(counts > 1)
     rows = rows[np.argsort(numbers[rows], kind="stable")]  # keys are numbered as they first appear
     copies, numbers = messages.take(pa.array(rows)), numbers[rows]
-    columns = {name: copies[name] for name in DUPLICATES_SCHEMA.names if name in copies.column_names}
+    columns = {name: copies[name] for name in DUPLICATES.schema.names if name in copies.column_names}
     columns["copy_number"] = pa.array(ranks(numbers).astype(np.int32))
     columns["copy_count"] = pa.array(counts[rows].astype(np.int32))
     columns["cause"] = _causes(copies, numbers)
-    return pa.table([columns[name] for name in DUPLICATES_SCHEMA.names], schema=DUPLICATES_SCHEMA)
+    return pa.table([columns[name] for name in DUPLICATES.schema.names], schema=DUPLICATES.schema)
 
 
 def _causes(copies: pa.Table, numbers: Int64s) -> pa.Array:

@@ -6,23 +6,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_mq.format.message_schema import TIMESTAMP
 from spark_mq.format.system_topic import is_system_topic
 from spark_mq.lifecycle.messages.arrays import integers
 from spark_mq.lifecycle.messages.merged_groups import MergedGroups
 from spark_mq.lifecycle.messages.selected_messages import Selection, batches_of, rule_of
 from spark_mq.store.message_store import MessageStore
+from spark_mq.tables.statistics import HOT_KEYS
 
-HOT_KEYS_SCHEMA = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("key", pa.string()),
-        ("message_count", pa.int64()),
-        ("log_bytes", pa.int64()),
-        ("first_store_timestamp", TIMESTAMP),
-        ("last_store_timestamp", TIMESTAMP),
-    ]
-)
 MOST_KEYS = 1000
 ALL_KEYS = "all_keys"
 """The name of the number of all keys in the metadata of the table."""
@@ -32,24 +22,16 @@ _COLUMNS = ("commit_log_offset", "topic", "keys", "store_timestamp", "store_size
 def hot_keys_rows(store: MessageStore, topic: str | None = None, most_keys: int = MOST_KEYS) -> pa.Table:
     """The keys of most messages, and those of most bytes: the first 1,000 of each, the most messages first.
 
-    A key is one of property KEYS, and counts in each topic by itself. A message counts once for a key that it has
-    twice. The broker's own topics do not count, except one that is given. `log_bytes` are bytes of the messages'
-    records.
-
     Args:
         store: The store.
         topic: Only the keys of this topic; None for all.
         most_keys: How many keys of most messages, and of most bytes; 0 for all keys.
 
     Returns:
-        A table with `HOT_KEYS_SCHEMA`. The metadata `all_keys` of its schema is the number of all keys.
+        The rows of table `hot_keys`; `HOT_KEYS` says what its columns are.
 
     Raises:
         CorruptLogError: A segment was removed or became shorter while it was read.
-
-    Example:
-        >>> hot_keys_rows(MessageStore("/data/store"), "orders")["key"].to_pylist()[0]
-        'customer-7'
     """
     groups = MergedGroups(["topic", "key"], ["store_size"], ["store_timestamp"])
     for batch in batches_of(store, Selection(rule_of(topic), _COLUMNS)):
@@ -60,14 +42,14 @@ def hot_keys_rows(store: MessageStore, topic: str | None = None, most_keys: int 
 def hot_keys(groups: pa.Table | None, most_keys: int = MOST_KEYS) -> pa.Table:
     """The rows of table `hot_keys`; `groups` are the sums of `store_size` by topic and key."""
     if groups is None:
-        return HOT_KEYS_SCHEMA.empty_table()
+        return HOT_KEYS.schema.empty_table()
     all_keys, most_keys = groups.num_rows, most_keys or groups.num_rows
     by_count = pc.sort_indices(groups, [("count", "descending"), ("store_size", "descending"), *_NAMES])[:most_keys]
     by_bytes = pc.sort_indices(groups, [("store_size", "descending"), ("count", "descending"), *_NAMES])[:most_keys]
     groups = groups.take(pc.unique(pa.concat_arrays([by_count, by_bytes])))
     groups = groups.sort_by([("count", "descending"), ("store_size", "descending"), *_NAMES])
     names = ("topic", "key", "count", "store_size", "store_timestamp_min", "store_timestamp_max")
-    table = pa.table([groups[name] for name in names], schema=HOT_KEYS_SCHEMA)
+    table = pa.table([groups[name] for name in names], schema=HOT_KEYS.schema)
     return table.replace_schema_metadata({ALL_KEYS: str(all_keys)})
 
 

@@ -5,23 +5,11 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_mq.format.message_schema import TIMESTAMP
 from spark_mq.lifecycle.messages.merged_groups import MergedGroups
 from spark_mq.lifecycle.messages.selected_messages import Selection, batches_of, rule_of
 from spark_mq.store.message_store import MessageStore
+from spark_mq.tables.statistics import SKEW
 
-SKEW_SCHEMA = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("queue_id", pa.int32()),
-        ("minute", TIMESTAMP),
-        ("message_count", pa.int64()),
-        ("log_bytes", pa.int64()),
-        ("born_host_count", pa.int64()),
-        ("top_born_host", pa.string()),
-        ("top_born_host_messages", pa.int64()),
-    ]
-)
 _QUEUE = ("topic", "queue_id", "minute")
 _READ = ("topic", "queue_id", "store_timestamp", "born_host", "store_size")
 
@@ -29,24 +17,15 @@ _READ = ("topic", "queue_id", "store_timestamp", "born_host", "store_size")
 def skew_rows(store: MessageStore, topic: str | None = None) -> pa.Table:
     """The number of messages, bytes and born hosts by stored topic, queue and minute, in that order.
 
-    `minute` is the beginning of the minute of the store time, in UTC; it is NULL for a store time outside years 1 to
-    9999. `log_bytes` are bytes of records. A born host is an address without its port, so a client that connects again
-    counts once. `top_born_host` is the one of most messages, and of equal ones the first by its text. Every message of
-    the log counts, also in SCHEDULE_TOPIC_XXXX. Queues without a message in a minute have no row.
-
     Args:
         store: The store.
         topic: Only this topic; None for all.
 
     Returns:
-        A table with `SKEW_SCHEMA`.
+        The rows of table `skew`; `SKEW` says what its columns are.
 
     Raises:
         CorruptLogError: A segment was removed or became shorter while it was read.
-
-    Example:
-        >>> skew_rows(MessageStore("/data/store"), "orders")["message_count"].to_pylist()
-        [56, 56, 49, 49]
     """
     groups = MergedGroups([*_QUEUE, "born_host"], ["store_size"])
     for batch in batches_of(store, Selection(rule_of(topic), _READ)):
@@ -57,7 +36,7 @@ def skew_rows(store: MessageStore, topic: str | None = None) -> pa.Table:
 def skew(groups: pa.Table | None) -> pa.Table:
     """The rows of table `skew`; `groups` are the sums of `store_size` by topic, queue, minute and born host."""
     if groups is None:
-        return SKEW_SCHEMA.empty_table()
+        return SKEW.schema.empty_table()
     order = [*((name, "ascending") for name in _QUEUE), ("count", "descending"), ("born_host", "ascending")]
     groups = groups.sort_by(order)
     sums = [("count", "sum"), ("store_size", "sum"), ("born_host", "count"), ("born_host", "first"), ("count", "first")]
@@ -65,7 +44,7 @@ def skew(groups: pa.Table | None) -> pa.Table:
     rows = groups.group_by(list(_QUEUE), use_threads=False).aggregate(sums)
     rows = rows.sort_by([(name, "ascending") for name in _QUEUE])
     names = [*_QUEUE, "count_sum", "store_size_sum", "born_host_count", "born_host_first", "count_first"]
-    return pa.table([rows[name] for name in names], schema=SKEW_SCHEMA)
+    return pa.table([rows[name] for name in names], schema=SKEW.schema)
 
 
 def _by_minute_and_host(batch: pa.RecordBatch) -> pa.Table:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.arrow_array import table_of
-from spark_mq.format.message_schema import CORRUPT_RECORD, TIMESTAMP
+from spark_mq.format.message_schema import CORRUPT_RECORD
 from spark_mq.format.timestamp import micros
 from spark_mq.format.timestamp_array import timestamps
 from spark_mq.lifecycle.messages.arrays import flags, integers
@@ -32,49 +32,15 @@ from spark_mq.lifecycle.traces.trace_record import (
     parse_trace_event,
 )
 from spark_mq.store.message_store import MessageStore
+from spark_mq.tables.lifecycle import TRACES
 
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 """The topic of clients that name no other one (`TopicValidator.RMQ_SYS_TRACE_TOPIC`@5.3.3)."""
 
-_MESSAGE = pa.schema(
-    [
-        ("commit_log_offset", pa.int64()),
-        ("queue_id", pa.int32()),
-        ("queue_offset", pa.int64()),
-        ("store_timestamp", TIMESTAMP),
-        ("born_host", pa.string()),
-    ]
-)
-_KEYS = pa.list_(pa.field("element", pa.string()))
-_EVENT = pa.schema(
-    [
-        ("event_number", pa.int32()),
-        ("event_type", pa.string()),
-        ("event_timestamp", TIMESTAMP),
-        ("group_name", pa.string()),
-        ("topic", pa.string()),
-        ("unique_key", pa.string()),
-        ("tags", pa.string()),
-        ("keys", _KEYS),
-        ("is_success", pa.bool_()),
-        ("cost_millis", pa.int32()),
-        ("retry_times", pa.int32()),
-        ("return_type", pa.string()),
-        ("message_type", pa.string()),
-        ("body_length", pa.int32()),
-        ("offset_message_id", pa.string()),
-        ("store_host", pa.string()),
-        ("client_host", pa.string()),
-        ("region_id", pa.string()),
-        ("request_id", pa.string()),
-        ("transaction_id", pa.string()),
-        ("transaction_state", pa.string()),
-        ("is_from_check", pa.bool_()),
-        ("problem", pa.string()),
-    ]
-)
-TRACES_SCHEMA = pa.schema([*_EVENT, *_MESSAGE])
-_COLUMNS = (*_MESSAGE.names, "body", CORRUPT_RECORD)
+_MESSAGE = ("commit_log_offset", "queue_id", "queue_offset", "store_timestamp", "born_host")
+"""The columns that are those of the trace message."""
+_EVENT = pa.schema([field for field in TRACES.schema if field.name not in _MESSAGE])
+_COLUMNS = (*_MESSAGE, "body", CORRUPT_RECORD)
 _INT32S = ("body_length", "cost_millis", "retry_times")
 _SHORT, _LONG, _DIGIT = "^[+-]?[0-9]{1,9}$", "^[+-]?[0-9]{1,18}$", "^[0-9]$"
 
@@ -87,14 +53,10 @@ def traces_rows(store: MessageStore, topic: str | None = None) -> pa.Table:
         topic: The trace topic; None for RMQ_SYS_TRACE_TOPIC.
 
     Returns:
-        A table with `TRACES_SCHEMA`.
+        The rows of table `traces`; `TRACES` says what its columns are.
 
     Raises:
         CorruptLogError: A segment was removed or became shorter while it was read.
-
-    Example:
-        >>> traces_rows(MessageStore("/data/store"))["event_type"].to_pylist()
-        ['Pub', 'SubBefore', 'SubAfter']
     """
     return traces_of(StoreLog(store), topic)
 
@@ -102,7 +64,7 @@ def traces_rows(store: MessageStore, topic: str | None = None) -> pa.Table:
 def traces_of(source: LogSource, topic: str | None = None) -> pa.Table:
     """The events of any source; arguments and result as for `traces_rows`."""
     batches = source.batches_of(Selection(rule_of(topic or TRACE_TOPIC), _COLUMNS))
-    return pa.concat_tables([TRACES_SCHEMA.empty_table(), *(traces(pa.table(batch)) for batch in batches)])
+    return pa.concat_tables([TRACES.schema.empty_table(), *(traces(pa.table(batch)) for batch in batches)])
 
 
 def traces(messages: pa.Table) -> pa.Table:
@@ -130,8 +92,8 @@ def traces(messages: pa.Table) -> pa.Table:
         owners = np.concatenate([owners, unread])
     order = np.argsort(owners, kind="stable")
     events, of_events = events.take(pa.array(order)), messages.take(pa.array(owners[order]))
-    columns = [*events.columns, *(of_events[name] for name in _MESSAGE.names)]
-    return pa.table(columns, schema=TRACES_SCHEMA)
+    columns = [*events.columns, *(of_events[name] for name in _MESSAGE)]
+    return pa.table(columns, schema=TRACES.schema)
 
 
 def _pieces(bodies: pa.Array) -> tuple[Int64s, pa.Array]:
@@ -242,5 +204,7 @@ def _keys(texts: pa.Array) -> pa.Array:
     owners = integers(pc.list_parent_indices(split))[is_key]
     counts = np.bincount(owners, minlength=len(texts))
     offsets = np.concatenate([np.zeros(1, np.int32), np.cumsum(counts)]).astype(np.int32)
-    lists = pa.ListArray.from_arrays(pa.array(offsets), pieces.filter(pa.array(is_key)), type=_KEYS)
+    lists = pa.ListArray.from_arrays(
+        pa.array(offsets), pieces.filter(pa.array(is_key)), type=TRACES.schema.field("keys").type
+    )
     return pc.if_else(texts.is_valid(), lists, None)

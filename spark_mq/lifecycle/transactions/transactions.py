@@ -27,7 +27,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_mq.format.array_types import Flags, Int64s
-from spark_mq.format.message_schema import TIMESTAMP
 from spark_mq.format.system_topic import HALF_TOPIC
 from spark_mq.format.timestamp_array import timestamps
 from spark_mq.lifecycle.messages.arrays import flags, integers, lists, numbered, numbers, optional
@@ -45,47 +44,11 @@ from spark_mq.lifecycle.transactions.transaction_records import (
 from spark_mq.lifecycle.transactions.transaction_settings import TransactionSettings
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.message_store import MessageStore
-
-TRANSACTIONS_SCHEMA = pa.schema(
-    [
-        ("unique_key", pa.string()),
-        ("topic", pa.string()),
-        ("queue_id", pa.int32()),
-        ("producer_group", pa.string()),
-        ("state", pa.string()),
-        ("reason", pa.string()),
-        ("checks", pa.int32()),
-        ("born_timestamp", TIMESTAMP),
-        ("end_timestamp", TIMESTAMP),
-        ("age_millis", pa.int64()),
-        ("next_check_timestamp", TIMESTAMP),
-        ("next_step", pa.string()),
-        ("half_queue_id", pa.int32()),
-        ("half_queue_offsets", pa.list_(pa.field("element", pa.int64()))),
-        ("half_offsets", pa.list_(pa.field("element", pa.int64()))),
-        ("op_offsets", pa.list_(pa.field("element", pa.int64()))),
-        ("commit_offsets", pa.list_(pa.field("element", pa.int64()))),
-        ("discard_offset", pa.int64()),
-    ]
-)
+from spark_mq.tables.lifecycle import TRANSACTIONS
 
 
 def transaction_rows(store: MessageStore, at: int | None = None, conf: BrokerConf | None = None) -> pa.Table:
     """The transactions of a store, a row for each, by the first record that is left of them.
-
-    Values of `state`:
-
-    - PENDING: the broker has not decided, and asks the producer.
-    - COMMITTED, ROLLED_BACK: the producer decided.
-    - DISCARDED: the producer did not decide, and the broker stored the message in TRANS_CHECK_MAX_TIME_TOPIC.
-    - UNKNOWN: `reason` says what is missing.
-
-    `half_offsets` are the commit log offsets of all copies of the half message, in the order of their queue offsets.
-    `checks` is TRANSACTION_CHECK_TIMES of the newest copy. `age_millis` is the time from `born_timestamp` to
-    `end_timestamp`, the store time of the message that ended the transaction, or else to `at`. `next_check_timestamp`
-    is the earliest time of the broker's next step, if the transaction is PENDING; `next_step` is CHECK or DISCARD.
-
-    An op message whose half message has expired gives no row, because it does not say which message that was.
 
     Args:
         store: The store.
@@ -93,16 +56,11 @@ def transaction_rows(store: MessageStore, at: int | None = None, conf: BrokerCon
         conf: The broker's settings; by default those of a broker whose settings name none.
 
     Returns:
-        A table with `TRANSACTIONS_SCHEMA`.
+        The rows of table `transactions`; `TRANSACTIONS` says what its columns are.
 
     Raises:
         OptionError: `at`, or a setting of the broker, is not valid.
         CorruptLogError: A segment was removed while it was read.
-
-    Example:
-        >>> rows = transaction_rows(MessageStore("/data/store"))
-        >>> rows.filter(pc.equal(rows["state"], "PENDING"))["unique_key"].to_pylist()
-        ['7F0000012F2A695C7C990000']
     """
     return transactions_of(StoreLog(store), at, conf)
 
@@ -110,7 +68,7 @@ def transaction_rows(store: MessageStore, at: int | None = None, conf: BrokerCon
 def transactions_of(source: LogSource, at: int | None = None, conf: BrokerConf | None = None) -> pa.Table:
     """The transactions of any source; arguments and result as for `transaction_rows`."""
     moment = source.moment(at)
-    settings = TransactionSettings.of(conf or BrokerConf.of(None), source.broker_versions)
+    settings = TransactionSettings.of(conf or source.conf, source.broker_versions)
     decided = DecidedHalves.of(source.location)  # before the log, which is then at least as new
     records, ops = source.selections_of(RECORDS, OPS)
     sound_records, bad_records = sound_messages(records)
@@ -143,7 +101,7 @@ def transactions(
         at: The time to which ages refer, in milliseconds.
 
     Returns:
-        A table with `TRANSACTIONS_SCHEMA`.
+        A table with the columns of table `transactions`.
     """
     state, reason = _states(found, decided, end_problem)
     records, first = found.records, found.first_record
@@ -179,7 +137,7 @@ def transactions(
         "commit_offsets": found.lists(commits, found.offset),
         "discard_offset": optional(found.offset[found.discard], found.discard >= 0),
     }
-    return pa.table(columns, schema=TRANSACTIONS_SCHEMA)
+    return pa.table(columns, schema=TRANSACTIONS.schema)
 
 
 class TransactionRecords:

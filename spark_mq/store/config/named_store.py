@@ -12,8 +12,9 @@ from spark_mq.errors import ConfigError, OptionError, SparkMqError, UnsupportedS
 from spark_mq.io.location import local_path
 from spark_mq.io.s3 import shown
 from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.tables.common import STORE_NAME_COLUMNS
 
-STORE_COLUMNS = ("cluster", "broker", "store")
+STORE_COLUMNS = tuple(column.name for column in STORE_NAME_COLUMNS)
 """The columns that say which store a row comes from: the same as in an archive, and the first ones there, too."""
 STORE_COLUMNS_SCHEMA = pa.schema([(name, pa.string()) for name in STORE_COLUMNS])
 

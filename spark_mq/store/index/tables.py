@@ -9,34 +9,11 @@ import pyarrow as pa
 
 from spark_mq.format.arrow_array import table_of
 from spark_mq.format.index_file import ENTRY_DTYPE, ENTRY_SIZE, IndexLayout
-from spark_mq.format.message_schema import TIMESTAMP
 from spark_mq.format.timestamp import micros
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.store.index.folder import IndexFileInfo, index_files
-
-INDEX_FILES_SCHEMA = pa.schema(
-    [
-        ("file", pa.string()),
-        ("file_size", pa.int64()),
-        ("begin_timestamp", TIMESTAMP),
-        ("end_timestamp", TIMESTAMP),
-        ("begin_commit_log_offset", pa.int64()),
-        ("end_commit_log_offset", pa.int64()),
-        ("hash_slot_count", pa.int32()),
-        ("index_count", pa.int32()),
-    ]
-)
-INDEX_ENTRIES_SCHEMA = pa.schema(
-    [
-        ("file", pa.string()),
-        ("entry", pa.int32()),
-        ("key_hash", pa.int32()),
-        ("commit_log_offset", pa.int64()),
-        ("time_difference", pa.int32()),
-        ("previous_entry", pa.int32()),
-    ]
-)
+from spark_mq.tables.store_files import INDEX_ENTRIES, INDEX_FILES
 
 _BATCH_ENTRIES = 64 << 10
 
@@ -58,7 +35,7 @@ def index_file_rows(store: Location, layout: IndexLayout) -> pa.Table:
                 "index_count": header.index_count,
             }
         )
-    return table_of(rows, INDEX_FILES_SCHEMA)
+    return table_of(rows, INDEX_FILES.schema)
 
 
 def entry_batches(file: IndexFileInfo, layout: IndexLayout, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -67,7 +44,7 @@ def entry_batches(file: IndexFileInfo, layout: IndexLayout, columns: Sequence[st
     Args:
         file: The file.
         layout: The file's numbers of slots and entries.
-        columns: Names of columns of `INDEX_ENTRIES_SCHEMA`.
+        columns: Names of columns of table `index_entries`.
 
     Raises:
         CorruptIndexError: The file has another size than `layout`, or counts more entries than it has room for.
@@ -88,4 +65,4 @@ def entry_batches(file: IndexFileInfo, layout: IndexLayout, columns: Sequence[st
                 pa.array(entries["time_difference"].astype(np.int32)),
                 pa.array(entries["previous_entry"].astype(np.int32)),
             ]
-            yield pa.RecordBatch.from_arrays(arrays, schema=INDEX_ENTRIES_SCHEMA).select(list(columns))
+            yield pa.RecordBatch.from_arrays(arrays, schema=INDEX_ENTRIES.schema).select(list(columns))

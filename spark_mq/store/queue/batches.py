@@ -12,27 +12,12 @@ import pyarrow as pa
 from spark_mq.format.array_types import Int64s
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT_SIZE, Units
 from spark_mq.format.consume_queue_ext import MAX_ADDRESS
-from spark_mq.format.message_schema import TIMESTAMP
 from spark_mq.format.timestamp_array import timestamps
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.folders import QueueFolder
-
-CONSUME_QUEUE_SCHEMA = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("queue_id", pa.int32()),
-        ("queue_offset", pa.int64()),
-        ("commit_log_offset", pa.int64()),
-        ("store_size", pa.int32()),
-        ("tags_code", pa.int64()),
-        ("state", pa.string()),
-        ("ext_address", pa.int64()),
-        ("ext_store_timestamp", TIMESTAMP),
-        ("filter_bit_map", pa.binary()),
-    ]
-)
+from spark_mq.tables.store_files import CONSUME_QUEUE
 
 _OF_EXT = ("tags_code", "ext_address", "ext_store_timestamp", "filter_bit_map")
 """The columns for which extension units are read."""
@@ -86,7 +71,7 @@ def unit_batches(
         share: The files.
         records: The records of the store.
         log_end: The live end of the log, a commit log offset.
-        columns: Names of columns of `CONSUME_QUEUE_SCHEMA`.
+        columns: Names of columns of table `consume_queue`.
 
     """
     with closing(FileReaders()) as readers:
@@ -121,14 +106,14 @@ def _rows(
         pa.array(store_sizes),
         *_tags_and_ext(queue, units["tags_code"].astype(np.int64), state_names, with_ext),
     ]
-    return pa.RecordBatch.from_arrays(arrays, schema=CONSUME_QUEUE_SCHEMA)
+    return pa.RecordBatch.from_arrays(arrays, schema=CONSUME_QUEUE.schema)
 
 
 def _tags_and_ext(queue: ConsumeQueue, codes: Int64s, states: pa.Array, with_ext: bool) -> list[pa.Array]:
     """The columns from `tags_code` on; extension units are read only if a column needs them."""
     is_ext = codes <= MAX_ADDRESS
     if not with_ext or not is_ext.any():
-        nothing = [pa.nulls(codes.size, CONSUME_QUEUE_SCHEMA.field(name).type) for name in _OF_EXT[1:]]
+        nothing = [pa.nulls(codes.size, CONSUME_QUEUE.schema.field(name).type) for name in _OF_EXT[1:]]
         return [pa.array(codes), states, *nothing]
     found = queue.ext.units(codes)
     lacks = ~found.is_found

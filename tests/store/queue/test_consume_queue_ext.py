@@ -16,8 +16,9 @@ from spark_mq.filters.consumer_filter import message_bit_map
 from spark_mq.format.consume_queue_ext import ExtUnit, is_address
 from spark_mq.lifecycle.delays.delayed import delayed_rows
 from spark_mq.store.config.consumer_filters import load_consumer_filters
-from spark_mq.store.queue.batches import CONSUME_QUEUE_SCHEMA, plan_queue_splits, unit_batches
+from spark_mq.store.queue.batches import plan_queue_splits, unit_batches
 from spark_mq.store.queue.folders import queue_folders
+from spark_mq.tables.store_files import CONSUME_QUEUE
 from tests.support.filtered_store import FILTERED, TOPIC, properties_of, records_of, tags_code_of
 from tests.support.stores import RealStore
 
@@ -26,7 +27,7 @@ TWO_HOURS = 7_200_000
 
 
 def rows_of(store: MessageStore, columns: list[str] | None = None) -> list[dict[str, Any]]:
-    names = columns or CONSUME_QUEUE_SCHEMA.names
+    names = columns or CONSUME_QUEUE.schema.names
     folders = list(queue_folders(store.location / "consumequeue"))
     batches = [
         batch

@@ -1,0 +1,153 @@
+"""The parts of a table's declaration."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import pyarrow as pa
+
+    from spark_mq.archive.lifecycle.archive_source import ArchiveSource
+    from spark_mq.store.message_store import MessageStore
+
+_OF_STORE = ("brokerConf", "brokerVersion")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column.
+
+    Attributes:
+        name: The name.
+        type: Spark's name of the type, such as `BIGINT` or `ARRAY<STRING>`.
+        meaning: What a value is.
+        importance: 1 for the most important column. If a terminal is narrow, the least important columns are hidden.
+        is_extra: Whether the column is read only if a schema names it.
+
+    """
+
+    name: str
+    type: str
+    meaning: str
+    importance: int = 99
+    is_extra: bool = False
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of a read.
+
+    Attributes:
+        name: The name for Spark, such as `consumerGroup`.
+        effect: What the option does.
+        value: What a value is, as the help of a command shows it.
+        column: The column of which the option selects one value; empty if it does not only leave out rows.
+
+    """
+
+    name: str
+    effect: str
+    value: str = ""
+    column: str = ""
+
+    @property
+    def argument(self) -> str:
+        """The name of the parameter that gets the value, such as `consumer_group`."""
+        return re.sub("([A-Z])", r"_\1", self.name).lower()
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A table.
+
+    Attributes:
+        name: The name.
+        summary: What all rows are.
+        row: What one row is.
+        columns: The columns, in order.
+        about: What the columns do not say: values of states, where rows come from, what is left out.
+        options: The options, without those that every table has.
+        example: Rows as Spark shows them.
+        rows: The function that returns the rows: its module and name. Arguments are a `MessageStore` and the options
+            that choose rows. Empty if tasks read parts of the table (`source`).
+        archived_rows: The function that returns the rows of an archived store; empty if archives do not have the table.
+        command: The name of the command that prints the rows; empty if there is none.
+        noun: What messages of the command call a row.
+        nothing: Why a store may have no row; empty if the table cannot tell.
+        remedy: What `spark-mq rebuild` does about rows with a `problem`; empty for nothing.
+
+    """
+
+    name: str
+    summary: str
+    row: str
+    columns: tuple[Column, ...]
+    about: str = ""
+    options: tuple[Option, ...] = ()
+    example: str = ""
+    rows: str = ""
+    archived_rows: str = ""
+    command: str = ""
+    noun: str = "row"
+    nothing: str = ""
+    remedy: str = ""
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The columns that a read has without a schema."""
+        return _schema(column for column in self.columns if not column.is_extra)
+
+    @cached_property
+    def extra_schema(self) -> pa.Schema:
+        """The columns that a read has only if a schema names them."""
+        return _schema(column for column in self.columns if column.is_extra)
+
+    @property
+    def row_options(self) -> tuple[Option, ...]:
+        """The options that choose rows; the others are those of the store (`MessageStore`)."""
+        return tuple(option for option in self.options if option.name not in _OF_STORE)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns that a read has without a schema."""
+        return [column.name for column in self.columns if not column.is_extra]
+
+    @property
+    def importance(self) -> tuple[str, ...]:
+        """The names of the columns, the most important one first."""
+        return tuple(column.name for column in sorted(self.columns, key=lambda column: column.importance))
+
+    def read(self, store: MessageStore, options: Mapping[str, Any]) -> pa.Table:
+        """The rows in a store.
+
+        Args:
+            store: The store.
+            options: By argument: the options that choose rows. None stands for an option that is not given.
+
+        """
+        return _call(self.rows, store, options)
+
+    def read_archived(self, source: ArchiveSource, options: Mapping[str, Any]) -> pa.Table:
+        """The rows in an archived store; arguments as for `read`."""
+        return _call(self.archived_rows, source, options)
+
+
+def _call(function: str, source: object, options: Mapping[str, Any]) -> pa.Table:
+    module, _, name = function.rpartition(".")
+    given = {argument: value for argument, value in options.items() if value is not None}
+    rows: pa.Table = getattr(import_module(module), name)(source, **given)
+    return rows
+
+
+def _schema(columns: Iterable[Column]) -> pa.Schema:
+    import pyarrow as pa
+
+    from spark_mq.tables.types import ARROW_TYPES
+
+    return pa.schema([(column.name, ARROW_TYPES[column.type]) for column in columns])
