@@ -1,6 +1,6 @@
 """Apache RocketMQ message stores as tables in Spark, and their files rebuilt without a broker.
 
-A *store* is a broker's store directory (`storePathRootDir`): a path, or a URI that pyarrow opens. A store that is read
+A *store* is a broker's store directory (`storePathRootDir`): a path, or a URI of S3 or HDFS. A store that is read
 is never changed, and no broker is needed.
 
 - `RocketMQDataSource`: the Spark data source `rocketmq`. Its docstring has all tables, options and columns.

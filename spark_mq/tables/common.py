@@ -32,7 +32,7 @@ STORE_NAME_COLUMNS = (
 
 PATH = Option(
     "path",
-    "the broker's store directory (`storePathRootDir`): a path, or a URI that pyarrow opens. Required, except for "
+    "the broker's store directory (`storePathRootDir`): a path, or a URI of S3 or HDFS. Required, except for "
     "several stores: give `load` a list of paths or a pattern (`/data/broker-*`, `s3://bucket/{a,b}`), or option "
     "`stores`",
 )
