@@ -59,14 +59,15 @@ class DispatchLog:
         """The messages that were dispatched, in order."""
         return DispatchRequests.concatenate(self._dispatched)
 
-    def first_read(self, start: int) -> int:
-        """The smallest commit log offset that was read; `start` is that of the segment that is checked first."""
-        return min([start, *(int(read.position[0]) for read in self._read if read.position.size)])
-
     def outcomes(
-        self, lacking: Mapping[tuple[str, int], WithoutUnit], readers: FileReaders
+        self, lacking: Mapping[tuple[str, int], WithoutUnit], old_from: int, readers: FileReaders
     ) -> tuple[tuple[QueueOutcome, ...], int]:
-        """What happens to the queues that lack messages; `lacking` are messages that were not read.
+        """What happens to the queues that lack messages.
+
+        Args:
+            lacking: The messages before the end of the log that have no unit.
+            old_from: The commit log offset from which on records are old: one that gets no unit is not lost.
+            readers: Open files.
 
         Returns:
             The outcomes, and the number of messages whose topic was deleted.
@@ -84,7 +85,11 @@ class DispatchLog:
         is_first = np.zeros(read.position.size, np.bool_)
         is_first[np.unique(read.position, return_index=True)[1]] = True
         lacked = is_first & read.has_unit & ~was_there
-        completed, moved, lost = lacked & got, lacked & ~got & shifted, lacked & ~got & ~shifted
+        completed, moved = lacked & got, lacked & ~got & shifted
+        lost = lacked & ~got & ~shifted & (read.position < old_from)
+        of_deleted = [messages.commit_log_offset[messages.is_deleted] for messages in lacking.values()]
+        is_deleted = lost & np.isin(read.position, np.concatenate([_NO_OFFSETS, *of_deleted]))
+        lost &= ~is_deleted
         self._add_rows("complete", read, completed, "they get the unit that they lack")
         self._add_rows("shift", read, moved, "they get a unit, but not at their queue offset")
         counts = {
@@ -93,8 +98,11 @@ class DispatchLog:
         }
         first_lost = np.full(len(self._queues.names), NOWHERE)
         np.minimum.at(first_lost, read.queue[lost], read.commit_log_offset[lost])
-        early = {name: messages.commit_log_offset[~messages.is_deleted] for name, messages in lacking.items()}
-        deleted = sum(int(messages.is_deleted.sum()) for messages in lacking.values())
+        early, deleted = {}, int(is_deleted.sum())
+        for name, messages in lacking.items():
+            is_early = ~np.isin(messages.commit_log_offset, read.position)
+            early[name] = messages.commit_log_offset[is_early & ~messages.is_deleted]
+            deleted += int((is_early & messages.is_deleted).sum())
         if deleted:
             self._rows.add("lack", "queue", "their topic was deleted, as far as files show", count=deleted)
         numbers = np.flatnonzero(counts["completed"] + counts["shifted"] + counts["lost"])

@@ -64,7 +64,7 @@ from spark_mq.store.log.recovery_walk import (
     LogFile,
     RecoveryWalk,
     WalkEnd,
-    begins_with_record,
+    accepts_record,
 )
 from spark_mq.store.log.segment_files import is_segment_name, usual_size
 from spark_mq.store.message_store import MessageStore
@@ -277,7 +277,7 @@ class _Start:
             return ()
         for file in reversed(files):
             data = self._store.files.read(file.location, 0, HEAD_SIZE)
-            is_whole = not from_tenth or begins_with_record(file, self._record_rules())
+            is_whole = not from_tenth or accepts_record(file, self._record_rules())
             heads.append(SegmentHead.of(file.base, data, is_whole=is_whole))
             if matches_recovery(heads[-1], facts, rules):
                 break
@@ -320,7 +320,8 @@ class _Start:
             position=end.position,
             commit_log_offset=end.commit_log_offset,
         )
-        revived = self._revive(checked, max(live_end, files[0].base))
+        old_from = NOWHERE if self._stop.is_running else max(live_end, files[0].base)
+        revived = self._revive(checked, old_from)
 
         since = self._dispatched_from(facts.queue_end)
         log = DispatchLog(queues, self._rows)
@@ -334,8 +335,8 @@ class _Start:
 
         stuck = self._dispatch_rest(kept, queues, log, end, checked)
         facts = replace(facts, log_end=end.commit_log_offset)
-        lacking = self._scan.before(queues, min(log.first_read(start), end.commit_log_offset))
-        outcomes, deleted_messages = log.outcomes(lacking, self._store.files)
+        lacking = self._scan.before(queues, end.commit_log_offset)
+        outcomes, deleted_messages = log.outcomes(lacking, old_from, self._store.files)
         deleted, doubled, unindexed = self._index(facts, log)
         boot = Boot(
             rules,
@@ -426,10 +427,8 @@ class _Start:
         is_whole = PROPERTY_CRC.holds(version) and conf.is_enabled("forceVerifyPropCRC")
         return rules | (kernels.CHECKS_PROPERTY_CRC if is_whole else 0)
 
-    def _revive(self, checked: DispatchRequests, live_end: int) -> int:
-        if self._stop.is_running:
-            return 0
-        old = checked.position >= live_end
+    def _revive(self, checked: DispatchRequests, old_from: int) -> int:
+        old = checked.position >= old_from
         count = int(old.sum())
         if count:
             self._rows.add(

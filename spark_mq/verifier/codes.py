@@ -174,8 +174,9 @@ _CODES = (
         "Bytes of the log are not a record.",
         _DAMAGED_MEDIUM,
         Brokers.all(
-            "a recovery that reads these bytes ends the log before them: all later messages are lost. A broker that "
-            "does not read them answers pulls of these messages with nothing, or with an error"
+            "a recovery that reads these bytes ends the log before them: all later messages are lost; it takes a "
+            "record that only states another commit log offset for a message. A broker that does not read them answers "
+            "pulls of these messages with nothing, or with an error"
         ),
         "before the next boot: copy the segment from a replica; `spark-mq rebuild --mode permissive` keeps the rest "
         "reachable",

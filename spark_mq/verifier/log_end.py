@@ -105,8 +105,10 @@ def log_end_findings(last: Segment, end: int, has_grown: Callable[[], bool]) -> 
         At most one finding.
 
     """
+    from spark_mq.format.kernels.recovery import ACCEPTS_V2, CHECKS_BODY_CRC
     from spark_mq.format.record import MIN_RECORD_SIZE
     from spark_mq.store.log.record_reader import RecordChunk, RecordReader
+    from spark_mq.store.log.recovery_walk import LogFile, accepts_record
     from spark_mq.store.log.segment_source import SegmentSource
 
     position = end - last.base
@@ -132,6 +134,15 @@ def log_end_findings(last: Segment, end: int, has_grown: Callable[[], bool]) -> 
             commit_log_offset=first,
             expected=f"zeros from the live end {end} on",
             found=f"{records} old records between {first} and {stop}",
+        )
+    elif accepts_record(LogFile(last.location, last.base, last.size), ACCEPTS_V2 | CHECKS_BODY_CRC, position):
+        yield findings(
+            "LOG_CORRUPT",
+            file=file,
+            position=position,
+            commit_log_offset=end,
+            expected=f"zeros from the live end {end} on, or a record that states this offset",
+            found="a record that states another offset: a boot takes it for a live one",
         )
     else:
         yield findings(

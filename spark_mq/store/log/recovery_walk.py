@@ -103,11 +103,11 @@ class _Reader:
             length *= 2
 
 
-def begins_with_record(file: LogFile, rules: int) -> bool:
-    """Whether a recovery accepts the record at the start of a file, by `rules` of `kernels.recovery`."""
+def accepts_record(file: LogFile, rules: int, position: int = 0) -> bool:
+    """Whether a recovery accepts the record at a position in a file, by `rules` of `kernels.recovery`."""
     reader = _Reader(file, file.size, rules)
     with reader.source:
-        for chunk, _, _ in reader.check(0):
+        for chunk, _, _ in reader.check(position):
             if chunk.frames.size:
                 return True
     return False
