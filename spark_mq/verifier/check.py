@@ -227,7 +227,7 @@ class _Check:
                 if has_queues:
                     summaries += self._check_queues(runs, queues, folders, files)
                 summaries += others.result()
-        bounds_of_queues = _bounds_of_queues(queues, folders, dispatched)
+        bounds_of_queues = _bounds_of_queues(queues, folders, dispatched, end)
         with FindingSink(self.work / FINDINGS) as sink:
             sink.add(segment_findings(self.store, log, self.conf.commit_log_file_size, has_lock=self.has_lock))
             sink.add(log_start_findings(start, folders, bounds_of_queues, index))
@@ -514,16 +514,19 @@ def _inner_batches(staged: StagedLog) -> Iterator[pa.RecordBatch]:
 
 
 def _bounds_of_queues(
-    queues: Iterable[StagedQueue], folders: Iterable[QueueFolder], dispatched: Collection[Queue]
+    queues: Iterable[StagedQueue], folders: Iterable[QueueFolder], dispatched: Collection[Queue], log_end: int
 ) -> Mapping[Queue, QueueBounds]:
-    """The offsets of queues, by the log; of a queue without own messages, or with others' messages, by its files."""
+    """The offsets of queues, by the log; of a queue without own messages, or with others' messages, by its files.
+
+    Units after the end of the log do not count.
+    """
     by_log = ((queue.topic, queue.queue_id, QueueBounds(queue.queue_min, queue.queue_max)) for queue in queues)
     bounds = {(topic, queue_id): found for topic, queue_id, found in by_log if (topic, queue_id) not in dispatched}
     files = FileReaders()
     try:
         for folder in folders:
             if (folder.topic, folder.queue_id) not in bounds:
-                end = ConsumeQueue(folder, files).written_end
+                end = ConsumeQueue(folder, files).end_before(log_end)
                 start = 0 if (folder.topic, folder.queue_id) in dispatched else end
                 bounds[folder.topic, folder.queue_id] = QueueBounds(start, end)
     finally:

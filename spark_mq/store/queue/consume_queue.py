@@ -147,6 +147,17 @@ class ConsumeQueue:
 
     def _live_end(self, file: QueueFile, records: RecordLookup, log_end: int) -> int:
         """The queue offset after the file's last live unit; the file's first queue offset if it has none."""
+        end = self._end_before(file, log_end)
+        while end > file.first and self._is_astray(end - 1, records):
+            end -= 1
+        return end
+
+    def end_before(self, log_end: int) -> int:
+        """The queue offset after the last unit that a boot keeps if the log ends at `log_end`; the others are stale."""
+        ends = ((file.first, self._end_before(file, log_end)) for file in reversed(self.files))
+        return next((end for first, end in ends if end > first), self.files[0].first if self.files else 0)
+
+    def _end_before(self, file: QueueFile, log_end: int) -> int:
         end = min(file.first + file.count, self.written_end)
         while end > file.first and self._is_stale(end - 1, log_end):
             start = max(file.first, end - _BACK)
@@ -155,8 +166,6 @@ class ConsumeQueue:
             is_stale &= units["store_size"] != PRE_BLANK_SIZE
             kept = np.flatnonzero(~is_stale)
             end = start + (int(kept[-1]) + 1 if kept.size else 0)
-        while end > file.first and self._is_astray(end - 1, records):
-            end -= 1
         return end
 
     def min_offset(self, max_offset: int, log_start: int, *, by_halving: bool) -> int:
