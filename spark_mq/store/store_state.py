@@ -14,6 +14,7 @@ from pyarrow import fs
 
 from spark_mq.errors import CorruptLogError, OptionError, UnsupportedStoreError
 from spark_mq.format.broker_version import ALL_VERSIONS, DISPATCHES_AT_CLEAN_BOOT, BrokerVersion, BrokerVersions
+from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.format.record import HEAD_SIZE
 from spark_mq.format.timestamp import NANOS_PER_MILLI
 from spark_mq.store.boot import Boot, BootFacts, BootSettings, SegmentHead, matches_recovery, next_boot
@@ -28,12 +29,13 @@ from spark_mq.store.disk_use import DiskUse, disk_use
 from spark_mq.store.gone_messages import GoneMessages, find_gone_messages
 from spark_mq.store.index.folder import find_index_layout
 from spark_mq.store.index_state import IndexState, LastIndexed, index_state, kept_files, last_indexed
-from spark_mq.store.lacking_messages import LackingMessages, find_lacking_messages
+from spark_mq.store.lacking_messages import LackingMessage, LackingMessages, find_lacking_messages
 from spark_mq.store.last_stop import LastStop, last_stop
 from spark_mq.store.log.log_range import LogRange, between
 from spark_mq.store.log.segment_files import DEFAULT_SEGMENT_SIZE, is_segment_name, usual_size
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.folders import QueueFolder, find_queue_file_size
+from spark_mq.store.queue.queue_recovery import recover_queue
 
 _MAX_REVIVED = 1000
 """Stale records that are counted."""
@@ -303,7 +305,7 @@ def _boot_facts(
 ) -> BootFacts:
     queues = {} if lacking is None else store.queues
     ends = [queue.unit(queue.written_end - 1)[:2] for queue in queues.values()]
-    messages = () if lacking is None else lacking.messages
+    messages = _with_known_end(store, conf, () if lacking is None else lacking.messages)
     names = {(message.topic, message.queue_id) for message in messages}
     facts = BootFacts(
         is_clean,
@@ -325,6 +327,29 @@ def _boot_facts(
         0 if lacking is None else lacking.checked.start,
     )
     return replace(facts, heads=_newest_heads(store, facts))
+
+
+def _with_known_end(
+    store: MessageStore, conf: BrokerConf, messages: tuple[LackingMessage, ...]
+) -> tuple[LackingMessage, ...]:
+    """The messages of which the ends of queues tell what becomes of them.
+
+    A boot takes a hole in the last three files of a queue for its end, and then dispatches messages that have units,
+    too. None are left if the queue with the newest message has a hole: it says from where on messages are dispatched.
+    """
+    queues = store.queues if messages else {}
+    size = find_queue_file_size(conf, [(store.location / CONSUME_QUEUE, [queue.folder for queue in queues.values()])])
+
+    def has_hole(name: tuple[str, int]) -> bool:
+        recovered = recover_queue(queues[name].folder, size.value, store.files)
+        return recovered.end < queues[name].written_end * UNIT_SIZE
+
+    newest = max(queues, key=lambda name: queues[name].unit(queues[name].written_end - 1)[0], default=None)
+    if newest is not None and has_hole(newest):
+        return ()
+    lacking = {(message.topic, message.queue_id) for message in messages} & queues.keys()
+    unknown = {name for name in lacking if has_hole(name)}
+    return tuple(message for message in messages if (message.topic, message.queue_id) not in unknown)
 
 
 def _newest_heads(store: MessageStore, facts: BootFacts) -> tuple[SegmentHead, ...]:
