@@ -13,7 +13,7 @@ import numpy as np
 
 from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.kernels.dispatch import has_unit
-from spark_mq.store.config.topic_names import configured_topics
+from spark_mq.store.config.topic_names import configured_topics, is_configured
 from spark_mq.store.dispatch_requests import StartingQueues
 from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.log_range import LogRange
@@ -96,7 +96,7 @@ class LackingScan:
         self._damaged = sorted(damaged, key=lambda part: part.start)
         configured = configured_topics(self._store.location)
         return {
-            name: self._without_unit(queues, name, parts, configured is None or name[0] in configured)
+            name: self._without_unit(queues, name, parts, is_configured(name[0], configured))
             for name, parts in lacking.items()
         }
 

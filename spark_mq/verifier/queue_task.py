@@ -14,10 +14,10 @@ from pyarrow import fs
 from spark_mq.errors import CorruptLogError, StoreChangedError
 from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE, Units, queue_file_name
 from spark_mq.format.java_text import decode_utf8
-from spark_mq.format.system_topic import is_system_topic
 from spark_mq.indexer.queue.runs import Run, runs_in
 from spark_mq.io.file_reader import FileReader, FileReaders
 from spark_mq.io.location import Location
+from spark_mq.store.config.topic_names import is_configured
 from spark_mq.store.log.data_end import find_data_end
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.queue.consume_queue_ext import ConsumeQueueExt
@@ -146,8 +146,7 @@ class QueueChecker:
         """For `mapInArrow`: runs sorted by file and then by commit log offset in, one summary out."""
         with FindingSink(self.findings) as sink:
             for file in expected_files(runs_in(batches), self.files.file_size // UNIT_SIZE):
-                topics = self.files.topics
-                file.is_configured = topics is None or file.topic in topics or is_system_topic(file.topic)
+                file.is_configured = is_configured(file.topic, self.files.topics)
                 sink.add(self.files.findings(file))
         yield summary_batch(sink.summary.to_json())
 

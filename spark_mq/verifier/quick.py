@@ -18,6 +18,7 @@ from spark_mq.io.file_reader import FileReader, FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX
+from spark_mq.store.config.topic_names import is_configured
 from spark_mq.store.gone_messages import find_gone_messages
 from spark_mq.store.index.folder import IndexFileInfo
 from spark_mq.store.index_state import index_state
@@ -92,7 +93,7 @@ def quick_check(store: str, conf: BrokerConf) -> tuple[VerifyReport, pa.Table]:
             queues = len(folders)
             file_size = conf.consume_queue_file_size or existing_file_size(folders) or 0
             sink.add(queue_folder_findings(location, file_size))
-            sink.add(_queue_edges(opened, not state.has_abort, bool(log.gaps)))
+            sink.add(_queue_edges(opened, config.topics, not state.has_abort, bool(log.gaps)))
             bounds = _bounds(opened, folders)
             sink.add(config_findings(config, bounds, {folder.topic for folder in folders}))
             sink.add(log_start_findings(log.segments[0].base if log.segments else 0, folders, bounds, index))
@@ -132,7 +133,9 @@ def _segment_edges(store: MessageStore) -> Iterator[pa.RecordBatch]:
             )
 
 
-def _queue_edges(store: MessageStore, is_clean: bool, has_gaps: bool) -> Iterator[pa.RecordBatch]:
+def _queue_edges(
+    store: MessageStore, topics: frozenset[str] | None, is_clean: bool, has_gaps: bool
+) -> Iterator[pa.RecordBatch]:
     """Queues whose first or last unit leads to no message, or that lack messages at the end of the log."""
     codes = {
         QueueStateName.BEHIND: "QUEUE_LAGS_CLEAN" if is_clean else "QUEUE_LAGS",
@@ -144,10 +147,14 @@ def _queue_edges(store: MessageStore, is_clean: bool, has_gaps: bool) -> Iterato
         code = codes.get(state.name)
         if state.name == QueueStateName.AHEAD and (topic, queue_id) in gone:
             code = "QUEUE_UNIT_STALE"  # else an offset of a consumer is past the end: OFFSET_PAST_END
+        file = f"{CONSUME_QUEUE}/{topic}/{queue_id}"
+        if state.name == QueueStateName.LOST and not is_configured(topic, topics):
+            has_file = bool((store.location / file).entries())
+            code = code if has_file else "QUEUE_DELETED"
         if code is not None and not topic.startswith(LIGHT_PREFIX):
             yield findings(
                 code,
-                file=f"{CONSUME_QUEUE}/{topic}/{queue_id}",
+                file=file,
                 topic=topic,
                 queue_id=queue_id,
                 found=state.problem,
