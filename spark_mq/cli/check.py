@@ -133,15 +133,27 @@ def check_store(store: str, expect_version: str | None, conf: str | None) -> lis
         OptionError: `expect_version` is not a version, or `conf` cannot be read.
 
     """
-    from spark_mq.store.boot_rules import versions_text
     from spark_mq.store.config.broker_conf import BrokerConf
     from spark_mq.store.store_state import store_state
     from spark_mq.verifier.quick import quick_check
 
     state = store_state(store, expect_version, conf, full=True)
-    report, _ = quick_check(store, BrokerConf.of(conf))
+    return answers_of(state, quick_check(store, BrokerConf.of(conf))[0], expect_version)
+
+
+def answers_of(state: StoreState, report: VerifyReport, expect_version: str | None) -> list[Answer]:
+    """The answers for a store, from its state and the report of a quick check.
+
+    Args:
+        state: The state, of which the whole log was read.
+        report: The report.
+        expect_version: The version for which the state was asked.
+
+    """
+    from spark_mq.store.boot_rules import versions_text
+
     shared = [*_before_any_boot(state), *_damage(report)]
-    downgrade = [] if expect_version is None else list(_downgrade(store, expect_version))
+    downgrade = [] if expect_version is None else list(_downgrade(state.store, expect_version))
     by_answer: dict[Answer, list[Boot]] = {}
     for boot in state.boots:
         losses = (*_of_boot(state, boot), *shared, *downgrade)
@@ -275,6 +287,8 @@ def _next(state: StoreState, boot: Boot, answer: str) -> str:
         return "start the broker" + ("" if state.last_stop.is_clean else ", and keep the file abort")
     if state.gone.count or boot.cut_bytes or boot.damaged_bytes:
         return f"look for a copy of the last segments; `spark-mq verify {store}` names all damage"
+    if boot.deleted_index_files and not (boot.lost or boot.shifted or boot.revived):
+        return f"`spark-mq rebuild {store} --only index --replace`, whose checkpoint lets the boot keep the index"
     if boot.lost or boot.shifted or boot.unindexed is not None or boot.revived:
         return f"`spark-mq repair {store} --apply`"
     return f"`spark-mq verify {store}`"
