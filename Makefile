@@ -11,7 +11,7 @@ LONG_TESTS := tests/cli/test_rebuild_command.py tests/indexer/test_resume.py tes
 	tests/broker/test_rebuilt.py tests/broker/test_restored.py tests/broker/test_verified_while_appending.py \
 	tests/cli/test_expire_command.py tests/store/test_damage.py tests/restorer/test_restored_stores.py \
 	tests/restorer/test_killed_restore.py tests/archive/test_restored_archive.py tests/broker/test_consumer_groups.py \
-	tests/source/test_topic_paths.py
+	tests/source/test_topic_paths.py tests/verifier/test_no_false_claims.py
 STORE ?= $(SPARK_MQ_STORE)
 BROKER_CONF ?= $(SPARK_MQ_BROKER_CONF)
 CLASSES := $(VENV)/spark.jsa
