@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -31,9 +32,9 @@ from spark_mq.source.options import EARLIEST, LATEST, Mode, StreamOptions
 from spark_mq.source.planner import LookUp
 from spark_mq.source.stream_offset import NOTHING_YET, StreamOffset
 from spark_mq.source.topic_plan import plan_topics_within
-from spark_mq.store.live_end import LiveEnd, LiveEndFinder
+from spark_mq.store.live_end import LiveEndFinder
 from spark_mq.store.log.corrupt_range import CorruptRange
-from spark_mq.store.log.log_range import LogRange
+from spark_mq.store.log.log_range import LiveEnd, LogRange
 from spark_mq.store.log.offset_range import EXPIRED, OffsetRange, list_offset_range
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.log.record_mark import RecordMark, is_lost, mark_of, thin_out
@@ -145,7 +146,8 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if options.predicate.topics is None or options.check_crc or log.size < _LEAST_BY_UNITS:
             return None
         try:
-            with MessageStore(options.path, broker_conf=options.broker_conf, log_end=log.stop) as store:
+            live = replace(self._seen_end or self._find_end(), offset=log.stop)
+            with MessageStore(options.path, broker_conf=options.broker_conf, live_end=live) as store:
                 plan = plan_topics_within(options, store, log)
         except (StoreChangedError, FileNotFoundError):
             return None  # the broker deletes old files: a scan says which
@@ -158,7 +160,7 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for split in self._list(part.start, part.stop).splits(options.split_size, is_end_known=False)
         ]
         return [
-            *(LookUpPartition(LookUp(units=read), others, log, None) for read in plan.reads),
+            *(LookUpPartition(LookUp(units=read), others, live, None) for read in plan.reads),
             *(SplitPartition(split, "") for split in splits),
         ]
 

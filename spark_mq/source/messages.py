@@ -31,7 +31,7 @@ from spark_mq.source.row_filter import filter_frames, keeps_corrupt_range, match
 from spark_mq.source.worker_modules import frozen_modules
 from spark_mq.store.index.checked_index import CheckedIndex
 from spark_mq.store.log.corrupt_range import STRAY, CorruptRange
-from spark_mq.store.log.log_range import LogRange
+from spark_mq.store.log.log_range import LiveEnd, LogRange
 from spark_mq.store.log.splits import Split
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.lookup import QueueRange
@@ -74,7 +74,7 @@ class LookUpPartition(InputPartition):
 
     look_up: LookUp
     uncovered: tuple[LogRange, ...]
-    log: LogRange
+    live_end: LiveEnd
     index: CheckedIndex | None
 
 
@@ -83,7 +83,7 @@ class OrderedPartition(InputPartition):
     """Messages that one task reads in the order of the log as it was when Spark planned."""
 
     read: OrderedRead
-    log: LogRange
+    live_end: LiveEnd
     plan: str
 
 
@@ -112,9 +112,9 @@ class MessagesReader(DataSourceReader):
         plan = uuid.uuid4().hex
         return [
             *map(GapPartition, read.gaps),
-            *(LookUpPartition(look_up, read.uncovered, read.log, read.index) for look_up in read.look_ups),
+            *(LookUpPartition(look_up, read.uncovered, read.live_end, read.index) for look_up in read.look_ups),
             *(SplitPartition(split, plan) for split in read.splits),
-            *(OrderedPartition(ordered, read.log, plan) for ordered in read.ordered),
+            *(OrderedPartition(ordered, read.live_end, plan) for ordered in read.ordered),
         ]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
@@ -152,7 +152,7 @@ class MessagesReader(DataSourceReader):
         reader._options = replace(options, predicate=options.predicate & read.predicate)
         splits = [part for part in read.parts if isinstance(part, Split)]
         scanned = [LogRange(split.segment.base + split.start, split.segment.base + split.stop) for split in splits]
-        with MessageStore(options.path, broker_conf=options.broker_conf, log_end=partition.log.stop) as store:
+        with MessageStore(options.path, broker_conf=options.broker_conf, live_end=partition.live_end) as store:
             for part in read.parts:
                 if isinstance(part, Split):
                     yield from reader._read_split(part, partition.plan, read.other_queue_ids)
@@ -196,8 +196,8 @@ class MessagesReader(DataSourceReader):
                 yield from self._matching(part, store.location)
 
     def _look_up(self, partition: LookUpPartition) -> Iterator[pa.RecordBatch]:
-        options, log_end, index = self._options, partition.log.stop, partition.index
-        with MessageStore(options.path, None, options.broker_conf, log_end=log_end, checked_index=index) as store:
+        options, end, index = self._options, partition.live_end, partition.index
+        with MessageStore(options.path, None, options.broker_conf, live_end=end, checked_index=index) as store:
             if partition.look_up.units is not None:
                 yield from self._read_units(store, partition.look_up.units, partition.uncovered)
                 return

@@ -20,12 +20,11 @@ from spark_mq.source.key_plan import plan_keys
 from spark_mq.source.options import ReadOptions
 from spark_mq.source.predicate import Predicate
 from spark_mq.source.queue_order import OrderedRead, plan_by_queue
-from spark_mq.source.time_window import live_log
 from spark_mq.source.topic_plan import plan_topics
 from spark_mq.store.index.checked_index import CheckedIndex
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.corrupt_range import CorruptRange
-from spark_mq.store.log.log_range import LogRange
+from spark_mq.store.log.log_range import LiveEnd, LogRange
 from spark_mq.store.log.scan import FOREVER, splits_of
 from spark_mq.store.log.splits import Split, plan_splits, within_offsets
 from spark_mq.store.log.time_pruning import within_time
@@ -41,7 +40,7 @@ _QUEUE_OFFSETS_OF_A_TASK = 1 << 12
 _MAX_OFFSETS = 16
 """More commit log offsets are read as one range, from the first to the last: each single offset costs 16 MiB."""
 
-_NO_LOG = LogRange(0, 0)
+_NO_END = LiveEnd(-1)
 _NO_CONDITION = "nothing limits the read: give a key, a time, offsets, or a queue with its offsets"
 
 
@@ -78,7 +77,7 @@ class ReadPlan:
         uncovered: The ranges of the log that the index or the queue does not cover. The splits give their messages, so
             a look-up leaves them out.
         ordered: The partitions of a read with `splitBy=queue`; then there are no splits and look-ups.
-        log: The live log when the read was planned; only look-ups need it.
+        live_end: Where the log ended when the read was planned; only look-ups need it.
         index: The index files of the look-ups, which were checked.
         notes: Remarks for `explain`.
 
@@ -90,7 +89,7 @@ class ReadPlan:
     look_ups: tuple[LookUp, ...] = ()
     uncovered: tuple[LogRange, ...] = ()
     ordered: tuple[OrderedRead, ...] = ()
-    log: LogRange = _NO_LOG
+    live_end: LiveEnd = _NO_END
     index: CheckedIndex | None = None
     notes: tuple[str, ...] = ()
 
@@ -120,7 +119,7 @@ def _plan(options: ReadOptions, store: MessageStore) -> ReadPlan:
     if options.split_by_queue:
         ordered = plan_by_queue(options, store)
         path = AccessPath.CONSUME_QUEUE if ordered.is_by_units else AccessPath.WHOLE_LOG
-        return ReadPlan(path, ordered=ordered.reads, log=live_log(store), notes=(ordered.note,))
+        return ReadPlan(path, ordered=ordered.reads, live_end=store.live_end, notes=(ordered.note,))
     reasons: list[str] = []
     if options.check_crc:
         reasons.append("checkCrc is on, and look-ups do not check CRCs")
@@ -185,7 +184,7 @@ def _by_queue(options: ReadOptions, store: MessageStore) -> ReadPlan | str:
     stop = FOREVER if last is None else last + 1
     if min(stop, queue.written_end) - start > _MAX_QUEUE_OFFSETS:
         return f"more than {_MAX_QUEUE_OFFSETS:,} queue offsets: reading the log costs less"
-    plan = store.queue_cover(topic, queue_id).plan(start, stop, _QUEUE_OFFSETS_OF_A_TASK)
+    plan = store.queue_cover(topic, queue_id).certain.plan(start, stop, _QUEUE_OFFSETS_OF_A_TASK)
     if plan is None:
         return f"too many units of queue {topic}/{queue_id} contradict the log"
     look_ups = [LookUp(queue=found) for found in plan.found]
@@ -216,4 +215,4 @@ def _with_uncovered(
     """The plan of look-ups, with splits for the ranges that the index or the queue does not cover."""
     splits = [split for part in uncovered for split in splits_of(store.location, part, options.split_size)]
     splits = within_time(splits, *options.predicate.store_timestamp.bounds)
-    return ReadPlan(path, tuple(splits), (), tuple(look_ups), tuple(uncovered), log=live_log(store), notes=notes)
+    return ReadPlan(path, tuple(splits), (), tuple(look_ups), tuple(uncovered), live_end=store.live_end, notes=notes)

@@ -35,7 +35,7 @@ def time_window(predicate: Predicate, store: MessageStore, queues: Sequence[Cons
     start = max(min(split.segment.base for split in splits), log.start)
     stop = min(max(split.segment.end_offset for split in splits), log.stop)
     for queue in queues:
-        cover = store.queue_cover(queue.topic, queue.queue_id)
+        cover = store.queue_cover(queue.topic, queue.queue_id).certain
         if begin is not None:
             start = max(start, _start_of_time(cover, begin - CLOCK_TOLERANCE_MILLIS))
         if end is not None:

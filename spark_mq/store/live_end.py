@@ -28,7 +28,7 @@ import re
 import struct
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spark_mq.errors import CorruptIndexError, CorruptLogError
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE
@@ -41,6 +41,7 @@ from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.store.index.folder import IndexFileInfo, index_files, newest_layout
 from spark_mq.store.log.commit_log import CommitLog, Segment
 from spark_mq.store.log.last_record import is_finished
+from spark_mq.store.log.log_range import LiveEnd
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.queue.consume_queue import ConsumeQueue, announce_ends
 from spark_mq.store.queue.folders import queue_folders
@@ -72,21 +73,12 @@ class _Scan:
     """When the broker was started: a start can truncate the log, and then the position is worthless."""
     tail_crc: int
     """The CRC of the bytes before the position: a replica can truncate its log without a start, and then continue."""
+    doubt: int | None
+    """The position of the first record before it that can be stale, as in `LiveReader`."""
 
     def is_of(self, last: Segment, started: float | None) -> bool:
         """Whether the scan was in this segment, and the broker was not started since."""
         return (self.base, self.started) == (last.base, started) and self.position <= last.size
-
-
-@dataclass(frozen=True)
-class LiveEnd:
-    """The commit log offset after the last live record (`CommitLog.getMaxOffset`@5.3.3); -1 for an empty log.
-
-    `last_record` is the offset at which that record starts; None if the search did not read it.
-    """
-
-    offset: int
-    last_record: int | None = None
 
 
 class LiveEndFinder:
@@ -109,15 +101,17 @@ class LiveEndFinder:
         finally:
             files.close()
 
-    def find(self, records: RecordLookup, queues: Iterable[ConsumeQueue]) -> int:
-        """The commit log offset of the live end; -1 for an empty log.
-
-        `records` and `queues` must show the store as it is now.
-        """
-        return self._find_end(self._store, records, queues).offset
+    def find(self, records: RecordLookup, queues: Iterable[ConsumeQueue]) -> LiveEnd:
+        """The live end; `records` and `queues` must show the store as it is now."""
+        return self._find_end(self._store, records, queues)
 
     def _find_end(self, store: Location, records: RecordLookup, queues: Iterable[ConsumeQueue]) -> LiveEnd:
         run = LastRun.of(store)
+        return replace(self._search(store, records, queues, run), is_dispatched=run.started is None)
+
+    def _search(
+        self, store: Location, records: RecordLookup, queues: Iterable[ConsumeQueue], run: LastRun
+    ) -> LiveEnd:
         indexed = None if store.is_local else _end_after_index(store, records, run)
         if indexed is not None:
             return indexed
@@ -148,7 +142,7 @@ class LiveEndFinder:
         if not log.segments:
             return LiveEnd(-1)
         last, known = log.segments[-1], self._last_scan
-        position, newest = 0, NO_TIME
+        position, newest, doubt = 0, NO_TIME, None
         with SegmentSource(last) as source:
 
             def tail_crc(position: int) -> int:
@@ -156,11 +150,13 @@ class LiveEndFinder:
                 return zlib.crc32(source.read(start, position - start).tobytes()) if start < position else 0
 
             if known is not None and known.is_of(last, started) and tail_crc(known.position) == known.tail_crc:
-                position, newest = known.position, known.newest
+                position, newest, doubt = known.position, known.newest, known.doubt
             reader = LiveReader(source, position, newest)
             reader.skip(last.data_end)
-            self._last_scan = _Scan(last.base, reader.position, reader.newest, started, tail_crc(reader.position))
-        return LiveEnd(last.base + reader.position)
+            doubt = reader.doubt if doubt is None else doubt
+            crc = tail_crc(reader.position)
+            self._last_scan = _Scan(last.base, reader.position, reader.newest, started, crc, doubt)
+        return LiveEnd(last.base + reader.position, doubt=None if doubt is None else last.base + doubt)
 
 
 def _is_less_than_queues(records: RecordLookup, queues: int) -> bool:

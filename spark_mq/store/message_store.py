@@ -45,7 +45,7 @@ from spark_mq.store.index.coverage import IndexCoverage
 from spark_mq.store.index.key_index import KeyIndex
 from spark_mq.store.live_end import LiveEndFinder
 from spark_mq.store.log.corrupt_range import CorruptRange
-from spark_mq.store.log.log_range import LogRange
+from spark_mq.store.log.log_range import LiveEnd, LogRange
 from spark_mq.store.log.record_lookup import NoRecord, RecordLookup
 from spark_mq.store.log.scan import InQueue, scan
 from spark_mq.store.queue.consume_queue import ConsumeQueue
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from spark_mq.lifecycle.life.life import Lives
 
 DEFAULT_MAX_NUM = 32
-_ENDS = StateMemory[int]()
+_ENDS = StateMemory[LiveEnd]()
 """Ends of logs that this process found, by the state of the files."""
 _FIRST_BYTES = 4 << 20
 """Bytes of the log in which the first messages of a topic are searched for without the kernels."""
@@ -85,7 +85,7 @@ class MessageStore:
         broker_version: str | None = None,
         broker_conf: str | None = None,
         check_index: bool = False,
-        log_end: int | None = None,
+        live_end: LiveEnd | None = None,
         checked_index: CheckedIndex | None = None,
         recalls_end: bool = False,
     ) -> None:
@@ -99,8 +99,8 @@ class MessageStore:
                 `maxIndexNum` if these were changed.
             check_index: Whether each index file is read whole and checked before a look-up of a key uses it; see
                 `spark_mq.store.index.key_index`.
-            log_end: The commit log offset at which the log ends for this reader, if it is known. By default it is
-                searched for when it is needed.
+            live_end: Where the log ends for this reader, if it is known. By default it is searched for when it is
+                needed.
             checked_index: What another process found out about the index files, for look-ups in the same time range.
             recalls_end: Whether the end of the log is the one that this process found before, if no broker runs and no
                 file has changed since. That takes less time for a process that opens the same store again and again.
@@ -114,7 +114,7 @@ class MessageStore:
         self.location = Location.resolve(path).snapshot()
         self.broker_conf = BrokerConf.of(broker_conf)
         self._check_index = check_index
-        self._given_log_end = log_end
+        self._given_live_end = live_end
         self._checked_index = checked_index
         self._recalls_end = recalls_end
         self.files = FileReaders()
@@ -125,7 +125,7 @@ class MessageStore:
             if versions.is_assumed:
                 warnings.warn(versions.evidence, stacklevel=2)
         self._queues = ConsumeQueueStore(
-            self.location, self.files, self.records, self.get_max_phy_offset, lambda: self.broker_versions
+            self.location, self.files, self.records, lambda: self.live_end, lambda: self.broker_versions
         )
 
     def __enter__(self) -> Self:
@@ -174,12 +174,13 @@ class MessageStore:
 
     def get_max_phy_offset(self) -> int:
         """The commit log offset after the last live record; -1 if the log is empty."""
-        return self._live_end
+        return self.live_end.offset
 
     @cached_property
-    def _live_end(self) -> int:
-        if self._given_log_end is not None:
-            return self._given_log_end
+    def live_end(self) -> LiveEnd:
+        """Where the log ends, and which records before that can be stale."""
+        if self._given_live_end is not None:
+            return self._given_live_end
         known = _ENDS.recall(self.first_state) if self._may_recall_end else None
         if known is not None:
             return known
@@ -385,8 +386,8 @@ class MessageStore:
             record = self.records.record(commit_log_offset)
         except CorruptLogError as error:
             return NoRecord(str(error))
-        if not self.records.is_before_last_written(commit_log_offset) and commit_log_offset >= self._live_end:
-            return NoRecord(f"the record at {commit_log_offset} is stale: the log ends at {self._live_end}")
+        if not self.records.is_before_last_written(commit_log_offset) and commit_log_offset >= self.live_end.offset:
+            return NoRecord(f"the record at {commit_log_offset} is stale: the log ends at {self.live_end.offset}")
         return record
 
     @cached_property
@@ -398,12 +399,12 @@ class MessageStore:
             self.broker_conf,
             self.files,
             self.records,
-            self._live_end,
+            self.live_end,
             LiveEndFinder(self.location).find_now,
             self._check_index,
             None if checked is None else checked.layout,
         )
-        return KeyIndex(self.location, self.records, self._live_end, coverage, checked)
+        return KeyIndex(self.location, self.records, self.live_end.offset, coverage, checked)
 
     def query_message(
         self,
@@ -773,7 +774,7 @@ class MessageStore:
 
         As in `CommitLog.pickupStoreTimestamp`@5.3.3, nothing checks that a record starts at the offset.
         """
-        if commit_log_offset < self.get_min_phy_offset() or commit_log_offset + store_size > self._live_end:
+        if commit_log_offset < self.get_min_phy_offset() or commit_log_offset + store_size > self.live_end.offset:
             return -1
         return self.records.store_timestamp(commit_log_offset)
 

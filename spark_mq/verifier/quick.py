@@ -22,8 +22,9 @@ from spark_mq.store.config.topic_names import is_configured
 from spark_mq.store.gone_messages import find_gone_messages
 from spark_mq.store.index.folder import IndexFileInfo
 from spark_mq.store.index_state import index_state
-from spark_mq.store.live_end import LiveEnd, LiveEndFinder
+from spark_mq.store.live_end import LiveEndFinder
 from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.store.log.log_range import LiveEnd
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.folders import QueueFolder, existing_file_size
@@ -73,7 +74,7 @@ def quick_check(store: str, conf: BrokerConf) -> tuple[VerifyReport, pa.Table]:
             sink.add(_index_edges(info, index.layout))
     live_end = LiveEndFinder(location).find_end_now()
     end, queues, newest = -1, 0, _newest(location, state, live_end)
-    with MessageStore(store, None, conf.source if conf.is_given else None, log_end=live_end.offset) as opened:
+    with MessageStore(store, None, conf.source if conf.is_given else None, live_end=live_end) as opened:
         if log.segments:
             end = opened.get_max_phy_offset()
             sink.add(_segment_edges(opened))

@@ -20,6 +20,7 @@ from spark_mq.lifecycle.delivery.answer import NotConsumed
 from spark_mq.lifecycle.delivery.subscription import FilterStep, MessageFacts, sql_verdict, tag_verdict
 from spark_mq.lifecycle.delivery.why_not_consumed import why_not_consumed
 from spark_mq.store.config.consumer_offsets import load_consumer_offsets
+from spark_mq.store.log.log_range import LiveEnd
 from tests.support.filtered_store import (
     FILTERED,
     TAG_GROUP,
@@ -148,7 +149,7 @@ def test_a_message_in_retry(tmp_path: Path) -> None:
     letters = [fact for fact in STORES["workload-533"].facts("msg") if fact["topic"].startswith("%DLQ%")]
     delayed = [fact for fact in STORES["workload-533"].facts("msg") if fact["offset"] < letters[0]["offset"]]
     retry = [fact["queueOffset"] for fact in delayed if fact["topic"] == "%RETRY%GID_failing"]
-    with MessageStore(str(path), log_end=letters[0]["offset"]) as store:
+    with MessageStore(str(path), live_end=LiveEnd(letters[0]["offset"])) as store:
         consumed = why_not_consumed(store, "GID_failing", "RetryDemo", 0, 0)
         assert consumed.reason == NotConsumed.CONSUMED
         assert "past the last retry" in consumed.text

@@ -25,7 +25,7 @@ from spark_mq.source import messages, queue_comparison, topic_plan
 from spark_mq.source.datasource import RocketMQDataSource
 from spark_mq.source.queue_comparison import QueueComparison
 from spark_mq.store import message_store
-from spark_mq.store.log import live_memory
+from spark_mq.store.log import live_memory, log_range
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.splits import plan_splits
@@ -53,6 +53,7 @@ def prices() -> Iterator[None]:
         patch.setattr(topic_plan, "CLEARLY_LESS", 10)
         patch.setattr(queue_comparison, "_MERGE_DISTANCE", 1)
         patch.setattr(file_state, "_SETTLED_NANOS", -(1 << 62))
+        patch.setattr(log_range, "UNDISPATCHED", 0)
         yield
 
 
@@ -141,6 +142,8 @@ def rows_of(folder: Path, **options: str) -> list[Row]:
 
 
 def check(store: MappedStore) -> None:
+    with MessageStore(str(store.folder)) as opened:
+        log_range.UNDISPATCHED = store.undispatched(opened.get_max_phy_offset())
     warm = {topic: rows_of(store.folder, topic=topic) for topic in TOPICS}
     warm_scan = rows_of(store.folder)
     kept = [dict(memory) for memory in memories()]
@@ -151,10 +154,7 @@ def check(store: MappedStore) -> None:
     for topic in TOPICS:
         found = rows_of(store.folder, topic=topic)
         assert warm[topic] == found
-        # If truncated records after the end count as live, so do their units: one of another queue can be at the place
-        # of a message that has no unit yet (README, limitations).
-        if scan[-1]["commit_log_offset"] < store.end:
-            assert found == [row for row in scan if row["topic"] == topic]
+        assert found == [row for row in scan if row["topic"] == topic]
     if store.is_end_told:
         offsets = [message.offset for message in store.messages]
         assert [row["commit_log_offset"] for row in scan if row["topic"] is not None] == offsets
@@ -166,6 +166,11 @@ def check(store: MappedStore) -> None:
 @settings(max_examples=examples(90), suppress_health_check=list(HealthCheck), deadline=None)
 @given(steps=steps, reads=st.lists(st.booleans(), min_size=10, max_size=10), first=st.sampled_from([9, 12]))
 @example([("append", 0), ("restart", 0), ("write again", 2)], [False] * 3, 9)  # the end of the log is as before
+@example(
+    [("append", 33), ("append", 0), ("stop", 0), ("append", 10), ("stop", 0), ("append", 368), ("append", 552)],
+    [False] * 7,
+    9,
+)
 def test_no_step_of_a_broker_changes_what_a_read_gives(steps: list[Step], reads: list[bool], first: int) -> None:
     """If `reads` says so, a step comes while a read is under way; that read itself may fail."""
     times = FrozenTimes()
@@ -244,3 +249,32 @@ def test_a_read_of_changed_files_leaves_no_place_for_later_ones(tmp_path: Path) 
             _ = [one_split(split, "first listing") for split in splits[2:]]
         parts = [part for split in splits for part in one_split(split, f"later, from {split.start}")]
         assert offsets_of(parts) == [message.offset for message in store.messages]
+
+
+@pytest.mark.parametrize(
+    ("kept", "lost", "new"),
+    [
+        # Two new messages of A take the place of one, so that the next one of A is where a lost one was, by chance.
+        ([("A", 20)], [("A", 20), ("A", 139), ("A", 139)], [("B", 20), ("A", 20), ("A", 20), ("A", 139)]),
+        # The lost messages from the first one of C on count as live: it is the next one of its queue.
+        ([("A", 20), ("C", 20)], [(topic, 20) for topic in "ACACC"], [("B", 20)]),
+    ],
+    ids=["by chance", "counted as live"],
+)
+def test_a_stale_unit_that_is_proven_proves_no_earlier_one(
+    kept: list[Step], lost: list[Step], new: list[Step], tmp_path: Path
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        times = FrozenTimes()
+        patch.setattr(file_state, "os", times)
+        store = MappedStore(tmp_path / "store", times)
+        store.start()
+        for topic, size in (*kept, *lost):
+            store.append(topic, 0, size)
+        store.dispatch(99)
+        store.kill()
+        store.start(len(lost))
+        for topic, size in new:
+            store.append(topic, 0, size)
+        check(store)
+        store.kill()

@@ -11,6 +11,7 @@ import pytest
 from spark_mq.io import file_state
 from spark_mq.store import settled_files
 from spark_mq.store.live_end import LiveEndFinder
+from spark_mq.store.log.log_range import LiveEnd
 from spark_mq.store.message_store import MessageStore
 from tests.support.stores import OWN_STORES, RealStore
 
@@ -18,12 +19,12 @@ Unpack = Callable[[RealStore], Path]
 
 
 @pytest.fixture
-def searches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def searches(monkeypatch: pytest.MonkeyPatch) -> list[LiveEnd]:
     """The ends that were searched for, in order; the changes of all files are old."""
-    found: list[int] = []
+    found: list[LiveEnd] = []
     find = LiveEndFinder.find
 
-    def counted(*arguments: object) -> int:
+    def counted(*arguments: object) -> LiveEnd:
         found.append(find(*arguments))  # type: ignore[arg-type]
         return found[-1]
 
@@ -43,10 +44,10 @@ def end(store: Path, recalls_end: bool = True) -> int:
         return opened.get_max_phy_offset()
 
 
-def test_an_end_is_searched_for_once_while_no_file_changes(store: Path, searches: list[int]) -> None:
+def test_an_end_is_searched_for_once_while_no_file_changes(store: Path, searches: list[LiveEnd]) -> None:
     ends = [end(store), end(store), end(store)]
     assert len(searches) == 1
-    assert ends == searches * 3
+    assert ends == [searches[0].offset] * 3
     assert end(store, recalls_end=False) == ends[0]
     assert len(searches) == 2
     (store / "checkpoint").write_bytes((store / "checkpoint").read_bytes())
@@ -54,9 +55,9 @@ def test_an_end_is_searched_for_once_while_no_file_changes(store: Path, searches
     assert len(searches) == 3
 
 
-def test_an_end_is_searched_for_each_time_while_a_broker_may_run(store: Path, searches: list[int]) -> None:
+def test_an_end_is_searched_for_each_time_while_a_broker_may_run(store: Path, searches: list[LiveEnd]) -> None:
     """With `abort`, it may run on another machine."""
     (store / "abort").touch()
-    assert [end(store), end(store)] == searches
+    assert [end(store), end(store)] == [found.offset for found in searches]
     with MessageStore(str(store), recalls_end=True) as opened:
         assert opened.first_state is not None

@@ -70,6 +70,7 @@ class MappedStore:
         self.end = 0
         self.now = START
         self._is_stale_after_end = False
+        self._is_cut_while_running = False
         self._expired: dict[tuple[str, int], int] = {}
         self._flushed = 0
         self._running: ExitStack | None = None
@@ -85,6 +86,15 @@ class MappedStore:
         """
         return not self._is_stale_after_end
 
+    def undispatched(self, log_end: int) -> int:
+        """Bytes at the end of the log that are not dispatched, for a reader that finds the end at `log_end`.
+
+        Truncated records at the end count, too, if no start of the broker tells of them.
+        """
+        is_any = self.dispatched < len(self.messages)
+        first = self.messages[self.dispatched].offset if is_any else self.end
+        return max((log_end if self._is_cut_while_running else self.end) - first, 0)
+
     @property
     def is_running(self) -> bool:
         """Whether the broker runs."""
@@ -94,6 +104,7 @@ class MappedStore:
         """Start the broker. It finds that the last `lost` messages are not whole, and truncates them."""
         self.now += 20_000
         self.truncate(lost)
+        self._is_cut_while_running = False
         self._running = ExitStack()
         self._running.enter_context(store_lock(Location.resolve(str(self.folder))))
         self._put(self.folder / "lock", b"lock")
@@ -155,7 +166,7 @@ class MappedStore:
             self.end = self.messages[-lost].offset
             del self.messages[-lost:]
             self.dispatched = min(self.dispatched, len(self.messages))
-            self._is_stale_after_end = True
+            self._is_stale_after_end = self._is_cut_while_running = True
 
     def expire(self) -> None:
         """Delete the first segment, unless it is the last one."""

@@ -24,7 +24,7 @@ from spark_mq.io.remote_file import read_together
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.index.file_times import files_in_time
 from spark_mq.store.index.folder import IndexFileInfo, index_files, index_layout
-from spark_mq.store.log.log_range import LogRange, between, next_record
+from spark_mq.store.log.log_range import LiveEnd, LogRange, between, next_record
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.log.scan import WithKey
 from spark_mq.store.log.time_pruning import CLOCK_TOLERANCE_MILLIS
@@ -47,7 +47,7 @@ class IndexedRange:
         file: The file.
         header: The header when the file was checked.
         start: The commit log offset of the first record whose keys are all in this file or in the file next to it.
-        stop: The offset after the last such record, at most the live end. If all messages of the file have expired,
+        stop: The offset after the last such record, before all records that can be stale. If all messages of the file have expired,
             `stop` is not after `start`.
 
     """
@@ -107,7 +107,7 @@ class IndexCoverage:
         conf: BrokerConf,
         files: FileReaders,
         records: RecordLookup,
-        log_end: int,
+        live_end: LiveEnd,
         find_log_end: Callable[[], int],
         check: bool = False,
         layout: IndexLayout | None = None,
@@ -119,7 +119,7 @@ class IndexCoverage:
             conf: The broker's settings.
             files: The open files of the store.
             records: The records of the store.
-            log_end: The live end of the log for the reader.
+            live_end: The live end of the log for the reader.
             find_log_end: Finds the present live end: a broker may be writing.
             check: Whether each file that is opened is read whole to check its pointers.
             layout: The layout of the files, if it is known.
@@ -128,7 +128,8 @@ class IndexCoverage:
         self.problems: list[str] = []
         self._files = files
         self._records = records
-        self._log_end = log_end
+        self._live_end = live_end
+        self._log_end = live_end.offset
         self._find_log_end = find_log_end
         self._check = check
         self._opened: dict[str, _ValidIndexFile | None] = {}
@@ -225,7 +226,7 @@ class IndexCoverage:
             start = next_record(records, start)
         if stop >= records.min_offset and self._has_all_keys(stop, entries[stop]):
             stop = next_record(records, stop)
-        return IndexedRange(valid.info, valid.file, header, start, min(stop, self._log_end))
+        return IndexedRange(valid.info, valid.file, header, start, min(stop, self._live_end.certain))
 
     def _has_all_keys(self, offset: int, hashes: set[int]) -> bool:
         record = self._records.record(offset)

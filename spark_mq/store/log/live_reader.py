@@ -54,13 +54,15 @@ class LiveReader:
 
     `position` is the current position, and the live end once `ended` is True. `newest` is the store time, in
     milliseconds, of the record before `position`. A reader that is created with both values of an earlier reader
-    continues there.
+    continues there. `doubt` is the position of the first record that counts as live only because nothing proves that it
+    is stale; None if the reader found no such record.
     """
 
     def __init__(self, source: SegmentSource, position: int = 0, newest: int = NO_TIME) -> None:
         self.ended = False
         self.position = position
         self.newest = newest
+        self.doubt: int | None = None
         self._source = source
         self._segment = source.segment
         self._reader = RecordReader(source, position)
@@ -166,6 +168,8 @@ class LiveReader:
                 if was_last or not (follows[index] or self._is_live_from(int(positions[index]))):
                     self.newest = int(before[index])
                     return int(index)
+                if self.doubt is None:
+                    self.doubt = int(positions[index])
         self.newest = int(times[-1])
         return int(chunk.frames.size)
 

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from spark_mq.format.record import BLANK_SIZE, Record, is_blank
 from spark_mq.store.log.record_lookup import RecordLookup
 
+UNDISPATCHED = 256 << 10
+"""Bytes at the end of a log in which messages may have no units yet. A broker dispatches a message in milliseconds."""
+
 
 @dataclass(frozen=True)
 class LogRange:
@@ -26,6 +29,38 @@ class LogRange:
     def size(self) -> int:
         """Bytes of the range, including blanks and gaps between segments."""
         return self.stop - self.start
+
+
+@dataclass(frozen=True)
+class LiveEnd:
+    """Where a log ends.
+
+    Attributes:
+        offset: The commit log offset after the last live record (`CommitLog.getMaxOffset`@5.3.3); -1 for an empty log.
+        last_record: The offset at which that record starts; None if the search did not read it.
+        doubt: The offset of the first record that counts as live only because nothing proves that it is stale: the
+            record before it is newer. It and all later ones can be stale. None if there is no such record.
+        is_dispatched: Whether all messages have their units, because the broker stopped cleanly.
+
+    """
+
+    offset: int
+    last_record: int | None = None
+    doubt: int | None = None
+    is_dispatched: bool = True
+
+    @property
+    def certain(self) -> int:
+        """The commit log offset up to which no record can be stale."""
+        return self.offset if self.doubt is None else min(self.doubt, self.offset)
+
+    @property
+    def dispatched(self) -> int:
+        """The commit log offset before which units of queues are not stale.
+
+        A unit stays stale until its message is dispatched. By chance, it can lead to its message before.
+        """
+        return self.certain if self.is_dispatched else self.certain - UNDISPATCHED
 
 
 def iterate_records(records: RecordLookup, log_range: LogRange) -> Iterator[Record]:

@@ -12,7 +12,7 @@ from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.config.store_kind import Door, FoundForm, check_form, find_forms
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
-from spark_mq.store.log.log_range import LogRange
+from spark_mq.store.log.log_range import LiveEnd
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.folders import queue_folder, queue_folders
@@ -33,7 +33,7 @@ class ConsumeQueueStore:
         location: Location,
         files: FileReaders,
         records: RecordLookup,
-        live_end: Callable[[], int],
+        live_end: Callable[[], LiveEnd],
         broker_versions: Callable[[], BrokerVersions],
     ) -> None:
         """The queues of the store at `location`. `live_end` and `broker_versions` are asked only when needed."""
@@ -97,8 +97,8 @@ class ConsumeQueueStore:
 
     def cover(self, topic: str, queue_id: int) -> QueueCover:
         """What the units of a queue prove. Nothing is proven about a queue without files."""
-        log = LogRange(self._records.min_offset, self._live_end())
-        return QueueCover((topic, queue_id), self.find(topic, queue_id), self._location, self._records, log)
+        name, log_start = (topic, queue_id), self._records.min_offset
+        return QueueCover(name, self.find(*name), self._location, self._records, log_start, self._live_end())
 
     def ends(self, topic: str, queue_id: int, read_log: bool) -> tuple[int, int]:
         """The queue offset of the first message, and the one that the next message will get; 0, 0 for no queue."""
@@ -114,7 +114,7 @@ class ConsumeQueueStore:
             return 0
         found = self._max_offsets.get((topic, queue_id))
         if found is None:
-            found = self._max_offsets[topic, queue_id] = queue.max_offset(self._records, self._live_end())
+            found = self._max_offsets[topic, queue_id] = queue.max_offset(self._records, self._live_end().offset)
         return found
 
     def get_message(self, topic: str, queue_id: int, offset: int, max_num: int, read_log: bool) -> GetMessageResult:

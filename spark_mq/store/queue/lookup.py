@@ -27,7 +27,7 @@ from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.record import Record
 from spark_mq.io.location import Location
 from spark_mq.store.log.corrupt_range import CorruptRange
-from spark_mq.store.log.log_range import LogRange
+from spark_mq.store.log.log_range import LiveEnd, LogRange
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.log.scan import FIRST, FOREVER, InQueue, scan
 from spark_mq.store.queue.consume_queue import ConsumeQueue
@@ -98,14 +98,43 @@ class QueueCover:
         queue: ConsumeQueue | None,
         store: Location,
         records: RecordLookup,
-        log: LogRange,
+        log_start: int,
+        live_end: LiveEnd,
     ) -> None:
-        """`name` is topic and queue id. `queue` is None if the store has no files of the queue."""
+        """The cover of one queue.
+
+        Args:
+            name: Topic and queue id.
+            queue: The units; None if the store has no files of the queue.
+            store: The store directory.
+            records: The records of the store.
+            log_start: The commit log offset at which the log starts.
+            live_end: Where it ends.
+
+        """
         self.topic, self.queue_id = name
-        self.log = log
+        self.log = LogRange(log_start, live_end.offset)
+        self._live_end = live_end
+        self._proof_end = live_end.offset
         self._queue = queue
         self._store = store
         self._records = records
+
+    @cached_property
+    def certain(self) -> QueueCover:
+        """The same cover, in which a record that can be stale proves nothing: newer messages can be before it."""
+        return self._before(self._live_end.certain)
+
+    @cached_property
+    def dispatched(self) -> QueueCover:
+        """The same cover, in which only a record proves a unit whose earlier units are not stale either."""
+        return self._before(self._live_end.dispatched)
+
+    def _before(self, proof_end: int) -> QueueCover:
+        name = self.topic, self.queue_id
+        cover = QueueCover(name, self._queue, self._store, self._records, self.log.start, self._live_end)
+        cover._proof_end = proof_end
+        return cover
 
     def proven(self, queue_offset: int) -> Proven | None:
         """The message that the unit at the queue offset leads to; None if the unit proves nothing."""
@@ -265,7 +294,7 @@ class QueueCover:
     def _proof(self, queue_offset: int, commit_log_offset: int, store_size: int) -> Proven | None:
         if store_size <= 0 or store_size == PRE_BLANK_SIZE:
             return None
-        if commit_log_offset < self.log.start or commit_log_offset > self.log.stop - store_size:
+        if commit_log_offset < self.log.start or commit_log_offset > self._proof_end - store_size:
             return None
         try:
             record = self._records.record(commit_log_offset, store_size)
@@ -278,7 +307,7 @@ class QueueCover:
         sizes = units["store_size"].astype(np.int64)
         offsets = units["commit_log_offset"].astype(np.int64)
         is_message = (sizes > 0) & (sizes != PRE_BLANK_SIZE)
-        result: npt.NDArray[np.bool_] = is_message & (offsets >= self.log.start) & (offsets <= self.log.stop - sizes)
+        result: npt.NDArray[np.bool_] = is_message & (offsets >= self.log.start) & (offsets <= self._proof_end - sizes)
         return result
 
     def _proven_from(self, start: int, stop: int) -> Iterator[Proven]:

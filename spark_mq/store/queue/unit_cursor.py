@@ -83,9 +83,9 @@ def own_stop(cover: QueueCover) -> int | None:
 
     Units after it are stale, or of messages that follow the live end. The messages of a light message queue belong to
     other topics. If a recovery truncated the log, stale units remain only at the end of a queue: so the units before
-    one that is proven are not stale.
+    that of a dispatched message are not stale.
     """
-    proven = cover.last_proven()
+    proven = cover.dispatched.last_proven()
     if proven is None:
         return None
     record = proven.record
