@@ -47,8 +47,8 @@ class IndexedRange:
         file: The file.
         header: The header when the file was checked.
         start: The commit log offset of the first record whose keys are all in this file or in the file next to it.
-        stop: The offset after the last such record, before all records that can be stale. If all messages of the file have expired,
-            `stop` is not after `start`.
+        stop: The offset after the last such record, before all records that can be stale. If all messages of the file
+            have expired, `stop` is not after `start`.
 
     """
 
