@@ -109,9 +109,7 @@ class LiveEndFinder:
         run = LastRun.of(store)
         return replace(self._search(store, records, queues, run), is_dispatched=run.started is None)
 
-    def _search(
-        self, store: Location, records: RecordLookup, queues: Iterable[ConsumeQueue], run: LastRun
-    ) -> LiveEnd:
+    def _search(self, store: Location, records: RecordLookup, queues: Iterable[ConsumeQueue], run: LastRun) -> LiveEnd:
         indexed = None if store.is_local else _end_after_index(store, records, run)
         if indexed is not None:
             return indexed
