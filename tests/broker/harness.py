@@ -28,11 +28,20 @@ from tests.support.stores import RealStore
 VERSIONS: Final = ("5.3.3", "4.9.7")
 """The RocketMQ releases that most tests run: 4.9.7 is the newest 4.9 whose broker Maven Central has."""
 
-EVERY_VERSION: Final = ("4.9.0", "4.9.7", "5.3.2", "5.3.3", "5.4.0", "5.5.0")
+EVERY_VERSION: Final = (
+    *("4.9.0", "4.9.4", "4.9.7"),
+    *("5.0.0", "5.1.0", "5.1.4", "5.2.0"),
+    *("5.3.0", "5.3.1", "5.3.2", "5.3.3", "5.4.0", "5.5.0", "5.5.1"),
+)
 """All releases whose brokers these programs were seen to run, serve and check."""
 
-NEIGHBOURS: Final = {"5.3.0": "5.3.3", "5.3.1": "5.3.3", "5.3.2": "5.3.3", "5.5.1": "5.5.0"}
-"""The release whose clients and tools serve where Maven Central lacks those of a release."""
+NEIGHBOURS: Final[Mapping[str, Mapping[str, str]]] = {
+    "5.3.0": {"controller": "5.3.1", "namesrv": "5.3.3", "tools": "5.3.1"},
+    "5.3.1": {"namesrv": "5.3.3"},
+    "5.3.2": {"controller": "5.3.3", "namesrv": "5.3.3", "tools": "5.3.3"},
+    "5.5.1": dict.fromkeys(("auth", "client", "filter", "namesrv", "srvutil", "tools"), "5.5.0"),
+}
+"""By release: the jars that Maven Central lacks, and the release whose jar serves instead."""
 
 STORES: Final = Path(__file__).resolve().parent.parent / "stores"
 """Where the project's own stores are."""
@@ -101,7 +110,8 @@ def build(version: str) -> Path:
         stamp = target / "built-from"
         sources = _sources_digest()
         if not stamp.exists() or stamp.read_text() != sources:
-            shutil.rmtree(target / "classes", ignore_errors=True)
+            for made in ("classes", "lib"):
+                shutil.rmtree(target / made, ignore_errors=True)
             _run_maven(version)
             stamp.write_text(sources)
     return target
@@ -117,8 +127,7 @@ def _sources_digest() -> str:
 
 def _run_maven(version: str) -> None:
     command = ["mvn", "-q", "-B", "-f", str(_PROJECT / "pom.xml"), f"-Drocketmq.version={version}"]
-    if version in NEIGHBOURS:
-        command.append(f"-Drocketmq.clients.version={NEIGHBOURS[version]}")
+    command += [f"-Drocketmq.{jar}.version={neighbour}" for jar, neighbour in NEIGHBOURS.get(version, {}).items()]
     if version.startswith(("4.9.", "5.0.")):
         command.append(f"-Prelease-{version[:3]}")
     answer = subprocess.run([*command, "process-classes"], capture_output=True, text=True, check=False)

@@ -47,7 +47,7 @@ final class Append implements Command {
         InetSocketAddress broker = host("127.0.0.1", 10911);
         InetSocketAddress brokerV6 = host("2001:db8:0:1::a", 10911);
         byte[] body = ("direct " + random.nextInt(1000)).getBytes(StandardCharsets.UTF_8);
-        int length = Math.min(128 + number * 8, Release.LONGEST_TOPIC);
+        int length = Math.min(128 + number * 8, Protocol.LONGEST_TOPIC);
         String longTopic = ("Long-" + "topic".repeat(length)).substring(0, length);
         String key = property("KEYS", "direct" + number + " shared");
         String tagA = property("TAGS", "TagA");

@@ -24,8 +24,7 @@ final class IdQueries {
         for (LogRecord record : records) {
             // An id names the broker that stored the message; this one has another port.
             MessageId stored = MessageDecoder.decodeMessageId(record.message().getMsgId());
-            MessageExt found = find(record.message().getTopic(),
-                MessageDecoder.createMessageId(address, stored.getOffset()));
+            MessageExt found = find(MessageDecoder.createMessageId(address, stored.getOffset()));
             if (found == null || found.getCommitLogOffset() != record.offset()) {
                 findings.problem("id " + record.message().getMsgId() + " finds "
                     + (found == null ? "nothing" : "the message at " + found.getCommitLogOffset()));
@@ -34,9 +33,10 @@ final class IdQueries {
         findings.count("ids", records.size());
     }
 
-    private MessageExt find(String topic, String id) {
+    private MessageExt find(String id) {
         try {
-            return clients.admin().viewMessage(topic, id);
+            // A broker of 5.5.1 compares a topic that is named with the one that a delayed message waits for.
+            return clients.admin().viewMessage("", id);
         } catch (Exception notFound) {
             return null;
         }

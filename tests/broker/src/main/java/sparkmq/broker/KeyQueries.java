@@ -1,5 +1,6 @@
 package sparkmq.broker;
 
+import java.lang.reflect.InvocationTargetException;
 import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -8,9 +9,10 @@ import java.util.Set;
 import java.util.TreeSet;
 import org.apache.rocketmq.client.QueryResult;
 import org.apache.rocketmq.client.exception.MQClientException;
+import org.apache.rocketmq.client.impl.MQAdminImpl;
 import org.apache.rocketmq.common.message.MessageConst;
 
-/** Asks the broker's index for every key and every unique key of a log. */
+/** Asks the broker's index for every key and every unique key of a log, and for every tag if it has their entries. */
 final class KeyQueries {
     /** How many messages one query asks for. */
     static final int LIMIT = 64;
@@ -30,8 +32,10 @@ final class KeyQueries {
     }
 
     void run(List<LogRecord> records) throws Exception {
+        MQAdminImpl index = clients.producer().getDefaultMQProducerImpl().getmQClientFactory().getMQAdminImpl();
         Map<Key, Set<Long>> keys = new LinkedHashMap<>();
         Map<Key, Set<Long>> uniqueKeys = new LinkedHashMap<>();
+        Map<Key, Set<Long>> tags = new LinkedHashMap<>();
         for (LogRecord record : records) {
             if (!record.isIndexed()) {
                 continue;
@@ -46,18 +50,30 @@ final class KeyQueries {
                     add(keys, topic, key, record);
                 }
             }
+            if (record.message().getTags() != null) {
+                add(tags, topic, record.message().getTags(), record);
+            }
         }
         for (Map.Entry<Key, Set<Long>> entry : keys.entrySet()) {
             Key key = entry.getKey();
             compare("key " + key.key(), key, entry.getValue(), () ->
-                clients.admin().queryMessage(key.topic(), key.key(), LIMIT, 0, Long.MAX_VALUE));
+                index.queryMessage(key.topic(), key.key(), LIMIT, 0, Long.MAX_VALUE));
         }
         for (Map.Entry<Key, Set<Long>> entry : uniqueKeys.entrySet()) {
             Key key = entry.getKey();
             // For a unique key the client gives only the oldest of the messages found.
             Set<Long> oldest = Set.of(Collections.min(entry.getValue()));
             compare("unique key " + key.key(), key, oldest, () ->
-                Release.queryByUniqueKey(clients.admin(), key.topic(), key.key()));
+                index.queryMessageByUniqKey(key.topic(), key.key(), LIMIT, 0, Long.MAX_VALUE));
+        }
+        if (Overload.exists(MQAdminImpl.class, "queryMessage", 9)) {
+            // From 5.4.0 on a query names the type of the index, and there are entries of tags.
+            for (Map.Entry<Key, Set<Long>> entry : tags.entrySet()) {
+                Key key = entry.getKey();
+                compare("tag " + key.key(), key, entry.getValue(), () -> (QueryResult) Overload.call(index,
+                    "queryMessage", null, key.topic(), key.key(), LIMIT, 0L, Long.MAX_VALUE, false, "T", null));
+            }
+            findings.count("tags", tags.size());
         }
         findings.count("keys", keys.size());
         findings.count("uniqueKeys", uniqueKeys.size());
@@ -78,7 +94,7 @@ final class KeyQueries {
         Set<Long> found = new TreeSet<>();
         try {
             query.run().getMessageList().forEach(message -> found.add(message.getCommitLogOffset()));
-        } catch (MQClientException noMessage) {
+        } catch (MQClientException | InvocationTargetException noMessage) {
             found.clear();
         }
         boolean complete = expected.size() > SURELY_FOUND ? found.size() >= SURELY_FOUND : found.containsAll(expected);

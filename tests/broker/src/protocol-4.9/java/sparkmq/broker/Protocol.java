@@ -9,8 +9,11 @@ import org.apache.rocketmq.common.protocol.heartbeat.SubscriptionData;
 import org.apache.rocketmq.common.subscription.SubscriptionGroupConfig;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 
-/** What is the same in all releases, with classes that are in other packages from 5.1.0 on. */
+/** What changed in 5.1.0: packages of classes, and the record, which has a version 2 from then on. */
 final class Protocol {
+    /** Longest topic of a message in the log, in characters. */
+    static final int LONGEST_TOPIC = 127;
+
     private Protocol() {
     }
 

@@ -4,7 +4,6 @@ import java.nio.ByteBuffer;
 import java.util.HashMap;
 import java.util.List;
 import org.apache.rocketmq.broker.BrokerController;
-import org.apache.rocketmq.client.QueryResult;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.BrokerConfig;
@@ -26,8 +25,6 @@ import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 final class Release {
     /** Whether the broker delivers messages at any time their sender asks for. */
     static final boolean HAS_TIMERS = false;
-    /** Longest topic, in characters. */
-    static final int LONGEST_TOPIC = 127;
 
     private Release() {
     }
@@ -107,10 +104,6 @@ final class Release {
     /** What the broker would put into queue and index for a record. */
     static DispatchRequest dispatchRequest(DefaultMessageStore messageStore, byte[] bytes) {
         return messageStore.getCommitLog().checkMessageAndReturnSize(ByteBuffer.wrap(bytes), false);
-    }
-
-    static QueryResult queryByUniqueKey(DefaultMQAdminExt admin, String topic, String key) throws Exception {
-        return admin.queryMessageByUniqKey(topic, key, KeyQueries.LIMIT, 0, Long.MAX_VALUE);
     }
 
     /** 4.9 cannot pop. */

@@ -5,7 +5,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.rocketmq.broker.BrokerController;
-import org.apache.rocketmq.client.QueryResult;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
@@ -24,14 +23,11 @@ import org.apache.rocketmq.store.PutMessageResult;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 import org.apache.rocketmq.store.stats.BrokerStatsManager;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
-import org.apache.rocketmq.tools.admin.DefaultMQAdminExtImpl;
 
 /** What differs between release lines, for 5.x. */
 final class Release {
     /** Whether the broker delivers messages at any time their sender asks for. */
     static final boolean HAS_TIMERS = true;
-    /** Longest topic, in characters. */
-    static final int LONGEST_TOPIC = 255;
 
     private Release() {
     }
@@ -134,14 +130,6 @@ final class Release {
     /** What the broker would put into queue and index for a record. */
     static DispatchRequest dispatchRequest(DefaultMessageStore messageStore, byte[] bytes) {
         return messageStore.getCommitLog().checkMessageAndReturnSize(ByteBuffer.wrap(bytes), false, false);
-    }
-
-    static QueryResult queryByUniqueKey(DefaultMQAdminExt admin, String topic, String key) throws Exception {
-        DefaultMQAdminExtImpl client = admin.getDefaultMQAdminExtImpl();
-        // From 5.3.0 on the first argument is the cluster.
-        return (QueryResult) (Overload.exists(client.getClass(), "queryMessageByUniqKey", 6)
-            ? Overload.call(client, "queryMessageByUniqKey", null, topic, key, KeyQueries.LIMIT, 0L, Long.MAX_VALUE)
-            : Overload.call(client, "queryMessageByUniqKey", topic, key, KeyQueries.LIMIT, 0L, Long.MAX_VALUE));
     }
 
     /** Makes a consumer's group pop the messages of a topic; whether the broker can do that. */
