@@ -100,6 +100,9 @@ endif
 compat: install ## try other versions of Spark and Python, and write the README's table of them
 	$(BIN)/python -m tests.compat.run --folder $(COMPAT_FOLDER)
 
+compat-brokers: install ## try brokers of every release, and write the README's table of them (needs Maven)
+	$(BIN)/python -m tests.compat.brokers --folder $(COMPAT_FOLDER)/brokers
+
 stores: install ## create tests/stores again with real brokers (needs Maven)
 	$(BIN)/python -m tests.broker.make_stores
 	$(BIN)/python -m tests.broker.make_filter_cases
@@ -132,8 +135,9 @@ soak: install ## run the long forms of some tests, and measure the memory of ful
 	$(BIN)/python -m benchmarks.index_memory --files 3 --folder $(BENCH_FOLDER)/memory
 	$(BIN)/python -m benchmarks.index_memory --files 3 --key-size 1 --folder $(BENCH_FOLDER)/memory
 	SPARK_MQ_FOLLOW_SECONDS=300 SPARK_MQ_LAG_SECONDS=15 $(BIN)/python -m pytest -s tests/broker/test_following.py
+	$(MAKE) compat-brokers
 
 clean: ## remove .venv and the files that the commands above created
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
 
-.PHONY: help install constraints java prepare demo test test-rest test-kernels test-stores test-archive test-broker test-s3 test-hdfs test-cluster notebooks compat stores zip lint bench soak clean
+.PHONY: help install constraints java prepare demo test test-rest test-kernels test-stores test-archive test-broker test-s3 test-hdfs test-cluster notebooks compat compat-brokers stores zip lint bench soak clean

@@ -89,7 +89,7 @@ class StoreMaker:
         recipes["deleted-533"] = partial(self._deleted, "deleted-533", harness.VERSIONS[0])
         recipes["lagging-533"] = partial(self._lagging, "lagging-533", harness.VERSIONS[0])
         recipes["crc-533"] = partial(self._crc, "crc-533", harness.VERSIONS[0])
-        recipes["workload-550"] = partial(self._tagged, "workload-550", "5.5.0")
+        recipes["workload-550"] = partial(self.few_of_each, "workload-550", "5.5.0")
         recipes["upgraded-550"] = partial(self._upgraded, "upgraded-550", ("4.9.7", "5.3.3", "5.5.0", "5.3.3", "5.5.0"))
         recipes["filtered-533"] = partial(self._filtered, "filtered-533", harness.VERSIONS[0])
         return recipes
@@ -107,14 +107,21 @@ class StoreMaker:
         patient = {**settings, "transactionCheckInterval": "3600000"}
         with harness.Broker(version, store, patient) as broker:
             harness.send(broker, "half", seed=9, count=3)
-        self._describe(name, store, settings, version)
+        self.describe(name, store, settings, version)
         self._pack(name, store)
 
     def _killed(self, name: str, version: str) -> None:
-        """A broker killed while it takes messages faster than it dispatches them."""
+        self.killed(name, version)
+        self.describe(name, self._scratch / name, settings_of(version, SETTINGS, NO_TIMERS), version)
+
+    def killed(self, name: str, version: str, attempts: int = 20) -> Path:
+        """A broker killed while it takes messages faster than it dispatches them, if one of the attempts gets it.
+
+        Returns the store after a boot; the killed one is packed.
+        """
         settings = settings_of(version, SETTINGS, NO_TIMERS)
         store = self._scratch / name
-        for attempt in range(20):
+        for attempt in range(attempts):
             shutil.rmtree(store, ignore_errors=True)
             with harness.Broker(version, store, settings) as broker:
                 harness.send(broker, "sequence", seed=5, count=30)
@@ -126,11 +133,12 @@ class StoreMaker:
             if _queue_end(store) < _log_bytes(store):
                 break
         recovered = harness.copy_store(store, self._scratch / f"{name}.recovered")
-        self._describe(name, store, settings, version)
+        self._write_conf(name, settings)
         self._pack(name, store)
         with harness.Broker(version, recovered, settings):
             pass
-        self._pack(f"{name}.recovered", recovered, _DERIVED)
+        self._pack(recovered.name, recovered, _DERIVED)
+        return recovered
 
     def _stale(self, name: str, version: str) -> None:
         """A log that a recovery cut, with complete old records behind its new end."""
@@ -145,7 +153,7 @@ class StoreMaker:
         with harness.Broker(version, store, settings) as broker:
             # Shorter than those whose places they take, in the same queues.
             harness.send(broker, "sequence", seed=6, count=9, first=broken, body=40)
-        self._describe(name, store, settings, version)
+        self.describe(name, store, settings, version)
         self._pack(name, store)
 
     def _deleted(self, name: str, version: str) -> None:
@@ -159,7 +167,7 @@ class StoreMaker:
             segment.unlink()
         with harness.Broker(version, store, settings):
             pass
-        self._describe(name, store, settings, version)
+        self.describe(name, store, settings, version)
         self._pack(name, store)
         self._pack_rebuilt(name, store, settings, version)
 
@@ -170,7 +178,7 @@ class StoreMaker:
         with harness.Broker(version, store, settings) as broker:
             harness.send(broker, "sequence", seed=7, count=90)
             harness.send(broker, "last-queue", seed=8, count=30)
-        self._describe(name, store, settings, version)
+        self.describe(name, store, settings, version)
         queue = store / "consumequeue" / "LastQueue" / "0" / f"{0:020d}"
         times = queue.stat()
         with queue.open("r+b") as file:
@@ -187,17 +195,17 @@ class StoreMaker:
         harness.append(store, settings, seed=11, version=version)
         with harness.Broker(version, store, settings) as broker:
             harness.send(broker, "mixed", seed=12, count=150)
-        self._describe(name, store, settings, version)
+        self.describe(name, store, settings, version)
         self._pack(name, store)
 
-    def _tagged(self, name: str, version: str) -> None:
-        """A store of a broker whose index has entries for tags."""
+    def few_of_each(self, name: str, version: str) -> None:
+        """Everything that a broker, its clients and the message store can put into a store, a few times."""
         settings = settings_of(version, SETTINGS, TIMER_SETTINGS)
         store = self._scratch / name
         harness.append(store, settings, seed=13, version=version)
         with harness.Broker(version, store, settings) as broker:
             harness.send(broker, "mixed", seed=14, count=60)
-        self._describe(name, store, settings, version)
+        self.describe(name, store, settings, version)
         self._pack(name, store)
 
     def _upgraded(self, name: str, versions: tuple[str, ...]) -> None:
@@ -209,7 +217,7 @@ class StoreMaker:
                 harness.send(broker, "sequence", seed=20 + number, count=50, body=40)
                 if version == versions[2]:
                     harness.send(broker, "mixed", seed=30 + number, count=15)
-        self._describe(name, store, settings, versions[-1])
+        self.describe(name, store, settings, versions[-1])
         self._pack(name, store)
 
     def _filtered(self, name: str, version: str) -> None:
@@ -241,7 +249,8 @@ class StoreMaker:
         harness.java_rebuild(rebuilt, settings, version)
         self._pack(rebuilt.name, rebuilt, _DERIVED)
 
-    def _describe(self, name: str, store: Path, settings: dict[str, str], version: str) -> None:
+    def describe(self, name: str, store: Path, settings: dict[str, str], version: str) -> None:
+        """Write the settings of a broker, and what the Java message store says of its store."""
         self._write_conf(name, settings)
         facts = self._scratch / f"{name}.facts.jsonl"
         harness.describe(store, settings, facts, version)

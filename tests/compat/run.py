@@ -9,12 +9,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+from tests.compat.table import table_head, table_line, write_table
 from tests.support.stores import PROJECT
 
 SPARKS = ("4.0.5", "4.1.4", "4.2.0", "4.3.0")
@@ -22,7 +22,6 @@ SPARKS = ("4.0.5", "4.1.4", "4.2.0", "4.3.0")
 
 PYTHONS = ("3.11", "3.12", "3.13")
 DEVELOPED_WITH = ("4.2.0", "3.11")
-MARKS = ("<!-- compat: written by make compat -->\n", "<!-- /compat -->\n")
 
 Outcome = dict[str, str]
 
@@ -47,11 +46,11 @@ def main() -> int:
         connect = smoke(environment, SPARK_REMOTE="local[2]", SPARK_TESTING="yes")
         checks = [name for name in found if name not in ("spark", "python")]
         outcomes = [both(found[name], connect[name]) for name in checks]
-        lines = lines or [table_line("Spark", "Python", *checks), table_line(*["---"] * (2 + len(checks)))]
+        lines = lines or table_head("Spark", "Python", *checks)
         lines.append(table_line(found["spark"], found["python"], *outcomes))
         print(lines[-1], flush=True)
         status |= any(outcome != "yes" for outcome in outcomes)
-    write_table(PROJECT / "README.md", lines)
+    write_table(PROJECT / "README.md", "compat", lines)
     return status
 
 
@@ -82,23 +81,6 @@ def smoke(python: Path, **more: str) -> Outcome:
 def both(classic: str, connect: str) -> str:
     """What to say of a check without and with Spark Connect."""
     return classic if classic == connect else f"{classic}; Connect: {connect}"
-
-
-def table_line(*cells: str) -> str:
-    """One line of the table."""
-    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
-
-
-def write_table(readme: Path, lines: list[str]) -> None:
-    """Put the table in place of what is between the marks."""
-    start, stop = map(re.escape, MARKS)
-    text = readme.read_text(encoding="utf-8")
-    written, count = re.subn(
-        f"(?s)({start}).*({stop})", lambda found: found[1] + "\n".join(lines) + "\n" + found[2], text
-    )
-    if count != 1:
-        raise SystemExit(f"{readme} does not have the marks {MARKS}")
-    readme.write_text(written, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from spark_mq.indexer.report import RebuildReport
 from tests.support.index_stores import build_index, layout_of, messages_of, untouched_index_count
 from tests.support.rebuilt import rebuild_here
 from tests.support.store_history import settings_of
-from tests.support.stores import Fact, RealStore, index_of, marked_stores, tree_of
+from tests.support.stores import Fact, RealStore, index_of, marked_stores, tree_of, version_stores
 
 Unpack = Callable[[RealStore], Path]
 Rebuilt = Callable[[RealStore], tuple[Path, RebuildReport]]
@@ -54,7 +54,7 @@ def brokers_rebuild(store: RealStore, folder: Path, own: dict[str, bytes]) -> di
     return own
 
 
-@pytest.mark.parametrize("store", marked_stores())
+@pytest.mark.parametrize("store", [*marked_stores(), *version_stores("p")])
 def test_queue_files_are_the_brokers(rebuilt: Rebuilt, unpacked: Unpack, tmp_path: Path, store: RealStore) -> None:
     source = unpacked(store)
     output, report = rebuilt(store)
@@ -124,7 +124,7 @@ def brokers_index(store: RealStore, folder: Path, scratch: Path) -> list[bytes]:
     return index_of(folder)
 
 
-@pytest.mark.parametrize("store", marked_stores())
+@pytest.mark.parametrize("store", [*marked_stores(), *version_stores("p")])
 def test_index_files_are_the_brokers(rebuilt: Rebuilt, unpacked: Unpack, tmp_path: Path, store: RealStore) -> None:
     """Names apart: a broker names a file after the time at which it made it."""
     output, report = rebuilt(store)

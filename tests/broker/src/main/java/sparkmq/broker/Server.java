@@ -29,7 +29,8 @@ final class Server implements AutoCloseable {
     /**
      * Starts both on a store directory.
      *
-     * @param queueCounts topics that must have at least so many queues, whatever the store's own configuration says
+     * @param queueCounts topics that must have at least so many queues, and can be read, whatever the store's own
+     *                    configuration says
      */
     static Server start(Path store, Settings settings, Map<String, Integer> queueCounts) throws Exception {
         int nameServerPort = Loopback.freePort();
@@ -67,12 +68,11 @@ final class Server implements AutoCloseable {
         TopicConfig config = broker.getTopicConfigManager().getTopicConfigTable().get(topic);
         if (config == null) {
             config = new TopicConfig(topic, queues, queues, READ_AND_WRITE);
-        } else if (config.getReadQueueNums() >= queues) {
-            return;
-        } else {
-            config.setReadQueueNums(queues);
-            config.setWriteQueueNums(queues);
         }
+        config.setReadQueueNums(Math.max(queues, config.getReadQueueNums()));
+        config.setWriteQueueNums(Math.max(queues, config.getWriteQueueNums()));
+        // In 4.9.0 a topic of dead letters can only be written.
+        config.setPerm(config.getPerm() | READ_AND_WRITE);
         broker.getTopicConfigManager().updateTopicConfig(config);
     }
 
