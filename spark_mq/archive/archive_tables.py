@@ -174,6 +174,13 @@ class ArchiveTables:
         """The folder of the checkpoint of one stream of one store."""
         return f"{self.checkpoints}/{identity.folder}/{stream}"
 
+    def address_of(self, table: ArchiveTable) -> str:
+        """The path or URI of a table for this process, with all settings of S3, which can be secrets."""
+        if not is_s3(table.name):
+            return table.name
+        _, mark, settings = with_settings(self.addresses[0]).partition("?")
+        return f"{table.name}{mark}{settings}"
+
     def location(self, checkpoint: str) -> Location:
         """The file or folder of a checkpoint, for this process, which opens S3 without Spark."""
         if is_s3(checkpoint):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,6 +24,8 @@ from spark_mq.format.message_id import decode_offset_message_id
 from spark_mq.format.message_row import host_text
 from spark_mq.format.record import Record
 from spark_mq.format.sys_flag import TRANSACTION_ROLLBACK_TYPE, TRANSACTION_TYPE_MASK
+from spark_mq.io.object_store import ObjectStore
+from spark_mq.io.s3 import is_s3, shown
 from spark_mq.source.predicate import IN_QUEUES
 
 _IDENTITY = ("cluster", "broker", "store")
@@ -42,7 +45,7 @@ class ArchivedMessage:
 
 
 class ArchivedMessages:
-    """The messages of an archive, which is a local folder.
+    """The messages of an archive, which is a local folder, or on S3.
 
     Messages of one store are found in the order of its log; those of several stores in the order of their store times.
     A look-up opens the tables that it needs. It raises `OptionError` if the package `deltalake` is not installed, and
@@ -53,16 +56,18 @@ class ArchivedMessages:
         """Name the archive; nothing is read yet.
 
         Args:
-            table: The archive's table of messages: a path.
+            table: The archive's table of messages: a path, or an address of S3.
 
         Raises:
-            OptionError: The table is not on a local disk.
+            OptionError: The table is elsewhere, or its address is not valid.
 
         """
         self._tables = ArchiveTables.of(table if "/" in table else f"./{table}", checkpoint="")
-        self._table = table
-        if not self._tables.messages.is_local:
-            raise OptionError(f"{table} is not on a local disk: ask with `spark-mq sql --archive old={table}`")
+        self._table = shown(table)
+        if not (self._tables.messages.is_local or is_s3(table)):
+            raise OptionError(
+                f"{self._table} is neither on a local disk nor on S3: ask `spark-mq sql --archive old={self._table}`"
+            )
 
     def with_key(self, key: str, topic: str | None = None, is_unique: bool = False) -> Iterator[ArchivedMessage]:
         """The messages that have a key; as in the index, there is none of transaction type ROLLBACK.
@@ -145,8 +150,12 @@ class ArchivedMessages:
             raise OptionError(
                 f"{self._table} is an archive, which needs the package deltalake: install spark-mq[delta]"
             ) from None
+        address = self._tables.address_of(table)
         try:
-            return DeltaTable(table.name).to_pyarrow_dataset()
+            if not is_s3(address):
+                return DeltaTable(address).to_pyarrow_dataset()
+            bucket, path = ObjectStore.of(address)
+            return DeltaTable(f"s3://{quote(path)}", storage_options=bucket.delta_options).to_pyarrow_dataset()
         except DeltaError as error:
             raise UnsupportedStoreError(
                 f"{table.name} cannot be read without Spark: {error}: ask `spark-mq sql --archive old={self._table}`"

@@ -14,7 +14,7 @@ import errno
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -56,6 +56,11 @@ _CODE: Final = re.compile(r"<Code>([^<\n]*)</Code>")
 _MESSAGE: Final = re.compile(r"<Message>([^<\n]*)</Message>")
 _CERTIFICATES: Final = "SSL_CERT_FILE"
 """The variable of the environment that names the file of certificates, when a client is made."""
+_DELTA_NAMES: Final = {
+    "access_key": "AWS_ACCESS_KEY_ID",
+    "secret_key": "AWS_SECRET_ACCESS_KEY",
+    "session_token": "AWS_SESSION_TOKEN",
+}
 _MIB: Final = 1 << 20
 _PART_SIZES: Final = tuple(size * _MIB for size in (5, 8, 10, 15, 16, 25, 32, 50, 64, 100, 128, 200, 256))
 """The sizes of the parts of an upload, in clients that are not told another one."""
@@ -102,6 +107,23 @@ class ObjectStore(NetworkStorage):
                 "client exist only there: start processes with `spawn`, as multiprocessing.get_context does"
             )
         return _client(self.bucket, self.settings)
+
+    @property
+    def delta_options(self) -> dict[str, str]:
+        """The settings by their names in the package `deltalake`."""
+        values = dict(self.settings)
+        is_virtual = flag("force_virtual_addressing", values.get("force_virtual_addressing", "false"))
+        options = {
+            "AWS_REGION": _region(self.bucket, values),
+            "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": str(is_virtual).lower(),
+            "AWS_SKIP_SIGNATURE": str(flag("anonymous", values.get("anonymous", "false"))).lower(),
+        }
+        options |= {name: values[ours] for ours, name in _DELTA_NAMES.items() if ours in values}
+        if "endpoint_override" in values:
+            host, scheme = values["endpoint_override"], values.get("scheme", "https")
+            options["AWS_ENDPOINT_URL"] = f"{scheme}://{self.bucket}.{host}" if is_virtual else f"{scheme}://{host}"
+            options["AWS_ALLOW_HTTP"] = str(scheme == "http").lower()
+        return options
 
     def info(self, path: str) -> fs.FileInfo:
         """Type, size and modification time of a file or folder; also of the bucket."""
@@ -306,7 +328,7 @@ def _client(bucket: str, settings: Settings) -> S3Store:
     is_anonymous = flag("anonymous", values.get("anonymous", "false"))
     is_virtual = flag("force_virtual_addressing", values.get("force_virtual_addressing", "false"))
     host, scheme = values.get("endpoint_override"), values.get("scheme", "https")
-    region = values.get("region") or (_region_of(bucket) if host is None else DEFAULT_REGION)
+    region = _region(bucket, values)
     how: dict[str, Any] = {} if is_anonymous else _credentials(values)
     domain = next((name for start, name in _OTHER_DOMAINS.items() if region.startswith(start)), None)
     if host is None and domain is not None:
@@ -324,6 +346,10 @@ def _client(bucket: str, settings: Settings) -> S3Store:
             client_options={"allow_http": scheme == "http", "connect_timeout": _CONNECT_TIME, "timeout": _REQUEST_TIME},
             retry_config={"max_retries": ATTEMPTS - 1},
         )
+
+
+def _region(bucket: str, settings: Mapping[str, str]) -> str:
+    return settings.get("region") or (DEFAULT_REGION if "endpoint_override" in settings else _region_of(bucket))
 
 
 @cache

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyarrow import fs
 
+from spark_mq.cli.main import main
 from tests.s3.proxy import ERRORS, Fault, Proxy, every
 from tests.s3.server import ACCESS_KEY, LAKE, SECRET_KEY
 from tests.support.delta_rows import delta_rows
@@ -84,6 +85,58 @@ def test_rows_on_s3_are_those_of_the_local_disk(archives: Archives, tmp_path: Pa
     expected = rows(archives.here)
     assert rows(archives.copy(tmp_path)) == expected
     assert len(expected[""]) == len(WORKLOAD.facts("msg")) == archives.report.rows
+
+
+def doors(table: str) -> list[tuple[str, ...]]:
+    """Look-ups in an archive: of messages that are there, of one that is not, and with an argument of stores."""
+    facts = WORKLOAD.facts("msg")
+    keyed = next(fact for fact in facts if fact["keys"])
+    topic, key = keyed["topic"], keyed["keys"].split()[0]
+    return [
+        ("query-by-id", table, *(fact["msgId"] for fact in facts[:: len(facts) // 3])),
+        ("query-by-offset", table, topic, str(keyed["queueId"]), str(keyed["queueOffset"])),
+        ("query-by-unique-key", table, topic, keyed["uniqKey"]),
+        ("query-by-unique-key", table, keyed["uniqKey"]),
+        ("query-by-key", table, topic, key),
+        ("print-message", table, topic, "--last", "3"),
+        ("print-message", table, topic, "--key", key),
+        ("query-by-offset", table, "nothing", "0", "0"),
+        ("query-by-key", table, topic, key, "--as-broker"),
+    ]
+
+
+@pytest.mark.parametrize("in_address", [False, True])
+def test_look_ups_without_spark_are_those_of_the_local_disk(
+    in_address: bool,
+    archives: Archives,
+    s3: Proxy,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    settings = f"access_key={ACCESS_KEY}&secret_key={SECRET_KEY}&endpoint_override={s3.endpoint}&scheme=http"
+    if in_address:
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL", "AWS_REGION"):
+            monkeypatch.delenv(name)
+    there, here = f"{archives.there}?{settings}" if in_address else archives.there, str(archives.here)
+    statuses = []
+    for local, remote in zip(doors(here), doors(there), strict=True):
+        expected = main([*local, "--json"]), capsys.readouterr()
+        found = main([*remote, "--json"]), capsys.readouterr()
+        assert (found[0], found[1].out) == (expected[0], expected[1].out), local
+        assert found[1].err.replace(archives.there, here) == expected[1].err
+        assert not _SECRET.search(found[1].err)
+        statuses.append(found[0])
+    assert statuses == [0] * 7 + [3, 2]
+
+
+def test_a_table_that_cannot_be_read_is_one_line(
+    archives: Archives, s3: Proxy, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+    assert main(["query-by-key", archives.there, "OrderEvents", "x"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("spark-mq: ")
+    assert not _SECRET.search(line)
 
 
 def test_nobody_sees_the_secrets(archives: Archives, delta: SparkSession, tmp_path: Path) -> None:

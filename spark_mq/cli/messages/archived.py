@@ -49,16 +49,17 @@ def _print(arguments: argparse.Namespace, find: Find, as_table: bool, limit: Lim
     from spark_mq.archive.archived_messages import ArchivedMessages
     from spark_mq.cli.output.message_printer import MessagePrinter, rows_of
     from spark_mq.cli.output.value_text import visible
+    from spark_mq.io.s3 import shown
     from spark_mq.lifecycle.life.store_rules import DefaultSituations
 
     for name in _OF_STORES:
         if getattr(arguments, name, None):
-            raise OptionError(f"--{name.replace('_', '-')} has no effect: {arguments.store} is an archive")
+            raise OptionError(f"--{name.replace('_', '-')} has no effect: {shown(arguments.store)} is an archive")
     printer = MessagePrinter(arguments, as_table, names_stores=True)
     found = find(ArchivedMessages(arguments.store), arguments)
     most, printed = None if limit is None else limit(arguments), 0
-    shown = islice(found, most)
-    while batch := list(islice(shown, _ROWS_AT_ONCE)):
+    wanted = islice(found, most)
+    while batch := list(islice(wanted, _ROWS_AT_ONCE)):
         if getattr(arguments, "body_file", None) and (printed or len(batch) > 1):
             raise OptionError("--body-file takes the body of one message: the archive has several")
         names = [vars(one.identity) for one in batch]
@@ -70,5 +71,5 @@ def _print(arguments: argparse.Namespace, find: Find, as_table: bool, limit: Lim
     if hasattr(arguments, "limit") and next(found, None) is not None:
         print(f"spark-mq: there are more than --limit {most} messages", file=sys.stderr)
     if not printed:
-        print(f"spark-mq: the archive {visible(arguments.store)} has no such message", file=sys.stderr)
+        print(f"spark-mq: the archive {visible(shown(arguments.store))} has no such message", file=sys.stderr)
     return FOUND if printed else NOT_FOUND
