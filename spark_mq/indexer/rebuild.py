@@ -28,7 +28,7 @@ from spark_mq.format.index_file import IndexLayout
 from spark_mq.indexer.disk_space import no_room_error, room_needed
 from spark_mq.indexer.file_settings import file_settings
 from spark_mq.indexer.index.build import IndexResult, find_existing_index
-from spark_mq.indexer.index.tag_entries import TagDecision, TaggedRanges, TaskOf, tags_of_version
+from spark_mq.indexer.index.tag_entries import TagDecision, TaggedRanges, TaskOf, keep_tags, tags_of_version
 from spark_mq.indexer.output_folder import is_store_folder
 from spark_mq.indexer.queue.build import QueueResult
 from spark_mq.indexer.queue.existing import find_existing_queues
@@ -312,6 +312,8 @@ class _Rebuild:
     def _index_tags(self, left: Manifest | None) -> bool | None:
         """Whether tags have index entries, by the version; None if an index shows it, or showed it to a killed job."""
         shown_by = self.request.tags_shown_by
+        if self.request.tagged is not None:
+            return None
         if shown_by is not None and ((left is not None and left.settings.index_tags is None) or index_files(shown_by)):
             return None
         return bool(tags_of_version(self.request.broker_versions).ranges)
@@ -360,6 +362,8 @@ class _Rebuild:
             with context.progress.stage(name, count, "splits") as done:
                 return context.tasks.rows(task_of(done), count, schema)
 
+        if self.request.tagged is not None:
+            return keep_tags(staged, self.request.tagged, run), self.request.tagged
         files = tuple(file for file in self._shown_index(plan.continued) if file.size == layout.file_size)
         return TagDecision(files, layout, versions, run).apply(staged)
 

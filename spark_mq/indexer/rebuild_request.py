@@ -11,6 +11,7 @@ from typing import Self
 from spark_mq.errors import EmptyStoreError, OptionError
 from spark_mq.format.broker_version import INDEX_TAGS, BrokerVersions
 from spark_mq.indexer.damage import raise_or_report
+from spark_mq.indexer.index.tag_entries import TaggedRanges
 from spark_mq.indexer.output_folder import check_output
 from spark_mq.indexer.queue.ext_settings import ExtSettings
 from spark_mq.indexer.selection import Selection
@@ -47,6 +48,7 @@ class RebuildRequest:
         resume: Whether to continue a killed job, or existing trees.
         split_size: Bytes of the log for a task.
         tags_shown_by: The store whose index shows which tags have index entries; None if the version says it.
+        tagged: Where tags have index entries, if that is known without an index; `tags_shown_by` is None then.
         assume_defaults: Whether index files are made with the broker's defaults if nothing tells their settings.
 
     """
@@ -62,6 +64,7 @@ class RebuildRequest:
     resume: bool
     split_size: int
     tags_shown_by: Location | None = None
+    tagged: TaggedRanges | None = None
     assume_defaults: bool = False
 
     @classmethod
@@ -120,6 +123,7 @@ class RebuildRequest:
             resume,
             split_size,
             None if is_told else location,
+            None,
             assume_defaults,
         )
 

@@ -159,6 +159,7 @@ def _derive(job: StoreJob, store: Location) -> RebuildReport:
         time_zone=zone,
         broker_versions=job.broker_versions,
         tags_shown_by=job.tags_shown_by,
+        tagged=job.tagged,
     )
     report = rebuild_with(job.tasks, request, job.on_progress)
     doubled = [damage for damage in report.corrupt if damage.code == "DOUBLED_UNITS"]

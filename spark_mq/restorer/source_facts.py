@@ -6,6 +6,7 @@ wrote lacks the facts of queues and index files.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -14,9 +15,10 @@ from datetime import tzinfo
 from typing import TYPE_CHECKING, Any
 
 from spark_mq.errors import ConfigError
-from spark_mq.format.broker_version import ALL_VERSIONS, BrokerVersions
+from spark_mq.format.broker_version import ALL_VERSIONS, INDEX_TAGS, BrokerVersions
 from spark_mq.format.index_file import IndexHeader, IndexLayout
 from spark_mq.format.record import BLANK_SIZE, MAGIC_AT, MAGIC_BLANK, is_blank
+from spark_mq.indexer.index.tag_entries import MANY, TaggedRanges, TagRun, tagged_ranges
 from spark_mq.io.location import Location
 from spark_mq.store.broker_versions import find_broker_versions
 from spark_mq.store.config.checkpoint import CHECKPOINT
@@ -63,6 +65,8 @@ class SourceFacts:
         broker_versions: The versions that are possible; None if nothing shows them.
         time_zone: The zone of the names of index files; None if nothing shows it.
         databases: The folders in `config/`, which are RocksDB databases.
+        tagged: Where tags have index entries, by the snapshots of an archive; None if they do not show it, and for a
+            store, whose index shows it.
         form_notes: What the new store lacks because of the form of its source (`check_form`), a sentence each.
 
     """
@@ -79,6 +83,7 @@ class SourceFacts:
     broker_versions: BrokerVersions | None = None
     time_zone: tzinfo | None = None
     databases: tuple[str, ...] = ()
+    tagged: TaggedRanges | None = None
     form_notes: tuple[str, ...] = ()
 
 
@@ -156,6 +161,7 @@ def facts_of_archive(spark: SparkSession, tables: ArchiveTables, identity: Store
     files = dict(newest_snapshot(spark, tables, identity).files)
     queues, newest_index = (_json_of(files.pop(name, None)) for name in (CONSUME_QUEUE, INDEX))
     index = _archived_index_files(spark, tables, identity)
+    tagged = tags_of_files(index)
     forms = check_form(snapshot_location(files, tables.name), Door.FILES)
     nested = {path for path in files if path.count("/") > 1}
     readable = readable_files({path: files[path] for path in files if path not in nested}, tables.name)
@@ -175,8 +181,9 @@ def facts_of_archive(spark: SparkSession, tables: ArchiveTables, identity: Store
         next_offsets=next_offsets(queues),
         log_start=min(row["commit_log_offset"] for row in rows) if ends else None,
         log_end=max(ends, default=None),
-        broker_versions=_versions_of(snapshot_location(readable, tables.name)),
+        broker_versions=_versions_of(snapshot_location(readable, tables.name), tagged),
         time_zone=_time_zone(index),
+        tagged=tagged,
         databases=tuple(sorted({path.rsplit("/", path.count("/") - 1)[0] for path in nested})),
         form_notes=tuple(map(str, forms)),
     )
@@ -229,9 +236,12 @@ def _problem(data: bytes) -> str | None:
     return None if isinstance(content, dict) else "it does not contain a JSON object"
 
 
-def _versions_of(store: Location) -> BrokerVersions | None:
-    """The versions that the files of a folder show; None if they show none."""
+def _versions_of(store: Location, tagged: TaggedRanges | None = None) -> BrokerVersions | None:
+    """The versions that the files of a folder, and what an index showed, allow; None if they show none."""
     versions = find_broker_versions(store)
+    if tagged is not None and tagged.has_end and versions.decide(INDEX_TAGS) is None:
+        assert INDEX_TAGS.since is not None
+        versions = dataclasses.replace(versions, first=INDEX_TAGS.since, evidence=tagged.source)
     return None if versions == ALL_VERSIONS else versions
 
 
@@ -250,6 +260,17 @@ def _index_layout(facts: Mapping[str, Any] | None) -> IndexLayout | None:
     full = [(file["size"], IndexHeader(index_count=file["index_count"]).encode()) for file in facts["files"][:-1]]
     layouts = {IndexLayout.of_full_file(*file) for file in full}
     return layouts.pop() if len(layouts) == len(sizes) == 1 else None
+
+
+def tags_of_files(files: Iterable[Mapping[str, Any]]) -> TaggedRanges | None:
+    """Where tags have entries, by the facts of index files (`index_facts`); None if they show nothing."""
+    runs = [
+        TagRun(run["has_entry"], run["commit_log_offset"], run["commit_log_offset"], MANY, 0, 0)
+        for file in sorted(files, key=lambda file: file["begin_commit_log_offset"])
+        for run in file["tag_runs"] or ()
+    ]
+    tagged = tagged_ranges(runs, ALL_VERSIONS)
+    return dataclasses.replace(tagged, source="the archived index shows it") if runs else None
 
 
 def _index_names(files: Iterable[Mapping[str, Any]]) -> dict[int, str]:
@@ -309,7 +330,10 @@ def _archived_index_files(spark: SparkSession, tables: ArchiveTables, identity: 
     from pyspark.sql import functions as F  # noqa: N812
 
     rows = tables.snapshots.read(spark).where(identity.condition() & (F.col("file") == INDEX))
-    schema = "files ARRAY<STRUCT<name: STRING, begin_timestamp: BIGINT, begin_commit_log_offset: BIGINT>>"
+    schema = (
+        "files ARRAY<STRUCT<name: STRING, begin_timestamp: BIGINT, begin_commit_log_offset: BIGINT, "
+        "tag_runs: ARRAY<STRUCT<has_entry: BOOLEAN, commit_log_offset: BIGINT>>>>"
+    )
     content = F.from_json(F.col("content").cast("string"), schema)
     files = rows.select("snapshot_timestamp", F.explode(content["files"]).alias("file"))
     newest = F.max_by("file", "snapshot_timestamp").alias("file")

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from spark_mq.format.broker_version import INDEX_TAGS, MESSAGE_VERSION_2, BrokerVersions
 from spark_mq.format.host_text import parse_host
+from spark_mq.indexer.index.tag_entries import TaggedRanges
 from spark_mq.io.location import Location
 from spark_mq.job.progress import Progress, StageProgress
 from spark_mq.job.shared_storage import SharedStorageCheck
@@ -92,9 +93,19 @@ class StoreJob:
     @property
     def tags_shown_by(self) -> Location | None:
         """The store whose index shows which tags have index entries; None if the version says it."""
+        return self.origin.location if self._keeps_tags else None
+
+    @property
+    def tagged(self) -> TaggedRanges | None:
+        """Where tags have index entries by the snapshots of an archive; None if they do not show it."""
+        facts = self.origin.facts
+        return facts.tagged if self._keeps_tags and facts is not None else None
+
+    @property
+    def _keeps_tags(self) -> bool:
+        """Whether tags have entries as in the source, so that the version of the new broker does not decide."""
         asked = self.request.broker_versions
-        is_told = asked is not None and asked.decide(INDEX_TAGS) is not None
-        return None if is_told or not self.is_faithful else self.origin.location
+        return self.is_faithful and (asked is None or asked.decide(INDEX_TAGS) is None)
 
     @property
     def _allows_v2(self) -> bool:

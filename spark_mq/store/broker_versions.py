@@ -20,20 +20,16 @@ from dataclasses import replace
 from spark_mq.errors import SparkMqError
 from spark_mq.format import broker_version as rules
 from spark_mq.format.broker_version import ALL_VERSIONS, BrokerVersions, VersionRule
-from spark_mq.format.index_file import index_key_hash
-from spark_mq.format.index_query import IndexFile
-from spark_mq.format.message_keys import record_keys, record_tags_key
 from spark_mq.format.system_topic import OP_TOPIC
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_versions import versions_of_files
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.store.index.folder import index_files, newest_layout
+from spark_mq.store.index.tag_runs import TagsInFile
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.folders import queue_folder
-
-_NEWEST_ENTRIES = 64
 
 
 def find_broker_versions(store: Location, given: str | None = None) -> BrokerVersions:
@@ -82,19 +78,8 @@ def _has_tag_entries(store: Location, files: FileReaders) -> bool:
     layout = newest_layout(infos) if infos else None
     if layout is None:
         return False
-    newest = infos[-1]
-    index = IndexFile(newest.name, layout, files.reader(newest.location).read)
-    stop = newest.header(layout).next_entry
-    entries = [index.entry(number) for number in range(max(1, stop - _NEWEST_ENTRIES), stop)]
-    records = RecordLookup(store, files)
-    for offset in dict.fromkeys(entry.commit_log_offset for entry in reversed(entries)):
-        record = records.record(offset)
-        tags = record_tags_key(record)
-        if tags is not None:
-            tag_hash, *others = (index_key_hash(record.topic, key.encode()) for key in (tags, *record_keys(record)))
-            found = {entry.key_hash for entry in entries if entry.commit_log_offset == offset}
-            return tag_hash in found and tag_hash not in others and found <= {tag_hash, *others}
-    return False
+    shown = TagsInFile(infos[-1], layout, RecordLookup(store, files), files).last()
+    return shown is not None and shown.has_entry
 
 
 def _has_op_list(store: Location, files: FileReaders) -> bool:

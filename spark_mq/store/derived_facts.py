@@ -3,6 +3,7 @@
 - The next offset of a queue: if all its messages expired, only its files have it.
 - The names of index files: a broker names a file after the moment at which it made it.
 - The slots and entries of an index file, which are settings of the broker.
+- Whether tags have index entries, which depends on the broker's version.
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from spark_mq.errors import OptionError
+from spark_mq.errors import OptionError, SparkMqError
 from spark_mq.format.index_file import IndexLayout
+from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.store_kind import has_rocksdb_queues
 from spark_mq.store.config.store_paths import INDEX
-from spark_mq.store.index.folder import index_files, index_layout
+from spark_mq.store.index.folder import IndexFileInfo, index_files, index_layout
+from spark_mq.store.index.tag_runs import TagsInFile
+from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.folders import existing_file_size
 
@@ -56,18 +60,23 @@ def next_offsets(facts: Mapping[str, Any] | None) -> dict[tuple[str, int], int]:
 
 
 def index_facts(store: Location) -> dict[str, Any] | None:
-    """Name, size and header of each index file; None if there are no index files.
+    """Name, size, header and tags of each index file; None if there are no index files.
 
     Args:
         store: The store directory.
 
     Returns:
-        `files`: objects with `name`, `size` (bytes), and the fields of the header; `hash_slot_num` and `index_num`: the
-        slots and entries of a file, None if the files do not show them.
+        `files`: objects with `name`, `size` (bytes), the fields of the header, and `tag_runs`, objects with the
+        `commit_log_offset` from which on tags have entries, or have none (`has_entry`); `hash_slot_num` and
+        `index_num`: the slots and entries of a file, None if the files do not show them.
 
     """
     if not (store / INDEX).is_directory:
         return None
+    try:
+        layout: IndexLayout | None = index_layout(store, BrokerConf.of(None))
+    except OptionError:
+        layout = None
     files = []
     for file in index_files(store):
         header = file.stored_header()
@@ -80,13 +89,22 @@ def index_facts(store: Location) -> dict[str, Any] | None:
                 "begin_commit_log_offset": header.begin_commit_log_offset,
                 "end_commit_log_offset": header.end_commit_log_offset,
                 "index_count": header.index_count,
+                "tag_runs": [] if layout is None else _tag_runs(store, file, layout),
             }
         )
     if not files:
         return None
-    try:
-        layout: IndexLayout | None = index_layout(store, BrokerConf.of(None))
-    except OptionError:
-        layout = None
     slots, entries = (None, None) if layout is None else (layout.hash_slot_num, layout.index_num)
     return {"files": files, "hash_slot_num": slots, "index_num": entries}
+
+
+def _tag_runs(store: Location, file: IndexFileInfo, layout: IndexLayout) -> list[dict[str, Any]]:
+    """What a file shows about tags; nothing if it, or the log, is damaged."""
+    readers = FileReaders()
+    try:
+        runs = TagsInFile(file, layout, RecordLookup(store, readers), readers).runs()
+    except (SparkMqError, OSError):
+        return []
+    finally:
+        readers.close()
+    return [{"has_entry": run.has_entry, "commit_log_offset": run.commit_log_offset} for run in runs]

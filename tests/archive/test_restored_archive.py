@@ -12,7 +12,7 @@ from spark_mq import restore
 from spark_mq.archive.writer import archive
 from spark_mq.errors import OptionError
 from tests.support.soak import SOAKS
-from tests.support.stores import OWN_STORES, RealStore, all_stores, tree_of
+from tests.support.stores import OWN_STORES, RealStore, all_stores, index_of, tree_of
 from tests.support.verified import check, grave
 
 pytestmark = pytest.mark.archive
@@ -56,6 +56,16 @@ def test_two_stores_of_an_archive_come_back(
         restore(delta, table, str(tmp_path / "any"))
     for packed in (WHOLE, EXPIRED):
         assert_comes_back(delta, packed, table, unpacked, tmp_path)
+
+
+def test_an_upgraded_store_comes_back_without_its_version(
+    delta: SparkSession, unpacked: Callable[[RealStore], Path], tmp_path: Path
+) -> None:
+    """Which tags have index entries is in no message: the snapshots show it."""
+    packed = RealStore("upgraded-550", OWN_STORES / "versions")
+    archive(delta, str(unpacked(packed)), str(tmp_path / "messages"))
+    restore(delta, str(tmp_path / "messages"), str(tmp_path / "new"), broker_conf=str(packed.broker_conf))
+    assert index_of(tmp_path / "new") == index_of(unpacked(packed))
 
 
 @pytest.mark.skipif(not SOAKS, reason="a soak")

@@ -46,6 +46,14 @@ def test_a_restore_makes_the_index_that_was_there(store: RealStore, tmp_path: Pa
     assert made.logics_physical_offset == (last_unit_offset(store) if was.logics_physical_offset else 0)
 
 
+@pytest.mark.parametrize("store", [*STORES, *version_stores("p54", "p55", "pCrc")], ids=str)
+def test_an_archive_keeps_which_tags_have_entries(store: RealStore, tmp_path: Path) -> None:
+    """Also of a store that was upgraded: the first message with an entry is in the middle of a file."""
+    path = store.unpack(tmp_path)
+    restore_here(path, tmp_path / "out", store.broker_conf, archived=True)
+    assert index_of(tmp_path / "out") == index_of(path)
+
+
 def test_with_new_offsets_the_version_says_what_is_indexed(tmp_path: Path) -> None:
     path = UPGRADED.unpack(tmp_path)
     new, old = tmp_path / "new", tmp_path / "old"

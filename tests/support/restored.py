@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,11 @@ from spark_mq.restorer.origin import Origin
 from spark_mq.restorer.report import RestoreReport
 from spark_mq.restorer.restore_request import RestoreRequest
 from spark_mq.restorer.restore_source import settings_of
-from spark_mq.restorer.source_facts import facts_of_store
+from spark_mq.restorer.source_facts import facts_of_store, tags_of_files
 from spark_mq.restorer.stage import StageTask
 from spark_mq.restorer.store_job import StoreJob
 from spark_mq.source.datasource import RocketMQDataSource
+from spark_mq.store.derived_facts import index_facts
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -53,6 +55,7 @@ def restore_here(
     conf: Path,
     keep: Callable[[pa.RecordBatch], pa.RecordBatch] = lambda batch: batch,
     chunk_size: int = 1 << 16,
+    archived: bool = False,
     **options: Any,
 ) -> RestoreReport:
     """The report of a restore of a store that runs in this process.
@@ -63,13 +66,16 @@ def restore_here(
         conf: The settings of the broker.
         keep: Gives the rows of a batch that are restored.
         chunk_size: Bytes of records in a chunk.
+        archived: Whether the store is not there any more, only what an archive keeps of it.
         options: The other arguments of a request.
 
     """
     request = RestoreRequest.of(str(store), broker_conf=str(conf), **options)
     location = Location.resolve(str(source))
     facts = facts_of_store(location)
-    origin = Origin(str(source), True, facts, settings_of(facts), location)
+    if archived:
+        facts = replace(facts, tagged=tags_of_files((index_facts(location) or {"files": []})["files"]))
+    origin = Origin(str(source), True, facts, settings_of(facts), None if archived else location)
 
     def stage(folder: Location, task: StageTask) -> Sequence[Chunk]:
         smaller = StageTask(task.rules, folder, task.segment_size, chunk_size)

@@ -31,8 +31,8 @@ from spark_mq.job.arrow_task import ArrowTask
 from spark_mq.job.task_items import TaskItems
 from spark_mq.store.index.folder import IndexFileInfo
 
-_FEWEST = 4
-"""Fewer messages without an entry for their tags, after messages with one, can be damage."""
+MANY = 4
+"""So many messages without an entry for their tags are certainly no damage; fewer, after others with one, can be."""
 _START_MILLIS = 200
 """No broker stops, and another one starts and stores a message, in less time."""
 _MAX_OFFSET = (1 << 63) - 1
@@ -134,7 +134,7 @@ def tagged_ranges(runs: Iterable[TagRun], versions: BrokerVersions) -> TaggedRan
 
     """
     merged = list(_merged(runs))
-    few = [n for n, run in enumerate(merged) if n and not run.has_entry and run.messages < _FEWEST]
+    few = [n for n, run in enumerate(merged) if n and not run.has_entry and run.messages < MANY]
     lost = {number for number in few if _is_lost(merged[number - 1 : number + 2])}
     ranges, first = [], True
     for run in _merged(run for number, run in enumerate(merged) if number not in lost):
@@ -187,6 +187,10 @@ class TagDecision:
 
     def apply(self, staged: StagedLog) -> tuple[StagedLog, TaggedRanges]:
         """The staged log with those entries for tags that belong into the index; and where that is."""
+        tagged = self._find(staged)
+        return keep_tags(staged, tagged, self.run), tagged
+
+    def _find(self, staged: StagedLog) -> TaggedRanges:
         splits = staged.splits
         table = self.run(
             "compare tags",
@@ -195,19 +199,30 @@ class TagDecision:
             _ROW,
         )
         found = sorted(zip(table["split"].to_pylist(), table["result"].to_pylist(), strict=True))
-        tagged = tagged_ranges((TagRun(*run) for _, text in found for run in json.loads(text)), self.versions)
-        if tagged.ranges == _EVERYWHERE:
-            return staged, tagged
-        table = self.run(
-            "stage tags",
-            lambda done: _KeepTagged(TaskItems.of(enumerate(splits)), staged.folder, tagged, done),
-            len(splits),
-            _ROW,
-        )
-        rows = list(splits)
-        for number, text in zip(table["split"].to_pylist(), table["result"].to_pylist(), strict=True):
-            rows[number] = replace(rows[number], **json.loads(text))
-        return replace(staged, splits=tuple(rows)), tagged
+        return tagged_ranges((TagRun(*run) for _, text in found for run in json.loads(text)), self.versions)
+
+
+def keep_tags(staged: StagedLog, tagged: TaggedRanges, run: RunTask) -> StagedLog:
+    """The staged log, whose entries for tags are marked, with those in some parts of it.
+
+    Args:
+        staged: The staged log.
+        tagged: The parts.
+        run: Runs a task.
+
+    """
+    if tagged.ranges == _EVERYWHERE:
+        return staged
+    table = run(
+        "stage tags",
+        lambda done: _KeepTagged(TaskItems.of(enumerate(staged.splits)), staged.folder, tagged, done),
+        len(staged.splits),
+        _ROW,
+    )
+    rows = list(staged.splits)
+    for number, text in zip(table["split"].to_pylist(), table["result"].to_pylist(), strict=True):
+        rows[number] = replace(rows[number], **json.loads(text))
+    return replace(staged, splits=tuple(rows))
 
 
 @dataclass(frozen=True)
