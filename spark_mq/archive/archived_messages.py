@@ -6,6 +6,7 @@ bodies are read of the messages that are asked for.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -19,7 +20,7 @@ import pyarrow.dataset as ds
 
 from spark_mq.archive.archive_tables import ArchiveTable, ArchiveTables, StoreIdentity
 from spark_mq.archive.lifecycle.archived_record import ARCHIVED_COLUMNS, record_of
-from spark_mq.errors import OptionError, UnsupportedStoreError
+from spark_mq.errors import OptionError, StorageError, UnsupportedStoreError
 from spark_mq.format.message_id import decode_offset_message_id
 from spark_mq.format.message_row import host_text
 from spark_mq.format.record import Record
@@ -32,6 +33,7 @@ _IDENTITY = ("cluster", "broker", "store")
 _POSITION = (*_IDENTITY, "commit_log_offset")
 _TIMES = ("born_timestamp", "store_timestamp")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _AT_ONCE = 500
 """Messages whose bodies are read together."""
 
@@ -160,6 +162,9 @@ class ArchivedMessages:
             raise UnsupportedStoreError(
                 f"{table.name} cannot be read without Spark: {error}: ask `spark-mq sql --archive old={self._table}`"
             ) from error
+        except OSError as error:  # several lines with colours, and the whole answer of a server
+            reason = " ".join(_COLOUR.sub("", str(error)).partition("<?xml")[0].replace("\u21b3", "").split())
+            raise StorageError(f"{shown(address)} cannot be read: {reason}") from error
 
     def _positions(self, rows: ds.Dataset, condition: ds.Expression) -> pa.Table:
         is_message = ds.field("topic").is_valid()  # the row of a corrupt range has no topic

@@ -61,7 +61,7 @@ _ENVIRONMENT: Final = {
     "secret_key": ("AWS_SECRET_ACCESS_KEY",),
     "session_token": ("AWS_SESSION_TOKEN",),
     "endpoint_override": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
-    "region": ("AWS_REGION", "AWSDEFAULT_REGION"),
+    "region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
 }
 
 _HTTP: Final = ("http", "https")

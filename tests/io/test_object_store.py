@@ -137,3 +137,40 @@ def test_certificates_are_those_of_the_file(https: str, monkeypatch: pytest.Monk
     assert os.environ.get("SSL_CERT_FILE") == before
     with pytest.raises(StorageError, match=r"cannot be read, .*; check the address"):
         Location.resolve(https).open_remote(2).read(0, 2)
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        (
+            "access_key=a&secret_key=b&session_token=c&endpoint_override=h:1&scheme=http",
+            {
+                "AWS_ACCESS_KEY_ID": "a",
+                "AWS_SECRET_ACCESS_KEY": "b",
+                "AWS_SESSION_TOKEN": "c",
+                "AWS_ENDPOINT_URL": "http://h:1",
+                "AWS_ALLOW_HTTP": "true",
+                "AWS_REGION": "us-east-1",
+                "AWS_SKIP_SIGNATURE": "false",
+                "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "false",
+            },
+        ),
+        (
+            "anonymous=true&region=eu&endpoint_override=h&force_virtual_addressing=true",
+            {
+                "AWS_ENDPOINT_URL": "https://lake.h",
+                "AWS_ALLOW_HTTP": "false",
+                "AWS_REGION": "eu",
+                "AWS_SKIP_SIGNATURE": "true",
+                "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "true",
+            },
+        ),
+    ],
+)
+def test_deltalake_gets_the_settings_of_the_address(
+    query: str, expected: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    bucket, path = object_store.ObjectStore.of(f"s3://lake/messages?{query}")
+    assert (path, bucket.delta_options) == ("lake/messages", expected)

@@ -21,6 +21,7 @@ OPTIONS = {"fs.s3a.access.key": "option-key", "fs.s3a.secret.key": "option-secre
         ("s3a://b/p", {}, {}, "s3://b/p"),
         ("s3n://b/p/", {}, {}, "s3://b/p"),
         ("s3://b/%RETRY%g", {}, {"AWS_REGION": "eu"}, "s3://b/%RETRY%g?region=eu"),
+        ("s3://b/p", {}, {"AWS_DEFAULT_REGION": "eu"}, "s3://b/p?region=eu"),
         ("s3://b/p", {}, KEYS, "s3://b/p?access_key=env-key&secret_key=env%2Fsecret"),
         ("s3://b/p", OPTIONS, KEYS, "s3://b/p?access_key=option-key&secret_key=option-secret"),
         ("s3://me:pass%2Fword@b/p", OPTIONS, KEYS, "s3://b/p?access_key=me&secret_key=pass%2Fword"),
