@@ -24,7 +24,7 @@ from spark_mq.archive.delta import delta_settings
 from spark_mq.archive.lookup import query_message
 from spark_mq.archive.maintenance import maintain
 from spark_mq.archive.report import ArchiveReport
-from spark_mq.archive.streams import archive_rows, source_schema
+from spark_mq.archive.table_rows import archive_rows, source_schema
 from spark_mq.archive.writer import archive
 from spark_mq.cli.spark import spark_session
 from spark_mq.source.option_values import parse_size

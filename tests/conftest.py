@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import settings
 
-from spark_mq.archive.delta import delta_settings
-from spark_mq.archive.hadoop_s3 import s3_packages
+from spark_mq.archive.delta import delta_settings, s3_packages
 from spark_mq.cli.spark import joined_settings
 from spark_mq.errors import UnsupportedSparkError
 from tests.support.class_archive import quick_spark_options

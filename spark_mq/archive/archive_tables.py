@@ -1,4 +1,4 @@
-"""The names of an archive's tables, of one store in them, and of the store's checkpoints."""
+"""The names of an archive's tables, of a store in them, and of its checkpoints; and one store with its archive."""
 
 from __future__ import annotations
 
@@ -7,19 +7,24 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Any, Self
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_mq.archive.hadoop_s3 import connected
+from spark_mq.archive.delta import connected
 from spark_mq.errors import OptionError
 from spark_mq.io.location import Location
 from spark_mq.io.s3 import hadoop_address, is_s3, shown, with_settings
 
 _URI = re.compile(r"[A-Za-z][\w+.-]*:/")
 _CATALOG_NAME = re.compile(r"\w+(\.\w+){0,2}")
+
+IDENTITY = ("cluster", "broker", "store")
+"""The first columns of each table: the names of a store in the archive."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +156,11 @@ class ArchiveTables:
         return ArchiveTable(f"{self.name}{suffix}", self.is_path)
 
     @property
+    def is_local(self) -> bool:
+        """Whether tables and checkpoints are local folders, which this process can read without Spark."""
+        return self.messages.is_local and is_local_path(self.checkpoints)
+
+    @property
     def messages(self) -> ArchiveTable:
         """The table with a row for each message."""
         return self._table("")
@@ -187,3 +197,30 @@ class ArchiveTables:
             _, mark, settings = with_settings(self.addresses[1]).partition("?")
             checkpoint = f"{checkpoint}{mark}{settings}"
         return Location.resolve(checkpoint)
+
+
+@dataclass(frozen=True)
+class StoreArchive:
+    """A store, the tables of its archive, and the store's name there.
+
+    Attributes:
+        spark: A session with Delta tables and the `rocketmq` source.
+        store: The store directory.
+        tables: The tables of the archive.
+        identity: The name of the store in the rows of the archive.
+
+    """
+
+    spark: SparkSession
+    store: Location
+    tables: ArchiveTables
+    identity: StoreIdentity
+
+    def rows(self, table: ArchiveTable) -> DataFrame:
+        """The rows of this store in a table of the archive."""
+        return table.read(self.spark).where(self.identity.condition())
+
+    def named(self, rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
+        """Rows of this store with the schema, which starts with the columns of the identity."""
+        identity = dataclasses.asdict(self.identity)
+        return pa.Table.from_pylist([{**identity, **row} for row in rows], schema)

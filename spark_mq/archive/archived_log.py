@@ -7,6 +7,7 @@ master: both are the same log.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,9 +16,8 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_mq.archive.archive_tables import StoreIdentity
+from spark_mq.archive.archive_tables import IDENTITY, StoreArchive, StoreIdentity
 from spark_mq.archive.delta_log import is_empty
-from spark_mq.archive.store_archive import StoreArchive
 from spark_mq.archive.tables import MESSAGES
 from spark_mq.errors import CorruptLogError
 from spark_mq.format.message_row import message_row
@@ -65,10 +65,10 @@ def names_of_log(archive: StoreArchive) -> list[StoreIdentity]:
     )
     identities = {
         StoreIdentity(row.cluster, row.broker, row.store)
-        for row in rows.where(is_sampled).select("cluster", "broker", "store", *_compared()).collect()
+        for row in rows.where(is_sampled).select(*IDENTITY, *_compared()).collect()
         if _is_equal(row, samples[row.commit_log_offset])
     }
-    return sorted(identities, key=lambda identity: (identity.cluster, identity.broker, identity.store))
+    return sorted(identities, key=dataclasses.astuple)
 
 
 def sample_records(store: Location) -> list[Record]:

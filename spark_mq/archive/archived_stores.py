@@ -7,11 +7,9 @@ import dataclasses
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
+from spark_mq.archive.archive_tables import IDENTITY, ArchiveTables, StoreIdentity
 from spark_mq.archive.archived_log import described
 from spark_mq.errors import OptionError
-
-_NAMES = ("cluster", "broker", "store")
 
 
 def archived_stores(spark: SparkSession, tables: ArchiveTables) -> list[StoreIdentity]:
@@ -28,7 +26,7 @@ def archived_stores(spark: SparkSession, tables: ArchiveTables) -> list[StoreIde
     found: set[StoreIdentity] = set()
     for table in (tables.segments, tables.snapshots):
         try:
-            rows = table.read(spark).select(*_NAMES).distinct().collect()
+            rows = table.read(spark).select(*IDENTITY).distinct().collect()
         except AnalysisException as error:
             raise OptionError(
                 f"{tables.name} is neither a store directory nor an archive (spark-mq archive): table {table.name} "
@@ -56,7 +54,7 @@ def choose_store(
         OptionError: No store has these names, or several have. The error lists them.
 
     """
-    given = dict(zip(_NAMES, (cluster, broker, store_name), strict=True))
+    given = dict(zip(IDENTITY, (cluster, broker, store_name), strict=True))
     stores = archived_stores(spark, tables)
     chosen = [store for store in stores if _matches(store, given)]
     if len(chosen) == 1:

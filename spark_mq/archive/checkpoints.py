@@ -7,12 +7,16 @@ a killed run leaves the old state or the new one. The folders stay, because remo
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 
 MESSAGES, KEYS = "messages", "keys"
 """The two streams of a store."""
+_OFFSET_LOG_VERSION = "v1"
 
 
 def checkpoint_of(tables: ArchiveTables, identity: StoreIdentity, stream: str) -> str:
@@ -31,6 +35,29 @@ def retire_checkpoint(tables: ArchiveTables, identity: StoreIdentity, stream: st
 def has_begun(tables: ArchiveTables, checkpoint: str) -> bool:
     """Whether a stream has written an offset to this checkpoint; the stream then starts at that offset."""
     return any(entry.base_name.isdigit() for entry in (tables.location(checkpoint) / "offsets").entries())
+
+
+def stream_id(tables: ArchiveTables, checkpoint: str) -> str:
+    """The id of the stream, which Spark writes before the first batch."""
+    return str(json.loads((tables.location(checkpoint) / "metadata").read_bytes())["id"])
+
+
+def finished_batch(tables: ArchiveTables, checkpoint: str) -> Location | None:
+    """The file with the offset of a stream's last batch; None if there is none, or the batch is not finished."""
+    folder = tables.location(checkpoint)
+    numbers = [int(entry.base_name) for entry in (folder / "offsets").entries() if entry.base_name.isdigit()]
+    if not numbers or not (folder / "commits" / str(max(numbers))).is_file:
+        return None
+    return folder / "offsets" / str(max(numbers))
+
+
+def source_offset(batch: Location) -> dict[str, Any] | None:
+    """The offset of the only source in a file of Spark's offset log; None for another form."""
+    lines = batch.read_bytes().decode().splitlines()
+    if len(lines) != 3 or lines[0] != _OFFSET_LOG_VERSION:
+        return None
+    values = json.loads(lines[2])
+    return values if isinstance(values, dict) else None
 
 
 def _retired(tables: ArchiveTables, identity: StoreIdentity, stream: str) -> int:

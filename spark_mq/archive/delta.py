@@ -1,12 +1,32 @@
-"""The settings of a Spark session for Delta tables."""
+"""The settings of a Spark session for Delta tables, also for tables on S3, which Spark's Hadoop reads and writes.
+
+The package for S3, `hadoop-aws`, must have the version of Spark's own Hadoop. It asks for all clients of AWS (600 MB);
+those that it uses are 20 MB. Credentials are no settings of the session, which `SET` would show: they go into the
+configuration of Hadoop that all tasks get.
+"""
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+
 from spark_mq.errors import UnsupportedSparkError
+from spark_mq.io.s3 import OPTIONS, hadoop_settings, is_s3, with_settings
 
 DELTA_VERSION = "4.4.0"
 _SPARK_VERSIONS = ("4.0", "4.1", "4.2")
 """The Spark versions for which Maven Central has this version of Delta Lake."""
+
+_AWS_VERSIONS: Final = {"3.4.1": "2.24.6", "3.4.2": "2.29.52", "3.5.0": "2.35.4"}
+"""By version of Hadoop: the version of the clients of AWS with which it was built."""
+_CLIENTS: Final = ("s3", "s3-transfer-manager", "apache-client", "sts")
+_HADOOP_JAR: Final = re.compile(r"hadoop-client-api-(.+)\.jar")
+_DEFAULTS: Final = "core-default.xml"
+_VECTORED_READS: Final = "parquet.hadoop.vectored.io.enabled"
+"""Hadoop repeats a read whose body was cut short, but not one of several ranges at once."""
 
 
 def delta_settings() -> dict[str, str]:
@@ -34,3 +54,63 @@ def delta_settings() -> dict[str, str]:
         # Parquet keeps no minima and maxima of Spark's default, INT96.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     }
+
+
+def s3_packages() -> dict[str, str]:
+    """The settings of a session that starts in this process and has tables on S3; none if Spark has no known Hadoop."""
+    version = _hadoop_version()
+    if version is None:
+        return {}
+    hadoop = f"org.apache.hadoop:hadoop-aws:{version}"
+    if version not in _AWS_VERSIONS:
+        return {"spark.jars.packages": hadoop}
+    clients = [f"software.amazon.awssdk:{name}:{_AWS_VERSIONS[version]}" for name in _CLIENTS]
+    return {
+        "spark.jars.packages": ",".join([hadoop, *clients]),
+        # The bundle has all clients. Spark has a Netty of its own, of another version.
+        "spark.jars.excludes": "software.amazon.awssdk:bundle,io.netty:*",
+    }
+
+
+def _hadoop_version() -> str | None:
+    from pyspark.find_spark_home import _find_spark_home
+
+    found = [_HADOOP_JAR.fullmatch(file.name) for file in (Path(_find_spark_home()) / "jars").glob("hadoop-client-*")]
+    return next((match[1] for match in found if match), None)
+
+
+def connected(spark: SparkSession, uri: str) -> str:
+    """The address with all settings, which Spark's Hadoop has from now on; any other path or URI as it is.
+
+    Settings of Hadoop (`fs.s3a.*`) that the user gave count as options: the address wins over them, and they win over
+    the environment. A server of Spark Connect keeps its own settings.
+
+    Args:
+        spark: The session.
+        uri: A path or URI.
+
+    Raises:
+        OptionError: A setting or the address is not valid.
+
+    """
+    if not is_s3(uri):
+        return uri
+    if not hasattr(spark, "newSession"):
+        return with_settings(uri)
+    configuration = spark._jsc.hadoopConfiguration()
+    complete = with_settings(uri, _given(configuration))
+    for name, value in hadoop_settings(complete).items():
+        configuration.set(name, value)
+    configuration.setIfUnset(_VECTORED_READS, "false")
+    return complete
+
+
+def _given(configuration: Any) -> dict[str, str]:
+    """The options for S3 in Hadoop's configuration, without its defaults."""
+    given = {}
+    for name in OPTIONS:
+        sources = configuration.getPropertySources(name)
+        value = configuration.get(name)
+        if value and sources is not None and list(sources)[-1] != _DEFAULTS:
+            given[name] = value
+    return given

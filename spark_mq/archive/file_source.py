@@ -1,12 +1,11 @@
 """A stream over a store whose tasks write the messages, and their keys, as files; its rows name the files.
 
 The offsets are those of the stream `rocketmq`, so both continue from the same checkpoint. A file is not in a table
-before a commit names it (`kernel_commit`). What a killed task leaves is no row of any table; VACUUM removes it.
+before a commit names it (`file_commit`). What a killed task leaves is no row of any table; VACUUM removes it.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,26 +24,8 @@ from spark_mq.source.message_stream import MessagesStreamReader
 from spark_mq.source.options import parse_stream_options
 
 FORMAT = "rocketmq_archive_files"
-_OPTION = "archivePlace"
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where the files belong: the folders of both tables, and the name of the store in each row."""
-
-    messages: str
-    keys: str
-    identity: StoreIdentity
-
-    def to_option(self) -> dict[str, str]:
-        """The option of the stream."""
-        return {_OPTION: json.dumps(dataclasses.asdict(self))}
-
-    @classmethod
-    def of_option(cls, text: str) -> Place:
-        """The place in an option."""
-        values = json.loads(text)
-        return cls(values["messages"], values["keys"], StoreIdentity(**values["identity"]))
+PLACE = "archivePlace"
+"""The option with the folders of both tables, and the names of the store in each row: a JSON array."""
 
 
 class ArchiveFilesSource(DataSource):
@@ -61,8 +42,8 @@ class ArchiveFilesSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """The reader."""
-        options = {name: value for name, value in self.options.items() if name.lower() != _OPTION.lower()}
-        return ArchiveFilesReader(Place.of_option(self.options[_OPTION]), options)
+        options = {name: value for name, value in self.options.items() if name.lower() != PLACE.lower()}
+        return ArchiveFilesReader(*json.loads(self.options[PLACE]), options=options)
 
 
 @dataclass
@@ -75,10 +56,10 @@ class FailedPartition(InputPartition):
 class ArchiveFilesReader(MessagesStreamReader):
     """The stream reader of `rocketmq`, whose tasks write files."""
 
-    def __init__(self, place: Place, options: Mapping[str, str]) -> None:
-        """Prepare the reader; `options` are those of the stream `rocketmq`."""
+    def __init__(self, messages: str, keys: str, *names: str, options: Mapping[str, str]) -> None:
+        """Prepare the reader of `PLACE`; `options` are those of the stream `rocketmq`."""
         super().__init__(parse_stream_options(options), list(READ_COLUMNS))
-        self._place = place
+        self._messages, self._keys, self._identity = messages, keys, StoreIdentity(*names)
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         """The partitions of the batch, or one that has the error."""
@@ -91,12 +72,12 @@ class ArchiveFilesReader(MessagesStreamReader):
         """Write the files of one partition; returns their name, or nothing if there are no messages."""
         if isinstance(partition, FailedPartition):
             raise partition.error
-        name, place = new_file_name(), self._place
-        messages, keys = TableFile(f"{place.messages}/{name}", MESSAGES), TableFile(f"{place.keys}/{name}", KEYS)
+        name = new_file_name()
+        messages, keys = TableFile(f"{self._messages}/{name}", MESSAGES), TableFile(f"{self._keys}/{name}", KEYS)
         try:
             for batch in super().read(partition):
-                messages.add(message_rows(batch, place.identity))
-                keys.add(key_rows(batch, place.identity))
+                messages.add(message_rows(batch, self._identity))
+                keys.add(key_rows(batch, self._identity))
             keys.close()
             messages.close(note=str(keys.rows))
         except BaseException:

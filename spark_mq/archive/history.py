@@ -6,9 +6,8 @@ from importlib.resources import files
 
 from pyspark.sql import SparkSession
 
-from spark_mq.archive.archive_tables import ArchiveTable, ArchiveTables, StoreIdentity
+from spark_mq.archive.archive_tables import ArchiveTable, ArchiveTables, StoreArchive, StoreIdentity
 from spark_mq.archive.archived_log import described, names_of_log
-from spark_mq.archive.store_archive import StoreArchive
 from spark_mq.errors import OptionError
 from spark_mq.io.location import Location
 from spark_mq.store.config.named_store import DEFAULT_BROKER, DEFAULT_CLUSTER

@@ -9,14 +9,14 @@ read small local files, and need no Spark session. If anything is unknown or dif
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Self
 
-from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity, is_local_path
-from spark_mq.archive.checkpoints import KEYS, MESSAGES, checkpoint_of
-from spark_mq.archive.delta_log import changes_no_row, digest_of, newest_commit, query_ids_of, version_of
+from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
+from spark_mq.archive.checkpoints import KEYS, MESSAGES, checkpoint_of, finished_batch, source_offset
+from spark_mq.archive.delta_log import Commit, changes_no_row, newest_commit, version_of
 from spark_mq.archive.snapshot import small_files
 from spark_mq.archive.tables import layouts
 from spark_mq.errors import SparkMqError
@@ -29,8 +29,7 @@ from spark_mq.store.config.store_paths import COMMIT_LOG
 from spark_mq.store.log.record_mark import is_lost
 from spark_mq.store.message_store import MessageStore
 
-_VERSION = 1
-_OFFSET_LOG_VERSION = "v1"
+_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class StoreState:
             content = row["content"]
             # Of a large file, a snapshot has only size and time.
             part = str(row["modification_timestamp"]).encode() if content is None else content
-            files.append([row["file"], row["file_size"], digest_of(part)])
+            files.append([row["file"], row["file_size"], _digest(part)])
         return cls(str(store), segments, files)
 
 
@@ -68,69 +67,39 @@ class ArchiveState:
     Attributes:
         table: The table of messages.
         layout: A digest of the statements that create the tables: this spark-mq may add columns.
-        commits: The name and the digest of the newest commit of each table.
+        commits: The newest commit of each table.
         streams: The folder, the last batch and the digest of its offset, of each stream's checkpoint.
 
     """
 
     table: str
     layout: str
-    commits: list[list[str]]
+    commits: list[Commit]
     streams: list[list[str]]
 
     @classmethod
     def of(cls, tables: ArchiveTables, identity: StoreIdentity) -> Self | None:
         """The state now; None if it is unknown: a table is not local or not there, or a batch is not finished."""
-        if not is_local(tables):
+        if not tables.is_local:
             return None
         commits = [newest_commit(table) for table in layouts(tables)]
-        batches = [_finished_batch(checkpoint_of(tables, identity, stream)) for stream in (MESSAGES, KEYS)]
-        known_commits = [file for file in commits if file is not None]
+        batches = [finished_batch(tables, checkpoint_of(tables, identity, stream)) for stream in (MESSAGES, KEYS)]
+        known_commits = [commit for commit in commits if commit is not None]
         known_batches = [file for file in batches if file is not None]
         if len(known_commits) < len(commits) or len(known_batches) < len(batches):
             return None
         created = "\n".join(layout.create_sql(table) for table, layout in layouts(tables).items())
         return cls(
             tables.name,
-            digest_of(created.encode()),
-            [[file.name, digest_of(file.read_bytes())] for file in known_commits],
-            [[file.parent.parent.path, file.name, digest_of(file.read_bytes())] for file in known_batches],
+            _digest(created.encode()),
+            known_commits,
+            [[file.parent.parent.path, file.name, _digest(file.read_bytes())] for file in known_batches],
         )
 
 
-@dataclass(frozen=True)
-class Versions:
-    """The versions of the two tables that a run reads, when the run begins; -1 if they are unknown."""
-
-    messages: int
-    segments: int
-
-    @classmethod
-    def of(cls, tables: ArchiveTables) -> Self:
-        """The versions now."""
-        return cls(version_of(tables.messages), version_of(tables.segments))
-
-    def has_only_own_commits(self, tables: ArchiveTables, query_ids: Collection[str], segment_commits: int) -> bool:
-        """Whether only this run has changed the two tables since.
-
-        Args:
-            tables: The archive.
-            query_ids: The ids of the run's streaming queries.
-            segment_commits: How often the run wrote to the segments table.
-
-        """
-        if self.messages < 0 or self.segments < 0:
-            return False
-        messages, segments = version_of(tables.messages), version_of(tables.segments)
-        new = range(self.messages + 1, messages + 1)
-        return segments - self.segments == segment_commits and all(
-            query_ids_of(tables.messages, version) & set(query_ids) for version in new
-        )
-
-
-def is_local(tables: ArchiveTables) -> bool:
-    """Whether tables and checkpoints are local folders, which this process can read without Spark."""
-    return tables.messages.is_local and is_local_path(tables.checkpoints)
+def versions(tables: ArchiveTables) -> tuple[int, int]:
+    """The versions of the two tables that a run reads, messages and segments; -1 if they are unknown."""
+    return version_of(tables.messages), version_of(tables.segments)
 
 
 def write_note(
@@ -160,12 +129,12 @@ def end_if_nothing_is_new(store: Location, tables: ArchiveTables, identity: Stor
     - the path of the store, and names and sizes of the files in `commitlog/`: no segment came or expired, so the
       segments table is complete;
     - the files of a snapshot (`config/` and `checkpoint`), by content: no snapshot is due;
-    - the newest commit of the messages table, by name and content: the table was not deleted, made again, changed or
-      maintained, and no other run appended to it, so no other name for the log has come. The note is written only if
-      all commits to the table during the run were its own, so the keys stream has read all of them;
-    - the commit of each of the other three tables that was the newest, by name and content, and after it only commits
-      that leave the store's rows and the columns as they are: other runs may append snapshots and keys, and merge
-      segments. Whatever else a run may have to write again, such as rows that were deleted, is a change;
+    - the newest commit of the messages table: the table was not deleted, made again, changed or maintained, and no
+      other run appended to it, so no other name for the log has come. The note is written only if all commits to the
+      table during the run were its own, so the keys stream has read all of them;
+    - the commit of each of the other three tables that was the newest, and after it only commits that leave the store's
+      rows and the columns as they are: other runs may append snapshots and keys, and merge segments. Whatever else a
+      run may have to write again, such as rows that were deleted, is a change;
     - the checkpoints of both streams: their folders, which change with a rename, and the last batch, which is finished;
     - the end of the log: the stream over the store, given the offset in its checkpoint, has no later end, and the log
       still has the last record that was read.
@@ -173,7 +142,7 @@ def end_if_nothing_is_new(store: Location, tables: ArchiveTables, identity: Stor
     Spark's options that decide only how a run works (`--max-bytes`) do not matter. The contents of Parquet files are
     not read: a run that finds nothing new does not check them either.
     """
-    if not is_local(tables):
+    if not tables.is_local:
         return None
     try:
         note = _read_note(tables, identity)
@@ -201,11 +170,11 @@ def archived_to(store: MessageStore, tables: ArchiveTables, identity: StoreIdent
         identity: The name of the store in the archive.
 
     """
-    if not is_local(tables):
+    if not tables.is_local:
         return None
     try:
-        batch = _finished_batch(checkpoint_of(tables, identity, MESSAGES))
-        values = None if batch is None else _source_offset(batch)
+        batch = finished_batch(tables, checkpoint_of(tables, identity, MESSAGES))
+        values = None if batch is None else source_offset(batch)
         offset = None if values is None else StreamOffset.of_json(values)
     except (SparkMqError, OSError, ValueError):
         return None
@@ -229,30 +198,12 @@ def _has_only_harmless_commits(tables: ArchiveTables, noted: dict[str, Any], now
 
 def _is_at_end(store: Location, tables: ArchiveTables, identity: StoreIdentity) -> bool:
     """Whether the messages stream would find no new message, and its last message is still in the log."""
-    batch = _finished_batch(checkpoint_of(tables, identity, MESSAGES))
-    values = None if batch is None else _source_offset(batch)
+    batch = finished_batch(tables, checkpoint_of(tables, identity, MESSAGES))
+    values = None if batch is None else source_offset(batch)
     if values is None or not StreamOffset.of_json(values).marks:
         return False
     options = parse_stream_options({"path": store.uri, "failOnLogCut": "true"})
     return MessagesStreamReader(options, []).latestOffset(values) == values
-
-
-def _source_offset(batch: Location) -> dict[str, Any] | None:
-    """The offset of the only source in a file of Spark's offset log; None for another form."""
-    lines = batch.read_bytes().decode().splitlines()
-    if len(lines) != 3 or lines[0] != _OFFSET_LOG_VERSION:
-        return None
-    values = json.loads(lines[2])
-    return values if isinstance(values, dict) else None
-
-
-def _finished_batch(checkpoint: str) -> Location | None:
-    """The file with the offset of a stream's last batch; None if there is none, or the batch is not finished."""
-    folder = Location.resolve(checkpoint)
-    numbers = [int(info.base_name) for info in (folder / "offsets").entries() if info.base_name.isdigit()]
-    if not numbers or not (folder / "commits" / str(max(numbers))).is_file:
-        return None
-    return folder / "offsets" / str(max(numbers))
 
 
 def _read_note(tables: ArchiveTables, identity: StoreIdentity) -> dict[str, Any] | None:
@@ -265,3 +216,7 @@ def _read_note(tables: ArchiveTables, identity: StoreIdentity) -> dict[str, Any]
 
 def _note(tables: ArchiveTables, identity: StoreIdentity) -> Location:
     return Location.resolve(tables.checkpoint(identity, "last_run.json"))
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

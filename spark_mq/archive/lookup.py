@@ -7,9 +7,9 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
+from spark_mq.archive.archive_tables import IDENTITY, ArchiveTables, StoreIdentity
 
-_POSITION = ("cluster", "broker", "store", "commit_log_offset")
+_POSITION = (*IDENTITY, "commit_log_offset")
 
 
 def query_message(spark: SparkSession, table: str, topic: str, key: str, max_num: int = 1000) -> DataFrame:

@@ -10,10 +10,10 @@ from math import gcd
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
+from spark_mq.archive.archive_tables import IDENTITY, StoreArchive
 from spark_mq.archive.delta_log import is_empty
+from spark_mq.archive.file_commit import append_rows
 from spark_mq.archive.retry import retry_on_conflict
-from spark_mq.archive.row_append import append_rows
-from spark_mq.archive.store_archive import StoreArchive
 from spark_mq.archive.tables import SEGMENTS, SEGMENTS_SCHEMA
 from spark_mq.errors import StoreChangedError
 from spark_mq.format.message_row import Row
@@ -48,8 +48,8 @@ def write_segments(archive: StoreArchive, archived_to: int) -> int:
         append_rows(archive, table, SEGMENTS, rows, once=f"first segments of {archive.identity.folder}")
         return len(rows)
     view = f"spark_mq_segments_{uuid.uuid4().hex}"
-    archive.dataframe(rows, SEGMENTS_SCHEMA).createOrReplaceTempView(view)
-    keys = ("cluster", "broker", "store", "commit_log_offset")
+    spark.createDataFrame(archive.named(rows, SEGMENTS_SCHEMA)).createOrReplaceTempView(view)
+    keys = (*IDENTITY, "commit_log_offset")
     condition = " AND ".join(f"new.{name} = old.{name}" for name in keys)
     merge = (
         f"MERGE INTO {table.sql_name} AS old USING {view} AS new ON {condition} "
@@ -66,7 +66,7 @@ def _known_rows(archive: StoreArchive, bases: Set[int]) -> dict[int, Row]:
     """The rows of segments that are in the table, by the segment's first offset."""
     if not bases or is_empty(archive.tables.segments):
         return {}
-    names = [name for name in SEGMENTS_SCHEMA.names if name not in ("cluster", "broker", "store")]
+    names = [name for name in SEGMENTS_SCHEMA.names if name not in IDENTITY]
     rows = archive.rows(archive.tables.segments).where(F.col("commit_log_offset") >= min(bases)).select(*names)
     return {row["commit_log_offset"]: row for row in rows.toArrow().to_pylist()}
 

@@ -7,14 +7,17 @@ them as JSON, in one row for the folder `consumequeue` and one for the folder `i
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from pyarrow import fs
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
-from spark_mq.archive.row_append import append_rows
-from spark_mq.archive.store_archive import StoreArchive
+from spark_mq.archive.archive_tables import ArchiveTables, StoreArchive, StoreIdentity
+from spark_mq.archive.file_commit import append_rows
 from spark_mq.archive.tables import SNAPSHOTS
 from spark_mq.errors import StoreChangedError
 from spark_mq.format.message_row import Row
@@ -83,3 +86,42 @@ def _content(store: Location, info: fs.FileInfo) -> bytes | None:
         return Location(store.storage, info.path).read_bytes()
     except FileNotFoundError:
         return None
+
+
+@dataclass(frozen=True)
+class NewestSnapshot:
+    """The files of a snapshot.
+
+    Attributes:
+        timestamp: When it was made, milliseconds since the epoch; None if the archive has no snapshot of the store.
+        log_end: The commit log offset at which the log ended then; -1 if that is not known.
+        files: The contents by path; a file that was too large for the snapshot is left out.
+    """
+
+    timestamp: int | None = None
+    log_end: int = -1
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+
+def newest_snapshot(spark: SparkSession, tables: ArchiveTables, identity: StoreIdentity) -> NewestSnapshot:
+    """The newest whole snapshot of a store; if no snapshot is whole, the newest one.
+
+    A snapshot is whole if it has the contents of all its files.
+
+    Args:
+        spark: A session with Delta tables.
+        tables: The tables of the archive.
+        identity: The name of the store in the archive.
+    """
+    rows = tables.snapshots.read(spark).where(identity.condition())
+    of_snapshot = (F.count_if(F.col("content").isNull()).alias("missing"), F.max("log_end").alias("log_end"))
+    snapshots = rows.groupBy("snapshot_timestamp").agg(*of_snapshot).toArrow().to_pylist()
+    if not snapshots:
+        return NewestSnapshot()
+    whole = [row for row in snapshots if not row["missing"]] or snapshots
+    newest = max(whole, key=lambda row: row["snapshot_timestamp"])
+    moment = newest["snapshot_timestamp"]
+    of_newest = rows.where((F.col("snapshot_timestamp") == F.lit(moment)) & F.col("content").isNotNull())
+    files = {row["file"]: row["content"] for row in of_newest.select("file", "content").toArrow().to_pylist()}
+    log_end = -1 if newest["log_end"] is None else newest["log_end"]
+    return NewestSnapshot(int(moment.timestamp() * 1000), log_end, files)

@@ -12,40 +12,79 @@ messages without one, and in all other cases, Spark writes the rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+import json
+from collections.abc import Callable, Set
 from functools import partial
-from threading import Event
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
-from pyspark.sql.types import StructType
 
 from spark_mq._compat import register_source, session_has_read_limits
-from spark_mq.archive.archive_tables import ArchiveTable, StoreIdentity
+from spark_mq.archive.archive_tables import ArchiveTable, StoreArchive, StoreIdentity
 from spark_mq.archive.checkpoints import KEYS as KEYS_STREAM
 from spark_mq.archive.checkpoints import MESSAGES as MESSAGES_STREAM
-from spark_mq.archive.checkpoints import checkpoint_of, has_begun
-from spark_mq.archive.delta_log import is_empty
-from spark_mq.archive.file_source import FORMAT, ArchiveFilesSource, Place
-from spark_mq.archive.row_append import find_kernel_table
-from spark_mq.archive.store_archive import StoreArchive
+from spark_mq.archive.checkpoints import checkpoint_of, has_begun, stream_id
+from spark_mq.archive.delta_log import is_empty, version_of
+from spark_mq.archive.file_commit import KernelTable, find_kernel_table
+from spark_mq.archive.file_source import FORMAT, PLACE, ArchiveFilesSource
 from spark_mq.archive.table_file import WrittenFile, read_written_file
-from spark_mq.archive.table_rows import READ_COLUMNS, TIMES
-from spark_mq.archive.tables import KEYS, KEYS_SCHEMA, MESSAGES
+from spark_mq.archive.table_rows import archive_keys, archive_rows, source_schema
+from spark_mq.archive.tables import KEYS, MESSAGES
 from spark_mq.errors import StoreChangedError
-from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, MESSAGE_SCHEMA
 from spark_mq.store.message_store import MessageStore
 
-if TYPE_CHECKING:
-    from spark_mq.archive.kernel_commit import KernelTable
+_FIRST_LIMIT = 10
 
-_START_SECONDS = 600.0
+
+class AppendedRows:
+    """The rows that the streams of a run append to a table, and their commits.
+
+    Attributes:
+        rows: The number of rows.
+        commits: The number of commits.
+
+    """
+
+    def __init__(self, spark: SparkSession, table: ArchiveTable, query_ids: Set[str]) -> None:
+        """Begin with the table's present version; `query_ids` are the ids of the streams, also of later ones."""
+        self.rows = self.commits = 0
+        self._spark = spark
+        self._table = table
+        self._query_ids = query_ids
+        self._counted = version_of(table)
+        if self._counted < 0:
+            self._counted = int(self._history(1)[0].version)
+
+    def add(self, rows: int) -> None:
+        """Count a commit of this process."""
+        self.rows += rows
+        self.commits += 1
+
+    def add_commits_of_spark(self) -> None:
+        """Count the commits of Spark since the last call."""
+        new = self._new_commits()
+        self._counted = max((commit.version for commit in new), default=self._counted)
+        for commit in new:
+            if {commit.userMetadata, (commit.operationParameters or {}).get("queryId")} & self._query_ids:
+                self.add(int((commit.operationMetrics or {}).get("numOutputRows", 0)))
+
+    def _new_commits(self) -> list[Row]:
+        """The commits after the counted ones, from one query, because streams may add commits between two queries."""
+        limit = _FIRST_LIMIT
+        while True:
+            commits = self._history(limit)
+            if len(commits) < limit or commits[-1].version <= self._counted:
+                return [commit for commit in commits if commit.version > self._counted]
+            limit *= 10
+
+    def _history(self, limit: int) -> list[Row]:
+        """The last `limit` commits, newest first. Without a limit, Delta reads all, and `--follow` makes thousands."""
+        history = self._spark.sql(f"DESCRIBE HISTORY {self._table.sql_name} LIMIT {limit}")
+        return history.select("version", "operationParameters", "operationMetrics", "userMetadata").collect()
 
 
 class ArchiveStreams:
@@ -56,13 +95,22 @@ class ArchiveStreams:
         self._archive = archive
         self._spark = archive.spark
         self._options = options
-        self.query_ids: set[str] = set()
-        """The ids of all streaming queries that were started."""
+        self._query_ids: set[str] = set()
+        self.messages = AppendedRows(archive.spark, archive.tables.messages, self._query_ids)
+        """The messages that were appended."""
+        self.keys = AppendedRows(archive.spark, archive.tables.keys, self._query_ids)
+        """The keys that were appended."""
         self.batch_rows: dict[int, int] = {}
         """The messages of each batch whose files tasks wrote: Spark's progress counts files."""
         self._kernel_tables = _kernel_tables(archive)
         if self._kernel_tables is not None:
             register_source(archive.spark, ArchiveFilesSource)
+
+    def count(self) -> None:
+        """Make the counts of messages and keys complete."""
+        if self._kernel_tables is None:
+            self.messages.add_commits_of_spark()
+            self.keys.add_commits_of_spark()
 
     def start_messages(self, seconds: float | None = None) -> StreamingQuery:
         """The running stream from the store into the messages table; a batch starts every `seconds` seconds."""
@@ -78,8 +126,8 @@ class ArchiveStreams:
             rows = archive_rows(reader.load(archive.store.uri), archive.identity)
             return self._start(rows, archive.tables.messages, checkpoint, seconds)
         messages, keys = self._kernel_tables
-        place = Place(messages.folder, keys.folder, archive.identity)
-        files = self._spark.readStream.format(FORMAT).options(**options, **place.to_option()).load(archive.store.uri)
+        place = json.dumps([messages.folder, keys.folder, *dataclasses.astuple(archive.identity)])
+        files = self._spark.readStream.format(FORMAT).options(**options).option(PLACE, place).load(archive.store.uri)
         return self._start_batches(files, partial(self._append_messages, messages), checkpoint, seconds)
 
     def start_keys(self, seconds: float | None = None, renamed_to: StoreIdentity | None = None) -> StreamingQuery:
@@ -100,7 +148,7 @@ class ArchiveStreams:
         stream = reader.load(tables.name) if tables.is_path else reader.table(tables.name)
         rows = stream.where(identity.condition())
         if self._kernel_tables is None:
-            return self._start(_keys(rows), tables.keys, checkpoint, seconds)
+            return self._start(archive_keys(rows), tables.keys, checkpoint, seconds)
         names = rows.select(F.input_file_name().alias("name"))
         append = partial(self._append_keys, *self._kernel_tables)
         return self._start_batches(names, append, checkpoint, seconds)
@@ -111,8 +159,8 @@ class ArchiveStreams:
             return
         written = [_written_file(f"{table.folder}/{row.name}") for row in files.collect()]
         self.batch_rows[batch] = sum(file.rows for file in written)
-        if written:
-            table.commit(written, query_id, batch)
+        if written and table.commit(written, query_id, batch):
+            self.messages.add(self.batch_rows[batch])
 
     def _append_keys(
         self, messages: KernelTable, keys: KernelTable, query_id: str, names: DataFrame, batch: int
@@ -122,39 +170,35 @@ class ArchiveStreams:
             return
         names_of_messages = sorted(unquote(row.name.rpartition("/")[2]) for row in names.distinct().collect())
         files = [_keys_file(messages, keys, name) for name in names_of_messages]
-        if all(file is not None for file in files):
-            with_rows = [file for file in files if file is not None and file.rows]
-            if with_rows:
-                keys.commit(with_rows, query_id, batch)
+        written = [file for file in files if file is not None]
+        if len(written) == len(files):
+            with_rows = [file for file in written if file.rows]
+            if with_rows and keys.commit(with_rows, query_id, batch):
+                self.keys.add(sum(file.rows for file in with_rows))
             return
         # Files of another writer: of an older version, of a run with Spark Connect, of OPTIMIZE or UPDATE.
         paths = [f"{messages.folder}/{name}" for name in names_of_messages]
         read = self._spark.read.schema(MESSAGES.columns()).parquet(*paths).where(self._archive.identity.condition())
-        once = {"txnAppId": query_id, "txnVersion": str(batch)}
-        _keys(read).write.format("delta").mode("append").options(**once).save(self._archive.tables.keys.name)
+        once = {"txnAppId": query_id, "txnVersion": str(batch), "userMetadata": query_id}
+        archive_keys(read).write.format("delta").mode("append").options(**once).save(self._archive.tables.keys.name)
+        self.keys.add_commits_of_spark()
 
     def _start_batches(
         self, rows: DataFrame, append: Callable[[str, DataFrame, int], None], checkpoint: str, seconds: float | None
     ) -> StreamingQuery:
-        """The running stream whose batches `append` gets, with the id of the stream."""
-        started: list[str] = []
-        has_started = Event()
+        """The running stream whose batches `append` gets, with the id of the stream, which its checkpoint has."""
 
         def append_batch(frame: DataFrame, batch: int) -> None:
-            has_started.wait(_START_SECONDS)
-            append(started[0], frame, batch)
+            append(stream_id(self._archive.tables, checkpoint), frame, batch)
 
-        writer = _triggered(rows.writeStream.foreachBatch(append_batch), checkpoint, seconds)
-        query = writer.start()
-        started.append(str(query.id))
-        has_started.set()
-        self.query_ids.add(started[0])
+        query = _triggered(rows.writeStream.foreachBatch(append_batch), checkpoint, seconds).start()
+        self._query_ids.add(str(query.id))
         return query
 
     def _start(self, rows: DataFrame, table: ArchiveTable, checkpoint: str, seconds: float | None) -> StreamingQuery:
         writer = _triggered(rows.writeStream.format("delta").outputMode("append"), checkpoint, seconds)
         query = writer.start(table.name) if table.is_path else writer.toTable(table.name)
-        self.query_ids.add(str(query.id))
+        self._query_ids.add(str(query.id))
         return query
 
     def archived_end(self) -> int:
@@ -189,8 +233,8 @@ def _triggered(writer: DataStreamWriter, checkpoint: str, seconds: float | None)
 
 
 def _written_file(path: str) -> WrittenFile:
-    """The complete file at `path`."""
-    file = read_written_file(path)
+    """The complete file of messages at `path`."""
+    file = read_written_file(path, MESSAGES)
     if file is None:
         raise StoreChangedError(f"{path}: the file was removed before it was committed: run again")
     return file
@@ -198,33 +242,9 @@ def _written_file(path: str) -> WrittenFile:
 
 def _keys_file(messages: KernelTable, keys: KernelTable, name: str) -> WrittenFile | None:
     """The file with the keys of a file of messages; None if Spark must write the keys."""
-    of_messages = read_written_file(f"{messages.folder}/{name}")
+    of_messages = read_written_file(f"{messages.folder}/{name}", MESSAGES)
     if of_messages is None:
         return None
     if of_messages.note == "0":
         return WrittenFile("", 0, "", "")
-    return read_written_file(f"{keys.folder}/{name}")
-
-
-def source_schema() -> StructType:
-    """The columns that the archive reads from a store."""
-    return from_arrow_schema(pa.schema([ALL_MESSAGE_FIELDS[name] for name in READ_COLUMNS]))
-
-
-def archive_rows(messages: DataFrame, identity: StoreIdentity) -> DataFrame:
-    """Messages of `source_schema`, with the columns of the archive's messages table."""
-    millis = [F.when(F.col(moment).isNull(), F.col(name)).alias(name) for name, moment in TIMES.items()]
-    stored_body = F.col("encoded_body").alias("stored_body")
-    return messages.select(*identity.columns(), *MESSAGE_SCHEMA.names, "properties_bytes", stored_body, *millis)
-
-
-def _keys(messages: DataFrame) -> DataFrame:
-    """A row for each distinct key of each message."""
-    # F.transform with a lambda takes three times as long, because Spark does not compile lambdas.
-    pieces = F.coalesce(F.array_distinct("keys"), F.array().cast("array<string>"))
-    all_keys = F.concat(pieces, F.array("unique_key"))
-    exploded = messages.withColumn("piece_count", F.size(pieces)).select(
-        "*", F.posexplode(all_keys).alias("position", "key")
-    )
-    key_type = F.when(F.col("position") < F.col("piece_count"), "KEYS").otherwise("UNIQ_KEY")
-    return exploded.where("key IS NOT NULL").withColumn("key_type", key_type).select(*KEYS_SCHEMA.names)
+    return read_written_file(f"{keys.folder}/{name}", KEYS)

@@ -1,4 +1,4 @@
-"""The rows of an archive's tables out of batches of messages, as Arrow columns; `streams` has the same for Spark."""
+"""The rows of an archive's tables out of messages: of batches of Arrow, and the same for Spark."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ import dataclasses
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
 from spark_mq.archive.archive_tables import StoreIdentity
 from spark_mq.archive.tables import KEYS_SCHEMA, MESSAGES_SCHEMA
-from spark_mq.format.message_schema import MESSAGE_SCHEMA
+from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, MESSAGE_SCHEMA
 
 TIMES = {"born_timestamp_millis": "born_timestamp", "store_timestamp_millis": "store_timestamp"}
 READ_COLUMNS = (*MESSAGE_SCHEMA.names, "properties_bytes", "encoded_body", *TIMES)
@@ -53,3 +57,27 @@ def _first_of_each(rows: np.ndarray, keys: pa.Array) -> pa.Array:
 def _batch(columns: dict[str, pa.Array], count: int, identity: StoreIdentity, schema: pa.Schema) -> pa.RecordBatch:
     columns |= {name: pa.repeat(pa.scalar(value), count) for name, value in dataclasses.asdict(identity).items()}
     return pa.RecordBatch.from_arrays([columns[field.name].cast(field.type) for field in schema], schema=schema)
+
+
+def source_schema() -> StructType:
+    """The columns that the archive reads from a store."""
+    return from_arrow_schema(pa.schema([ALL_MESSAGE_FIELDS[name] for name in READ_COLUMNS]))
+
+
+def archive_rows(messages: DataFrame, identity: StoreIdentity) -> DataFrame:
+    """Messages of `source_schema`, with the columns of the archive's messages table."""
+    millis = [F.when(F.col(moment).isNull(), F.col(name)).alias(name) for name, moment in TIMES.items()]
+    stored_body = F.col("encoded_body").alias("stored_body")
+    return messages.select(*identity.columns(), *MESSAGE_SCHEMA.names, "properties_bytes", stored_body, *millis)
+
+
+def archive_keys(messages: DataFrame) -> DataFrame:
+    """A row for each distinct key of each message."""
+    # F.transform with a lambda takes three times as long, because Spark does not compile lambdas.
+    pieces = F.coalesce(F.array_distinct("keys"), F.array().cast("array<string>"))
+    all_keys = F.concat(pieces, F.array("unique_key"))
+    exploded = messages.withColumn("piece_count", F.size(pieces)).select(
+        "*", F.posexplode(all_keys).alias("position", "key")
+    )
+    key_type = F.when(F.col("position") < F.col("piece_count"), "KEYS").otherwise("UNIQ_KEY")
+    return exploded.where("key IS NOT NULL").withColumn("key_type", key_type).select(*KEYS_SCHEMA.names)

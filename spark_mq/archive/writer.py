@@ -18,18 +18,15 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_mq._compat import SPARK_ERRORS
-from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
+from spark_mq.archive.archive_tables import ArchiveTables, StoreArchive, StoreIdentity
 from spark_mq.archive.archived_log import find_lost_end
-from spark_mq.archive.commit_metrics import AppendedRows
-from spark_mq.archive.last_run import ArchiveState, StoreState, Versions, is_local, write_note
+from spark_mq.archive.last_run import ArchiveState, StoreState, versions, write_note
 from spark_mq.archive.lease import lease
-from spark_mq.archive.progress import BatchProgress, stream_offset
 from spark_mq.archive.renaming import rename_lost, settle_name
-from spark_mq.archive.report import ArchiveReport
+from spark_mq.archive.report import ArchiveReport, BatchProgress, stream_offset
 from spark_mq.archive.retry import TRIES, is_late_worker, retry_late_worker
 from spark_mq.archive.segments import write_segments
 from spark_mq.archive.snapshot import write_snapshot
-from spark_mq.archive.store_archive import StoreArchive
 from spark_mq.archive.streams import ArchiveStreams
 from spark_mq.archive.tables import create_tables
 from spark_mq.errors import ArchiveInUseError, LogCutError
@@ -60,8 +57,6 @@ class Archiver:
         self._fails_on_data_loss = options["failOnDataLoss"] == "true"
         # The archive has the messages, so it handles a log that lost its end better than the stream does.
         self._streams = ArchiveStreams(archive, {**options, "failOnLogCut": "true"})
-        self._messages = AppendedRows(archive.spark, archive.tables.messages)
-        self._keys = AppendedRows(archive.spark, archive.tables.keys)
 
     def run(self) -> ArchiveReport:
         """Append the new messages, and return the report.
@@ -80,9 +75,9 @@ class Archiver:
         return report
 
     @property
-    def query_ids(self) -> set[str]:
-        """The ids of the streaming queries that the run started."""
-        return self._streams.query_ids
+    def message_commits(self) -> int:
+        """The number of commits of the run to the messages table."""
+        return self._streams.messages.commits
 
     def follow(
         self,
@@ -190,8 +185,8 @@ class Archiver:
         report.segments += write_segments(self._archive, report.archived_to)
 
     def _add_counts(self, report: ArchiveReport) -> None:
-        report.rows += self._messages.count_new(self._streams.query_ids)
-        report.keys += self._keys.count_new(self._streams.query_ids)
+        self._streams.count()
+        report.rows, report.keys = self._streams.messages.rows, self._streams.keys.rows
 
 
 def _finish(query: StreamingQuery) -> dict[str, object]:
@@ -283,8 +278,8 @@ def archive(
     with lease(spark, tables):
         create_tables(spark, tables)
         store_archive = StoreArchive(spark, location, tables, identity)
-        store_before = StoreState.of(location) if is_local(tables) else None
-        versions_before = Versions.of(tables)
+        store_before = StoreState.of(location) if tables.is_local else None
+        messages_before, segments_before = versions(tables)
         renamed = settle_name(store_archive, rename)
         archiver = Archiver(store_archive, options)
         if follow_seconds is not None:
@@ -292,8 +287,8 @@ def archive(
         else:
             report = archiver.run()
             after = ArchiveState.of(tables, identity)
-            has_segments = int(report.segments > 0)
-            is_alone = versions_before.has_only_own_commits(tables, archiver.query_ids, has_segments)
+            own_commits = (messages_before + archiver.message_commits, segments_before + (report.segments > 0))
+            is_alone = versions(tables) == own_commits
             if store_before is not None and after is not None and is_alone:
                 write_note(tables, identity, store_before, after, report.archived_to)
     report.renamed_messages = renamed

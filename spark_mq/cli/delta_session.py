@@ -21,8 +21,7 @@ def delta_session_settings(given: Mapping[str, str], *tables: str) -> dict[str, 
         tables: The tables and checkpoints of archives, as the user named them.
 
     """
-    from spark_mq.archive.delta import delta_settings
-    from spark_mq.archive.hadoop_s3 import s3_packages
+    from spark_mq.archive.delta import delta_settings, s3_packages
 
     settings = delta_settings()
     if "delta-spark" in given.get("spark.jars", ""):

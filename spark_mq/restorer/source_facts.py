@@ -152,7 +152,7 @@ def facts_of_archive(spark: SparkSession, tables: ArchiveTables, identity: Store
     from pyspark.sql import functions as F  # noqa: N812
 
     from spark_mq.archive.lifecycle.snapshot_files import snapshot_location
-    from spark_mq.archive.newest_snapshot import newest_snapshot
+    from spark_mq.archive.snapshot import newest_snapshot
 
     condition = identity.condition()
     columns = ("commit_log_offset", "file_size", "end_offset", "filler_offset", "filler_bytes")

@@ -18,16 +18,14 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_mq.archive import renaming, row_append, writer
-from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
+from spark_mq.archive import file_commit, renaming, writer
+from spark_mq.archive.archive_tables import ArchiveTables, StoreArchive, StoreIdentity
 from spark_mq.archive.archived_stores import choose_store
 from spark_mq.archive.last_run import end_if_nothing_is_new
 from spark_mq.archive.lookup import query_message
 from spark_mq.archive.maintenance import maintain
-from spark_mq.archive.progress import BatchProgress
 from spark_mq.archive.renaming import settle_name
-from spark_mq.archive.report import ArchiveReport
-from spark_mq.archive.store_archive import StoreArchive
+from spark_mq.archive.report import ArchiveReport, BatchProgress
 from spark_mq.archive.tables import MESSAGES, _create
 from spark_mq.archive.writer import archive
 from spark_mq.errors import DataLossError, LogCutError, OptionError
@@ -142,7 +140,7 @@ def test_nothing_is_lost_or_doubled_whatever_happens_between_runs(
     shutil.move(store / "consumequeue", hidden / "consumequeue")
     shutil.copy(hidden / segments[4].name, log)
     # Spark writes these rows, as older versions did; the other runs continue with files that tasks write.
-    monkeypatch.setattr(row_append, "writes_bloom_filters", lambda: False)
+    monkeypatch.setattr(file_commit, "writes_bloom_filters", lambda: False)
     with pytest.raises(DataLossError, match=f"from commit log offset {int(segments[3].name)}"):
         lake.run(store, max_bytes=segments[0].stat().st_size)
     monkeypatch.undo()

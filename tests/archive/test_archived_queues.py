@@ -14,8 +14,7 @@ import pytest
 
 from spark_mq.archive.lifecycle.archived_queues import ArchivedQueues
 from spark_mq.archive.lifecycle.snapshot_files import snapshot_location
-from spark_mq.archive.newest_snapshot import NewestSnapshot
-from spark_mq.archive.snapshot import small_files
+from spark_mq.archive.snapshot import NewestSnapshot, small_files
 from spark_mq.lifecycle.consumption.consumer_progress import consumer_progress_of, consumer_progress_rows
 from spark_mq.lifecycle.consumption.queue_source import Queue, QueueMessage
 from spark_mq.store.derived_facts import queue_facts

@@ -13,7 +13,7 @@ import pytest
 
 from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
 from spark_mq.archive.checkpoints import MESSAGES, retire_checkpoint
-from spark_mq.archive.last_run import ArchiveState, StoreState, Versions, end_if_nothing_is_new, write_note
+from spark_mq.archive.last_run import ArchiveState, StoreState, end_if_nothing_is_new, write_note
 from spark_mq.archive.report import ArchiveReport
 from spark_mq.cli.exit_status import FAILED, FOUND
 from spark_mq.cli.main import main
@@ -26,6 +26,23 @@ from tests.support.log_writer import LogWriter, segment_files
 IDENTITY = StoreIdentity("c", "b", "s")
 SUFFIXES = ("", "_keys", "_segments", "_snapshots")
 COUNT = 60
+SCHEMA = {"type": "struct", "fields": [{"name": "x", "type": "long", "nullable": True, "metadata": {}}]}
+METADATA = {
+    "metaData": {
+        "id": "00000000-0000-0000-0000-000000000000",
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps(SCHEMA),
+        "partitionColumns": [],
+        "configuration": {},
+    }
+}
+PROTOCOL = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
+
+
+def file_action(action: str, name: str = "0", data_change: bool = True) -> dict[str, Any]:
+    """A file that a commit adds or removes."""
+    values = {"path": name, "partitionValues": {}, "size": 1, "modificationTime": 1, "dataChange": data_change}
+    return {action: values}
 
 
 def put_log(store: Path, count: int = COUNT, kept: int = COUNT) -> int:
@@ -59,8 +76,10 @@ class Archived:
     def commit(self, suffix: str, version: int, query: str = "q", *more: dict[str, Any], **info: object) -> None:
         log = self.table(suffix) / "_delta_log"
         log.mkdir(parents=True, exist_ok=True)
-        actions: list[dict[str, Any]] = [{"commitInfo": {"txnId": f"{suffix}-{version}-{query}", **info}}]
-        actions += [{"txn": {"appId": query, "version": version}}, {"add": {"path": "x"}}, *more]
+        known = {"timestamp": 1_795_000_000_000, "operation": "WRITE", "isBlindAppend": True, "operationParameters": {}}
+        actions: list[dict[str, Any]] = [{"commitInfo": {"txnId": f"{suffix}-{version}-{query}", **known, **info}}]
+        actions += [PROTOCOL, METADATA] if version == 0 else []
+        actions += [{"txn": {"appId": query, "version": version}}, file_action("add", str(version)), *more]
         (log / f"{version:020}.json").write_text("\n".join(map(json.dumps, actions)))
 
     def batch(self, stream: str, number: int, offset: object, is_finished: bool = True) -> None:
@@ -126,8 +145,9 @@ def without_marks(archived: Archived) -> None:
     archived.note()
 
 
-REMOVE = {"remove": {"path": "x", "dataChange": True}}
-JOINED = {"remove": {"path": "x", "dataChange": False}}
+REMOVE = file_action("remove")
+JOINED = file_action("remove", data_change=False)
+CHANGED = {"operation": "DELETE", "isBlindAppend": False}
 
 
 def merge(matched: str = "update", key: str = "store") -> dict[str, Any]:
@@ -139,16 +159,16 @@ def merge(matched: str = "update", key: str = "store") -> dict[str, Any]:
         "notMatchedPredicates": '[{"actionType":"insert"}]',
         "notMatchedBySourcePredicates": "[]",
     }
-    return {"operation": "MERGE", "operationParameters": parameters}
+    return {"operation": "MERGE", "operationParameters": parameters, "isBlindAppend": False}
 
 
 def table_removed(suffix: str) -> Callable[[Archived], object]:
     return lambda archived: shutil.rmtree(archived.table(suffix))
 
 
-def committed(suffix: str, version: int, query: str, *more: dict[str, Any]) -> Callable[[Archived], object]:
+def committed(suffix: str, version: int, query: str, *more: dict[str, Any], **info: object) -> Callable[..., object]:
     def change(archived: Archived) -> None:
-        archived.commit(suffix, version, query, *more)
+        archived.commit(suffix, version, query, *more, **info)
 
     return change
 
@@ -156,6 +176,11 @@ def committed(suffix: str, version: int, query: str, *more: dict[str, Any]) -> C
 def commit_missing(archived: Archived) -> None:
     archived.commit("_keys", 2)
     archived.commit("_keys", 4)
+
+
+def made_again_with_more_commits(archived: Archived) -> None:
+    archived.commit("_keys", 1, "other")
+    archived.commit("_keys", 2)
 
 
 def noted_commit_missing(archived: Archived) -> None:
@@ -188,20 +213,23 @@ CHANGES: dict[str, Callable[[Archived], object]] = {
     "no note": lambda a: a.stream("last_run.json").unlink(),
     "a note that is not JSON": lambda a: a.stream("last_run.json").write_text("{"),
     "a note without an end": lambda a: change_note(a, lambda note: note.pop("archived_to")),
-    "a note of another version": lambda a: change_note(a, lambda note: note.update(version=2)),
+    "a note of another version": lambda a: change_note(a, lambda note: note.update(version=1)),
     "other columns": lambda a: change_note(a, lambda note: note["archive"].update(layout="")),
     **{f"no table messages{suffix}": table_removed(suffix) for suffix in SUFFIXES},
     "a new commit of messages": lambda a: a.commit("", 2),
-    **{f"a column of messages{suffix}": committed(suffix, 2, "q", {"metaData": {}}) for suffix in SUFFIXES},
-    "rows of segments deleted": lambda a: a.commit("_segments", 2, "q", REMOVE, operation="DELETE"),
+    **{
+        f"a column of messages{suffix}": committed(suffix, 2, "q", METADATA, operation="ADD COLUMNS")
+        for suffix in SUFFIXES
+    },
+    "rows of segments deleted": lambda a: a.commit("_segments", 2, "q", REMOVE, **CHANGED),
     "rows of segments deleted by a merge": lambda a: a.commit("_segments", 2, "q", REMOVE, **merge(matched="delete")),
     "rows of segments merged by another key": lambda a: a.commit("_segments", 2, "q", REMOVE, **merge(key="x")),
-    "rows of snapshots deleted": lambda a: a.commit("_snapshots", 2, "q", REMOVE, operation="DELETE"),
+    "rows of snapshots deleted": lambda a: a.commit("_snapshots", 2, "q", REMOVE, **CHANGED),
     "snapshots merged": lambda a: a.commit("_snapshots", 2, "q", REMOVE, **merge()),
     "a commit is missing": commit_missing,
     "the noted commit is missing": noted_commit_missing,
+    "keys made again with more commits": made_again_with_more_commits,
     **{f"messages{suffix} made again": committed(suffix, 1, "other") for suffix in SUFFIXES},
-    "a version without a commit file": lambda a: (a.table("") / "_delta_log" / f"{2:020}.checkpoint.parquet").touch(),
 }
 
 
@@ -213,10 +241,10 @@ def test_a_run_must_look_for_itself_after(change: Callable[[Archived], object], 
 
 
 def test_runs_of_other_stores_change_nothing_for_this_one(archived: Archived) -> None:
-    archived.commit("_keys", 2, "of another broker", REMOVE)
+    archived.commit("_keys", 2, "of another broker", REMOVE, **CHANGED)
     archived.commit("_segments", 2, "of another broker", REMOVE, **merge())
-    archived.commit("_segments", 3, "maintenance", JOINED, operation="OPTIMIZE")
-    archived.commit("_snapshots", 2, "of another broker")
+    archived.commit("_segments", 3, "maintenance", JOINED, operation="OPTIMIZE", isBlindAppend=False)
+    archived.commit("_snapshots", 2, "of another broker", engineInfo="Kernel-4.4.0/spark-mq", isBlindAppend=False)
     assert archived.end_if_nothing_is_new() == archived.end
 
 
@@ -227,19 +255,6 @@ def test_another_name_or_path_is_another_run(archived: Archived, tmp_path: Path)
     catalog = ArchiveTables.of("lake.messages", str(tmp_path / "lake" / "messages_checkpoints"))
     assert end_if_nothing_is_new(Location.resolve(str(archived.store)), catalog, IDENTITY) is None
     assert ArchiveState.of(ArchiveTables.of("s3a://lake/messages"), IDENTITY) is None
-
-
-def test_only_commits_of_the_run_itself_allow_a_note(archived: Archived) -> None:
-    before = Versions.of(archived.tables)
-    assert before.has_only_own_commits(archived.tables, set(), 0)
-    archived.commit("", 2, "own")
-    archived.commit("_segments", 2)
-    assert before.has_only_own_commits(archived.tables, {"own"}, 1)
-    assert not before.has_only_own_commits(archived.tables, {"own"}, 0)
-    assert not before.has_only_own_commits(archived.tables, {"x"}, 1)
-    archived.commit("", 3, "of another broker")
-    assert not before.has_only_own_commits(archived.tables, {"own"}, 1)
-    assert not Versions.of(ArchiveTables.of("lake.m", "/x")).has_only_own_commits(archived.tables, {"own"}, 0)
 
 
 def test_the_command_starts_spark_only_if_it_must(

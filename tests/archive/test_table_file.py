@@ -60,7 +60,7 @@ def test_statistics_cover_every_value(tmp_path: Path, batches: int, monkeypatch:
         file.add(batch)
     file.close("a note")
     assert pq.read_metadata(tmp_path / "f.parquet").num_row_groups == batches
-    written = read_written_file(str(tmp_path / "f.parquet"))
+    written = read_written_file(str(tmp_path / "f.parquet"), KEYS)
     assert written is not None
     assert (written.rows, written.note) == (3, "a note")
     statistics = json.loads(written.statistics)
@@ -77,9 +77,9 @@ def test_statistics_cover_every_value(tmp_path: Path, batches: int, monkeypatch:
 
 
 def test_files_of_others_and_discarded_files_are_not_taken(tmp_path: Path) -> None:
-    assert read_written_file(str(tmp_path / "none.parquet")) is None
+    assert read_written_file(str(tmp_path / "none.parquet"), KEYS) is None
     pq.write_table(pa.table({"topic": ["T"]}), tmp_path / "other.parquet")
-    assert read_written_file(str(tmp_path / "other.parquet")) is None
+    assert read_written_file(str(tmp_path / "other.parquet"), KEYS) is None
     empty = TableFile(str(tmp_path / "empty.parquet"), KEYS)
     empty.close()
     file = TableFile(str(tmp_path / "f.parquet"), KEYS)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from spark_mq.archive.maintenance import MaintenanceReport
-from spark_mq.archive.progress import BatchProgress
+from spark_mq.archive.report import BatchProgress
 from spark_mq.cli.archive.follow_output import FollowOutput
 from spark_mq.cli.exit_status import FAILED, FOUND, NOT_UNDERSTOOD
 from spark_mq.cli.main import main

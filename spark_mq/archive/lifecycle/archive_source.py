@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
 from spark_mq.archive.lifecycle.log_cover import LogCover, log_cover
 from spark_mq.archive.lifecycle.snapshot_files import snapshot_location
-from spark_mq.archive.newest_snapshot import NewestSnapshot, newest_snapshot
+from spark_mq.archive.snapshot import NewestSnapshot, newest_snapshot
 from spark_mq.archive.tables import MESSAGES
 from spark_mq.errors import OptionError
 from spark_mq.format.array_types import Flags, Int64s

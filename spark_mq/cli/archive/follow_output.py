@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
-    from spark_mq.archive.progress import BatchProgress
+    from spark_mq.archive.report import BatchProgress
 
 _SECONDS_BETWEEN_LINES = 300.0
 """The interval of the lines in a log. A terminal has one line, which is rewritten every second."""

@@ -132,9 +132,8 @@ def _names_of_log(
     spark: SparkSession, store: str, tables: ArchiveTables, given: Mapping[str, str | None]
 ) -> Mapping[str, str | None]:
     """The names of a store's log in an archive, by its messages; the given names if no message is in both."""
-    from spark_mq.archive.archive_tables import StoreIdentity
+    from spark_mq.archive.archive_tables import StoreArchive, StoreIdentity
     from spark_mq.archive.archived_log import described, names_of_log
-    from spark_mq.archive.store_archive import StoreArchive
     from spark_mq.io.location import Location
     from spark_mq.io.s3 import shown
 

@@ -66,7 +66,7 @@ def archive_columns(table: str) -> list[str]:
     from spark_mq.archive.tables import KEYS, MESSAGES, SEGMENTS, SNAPSHOTS
 
     if table in _meanings():
-        from spark_mq.archive.lifecycle.archived_views import IDENTITY
+        from spark_mq.archive.archive_tables import IDENTITY
         from spark_mq.query.catalog import table_columns
 
         return [*IDENTITY, *table_columns(table).default]
@@ -114,7 +114,7 @@ class Meanings:
             owners = [name.lower(), *([""] if self._is_alone else [])]
             read = {table for owner in owners for table in may_read_of(statement, owner, _meanings())}
             for table in sorted(read):
-                from spark_mq.archive.lifecycle.archived_views import create_view
+                from spark_mq.archive.lifecycle.archived_store import create_view
 
                 create_view(spark, archive, table, _view_name(name, table)[1:-1], self._broker_conf)
 

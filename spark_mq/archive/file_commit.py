@@ -1,34 +1,68 @@
-"""Commits of files that are ready, through Delta Kernel, which is among the jars of delta-spark.
+"""Adding files that are ready to a local Delta table, and appending a few rows as such a file.
 
-Delta Lake for Spark has no public way to commit a file that Spark did not write; Delta Kernel has. It needs a JVM in
-this process's reach, so a Spark Connect client cannot use it.
+Delta Lake for Spark has no public way to commit a file that Spark did not write. Delta Kernel has, and it is among the
+jars of delta-spark. The package `deltalake` (1.6) refuses to write to a table with clustering. Kernel needs a JVM that
+this process can call, so with Spark Connect, and for tables that are not local, Spark writes the rows.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import uuid
 from collections.abc import Sequence
 from typing import Any, cast
 
-from py4j.java_gateway import JavaClass
-from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from spark_mq.archive.archive_tables import ArchiveTable
-from spark_mq.archive.delta_log import version_of
-from spark_mq.archive.table_file import WrittenFile
+from spark_mq._compat import SPARK_ERRORS
+from spark_mq.archive.archive_tables import ArchiveTable, StoreArchive
+from spark_mq.archive.delta_log import ENGINE_INFO
+from spark_mq.archive.retry import retry_on_conflict
+from spark_mq.archive.table_file import TableFile, WrittenFile, new_file_name, read_written_file, writes_bloom_filters
 from spark_mq.archive.tables import Layout
+from spark_mq.format.message_row import Row
 from spark_mq.io.location import Location
 
 _PLAIN_PROPERTIES = {"delta.columnMapping.mode": ("none",), "delta.enableDeletionVectors": ("false",)}
 """Properties with which a file has other columns, or more rows, than the table."""
 _GLOB = re.compile(r"[*?\[\]{}\\]")
 """Characters that Spark would not take as they are when it reads a file by its path."""
-_ENGINE_INFO = "spark-mq"
 _TRIES = 10
 _CONFLICTS = ("ConcurrentWriteException", "ConcurrentTransactionException", "MetadataChanged", "ProtocolChanged")
+
+
+def append_rows(
+    archive: StoreArchive, table: ArchiveTable, layout: Layout, rows: Sequence[Row], once: str | None = None
+) -> None:
+    """Append rows of a store to a table.
+
+    Args:
+        archive: The store and its archive.
+        table: The table.
+        layout: The layout of the table.
+        rows: The rows, without the columns of the store's identity.
+        once: A name that only one append to the table may have; a second append with this name changes nothing.
+
+    """
+    application = str(uuid.uuid4()) if once is None else once
+    kernel = find_kernel_table(archive.spark, table, layout)
+    if kernel is None:
+        frame = archive.spark.createDataFrame(archive.named(rows, layout.schema))
+        options = {"txnAppId": application, "txnVersion": "0"}
+        writer = frame.write.format("delta").mode("append").options(**options)
+        retry_on_conflict(lambda: writer.saveAsTable(table.sql_name))
+        return
+    path = f"{kernel.folder}/{new_file_name()}"
+    file = TableFile(path, layout)
+    for batch in archive.named(rows, layout.schema).to_batches():
+        file.add(batch)
+    file.close()
+    written = read_written_file(path, layout)
+    if written is not None:
+        # A file that is not committed is no row of the table; VACUUM removes it.
+        kernel.commit([written], application, 0)
 
 
 class KernelTable:
@@ -53,7 +87,7 @@ class KernelTable:
                 return False
             try:
                 self._add(snapshot, files, application, version)
-            except Py4JError as error:
+            except SPARK_ERRORS as error:
                 if number == _TRIES or not any(name in str(error) for name in _CONFLICTS):
                     raise
             else:
@@ -80,7 +114,7 @@ class KernelTable:
         return bool(last.isPresent() and last.get() >= version)
 
     def _transaction(self, snapshot: Any) -> Any:
-        return snapshot.buildUpdateTableTransaction(_ENGINE_INFO, self._kernel.Operation.STREAMING_UPDATE)
+        return snapshot.buildUpdateTableTransaction(ENGINE_INFO, self._kernel.Operation.STREAMING_UPDATE)
 
     def _add(self, snapshot: Any, files: Sequence[WrittenFile], application: str, version: int) -> None:
         kernel, engine = self._kernel, self._engine
@@ -102,19 +136,23 @@ class KernelTable:
         for hook in result.getPostCommitHooks():
             try:
                 hook.threadSafeInvoke(engine)
-            except Py4JError:
+            except SPARK_ERRORS:
                 # A checkpoint that another run writes at the same time; the commit is done.
                 continue
 
 
-def kernel_table(spark: SparkSession, table: ArchiveTable, layout: Layout) -> KernelTable | None:
-    """The table, if files can be added to it without Spark; else None, and Spark must write the rows."""
-    if version_of(table) < 0 or _GLOB.search(table.name):
+def find_kernel_table(spark: SparkSession, table: ArchiveTable, layout: Layout) -> KernelTable | None:
+    """The table, if files that Spark did not write can be added to it; else None, and Spark must write the rows."""
+    if not table.is_local or _GLOB.search(table.name) or not writes_bloom_filters():
+        return None
+    if not (Location.resolve(table.name) / "_delta_log").entries():  # Spark has another default filesystem
         return None
     try:
-        if not isinstance(spark._jvm.io.delta.kernel.TableManager, JavaClass):  # type: ignore[union-attr]
-            return None
+        from py4j.protocol import Py4JError
+    except ImportError:  # Spark Connect without py4j
+        return None
+    try:
         found = KernelTable(spark, table)
         return found if found.is_plain(layout) else None
-    except (Py4JError, PySparkException, AttributeError):
+    except (PySparkException, Py4JError, AttributeError, TypeError):  # no table, or no JVM, or a JVM without Kernel
         return None
