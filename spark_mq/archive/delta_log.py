@@ -44,8 +44,8 @@ def is_empty(table: ArchiveTable) -> bool:
 
 def newest_commit(table: ArchiveTable) -> Commit | None:
     """The newest commit of a Delta table; None if it is unknown."""
-    opened = _opened(table)
-    return None if opened is None else _identity(opened.history(1)[0])
+    found = _history(table, 1)
+    return _identity(found[0]) if found else None
 
 
 def changes_no_row(
@@ -61,15 +61,11 @@ def changes_no_row(
         allows_merges: Whether a merge as in `write_segments` is allowed: it changes rows of the store that it is for.
 
     """
-    opened, count = _opened(table), after[0] - before[0]
-    if opened is None or not 0 < count <= _MAX_COMMITS:
+    count = after[0] - before[0]
+    found = _history(table, count + 1) if 0 < count <= _MAX_COMMITS else []
+    if len(found) <= count or _identity(found[count]) != before:
         return False
-    *new, noted = opened.history(count + 1)
-    return (
-        len(new) == count
-        and _identity(noted) == before
-        and all(_keeps_rows(info, reads_rows) or (allows_merges and _is_merge(info)) for info in new)
-    )
+    return all(_keeps_rows(info, reads_rows) or (allows_merges and _is_merge(info)) for info in found[:count])
 
 
 def _keeps_rows(info: dict[str, Any], reads_rows: bool) -> bool:
@@ -91,7 +87,20 @@ def _is_merge(info: dict[str, Any]) -> bool:
 
 
 def _identity(info: dict[str, Any]) -> Commit:
-    return [info["version"], info["timestamp"], info.get("txnId")]
+    return [info["version"], info.get("timestamp"), info.get("txnId")]
+
+
+def _history(table: ArchiveTable, limit: int) -> list[dict[str, Any]]:
+    """What the last `limit` commits say of themselves, newest first; nothing if that cannot be read."""
+    opened = _opened(table)
+    if opened is None:
+        return []
+    from deltalake.exceptions import DeltaError
+
+    try:
+        return opened.history(limit)
+    except DeltaError:
+        return []
 
 
 def _opened(table: ArchiveTable) -> DeltaTable | None:
