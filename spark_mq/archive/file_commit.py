@@ -145,7 +145,7 @@ def find_kernel_table(spark: SparkSession, table: ArchiveTable, layout: Layout) 
     """The table, if files that Spark did not write can be added to it; else None, and Spark must write the rows."""
     if not table.is_local or _GLOB.search(table.name) or not writes_bloom_filters():
         return None
-    if not (Location.resolve(table.name) / "_delta_log").entries():  # Spark has another default filesystem
+    if not (Location.resolve(table.name) / "_delta_log").is_directory:  # Spark has another default filesystem
         return None
     try:
         from py4j.protocol import Py4JError
