@@ -51,6 +51,8 @@ def delta_settings() -> dict[str, str]:
         # On one machine Delta's own jobs are small: over its log's state (50 tasks by default), over files (10,000).
         "spark.databricks.delta.snapshotPartitions": "4",
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
+        # A run that was killed while a stream wrote its first offset leaves a file that Spark would not start over.
+        "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
         # Parquet keeps no minima and maxima of Spark's default, INT96.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     }

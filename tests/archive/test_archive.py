@@ -507,6 +507,16 @@ def put(log: LogWriter, store: Path) -> list[tuple[int, int]]:
         return [(offset, opened.records.store_timestamp(offset)) for offset in log.offsets]
 
 
+def test_a_kill_while_a_stream_writes_its_first_offset_is_no_obstacle(lake: Archive, tmp_path: Path) -> None:
+    first = put(log_with(30, 30), tmp_path / "store")
+    tables = ArchiveTables.of(lake.table)
+    for stream in ("messages", "keys"):
+        offsets = Path(tables.checkpoint(StoreIdentity(DEFAULT_CLUSTER, "a", "s"), stream)) / "offsets"
+        offsets.mkdir(parents=True)
+        (offsets / ".0.12345678-1234-1234-1234-123456789abc.tmp").write_text("v1")
+    assert lake.run(tmp_path / "store").rows == len(first)
+
+
 def times(lake: Archive, store: str = "s") -> list[tuple[int, int]]:
     rows = [row for row in lake.rows() if row["store"] == store]
     return sorted((row["commit_log_offset"], millis(row, "store_timestamp")) for row in rows)
