@@ -6,7 +6,6 @@ This module imports neither numba nor Spark.
 from __future__ import annotations
 
 from spark_mq.tables.messages import MESSAGES, MESSAGES_BY_KEY
-from spark_mq.tables.types import ARROW_TYPES
 
 CORRUPT_RECORD = "_corrupt_record"
 
@@ -15,11 +14,10 @@ MIN_TIMESTAMP_MILLIS = -62_135_596_800_000
 MAX_TIMESTAMP_MILLIS = 253_402_300_799_999
 """9999-12-31T23:59:59.999Z."""
 
-TIMESTAMP = ARROW_TYPES["TIMESTAMP"]
-"""The type of every column that has a time."""
-
 MESSAGE_SCHEMA = MESSAGES.schema
 EXTRA_MESSAGE_SCHEMA = MESSAGES.extra_schema
+TIMESTAMP = MESSAGE_SCHEMA.field("store_timestamp").type
+"""The type of every column that has a time."""
 ALL_MESSAGE_FIELDS = {field.name: field for field in (*MESSAGE_SCHEMA, *EXTRA_MESSAGE_SCHEMA)}
 
 RECORD_COLUMNS = (

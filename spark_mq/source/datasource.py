@@ -16,6 +16,7 @@ from spark_mq.source.store_choice import StoreChoice
 from spark_mq.source.write_options import parse_write_options
 from spark_mq.tables.manual import manual
 from spark_mq.tables.messages import MESSAGES, MESSAGES_BY_KEY
+from spark_mq.tables.store_files import CONSUME_QUEUE, INDEX_ENTRIES
 
 
 class RocketMQDataSource(DataSource):
@@ -66,27 +67,15 @@ RocketMQDataSource.__doc__ = manual()
 
 
 def _reader(options: ReadOptions, names: list[str]) -> DataSourceReader:
-    """The batch reader of a table of one store."""
+    """The batch reader of a table of one store. Most workers plan reads of messages, and need no other reader."""
     if options.table == MESSAGES.name:
         return MessagesReader(options, names)
     if options.table == MESSAGES_BY_KEY.name:
         return MessagesByKeyReader(options, names)
-    return _reader_of_table(options, names)
+    from spark_mq.source.table_readers import ConsumeQueueReader, IndexEntriesReader, TableReader
 
-
-def _reader_of_table(options: ReadOptions, names: list[str]) -> DataSourceReader:
-    """The reader of another table; imported here, because most workers plan reads of messages."""
-    if options.table == "consume_queue":
-        from spark_mq.source.consume_queue import ConsumeQueueReader
-
-        return ConsumeQueueReader(options, names)
-    if options.table == "index_entries":
-        from spark_mq.source.index_entries import IndexEntriesReader
-
-        return IndexEntriesReader(options, names)
-    from spark_mq.source.metadata_tables import MetadataTableReader
-
-    return MetadataTableReader(options, names)
+    of_parts = {CONSUME_QUEUE.name: ConsumeQueueReader, INDEX_ENTRIES.name: IndexEntriesReader}
+    return of_parts.get(options.table, TableReader)(options, names)
 
 
 def register(spark: SparkSession) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from spark_mq.filters.consumer_filter import ConsumerFilter
 from spark_mq.format.arrow_array import table_of
 from spark_mq.format.message_row import Row
 from spark_mq.format.system_topic import SCHEDULE_TOPIC
@@ -17,6 +18,7 @@ from spark_mq.format.timestamp import NANOS_PER_MICRO, micros
 from spark_mq.io.location import Location
 from spark_mq.store.config.checkpoint import Checkpoint, checkpoint_problem
 from spark_mq.store.config.config_file import as_integer, load_config
+from spark_mq.store.config.consumer_filters import load_consumer_filters
 from spark_mq.store.config.consumer_offsets import load_consumer_offsets
 from spark_mq.store.config.delay_offsets import DELAY_OFFSETS as DELAY_OFFSETS_FILE
 from spark_mq.store.config.delay_offsets import parse_delay_offsets
@@ -26,7 +28,7 @@ from spark_mq.store.index.tables import index_file_rows
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue_state import QueueState, QueueStateName, QueueStates, queue_states
 from spark_mq.store.segment_state import segment_states
-from spark_mq.tables.config import CONSUMER_OFFSETS, DELAY_OFFSETS, SUBSCRIPTION_GROUPS, TOPICS
+from spark_mq.tables.config import CONSUMER_FILTERS, CONSUMER_OFFSETS, DELAY_OFFSETS, SUBSCRIPTION_GROUPS, TOPICS
 from spark_mq.tables.store_files import CHECKPOINT, QUEUES, SEGMENTS
 
 _LAST = "last_store_timestamp"
@@ -265,6 +267,44 @@ def _group_settings(config: Mapping[str, Any]) -> Row:
         "notify_consumer_ids_changed_enable": flag("notifyConsumerIdsChangedEnable"),
         "group_sys_flag": integer("groupSysFlag", 32),
         "attributes": None if attributes is None else {str(key): str(value) for key, value in attributes.items()},
+    }
+
+
+def consumer_filters(store: MessageStore, topic: str | None = None, consumer_group: str | None = None) -> pa.Table:
+    """The SQL92 filters of consumer groups, by group and topic (`config/consumerFilter.json`).
+
+    Args:
+        store: The store.
+        topic: Only the filters for this topic; None for all.
+        consumer_group: Only the filters of this group; None for all.
+
+    Returns:
+        The rows of table `consumer_filters`; `CONSUMER_FILTERS` says what its columns are.
+
+    Raises:
+        ConfigError: `config/consumerFilter.json` and its `.bak` cannot be read.
+    """
+    rows = [
+        _filter_row(one)
+        for one in load_consumer_filters(store.location)
+        if topic in (None, one.topic) and consumer_group in (None, one.consumer_group)
+    ]
+    return table_of(rows, CONSUMER_FILTERS.schema)
+
+
+def _filter_row(one: ConsumerFilter) -> Row:
+    return {
+        "consumer_group": one.consumer_group,
+        "topic": one.topic,
+        "expression": one.expression,
+        "expression_type": one.expression_type,
+        "is_dead": one.is_dead,
+        "born_timestamp": micros(one.born_time),
+        "dead_timestamp": micros(one.dead_time) if one.dead_time else None,
+        "client_version": one.client_version,
+        "bit_count": one.bit_count,
+        "bit_positions": one.bit_positions,
+        "problem": one.problem,
     }
 
 

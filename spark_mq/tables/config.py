@@ -150,7 +150,7 @@ tags are in no file of a store.
         Column("problem", "STRING", "why the filter does not work, else NULL", 5),
     ),
     options=(TOPIC, CONSUMER_GROUP),
-    rows="spark_mq.store.consumer_filter_rows.consumer_filters",
+    rows="spark_mq.store.metadata_tables.consumer_filters",
     command="consumer-filters",
     noun="consumer filter",
     nothing="config/consumerFilter.json has none; a store does not know subscriptions to tags",

@@ -148,6 +148,14 @@ def _call(function: str, source: object, options: Mapping[str, Any]) -> pa.Table
 def _schema(columns: Iterable[Column]) -> pa.Schema:
     import pyarrow as pa
 
-    from spark_mq.tables.types import ARROW_TYPES
-
-    return pa.schema([(column.name, ARROW_TYPES[column.type]) for column in columns])
+    types: dict[str, pa.DataType] = {
+        "STRING": pa.string(),
+        "INT": pa.int32(),
+        "BIGINT": pa.int64(),
+        "BOOLEAN": pa.bool_(),
+        "BINARY": pa.binary(),
+        "TIMESTAMP": pa.timestamp("us", "UTC"),
+        "MAP<STRING, STRING>": pa.map_(pa.string(), pa.string()),
+    }
+    types |= {f"ARRAY<{name}>": pa.list_(pa.field("element", types[name])) for name in ("STRING", "INT", "BIGINT")}
+    return pa.schema([(column.name, types[column.type]) for column in columns])

@@ -22,7 +22,7 @@ from spark_mq.lifecycle.statistics.duplicates import (
 from spark_mq.lifecycle.statistics.hot_keys import MOST_KEYS, hot_keys, hot_keys_rows
 from spark_mq.lifecycle.statistics.rates import rates_rows
 from spark_mq.lifecycle.statistics.skew import skew, skew_rows
-from spark_mq.tables.statistics import DUPLICATES, HOT_KEYS, RATES, SKEW
+from spark_mq.tables.lifecycle import DUPLICATES, HOT_KEYS, RATES, SKEW
 from tests.support.stores import OWN_STORES, RealStore, stores_in
 
 Unpack = Callable[[RealStore], Path]

@@ -24,7 +24,7 @@ from spark_mq.lifecycle.statistics.skew import skew_rows
 from spark_mq.lifecycle.traces.traces import traces_rows
 from spark_mq.lifecycle.transactions.transactions import transaction_rows
 from spark_mq.store import metadata_tables
-from spark_mq.store.consumer_filter_rows import consumer_filters
+from spark_mq.store.metadata_tables import consumer_filters
 from spark_mq.store.retention import retention_rows
 from tests.support.filtered_store import FILTERED, TOPIC
 from tests.support.index_stores import index_files, layout_of

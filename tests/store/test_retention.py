@@ -14,8 +14,8 @@ import pytest
 
 from spark_mq import MessageStore
 from spark_mq.errors import OptionError
-from spark_mq.source.metadata_tables import MetadataTableReader
 from spark_mq.source.options import parse_options
+from spark_mq.source.table_readers import TableReader
 from spark_mq.store.disk_pressure import Deletion, DiskPressure, used_percent
 from spark_mq.store.log.newest_record import newest_record
 from spark_mq.store.retention import retention
@@ -160,7 +160,7 @@ def test_the_table_has_the_same_rows_and_takes_options(unpacked: Unpack, tmp_pat
     conf.write_text("fileReservedTime=5\ndeleteWhen=04;23\n")
     at = datetime(2026, 11, 21, 16, 1, 10, tzinfo=UTC)
     given = {"path": store, "table": "retention", "at": "2026-11-21T16:01:10Z", "brokerConf": str(conf)}
-    reader = MetadataTableReader(parse_options(given), RETENTION.schema.names)
+    reader = TableReader(parse_options(given), RETENTION.schema.names)
     rows = [row for batch in reader.read(reader.partitions()[0]) for row in batch.to_pylist()]
     found = retention(store, at=at, broker_conf=str(conf))
     assert [row["file"] for row in rows] == [segment.file for segment in found.segments]

@@ -19,7 +19,7 @@ from spark_mq.lifecycle.messages.arrays import flags, integers, numbered
 from spark_mq.lifecycle.messages.row_numbers import ranks
 from spark_mq.lifecycle.messages.selected_messages import EVERYTHING, Selection, batches_of
 from spark_mq.store.message_store import MessageStore
-from spark_mq.tables.statistics import DUPLICATES
+from spark_mq.tables.lifecycle import DUPLICATES
 
 DISCARD_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 DUPLICATES_COLUMNS = (

@@ -11,7 +11,7 @@ from spark_mq.lifecycle.messages.arrays import integers
 from spark_mq.lifecycle.messages.merged_groups import MergedGroups
 from spark_mq.lifecycle.messages.selected_messages import Selection, batches_of, rule_of
 from spark_mq.store.message_store import MessageStore
-from spark_mq.tables.statistics import HOT_KEYS
+from spark_mq.tables.lifecycle import HOT_KEYS
 
 MOST_KEYS = 1000
 ALL_KEYS = "all_keys"

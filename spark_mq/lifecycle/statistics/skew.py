@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from spark_mq.lifecycle.messages.merged_groups import MergedGroups
 from spark_mq.lifecycle.messages.selected_messages import Selection, batches_of, rule_of
 from spark_mq.store.message_store import MessageStore
-from spark_mq.tables.statistics import SKEW
+from spark_mq.tables.lifecycle import SKEW
 
 _QUEUE = ("topic", "queue_id", "minute")
 _READ = ("topic", "queue_id", "store_timestamp", "born_host", "store_size")
