@@ -40,7 +40,7 @@ from spark_mq.store.queue.units_read import UnitsRead
 
 if TYPE_CHECKING:
     from spark_mq.format.kernels.columns import MessageColumns
-    from spark_mq.store.log.record_reader import Records
+    from spark_mq.store.log.record_reader import RecordChunk, Records
 
 MAX_BATCH_ROWS = 16384
 """Usually more messages than one chunk of the log has: a second, small batch of a chunk would cost as much."""
@@ -123,7 +123,7 @@ class MessagesReader(DataSourceReader):
             if isinstance(partition, SplitPartition):
                 yield from self._read_split(partition.split, partition.plan)
             elif isinstance(partition, GapPartition):
-                yield from self._corrupt_rows(partition.gap)
+                yield from self._corrupt_rows([partition.gap])
             elif isinstance(partition, LookUpPartition):
                 yield from self._look_up(partition)
             elif isinstance(partition, OrderedPartition):
@@ -162,10 +162,14 @@ class MessagesReader(DataSourceReader):
     def _read_split(
         self, split: Split, plan: str, other_queue_ids: frozenset[int] = frozenset()
     ) -> Iterator[pa.RecordBatch]:
+        from spark_mq.store.log.joined_chunks import joined_chunks
         from spark_mq.store.log.split_reader import read_split
 
-        for part in read_split(split, plan):
-            if isinstance(part, CorruptRange):
+        parts = read_split(split, plan)
+        if self._options.mode == Mode.FAILFAST:  # the first damage is the error
+            parts = _up_to_damage(parts)
+        for part in joined_chunks(parts):
+            if isinstance(part, list):
                 yield from self._corrupt_rows(part)
             else:
                 kept = without_queues(part, other_queue_ids) if other_queue_ids else part
@@ -190,7 +194,7 @@ class MessagesReader(DataSourceReader):
         gap = cost_of(store.location).gap
         reader = UnitReader(store.location, store.records, store.find_queue, store.queue_cover, read, gap, others)
         for part in reader.chunks():
-            if isinstance(part, CorruptRange):
+            if isinstance(part, list):
                 yield from self._corrupt_rows(part)
             else:
                 yield from self._matching(part, store.location)
@@ -253,18 +257,26 @@ class MessagesReader(DataSourceReader):
         if rows:
             yield from message_table(rows, pa.schema(self.fields())).to_batches()
 
-    def _corrupt_rows(self, corrupt: CorruptRange) -> Iterator[pa.RecordBatch]:
-        """The row of a corrupt range, nothing, or an error, by the mode. Conditions on other columns remove the row."""
-        self._fail_on_damage(corrupt)
-        if self._options.mode == Mode.DROPMALFORMED:
+    def _corrupt_rows(self, damage: Sequence[CorruptRange]) -> Iterator[pa.RecordBatch]:
+        """The rows of corrupt ranges, nothing, or an error, by the mode. Conditions on other columns remove rows."""
+        self._fail_on_damage(damage[0])
+        if self._options.mode == Mode.DROPMALFORMED or not self.shows_damage():
             return
-        row = _row_of_damage(corrupt)
-        if self.shows_damage() and keeps_corrupt_range(self._options.predicate, row["commit_log_offset"]):
-            yield from message_table([row], pa.schema(self.fields())).to_batches()
+        rows = map(_row_of_damage, damage)
+        kept = [row for row in rows if keeps_corrupt_range(self._options.predicate, row["commit_log_offset"])]
+        if kept:
+            yield from message_table(kept, pa.schema(self.fields())).to_batches()
 
     def shows_damage(self) -> bool:
         """Whether the table has rows for damage."""
         return True
+
+
+def _up_to_damage(parts: Iterable[RecordChunk | CorruptRange]) -> Iterator[RecordChunk | CorruptRange]:
+    for part in parts:
+        yield part
+        if isinstance(part, CorruptRange):
+            return
 
 
 def _row_of_damage(corrupt: CorruptRange) -> Row:

@@ -31,6 +31,7 @@ from spark_mq.indexer.staging.split_rows import SPLIT_SCHEMA
 from spark_mq.indexer.staging.staged_entries import StagedEntries, StagedEntriesWriter
 from spark_mq.indexer.staging.staged_units import MAX_RUN_UNITS, RUN_SCHEMA, StagedUnits
 from spark_mq.store.log.corrupt_range import CorruptRange
+from spark_mq.store.log.joined_chunks import joined_chunks
 from spark_mq.store.log.live_reader import LiveReader
 from spark_mq.store.log.record_reader import RecordChunk, RecordReader
 from spark_mq.store.log.segment_source import SegmentSource
@@ -104,9 +105,9 @@ def _dispatch(
     see: Callable[[RecordChunk], None],
 ) -> None:
     delay_millis = parse_delay_levels(targets.delay_levels)
-    for part in parts:
-        if isinstance(part, CorruptRange):
-            result.corrupt.append(part)
+    for part in joined_chunks(parts):
+        if isinstance(part, list):
+            result.corrupt += part
             continue
         see(part)
         frames = part.frames
@@ -125,6 +126,7 @@ def _dispatch(
             result.units.append(_possible_units(units, result, split))
             if len(result.units) >= _MAX_PARTS:
                 result.units = [DispatchedUnits.concatenate(result.units)]
+    result.corrupt.sort(key=lambda corrupt: corrupt.commit_log_offset)
 
 
 def _follow_time(times: Int64s, result: _SplitResult) -> None:

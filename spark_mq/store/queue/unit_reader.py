@@ -15,6 +15,7 @@ from spark_mq.format.kernels.frames import new_frames, scan_records
 from spark_mq.format.record import QUEUE_ID_AT, QUEUE_OFFSET_AT, Record
 from spark_mq.io.location import Location
 from spark_mq.store.log.corrupt_range import CorruptRange
+from spark_mq.store.log.joined_chunks import joined_chunks
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.offset_range import list_offset_range
 from spark_mq.store.log.record_lookup import RecordLookup
@@ -52,7 +53,7 @@ class UnitReader:
     gap: int
     others: Sequence[LogRange] = ()
 
-    def chunks(self) -> Iterator[Records | CorruptRange]:
+    def chunks(self) -> Iterator[Records | list[CorruptRange]]:
         """The records of the units, in the order of the log, unless units contradict it.
 
         If a unit does not lead to a record of its size, the part of the log around it is scanned: then the chunks have
@@ -84,7 +85,7 @@ class UnitReader:
         codes = self.request.tags_codes
         return found if codes is None else found.at(can_have_tags(found.tags_codes, codes))
 
-    def _read(self, piece: LogRange, units: FoundUnits) -> Iterator[Records | CorruptRange]:
+    def _read(self, piece: LogRange, units: FoundUnits) -> Iterator[Records | list[CorruptRange]]:
         segment = self.records.segment_of(piece.start)
         if segment is None:
             raise StoreChangedError(
@@ -100,12 +101,12 @@ class UnitReader:
                 yield from self._own(chunk, units.at(slice(start, stop)))
             reached = following
 
-    def _scan(self, part: LogRange) -> Iterator[Records | CorruptRange]:
+    def _scan(self, part: LogRange) -> Iterator[Records | list[CorruptRange]]:
         listing = uuid.uuid4().hex
         for split in list_offset_range(self.store, part.start, part.stop).splits(
             DEFAULT_SPLIT_SIZE, is_start_known=False
         ):
-            yield from read_split(split, listing)
+            yield from joined_chunks(read_split(split, listing))
 
     def _own(self, chunk: Records, units: FoundUnits) -> Iterator[Records]:
         """The records of the chunk that are at the queue offsets of their units, and the messages of other units."""

@@ -1,0 +1,88 @@
+"""Chunks that damage separates, joined: the same records, the same damage, and few chunks."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_mq.format.kernels.columns import MessageColumns
+from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS
+from spark_mq.format.record import MAGIC_AT
+from spark_mq.store.log import joined_chunks as module
+from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.store.log.corrupt_range import CorruptRange
+from spark_mq.store.log.joined_chunks import joined_chunks
+from spark_mq.store.log.record_reader import RecordChunk
+from spark_mq.store.log.split_reader import read_split
+from spark_mq.store.log.splits import Split, plan_splits
+from tests.support.kernels import examples
+from tests.support.log_writer import LogWriter
+
+SEGMENT = 16 << 10
+RECORDS = st.lists(st.tuples(st.integers(0, 900), st.booleans()), min_size=20, max_size=80)
+"""For each record the size of its body, and whether it is damaged."""
+
+
+def splits_of(folder: Path, records: list[tuple[int, bool]]) -> list[Split]:
+    writer = LogWriter(SEGMENT)
+    for number, (size, is_damaged) in enumerate(records):
+        properties = f"KEYS\1k{number}\2UNIQ_KEY\1u{number}\2".encode()
+        offset = writer.append(1_700_000_000_000 + number, bytes([number]) * size, properties=properties)
+        if is_damaged:
+            base = max(writer.segments)
+            writer.segments[base][offset - base + MAGIC_AT] ^= 1
+    return plan_splits(CommitLog.open(writer.write(folder / "store")), 4 << 10)
+
+
+def rows(chunk: RecordChunk) -> list[dict[str, object]]:
+    """All columns of the records of a chunk, and the commit log offsets that its base tells."""
+    batch = MessageColumns(chunk.buffer, chunk.frames).record_batch(list(ALL_MESSAGE_FIELDS))
+    places = pa.array(chunk.frames.position + chunk.base)
+    found: list[dict[str, object]] = batch.append_column("place", places).to_pylist()
+    return found
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(RECORDS, st.sampled_from([1500, 4 << 10, 4 << 20]), st.sampled_from([1, 700, 256 << 10]))
+def test_joined_chunks_have_the_records_and_the_damage_of_the_splits(
+    records: list[tuple[int, bool]], most: int, small: int
+) -> None:
+    """With small numbers, a joined chunk is full, or no chunk is small enough to be joined."""
+    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "CHUNK_SIZE", most)
+        patch.setattr(module, "_SMALL", min(small, most))
+        for split in splits_of(Path(name), records):
+            expected: list[dict[str, object]] = []
+            damage: list[CorruptRange] = []
+            for part in read_split(split):
+                if isinstance(part, CorruptRange):
+                    damage.append(part)
+                else:
+                    expected += rows(part)
+            found: list[dict[str, object]] = []
+            found_damage: list[CorruptRange] = []
+            for joined in joined_chunks(read_split(split)):
+                if isinstance(joined, list):
+                    found_damage += joined
+                else:
+                    found += rows(joined)
+            assert found == expected
+            assert found_damage == damage
+
+
+def test_chunks_with_damage_between_them_are_one_chunk(tmp_path: Path) -> None:
+    records = [(50, number % 3 == 1) for number in range(40)]
+
+    def parts(split: Split) -> Iterator[str]:
+        for part in joined_chunks(read_split(split)):
+            yield f"{len(part)} ranges" if isinstance(part, list) else f"{part.frames.size} records"
+
+    (only,) = [split for split in splits_of(tmp_path, records) if split.start == 0]
+    whole = Split(only.segment, 0, only.segment.size)
+    assert list(parts(whole)) == ["27 records", "13 ranges"]
