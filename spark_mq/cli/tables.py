@@ -274,9 +274,10 @@ def _print_problems(table: Table, arguments: argparse.Namespace, rows: _Rows) ->
     found = [row for row in rows if row.get("problem") is not None]
     if not found:
         return
-    problem = f"{len(found)} of {len(rows)} {table.noun}s have a problem; the first is {_name_of(found[0])}"
     if table.name == "checkpoint":
         problem = f"the checkpoint has a problem: {found[0]['problem']}"
+    else:
+        problem = f"{len(found)} of {len(rows)} {table.noun}s have a problem; the first is {_name_of(found[0])}"
     if table.remedy:
         # A broker creates `abort` when it starts, and removes it when it stops cleanly.
         may_recover = table.name != "segments" and (Location.resolve(arguments.store) / ABORT).is_file
