@@ -56,7 +56,7 @@ def places(unpacked: Unpack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         (NOT_UNDERSTOOD, "./full new", "./full is not a Delta table"),
         (FAILED, "{store} {store}", "is not empty: give a new folder, or --append"),
         (FAILED, "{store} full", "is not a message store"),
-        (NOT_UNDERSTOOD, "{store} hdfs://no-such-node/store", "is not local, and not on S3: restore to a folder"),
+        (FAILED, "{store} hdfs://no-such-node/store", "its filesystem cannot be reached"),
         (NOT_UNDERSTOOD, "{store} s3://no-such-bucket/store --append", "nothing can be appended on S3"),
         (FAILED, "{store} file", "is a file"),
         (FAILED, "{store} link", "is a symbolic link"),

@@ -167,4 +167,4 @@ def test_a_path_that_is_not_a_store_gets_no_lock(tmp_path: Path) -> None:
 
 def test_a_store_that_is_not_local() -> None:
     with pytest.raises(UnsupportedStoreError, match="not local"):
-        spark_mq.expire("mock:///data/store", min_offset=0)
+        spark_mq.expire("s3://bucket/store", min_offset=0)

@@ -133,7 +133,7 @@ def test_a_store_with_a_lock(store: Path) -> None:
 
 
 def test_a_store_that_is_not_local() -> None:
-    location = Location.resolve("mock:///store")
+    location = Location.resolve("s3://bucket/store")
     with pytest.raises(UnsupportedStoreError, match="local"):
         AppendTarget.open(location, CONF)
     with pytest.raises(UnsupportedStoreError, match="local"), appending(location, CONF):
