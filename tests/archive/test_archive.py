@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -322,7 +323,10 @@ def test_an_archive_has_the_same_facts_as_the_store(filled: Archive, unpacked: C
     chosen = choose_store(filled.spark, tables, None, "x", None)
     assert chosen == StoreIdentity(DEFAULT_CLUSTER, "x", "s")
     of_store = facts_of_store(Location.resolve(str(unpacked(A))))
-    assert facts_of_archive(filled.spark, tables, chosen) == of_store
+    of_archive = facts_of_archive(filled.spark, tables, chosen)
+    assert of_archive.tagged is not None  # a store's index shows it itself
+    assert of_archive.tagged.ranges == ()
+    assert replace(of_archive, tagged=None) == of_store
     with pytest.raises(OptionError, match=r"3 stores: choose one of them .*--broker x --store-name s; .*--broker y"):
         choose_store(filled.spark, tables, None, None, "s")
     with pytest.raises(OptionError, match=r"no store with broker w; it has .*--broker z"):

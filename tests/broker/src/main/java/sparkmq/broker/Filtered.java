@@ -76,11 +76,12 @@ final class Filtered implements Command {
             }
             await("groups have not received the last messages", () -> isFinished(groups));
             await("offsets are not known to the consumers", () -> consumers.stream().allMatch(one -> knowsEnds(one, queues)));
-            consumers.forEach(DefaultMQPushConsumer::shutdown);
-            // A consumer sends its offsets without waiting for an answer.
+            // A consumer sends its offsets without waiting for an answer; those that it sends last can be lost.
+            consumers.forEach(one -> one.getDefaultMQPushConsumerImpl().persistConsumerOffset());
             for (String group : groups) {
                 await("the broker lacks offsets of " + group, () -> hasEnds(clients, group));
             }
+            consumers.forEach(DefaultMQPushConsumer::shutdown);
             send(clients.producer(), queues, count / 10);
             Message delayed = last();
             delayed.setDelayTimeLevel(TWO_HOURS_LEVEL);
