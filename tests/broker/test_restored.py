@@ -100,7 +100,7 @@ def made_of_rows(spark: SparkSession, folder: Path, rows: int) -> tuple[Path, Pa
 
 
 def test_rows_become_a_store_that_a_broker_serves(spark: SparkSession, tmp_path: Path) -> None:
-    rows = 20_000
+    rows = 4_000
     store, conf = made_of_rows(spark, tmp_path, rows)
     served = harness.check_served(store, conf, index=True, version=V5)
     assert (served["problemCount"], served["messages"]) == (0, rows)
