@@ -234,8 +234,9 @@ class Location:
             self.storage.check(self.path)
 
     def copy_to(self, target: Location) -> None:
-        """Copy the file to another place of its storage, which does not rename folders: the server does it."""
-        self.over_network().copy(self.path, target.path)
+        """Copy the file to another place of its object store: the server does it."""
+        assert isinstance(self.storage, ObjectStore), f"{self} is renamed, not copied"
+        self.storage.copy(self.path, target.path)
 
     def open_input(self) -> pa.NativeFile:
         """The file, for Arrow, which reads it at any place."""

@@ -116,10 +116,6 @@ class NetworkStorage(Storage):
     def write(self, path: str, content: Buffer) -> None:
         """Write a file; the folder exists. Of a file that existed, readers see the old or the new content."""
 
-    def copy(self, source: str, target: str) -> None:
-        """Copy a file, if the storage does not rename folders."""
-        raise NotImplementedError(f"{source} is not copied to {target}, but renamed")
-
     def check(self, path: str) -> None:
         """Raise `StorageError` if the bucket of a path does not exist, as far as the user may ask."""
 

@@ -30,12 +30,16 @@ from spark_mq.tables.all_tables import TABLES
 _LOG = logging.getLogger(__name__)
 
 
-class TableReader(DataSourceReader):
-    """The reader of a table that one task reads; `columns` are the columns that the query reads."""
+class _ColumnsReader(DataSourceReader):
+    """A reader; `columns` are the columns that the query reads."""
 
     def __init__(self, options: ReadOptions, columns: list[str]) -> None:
         self._options = options
         self._columns = columns
+
+
+class TableReader(_ColumnsReader):
+    """The reader of a table that one task reads."""
 
     def partitions(self) -> Sequence[InputPartition]:
         """One partition. Raises `StoreNotFoundError` if the path is not a store."""
@@ -58,12 +62,8 @@ class QueueSplitPartition(InputPartition):
     log_end: int
 
 
-class ConsumeQueueReader(DataSourceReader):
-    """The reader of units; `columns` are the columns that the query reads."""
-
-    def __init__(self, options: ReadOptions, columns: list[str]) -> None:
-        self._options = options
-        self._columns = columns
+class ConsumeQueueReader(_ColumnsReader):
+    """The reader of units."""
 
     def partitions(self) -> Sequence[InputPartition]:
         """One partition for each split of the queues. Raises `StoreNotFoundError` if the path is not a store."""
@@ -96,12 +96,8 @@ class IndexFilePartition(InputPartition):
     layout: IndexLayout
 
 
-class IndexEntriesReader(DataSourceReader):
-    """The reader of index entries; `columns` are the columns that the query reads."""
-
-    def __init__(self, options: ReadOptions, columns: list[str]) -> None:
-        self._options = options
-        self._columns = columns
+class IndexEntriesReader(_ColumnsReader):
+    """The reader of index entries."""
 
     def partitions(self) -> Sequence[InputPartition]:
         """One partition for each index file.

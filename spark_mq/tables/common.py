@@ -9,7 +9,7 @@ CONSUMER_GROUP = Option("consumerGroup", "only this consumer group", "GROUP", co
 BROKER_VERSION = Option(
     "brokerVersion",
     "such as 5.1.0, or a line of versions, 4.9 or 5; by default the versions that the store's files show. 4.9 and 5 "
-    "offer a different min_offset if a queue starts with pre-blank unitsV",
+    "offer a different min_offset if a queue starts with pre-blank units",
 )
 
 
