@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from datetime import UTC
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -34,7 +34,6 @@ Unpack = Callable[[RealStore], Path]
 WORKLOAD = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")
 SMALL: dict[str, Callable[[MessageStore], pa.Table]] = {
     "segments": metadata_tables.segments,
-    "retention": retention_rows,
     "queues": metadata_tables.queues,
     "topics": metadata_tables.topics,
     "consumer_offsets": metadata_tables.consumer_offsets,
@@ -69,6 +68,15 @@ def test_a_small_table_has_the_rows_of_the_store(spark: SparkSession, unpacked: 
     rows = read(spark, path, table, **OPTIONS.get(table, {})).toArrow().to_pylist()
     assert rows
     assert rows == SMALL[table](MessageStore(str(path))).to_pylist()
+
+
+def test_retention_has_the_rows_of_the_store(spark: SparkSession, unpacked: Unpack, tmp_path: Path) -> None:
+    """In the hour of `deleteWhen`, the next deletion is at the moment of the question, so that hour is another one."""
+    path, conf = unpacked(WORKLOAD), tmp_path / "broker.conf"
+    conf.write_text(f"deleteWhen={(datetime.now(UTC).hour + 12) % 24:02}\n")
+    rows = read(spark, path, "retention", brokerConf=str(conf)).toArrow().to_pylist()
+    assert rows
+    assert rows == retention_rows(MessageStore(str(path), broker_conf=str(conf))).to_pylist()
 
 
 def test_a_consume_queue_has_a_row_for_each_unit(spark: SparkSession, unpacked: Unpack) -> None:
