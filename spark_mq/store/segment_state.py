@@ -103,7 +103,9 @@ def _damage(store: MessageStore, info: fs.FileInfo, first: Record | NoRecord | N
     """The damage at the edges of a file that is not empty."""
     base, live_end = int(info.base_name), store.get_max_phy_offset()
     head = store.records.read(base, BLANK_SIZE)
-    if base >= live_end:
+    if base == live_end:
+        return  # what is there is a write in progress, or the torn last message: LOG_UNFINISHED
+    if base > live_end:
         if head.strip(b"\0"):
             yield f"the log ends at commit log offset {live_end}, but the file begins with other bytes than zeros"
         return
