@@ -16,6 +16,7 @@ from spark_mq.format.kernels.dispatch import has_unit
 from spark_mq.store.config.topic_names import configured_topics, is_configured
 from spark_mq.store.dispatch_requests import StartingQueues
 from spark_mq.store.log.corrupt_range import CorruptRange
+from spark_mq.store.log.joined_chunks import joined_chunks
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.offset_range import list_offset_range
 from spark_mq.store.log.record_reader import RecordChunk
@@ -104,9 +105,9 @@ class LackingScan:
         """The records of the live log from `start` on; what is not a record is added to `damaged`."""
 
         def chunks(split: Split) -> Iterator[RecordChunk]:
-            for part in read_split(split):
-                if isinstance(part, CorruptRange):
-                    damaged.append(_range(part))
+            for part in joined_chunks(read_split(split)):
+                if isinstance(part, list):
+                    damaged.extend(map(_range, part))
                 else:
                     yield part
 

@@ -190,15 +190,16 @@ class SelectionReader:
         """Batches of selected messages with the selection's number, and damage, of which missing ranges come first."""
         from spark_mq.format.kernels.columns import MessageColumns
         from spark_mq.format.kernels.dispatch import QueueTable
+        from spark_mq.store.log.joined_chunks import joined_chunks
         from spark_mq.store.log.split_reader import read_split
 
         yield from self._log.stray
         yield from self._log.gaps
         queues, plan = QueueTable(), uuid.uuid4().hex
         for split in plan_splits(self._log, _WHOLE_SEGMENT):
-            for part in read_split(split, plan):
-                if isinstance(part, CorruptRange):
-                    yield part
+            for part in joined_chunks(read_split(split, plan)):
+                if isinstance(part, list):
+                    yield from part
                 elif part.frames.size:
                     messages = MessageColumns(part.buffer, part.frames)
                     last = part.frames[-1]

@@ -10,7 +10,6 @@ import uuid
 from typing import TYPE_CHECKING, Self
 
 from spark_mq.io.location import Location
-from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.scan import splits_of
 
@@ -34,13 +33,14 @@ class KeyTable:
         import numpy as np
 
         from spark_mq.format.kernels.index_keys import index_keys
+        from spark_mq.store.log.joined_chunks import joined_chunks
         from spark_mq.store.log.split_reader import read_split
 
         hashes, offsets = [np.empty(0, np.int32)], [np.empty(0, np.int64)]
         listing = uuid.uuid4().hex
         for split in splits_of(store, log_range):
-            for part in read_split(split, listing):
-                if not isinstance(part, CorruptRange):
+            for part in joined_chunks(read_split(split, listing)):
+                if not isinstance(part, list):
                     keys = index_keys(part.buffer, part.frames)
                     hashes.append(keys.key_hash)
                     offsets.append(np.repeat(part.frames.position + part.base, keys.entry_count))

@@ -22,7 +22,7 @@ _INDICES = [name for name in FRAME_DTYPE.names or () if FRAME_DTYPE[name] == np.
 def joined_chunks(parts: Iterable[RecordChunk | CorruptRange]) -> Iterator[RecordChunk | list[CorruptRange]]:
     """The same records in the same order, in fewer chunks, each of which is valid until the next part is read.
 
-    The ranges of damage follow the chunk that has the records around them, in the order of the log.
+    The ranges of damage come before the chunk that has the records around them, in the order of the log.
     """
     joined, damage = _JoinedChunk(), list[CorruptRange]()
     for part in parts:
@@ -33,17 +33,17 @@ def joined_chunks(parts: Iterable[RecordChunk | CorruptRange]) -> Iterator[Recor
         start, (last, size) = frames.item(0)[0], frames.item(-1)[:2]
         is_small = last + size - start < _SMALL
         if not (is_small and joined.has_room(part.base + last + size)):
-            yield from joined.taken()
             if damage:
                 yield damage
                 damage = []
+            yield from joined.taken()
         if is_small:
             joined.add(part, start, last + size)
         else:
             yield part
-    yield from joined.taken()
     if damage:
         yield damage
+    yield from joined.taken()
 
 
 class _JoinedChunk:

@@ -23,8 +23,12 @@ after it a moment later. All bytes before a live record have been written, so th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from bisect import bisect_left
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -33,10 +37,11 @@ from spark_mq.format.array_types import Bytes, Int64s
 from spark_mq.format.kernels.big_endian import int64s_at
 from spark_mq.format.kernels.dispatch import QueueTable, has_unit
 from spark_mq.format.kernels.frames import Frames, skip_records
-from spark_mq.format.record import QUEUE_OFFSET_AT
+from spark_mq.format.record import HEAD_SIZE, QUEUE_OFFSET_AT, read_store_timestamp
 from spark_mq.store.config.last_run import LastRun
 from spark_mq.store.log.commit_log import Segment
 from spark_mq.store.log.corrupt_range import CorruptRange
+from spark_mq.store.log.joined_chunks import joined_chunks
 from spark_mq.store.log.record_reader import RecordChunk, RecordReader
 from spark_mq.store.log.segment_source import SegmentSource
 
@@ -102,28 +107,54 @@ class LiveReader:
 
     def read(self, stop: int) -> Iterator[RecordChunk | CorruptRange]:
         """The live records that start before `stop`, from `position` on, and corrupt ranges between them."""
-        if self.ended:
-            return
-        for part in self._reader.read(stop):
-            if isinstance(part, CorruptRange):
-                corrupt = part.commit_log_offset - self._segment.base
-                if not self._is_live_after(corrupt):
-                    self.ended = True
-                    return
-                if self._record_at(corrupt) is not None:
-                    self._reader.position = corrupt
-                    continue
-                self.position = self._reader.position
-                yield part
-            else:
-                live = part.frames[: self._count_live(part)]
-                self.position += int(live.store_size.sum(dtype=np.int64))
-                self.ended = live.size < part.frames.size
-                if live.size:
-                    yield RecordChunk(part.buffer, live, part.base)
-                if self.ended:
-                    return
+        is_read = self.ended
+        while not is_read:
+            is_read = yield from self._read_on(stop)
+
+    def _read_on(self, stop: int) -> Generator[RecordChunk | CorruptRange, None, bool]:
+        """What `read` gives; False if a record is now where damage was: then this must be read again."""
+        damage: list[CorruptRange] = []
+        for part in joined_chunks(self._reader.read(stop)):
+            if isinstance(part, list):
+                damage += part
+                continue
+            before = self.newest, self.doubt
+            live = part.frames[: self._count_live(part)]
+            self.ended = live.size < part.frames.size
+            end = part.base + int(live[-1].position) + int(live[-1].store_size) if live.size else 0
+            inside = bisect_left(damage, end, key=attrgetter("commit_log_offset"))
+            if any(map(self._is_record_now, damage[:inside])):
+                self.newest, self.doubt = before
+                self.ended, self._reader.position = False, self.position
+                self._queue_offsets = _QueueOffsets(self._segment)
+                return False
+            if live.size:
+                self._queue_offsets.add(part, end - self._segment.base)
+                self.position = end - self._segment.base
+                yield from _in_order(RecordChunk(part.buffer, live, part.base), damage[:inside])
+                del damage[:inside]
+            if self.ended:
+                return True
+        if damage:
+            if not self._is_live_after_damage():
+                self.ended = True
+                return True
+            if self._is_record_now(damage[0]):
+                self._reader.position = self.position
+                return False
+            yield from damage
         self.position = self._reader.position
+        return True
+
+    def _is_live_after_damage(self) -> bool:
+        """Whether the record at the reader's position, after damage, is live.
+
+        After a blank or nothing, the log can just as well have ended at the damage.
+        """
+        record, before = self._record_at(self._reader.position), (self.newest, self.doubt)
+        is_live = record is not None and self._count_live(record) > 0
+        self.newest, self.doubt = before
+        return is_live
 
     @cached_property
     def _last_run(self) -> LastRun:
@@ -138,8 +169,8 @@ class LiveReader:
         time, end = self._last_run.dispatched, 0
         if time > 0:
             with SegmentSource(self._segment) as source:
-                for part in RecordReader(source, self.position).read(self._segment.data_end):
-                    if isinstance(part, RecordChunk):
+                for part in joined_chunks(RecordReader(source, self.position).read(self._segment.data_end)):
+                    if not isinstance(part, list):
                         found = np.flatnonzero(int64s_at(part.buffer, part.frames.store_timestamp_at) == time)
                         if found.size:
                             last = part.frames[found[-1]]
@@ -155,23 +186,36 @@ class LiveReader:
         """How many records of the chunk come before the first stale one."""
         times = int64s_at(chunk.buffer, chunk.frames.store_timestamp_at)
         before = np.concatenate((np.array([self.newest], np.int64), times[:-1]))
-        steps = np.flatnonzero(times < before)
-        if steps.size:
-            first = chunk.base - self._segment.base
-            positions = first + chunk.frames.position
-            steps = steps[positions[steps] >= self._last_run.confirmed - self._segment.base]
-        if steps.size and not self._is_settled(int(positions[steps[-1]])):
-            steps = steps[positions[steps] >= self._last_dispatched_end]
-            follows = self._queue_offsets.follows(chunk, first)
-            for index in steps.tolist():
-                was_last = 0 < self._last_run.dispatched == before[index]
-                if was_last or not (follows[index] or self._is_live_from(int(positions[index]))):
+        positions = chunk.base - self._segment.base + chunk.frames.position
+        is_after_damage = self._follow_damage(positions, chunk.frames.store_size)
+        questions = np.flatnonzero((times < before) | is_after_damage)
+        if questions.size:
+            questions = questions[positions[questions] >= self._last_run.confirmed - self._segment.base]
+        if questions.size and not self._is_settled(int(positions[questions[-1]])):
+            questions = questions[positions[questions] >= self._last_dispatched_end]
+            queued = has_unit(chunk.frames)
+            last, queue_offset = (
+                self._queue_offsets.before(chunk, int(positions[0])),
+                _queue_offset(chunk.buffer, chunk.frames),
+            )
+            is_next = queued & (last != _UNSEEN) & (queue_offset == last + 1)
+            is_later = (times >= before) & (~queued | (queue_offset == 0) | (queue_offset > last))
+            for index in questions[~(is_after_damage & is_later)[questions]].tolist():
+                is_stale = is_after_damage[index] or 0 < self._last_run.dispatched == before[index]
+                if is_stale or not (is_next[index] or self._is_live_from(int(positions[index]))):
                     self.newest = int(before[index])
                     return int(index)
                 if self.doubt is None:
                     self.doubt = int(positions[index])
         self.newest = int(times[-1])
         return int(chunk.frames.size)
+
+    def _follow_damage(self, positions: Int64s, sizes: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+        """Which records, at these positions of the segment, do not follow the record before."""
+        if positions[-1] + sizes[-1] - self.position == sizes.sum(dtype=np.int64):
+            return np.zeros(positions.size, np.bool_)
+        found: npt.NDArray[np.bool_] = np.diff(positions + sizes, prepend=self.position) != sizes
+        return found
 
     def _is_live_from(self, position: int) -> bool:
         """Whether nothing proves that a stale tail starts with the record at `position`, which is older than the last.
@@ -193,15 +237,15 @@ class LiveReader:
                     return int(queue_offset[decides[0]]) == int(last[decides[0]]) + 1
         return True
 
-    def _is_live_after(self, corrupt: int) -> bool:
-        """Whether the record at the reader's position, after the corrupt bytes at `corrupt`, is live."""
-        # After a blank or nothing, the log can just as well have ended at the corrupt bytes.
-        record = self._record_at(self._reader.position)
-        if record is None:
+    def _is_record_now(self, damage: CorruptRange) -> bool:
+        """Whether a record is now where damage was: only a broker writes it, into a local file."""
+        offset, descriptor = damage.commit_log_offset, self._source.descriptor
+        if descriptor is None:
             return False
-        if self._is_settled(self._reader.position):
-            return True
-        return self._follows(record.buffer, record.frames, corrupt)
+        head = os.pread(descriptor, HEAD_SIZE, offset - self._segment.base)
+        return (
+            read_store_timestamp(head, offset) is not None and self._record_at(offset - self._segment.base) is not None
+        )
 
     def _record_at(self, position: int) -> RecordChunk | None:
         """The record at `position`, from a read of its own; None if there is none."""
@@ -209,14 +253,17 @@ class LiveReader:
             part = next(RecordReader(source, position, chunk_size=_LOOK_AHEAD).read(position + 1), None)
         return part if isinstance(part, RecordChunk) else None
 
-    def _follows(self, buffer: Bytes, frame: Frames, corrupt: int) -> bool:
-        if int64s_at(buffer, frame.store_timestamp_at)[0] < self.newest:
-            return False
-        if not has_unit(frame)[0]:
-            return True
-        self._queue_offsets.advance(corrupt)
-        queue_offset = _queue_offset(buffer, frame)[0]
-        return bool(queue_offset == 0 or queue_offset > self._queue_offsets.last_of(buffer, frame)[0])
+
+def _in_order(chunk: RecordChunk, damage: Sequence[CorruptRange]) -> Iterator[RecordChunk | CorruptRange]:
+    """The records of a chunk, and the damage before and between them."""
+    offsets = [part.commit_log_offset - chunk.base for part in damage]
+    start = 0
+    for part, stop in zip(damage, np.searchsorted(chunk.frames.position, offsets).tolist(), strict=True):
+        if start < stop:
+            yield replace(chunk, frames=chunk.frames[start:stop])
+            start = stop
+        yield part
+    yield replace(chunk, frames=chunk.frames[start:])
 
 
 class _QueueOffsets:
@@ -228,33 +275,43 @@ class _QueueOffsets:
     def __init__(self, segment: Segment) -> None:
         self._segment = segment
         self._position = 0
+        self._is_needed = False
         self._queues = QueueTable()
         self._last: Int64s = np.empty(0, np.int64)
 
     def advance(self, position: int) -> None:
         """Read the records before `position`."""
+        if position <= self._position:
+            return
         with SegmentSource(self._segment) as source:
-            reader = RecordReader(source, self._position)
-            for part in reader.read(position):
-                if isinstance(part, RecordChunk):
-                    frames = part.frames[has_unit(part.frames)]
-                    numbers = self._numbers(part.buffer, frames)
-                    self._last[numbers] = _queue_offset(part.buffer, frames)  # the last value of each number stays
-            self._position = reader.position
+            for part in joined_chunks(RecordReader(source, self._position).read(position)):
+                if not isinstance(part, list):
+                    self._add(part)
+        self._position = position
 
-    def follows(self, chunk: RecordChunk, position: int) -> npt.NDArray[np.bool_]:
-        """Which records of the chunk at `position` continue their queue, as the record before them in it says."""
+    def add(self, chunk: RecordChunk, end: int) -> None:
+        """Take the records of a chunk, which were read already, up to `end`, if `before` needed the earlier ones."""
+        if self._is_needed:
+            self._add(chunk)
+            self._position = end
+
+    def _add(self, chunk: RecordChunk) -> None:
+        frames = chunk.frames[has_unit(chunk.frames)]
+        numbers = self._numbers(chunk.buffer, frames)
+        self._last[numbers] = _queue_offset(chunk.buffer, frames)  # the last value of each number stays
+
+    def before(self, chunk: RecordChunk, position: int) -> Int64s:
+        """The queue offset before each record of the chunk at `position` in its queue; -1 for none."""
+        self._is_needed = True
         self.advance(position)
-        found = np.zeros(chunk.frames.size, np.bool_)
-        with_unit = np.flatnonzero(has_unit(chunk.frames))
-        frames = chunk.frames[with_unit]
+        found = np.full(chunk.frames.size, _UNSEEN, np.int64)
+        queued = np.flatnonzero(has_unit(chunk.frames))
+        frames = chunk.frames[queued]
         numbers, queue_offsets = self._numbers(chunk.buffer, frames), _queue_offset(chunk.buffer, frames)
         order = np.argsort(numbers, kind="stable")
         of_queue = numbers[order]
-        before = np.concatenate((np.zeros(1, np.int64), queue_offsets[order][:-1]))
-        is_first = np.concatenate((np.ones(1, np.bool_), of_queue[1:] != of_queue[:-1]))[: order.size]
-        before = np.where(is_first, self._last[of_queue], before[: order.size])
-        found[with_unit[order]] = (before != _UNSEEN) & (queue_offsets[order] == before + 1)
+        is_first = np.diff(of_queue, prepend=-1) != 0
+        found[queued[order]] = np.where(is_first, self._last[of_queue], np.roll(queue_offsets[order], 1))
         return found
 
     def last_of(self, buffer: Bytes, frames: Frames) -> Int64s:

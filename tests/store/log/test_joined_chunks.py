@@ -18,11 +18,12 @@ from spark_mq.store.log import joined_chunks as module
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.joined_chunks import joined_chunks
-from spark_mq.store.log.record_reader import RecordChunk
+from spark_mq.store.log.record_reader import CHUNK_SIZE, RecordChunk
 from spark_mq.store.log.split_reader import read_split
 from spark_mq.store.log.splits import Split, plan_splits
 from tests.support.kernels import examples
 from tests.support.log_writer import LogWriter
+from tests.support.readers import by_hopping
 
 SEGMENT = 16 << 10
 RECORDS = st.lists(st.tuples(st.integers(0, 900), st.booleans()), min_size=20, max_size=80)
@@ -76,6 +77,33 @@ def test_joined_chunks_have_the_records_and_the_damage_of_the_splits(
             assert found_damage == damage
 
 
+@settings(max_examples=examples(100), deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(-2, 3), st.integers(0, 2), st.booleans()), min_size=5, max_size=60),
+    st.sampled_from([400, 1500]),
+    st.sampled_from([0, 3]),
+)
+def test_where_the_log_ends_does_not_depend_on_the_size_of_chunks(
+    records: list[tuple[int, int, bool]], most: int, every: int
+) -> None:
+    """Records with a step of the clock, a queue offset and damage: what follows damage can be live, or an old tail."""
+    writer, time, offsets = LogWriter(64 << 10), 1_700_000_000_000, [0, 0, 0]
+    for number, (step, queue, is_damaged) in enumerate(records):
+        time += step
+        offsets[queue] += every == 0 or number % every > 0
+        offset = writer.append(time, b"x" * (number % 50), queue_id=queue, queue_offset=offsets[queue])
+        if is_damaged:
+            writer.segments[0][offset + MAGIC_AT] ^= 1
+    with tempfile.TemporaryDirectory() as name:
+        log = CommitLog.open(writer.write(Path(name) / "store"))
+        expected = by_hopping(log)
+        for size, small in ((CHUNK_SIZE, 0), (most, most)):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(module, "CHUNK_SIZE", size)
+                patch.setattr(module, "_SMALL", small)
+                assert by_hopping(log) == expected
+
+
 def test_chunks_with_damage_between_them_are_one_chunk(tmp_path: Path) -> None:
     records = [(50, number % 3 == 1) for number in range(40)]
 
@@ -85,4 +113,4 @@ def test_chunks_with_damage_between_them_are_one_chunk(tmp_path: Path) -> None:
 
     (only,) = [split for split in splits_of(tmp_path, records) if split.start == 0]
     whole = Split(only.segment, 0, only.segment.size)
-    assert list(parts(whole)) == ["27 records", "13 ranges"]
+    assert list(parts(whole)) == ["13 ranges", "27 records"]
