@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -55,6 +56,7 @@ class LackingScan:
         self._store = store
         self._damaged: list[LogRange] = []
         self._known: dict[tuple[tuple[Queue, int], ...], dict[Queue, WithoutUnit]] = {}
+        self._counts: dict[int, int] = {}
 
     def before(self, queues: StartingQueues, stop: int) -> dict[Queue, WithoutUnit]:
         """The messages before commit log offset `stop` without a unit in `queues`, by queue.
@@ -77,7 +79,10 @@ class LackingScan:
 
     def count_after(self, start: int) -> int:
         """The number of messages of the live log from commit log offset `start` on that belong into a queue."""
-        return sum(int(has_unit(chunk.frames).sum()) for chunks in self._splits(start, []) for chunk in chunks)
+        if start not in self._counts:
+            chunks = chain.from_iterable(self._splits(start, []))
+            self._counts[start] = sum(int(has_unit(chunk.frames).sum()) for chunk in chunks)
+        return self._counts[start]
 
     def damaged(self) -> list[LogRange]:
         """The parts of the live log that are not records, or that no segment has, in order; known after `before`."""
