@@ -45,7 +45,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 MEMORIES = {
     "spark_mq.source.queue_comparison": "_COVERS",
     "spark_mq.store.message_store": "_ENDS",
-    "spark_mq.store.log.live_memory": "_found",
+    "spark_mq.store.log.split_reader": "_found",
 }
 """What a process remembers of stores, by module."""
 LONG_FILES = ("test_notebooks.py", "test_page_commands.py", "test_following.py")

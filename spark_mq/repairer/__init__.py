@@ -2,6 +2,6 @@
 
 The way of a repair: `repair` checks the store (`spark_mq.verifier`), `damaged_files` has the findings by file,
 `treatments` says what is done about each code, and `plan` which files that changes. `queue_file` and `queue_task` make
-queue files, `index_gaps` and `index_task` index files, `small_files` the checkpoint and files of `config/`. `changes`
+queue files, `index_gaps` and `index_task` index files, `new_files` the checkpoint and files of `config/`. `changes`
 puts all of them in place, with a backup. `log_edit` has the two verbs that change the log itself.
 """

@@ -15,6 +15,7 @@ from typing import Any
 
 from spark_mq import __version__
 from spark_mq.errors import CorruptLogError, NoRoomError, SparkMqError, UnfinishedAppendError
+from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.format.delay_level import DEFAULT_DELAY_LEVELS
 from spark_mq.indexer.extension import Extension, extend_trees
 from spark_mq.indexer.rebuild_plan import RebuildPlan
@@ -39,13 +40,13 @@ from spark_mq.restorer.append_commit import (
     finish_append,
 )
 from spark_mq.restorer.append_target import AppendTarget, not_local
-from spark_mq.restorer.stale_units import write_without_stale_units
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.offset_range import list_offset_range
 from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
+from spark_mq.store.queue.folders import QueueFolder, queue_folders
 from spark_mq.store.store_lock import store_lock
 
 
@@ -245,3 +246,42 @@ def locked_store(store: Location) -> Iterator[FinishedAppend | None]:
         CommitLog.open(store)  # a path that is not a store gets no lock file
     with store_lock(store, or_else=None):
         yield finish_append(store)
+
+
+def write_without_stale_units(store: Location, ends: Mapping[tuple[str, int], int], output: Location) -> list[Location]:
+    """Write the files in which queues end, with zeros after the end. The time of a file stays.
+
+    A recovery that cuts the log leaves the units of the records that it cut off, and new records take their place. Then
+    a start of a broker takes the units for live ones (`ConsumeQueue.recover`@5.3.3 and @4.9.7 stop only at zeros).
+
+    Args:
+        store: The store.
+        ends: The next queue offset of each queue, by topic and queue id.
+        output: The `consumequeue` folder that gets the files.
+
+    Returns:
+        The files of the store that have only stale units.
+
+    """
+    removed: list[Location] = []
+    for folder in queue_folders(store / CONSUME_QUEUE) if ends else ():
+        if (folder.topic, folder.queue_id) in ends:
+            removed += _write(folder, ends[folder.topic, folder.queue_id] * UNIT_SIZE, output)
+    return removed
+
+
+def _write(folder: QueueFolder, end: int, output: Location) -> list[Location]:
+    """Write the file that contains byte `end` of the queue; returns the files after that one."""
+    removed = []
+    for number, info in enumerate(folder.files):
+        start = int(info.base_name)
+        if end >= start + info.size:
+            continue
+        # Without any file, a queue that begins above 0 would begin at 0 again.
+        if end > start or (number == 0 and start > 0):
+            content = (folder.location / info.base_name).read_bytes()[: end - start]
+            target = output / folder.topic / str(folder.queue_id) / info.base_name
+            publish(target, content, info.size, info.mtime_ns // 1_000_000)
+        else:
+            removed.append(folder.location / info.base_name)
+    return removed

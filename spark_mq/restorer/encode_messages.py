@@ -25,12 +25,10 @@ from spark_mq.format.sys_flag import (
     TRANSACTION_TYPE_MASK,
 )
 from spark_mq.indexer.queue.carry_over import Queue
-from spark_mq.restorer.body_column import read_bodies
 from spark_mq.restorer.encoding_rules import DEFAULT_BORN_HOST, DEFAULT_STORE_HOST, EncodingRules
-from spark_mq.restorer.host_column import Hosts, one_host, read_hosts
 from spark_mq.restorer.properties_column import count_dispatched, read_properties
+from spark_mq.restorer.record_columns import Hosts, number_queues, one_host, read_bodies, read_hosts, read_topics
 from spark_mq.restorer.source_columns import SourceColumns, check_columns
-from spark_mq.restorer.topic_column import number_queues, read_topics
 from spark_mq.restorer.unique_keys import make_unique_keys
 
 UNKNOWN = -1

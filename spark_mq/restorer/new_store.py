@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 
 from spark_mq.errors import InvalidMessageError
@@ -24,7 +24,6 @@ from spark_mq.job.progress import Progress
 from spark_mq.restorer.chunk import Chunk
 from spark_mq.restorer.copy_in_place import copy_in_place
 from spark_mq.restorer.finish import finish_store
-from spark_mq.restorer.index_names import restore_index_names
 from spark_mq.restorer.new_log import NewLog
 from spark_mq.restorer.offset_map import complete_map
 from spark_mq.restorer.placement import (
@@ -39,6 +38,8 @@ from spark_mq.restorer.report import RestoreReport
 from spark_mq.restorer.restore_request import CHUNKS, PROGRESS, STORE
 from spark_mq.restorer.store_job import Stage, StoreJob
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
+from spark_mq.store.config.store_paths import INDEX
+from spark_mq.store.index.folder import index_files
 
 _EXPIRY_NOTE = "the segments are as new as this job: a broker deletes them after fileReservedTime (72 h) from now"
 _ID_NOTE = "offset message ids contain the address of another broker than before"
@@ -171,3 +172,31 @@ def _derive(job: StoreJob, store: Location) -> RebuildReport:
     if job.is_faithful and facts is not None:
         restore_index_names(store, facts.index_names)
     return report
+
+
+def restore_index_names(store: Location, names: Mapping[int, str]) -> int:
+    """The number of index files that were renamed: they get the names that they had in the source.
+
+    A broker names an index file after the moment at which it makes it, which no message shows. A rebuild takes the
+    store time of the first message. A file that begins with the same message as one of the source gets that name.
+
+    Brokers read index files in the order of their names. If the names of the source would give another order, because
+    only some of the files have one, no file is renamed.
+
+    Args:
+        store: A store that no broker uses.
+        names: Names by the commit log offset at which a file begins.
+
+    """
+    files = index_files(store)
+    known = [names.get(file.stored_header().begin_commit_log_offset, file.name) for file in files]
+    if known != sorted(set(known)):
+        return 0
+    renamed = [(file.name, name) for file, name in zip(files, known, strict=True) if file.name != name]
+    folder = store / INDEX
+    # A new name can be the old name of a later file.
+    for step in (lambda old, new: (old, f"{new}.new"), lambda old, new: (f"{new}.new", new)):
+        for old, new in renamed:
+            before, after = step(old, new)
+            folder.storage.rename((folder / before).path, (folder / after).path)
+    return len(renamed)

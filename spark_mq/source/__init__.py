@@ -8,7 +8,7 @@ Read in this order:
 3. `planner` (the access path), `explain`;
 4. the readers: `messages`, `messages_by_key` and `row_filter`; `table_readers`;
 5. the stream: `message_stream`, `stream_offset`;
-6. several stores: `store_choice`, `several_stores`, `several_stores_stream`, `several_offset`.
+6. several stores: `store_choice`, `several_stores`, `several_stores_stream`.
 
 `lookup_function` is the table function `rocketmq_lookup`. The modules of 1 to 3 run while Spark plans, and so import no
 kernels.

@@ -8,8 +8,7 @@ from pyspark.sql.types import StructType
 
 from spark_mq._compat import register_source
 from spark_mq.source.lookup_function import register_lookup
-from spark_mq.source.messages import MessagesReader
-from spark_mq.source.messages_by_key import MessagesByKeyReader
+from spark_mq.source.messages import MessagesByKeyReader, MessagesReader
 from spark_mq.source.options import ReadOptions, parse_options, parse_stream_options
 from spark_mq.source.schema import column_names, columns_of_one_store, default_schema, names_store
 from spark_mq.source.store_choice import StoreChoice

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Self, TypeVar
 
@@ -20,10 +20,10 @@ from spark_mq.errors import DataLossError, OptionError, SparkMqError
 from spark_mq.source.message_stream import MessagesStreamReader
 from spark_mq.source.options import StreamOptions, parse_stream_options
 from spark_mq.source.schema import columns_of_one_store
-from spark_mq.source.several_offset import OneOffset, SeveralOffset
 from spark_mq.source.several_stores import StorePartition, named_batch, warn_of_skipped
 from spark_mq.source.store_choice import StoreChoice
-from spark_mq.store.config.named_store import NamedStore, is_unreadable, named_error
+from spark_mq.source.stream_offset import StreamOffset
+from spark_mq.store.config.named_store import STORE_COLUMNS, NamedStore, is_unreadable, named_error
 from spark_mq.tables.messages import MESSAGES
 
 _Answer = TypeVar("_Answer")
@@ -204,3 +204,84 @@ def _shared(options: StreamOptions, stores: int) -> StreamOptions:
     """The options of one of the stores, which share the limits of a batch."""
     limits = [None if limit is None else max(limit // stores, 1) for limit in (options.max_bytes, options.max_messages)]
     return replace(options, max_bytes=limits[0], max_messages=limits[1])
+
+
+VERSION = 3
+
+Names = tuple[str, str, str]
+"""Cluster, broker and store."""
+OneOffset = Mapping[str, Any]
+"""The JSON values of `StreamOffset`."""
+
+
+@dataclass(frozen=True)
+class SeveralOffset:
+    """The offsets of several stores: JSON with one offset for each store, in the order of their names.
+
+    | version | keys, in this order |
+    | --- | --- |
+    | 1, 2 | those of a stream over one store (`stream_offset`): the offset is that of the first store that is given |
+    | 3 | `version`, `stores`: objects with `cluster`, `broker`, `store`, `offset`; `begin` if a store is new in the batch |
+
+    `offset` and `begin` have the keys of versions 1 and 2. The batch in which a store is new begins at its `begin`: the
+    offset before it does not have the store, and the batch may be repeated when the log starts elsewhere.
+
+    Attributes:
+        offsets: The end of a batch, by the names of the store.
+        begins: The begin of the batch, of stores that are new in it.
+
+    """
+
+    offsets: Mapping[Names, OneOffset]
+    begins: Mapping[Names, OneOffset] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The offset for Spark. Equal offsets have the same text."""
+        stores: list[dict[str, Any]] = []
+        for names in sorted(self.offsets):
+            begin = {"begin": dict(self.begins[names])} if names in self.begins else {}
+            stores.append(
+                {**dict(zip(STORE_COLUMNS, names, strict=True)), "offset": dict(self.offsets[names]), **begin}
+            )
+        return {"version": VERSION, "stores": stores}
+
+    @classmethod
+    def of_json(cls, values: Mapping[str, Any], first: Names) -> Self:
+        """The offset of a checkpoint.
+
+        Args:
+            values: The JSON values.
+            first: The names of the store to which an offset of versions 1 and 2 belongs.
+
+        Raises:
+            OptionError: No known version wrote the values.
+
+        """
+        if values.get("version") != VERSION:
+            return cls({first: StreamOffset.of_json(values).to_json()})
+        listed = values.get("stores")
+        if not isinstance(listed, list):
+            raise _not_ours(values)
+        offsets: dict[Names, OneOffset] = {}
+        begins: dict[Names, OneOffset] = {}
+        for entry in listed:
+            if not isinstance(entry, Mapping):
+                raise _not_ours(values)
+            cluster, broker, store = (entry.get(name) for name in STORE_COLUMNS)
+            if not isinstance(cluster, str) or not isinstance(broker, str) or not isinstance(store, str):
+                raise _not_ours(values)
+            names = (cluster, broker, store)
+            if names in offsets:
+                raise _not_ours(values)
+            for name, found in (("offset", offsets), ("begin", begins)):
+                one = entry.get(name)
+                if one is None and name == "begin":
+                    continue
+                if not isinstance(one, Mapping):
+                    raise _not_ours(values)
+                found[names] = StreamOffset.of_json(one).to_json()
+        return cls(offsets, begins)
+
+
+def _not_ours(values: Mapping[str, Any]) -> OptionError:
+    return OptionError(f"the checkpoint's offset {dict(values)} was not written by this source: use its own checkpoint")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from spark_mq.format.record import Record
 from spark_mq.store.log.backward_scan import scan_backwards
@@ -11,7 +11,8 @@ from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.scan import FIRST, FOREVER, InQueue
 from spark_mq.store.log.time_pruning import CLOCK_TOLERANCE_MILLIS
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.queue.newest_first import messages_newest_first, tail_start
+from spark_mq.store.queue.consume_queue import ConsumeQueue
+from spark_mq.store.queue.lookup import QueueCover
 
 _TAIL_SIZES = (256 << 10, 4 << 20)
 """Bytes at the end of the log that are read without the kernels, first and then."""
@@ -82,3 +83,47 @@ def _tail_start(store: MessageStore, topic: str, size: int) -> int | None:
         if start is not None:
             return start
     return None
+
+
+_FIRST_UNITS, _MOST_UNITS = 64, 4096
+_LOOKED_AT_UNITS = 4096
+
+
+def messages_newest_first(
+    cover: QueueCover, start: int = FIRST, stop: int = FOREVER
+) -> Iterator[Record | CorruptRange]:
+    """The messages of the queue offsets from `start` to `stop` (not included), backwards, and damaged ranges.
+
+    A few units are read at a time, more with each step, and holes are read from the log as in
+    `QueueCover.messages_and_damage`.
+    """
+    step = _FIRST_UNITS
+    first, end = cover.first_unit, cover.end_of_units
+    middle = min(stop, end) - step
+    while stop > start:
+        begin = start if middle <= max(start, first) else middle
+        yield from reversed(list(cover.messages_and_damage(begin, stop)))
+        step = min(2 * step, _MOST_UNITS)
+        stop, middle = begin, begin - step
+
+
+def tail_start(queues: Sequence[ConsumeQueue], covers: Sequence[QueueCover], at_least: int) -> int | None:
+    """The offset of a record at or after `at_least`, as early as the last units of the queues show; else None.
+
+    Args:
+        queues: The queues.
+        covers: What the units of each queue prove.
+        at_least: A commit log offset.
+
+    """
+    earliest: int | None = None
+    for queue, cover in zip(queues, covers, strict=True):
+        end = cover.end_of_units
+        begin = max(cover.first_unit, end - _LOOKED_AT_UNITS)
+        units = queue.units(begin, end)
+        near = (units["commit_log_offset"] >= at_least).nonzero()[0].tolist()
+        proven = cover.proven(begin + near[0]) if near else None
+        if proven is not None and proven.record.commit_log_offset >= at_least:
+            offset = proven.record.commit_log_offset
+            earliest = offset if earliest is None else min(earliest, offset)
+    return earliest

@@ -8,16 +8,19 @@ may so replace the end of a log that was read before. Therefore:
 - Files have no state while a broker has the store's lock, or if the lock cannot be asked for.
 - If `abort` exists, the broker crashed, or it runs on another machine, whose lock this one may not see. Then files have
   a state only if none changed in the last minutes: until then every page has reached the disk.
+- Whoever changes a file by a call of the system, the system sets the time of the change (ctime), which no program can
+  set back. A file that changed a moment ago could change again at the same time: it has no state yet.
 - Every start of a broker writes `lock`, by a call of the system. So the state of `lock` is part of every state.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import time
 from collections.abc import Iterable
 from typing import Final
 
-from spark_mq.io.file_state import file_state
 from spark_mq.io.location import Location
 from spark_mq.store.config.store_paths import ABORT
 from spark_mq.store.store_lock import LOCK, is_locked
@@ -27,7 +30,7 @@ _ON_DISK_NANOS: Final = 600 * 10**9
 
 
 def settled_state(store: Location, files: Iterable[Location], about: object = None) -> bytes | None:
-    """A hash of the state of some files of a store, as in `io.file_state`; None if a broker may change them unseen.
+    """A hash of the state of some files of a store, as in `file_state`; None if a broker may change them unseen.
 
     Args:
         store: The store directory.
@@ -41,3 +44,36 @@ def settled_state(store: Location, files: Iterable[Location], about: object = No
     state = file_state([store / ABORT, store / LOCK, *files], about, age)
     # The lock is asked for last: a broker that starts from now on changes the state of its file.
     return state if state is not None and is_locked(store) is False else None
+
+
+_SETTLED_NANOS: Final = 2_000_000_000
+"""The age of a change at which no other change can have the same time. The clocks of filesystems have steps of 2 s."""
+
+
+def file_state(files: Iterable[Location], about: object = None, age: int | None = None) -> bytes | None:
+    """A hash of the state of some files, which differs after each change; None if one of them may change unseen.
+
+    That is, if it is not local, or if it changed just now. A file that does not exist has a state, too.
+
+    Args:
+        files: The files.
+        about: What else the hash depends on; its `repr` counts.
+        age: How long ago the last change must be, in nanoseconds; None for two seconds.
+
+    """
+    digest, newest = hashlib.sha256(repr(about).encode("utf-8", "surrogateescape")), 0
+    for file in files:
+        if not file.is_local:
+            return None
+        try:
+            found = os.stat(file.path)
+        except FileNotFoundError:
+            state: tuple[int, ...] = ()
+        except OSError:
+            return None
+        else:
+            state = found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+            newest = max(newest, found.st_ctime_ns)
+        digest.update(b"\0".join((os.fsencode(file.path), repr(state).encode(), b"")))
+    settled = _SETTLED_NANOS if age is None else age
+    return digest.digest() if newest < time.time_ns() - settled else None

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE, Units, pre_blank
-from spark_mq.repairer.queue_file import sound_units
+from spark_mq.repairer.queue_task import sound_units
 from spark_mq.verifier.codes import Severity, code_of
 from spark_mq.verifier.log_bounds import LogBounds
 from spark_mq.verifier.queue_file import ExpectedFile, queue_file_findings

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from spark_mq.errors import ConfigError
 from spark_mq.format.broker_version import BrokerVersions
-from spark_mq.restorer.checkpoint import restored_checkpoint
 from spark_mq.restorer.fastjson_text import fastjson_text
 from spark_mq.restorer.file_rules import (
     FILE_RULES,
@@ -19,6 +18,7 @@ from spark_mq.restorer.file_rules import (
     kept_paths,
     rule_of,
 )
+from spark_mq.restorer.finish import restored_checkpoint
 from spark_mq.restorer.offset_files import (
     consumer_offsets_json,
     delay_offsets_json,

@@ -8,7 +8,7 @@ import pytest
 
 from spark_mq.format.index_file import HEADER
 from spark_mq.io.location import Location
-from spark_mq.restorer.index_names import restore_index_names
+from spark_mq.restorer.new_store import restore_index_names
 
 
 def write_index(folder: Path, files: dict[str, int]) -> None:

@@ -19,13 +19,12 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_mq.errors import SparkMqError
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS
-from spark_mq.io import file_state
 from spark_mq.io.location import Location
 from spark_mq.source import messages, queue_comparison, topic_plan
 from spark_mq.source.datasource import RocketMQDataSource
 from spark_mq.source.queue_comparison import QueueComparison
-from spark_mq.store import message_store
-from spark_mq.store.log import live_memory, log_range
+from spark_mq.store import message_store, settled_files
+from spark_mq.store.log import split_reader, log_range
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.splits import plan_splits
@@ -52,7 +51,7 @@ def prices() -> Iterator[None]:
             patch.setattr(module, "cost_of", lambda location: ReadCost(jump=0, queue=0))
         patch.setattr(topic_plan, "CLEARLY_LESS", 10)
         patch.setattr(queue_comparison, "_MERGE_DISTANCE", 1)
-        patch.setattr(file_state, "_SETTLED_NANOS", -(1 << 62))
+        patch.setattr(settled_files, "_SETTLED_NANOS", -(1 << 62))
         patch.setattr(log_range, "UNDISPATCHED", 0)
         yield
 
@@ -124,7 +123,7 @@ def write_again(store: MappedStore, number: int) -> None:
 
 def memories() -> tuple[dict[Any, Any], ...]:
     """What this process remembers: covers, ends and places."""
-    return queue_comparison._COVERS._found, message_store._ENDS._found, live_memory._found
+    return queue_comparison._COVERS._found, message_store._ENDS._found, split_reader._found
 
 
 def forget() -> None:
@@ -175,7 +174,7 @@ def test_no_step_of_a_broker_changes_what_a_read_gives(steps: list[Step], reads:
     """If `reads` says so, a step comes while a read is under way; that read itself may fail."""
     times = FrozenTimes()
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(file_state, "os", times)
+        patch.setattr(settled_files, "os", times)
         forget()
         store = MappedStore(Path(name) / "store", times)
         try:
@@ -210,7 +209,7 @@ def test_a_comparison_of_a_part_of_the_log_depends_on_all_segments(tmp_path: Pat
     """The last messages of a queue say which of its units count, and they can be in another segment."""
     times = FrozenTimes()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(file_state, "os", times)
+        patch.setattr(settled_files, "os", times)
         store = MappedStore(tmp_path / "store", times)
         store.start()
         append(store, 0, 60)
@@ -231,7 +230,7 @@ def test_a_read_of_changed_files_leaves_no_place_for_later_ones(tmp_path: Path) 
     """A process keeps the reader of a last segment from one split to the next; its files change between them."""
     times = FrozenTimes()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(file_state, "os", times)
+        patch.setattr(settled_files, "os", times)
         store = MappedStore(tmp_path / "store", times)
         store.start()
         for _ in range(14):
@@ -266,7 +265,7 @@ def test_a_stale_unit_that_is_proven_proves_no_earlier_one(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         times = FrozenTimes()
-        patch.setattr(file_state, "os", times)
+        patch.setattr(settled_files, "os", times)
         store = MappedStore(tmp_path / "store", times)
         store.start()
         for topic, size in (*kept, *lost):

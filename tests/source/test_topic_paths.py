@@ -27,7 +27,6 @@ from spark_mq.errors import DataLossError, StoreChangedError
 from spark_mq.format.consume_queue import UNIT_DTYPE
 from spark_mq.format.java_text import hash_code
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS
-from spark_mq.io import file_state
 from spark_mq.source import earlier_topic, message_stream, messages, queue_comparison, time_window, topic_plan
 from spark_mq.source.datasource import RocketMQDataSource
 from spark_mq.source.message_stream import MessagesStreamReader
@@ -157,7 +156,7 @@ def test_rows_are_those_of_a_scan(data: st.DataObject, folders: dict[str, Path])
 @pytest.fixture
 def memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was found is kept, also if files changed just now. A test waits, so each change has its own time."""
-    monkeypatch.setattr(file_state, "_SETTLED_NANOS", -(1 << 62))
+    monkeypatch.setattr(settled_files, "_SETTLED_NANOS", -(1 << 62))
     monkeypatch.setattr(settled_files, "_ON_DISK_NANOS", -(1 << 62))
 
 

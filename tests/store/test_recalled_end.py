@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from spark_mq.io import file_state
 from spark_mq.store import settled_files
 from spark_mq.store.live_end import LiveEndFinder
 from spark_mq.store.log.log_range import LiveEnd
@@ -29,7 +28,7 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> list[LiveEnd]:
         return found[-1]
 
     monkeypatch.setattr(LiveEndFinder, "find", counted)
-    monkeypatch.setattr(file_state, "_SETTLED_NANOS", -(1 << 62))
+    monkeypatch.setattr(settled_files, "_SETTLED_NANOS", -(1 << 62))
     monkeypatch.setattr(settled_files, "_ON_DISK_NANOS", -(1 << 62))
     return found
 

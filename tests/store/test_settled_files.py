@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from spark_mq.io import file_state
 from spark_mq.io.location import Location
 from spark_mq.store import settled_files
 from spark_mq.store.settled_files import settled_state
@@ -19,7 +18,7 @@ from spark_mq.store.store_lock import store_lock
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file of a store whose broker was stopped, which changed long enough ago."""
-    monkeypatch.setattr(file_state, "_SETTLED_NANOS", -(1 << 62))
+    monkeypatch.setattr(settled_files, "_SETTLED_NANOS", -(1 << 62))
     (tmp_path / "lock").write_bytes(b"lock")
     (tmp_path / "file").write_bytes(bytes(100))
     return tmp_path / "file"

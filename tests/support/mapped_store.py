@@ -29,9 +29,9 @@ START = 1_700_000_000_000
 
 @dataclass
 class FrozenTimes:
-    """A stand-in for the module `os` in `io.file_state`: the times of a file change only if `changed` is called."""
+    """The module `os` for `store.settled_files`: the times of a file change only if `changed` is called."""
 
-    fsencode = staticmethod(os.fsencode)
+    fsencode, path = staticmethod(os.fsencode), os.path
     count: int = 0
     times: dict[str, int] = field(default_factory=dict)
 

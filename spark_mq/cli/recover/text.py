@@ -1,9 +1,10 @@
-"""What a broker does at its next start as lines for a person: the answer, then what is done, in order."""
+"""What a broker does at its next start, as lines of text, and as the fields of one JSON object."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from spark_mq.cli.output.value_text import size_text, visible
@@ -138,3 +139,35 @@ def _noun(row: Mapping[str, Any]) -> str:
 
 def _counted(count: int, noun: str) -> str:
     return f"{count:,} {noun if count == 1 else _PLURALS.get(noun, f'{noun}s')}"
+
+
+def recovery_fields(recovery: Recovery) -> dict[str, Any]:
+    """The fields; `rows` has an object for each row, in order, with all columns."""
+    boot = recovery.boot
+    return {
+        "store": recovery.store,
+        "broker_version": recovery.version,
+        "rules": str(recovery.release),
+        "verdict": " ".join(verdict(recovery)),
+        "is_harmless": recovery.is_harmless,
+        "is_clean": recovery.last_stop.is_clean,
+        "is_running": recovery.last_stop.is_running,
+        "obstacles": list(recovery.obstacles),
+        "recovers_from": None if boot is None else boot.recovers_from,
+        "checked_records": recovery.checked,
+        "log_end": recovery.log_end,
+        "live_end": recovery.live_end,
+        "end_reason": recovery.end_reason,
+        "cut_bytes": 0 if boot is None else boot.cut_bytes,
+        "cut_messages": 0 if boot is None else boot.cut_messages,
+        "revived_records": 0 if boot is None else boot.revived,
+        "gone_messages": 0 if boot is None else boot.gone,
+        "deleted_messages": 0 if boot is None else boot.deleted,
+        "damaged_bytes": 0 if boot is None else boot.damaged_bytes,
+        "completed": 0 if boot is None else boot.completed,
+        "shifted": 0 if boot is None else boot.shifted,
+        "lost": 0 if boot is None else boot.lost,
+        "doubled_entries": 0 if boot is None else boot.doubled_entries,
+        "rows": recovery.rows.to_pylist(),
+        "settings": [asdict(setting) for setting in recovery.settings],
+    }

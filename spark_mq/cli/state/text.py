@@ -1,10 +1,13 @@
-"""The state of a store as lines for a person: the answer, the details, what to do."""
+"""The state of a store, as lines of text, and as the fields of one JSON object."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
 
+from spark_mq.cli.output.json_lines import with_times
 from spark_mq.cli.output.value_text import local_time_of, size_text, visible
 from spark_mq.cli.state.verdict import at_least, messages, remedies, stale_count, verdict
 from spark_mq.format.broker_version import DISPATCHES_AFTER_QUEUE_END, BrokerVersions
@@ -209,3 +212,45 @@ def _disk(state: StoreState) -> Iterator[str]:
         allocated = "" if use.allocated is None else f", {size_text(use.allocated)} on the disk"
         files = f"{use.files:,} file{'' if use.files == 1 else 's'}"
         yield _row(use.tree, f"{size_text(use.size)} in {files}{allocated}")
+
+
+def state_fields(state: StoreState) -> dict[str, Any]:
+    """The fields; names ending in `timestamp` are times in ISO 8601, and NULL if they were never set."""
+    lacking, index = state.lacking, state.index
+    fields = {
+        "store": state.store,
+        "verdict": " ".join(verdict(state)),
+        "what_to_do": remedies(state),
+        "last_stop": asdict(state.last_stop),
+        "checkpoint": asdict(state.checkpoint) | {"problem": state.checkpoint_problem},
+        "log": asdict(state.log),
+        "queues": {
+            "count": state.queue_count,
+            "lacking_messages": None if lacking is None else len(lacking.messages),
+            "is_complete": None if lacking is None else lacking.is_complete,
+            "dispatched_to": None if lacking is None else lacking.dispatched_to,
+        },
+        "gone_messages": state.gone.count,
+        "index": None
+        if index is None
+        else {
+            "files": [file.name for file in index.files],
+            "covered_to": index.covered_to,
+            "covered_timestamp": index.covered_timestamp,
+            "lacking_messages": len(index.lacking),
+            "is_complete": index.is_complete,
+            "problems": list(index.problems),
+        },
+        "config": [asdict(snapshot) for snapshot in state.config],
+        "obstacles": list(state.obstacles),
+        "settings": [asdict(setting) for setting in state.settings],
+        "boots": [_boot_fields(boot) for boot in state.boots],
+        "boots_with_abort": [_boot_fields(boot) for boot in state.forced_boots],
+        "disk": [asdict(use) for use in state.disk],
+    }
+    return {name: with_times(value) for name, value in fields.items()}
+
+
+def _boot_fields(boot: Boot) -> dict[str, Any]:
+    counts = {"completed": boot.completed, "shifted": boot.shifted, "lost": boot.lost}
+    return asdict(boot) | {"rules": str(boot.rules)} | counts | {"loses_nothing": boot.loses_nothing}

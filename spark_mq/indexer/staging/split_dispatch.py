@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from spark_mq.format.array_types import Int64s
+from spark_mq.format.array_types import Bytes, Int64s
 from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE
 from spark_mq.format.kernels.columns import MessageColumns, text_array
 from spark_mq.format.kernels.dispatch import (
@@ -25,10 +25,11 @@ from spark_mq.format.kernels.dispatch import (
     is_inner_batch,
     parse_delay_levels,
 )
+from spark_mq.format.kernels.frames import Frames
+from spark_mq.format.kernels.index_keys import index_keys
 from spark_mq.indexer.settings import DispatchTargets
-from spark_mq.indexer.staging.entry_collector import IndexEntryCollector
 from spark_mq.indexer.staging.split_rows import SPLIT_SCHEMA
-from spark_mq.indexer.staging.staged_entries import StagedEntries, StagedEntriesWriter
+from spark_mq.indexer.staging.staged_entries import EntryBatch, StagedEntries, StagedEntriesWriter
 from spark_mq.indexer.staging.staged_units import MAX_RUN_UNITS, RUN_SCHEMA, StagedUnits
 from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.joined_chunks import joined_chunks
@@ -224,3 +225,36 @@ def _split_row(
         "trailing_messages": 0 if result.index is None else result.index.trailing_messages,
     }
     return pa.RecordBatch.from_pylist([row], schema=SPLIT_SCHEMA)
+
+
+class IndexEntryCollector:
+    """Hands entries to `writer`, in the order of the log; `has_tags` is the argument of `index_keys`.
+
+    Attributes:
+        trailing_messages: The number of messages after the message with the last entry.
+
+    """
+
+    def __init__(self, writer: StagedEntriesWriter, has_tags: bool | None) -> None:
+        self.trailing_messages = 0
+        self._writer = writer
+        self._has_tags = has_tags
+
+    def add(self, buffer: Bytes, base: int, frames: Frames, store_timestamps: Int64s) -> None:
+        """Stage the entries of messages that come next in the log.
+
+        Args:
+            buffer: The bytes of the records.
+            base: The commit log offset of the buffer's start.
+            frames: The records.
+            store_timestamps: The store time of each record, in milliseconds.
+
+        """
+        keys = index_keys(buffer, frames, self._has_tags)
+        with_entries = np.flatnonzero(keys.entry_count)
+        if with_entries.size:
+            self.trailing_messages = int(frames.size - 1 - with_entries[-1])
+        else:
+            self.trailing_messages += int(frames.size)
+        offsets: Int64s = np.repeat(frames.position + base, keys.entry_count)
+        self._writer.add(EntryBatch(keys.key_hash, offsets, np.repeat(store_timestamps, keys.entry_count)))

@@ -14,7 +14,9 @@ whole files for it (`format.index_check`). An entry that a whole file lacks is f
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Self
 
 from spark_mq.errors import CorruptIndexError, CorruptLogError
 from spark_mq.format.index_file import IndexHeader
@@ -26,12 +28,15 @@ from spark_mq.format.timestamp import EARLIEST_MILLIS, LATEST_MILLIS
 from spark_mq.io.location import Location
 from spark_mq.store.index.checked_index import CheckedIndex
 from spark_mq.store.index.coverage import IndexCoverage, IndexedRange, IndexedWindow
-from spark_mq.store.index.key_table import MAX_TABLE_RANGE, KeyTable
 from spark_mq.store.log.log_range import LogRange, between
 from spark_mq.store.log.record_lookup import RecordLookup
-from spark_mq.store.log.scan import SHORT_RANGE, WithKey, scan
+from spark_mq.store.log.scan import SHORT_RANGE, WithKey, scan, splits_of
 from spark_mq.store.log.segment_files import MAX_OFFSET
 from spark_mq.store.log.time_pruning import CLOCK_TOLERANCE_MILLIS
+
+if TYPE_CHECKING:
+    from spark_mq.format.array_types import Int32s, Int64s
+
 
 _MAX_SECONDS = 0x7FFFFFFF
 
@@ -268,3 +273,45 @@ def _check_place(file: IndexFile, header: IndexHeader, entry: Entry) -> None:
             f"{file.name}: entry {entry.number} has offset {entry.commit_log_offset}, the entries beside it have "
             f"{before} and {after}"
         )
+
+
+MAX_TABLE_RANGE = 8 << 30
+"""The largest part of the log, in bytes, for a table: about 550 MB of memory for messages of the usual size."""
+
+
+class KeyTable:
+    """The keys of a part of the log that no index file covers, for callers that look up many of them.
+
+    To read the log again for each key would take seconds each time. The table has what an index has: key hashes,
+    sorted, and the commit log offsets of their messages, ascending for each hash. A key takes 12 bytes.
+    """
+
+    def __init__(self, key_hashes: Int32s, commit_log_offsets: Int64s) -> None:
+        self._key_hashes = key_hashes
+        self._commit_log_offsets = commit_log_offsets
+
+    @classmethod
+    def read(cls, store: Location, log_range: LogRange) -> Self:
+        """The table of a range of the live log; damage is skipped."""
+        import numpy as np
+
+        from spark_mq.format.kernels.index_keys import index_keys
+        from spark_mq.store.log.joined_chunks import joined_chunks
+        from spark_mq.store.log.split_reader import read_split
+
+        hashes, offsets = [np.empty(0, np.int32)], [np.empty(0, np.int64)]
+        listing = uuid.uuid4().hex
+        for split in splits_of(store, log_range):
+            for part in joined_chunks(read_split(split, listing)):
+                if not isinstance(part, list):
+                    keys = index_keys(part.buffer, part.frames)
+                    hashes.append(keys.key_hash)
+                    offsets.append(np.repeat(part.frames.position + part.base, keys.entry_count))
+        all_hashes = np.concatenate(hashes)
+        order = np.argsort(all_hashes, kind="stable")
+        return cls(all_hashes[order], np.concatenate(offsets)[order])
+
+    def offsets(self, key_hash: int) -> list[int]:
+        """The commit log offsets of the messages with a key of this hash, each once, ascending."""
+        start, stop = self._key_hashes.searchsorted([key_hash, key_hash + 1])
+        return list(dict.fromkeys(self._commit_log_offsets[start:stop].tolist()))

@@ -8,7 +8,10 @@ keeps the reader between them.
 
 from __future__ import annotations
 
+from bisect import bisect_right, insort
+from collections import OrderedDict
 from collections.abc import Iterator
+from typing import Final
 
 from spark_mq.errors import DataLossError
 from spark_mq.format.kernels.big_endian import int64s_at
@@ -16,12 +19,14 @@ from spark_mq.format.kernels.frames import ScanStatus
 from spark_mq.format.kernels.resync import ResyncCandidates
 from spark_mq.format.record import BLANK_SIZE, MAX_BLANK_SIZE, MAX_RECORD_SIZE
 from spark_mq.format.timestamp import EARLIEST_MILLIS, LATEST_MILLIS
+from spark_mq.store.config.checkpoint import CHECKPOINT
+from spark_mq.store.log.commit_log import Segment
 from spark_mq.store.log.corrupt_range import CorruptRange
-from spark_mq.store.log.live_memory import keep_place, place_before, state_of_end
 from spark_mq.store.log.live_reader import LiveReader
 from spark_mq.store.log.record_reader import CHUNK_SIZE, RecordChunk, RecordReader, more_to_read
 from spark_mq.store.log.segment_source import SegmentSource
 from spark_mq.store.log.splits import Split
+from spark_mq.store.settled_files import settled_state
 
 LOOK_BACK = MAX_RECORD_SIZE + (128 << 10)
 """Bytes before a split that are read to find its start. `format.kernels.resync` needs `MAX_RECORD_SIZE`. The other
@@ -179,3 +184,52 @@ class _Kept:
         if cls._kept is not None:
             cls._kept[3].close()
         cls._kept = (plan, split.stop, state, reader)
+
+
+_MOST: Final = 16
+_MOST_PLACES: Final = 1 << 12
+
+_found: OrderedDict[bytes, list[tuple[int, int, int]]] = OrderedDict()
+"""Places in last segments that this process reached: from where on a reader searched, the place that it found, and the
+store time before it, by the state of the files. So a worker that reads the same store again does not skip the records
+before a split once more, while no file changes (`settled_files`)."""
+
+
+def state_of_end(segment: Segment) -> bytes | None:
+    """The state of all files that decide where the log ends in a last segment; None if they have none."""
+    store = segment.location.parent.parent
+    files = [segment.location, store / CHECKPOINT]
+    return settled_state(store, files, (segment.base, segment.size, segment.data_end))
+
+
+def place_before(state: bytes | None, start: int) -> tuple[int, int] | None:
+    """The first record at or after `start`, or else an earlier place, from which a reader gets there; None if unknown.
+
+    The result is its position, and the store time of the record before it in milliseconds.
+    """
+    if state is None or state not in _found:
+        return None
+    _found.move_to_end(state)
+    places = _found[state]
+    after = bisect_right(places, (start, 1 << 63))
+    return places[after - 1][1:] if after else None
+
+
+def keep_place(state: bytes | None, start: int, position: int, newest: int) -> None:
+    """Keep the place that a reader found: the first record, or corrupt range, at or after a position of the segment.
+
+    Args:
+        state: The state of the files before they were read; nothing is kept for None.
+        start: The position from which on it searched.
+        position: The place; the log has not ended before it.
+        newest: The store time of the record before it, in milliseconds.
+
+    """
+    if state is None:
+        return
+    places = _found.setdefault(state, [])
+    place = start, position, newest
+    if place not in places and len(places) < _MOST_PLACES:
+        insort(places, place)
+    while len(_found) > _MOST:
+        _found.popitem(last=False)

@@ -11,8 +11,8 @@ from unittest import mock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_mq.io import file_state
 from spark_mq.io.location import Location
+from spark_mq.store import settled_files
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.live_reader import LiveReader
 from spark_mq.store.log.segment_source import SegmentSource
@@ -75,7 +75,7 @@ def test_skipped_records_leave_the_reader_as_read_ones(
 @given(st.lists(steps, min_size=1, max_size=3), st.randoms())
 def test_places_that_a_process_knows_change_no_split(logs: list[list[tuple[str, int]]], random: Random) -> None:
     """A segment is rewritten; each time all splits are read in any order, several times."""
-    with tempfile.TemporaryDirectory() as folder, mock.patch.object(file_state, "_SETTLED_NANOS", -(1 << 62)):
+    with tempfile.TemporaryDirectory() as folder, mock.patch.object(settled_files, "_SETTLED_NANOS", -(1 << 62)):
         store = Path(folder) / "store"
         for number, changes in enumerate([*logs, logs[0]]):
             written = CommitLog.open(log_of(changes).write(Path(folder) / str(number)))
@@ -92,7 +92,7 @@ def test_places_that_a_process_knows_change_no_split(logs: list[list[tuple[str, 
 
 
 def test_a_worker_that_reads_a_log_again_skips_nothing() -> None:
-    with tempfile.TemporaryDirectory() as folder, mock.patch.object(file_state, "_SETTLED_NANOS", -(1 << 62)):
+    with tempfile.TemporaryDirectory() as folder, mock.patch.object(settled_files, "_SETTLED_NANOS", -(1 << 62)):
         log = CommitLog.open(log_of([("message", 9)] * 30).write(Path(folder) / "store"))
         skipped = []
         skip = LiveReader._skip_sound

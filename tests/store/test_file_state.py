@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from spark_mq.io import file_state as module
-from spark_mq.io.file_state import file_state
 from spark_mq.io.location import Location
+from spark_mq.store import settled_files as module
+from spark_mq.store.settled_files import file_state
 
 
 @pytest.fixture

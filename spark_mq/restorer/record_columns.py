@@ -1,0 +1,209 @@
+"""Topics, queues, hosts and bodies of rows, as the bytes that records have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from spark_mq.errors import UnsafeNameError
+from spark_mq.format.array_types import Bytes, Flags, Int32s, Int64s
+from spark_mq.format.host_text import V4_MAPPED, host_fault, parse_host
+from spark_mq.format.pieces import Pieces, pieces_of_bytes
+from spark_mq.format.record import HOST_V4_SIZE, HOST_V6_SIZE
+from spark_mq.format.sys_flag import COMPRESSED_FLAG, COMPRESSION_TYPE_MASK
+from spark_mq.restorer.encoding_rules import EncodingRules
+from spark_mq.restorer.source_columns import SourceColumns, is_fault
+from spark_mq.store.config.topic_name import check_topic_name, new_topic_fault
+
+_REPLACED = "\ufffd"
+
+
+@dataclass(frozen=True)
+class Topics:
+    """The topics of many messages.
+
+    Attributes:
+        names: The distinct topics.
+        numbers: The number of each message's topic in `names`.
+        pieces: The bytes of each message's topic.
+
+    """
+
+    names: tuple[str, ...]
+    numbers: Int64s
+    pieces: Pieces
+
+
+def read_topics(columns: SourceColumns, rules: EncodingRules, is_from_source: Flags) -> Topics:
+    """The topics of the rows, under their new names.
+
+    Args:
+        columns: The rows.
+        rules: The rules with the new names.
+        is_from_source: Which rows were in a store before: a topic that a store had needs only be the name of a folder.
+
+    Raises:
+        InvalidMessageError: A topic is NULL, or is not a topic.
+    """
+    columns.check(~columns.is_given("topic"), "topic is NULL: every message needs a topic")
+    distinct = columns.array("topic").cast(pa.string()).dictionary_encode()
+    indices = distinct.indices.to_numpy()
+    old = [text.decode("utf-8", "replace") for text in distinct.dictionary.cast(pa.binary()).to_pylist()]
+    faults = [None if topic in rules.topics else _folder_fault(topic) for topic in old]
+    new_faults = [None if topic in rules.topics else new_topic_fault(topic) for topic in old]
+    is_wrong = np.where(is_from_source, is_fault(faults)[indices], is_fault(new_faults)[indices])
+    columns.check(
+        is_wrong,
+        lambda row: (
+            f"the topic {(faults if is_from_source[row] else new_faults)[indices[row]]}: "
+            "rename it (topic map), or leave out its rows"
+        ),
+    )
+    names = [rules.topics.get(topic, topic) for topic in old]
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    of_names = np.array([numbers[name] for name in names], np.int64)[indices]
+    pieces = pieces_of_bytes([name.encode("utf-8") for name in numbers])
+    return Topics(tuple(numbers), of_names, pieces.take(of_names))
+
+
+def number_queues(topics: Topics, queue_ids: Int32s) -> tuple[Int32s, tuple[tuple[str, int], ...]]:
+    """The number of each message's queue, and the topic and queue id of each queue, in the order of first messages."""
+    distinct = pa.array((topics.numbers << 32) | queue_ids).dictionary_encode()
+    queues = tuple((topics.names[queue >> 32], queue & 0xFFFFFFFF) for queue in distinct.dictionary.to_pylist())
+    return distinct.indices.to_numpy(), queues
+
+
+def _folder_fault(topic: str) -> str | None:
+    if _REPLACED in topic:
+        return "has bytes that are not UTF-8, which its text does not show"
+    try:
+        check_topic_name(topic)
+    except UnsafeNameError:
+        return "cannot be the name of a folder"
+    return None
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """The stored hosts of many messages.
+
+    Attributes:
+        buffer: The bytes of all hosts.
+        starts: Where the host of a message starts in `buffer`.
+        is_v6: Whether the host has 20 bytes instead of 8.
+
+    """
+
+    buffer: Bytes
+    starts: Int64s
+    is_v6: Flags
+
+
+def one_host(text: str, count: int) -> Hosts:
+    """The same host for `count` messages."""
+    host = np.frombuffer(parse_host(text), np.uint8)
+    return Hosts(host, np.broadcast_to(np.int64(0), count), np.broadcast_to(host.size == HOST_V6_SIZE, count))
+
+
+def read_hosts(columns: SourceColumns, name: str, default: str, was_v6: Flags, is_from_source: Flags) -> Hosts:
+    """The hosts of a column. Hosts are few, so each one is parsed once.
+
+    Args:
+        columns: The rows.
+        name: The column: `born_host` or `store_host`.
+        default: The host of a row without one.
+        was_v6: Which rows say in their sysFlag that the host has an IPv6 address. If the text is an IPv4 address, the
+            host was an IPv4-mapped address, which Java prints so.
+        is_from_source: Which rows were in a store before; their ports may be any number.
+
+    Raises:
+        InvalidMessageError: A text is not a host.
+    """
+    if not columns.has(name):
+        return one_host(default, columns.size)
+    distinct = columns.array(name).cast(pa.string()).dictionary_encode()
+    texts = [text.decode("utf-8", "replace") for text in distinct.dictionary.cast(pa.binary()).to_pylist()]
+    texts.append(default)
+    indices = distinct.indices.fill_null(len(texts) - 1).to_numpy()
+    faults = [host_fault(text, any_port=True) for text in texts]
+    new_faults = [host_fault(text) for text in texts]
+    is_wrong = np.where(is_from_source, is_fault(faults)[indices], is_fault(new_faults)[indices])
+    columns.check(is_wrong, lambda row: f"{name} {faults[indices[row]] or new_faults[indices[row]]}")
+    parsed = [
+        parse_host(text, any_port=True) if fault is None else b"" for text, fault in zip(texts, faults, strict=True)
+    ]
+    mapped = [V4_MAPPED + host if len(host) == HOST_V4_SIZE else host for host in parsed]
+    hosts = pieces_of_bytes(parsed + mapped)
+    places = indices + np.where(was_v6 & columns.is_given(name), len(parsed), 0)
+    return Hosts(hosts.buffer, hosts.starts[places], hosts.lengths[places] == HOST_V6_SIZE)
+
+
+@dataclass(frozen=True)
+class BodyColumns:
+    """The bodies of many messages.
+
+    Attributes:
+        contents: The values of column `body`.
+        stored: The stored bodies.
+        has_stored: Which messages have a stored body.
+        sys_flags: The sysFlag of each message. The bits of compression are cleared where the content of a compressed
+            body is what is written.
+        body_crcs: Column `body_crc`.
+        has_body_crc: Which messages keep this CRC.
+
+    """
+
+    contents: Pieces
+    stored: Pieces
+    has_stored: Flags
+    sys_flags: Int32s
+    body_crcs: Int32s
+    has_body_crc: Flags
+
+
+def read_bodies(
+    columns: SourceColumns, rules: EncodingRules, sys_flags: Int32s, body_crcs: Int32s, is_from_source: Flags
+) -> BodyColumns:
+    """The bodies of the rows: `stored_body`, or else `body`, or else none.
+
+    Column `encoded_body` is used if there is no `stored_body`.
+
+    Args:
+        columns: The rows.
+        rules: The rules with the largest body.
+        sys_flags: The sysFlag of each row. A body of which bit 0x1 is set, and of which there is only the content, was
+            compressed.
+        body_crcs: The body CRC of each row, 0 if it has none.
+        is_from_source: Which rows were in a store before.
+
+    Raises:
+        InvalidMessageError: A body that had another length in a store, or was in none, is too large; or a compressed
+            body was not read with its stored bytes, which a faithful message needs.
+    """
+    contents = columns.pieces("body")
+    stored = columns.pieces("stored_body" if columns.has("stored_body") else "encoded_body")
+    has_stored = stored.is_given()
+    was_compressed = ~has_stored & (contents.lengths > 0) & (sys_flags & COMPRESSED_FLAG != 0)
+    if rules.is_faithful:
+        columns.check(
+            was_compressed,
+            "the body is compressed in its store, and the row has only its content: read column stored_body, too, or "
+            "give messages new offsets (renumber)",
+        )
+    columns.check(
+        ~has_stored & (was_compressed | ~is_from_source) & (contents.lengths > rules.max_body_size),
+        lambda row: (
+            f"the body has {contents.lengths[row]} bytes: a broker takes {rules.max_body_size} at most (maxMessageSize)"
+        ),
+    )
+    kept = has_stored | (rules.is_faithful & is_from_source)
+    return BodyColumns(
+        contents,
+        stored,
+        has_stored,
+        np.where(was_compressed, sys_flags & ~(COMPRESSED_FLAG | COMPRESSION_TYPE_MASK), sys_flags).astype(np.int32),
+        body_crcs,
+        columns.is_given("body_crc") & kept,
+    )
