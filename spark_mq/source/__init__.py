@@ -6,7 +6,7 @@ Read in this order:
    `option_values`, `schema`;
 2. `predicate` (what options and arguments of commands ask for), with `condition` and `integer_set`;
 3. `planner` (the access path), `explain`;
-4. the readers: `messages`, `messages_by_key` and `row_filter`; `table_readers`;
+4. the readers: `messages` and `row_filter`; `table_readers`;
 5. the stream: `message_stream`, `stream_offset`;
 6. several stores: `store_choice`, `several_stores`, `several_stores_stream`.
 

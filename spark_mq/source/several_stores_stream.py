@@ -221,7 +221,7 @@ class SeveralOffset:
     | version | keys, in this order |
     | --- | --- |
     | 1, 2 | those of a stream over one store (`stream_offset`): the offset is that of the first store that is given |
-    | 3 | `version`, `stores`: objects with `cluster`, `broker`, `store`, `offset`; `begin` if a store is new in the batch |
+    | 3 | `version`, `stores`: objects with `cluster`, `broker`, `store`, `offset`, and `begin` if the batch adds it |
 
     `offset` and `begin` have the keys of versions 1 and 2. The batch in which a store is new begins at its `begin`: the
     offset before it does not have the store, and the batch may be repeated when the log starts elsewhere.
