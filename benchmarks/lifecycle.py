@@ -32,6 +32,7 @@ from spark_mq.job.tasks import LocalTasks
 from spark_mq.lifecycle.consumption.consumer_progress import consumer_progress_rows
 from spark_mq.lifecycle.delays import delayed
 from spark_mq.lifecycle.delays.delayed import delayed_rows
+from spark_mq.lifecycle.life.life import life
 from spark_mq.lifecycle.messages.selected_messages import EVERYTHING, Selection, TopicRule, selections_of
 from spark_mq.lifecycle.transactions import transaction_records
 from spark_mq.lifecycle.transactions.transactions import transaction_rows
@@ -173,7 +174,7 @@ def main() -> None:
 
 def _print_life(path: Path, key: str) -> None:
     with MessageStore(str(path)) as store:
-        told = store.life(key).lives[0]
+        told = life(store, key).lives[0]
         read, size = store.files.bytes_read, store.get_max_phy_offset()
     print(cold_line(f"life of a message ({told.state}), cold", ["life", str(path), key]))
     print(f"{read:,} bytes read, 1/{size // max(read, 1):,} of the log")

@@ -13,6 +13,8 @@ is never changed, and no broker is needed.
 - `restore`: makes a store out of an archive, another store or a DataFrame, or appends messages to a stopped store.
 - `retention`: when each segment of a store expires, and what is deleted with it; no Spark.
 - `expire`: deletes old segments, queue files and index files as a broker does; a dry run by default; no Spark.
+- `life`: all that happened to the messages that have a key or an id; no Spark.
+- `why_not_consumed`: why a consumer group did not consume a message; no Spark.
 - `filters`: RocketMQ's filters of subscriptions, tags and SQL92, as Spark columns, and for Arrow tables.
 - `MessageStore`: one store in Python, without Spark or a JVM: messages by id, key, queue offset or time.
 - `SparkMqError`: the base class of all errors of this package; its subclasses are in `spark_mq.errors`.
@@ -45,6 +47,8 @@ if TYPE_CHECKING:
     from spark_mq import filters
     from spark_mq.expirer.expire import expire
     from spark_mq.indexer.rebuild import rebuild
+    from spark_mq.lifecycle.delivery.why_not_consumed import why_not_consumed
+    from spark_mq.lifecycle.life.life import life
     from spark_mq.query.sql import sql
     from spark_mq.repairer.repair import repair
     from spark_mq.restorer.restore import restore
@@ -62,6 +66,7 @@ __all__ = [
     "expire",
     "explain",
     "filters",
+    "life",
     "rebuild",
     "register",
     "repair",
@@ -69,6 +74,7 @@ __all__ = [
     "retention",
     "sql",
     "verify",
+    "why_not_consumed",
 ]
 
 _MODULES = {
@@ -76,6 +82,7 @@ _MODULES = {
     "RocketMQDataSource": "spark_mq.source.datasource",
     "expire": "spark_mq.expirer.expire",
     "explain": "spark_mq.source.explain",
+    "life": "spark_mq.lifecycle.life.life",
     "register": "spark_mq.source.datasource",
     "rebuild": "spark_mq.indexer.rebuild",
     "repair": "spark_mq.repairer.repair",
@@ -83,6 +90,7 @@ _MODULES = {
     "retention": "spark_mq.store.retention",
     "sql": "spark_mq.query.sql",
     "verify": "spark_mq.verifier.verify",
+    "why_not_consumed": "spark_mq.lifecycle.delivery.why_not_consumed",
 }
 
 

@@ -54,6 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     from spark_mq.cli.broker_settings import broker_conf_path
     from spark_mq.cli.moments import parse_moment
     from spark_mq.errors import OptionError
+    from spark_mq.lifecycle.delivery.why_not_consumed import why_not_consumed
     from spark_mq.store.message_store import MessageStore
 
     if arguments.tag is not None and arguments.filter is not None:
@@ -61,9 +62,8 @@ def run(arguments: argparse.Namespace) -> int:
     at = None if arguments.at is None else parse_moment("--at", arguments.at, datetime.now().astimezone())
     conf = broker_conf_path(arguments.broker_conf, arguments.store)
     with MessageStore(arguments.store, broker_conf=conf) as store:
-        found = store.why_not_consumed(
-            arguments.group, arguments.topic, arguments.queue_id, arguments.offset, arguments.tag, arguments.filter, at
-        )
+        message = arguments.topic, arguments.queue_id, arguments.offset
+        found = why_not_consumed(store, arguments.group, *message, arguments.tag, arguments.filter, at)
     _print(found, as_json=arguments.json)
     return NOT_FOUND if found.commit_log_offset is None else FOUND
 

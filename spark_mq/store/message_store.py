@@ -13,7 +13,7 @@ from datetime import datetime
 from functools import cached_property
 from itertools import islice
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import pyarrow as pa
 
@@ -55,10 +55,6 @@ from spark_mq.store.queue.lookup import QueueCover
 from spark_mq.store.queue.offset_by_time import BoundaryType
 from spark_mq.store.settled_files import settled_state
 from spark_mq.store.state_memory import StateMemory
-
-if TYPE_CHECKING:
-    from spark_mq.lifecycle.delivery.answer import WhyNotConsumed
-    from spark_mq.lifecycle.life.life import Lives
 
 DEFAULT_MAX_NUM = 32
 _ENDS = StateMemory[LiveEnd]()
@@ -555,72 +551,6 @@ class MessageStore:
             if isinstance(by_offset, Record) and decode_utf8(by_offset.topic) == topic:
                 return [by_offset]
         return by_key
-
-    def life(
-        self,
-        key_or_id: str,
-        topic: str | None = None,
-        limit: int = 10,
-        at: int | datetime | None = None,
-        any_host: bool = False,
-    ) -> Lives:
-        """All that happened to the messages that have a key or an id, in the order of time.
-
-        Transactions, delays, retries and dead letters are told, the consumer groups that are past a message, and what
-        comes next. `spark_mq.lifecycle.life.life.life` has the same arguments, and takes several stores.
-
-        Args:
-            key_or_id: A unique key, one key of KEYS, or an offset message id.
-            topic: Only messages that belong to this topic; None for all.
-            limit: The largest number of messages to tell of.
-            at: The time of the question: epoch milliseconds or an aware datetime; None for now.
-            any_host: Whether the host of an offset message id is ignored; see `find_record_by_id`.
-
-        Returns:
-            The lives, the newest message first, and the number of further messages.
-
-        Raises:
-            OptionError: The key is empty, or a time or a setting of the broker is not valid.
-
-        Example:
-            >>> store.life("7F0000010A2C18B4AAC2567E12340000").lives[0].state
-            <LifeState.COMMITTED: 'COMMITTED'>
-        """
-        from spark_mq.lifecycle.life.life import life
-
-        return life(self, key_or_id, topic, limit, at, any_host=any_host)
-
-    def why_not_consumed(
-        self,
-        consumer_group: str,
-        topic: str,
-        queue_id: int,
-        queue_offset: int,
-        tags: str | None = None,
-        expression: str | None = None,
-        at: int | datetime | None = None,
-    ) -> WhyNotConsumed:
-        """Why a consumer group did not consume a message: the first reason that the store proves.
-
-        Args:
-            consumer_group: The group.
-            topic: The topic.
-            queue_id: The queue id.
-            queue_offset: The offset of the message in the queue.
-            tags: The tags to which the group subscribed, such as `paid || shipped`; a store does not know them.
-            expression: The SQL92 expression with which it subscribed; by default the one that the broker keeps.
-            at: The time of the question: epoch milliseconds or an aware datetime; None for now.
-
-        Raises:
-            OptionError: `tags` and `expression` are both given, or one of them is refused.
-
-        Example:
-            >>> store.why_not_consumed("billing", "orders", 0, 17, tags="paid").reason
-            <NotConsumed.FILTERED_BY_TAG_HASH: 'FILTERED_BY_TAG_HASH'>
-        """
-        from spark_mq.lifecycle.delivery.why_not_consumed import why_not_consumed
-
-        return why_not_consumed(self, consumer_group, topic, queue_id, queue_offset, tags, expression, at)
 
     def why_no_unique_key(self, topic: str, unique_key: str) -> str:
         """Why `query_message_by_unique_key` returns no message, as text for a person."""

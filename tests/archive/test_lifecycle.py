@@ -26,7 +26,7 @@ from spark_mq.lifecycle.consumption.consumer_progress import consumer_progress_r
 from spark_mq.lifecycle.consumption.dead_letters import dead_letters_rows
 from spark_mq.lifecycle.consumption.retries import retries_rows
 from spark_mq.lifecycle.delays.delayed import delayed_rows
-from spark_mq.lifecycle.life.life import Lives
+from spark_mq.lifecycle.life.life import Lives, life
 from spark_mq.lifecycle.life.message_life import MessageLife
 from spark_mq.lifecycle.statistics.duplicates import duplicates_rows
 from spark_mq.lifecycle.statistics.hot_keys import hot_keys_rows
@@ -239,7 +239,7 @@ def test_lives_are_those_of_the_store(delta: SparkSession, lake: str, unpacked: 
     with MessageStore(str(unpacked(packed)), broker_conf=conf) as store:
         at = newest_minute(store)
         for kind, key in keys_of(store, at, conf).items():
-            expected = one_life(store.life(key, at=at))
+            expected = one_life(life(store, key, at=at))
             told = one_life(archived.life(key, at=at))
             if kind == "DEAD":
                 assert "cover" not in vars(archived.source), "the state needed no read of all rows"
@@ -248,7 +248,7 @@ def test_lives_are_those_of_the_store(delta: SparkSession, lake: str, unpacked: 
         first = next(store.records.record(segment.base) for segment in store.records.segments[1:])
         offset_message_id = encode_offset_message_id(first.store_host, first.commit_log_offset)
         events = one_life(archived.life(offset_message_id)).events
-        assert events == one_life(store.life(offset_message_id)).events
+        assert events == one_life(life(store, offset_message_id)).events
     assert archived.life("no such key").lives == ()
     with pytest.raises(OptionError, match="knows the store until"):
         archived.life("no such key", at=1 << 42)
@@ -274,11 +274,11 @@ def test_what_expired_comes_from_the_archive(
         spanning = next(row for row in rows if row["half_offsets"][0] < start <= row["op_offsets"][-1])
         gone = next(row for row in rows if row["op_offsets"][-1] < start)
         for key in (spanning["unique_key"], gone["unique_key"]):
-            expected = one_life(whole.life(key, at=at))
+            expected = one_life(life(whole, key, at=at))
             told = one_life(archived.life(key, store, at=at))
             assert (told.state, told.reason, told.unknown) == (expected.state, expected.reason, expected.unknown)
             assert (told.events, told.consumers) == (expected.events, expected.consumers)
-        assert store.life(gone["unique_key"], at=at).lives == ()
+        assert life(store, gone["unique_key"], at=at).lives == ()
         by_id = one_life(archived.life(str(expected.events[0].offset_message_id), store, at=at))
         assert (by_id.events, by_id.state) == (expected.events, expected.state)
 

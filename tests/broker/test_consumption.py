@@ -21,7 +21,9 @@ from spark_mq.lifecycle.consumption.consumer_progress import consumer_progress_r
 from spark_mq.lifecycle.consumption.dead_letters import dead_letters_rows
 from spark_mq.lifecycle.consumption.retries import retries_rows
 from spark_mq.lifecycle.delivery.answer import NotConsumed
+from spark_mq.lifecycle.delivery.why_not_consumed import why_not_consumed
 from spark_mq.lifecycle.life.event import EventKind
+from spark_mq.lifecycle.life.life import life
 from spark_mq.lifecycle.life.message_consumers import ConsumerState
 from spark_mq.lifecycle.statistics.duplicates import duplicates_rows
 from spark_mq.lifecycle.traces.trace_record import parse_trace_body
@@ -115,7 +117,7 @@ def test_why_groups_did_not_consume_messages(consumption: Consumption) -> None:
         if line.get("fate") in REASONS:
             (message,) = store.query_message_by_unique_key(line["topic"], line["uniqueKey"]).to_pylist()
             place = message["topic"], message["queue_id"], message["queue_offset"]
-            assert store.why_not_consumed(line["group"], *place).reason == REASONS[line["fate"]], line
+            assert why_not_consumed(store, line["group"], *place).reason == REASONS[line["fate"]], line
             seen.add(line["fate"])
     assert seen == {fate for fate in REASONS if fate != "POPPED_TWICE" or consumption.version == "5.3.3"}
 
@@ -139,9 +141,9 @@ def test_why_a_popped_message_is_not_consumed(consumption: Consumption, tmp_path
         (copy / "checkpoint").write_bytes(Checkpoint(physic_msg_timestamp=note.store_timestamp).encode())
         rebuild_here(copy, assume_defaults=True)
         with MessageStore(str(copy)) as store:
-            found.append(store.why_not_consumed("GID_popping", "PopDemo", 0, 0, at=note.store_timestamp))
+            found.append(why_not_consumed(store, "GID_popping", "PopDemo", 0, 0, at=note.store_timestamp))
             states.append([row["state"] for row in retries_rows(store).to_pylist() if row["unique_key"] == sent])
-            (told,) = store.life(sent).lives
+            (told,) = life(store, sent).lives
         assert [one.state for one in told.consumers] == [ConsumerState.POPPED]  # the first pop was not acknowledged
         retries.append([event.text for event in told.events if event.kind is EventKind.RETRIED])
     assert [one.reason for one in found] == [NotConsumed.POPPED, NotConsumed.POPPED, NotConsumed.CONSUMED]
@@ -155,7 +157,7 @@ def test_why_a_popped_message_is_not_consumed(consumption: Consumption, tmp_path
 
 def test_mqadmin_finds_the_same_messages_of_a_life(consumption: Consumption) -> None:
     for (topic, key), text in consumption.found.items():
-        (told,) = consumption.store.life(key).lives
+        (told,) = life(consumption.store, key).lives
         events = [event for event in told.events if event.topic == topic and event.commit_log_offset is not None]
         wanted = [
             {

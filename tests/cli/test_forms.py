@@ -13,6 +13,7 @@ import pytest
 from spark_mq.cli.main import main
 from spark_mq.errors import UnsupportedStoreError
 from spark_mq.indexer.report import RebuildReport
+from spark_mq.lifecycle.delivery.why_not_consumed import why_not_consumed
 from spark_mq.repairer.report import RepairReport
 from spark_mq.restorer.report import RestoreReport
 from spark_mq.store.config.store_kind import FORMS, Door
@@ -228,7 +229,7 @@ def test_batch_queues_close_the_doors_that_need_queues(batched: Path, tmp_path: 
             lambda: store.get_message(TOPIC, 0, 0),
             lambda: store.get_min_offset_in_queue(TOPIC, 0, read_log=True),
             lambda: store.get_offset_in_queue_by_time(TOPIC, 0, 0),
-            lambda: store.why_not_consumed("group", TOPIC, 0, 0),
+            lambda: why_not_consumed(store, "group", TOPIC, 0, 0),
             lambda: next_recovery(path, "5.3.3"),
             lambda: rebuild_here(path, tmp_path / "rebuilt", broker_conf=conf),
             lambda: repair_here(path, conf),

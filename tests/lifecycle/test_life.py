@@ -119,7 +119,7 @@ def test_transactions_end_as_their_producer_wrote(workload: RealStore, opened: M
     }
     seen = set()
     for key, facts in of_topic(workload, HALF).items():
-        told = only(opened.life(key))
+        told = only(life(opened, key))
         fate = facts[0]["properties"]["fate"], facts[0]["properties"]["fateWhenAsked"]
         given_up = LifeState.DISCARDED if DISCARDED in topics(facts) else LifeState.PENDING
         assert told.state == states.get(fate, given_up), key

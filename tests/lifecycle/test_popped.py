@@ -21,6 +21,7 @@ from spark_mq.lifecycle.consumption.popped_messages import (
     parse_pop_note,
 )
 from spark_mq.lifecycle.consumption.retries import retries_rows
+from spark_mq.lifecycle.delivery.why_not_consumed import why_not_consumed
 from spark_mq.lifecycle.life.life_store import LiveStore
 from spark_mq.lifecycle.life.pop_notes import find_pops, pop_text
 from spark_mq.lifecycle.messages.log_source import StoreLog
@@ -219,7 +220,7 @@ def states_of_retries(path: Path) -> dict[int, str]:
 
 def reasons_of_messages(path: Path, step: int) -> dict[int, str]:
     with MessageStore(str(path)) as store:
-        found = [store.why_not_consumed("g", "T", 0, offset, at=START) for offset in range(0, COUNT, step)]
+        found = [why_not_consumed(store, "g", "T", 0, offset, at=START) for offset in range(0, COUNT, step)]
         assert all(one.text for one in found)
         return {one.queue_offset: one.reason.value for one in found}
 

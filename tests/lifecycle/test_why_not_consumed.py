@@ -130,10 +130,10 @@ def test_a_message_that_the_group_gave_up(name: str, unpacked: Unpack) -> None:
     sent = [fact for fact in store.facts("msg") if fact["topic"] == "RetryDemo"]
     with MessageStore(str(unpacked(store))) as opened:
         reasons = {
-            fact["msgId"]: opened.why_not_consumed("GID_failing", "RetryDemo", fact["queueId"], fact["queueOffset"])
+            fact["msgId"]: why_not_consumed(opened, "GID_failing", "RetryDemo", fact["queueId"], fact["queueOffset"])
             for fact in sent
         }
-        other = opened.why_not_consumed("GID_other", "RetryDemo", 0, 0)
+        other = why_not_consumed(opened, "GID_other", "RetryDemo", 0, 0)
     assert {id_ for id_, found in reasons.items() if found.reason == NotConsumed.DEAD} == dead
     assert dead
     assert other.reason == NotConsumed.NO_OFFSET
@@ -165,20 +165,20 @@ def test_a_message_in_retry(tmp_path: Path) -> None:
 
 def test_a_message_that_is_not_there(unpacked: Unpack, tmp_path: Path) -> None:
     with MessageStore(str(unpacked(FILTERED))) as store:
-        found = store.why_not_consumed("GID_rich", TOPIC, 0, 10_000)
+        found = why_not_consumed(store, "GID_rich", TOPIC, 0, 10_000)
         assert (found.reason, found.commit_log_offset) == (NotConsumed.OUT_OF_RANGE, None)
-        found = store.why_not_consumed("GID_rich", "FilterDem", 0, 0)
+        found = why_not_consumed(store, "GID_rich", "FilterDem", 0, 0)
         assert f"similar topics: {TOPIC}" in found.text
         with pytest.raises(OptionError, match="-1 is negative"):
-            store.why_not_consumed("GID_rich", TOPIC, 0, -1)
+            why_not_consumed(store, "GID_rich", TOPIC, 0, -1)
         with pytest.raises(OptionError, match="two kinds"):
-            store.why_not_consumed("GID_rich", TOPIC, 0, 0, tags="a", expression="a = 1")
+            why_not_consumed(store, "GID_rich", TOPIC, 0, 0, tags="a", expression="a = 1")
         with pytest.raises(OptionError, match="write the whole condition"):
-            store.why_not_consumed("GID_rich", TOPIC, 0, 0, expression="a = 1 b = 2")
+            why_not_consumed(store, "GID_rich", TOPIC, 0, 0, expression="a = 1 b = 2")
     deleted = STORES["deleted-533"]
     queue = next(fact for fact in deleted.facts("queue") if fact["min"] > 0)
     with MessageStore(str(unpacked(deleted))) as store:
-        found = store.why_not_consumed("g", queue["topic"], queue["queueId"], queue["min"] - 1)
+        found = why_not_consumed(store, "g", queue["topic"], queue["queueId"], queue["min"] - 1)
     assert found.reason == NotConsumed.EXPIRED
     assert f"begins at offset {queue['min']}" in found.text
 
@@ -189,7 +189,7 @@ def test_files_that_cannot_be_read_are_said(tmp_path: Path) -> None:
         file.write_text("{")
     shutil.rmtree(path / "consumequeue_ext")
     with MessageStore(str(path)) as store:
-        found = store.why_not_consumed("GID_rich", TOPIC, 0, 3)
+        found = why_not_consumed(store, "GID_rich", TOPIC, 0, 3)
     assert found.subscription is None
     assert any("consumerFilter.json" in text for text in found.unknown)
 

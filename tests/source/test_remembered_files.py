@@ -24,7 +24,7 @@ from spark_mq.source import messages, queue_comparison, topic_plan
 from spark_mq.source.datasource import RocketMQDataSource
 from spark_mq.source.queue_comparison import QueueComparison
 from spark_mq.store import message_store, settled_files
-from spark_mq.store.log import split_reader, log_range
+from spark_mq.store.log import log_range, split_reader
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.splits import plan_splits

@@ -15,6 +15,7 @@ from spark_mq import MessageStore
 from spark_mq.filters.consumer_filter import message_bit_map
 from spark_mq.format.consume_queue_ext import ExtUnit, is_address
 from spark_mq.lifecycle.delays.delayed import delayed_rows
+from spark_mq.lifecycle.life.life import life
 from spark_mq.store.config.consumer_filters import load_consumer_filters
 from spark_mq.store.queue.batches import plan_queue_splits, unit_batches
 from spark_mq.store.queue.folders import queue_folders
@@ -86,7 +87,7 @@ def test_a_delayed_message_is_due_at_the_time_in_its_extension_unit(unpacked: Un
         due = record.store_timestamp + TWO_HOURS
         (row,) = delayed_rows(store, at=due - 1).to_pylist()
         assert (row["state"], round(row["due_timestamp"].timestamp() * 1000)) == ("WAITING", due)
-        (told,) = store.life(row["unique_key"], at=due - 1).lives
+        (told,) = life(store, row["unique_key"], at=due - 1).lives
         assert told.events[0].due_timestamp == due
 
 
