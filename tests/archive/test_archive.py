@@ -35,9 +35,9 @@ from spark_mq.io.location import Location
 from spark_mq.restorer.source_facts import facts_of_archive, facts_of_store
 from spark_mq.store.config.named_store import DEFAULT_CLUSTER
 from spark_mq.store.message_store import MessageStore
+from spark_mq.testing import LogWriter
 from tests.support.delta_rows import delta_rows
-from tests.support.log_writer import LogWriter, segment_files
-from tests.support.stores import OWN_STORES, RealStore, stores_in
+from tests.support.stores import OWN_STORES, RealStore, segment_files, stores_in
 
 pytestmark = pytest.mark.archive
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.log_writer import LogWriter
+from spark_mq.testing import LogWriter
 
 pytestmark = pytest.mark.archive
 

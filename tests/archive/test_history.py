@@ -17,9 +17,8 @@ from spark_mq.archive.archive_tables import StoreIdentity
 from spark_mq.archive.table_rows import archive_rows, source_schema
 from spark_mq.format.record import FRAME
 from spark_mq.source.datasource import register
-from tests.support.log_writer import segment_files
 from tests.support.store_history import cut_log, expire, grow_log, record_ends
-from tests.support.stores import OWN_STORES, PROJECT, Fact, RealStore
+from tests.support.stores import OWN_STORES, PROJECT, Fact, RealStore, segment_files
 
 pytestmark = pytest.mark.archive
 

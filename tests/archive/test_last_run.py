@@ -21,7 +21,8 @@ from spark_mq.errors import SparkMqError
 from spark_mq.io.location import Location
 from spark_mq.source.message_stream import MessagesStreamReader
 from spark_mq.source.options import parse_stream_options
-from tests.support.log_writer import LogWriter, segment_files
+from spark_mq.testing import LogWriter
+from tests.support.stores import segment_files
 
 IDENTITY = StoreIdentity("c", "b", "s")
 SUFFIXES = ("", "_keys", "_segments", "_snapshots")

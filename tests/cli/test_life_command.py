@@ -14,7 +14,7 @@ import pytest
 
 from spark_mq.cli.main import main
 from spark_mq.cli.output.tree import Node, tree_lines
-from tests.support.log_writer import LogWriter
+from spark_mq.testing import LogWriter
 from tests.support.stores import OWN_STORES, Fact, RealStore, stores_in
 
 STORES = {store.name: store for store in stores_in(OWN_STORES)}

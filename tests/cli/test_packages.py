@@ -18,7 +18,7 @@ from spark_mq.cli.delta_session import delta_session_settings
 from spark_mq.cli.packages import missing_package
 from spark_mq.cli.spark import joined_settings
 from spark_mq.errors import OptionError, SparkNotReachedError
-from tests.support.log_writer import LogWriter
+from spark_mq.testing import LogWriter
 from tests.support.stores import PROJECT
 
 WITHOUT = """

@@ -19,7 +19,7 @@ import pytest
 
 from spark_mq import MessageStore
 from spark_mq.cli.main import main
-from tests.support.log_writer import LogWriter
+from spark_mq.testing import LogWriter
 from tests.support.stores import OWN_STORES, PROJECT, RealStore, stores_in, without_full_index_files
 
 STORES = {store.name: store for store in stores_in(OWN_STORES)}

@@ -17,7 +17,7 @@ import pytest
 
 from spark_mq.cli.main import main
 from spark_mq.cli.output.value_text import local_time_of
-from tests.support.log_writer import LogWriter
+from spark_mq.testing import LogWriter
 from tests.support.stores import OWN_STORES, PROJECT, Fact, RealStore, stores_in
 
 WORKLOAD = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")

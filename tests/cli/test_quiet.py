@@ -15,7 +15,7 @@ import pytest
 
 from spark_mq import worker_daemon
 from spark_mq.cli.exit_status import INTERRUPTED, INTERRUPTED_LINE
-from tests.support.log_writer import LogWriter
+from spark_mq.testing import LogWriter
 
 OF_THE_JVM = ("WARNING: Using incubator modules: jdk.incubator.vector", "NOTE: Picked up JDK_JAVA_OPTIONS: ")
 """How lines begin that Java prints of its own accord: for an option that Spark gives it, and for one of the tests."""

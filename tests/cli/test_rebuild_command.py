@@ -29,8 +29,8 @@ from spark_mq.io.location import Location
 from spark_mq.job.output_committer import OutputCommitter
 from spark_mq.job.output_lock import output_lock
 from spark_mq.job.tasks import LocalTasks
+from spark_mq.testing import LogWriter
 from tests.support.index_stores import layout_of
-from tests.support.log_writer import LogWriter
 from tests.support.paused_process import environment, killed, paused, spark_mq
 from tests.support.rebuilt import rebuild_here, rebuild_process
 from tests.support.soak import SOAKS

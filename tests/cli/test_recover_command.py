@@ -11,7 +11,7 @@ import pytest
 
 from spark_mq.cli.main import main
 from spark_mq.store.recovery_rows import RECOVERY_SCHEMA
-from tests.support.log_writer import LogWriter
+from spark_mq.testing import LogWriter
 from tests.support.stores import OWN_STORES, RealStore, stores_in
 
 STORES = {store.name: store for store in stores_in(OWN_STORES)}

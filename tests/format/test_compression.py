@@ -17,8 +17,7 @@ from spark_mq.format.compression import compression_type, decompress
 from spark_mq.format.record import decode_record
 from spark_mq.format.sys_flag import COMPRESSED_FLAG
 from tests.support.kernels import examples
-from tests.support.log_writer import segment_files
-from tests.support.stores import RealStore, all_stores
+from tests.support.stores import RealStore, all_stores, segment_files
 
 FLAGS = {"zlib (old clients)": 0x001, "lz4": 0x101, "zstd": 0x201, "zlib": 0x301}
 all_kinds = pytest.mark.parametrize("kind", FLAGS)

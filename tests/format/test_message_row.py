@@ -15,8 +15,7 @@ from spark_mq.format.message_row import Row, corrupt_row, host_text, message_row
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, MESSAGE_SCHEMA
 from spark_mq.format.record import Record, decode_record
 from tests.support.kernels import WITHOUT_JIT, array, examples, frames_of
-from tests.support.log_writer import segment_files
-from tests.support.stores import OWN_STORES, RealStore, all_stores, stores_in
+from tests.support.stores import OWN_STORES, RealStore, all_stores, segment_files, stores_in
 from tests.support.strategies import records
 
 ALL_NAMES = list(ALL_MESSAGE_FIELDS)

@@ -14,8 +14,7 @@ from spark_mq.errors import CorruptLogError
 from spark_mq.format.record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MAX_RECORD_SIZE, Record, decode_record, encode_blank
 from spark_mq.format.sys_flag import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG
 from tests.support.kernels import examples
-from tests.support.log_writer import segment_files
-from tests.support.stores import RealStore, all_stores
+from tests.support.stores import RealStore, all_stores, segment_files
 from tests.support.strategies import records
 
 V6_HOST = bytes.fromhex("20010db800000001000000000000000a00002a9f")

@@ -16,8 +16,8 @@ import spark_mq.indexer.queue.extensions as extensions
 from spark_mq import MessageStore, rebuild
 from spark_mq.errors import CorruptLogError, NoRoomError, OptionError
 from spark_mq.format.consume_queue_ext import offset_of
+from spark_mq.testing import LogWriter
 from tests.support.filtered_store import FILTERED, TOPIC, records_of
-from tests.support.log_writer import LogWriter
 from tests.support.rebuilt import rebuild_here
 from tests.support.stores import RealStore, tree_of
 from tests.support.verified import check, grave

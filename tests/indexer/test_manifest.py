@@ -16,7 +16,7 @@ from spark_mq.indexer.staging.split_rows import SplitRow
 from spark_mq.io.location import Location
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.corrupt_range import CorruptRange
-from tests.support.log_writer import LogWriter
+from spark_mq.testing import LogWriter
 
 SIZE = 100
 SETTINGS = StagingSettings("1", "/store", ("consumequeue", "index"), 6_000_000, "1s 5s", replace=False)

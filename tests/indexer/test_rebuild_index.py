@@ -17,9 +17,9 @@ from spark_mq.indexer.report import RebuildReport
 from spark_mq.io.location import Location
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.index.names import parse_time_zone
+from spark_mq.testing import LogWriter
 from tests.support.index_model import PlainIndexFile
 from tests.support.index_stores import layout_of
-from tests.support.log_writer import LogWriter
 from tests.support.rebuilt import rebuild_here
 from tests.support.stores import OWN_STORES, RealStore, index_of, stores_in, tree_of
 

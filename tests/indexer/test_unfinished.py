@@ -13,7 +13,7 @@ from spark_mq.indexer.staging.split_rows import SplitRow
 from spark_mq.io.location import Location
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.splits import Split, plan_splits
-from tests.support.log_writer import LogWriter
+from spark_mq.testing import LogWriter
 
 SEGMENT_SIZE = 64 << 10
 

@@ -12,8 +12,8 @@ from spark_mq.io.publish import publish
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.segment_source import SegmentSource
 from spark_mq.store.log.splits import plan_splits
+from spark_mq.testing import LogWriter
 from tests.support.local_objects import local_objects
-from tests.support.log_writer import LogWriter
 from tests.support.readers import by_hopping, by_splits
 
 

@@ -13,7 +13,7 @@ from spark_mq.errors import NotSharedError
 from spark_mq.io.location import Location
 from spark_mq.job.shared_storage import SharedStorageCheck
 from spark_mq.store.log.commit_log import CommitLog
-from tests.support.log_writer import LogWriter
+from spark_mq.testing import LogWriter
 from tests.support.stores import tree_of
 
 START = 1_795_000_000_000

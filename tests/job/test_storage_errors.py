@@ -14,7 +14,7 @@ from spark_mq.io.location import Location
 from spark_mq.io.size_text import size_text
 from spark_mq.job.storage_errors import is_full, storage_problem
 from spark_mq.store.log.commit_log import CommitLog
-from tests.support.log_writer import LogWriter
+from spark_mq.testing import LogWriter
 
 FULL_IN_A_TASK = """\
 [PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback (most recent call last):

@@ -12,7 +12,7 @@ from spark_mq import MessageStore
 from spark_mq.format.record import Record, encode_blank
 from spark_mq.lifecycle.delays.delayed import delayed_rows
 from spark_mq.lifecycle.transactions.transactions import transaction_rows
-from tests.support.log_writer import write_store
+from spark_mq.testing import write_store
 
 SEGMENT_SIZE = 1 << 16
 TOPICS = (

@@ -25,7 +25,7 @@ from spark_mq.lifecycle.life.outcome import LifeState
 from spark_mq.lifecycle.life.pairing import copies_of
 from spark_mq.lifecycle.life.situation import SituationRules, situation
 from spark_mq.lifecycle.transactions.transactions import transaction_rows
-from tests.support.log_writer import LogWriter
+from spark_mq.testing import LogWriter
 from tests.support.stores import OWN_STORES, Fact, RealStore, stores_in
 
 Unpack = Callable[[RealStore], Path]

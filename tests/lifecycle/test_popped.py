@@ -26,8 +26,8 @@ from spark_mq.lifecycle.life.life_store import LiveStore
 from spark_mq.lifecycle.life.pop_notes import find_pops, pop_text
 from spark_mq.lifecycle.messages.log_source import StoreLog
 from spark_mq.store.config.checkpoint import Checkpoint
+from spark_mq.testing import LogWriter
 from tests.support.kernels import examples
-from tests.support.log_writer import LogWriter
 from tests.support.rebuilt import rebuild_here
 from tests.support.removed_parts import remove_parts
 

@@ -11,7 +11,7 @@ from spark_mq import MessageStore
 from spark_mq.errors import OptionError
 from spark_mq.io.location import Location
 from spark_mq.restorer.empty_queues import empty_queue_file, write_empty_queues
-from tests.support.log_writer import LogWriter
+from spark_mq.testing import LogWriter
 from tests.support.verified import check
 
 UNITS = 10

@@ -10,8 +10,8 @@ from spark_mq.format.kernels.gaps import fill_gaps
 from spark_mq.format.system_topic import LEFT_OUT_TOPIC
 from spark_mq.restorer.encode_messages import encode_messages
 from spark_mq.restorer.encoding_rules import EncodingRules
+from spark_mq.testing import write_store
 from tests.support.in_process import message_batches
-from tests.support.log_writer import write_store
 from tests.support.message_rows import EXACT_COLUMNS, encoded_records
 from tests.support.stores import OWN_STORES, RealStore
 

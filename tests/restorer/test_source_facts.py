@@ -14,8 +14,8 @@ from spark_mq.restorer.restore_source import settings_of
 from spark_mq.restorer.source_facts import _index_layout, facts_of_store, readable_files
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.derived_facts import index_facts
-from tests.support.log_writer import LogWriter, segment_files
-from tests.support.stores import RealStore, usual_stores
+from spark_mq.testing import LogWriter
+from tests.support.stores import RealStore, segment_files, usual_stores
 
 
 def begins_of(store: Path) -> dict[int, str]:

@@ -9,8 +9,8 @@ from random import Random
 import pyarrow as pa
 import pytest
 
+from spark_mq.testing import LogWriter
 from tests.support.in_process import read_rows
-from tests.support.log_writer import LogWriter
 from tests.support.repaired import repair_here
 from tests.support.restored import restore_here
 from tests.support.store_times import KINDS, Times, assert_whole, with_times

@@ -24,6 +24,7 @@ from spark_mq.errors import CorruptLogError
 from spark_mq.format.compression import DEFAULT_BODY_LIMIT
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, MESSAGE_SCHEMA
 from spark_mq.format.record import decode_record
+from spark_mq.testing import LogWriter
 from tests.support.corruption_model import (
     Place,
     expected_places,
@@ -34,7 +35,6 @@ from tests.support.corruption_model import (
     wrong_values,
 )
 from tests.support.kernels import examples
-from tests.support.log_writer import LogWriter
 from tests.support.stores import OWN_STORES, Fact, RealStore, stores_in
 
 OWN = {store.name: store for store in stores_in(OWN_STORES)}

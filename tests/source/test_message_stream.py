@@ -22,9 +22,9 @@ from spark_mq.source.options import parse_stream_options
 from spark_mq.source.stream_offset import StreamOffset
 from spark_mq.store.live_end import LiveEndFinder
 from spark_mq.store.log.commit_log import CommitLog
-from tests.support.log_writer import LogWriter, segment_files, write_store
+from spark_mq.testing import LogWriter, write_store
 from tests.support.readers import by_hopping, offsets_of
-from tests.support.stores import RealStore, usual_stores
+from tests.support.stores import RealStore, segment_files, usual_stores
 
 NOW = 1_700_000_000_000
 SEGMENT_SIZE = 16 << 10

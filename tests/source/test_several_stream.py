@@ -17,9 +17,9 @@ from spark_mq.source.message_stream import MessagesStreamReader
 from spark_mq.source.options import parse_stream_options
 from spark_mq.source.several_stores_stream import SeveralOffset, SeveralStoresStreamReader
 from spark_mq.source.store_choice import StoreChoice
+from spark_mq.testing import LogWriter
 from tests.support.growing_stores import NOW, Place, log_of, places, put
-from tests.support.log_writer import LogWriter, segment_files
-from tests.support.stores import OWN_STORES, RealStore, stores_in
+from tests.support.stores import OWN_STORES, RealStore, segment_files, stores_in
 
 Unpack = Callable[[RealStore], Path]
 NEW, OLD = (next(one for one in stores_in(OWN_STORES) if one.name == name) for name in ("workload-533", "workload-49x"))

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.support.growing_stores import log_of, places, put
-from tests.support.log_writer import segment_files
+from tests.support.stores import segment_files
 
 
 def test_one_store_grows_and_one_expires(spark: SparkSession, tmp_path: Path) -> None:

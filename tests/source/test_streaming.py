@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_mq._compat import HAS_READ_LIMITS
+from spark_mq.testing import LogWriter
 from tests.support.growing_stores import NOW, log_of, put
-from tests.support.log_writer import LogWriter, segment_files
-from tests.support.stores import OWN_STORES, RealStore, stores_in
+from tests.support.stores import OWN_STORES, RealStore, segment_files, stores_in
 
 SEGMENT_SIZE = 32 << 10
 STORE = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")

@@ -37,10 +37,10 @@ from spark_mq.store import settled_files
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.read_cost import ReadCost
+from spark_mq.testing import LogWriter, write_store
 from tests.support.damaged_queues import Edit, damaged, edits
 from tests.support.in_process import read_partitions, read_rows
 from tests.support.kernels import examples
-from tests.support.log_writer import LogWriter, write_store
 from tests.support.stores import OWN_STORES, RealStore, stores_in
 
 Row = dict[str, Any]

@@ -18,10 +18,9 @@ from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.corrupt_range import CorruptRange
 from tests.support.corruption_model import Place, expected_places, framing_fields, with_value, wrong_values
 from tests.support.kernels import WITHOUT_JIT, examples
-from tests.support.log_writer import segment_files
 from tests.support.readers import Part, by_hopping, by_splits, limited_reads, split_sizes
 from tests.support.soak import cases
-from tests.support.stores import OWN_STORES, RealStore, stores_in
+from tests.support.stores import OWN_STORES, RealStore, segment_files, stores_in
 
 OWN = {store.name: store for store in stores_in(OWN_STORES)}
 STORES = [OWN[name] for name in ("crc-533",) if WITHOUT_JIT] or list(OWN.values())

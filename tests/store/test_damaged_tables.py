@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 from spark_mq import MessageStore
 from spark_mq.cli.main import main
 from spark_mq.store import metadata_tables
+from spark_mq.testing import LogWriter
 from tests.support.kernels import examples
-from tests.support.log_writer import LogWriter, segment_files
-from tests.support.stores import OWN_STORES, RealStore, all_stores, stores_in
+from tests.support.stores import OWN_STORES, RealStore, all_stores, segment_files, stores_in
 
 Unpack = Callable[[RealStore], Path]
 Described = Callable[[RealStore], MessageStore]

@@ -11,7 +11,7 @@ from spark_mq.format.record import Record
 from spark_mq.io.location import Location
 from spark_mq.store.followed_log import FollowedLog
 from spark_mq.store.log.scan import InQueue
-from tests.support.log_writer import LogWriter
+from spark_mq.testing import LogWriter
 
 SEGMENT_SIZE = 1024
 

@@ -23,10 +23,10 @@ from spark_mq.store.log.scan import InQueue, scan_split
 from spark_mq.store.log.segment_source import SegmentSource
 from spark_mq.store.log.split_reader import read_split
 from spark_mq.store.log.splits import Split, plan_splits
+from spark_mq.testing import LogWriter, write_store
 from tests.support.kernels import WITHOUT_JIT
-from tests.support.log_writer import LogWriter, segment_files, write_store
 from tests.support.readers import Part, by_hopping, by_splits, limited_reads, offsets_of, one_split, split_sizes
-from tests.support.stores import OWN_STORES, RealStore, all_stores, stores_in
+from tests.support.stores import OWN_STORES, RealStore, all_stores, segment_files, stores_in
 
 NOW = 1_700_000_000_000
 SEGMENT_SIZE = 64 << 10

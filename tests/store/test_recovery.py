@@ -24,6 +24,7 @@ from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.recovery import Recovery, next_recovery
 from spark_mq.store.recovery_rows import RECOVERY_SCHEMA
 from spark_mq.store.store_state import store_state
+from spark_mq.testing import LogWriter
 from tests.support.boots import (
     CLEAN,
     RECOVERED,
@@ -37,7 +38,6 @@ from tests.support.boots import (
     units_of,
 )
 from tests.support.index_stores import index_files
-from tests.support.log_writer import LogWriter
 from tests.support.soak import SOAKS
 from tests.support.stores import RealStore, all_stores, version_stores
 

@@ -20,7 +20,7 @@ from spark_mq.store.disk_pressure import Deletion, DiskPressure, used_percent
 from spark_mq.store.log.newest_record import newest_record
 from spark_mq.store.retention import retention
 from spark_mq.tables.store_files import RETENTION
-from tests.support.log_writer import LogWriter
+from spark_mq.testing import LogWriter
 from tests.support.stores import OWN_STORES, RealStore, stores_in
 
 Unpack = Callable[[RealStore], Path]

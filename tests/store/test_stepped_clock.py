@@ -18,10 +18,9 @@ from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.live_end import LiveEndFinder
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.verifier.log_end import log_end_findings
-from tests.support.log_writer import segment_files
 from tests.support.readers import by_splits, limited_reads, offsets_of
 from tests.support.soak import cases
-from tests.support.stores import OWN_STORES, RealStore
+from tests.support.stores import OWN_STORES, RealStore, segment_files
 
 STORES = [RealStore(name, OWN_STORES) for name in ("workload-533", "workload-49x", "stale-533")]
 SEEDS = cases(range(4), range(60))

@@ -20,7 +20,7 @@ from spark_mq.store.disk_use import disk_use
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.store_lock import store_lock
 from spark_mq.store.store_state import StaleTail, StoreState, store_state
-from tests.support.log_writer import LogWriter
+from spark_mq.testing import LogWriter
 from tests.support.stores import OWN_STORES, RealStore, stores_in
 
 Unpack = Callable[[RealStore], Path]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support.log_writer import LogWriter
+from spark_mq.testing import LogWriter
 
 NOW = 1_700_000_000_000
 

@@ -13,9 +13,8 @@ from spark_mq.format.kernels.frames import Frames, new_frames, scan_records
 from spark_mq.format.record import (
     MIN_RECORD_SIZE,
 )
-from tests.support.log_writer import segment_files
 from tests.support.soak import SOAKS
-from tests.support.stores import RealStore
+from tests.support.stores import RealStore, segment_files
 
 WITHOUT_JIT = os.environ.get("NUMBA_DISABLE_JIT") == "1"
 

@@ -175,3 +175,8 @@ def index_of(store: Path) -> list[bytes]:
 
 def _files(folder: Path) -> Iterator[Path]:
     return (path for path in sorted(folder.rglob("*")) if path.is_file())
+
+
+def segment_files(store: Path) -> list[Path]:
+    """The files of a store's commit log."""
+    return sorted((store / "commitlog").iterdir())

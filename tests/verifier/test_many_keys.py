@@ -8,8 +8,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spark_mq.testing import LogWriter
 from tests.support.kernels import examples
-from tests.support.log_writer import LogWriter
 from tests.support.rebuilt import rebuild_here
 from tests.support.verified import check
 

@@ -11,9 +11,9 @@ import pytest
 
 from spark_mq.errors import UnsupportedStoreError
 from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.testing import LogWriter
 from spark_mq.verifier.quick import quick_check
 from spark_mq.verifier.verify_request import VerifyRequest
-from tests.support.log_writer import LogWriter
 from tests.support.stores import OWN_STORES, RealStore
 from tests.support.verified import Bench, check, grave
 

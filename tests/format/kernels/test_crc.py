@@ -16,8 +16,7 @@ from spark_mq.format.kernels.crc import crc32, wrong_body_crcs, wrong_property_c
 from spark_mq.format.kernels.frames import Frames, new_frames, scan_records
 from spark_mq.format.record import BODY_CRC_AT, MAGIC_V2, MIN_RECORD_SIZE, Record, decode_record
 from tests.support.kernels import array, examples, frames_of
-from tests.support.log_writer import segment_files
-from tests.support.stores import OWN_STORES, RealStore, stores_in
+from tests.support.stores import OWN_STORES, RealStore, segment_files, stores_in
 from tests.support.strategies import records
 
 STORES = stores_in(OWN_STORES)

@@ -42,8 +42,7 @@ from spark_mq.format.record import (
     is_blank,
 )
 from tests.support.kernels import WITHOUT_JIT, array, examples, frames_of
-from tests.support.log_writer import segment_files
-from tests.support.stores import PROJECT, RealStore, usual_stores
+from tests.support.stores import PROJECT, RealStore, segment_files, usual_stores
 from tests.support.strategies import records
 
 BASE = 1 << 30

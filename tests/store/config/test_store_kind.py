@@ -14,7 +14,7 @@ from spark_mq.store.config.store_kind import Door, check_form, refuse_rocksdb
 from spark_mq.store.config.store_paths import is_rocksdb
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.queue.folders import queue_folders
-from tests.support.log_writer import LogWriter
+from spark_mq.testing import LogWriter
 from tests.support.readers import by_hopping, offsets_of
 from tests.support.stores import OWN_STORES, RealStore, stores_in
 

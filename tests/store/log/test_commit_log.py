@@ -15,8 +15,8 @@ from spark_mq.store.log import data_end
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.corrupt_range import MISSING
 from spark_mq.store.log.data_end import find_data_end
+from spark_mq.testing import LogWriter, write_store
 from tests.support.kernels import examples
-from tests.support.log_writer import LogWriter, write_store
 from tests.support.readers import by_hopping, by_splits, offsets_of
 from tests.support.stores import RealStore, all_stores
 

@@ -21,8 +21,8 @@ from spark_mq.store.log.joined_chunks import joined_chunks
 from spark_mq.store.log.record_reader import CHUNK_SIZE, RecordChunk
 from spark_mq.store.log.split_reader import read_split
 from spark_mq.store.log.splits import Split, plan_splits
+from spark_mq.testing import LogWriter
 from tests.support.kernels import examples
-from tests.support.log_writer import LogWriter
 from tests.support.readers import by_hopping
 
 SEGMENT = 16 << 10

@@ -15,10 +15,10 @@ from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.last_record import is_finished
 from spark_mq.store.log.live_reader import LiveReader
 from spark_mq.store.log.segment_source import SegmentSource
+from spark_mq.testing import LogWriter, write_store
 from tests.support.kernels import WITHOUT_JIT, array
-from tests.support.log_writer import LogWriter, segment_files, write_store
 from tests.support.readers import by_hopping, by_splits, offsets_of, parts_of, split_sizes
-from tests.support.stores import OWN_STORES, RealStore, stores_in
+from tests.support.stores import OWN_STORES, RealStore, segment_files, stores_in
 
 NOW = 1_700_000_000_000
 SEGMENT_SIZE = 64 << 10

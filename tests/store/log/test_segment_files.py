@@ -25,10 +25,10 @@ from spark_mq.store.live_end import LiveEndFinder
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.corrupt_range import STRAY
 from spark_mq.store.log.segment_files import list_segment_files
+from spark_mq.testing import LogWriter
 from tests.support.kernels import examples
-from tests.support.log_writer import LogWriter, segment_files
 from tests.support.readers import by_hopping, by_splits, offsets_of
-from tests.support.stores import OWN_STORES, RealStore, stores_in
+from tests.support.stores import OWN_STORES, RealStore, segment_files, stores_in
 
 Unpack = Callable[[RealStore], Path]
 STORES = {store.name: store for store in stores_in(OWN_STORES)}

@@ -17,8 +17,8 @@ from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.live_reader import LiveReader
 from spark_mq.store.log.segment_source import SegmentSource
 from spark_mq.store.log.splits import plan_splits
+from spark_mq.testing import LogWriter
 from tests.support.kernels import examples
-from tests.support.log_writer import LogWriter
 from tests.support.readers import by_hopping, one_split
 
 SEGMENT_SIZE = 16 << 10

@@ -21,8 +21,8 @@ from spark_mq.store.log.record_reader import RecordReader
 from spark_mq.store.log.segment_source import SegmentSource
 from spark_mq.store.log.split_reader import find_start
 from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE, Split, plan_splits
+from spark_mq.testing import LogWriter, write_store
 from tests.support.kernels import WITHOUT_JIT, examples
-from tests.support.log_writer import LogWriter, write_store
 from tests.support.readers import (
     Part,
     by_hopping,

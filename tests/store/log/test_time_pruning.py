@@ -18,8 +18,8 @@ from spark_mq.store.log.record_reader import RecordChunk
 from spark_mq.store.log.split_reader import read_split
 from spark_mq.store.log.splits import Split, plan_splits
 from spark_mq.store.log.time_pruning import CLOCK_TOLERANCE_MILLIS, within_time
+from spark_mq.testing import LogWriter
 from tests.support.kernels import examples
-from tests.support.log_writer import LogWriter
 from tests.support.readers import by_hopping, offsets_of, small_windows, split_sizes
 from tests.support.stores import RealStore, usual_stores
 from tests.support.strategies import records

@@ -14,7 +14,7 @@ from spark_mq.io.file_reader import FileReaders
 from spark_mq.store.log.record_lookup import RecordLookup, SegmentFile
 from spark_mq.store.queue import unit_records
 from spark_mq.store.queue.unit_records import read_chunk, records_of_units
-from tests.support.log_writer import LogWriter
+from spark_mq.testing import LogWriter
 
 LOG = LogWriter(1 << 16)
 OFFSETS = np.array([LOG.append(number, b"x" * (number * 37 % 500)) for number in range(50)])

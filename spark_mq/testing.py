@@ -1,18 +1,34 @@
-"""Stores that a test writes record by record, and damages."""
+r"""Small stores for tests of programs that read stores: a commit log, record by record, at chosen offsets and times.
+
+`spark-mq rebuild` or `spark_mq.rebuild` adds the queues and the index. `df.write.format("rocketmq")` makes a whole
+store out of rows, and needs Spark.
+
+Example:
+    >>> writer = LogWriter(segment_size=64 << 10)
+    >>> writer.append(1_795_248_093_336, b"paid", topic=b"orders", properties=b"KEYS\1order-42\2")
+    0
+    >>> store = writer.write(tmp_path / "store")
+    >>> MessageStore(str(store)).find_record(0).body
+    b'paid'
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from spark_mq.format.record import (
-    Record,
-    encode_blank,
-)
+from spark_mq.format.record import Record, encode_blank
 from spark_mq.io.location import Location
 
 
 def write_store(folder: Path, segments: dict[int, bytes], segment_size: int | None = None) -> Location:
-    """A store with these segments, each filled with zeros up to `segment_size`."""
+    """A store that has these segments.
+
+    Args:
+        folder: The store directory to make.
+        segments: The content of each segment, by its first commit log offset.
+        segment_size: The size to which each segment is filled with zeros; None for the size of its content.
+
+    """
     (folder / "commitlog").mkdir(parents=True)
     for base, data in segments.items():
         (folder / "commitlog" / f"{base:020d}").write_bytes(data.ljust(segment_size or len(data), b"\0"))
@@ -20,9 +36,16 @@ def write_store(folder: Path, segments: dict[int, bytes], segment_size: int | No
 
 
 class LogWriter:
-    """Appends records as a broker does: own offsets, queue offsets, blanks, segments of one size."""
+    """Appends records as a broker does: own offsets, queue offsets, blanks, segments of one size.
+
+    Attributes:
+        segments: The bytes of each segment so far, by its first commit log offset; a test can damage them.
+        offsets: The commit log offsets of the records.
+
+    """
 
     def __init__(self, segment_size: int, first_segment: int = 0) -> None:
+        """An empty log whose first segment begins at offset `first_segment`; sizes are bytes."""
         self.segment_size = segment_size
         self.segments: dict[int, bytearray] = {first_segment: bytearray()}
         self.offsets: list[int] = []
@@ -31,7 +54,7 @@ class LogWriter:
 
     @property
     def next_offset(self) -> int:
-        """Where a record would go that fits."""
+        """The commit log offset of the next record, if it fits into the segment."""
         return self._base + len(self.segments[self._base])
 
     def append(
@@ -44,7 +67,18 @@ class LogWriter:
         properties: bytes = b"TAGS\1a\2",
         sys_flag: int = 0,
     ) -> int:
-        """Append one record; returns its commit log offset."""
+        """Append one record; returns its commit log offset.
+
+        Args:
+            store_timestamp: The store time and the born time, in milliseconds since the epoch.
+            body: The body as it is stored.
+            topic: The topic.
+            queue_id: The queue id.
+            queue_offset: The queue offset; None for the next one of the queue.
+            properties: The properties as they are stored (`spark_mq.format.properties.encode_properties`).
+            sys_flag: The system flag.
+
+        """
         record = Record(topic, body=body, properties=properties)
         if len(self.segments[self._base]) + record.size + 8 > self.segment_size:
             self.roll()
@@ -67,23 +101,18 @@ class LogWriter:
         return offset
 
     def append_bytes(self, data: bytes) -> int:
-        """Append bytes as they are; returns where they lie."""
+        """Append bytes that need not be a record; returns their commit log offset."""
         offset = self.next_offset
         self.segments[self._base] += data
         return offset
 
     def roll(self) -> None:
-        """End the segment with a blank and begin the next."""
+        """End the segment with a blank, and begin the next one."""
         segment = self.segments[self._base]
         segment += encode_blank(self.segment_size - len(segment))
         self._base += self.segment_size
         self.segments[self._base] = bytearray()
 
     def write(self, folder: Path) -> Location:
-        """The store, every segment at its full size."""
+        """Write the store, each segment at its full size, into a folder that does not exist; returns its location."""
         return write_store(folder, {base: bytes(data) for base, data in self.segments.items()}, self.segment_size)
-
-
-def segment_files(store: Path) -> list[Path]:
-    """The files of a store's commit log."""
-    return sorted((store / "commitlog").iterdir())
