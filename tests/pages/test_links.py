@@ -18,6 +18,7 @@ INDEX = PROJECT / "docs" / "README.md"
 _CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+_NAMED_MODULE = re.compile(r"`((?:spark_mq|tests|jobs|benchmarks)/[\w/.-]+)`")
 _NAMED_PAGE = re.compile(r"\bdocs/[\w-]+\.md")
 
 
@@ -61,6 +62,12 @@ def test_every_link_leads_somewhere(document: Path) -> None:
 def test_the_index_has_every_page() -> None:
     linked = {(INDEX.parent / target).resolve() for target in links_of(INDEX)}
     assert set(INDEX.parent.glob("*.md")) - {INDEX} <= linked
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(PROJECT)))
+def test_every_module_that_a_page_names_is_there(document: Path) -> None:
+    named = set(_NAMED_MODULE.findall(text_of(document)))
+    assert [name for name in sorted(named) if not (PROJECT / name).exists()] == []
 
 
 def test_every_page_that_the_code_names_is_there() -> None:
