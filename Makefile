@@ -6,12 +6,9 @@ BIN := $(VENV)/bin
 BENCH_SIZE ?= 1GiB
 BENCH_FOLDER ?= /tmp/spark-mq-bench
 TEST_PROCESSES ?= 2
-LONG_TESTS := tests/cli/test_rebuild_command.py tests/indexer/test_resume.py tests/indexer/test_continued_stores.py \
-	tests/source/test_broken_look_ups.py tests/broker/test_appending.py tests/broker/test_facts.py \
-	tests/broker/test_rebuilt.py tests/broker/test_restored.py tests/broker/test_verified_while_appending.py \
-	tests/cli/test_expire_command.py tests/store/test_damage.py tests/restorer/test_restored_stores.py \
-	tests/restorer/test_killed_restore.py tests/archive/test_restored_archive.py tests/broker/test_consumer_groups.py \
-	tests/source/test_topic_paths.py tests/verifier/test_no_false_claims.py
+# All test files that have a long form; two of them have it by the stores that they get.
+LONG_TESTS = $(shell grep -rlE 'support\.soak|SPARK_MQ_SOAK' tests --include='test_*.py') \
+	tests/restorer/test_restored_stores.py tests/source/test_topic_paths.py
 STORE ?= $(SPARK_MQ_STORE)
 BROKER_CONF ?= $(SPARK_MQ_BROKER_CONF)
 CLASSES := $(VENV)/spark.jsa
