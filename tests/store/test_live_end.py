@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from itertools import combinations, pairwise
 from pathlib import Path
 from random import Random
 from unittest import mock
@@ -441,6 +442,28 @@ def test_consecutive_splits_are_read_in_one_pass(tmp_path: Path, monkeypatch: py
     log = CommitLog.open(writer.write(tmp_path))
     assert offsets_of(by_splits(log, 1000)) == writer.offsets
     assert made == 1
+
+
+def test_a_task_that_reads_some_splits_reads_each_as_it_is(tmp_path: Path) -> None:
+    """The clock is set back twice; another task reads the records in between, among them those of a queue."""
+    writer, starts = LogWriter(SEGMENT_SIZE), []
+    for times, queue_id in (
+        ([100], 1),
+        ([101, 50], 0),
+        (range(200, 209), 1),
+        (range(300, 305), 0),
+        (range(250, 255), 1),
+    ):
+        starts.append(writer.next_offset)
+        for time in times:
+            writer.append(NOW + time, queue_id=queue_id)
+    (segment,) = CommitLog.open(writer.write(tmp_path)).segments
+    splits = [Split(segment, start, stop) for start, stop in pairwise([*starts, SEGMENT_SIZE])]
+    alone = [one_split(split, str(split.start)) for split in splits]
+    assert [offset for parts in alone for offset in offsets_of(parts)] == writer.offsets
+    for count in range(1, len(splits) + 1):
+        for some in combinations(range(len(splits)), count):
+            assert [one_split(splits[number], str(some)) for number in some] == [alone[number] for number in some]
 
 
 def test_places_of_another_listing_are_not_used(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ class LiveReader:
                 self._queue_offsets = _QueueOffsets(self._segment)
                 return False
             if live.size:
-                self._queue_offsets.add(part, end - self._segment.base)
+                self._queue_offsets.add(part, self.position, end - self._segment.base)
                 self.position = end - self._segment.base
                 yield from _in_order(RecordChunk(part.buffer, live, part.base), damage[:inside])
                 del damage[:inside]
@@ -289,9 +289,12 @@ class _QueueOffsets:
                     self._add(part)
         self._position = position
 
-    def add(self, chunk: RecordChunk, end: int) -> None:
-        """Take the records of a chunk, which were read already, up to `end`, if `before` needed the earlier ones."""
-        if self._is_needed:
+    def add(self, chunk: RecordChunk, start: int, end: int) -> None:
+        """Take the records of a chunk, which were read already, from `start` to `end`.
+
+        Only if `before` needed the earlier ones, and all of them are known: a reader of a later split skips records.
+        """
+        if self._is_needed and start <= self._position:
             self._add(chunk)
             self._position = end
 
