@@ -28,6 +28,10 @@ from spark_mq.verifier.spread import Spread
 
 _BLOCK = 4 << 20
 
+Queue = tuple[str, int]
+
+_INTEGER_KEY = re.compile(r'([{,])"(-?[0-9]+)":')
+
 
 @dataclass(frozen=True)
 class NewFiles:
@@ -99,11 +103,6 @@ def _copy_cleared(segment: Location, copy: Location, change: Change) -> None:
     with published(copy, size) as file, FileReader(segment) as source:
         for start in range(0, change.start, _BLOCK):
             file.write(start, source.read(start, min(_BLOCK, change.start - start)))
-
-
-Queue = tuple[str, int]
-
-_INTEGER_KEY = re.compile(r'([{,])"(-?[0-9]+)":')
 
 
 def clamped_checkpoint(checkpoint: Checkpoint, log: StagedLog | None, index_end: int) -> Checkpoint:

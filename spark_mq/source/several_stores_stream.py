@@ -29,6 +29,13 @@ from spark_mq.tables.messages import MESSAGES
 _Answer = TypeVar("_Answer")
 _LOG = logging.getLogger(__name__)
 
+VERSION = 3
+
+Names = tuple[str, str, str]
+"""Cluster, broker and store."""
+OneOffset = Mapping[str, Any]
+"""The JSON values of `StreamOffset`."""
+
 
 class SeveralStoresStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The stream reader of the messages of all stores."""
@@ -204,14 +211,6 @@ def _shared(options: StreamOptions, stores: int) -> StreamOptions:
     """The options of one of the stores, which share the limits of a batch."""
     limits = [None if limit is None else max(limit // stores, 1) for limit in (options.max_bytes, options.max_messages)]
     return replace(options, max_bytes=limits[0], max_messages=limits[1])
-
-
-VERSION = 3
-
-Names = tuple[str, str, str]
-"""Cluster, broker and store."""
-OneOffset = Mapping[str, Any]
-"""The JSON values of `StreamOffset`."""
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,9 @@ _TAIL_SIZES = (256 << 10, 4 << 20)
 _OTHER_QUEUES = 8
 """Queues of other topics that are asked for the offset of a record near the log's end."""
 
+_FIRST_UNITS, _MOST_UNITS = 64, 4096
+_LOOKED_AT_UNITS = 4096
+
 
 def select_messages(
     store: MessageStore,
@@ -83,10 +86,6 @@ def _tail_start(store: MessageStore, topic: str, size: int) -> int | None:
         if start is not None:
             return start
     return None
-
-
-_FIRST_UNITS, _MOST_UNITS = 64, 4096
-_LOOKED_AT_UNITS = 4096
 
 
 def messages_newest_first(

@@ -102,9 +102,9 @@ def _misfits(info: fs.FileInfo, usual: int, end_before: int | None) -> Iterator[
 def _damage(store: MessageStore, info: fs.FileInfo, first: Record | NoRecord | None) -> Iterator[str]:
     """The damage at the edges of a file that is not empty."""
     base, live_end = int(info.base_name), store.get_max_phy_offset()
-    head = store.records.read(base, BLANK_SIZE)
     if base == live_end:
         return  # what is there is a write in progress, or the torn last message: LOG_UNFINISHED
+    head = store.records.read(base, BLANK_SIZE)
     if base > live_end:
         if head.strip(b"\0"):
             yield f"the log ends at commit log offset {live_end}, but the file begins with other bytes than zeros"

@@ -28,6 +28,9 @@ from spark_mq.store.store_lock import LOCK, is_locked
 _ON_DISK_NANOS: Final = 600 * 10**9
 """The age of a change at which all pages have reached the disk. Linux writes them after 35 s, a broker after 60 s."""
 
+_SETTLED_NANOS: Final = 2_000_000_000
+"""The age of a change at which no other change can have the same time. The clocks of filesystems have steps of 2 s."""
+
 
 def settled_state(store: Location, files: Iterable[Location], about: object = None) -> bytes | None:
     """A hash of the state of some files of a store, as in `file_state`; None if a broker may change them unseen.
@@ -44,10 +47,6 @@ def settled_state(store: Location, files: Iterable[Location], about: object = No
     state = file_state([store / ABORT, store / LOCK, *files], about, age)
     # The lock is asked for last: a broker that starts from now on changes the state of its file.
     return state if state is not None and is_locked(store) is False else None
-
-
-_SETTLED_NANOS: Final = 2_000_000_000
-"""The age of a change at which no other change can have the same time. The clocks of filesystems have steps of 2 s."""
 
 
 def file_state(files: Iterable[Location], about: object = None, age: int | None = None) -> bytes | None:

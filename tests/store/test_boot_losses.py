@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from spark_mq.cli.check import check_store
-from spark_mq.cli.recover.text import verdict as recover_verdict
+from spark_mq.cli.recover.report import verdict as recover_verdict
 from spark_mq.cli.state.verdict import verdict as state_verdict
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.recovery import next_recovery

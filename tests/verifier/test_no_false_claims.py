@@ -20,7 +20,7 @@ from typing import TypeVar
 import pytest
 
 from spark_mq.cli.check import Answer, answers_of
-from spark_mq.cli.recover.text import verdict as recover_verdict
+from spark_mq.cli.recover.report import verdict as recover_verdict
 from spark_mq.cli.state.verdict import losses as boot_losses
 from spark_mq.cli.state.verdict import verdict as state_verdict
 from spark_mq.errors import CorruptLogError, SparkMqError

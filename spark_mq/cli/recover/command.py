@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from spark_mq.cli.broker_settings import broker_conf_path
     from spark_mq.cli.output.report import print_report
-    from spark_mq.cli.recover.text import recovery_fields, recovery_lines
+    from spark_mq.cli.recover.report import recovery_fields, recovery_lines
     from spark_mq.store.recovery import next_recovery
 
     conf = broker_conf_path(arguments.broker_conf, arguments.store)

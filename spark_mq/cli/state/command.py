@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from spark_mq.cli.broker_settings import broker_conf_path
     from spark_mq.cli.output.report import print_report
-    from spark_mq.cli.state.text import state_fields, state_lines
+    from spark_mq.cli.state.report import state_fields, state_lines
     from spark_mq.store.store_state import store_state
 
     conf = broker_conf_path(arguments.broker_conf, arguments.store)

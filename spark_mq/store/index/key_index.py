@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 
 _MAX_SECONDS = 0x7FFFFFFF
 
+MAX_TABLE_RANGE = 8 << 30
+"""The largest part of the log, in bytes, for a table: about 550 MB of memory for messages of the usual size."""
+
 
 class KeyIndex:
     """The index of one store.
@@ -273,10 +276,6 @@ def _check_place(file: IndexFile, header: IndexHeader, entry: Entry) -> None:
             f"{file.name}: entry {entry.number} has offset {entry.commit_log_offset}, the entries beside it have "
             f"{before} and {after}"
         )
-
-
-MAX_TABLE_RANGE = 8 << 30
-"""The largest part of the log, in bytes, for a table: about 550 MB of memory for messages of the usual size."""
 
 
 class KeyTable:

@@ -118,26 +118,29 @@ class LiveReader:
             if isinstance(part, list):
                 damage += part
                 continue
-            before = self.newest, self.doubt
-            live = part.frames[: self._count_live(part)]
-            self.ended = live.size < part.frames.size
-            end = part.base + int(live[-1].position) + int(live[-1].store_size) if live.size else 0
+            count, doubt = self._count_live(part)
+            live = part.frames[:count]
+            end = part.base + int(live[-1].position) + int(live[-1].store_size) if count else 0
             inside = bisect_left(damage, end, key=attrgetter("commit_log_offset"))
             if any(map(self._is_record_now, damage[:inside])):
-                self.newest, self.doubt = before
-                self.ended, self._reader.position = False, self.position
+                self._reader.position = self.position
                 self._queue_offsets = _QueueOffsets(self._segment)
                 return False
-            if live.size:
+            self.ended = count < part.frames.size
+            if count:
                 self._queue_offsets.add(part, self.position, end - self._segment.base)
                 self.position = end - self._segment.base
+                self.newest = int(int64s_at(part.buffer, live.store_timestamp_at[-1:])[0])
+                self.doubt = doubt if self.doubt is None else self.doubt
                 yield from _in_order(RecordChunk(part.buffer, live, part.base), damage[:inside])
                 del damage[:inside]
             if self.ended:
                 return True
         if damage:
-            if not self._is_live_after_damage():
-                self.ended = True
+            # After a blank or nothing, the log can just as well have ended at the damage.
+            record = self._record_at(self._reader.position)
+            self.ended = record is None or not self._count_live(record)[0]
+            if self.ended:
                 return True
             if self._is_record_now(damage[0]):
                 self._reader.position = self.position
@@ -145,16 +148,6 @@ class LiveReader:
             yield from damage
         self.position = self._reader.position
         return True
-
-    def _is_live_after_damage(self) -> bool:
-        """Whether the record at the reader's position, after damage, is live.
-
-        After a blank or nothing, the log can just as well have ended at the damage.
-        """
-        record, before = self._record_at(self._reader.position), (self.newest, self.doubt)
-        is_live = record is not None and self._count_live(record) > 0
-        self.newest, self.doubt = before
-        return is_live
 
     @cached_property
     def _last_run(self) -> LastRun:
@@ -182,33 +175,29 @@ class LiveReader:
         confirmed = self._last_run.confirmed - self._segment.base
         return position < confirmed or position < self._last_dispatched_end
 
-    def _count_live(self, chunk: RecordChunk) -> int:
-        """How many records of the chunk come before the first stale one."""
+    def _count_live(self, chunk: RecordChunk) -> tuple[int, int | None]:
+        """How many records of the chunk come before the first stale one; of these the first that is in doubt."""
         times = int64s_at(chunk.buffer, chunk.frames.store_timestamp_at)
         before = np.concatenate((np.array([self.newest], np.int64), times[:-1]))
         positions = chunk.base - self._segment.base + chunk.frames.position
         is_after_damage = self._follow_damage(positions, chunk.frames.store_size)
         questions = np.flatnonzero((times < before) | is_after_damage)
+        doubt: int | None = None
         if questions.size:
             questions = questions[positions[questions] >= self._last_run.confirmed - self._segment.base]
         if questions.size and not self._is_settled(int(positions[questions[-1]])):
             questions = questions[positions[questions] >= self._last_dispatched_end]
-            queued = has_unit(chunk.frames)
-            last, queue_offset = (
-                self._queue_offsets.before(chunk, int(positions[0])),
-                _queue_offset(chunk.buffer, chunk.frames),
-            )
+            last = self._queue_offsets.before(chunk, int(positions[0]))
+            queued, queue_offset = has_unit(chunk.frames), _queue_offset(chunk.buffer, chunk.frames)
             is_next = queued & (last != _UNSEEN) & (queue_offset == last + 1)
             is_later = (times >= before) & (~queued | (queue_offset == 0) | (queue_offset > last))
             for index in questions[~(is_after_damage & is_later)[questions]].tolist():
                 is_stale = is_after_damage[index] or 0 < self._last_run.dispatched == before[index]
                 if is_stale or not (is_next[index] or self._is_live_from(int(positions[index]))):
-                    self.newest = int(before[index])
-                    return int(index)
-                if self.doubt is None:
-                    self.doubt = int(positions[index])
-        self.newest = int(times[-1])
-        return int(chunk.frames.size)
+                    return int(index), doubt
+                if doubt is None:
+                    doubt = int(positions[index])
+        return int(chunk.frames.size), doubt
 
     def _follow_damage(self, positions: Int64s, sizes: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
         """Which records, at these positions of the segment, do not follow the record before."""
@@ -239,12 +228,12 @@ class LiveReader:
 
     def _is_record_now(self, damage: CorruptRange) -> bool:
         """Whether a record is now where damage was: only a broker writes it, into a local file."""
-        offset, descriptor = damage.commit_log_offset, self._source.descriptor
+        position, descriptor = damage.commit_log_offset - self._segment.base, self._source.descriptor
         if descriptor is None:
             return False
-        head = os.pread(descriptor, HEAD_SIZE, offset - self._segment.base)
+        head = os.pread(descriptor, HEAD_SIZE, position)
         return (
-            read_store_timestamp(head, offset) is not None and self._record_at(offset - self._segment.base) is not None
+            read_store_timestamp(head, damage.commit_log_offset) is not None and self._record_at(position) is not None
         )
 
     def _record_at(self, position: int) -> RecordChunk | None:

@@ -36,6 +36,14 @@ bytes are room for records that no earlier record can cover, so a log without da
 _TAIL = 64 << 10
 """Bytes read after the split's start: most records that cross the start are then whole."""
 
+_MOST: Final = 16
+_MOST_PLACES: Final = 1 << 12
+
+_found: OrderedDict[bytes, list[tuple[int, int, int]]] = OrderedDict()
+"""Places in last segments that this process reached: from where on a reader searched, the place that it found, and the
+store time before it, by the state of the files. So a worker that reads the same store again does not skip the records
+before a split once more, while no file changes (`settled_files`)."""
+
 
 def read_split(split: Split, plan: str | None = None) -> Iterator[RecordChunk | CorruptRange]:
     """The records and corrupt ranges that a split owns.
@@ -138,16 +146,16 @@ def _possible_starts(source: SegmentSource, window_start: int, split: Split) -> 
 
 
 def _read_live(split: Split, plan: str | None) -> Iterator[RecordChunk | CorruptRange]:
-    state = state_of_end(split.segment)
+    state = _state_of_end(split.segment)
     kept = None if plan is None else _Kept.take(split, plan)
     first_state, reader = kept or (state, LiveReader(SegmentSource(split.segment)))
     try:
-        known = place_before(state, split.start)
+        known = _place_before(state, split.start)
         if known is not None and known[0] > reader.position:
             reader.go_on_at(*known)
         reader.skip(split.start)
-        if not reader.ended and first_state == state == state_of_end(split.segment):  # none changed while it was read
-            keep_place(state, split.start, reader.position, reader.newest)
+        if not reader.ended and first_state == state == _state_of_end(split.segment):  # none changed while it was read
+            _keep_place(state, split.start, reader.position, reader.newest)
         yield from reader.read(split.stop)
     except BaseException:  # also if the caller stops before the end of the split
         reader.close()
@@ -186,23 +194,14 @@ class _Kept:
         cls._kept = (plan, split.stop, state, reader)
 
 
-_MOST: Final = 16
-_MOST_PLACES: Final = 1 << 12
-
-_found: OrderedDict[bytes, list[tuple[int, int, int]]] = OrderedDict()
-"""Places in last segments that this process reached: from where on a reader searched, the place that it found, and the
-store time before it, by the state of the files. So a worker that reads the same store again does not skip the records
-before a split once more, while no file changes (`settled_files`)."""
-
-
-def state_of_end(segment: Segment) -> bytes | None:
+def _state_of_end(segment: Segment) -> bytes | None:
     """The state of all files that decide where the log ends in a last segment; None if they have none."""
     store = segment.location.parent.parent
     files = [segment.location, store / CHECKPOINT]
     return settled_state(store, files, (segment.base, segment.size, segment.data_end))
 
 
-def place_before(state: bytes | None, start: int) -> tuple[int, int] | None:
+def _place_before(state: bytes | None, start: int) -> tuple[int, int] | None:
     """The first record at or after `start`, or else an earlier place, from which a reader gets there; None if unknown.
 
     The result is its position, and the store time of the record before it in milliseconds.
@@ -215,7 +214,7 @@ def place_before(state: bytes | None, start: int) -> tuple[int, int] | None:
     return places[after - 1][1:] if after else None
 
 
-def keep_place(state: bytes | None, start: int, position: int, newest: int) -> None:
+def _keep_place(state: bytes | None, start: int, position: int, newest: int) -> None:
     """Keep the place that a reader found: the first record, or corrupt range, at or after a position of the segment.
 
     Args:
