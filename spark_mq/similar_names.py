@@ -21,12 +21,7 @@ def similar(name: str, names: Iterable[str]) -> str:
 
 
 def first_names(names: Iterable[str]) -> str:
-    """The names, sorted, as text; of more than ten, the first ten and the number of the others.
-
-    Example:
-        >>> first_names(["b", "a"])
-        'a, b'
-    """
+    """The names, sorted, as text; of more than ten, the first ten and the number of the others."""
     known = sorted(names)
     rest = len(known) - _MOST_NAMES
     return ", ".join(known[:_MOST_NAMES]) + (f" and {rest} more" if rest > 0 else "")

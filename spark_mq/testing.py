@@ -27,7 +27,6 @@ def write_store(folder: Path, segments: dict[int, bytes], segment_size: int | No
         folder: The store directory to make.
         segments: The content of each segment, by its first commit log offset.
         segment_size: The size to which each segment is filled with zeros; None for the size of its content.
-
     """
     (folder / "commitlog").mkdir(parents=True)
     for base, data in segments.items():
@@ -41,7 +40,6 @@ class LogWriter:
     Attributes:
         segments: The bytes of each segment so far, by its first commit log offset; a test can damage them.
         offsets: The commit log offsets of the records.
-
     """
 
     def __init__(self, segment_size: int, first_segment: int = 0) -> None:
@@ -77,7 +75,6 @@ class LogWriter:
             queue_offset: The queue offset; None for the next one of the queue.
             properties: The properties as they are stored (`spark_mq.format.properties.encode_properties`).
             sys_flag: The system flag.
-
         """
         record = Record(topic, body=body, properties=properties)
         if len(self.segments[self._base]) + record.size + 8 > self.segment_size:

@@ -36,7 +36,6 @@ class StoreIdentity:
         cluster: `brokerClusterName` of the broker.
         broker: `brokerName` of the broker.
         store: The path from which the store is read, or a name for it.
-
     """
 
     cluster: str
@@ -104,9 +103,7 @@ class ArchiveTables:
     Attributes:
         name: The table of messages; the names of the others start with it.
         is_path: Whether `name` is a path or URI, not a name in Spark's catalog.
-        checkpoints: The folder of the checkpoints of all stores.
         addresses: Table and checkpoints with the settings of S3, which can be secrets.
-
     """
 
     name: str
@@ -122,14 +119,6 @@ class ArchiveTables:
             table: A path (absolute or relative) or URI, which contains a `/`, or a name in Spark's catalog. Spark knows
                 a table on S3 as `s3a://BUCKET/PATH`, whatever its scheme and its settings.
             checkpoint: The folder of the checkpoints; by default `<table>_checkpoints`, if `table` is a path.
-
-        Raises:
-            OptionError: `table` is neither, is a bucket, or is a name in the catalog and `checkpoint` is missing.
-
-        Example:
-            >>> ArchiveTables.of("/lake/messages").keys.name
-            '/lake/messages_keys'
-
         """
         if "/" in table:
             # Delta Lake's SQL takes a path for a name in the catalog unless it is absolute.
@@ -206,10 +195,7 @@ class StoreArchive:
 
     Attributes:
         spark: A session with Delta tables and the `rocketmq` source.
-        store: The store directory.
-        tables: The tables of the archive.
         identity: The name of the store in the rows of the archive.
-
     """
 
     spark: SparkSession

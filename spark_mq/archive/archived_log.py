@@ -108,8 +108,6 @@ class LostEnd:
     Attributes:
         start: The commit log offset of the first of them.
         newest: The store time of the last of them, milliseconds.
-        count: Their number.
-
     """
 
     start: int

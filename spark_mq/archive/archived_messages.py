@@ -59,10 +59,6 @@ class ArchivedMessages:
 
         Args:
             table: The archive's table of messages: a path, or an address of S3.
-
-        Raises:
-            OptionError: The table is elsewhere, or its address is not valid.
-
         """
         self._tables = ArchiveTables.of(table if "/" in table else f"./{table}", checkpoint="")
         self._table = shown(table)
@@ -75,10 +71,8 @@ class ArchivedMessages:
         """The messages that have a key; as in the index, there is none of transaction type ROLLBACK.
 
         Args:
-            key: A key in KEYS, or a unique key.
             topic: Only messages of this topic; None for all.
             is_unique: Only messages whose unique key it is.
-
         """
         condition = ds.field("key") == key
         if topic is not None:
@@ -89,12 +83,7 @@ class ArchivedMessages:
         return (one for one in found if one.record.sys_flag & TRANSACTION_TYPE_MASK != TRANSACTION_ROLLBACK_TYPE)
 
     def with_id(self, offset_message_id: str, any_host: bool = False) -> Iterator[ArchivedMessage]:
-        """The messages that have an offset message id, of the broker that it names or of any.
-
-        Raises:
-            OptionError: The id is not valid.
-
-        """
+        """The messages that have an offset message id, of the broker that it names or of any."""
         host, offset = decode_offset_message_id(offset_message_id)
         condition = ds.field("commit_log_offset") == offset
         if not any_host:
@@ -119,12 +108,9 @@ class ArchivedMessages:
         """The messages of a topic that are in queues, read as they are asked for.
 
         Args:
-            topic: The topic.
             queue_id: Only messages of queues with this id.
             begin: The earliest store time, milliseconds since the epoch.
             end: The latest store time, milliseconds since the epoch.
-            newest_first: Whether the newest message comes first.
-
         """
         condition = (ds.field("topic") == topic) & ds.field("transaction_type").isin(sorted(IN_QUEUES))
         if queue_id is not None:

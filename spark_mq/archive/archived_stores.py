@@ -17,11 +17,6 @@ def archived_stores(spark: SparkSession, tables: ArchiveTables) -> list[StoreIde
 
     Args:
         spark: A session with Delta tables.
-        tables: The tables of the archive.
-
-    Raises:
-        OptionError: The table is not an archive.
-
     """
     found: set[StoreIdentity] = set()
     for table in (tables.segments, tables.snapshots):
@@ -45,14 +40,9 @@ def choose_store(
 
     Args:
         spark: A session with Delta tables.
-        tables: The tables of the archive.
         cluster: The cluster; None for any.
         broker: The broker; None for any.
         store_name: The store's name in the archive; None for any.
-
-    Raises:
-        OptionError: No store has these names, or several have. The error lists them.
-
     """
     given = dict(zip(IDENTITY, (cluster, broker, store_name), strict=True))
     stores = archived_stores(spark, tables)

@@ -34,7 +34,6 @@ def delta_settings() -> dict[str, str]:
 
     Raises:
         UnsupportedSparkError: There is no such Delta Lake for the installed Spark.
-
     """
     from pyspark import __version__
 
@@ -93,7 +92,6 @@ def connected(spark: SparkSession, uri: str) -> str:
 
     Raises:
         OptionError: A setting or the address is not valid.
-
     """
     if not is_s3(uri):
         return uri

@@ -54,12 +54,8 @@ def changes_no_row(
     """Whether the commits between two others change neither columns nor rows that were there.
 
     Args:
-        table: A local Delta table.
-        before: A commit, which must still be there.
-        after: The newest commit.
         reads_rows: False if rows do not matter, only columns.
         allows_merges: Whether a merge as in `write_segments` is allowed: it changes rows of the store that it is for.
-
     """
     count = after[0] - before[0]
     found = _history(table, count + 1) if 0 < count <= _MAX_COMMITS else []

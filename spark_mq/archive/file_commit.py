@@ -39,12 +39,8 @@ def append_rows(
     """Append rows of a store to a table.
 
     Args:
-        archive: The store and its archive.
-        table: The table.
-        layout: The layout of the table.
         rows: The rows, without the columns of the store's identity.
         once: A name that only one append to the table may have; a second append with this name changes nothing.
-
     """
     application = str(uuid.uuid4()) if once is None else once
     kernel = find_kernel_table(archive.spark, table, layout)

@@ -25,11 +25,6 @@ def identity_in_archive(spark: SparkSession, store: str, tables: ArchiveTables) 
 
     Args:
         spark: A session with Delta tables.
-        store: The store directory.
-        tables: The tables of the archive.
-
-    Raises:
-        OptionError: The messages of the store are in the archive under several names.
     """
     location = Location.resolve(store)
     nobody = StoreIdentity("", "", "")
@@ -47,12 +42,7 @@ def create_history(spark: SparkSession, store: str, archive: ArchiveTable, ident
 
     Args:
         spark: A session with Delta tables and the `rocketmq` source.
-        store: The store directory.
-        archive: The archive's table of messages.
         identity: The name of the store in the archive.
-
-    Raises:
-        OptionError: A value cannot be a part of the statements.
     """
     values = {
         "store": store,

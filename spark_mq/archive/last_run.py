@@ -37,10 +37,8 @@ class StoreState:
     """The files of a store that a run archives.
 
     Attributes:
-        path: The path of the store.
         segments: Name and size of each file of `commitlog/`.
         small_files: Name and digest of each file that a snapshot contains.
-
     """
 
     path: str
@@ -65,11 +63,8 @@ class ArchiveState:
     """The tables and checkpoints of one store in an archive.
 
     Attributes:
-        table: The table of messages.
         layout: A digest of the statements that create the tables: this spark-mq may add columns.
-        commits: The newest commit of each table.
         streams: The folder, the last batch and the digest of its offset, of each stream's checkpoint.
-
     """
 
     table: str
@@ -108,12 +103,9 @@ def write_note(
     """Write the note of a complete run.
 
     Args:
-        tables: The archive.
         identity: The name of the store in the archive.
         store: The store as it was before the run read it.
-        archive: The archive as the run left it.
         archived_to: The commit log offset of the end of the last archived message.
-
     """
     states = {"store": dataclasses.asdict(store), "archive": dataclasses.asdict(archive)}
     content = json.dumps({"version": _VERSION, "archived_to": archived_to, **states}).encode()
@@ -165,10 +157,7 @@ def archived_to(store: MessageStore, tables: ArchiveTables, identity: StoreIdent
     has other messages than the log at the same offsets.
 
     Args:
-        store: The store.
-        tables: The archive.
         identity: The name of the store in the archive.
-
     """
     if not tables.is_local:
         return None

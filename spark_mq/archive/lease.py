@@ -41,14 +41,6 @@ def lease(spark: SparkSession, tables: ArchiveTables) -> Iterator[None]:
     """A context in which no other run writes into an archive on S3; of another archive, there is no lease.
 
     If a run was killed, the context waits until its file has not been renewed for a minute.
-
-    Args:
-        spark: The session.
-        tables: The archive.
-
-    Raises:
-        ArchiveInUseError: Another run writes into the archive.
-
     """
     has_log_store = any(spark.conf.get(name, None) is not None for name in _LOG_STORES)
     if not is_s3(tables.name) or not is_s3(tables.checkpoints) or has_log_store:

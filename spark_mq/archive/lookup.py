@@ -33,7 +33,6 @@ def query_message(spark: SparkSession, table: str, topic: str, key: str, max_num
 
     Example:
         >>> query_message(spark, "/lake/messages", "orders", "order-42").show()
-
     """
     tables = ArchiveTables.of(table, checkpoint="").connected(spark)
     key_rows = tables.keys.read(spark).where((F.col("topic") == topic) & (F.col("key") == key))

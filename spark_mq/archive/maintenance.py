@@ -30,7 +30,6 @@ class TableReport:
         files_after, bytes_after: The same after the run.
         expired_rows: Rows that were deleted; in a dry run, rows that would be deleted.
         vacuumed_files: Files that were removed; in a dry run, files that would be removed.
-
     """
 
     table: str
@@ -93,15 +92,6 @@ def maintain(
 
     Returns:
         The counts of each table.
-
-    Raises:
-        OptionError: `table` is neither a path nor a name in a catalog.
-        ArchiveInUseError: The archive is on S3, and another run writes into it.
-
-    Example:
-        >>> print(maintain(spark, "/lake/messages", keep_days=365).to_text())
-        >>> maintain(spark, "/lake/messages", keep_days=365, vacuum_hours=168, dry_run=False)
-
     """
     tables = ArchiveTables.of(table, checkpoint="").connected(spark)
     times = {tables.messages: "store_timestamp", tables.keys: "store_timestamp", tables.snapshots: "snapshot_timestamp"}

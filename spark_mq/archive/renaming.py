@@ -23,13 +23,7 @@ def settle_name(archive: StoreArchive, rename: bool) -> int:
     """The number of renamed messages; afterwards the store's log is in the archive under its own name only.
 
     Args:
-        archive: The store and its archive.
         rename: If the log is in the archive under another name, give all rows of that name the store's own name.
-
-    Raises:
-        OptionError: The log is in the archive under another name, and `rename` is false, or there are several such
-            names, or rows with the store's own name. Those messages would be in the archive twice.
-
     """
     if is_empty(archive.tables.messages):
         return 0

@@ -19,8 +19,6 @@ class ArchiveReport:
     """The counts of one run.
 
     Attributes:
-        store: The path of the store.
-        table: The table of messages.
         cluster, broker: The name of the broker in every row.
         rows: Messages that were appended.
         keys: Keys of messages that were appended.
@@ -32,7 +30,6 @@ class ArchiveReport:
         snapshot_files: Files of `config/` and checkpoints that were written.
         seconds: The duration of the run, without the start of Spark.
         stages: The seconds of each part of a run that ends by itself.
-
     """
 
     store: str
@@ -97,12 +94,9 @@ class BatchProgress:
     """The last batch that contained messages.
 
     Attributes:
-        number: The number of the batch in its stream.
         rows: The number of messages in the batch.
         archived_to: The commit log offset at which the batch ended.
         log_end: The commit log offset of the end of the log when the batch was planned.
-        seconds: The duration of the batch.
-
     """
 
     number: int

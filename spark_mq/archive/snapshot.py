@@ -110,7 +110,6 @@ def newest_snapshot(spark: SparkSession, tables: ArchiveTables, identity: StoreI
 
     Args:
         spark: A session with Delta tables.
-        tables: The tables of the archive.
         identity: The name of the store in the archive.
     """
     rows = tables.snapshots.read(spark).where(identity.condition())

@@ -41,13 +41,7 @@ _FIRST_LIMIT = 10
 
 
 class AppendedRows:
-    """The rows that the streams of a run append to a table, and their commits.
-
-    Attributes:
-        rows: The number of rows.
-        commits: The number of commits.
-
-    """
+    """The rows that the streams of a run append to a table, and their commits."""
 
     def __init__(self, spark: SparkSession, table: ArchiveTable, query_ids: Set[str]) -> None:
         """Begin with the table's present version; `query_ids` are the ids of the streams, also of later ones."""

@@ -107,11 +107,7 @@ class WrittenFile:
     """A complete file.
 
     Attributes:
-        path: Its path.
-        rows: The number of rows.
         statistics: The statistics, as Delta's log has them.
-        note: The note in it.
-
     """
 
     path: str

@@ -87,12 +87,10 @@ class Layout:
     """The layout of the files of one table.
 
     Attributes:
-        schema: The columns.
         clustering: The columns by which OPTIMIZE clusters rows.
         statistics: The columns of which a file has minima and maxima.
         blooms: The columns of which a row group has a Bloom filter.
         row_group_size: Bytes; None for the writer's default, 128 MiB.
-
     """
 
     schema: pa.Schema

@@ -64,7 +64,6 @@ class Archiver:
         Raises:
             DataLossError: Segments expired before they were archived, and the options do not say to continue.
             LogCutError: The broker lost the end of its log, and the options do not say to continue.
-
         """
         with self._reported() as report:
             self._settle_lost_end(report)
@@ -263,7 +262,6 @@ def archive(
 
     Example:
         >>> print(archive(spark, "/data/store", "/lake/messages", broker="broker-a").to_text())
-
     """
     options = {
         "maxBytesPerTrigger": str(max_bytes),
@@ -302,7 +300,6 @@ def stream_errors() -> Iterator[None]:
 
     Raises:
         ArchiveInUseError: Another run uses the same checkpoint.
-
     """
     with reraise_task_errors():
         try:

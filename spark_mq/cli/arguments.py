@@ -83,11 +83,6 @@ def place_stores_file(words: Sequence[str]) -> list[str]:
     """The words of a command line, in which the file of `--stores` is also the first argument, in the place of STORE.
 
     So each command has the same positional arguments with STORE as with `--stores FILE`.
-
-    Example:
-        >>> place_stores_file(["query-by-key", "--stores", "all.json", "orders", "order-42"])
-        ['query-by-key', 'all.json', '--stores', 'all.json', 'orders', 'order-42']
-
     """
     if not words or words[0] in _STORES_IS_NOT_STORE:
         return list(words)
@@ -135,10 +130,8 @@ def add_next_boot(command: argparse.ArgumentParser, option: str, *, is_required:
     """Add what a question about the next boot needs: the store, the broker's version and settings, and `--json`.
 
     Args:
-        command: The command.
         option: The option of the version, such as `--as`; its value is `broker_version`.
         is_required: Whether the version must be given.
-
     """
     add_store(command)
     what = "the version of the broker that starts next, such as 5.3.3"

@@ -24,10 +24,6 @@ def broker_conf_path(given: str | None, store: str | None) -> str | None:
     Args:
         given: The value of `--broker-conf`; an empty text means no file.
         store: The store, a path or a URI; None if no file can be beside it.
-
-    Raises:
-        OptionError: The file that the environment names does not exist, or the file beside the store cannot be read.
-
     """
     if given is not None:
         return given or None

@@ -56,9 +56,7 @@ class Fact:
 
     Attributes:
         certainty: `certain`, `at least` or `not known`.
-        text: What it is.
         until: For how long, of a loss; empty for other facts.
-
     """
 
     certainty: str
@@ -71,12 +69,8 @@ class Answer:
     """The answer for some versions.
 
     Attributes:
-        versions: The versions, as text.
         answer: `yes`, `yes, with losses` or `no`.
         losses: Why the answer is not `yes`.
-        facts: Other facts.
-        next: What to do next.
-
     """
 
     versions: str
@@ -126,12 +120,6 @@ def check_store(store: str, expect_version: str | None, conf: str | None) -> lis
         store: The store directory, a path or a URI.
         expect_version: The version of the broker that starts next; None for all that the files allow.
         conf: The file of the broker's settings; None for defaults.
-
-    Raises:
-        StoreNotFoundError: `store` is not a message store.
-        UnsupportedStoreError: The store is of a kind that is not read.
-        OptionError: `expect_version` is not a version, or `conf` cannot be read.
-
     """
     from spark_mq.store.config.broker_conf import BrokerConf
     from spark_mq.store.store_state import store_state
@@ -146,9 +134,7 @@ def answers_of(state: StoreState, report: VerifyReport, expect_version: str | No
 
     Args:
         state: The state, of which the whole log was read.
-        report: The report.
         expect_version: The version for which the state was asked.
-
     """
     from spark_mq.store.boot_rules import versions_text
 

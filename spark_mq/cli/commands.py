@@ -57,7 +57,6 @@ def parser(modules: Sequence[str] = tuple(_MODULES)) -> argparse.ArgumentParser:
 
     Args:
         modules: The modules whose commands it knows; by default all.
-
     """
     program = argparse.ArgumentParser(
         prog="spark-mq", description="Apache RocketMQ message stores, without a broker.", allow_abbrev=False

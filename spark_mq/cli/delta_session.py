@@ -19,7 +19,6 @@ def delta_session_settings(given: Mapping[str, str], *tables: str) -> dict[str, 
     Args:
         given: The settings that the user gave.
         tables: The tables and checkpoints of archives, as the user named them.
-
     """
     from spark_mq.archive.delta import delta_settings, s3_packages
 

@@ -54,9 +54,7 @@ def ends_on_interrupt(spark: SparkSession, hint: Callable[[], str] = str) -> Ite
     Only a command that can be killed at any moment may use it, because no `finally` block runs.
 
     Args:
-        spark: The session to stop.
         hint: Returns the end of the line: what the user can do next.
-
     """
 
     def end(number: int, frame: FrameType | None) -> None:

@@ -41,12 +41,6 @@ def start_jvm(packages: str) -> None:
 
     Args:
         packages: The Maven coordinates of the packages that the session needs, for errors.
-
-    Raises:
-        OptionError: `packages` are not Maven coordinates.
-        PackagesNotFetchedError: spark-submit cannot get a package.
-        PySparkRuntimeError: The JVM does not start.
-
     """
     from pyspark import SparkContext
     from pyspark.errors import PySparkRuntimeError
@@ -79,7 +73,6 @@ class _Errors:
 
     Attributes:
         ended: Set when the JVM has closed its stderr.
-
     """
 
     def __init__(self, packages: str) -> None:

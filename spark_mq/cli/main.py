@@ -31,10 +31,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Returns:
         The exit status.
-
-    Raises:
-        SystemExit: The arguments are wrong, or ask for help (from `argparse`).
-
     """
     if sys.stdout is None:  # `spark-mq ... >&-`
         print("spark-mq: stdout is closed", file=sys.stderr)

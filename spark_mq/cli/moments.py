@@ -23,13 +23,6 @@ def parse_moment(name: str, text: str, now: datetime) -> int:
         text: `-90s`, `-15m`, `-1h`, `-2d` or `-1w`: so long before now; `now`; `today` or `yesterday`: the beginning of
             the day, in the time zone of `now`; or what `parse_time` accepts.
         now: The present time, with a time zone.
-
-    Raises:
-        OptionError: The text is not a time.
-
-    Example:
-        >>> parse_moment("--begin", "-1h", datetime(2026, 11, 20, 8, tzinfo=UTC))
-        1795158000000
     """
     from spark_mq.format.timestamp import epoch_millis, parse_time
 

@@ -28,7 +28,6 @@ def missing_package(error: ImportError) -> MissingPackageError | None:
 
     Args:
         error: The error of the `import`, or PySpark's error for it.
-
     """
     lacks = _PYSPARK_LACKS.search(str(error))
     if lacks is None and not isinstance(error, ModuleNotFoundError):

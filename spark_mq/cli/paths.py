@@ -43,12 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def shared_folder(name: str) -> Path:
-    """The folder `conf`, `jobs` or `notebooks`: of the source tree, or of the installed wheel.
-
-    Raises:
-        SharedFilesNotFoundError: The package was installed without it.
-
-    """
+    """The folder `conf`, `jobs` or `notebooks`: of the source tree, or of the installed wheel."""
     witness = _FOLDERS[name]
     tree = Path(spark_mq.__file__).resolve().parent.parent
     if (tree / "setup.cfg").is_file() and (tree / name / witness).is_file():

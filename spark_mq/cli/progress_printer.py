@@ -22,10 +22,8 @@ class ProgressPrinter:
     """Prints the progress of stages, which can run at the same time. Its context ends with a clear line.
 
     Args:
-        is_quiet: Whether to print nothing.
         stream: Where to print; stderr by default.
         clock: Seconds, of a clock that never goes back.
-
     """
 
     def __init__(

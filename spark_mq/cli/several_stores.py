@@ -25,10 +25,8 @@ class CommandStore:
     """One store of a command.
 
     Attributes:
-        path: The store directory.
         broker_conf: The file of the broker's settings; None if there is none, or if the command does not use it.
         named: The store's names; None if the command has one store, STORE.
-
     """
 
     path: str
@@ -62,12 +60,7 @@ def is_of_several(arguments: argparse.Namespace) -> bool:
 
 
 def command_stores(arguments: argparse.Namespace) -> list[CommandStore]:
-    """The stores of a command.
-
-    Raises:
-        OptionError: The file of stores cannot be read or has a mistake, or an option does not go with it.
-
-    """
+    """The stores of a command."""
     from spark_mq.cli.broker_settings import broker_conf_path
 
     uses_conf = hasattr(arguments, "broker_conf")
@@ -95,13 +88,8 @@ def answers(
     """The answer of each store. With `--skip-unreadable`, a line on stderr names each store that is left out.
 
     Args:
-        arguments: The arguments of the command.
         ask: Returns the answer of an opened store.
         how: More arguments of `MessageStore`.
-
-    Raises:
-        SparkMqError: A store cannot be read, or with `--skip-unreadable` none of them.
-
     """
     found: list[tuple[CommandStore, _Answer]] = []
     skipped: list[Exception] = []

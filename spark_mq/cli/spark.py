@@ -61,7 +61,6 @@ def spark_session(
         SparkNotReachedError: No server answers at `SPARK_REMOTE`.
         PackagesNotFetchedError: Spark cannot get a Maven package.
         SparkMqError: Spark cannot start.
-
     """
     from pyspark.sql import SparkSession
     from pyspark.util import is_remote_only

@@ -206,7 +206,6 @@ def sums_of_topics(rows: _Rows) -> list[tuple[str, int, int, int | None]]:
     Returns:
         The topic, the number of stores that have it, and the sums of its queues and messages; NULL if the messages of
         a store are not known.
-
     """
     topics: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
@@ -224,7 +223,6 @@ def sums_of_lags(rows: _Rows, *names: str) -> list[tuple[Any, ...]]:
 
     Returns:
         The values, the number of rows, the sum of the lags that are known, and the number of rows whose lag is unknown.
-
     """
     lags: dict[tuple[Any, ...], list[int | None]] = {}
     for row in rows:

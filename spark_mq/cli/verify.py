@@ -134,9 +134,7 @@ def report_lines(report: VerifyReport, report_file: str | None = None) -> Iterat
     """The lines of a report: counts, then each code with its first findings, and the verdict in the last line.
 
     Args:
-        report: The report.
         report_file: The file that has all findings; None if there is none.
-
     """
     from spark_mq.io.size_text import size_text
 

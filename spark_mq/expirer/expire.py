@@ -65,7 +65,6 @@ def expire(
     Example:
         >>> print(spark_mq.expire("/data/store", reserved_hours=72).to_text())
         >>> spark_mq.expire("/data/store", reserved_hours=72, apply=True)
-
     """
     rule = _rule(min_offset, reserved_hours, at, apply)
     store = Location.resolve(path)

@@ -49,10 +49,7 @@ class PlannedFile:
 
     Attributes:
         tree: `commitlog`, `consumequeue` or `index`.
-        path: The path in the store's directory.
-        location: The file.
         size: Its bytes.
-
     """
 
     tree: str
@@ -66,14 +63,11 @@ class ExpirePlan:
     """What is deleted.
 
     Attributes:
-        log_start: The first offset of the log.
         new_log_start: The first offset of the log without the segments that are deleted; -1 for an empty log.
-        log_end: The live end of the log.
         files: The files that are deleted, in this order.
         problems: Why other files are kept, as text for a person.
         unread: The deleted messages that groups have not read; None if that is not known.
         unread_problem: Why it is not known who has read the messages.
-
     """
 
     log_start: int
@@ -92,14 +86,7 @@ def plan_expiry(store: MessageStore, rule: ByOffset | ByTime) -> ExpirePlan:
     such file.
 
     Args:
-        store: The store.
         rule: Which segments are deleted. The newest segment with a message, and files after it, never are.
-
-    Raises:
-        CorruptLogError: A file in `commitlog/` is not a segment, so it is not certain which one is the oldest.
-        UnsupportedStoreError: The queues are in RocksDB.
-        OptionError: An offset is after the end of the log.
-
     """
     for stray in store.records.stray:
         raise CorruptLogError(f"{stray.describe()}; move it out of {store.location / COMMIT_LOG}, nothing was deleted")

@@ -21,18 +21,14 @@ class ExpireReport:
     """What was deleted; if `dry_run` is true, what would be deleted.
 
     Attributes:
-        store: The store directory.
         dry_run: Whether nothing was changed.
         log_start: The first offset of the log before.
         new_log_start: The first offset of the log after; -1 for an empty log.
-        log_end: The live end of the log.
-        files: The files, in the order of their deletion.
         problems: Why other files were kept, as text for a person.
         unread: The deleted messages that groups have not read; None if that is not known. A group that has no offset in
             a queue is not known.
         unread_problem: Why it is not known who has read the messages.
         is_running: Whether a broker runs on the store now, or another job writes into it; None if that is not known.
-
     """
 
     store: str

@@ -48,7 +48,6 @@ def tag(expression: str | None, tags: Column | str = "tags") -> Column:
 
     Example:
         >>> messages.where(spark_mq.filters.tag("paid || shipped"))
-
     """
     from pyspark.sql import functions as sf
 
@@ -77,7 +76,6 @@ def sql92(expression: str, properties: Column | str = "properties", version: str
 
     Example:
         >>> messages.where(spark_mq.filters.sql92("price > 5 AND region IS NOT NULL"))
-
     """
     from pyspark.sql import functions as sf
 
@@ -101,7 +99,6 @@ def matches(expression: str, properties: Mapping[str, str], version: str = NEWES
     Example:
         >>> spark_mq.filters.matches("price > 5", {"price": "7"})
         True
-
     """
     return evaluate(_parsed(expression, version).condition, properties) == Truth.TRUE
 
@@ -121,7 +118,6 @@ def mask(expression: str, messages: pa.Table | pa.RecordBatch, version: str = NE
         >>> with spark_mq.MessageStore("/data/store") as store:
         ...     found = store.query_message("orders", "order-42")
         >>> found.filter(spark_mq.filters.mask("price > 5", found))
-
     """
     import pyarrow as pa
 

@@ -23,7 +23,6 @@ def column_of(condition: Expression, properties: Column) -> Column:
     Args:
         condition: The parsed expression.
         properties: A column of type MAP<STRING, STRING>; NULL has no property.
-
     """
     return answers(condition, ColumnMessages(properties)) == sf.lit(int(TRUE))
 

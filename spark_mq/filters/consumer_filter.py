@@ -33,7 +33,6 @@ class ConsumerFilter:
         bit_count: Bits of a message's bit map; None if the file does not say it.
         bit_positions: The bits that a message must have; None if the file does not say it.
         version: The version of RocketMQ that evaluates the expression, as in `parse_sql92`.
-
     """
 
     consumer_group: str
@@ -115,7 +114,6 @@ def message_bit_map(filters: Sequence[ConsumerFilter], properties: Mapping[str, 
 
     Returns:
         The bits of all groups whose expression is TRUE; empty if there is no filter for the topic.
-
     """
     if not filters:
         return b""

@@ -16,7 +16,6 @@ def evaluate(condition: Expression, properties: Mapping[str, str]) -> Truth:
     Example:
         >>> evaluate(parse_sql92("price > 5").condition, {"price": "7"})
         <Truth.TRUE: 1>
-
     """
     return answers(condition, OneMessage(properties))
 

@@ -53,7 +53,6 @@ class ParsedFilter:
         text: The whole text.
         condition: The expression that RocketMQ evaluates.
         ignored: The text after it, which RocketMQ does not read; empty for almost every expression.
-
     """
 
     text: str
@@ -82,7 +81,6 @@ def parse_sql92(text: str, version: str = NEWEST) -> ParsedFilter:
     Example:
         >>> parse_sql92("a > 5").condition
         Comparison(operator='>', left=Property(name='a'), right=Constant(kind=<Kind.INTEGER: 'Integer'>, value=5, ...))
-
     """
     return _Parser(text, has_search=_has_search(version)).parse()
 

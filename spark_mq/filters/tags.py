@@ -21,7 +21,6 @@ def parse_tags(text: str | None) -> frozenset[str] | None:
     Example:
         >>> sorted(parse_tags("paid || shipped"))
         ['paid', 'shipped']
-
     """
     if not text or text == ALL:
         return None

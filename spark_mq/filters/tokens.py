@@ -59,7 +59,6 @@ class Tokens:
 
         Raises:
             FilterError: No token starts there.
-
         """
         if self._next is None:
             self._next = self._read()

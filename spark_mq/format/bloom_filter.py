@@ -29,7 +29,6 @@ class BloomFilter:
     Attributes:
         bit_count: Bits of a bit map, a multiple of 8 (`BloomFilter.getM`).
         hash_count: Bits of a group (`BloomFilter.getK`).
-
     """
 
     bit_count: int

@@ -73,7 +73,6 @@ class VersionRule:
         since: The first version that follows it; None if the oldest known one does.
         until: The first version that does not follow it any more; None if the newest known one does.
         source: Class and method of RocketMQ, and the version in which they were read.
-
     """
 
     meaning: str
@@ -216,7 +215,6 @@ class BrokerVersions:
         last: The newest one.
         evidence: Why only these are possible, as text for a person.
         is_assumed: Whether a person named a version whose rules are not known; the evidence says so.
-
     """
 
     first: BrokerVersion

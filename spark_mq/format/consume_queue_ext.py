@@ -55,7 +55,6 @@ class ExtUnit:
         tags_code: The hash of the message's tags; of a delayed message, its delivery time.
         store_timestamp: The store time of the message, milliseconds since the epoch.
         bit_map: The bits of the groups whose filter was TRUE; empty if no group had a filter for the topic.
-
     """
 
     tags_code: int
@@ -81,7 +80,6 @@ class ExtUnits:
         tags_code: See `ExtUnit`.
         store_timestamp: See `ExtUnit`.
         bit_map: See `ExtUnit`.
-
     """
 
     is_found: Flags
@@ -97,7 +95,6 @@ class ExtLayout:
     Attributes:
         file_size: Bytes of a file.
         unit_size: Bytes of a unit.
-
     """
 
     file_size: int

@@ -119,7 +119,6 @@ class IndexLayout:
         Example:
             >>> IndexLayout.of_full_file(420000040, IndexHeader(index_count=20_000_000).encode())
             IndexLayout(hash_slot_num=5000000, index_num=20000000)
-
         """
         if len(header) < HEADER_SIZE:
             return None

@@ -33,7 +33,6 @@ def parse_time(name: str, text: str) -> int:
 
     Raises:
         OptionError: The text is not a time, has no zone, or is a number that `check_epoch_millis` refuses.
-
     """
     text = text.strip()
     if _INTEGER.fullmatch(text):
@@ -57,7 +56,6 @@ def check_epoch_millis(name: str, millis: int) -> int:
 
     Raises:
         OptionError: The number is positive but so small that it is rather epoch seconds, or it has more than 64 bits.
-
     """
     if 0 < millis < LEAST_PLAUSIBLE_MILLIS:
         seconds = f"for epoch seconds give {millis * 1000}, " if millis * 1000 >= LEAST_PLAUSIBLE_MILLIS else ""

@@ -14,10 +14,6 @@ def raise_or_report(damage: Iterable[CorruptRange], is_permissive: bool) -> tupl
     Args:
         damage: Damaged ranges of the log, and queues or index files that the log contradicts.
         is_permissive: Whether the job skips damage and reports it (`--mode permissive`).
-
-    Raises:
-        CorruptLogError: There is damage and the mode is not permissive. The message describes the first damage.
-
     """
     ranges = tuple(damage)
     if ranges and not is_permissive:

@@ -33,9 +33,7 @@ def room_needed(request: RebuildRequest, log: CommitLog) -> int | None:
     Each unit and each index entry is stored twice, staged and in its file. Files are sparse after their last entry.
 
     Args:
-        request: What to rebuild.
         log: The store's log, with at least one segment.
-
     """
     step = max(1, len(log.segments) // _SAMPLES)
     try:
@@ -84,10 +82,8 @@ def no_room_error(output: Location, needed: int | None, scratch: Sequence[str]) 
     """The error for a full disk: it names the disk, the room that is needed, and how to continue.
 
     Args:
-        output: The output folder.
         needed: Bytes that the job needs there in all; None if unknown.
         scratch: The folders in which Spark sorts (`spark.local.dir`).
-
     """
     free = free_bytes(output.path) if output.is_local else None
     about = "" if needed is None else f"; the job needs about {size_text(needed)} there in all"

@@ -22,14 +22,7 @@ from spark_mq.store.log.offset_range import OffsetRange
 
 @dataclass(frozen=True)
 class Extension:
-    """What was written for a part of the log.
-
-    Attributes:
-        staged: The part, staged.
-        queues: The result of the queues.
-        index: The result of the index.
-
-    """
+    """What was written for a part of the log."""
 
     staged: StagedLog
     queues: QueueResult
@@ -43,12 +36,6 @@ def extend_trees(context: JobContext, plan: RebuildPlan, log_range: OffsetRange)
         context: The job's context. Files are written in the folder of its committer, and nothing is put in place.
         plan: The plan: what a rebuild of the store would have, with both trees continued.
         log_range: The range. It starts with a record or a blank, and stops at the end of one.
-
-    Raises:
-        CorruptLogError: The range has damage, or the existing queues contradict it.
-        CorruptIndexError: The existing index cannot be continued.
-        UnsafeNameError: The name of a topic would lead out of the store.
-
     """
     has_queues, has_index = plan.selection.has_queues, plan.selection.has_index
     queues = find_existing_queues(plan, plan.store) if has_queues else None

@@ -11,12 +11,7 @@ from spark_mq.store.queue.folders import find_queue_file_size, listed
 
 
 def file_settings(request: RebuildRequest) -> tuple[FileSetting, ...]:
-    """The settings of the files that a request rebuilds. Only names, sizes and headers of files are read.
-
-    Raises:
-        OptionError: A setting is not valid, or existing index files do not show their slots and entries.
-
-    """
+    """The settings of the files that a request rebuilds. Only names, sizes and headers of files are read."""
     conf, settings = request.broker_conf, []
     if request.selection.has_queues:
         trees = [request.store / CONSUME_QUEUE, request.committer.output / CONSUME_QUEUE]

@@ -21,9 +21,6 @@ class Forecast:
     Attributes:
         store: The store whose log would be read.
         output: The folder in which the trees would be written.
-        trees: The trees that would be written.
-        segments: The number of segments of the log.
-        log_bytes: Bytes of the log.
         replaced: Existing trees that would be replaced.
         continued: Existing trees that would be continued.
         segments_staged_before: Segments that a killed job has staged, and that would not be read again.
@@ -31,7 +28,6 @@ class Forecast:
         room_needed: The approximate number of bytes that the job needs in the output; None if unknown.
         room_free: The free bytes of the output's disk; None if unknown.
         damage: Damage that the names and sizes of the log's files show, and that would be skipped.
-
     """
 
     store: str
@@ -82,12 +78,7 @@ class Forecast:
 
 
 def forecast(request: RebuildRequest) -> Forecast:
-    """What a rebuild would do with the store and the output as they are now.
-
-    Raises:
-        SparkMqError: The errors with which the rebuild itself would refuse the request.
-
-    """
+    """What a rebuild would do with the store and the output as they are now."""
     log, damage = request.check()
     committer = request.committer
     existing = committer.existing()

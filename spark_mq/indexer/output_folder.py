@@ -20,15 +20,6 @@ def check_output(output: Location, store: Location, trees: tuple[str, ...]) -> N
 
     Args:
         output: The folder that gets the trees; it need not exist.
-        store: The store that is rebuilt.
-        trees: The names of the trees that are written.
-
-    Raises:
-        OptionError: `output` is inside `commitlog/`, `consumequeue/` or `index/` of a store, of `store` or of any
-            other, also by a symbolic link; or the store itself would be replaced by one of the trees.
-        StorageError: `output` or a parent of it is a file, or its bucket does not exist.
-        UnfinishedAppendError: `output` is a store in which only some of the files of an append are in place.
-
     """
     output.check_bucket()
     if (output / COMMIT_LOG / APPEND_UNFINISHED).is_file:

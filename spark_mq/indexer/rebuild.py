@@ -170,7 +170,6 @@ def run_rebuild(
         spark: The session.
         request: What to rebuild.
         progress: Is called when a stage begins, when it ends, and about once a second between.
-
     """
     with job_session(spark) as session:
         return rebuild_with(SparkTasks(session), request, progress)
@@ -192,7 +191,6 @@ def rebuild_with(
     Example:
         >>> rebuild_with(LocalTasks(), RebuildRequest.of("/data/store", "/data/rebuilt")).messages
         1510
-
     """
     with job_errors():
         return _Rebuild(tasks, request, progress).run()

@@ -18,16 +18,13 @@ class RebuildPlan:
 
     Attributes:
         store: The store whose log is read.
-        broker_conf: The broker's settings.
         broker_versions: The versions whose rules apply.
         time_zone: The zone of the names of index files; None if existing names decide.
-        selection: The files that are rebuilt.
         settings: The settings on which staged rows depend.
         split_size: Bytes of the log for a task.
         is_permissive: Whether damage is skipped and reported.
         continued: The trees (`Selection.trees`) that are continued: existing files stay in place.
         is_resumed: Whether a killed job can have written some of the files.
-
     """
 
     store: Location

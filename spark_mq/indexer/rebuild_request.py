@@ -38,9 +38,7 @@ class RebuildRequest:
 
     Attributes:
         store: The store whose log is read.
-        selection: The files to rebuild.
         committer: The output, and the trees that are written into it.
-        broker_conf: The broker's settings.
         broker_versions: The versions whose rules apply.
         time_zone: The zone of the names of index files; None if existing names decide.
         is_permissive: Whether damage is skipped and reported.
@@ -50,7 +48,6 @@ class RebuildRequest:
         tags_shown_by: The store whose index shows which tags have index entries; None if the version says it.
         tagged: Where tags have index entries, if that is known without an index; `tags_shown_by` is None then.
         assume_defaults: Whether index files are made with the broker's defaults if nothing tells their settings.
-
     """
 
     store: Location
@@ -86,12 +83,7 @@ class RebuildRequest:
         split_size: int = DEFAULT_SPLIT_SIZE,
         assume_defaults: bool = False,
     ) -> Self:
-        """The request with these arguments.
-
-        Raises:
-            OptionError: An argument is not valid, or contradicts another one.
-
-        """
+        """The request with these arguments."""
         selection = Selection.of(only, topic, queue_id)
         _check_choice("--mode", mode, (FAILFAST, PERMISSIVE))
         if resume and replace:
@@ -128,21 +120,7 @@ class RebuildRequest:
         )
 
     def check(self) -> tuple[CommitLog, tuple[CorruptRange, ...]]:
-        """The store's log, and the damage that the names and sizes of its files show. Nothing is created or changed.
-
-        Raises:
-            StoreNotFoundError: The store is not a message store.
-            EmptyStoreError: The log has no segment.
-            CorruptLogError: Segments are missing, or a file is not a segment, and the request is not permissive.
-            OptionError: The output is inside a store, a setting of extension units is not valid, or nothing tells the
-                slots and entries of index files.
-            ConfigError: The file of consumer filters cannot be read, and extension units are made.
-            StorageError: The output is a file.
-            UnsupportedStoreError: The output has queues in RocksDB, or the store has queues that are not rebuilt.
-            OutputExistsError: The output has such trees, and neither `replace` nor `resume` is given; or they cannot
-                be replaced.
-
-        """
+        """The store's log, and the damage that the names and sizes of its files show. Nothing is created or changed."""
         log = CommitLog.open(self.store)
         if not log.segments:
             raise EmptyStoreError(f"{log.location} has no record: there is nothing to rebuild from")

@@ -29,7 +29,6 @@ def rebuilt_checkpoint(
     """The checkpoint of a store whose trees were rebuilt up to the log's end. Other offsets stay unchanged.
 
     Args:
-        existing: The checkpoint of the store.
         trees: The names of the rebuilt trees, which are flushed.
         last_store_timestamp: The store time of the last message in the log, in milliseconds. A broker writes that of
             the last message that it flushed, which is not the latest one if its clock was set back; readers take older
@@ -39,8 +38,6 @@ def rebuilt_checkpoint(
         last_unit_offset: The commit log offset of the last message that has a unit; 0 without one. It becomes
             `logicsPhysicalOffset`, unless a possible version does not write that: without it, a broker that knows the
             field goes by the times (`ConsumeQueueStore.isMappedFileMatchedRecover`@5.5.0).
-        versions: The versions of the broker that are possible.
-
     """
     last = max(last_store_timestamp, 0)  # brokers know no time before 1970: they take one of 0 for unknown
     checkpoint = replace(existing, physic_msg_timestamp=last)

@@ -19,19 +19,11 @@ class RebuildReport:
         store: The store whose log was read.
         output: The folder in which the trees were written.
         trees: The names of the trees: `consumequeue`, `index`.
-        messages: Messages in the log.
-        log_bytes: Bytes of the log up to the end of its data.
         bytes_read: Bytes of the log that this job read.
-        queues: Queues with messages in the log.
         files: Queue files that contain messages of the log.
-        units: Units of these files.
-        index_files: Index files that were written.
-        index_entries: Entries of these files.
         bytes_written: Bytes of queue files and index files that were written.
         segments_staged_before: Segments that a killed job had staged.
         files_untouched: Existing files that were already complete.
-        files_completed: Existing files that were completed.
-        seconds: The duration of the job.
         stages: The duration of each Spark stage, in seconds.
         corrupt: Damage that was skipped.
         topics_left_out: Topics whose names are not safe as names of folders.
@@ -39,9 +31,7 @@ class RebuildReport:
         lost_queues: Queues whose next offset falls back.
         settings: The broker's settings that shape the files, with their sources, a text each.
         backup: The folder with the trees that were replaced; None if nothing was replaced and kept.
-        notes: Further notes, a sentence each.
         next_boot: What a broker does when it next starts on the store.
-
     """
 
     store: str

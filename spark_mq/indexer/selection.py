@@ -14,12 +14,9 @@ class Selection:
     """The files to rebuild.
 
     Attributes:
-        has_queues: Whether consume queues are rebuilt.
-        has_index: Whether index files are rebuilt.
         topic: The topic whose queues are rebuilt; None for all topics.
         queue_id: The queue that is rebuilt; None for all queues of the topic.
         has_ext: Whether the extensions of the rebuilt queues are made, too.
-
     """
 
     has_queues: bool = True
@@ -30,12 +27,7 @@ class Selection:
 
     @classmethod
     def of(cls, only: str | None, topic: str | None, queue_id: int | None) -> Selection:
-        """The selection of these arguments of a rebuild.
-
-        Raises:
-            OptionError: The arguments contradict each other, or the topic or the queue id is not valid.
-
-        """
+        """The selection of these arguments of a rebuild."""
         if only not in (None, CONSUME_QUEUE, INDEX):
             raise OptionError(f"--only {only!r} is none of {CONSUME_QUEUE}, {INDEX}")
         if topic is None:

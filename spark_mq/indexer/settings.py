@@ -12,12 +12,9 @@ class DispatchTargets:
     """What the records of a split are dispatched to.
 
     Attributes:
-        folder: The folder of staged files.
         queue_file_size: Bytes of a queue file; 0 if no units are staged.
-        has_index: Whether index entries are staged.
         delay_levels: The delays of the delay levels, as in the broker's `messageDelayLevel`.
         index_tags: Whether tags have index entries; None if that is decided after the log is staged.
-
     """
 
     folder: Location
@@ -32,14 +29,10 @@ class StagingSettings:
     """Everything on which staged files depend, except the log; and whether the job replaces existing trees.
 
     Attributes:
-        version: The version of this package.
-        store: The path or URI of the store.
         trees: The names of the trees that the job writes.
-        queue_file_size: Bytes of a queue file.
         delay_levels: The delays of the delay levels, as in the broker's `messageDelayLevel`.
         replace: Whether the job replaces existing trees. Staged files do not depend on this setting.
         index_tags: Whether tags have index entries; None if that is decided after the log is staged.
-
     """
 
     version: str
@@ -55,13 +48,6 @@ class StagingSettings:
         return replace(self, replace=other.replace) == other
 
     def targets(self, folder: Location, has_queues: bool, has_index: bool) -> DispatchTargets:
-        """The targets of a dispatch with these settings.
-
-        Args:
-            folder: The folder of staged files.
-            has_queues: Whether units are staged.
-            has_index: Whether index entries are staged.
-
-        """
+        """The targets of a dispatch with these settings."""
         queue_file_size = self.queue_file_size if has_queues else 0
         return DispatchTargets(folder, queue_file_size, has_index, self.delay_levels, self.index_tags)

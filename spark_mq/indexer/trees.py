@@ -23,12 +23,8 @@ def write_trees(
     """Write queues and index at the same time, because neither alone keeps all cores busy; returns their results.
 
     Args:
-        context: The job's context.
-        plan: The plan of the rebuild.
-        staged: The staged log.
         queues: The queues that exist; None leaves the queues out.
         index: The index that exists; None leaves the index out.
-
     """
     stopped = threading.Event()
 

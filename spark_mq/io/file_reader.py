@@ -109,11 +109,7 @@ class OpenFile:
 
 
 class FileReader(OpenFile):
-    """One open file, of which any range can be read. `bytes_read` counts the bytes that were read.
-
-    Raises:
-        StoreChangedError: The file does not exist any more.
-    """
+    """One open file, of which any range can be read. `bytes_read` counts the bytes that were read."""
 
     def __init__(self, location: Location) -> None:
         self.bytes_read = 0
@@ -150,11 +146,7 @@ class FileReaders:
         return self._closed_bytes + sum(reader.bytes_read for reader in self._open.values())
 
     def read(self, location: Location, position: int, length: int) -> bytes:
-        """The `length` bytes of the file at `location`, from `position` on; fewer if the file ends before.
-
-        Raises:
-            StoreChangedError: The file does not exist any more.
-        """
+        """The `length` bytes of the file at `location`, from `position` on; fewer if the file ends before."""
         return self.reader(location).read(position, length)
 
     def announce(self, ranges: Sequence[tuple[Location, int, int]]) -> None:
@@ -162,7 +154,6 @@ class FileReaders:
 
         Args:
             ranges: A file, the position of the first byte, and the position after the last one.
-
         """
         if ranges and ranges[0][0].is_local and not self.are_cached(sample(ranges)):
             for location, start, stop in ranges:
@@ -173,11 +164,7 @@ class FileReaders:
         return all(self.reader(location).is_cached(start) for location, start, _ in ranges)
 
     def reader(self, location: Location) -> FileReader:
-        """The open file at `location`, for a short time: another call can close it.
-
-        Raises:
-            StoreChangedError: The file does not exist any more.
-        """
+        """The open file at `location`, for a short time: another call can close it."""
         reader = self._open.get(location.path)
         if reader is None:
             reader = self._open[location.path] = FileReader(location)

@@ -57,14 +57,7 @@ class HdfsStorage(NetworkStorage):
 
     @classmethod
     def of(cls, uri: str) -> tuple[Self, str]:
-        """The filesystem of an address, and the path in it.
-
-        Raises:
-            MissingPackageError: `hdfs-native` is not installed.
-            OptionError: The address has a user or settings.
-            OSError: The filesystem cannot be reached.
-
-        """
+        """The filesystem of an address, and the path in it."""
         scheme, _, place = uri.partition("://")
         place, _, settings = place.partition("?")
         authority, slash, path = place.partition("/")

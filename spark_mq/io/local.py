@@ -113,13 +113,7 @@ def open_regular(path: str, flags: int = os.O_RDONLY) -> int:
     """The descriptor of a regular file, or of one to which links lead.
 
     Args:
-        path: The file's path.
         flags: As for `os.open`; a file that `os.O_CREAT` makes can be read by everybody.
-
-    Raises:
-        StorageError: There is something else of this name.
-        OSError: The file does not exist, or cannot be opened.
-
     """
     try:
         _check(path, os.stat(path))

@@ -46,12 +46,7 @@ _MAX_IN_MEMORY: Final = 64 << 20
 
 @dataclass(frozen=True, repr=False)
 class Location:
-    """A path on a storage. `str` gives it for a person: without settings and without secrets.
-
-    Example:
-        >>> (Location.resolve("/data/store") / "commitlog").path
-        '/data/store/commitlog'
-    """
+    """A path on a storage. `str` gives it for a person: without settings and without secrets."""
 
     storage: Storage
     path: str
@@ -63,10 +58,6 @@ class Location:
 
         Args:
             uri: A path, absolute or relative to the working directory, or a URI.
-
-        Raises:
-            OptionError: `uri` is empty, or there is no storage for such a URI.
-            StorageError: The storage of `uri` cannot be reached.
         """
         if not uri:
             raise OptionError("the path is empty")
@@ -166,22 +157,12 @@ class Location:
         return bool(self.info().type == fs.FileType.File)
 
     def entries(self) -> list[fs.FileInfo]:
-        """The entries of the folder, sorted by name; an empty list if the folder does not exist, or is a file.
-
-        Raises:
-            StorageError: A name is not UTF-8.
-
-        """
+        """The entries of the folder, sorted by name; an empty list if the folder does not exist, or is a file."""
         listed = None if self._snapshot is None else self._snapshot.entries(self.path)
         return self.storage.entries(self.path) if listed is None else list(listed)
 
     def folders(self) -> list[str]:
-        """The names of the folders in the folder, sorted; an empty list if the folder does not exist, or is a file.
-
-        Raises:
-            StorageError: A name is not UTF-8.
-
-        """
+        """The names of the folders in the folder, sorted; an empty list if the folder does not exist, or is a file."""
         if self._snapshot is None:
             return self.storage.folders(self.path)
         return [info.base_name for info in self.entries() if info.type == fs.FileType.Directory]
@@ -213,11 +194,6 @@ class Location:
 
         Args:
             size: The bytes of the file that are used, if they are known.
-
-        Raises:
-            FileNotFoundError: There is no such file.
-            StorageError: It cannot be opened.
-
         """
         if self._snapshot is None:
             return RemoteFile(self.over_network(), self.path, size)

@@ -41,14 +41,10 @@ def publish(location: Location, content: bytes | memoryview, size: int, modified
     Missing folders are created. A file that exists is replaced.
 
     Args:
-        location: The file to write.
         content: The first bytes of the file, at most `size`.
         size: The length of the file in bytes. On a local filesystem the zeros after `content` can be a hole.
         modified_millis: The file's modification time in milliseconds since the epoch, limited to the years 1970 to
             2106. None keeps the time of writing. Only local filesystems can set a time.
-
-    Raises:
-        SparkMqError: The filesystem reports another length after the write.
     """
     with published(location, size, modified_millis) as file:
         file.write(0, content)
@@ -62,7 +58,6 @@ def published(location: Location, size: int, modified_millis: int | None = None)
 
     Yields:
         The file, which takes bytes at any position.
-
     """
     if location.is_local:
         with _published_locally(location.path, size, modified_millis) as file:
@@ -102,10 +97,6 @@ def rename(source: Location, target: Location) -> None:
     Args:
         source: The file or folder, on a storage that renames (`Location.renames`).
         target: Its new name; a file of this name is replaced, a folder of this name must not exist.
-
-    Raises:
-        OSError: It cannot be renamed.
-
     """
     target.parent.make_folder()
     source.storage.rename(source.path, target.path)
@@ -117,11 +108,6 @@ def remove_folder(folder: Location) -> None:
     """Remove a folder and everything in it; if it is a symbolic link, only the link.
 
     Another process can remove files of the folder at the same time.
-
-    Raises:
-        OSError: A local folder does not exist, or it cannot be removed.
-        StorageError: A folder over a network cannot be removed; it need not exist.
-
     """
     folder.storage.delete_folder(folder.path)
 

@@ -40,7 +40,6 @@ def read_together(ranges: Sequence[tuple[Location, int, int]]) -> None:
 
     Args:
         ranges: A file, the position of the first byte, and the position after the last one.
-
     """
 
     def read(parts: Sequence[tuple[Location, int, int]]) -> None:

@@ -82,22 +82,12 @@ def is_s3(uri: str) -> bool:
 
 
 def redacted(text: str) -> str:
-    """The text without the secrets of addresses in it.
-
-    Example:
-        >>> redacted("s3://me:secret@bucket/store?session_token=x&region=eu-west-1")
-        's3://***@bucket/store?session_token=***&region=eu-west-1'
-    """
+    """The text without the secrets of addresses in it."""
     return _SECRET.sub(r"\1***", _USER.sub("***@", text))
 
 
 def shown(uri: str) -> str:
-    """The path or URI as people may see it: without settings and secrets.
-
-    Example:
-        >>> shown("s3://me:secret@bucket/store?region=eu-west-1")
-        's3://***@bucket/store'
-    """
+    """The path or URI as people may see it: without settings and secrets."""
     return redacted(uri.partition("?")[0]) if "://" in uri else uri
 
 
@@ -113,10 +103,6 @@ def with_settings(
 
     Returns:
         An address, which can contain secrets.
-
-    Raises:
-        OptionError: An option, a setting or the address is not valid, or options are given for something else than S3.
-
     """
     if not is_s3(uri):
         if options:
@@ -141,12 +127,7 @@ def address(path: str, settings: Settings) -> str:
 
 
 def hadoop_address(uri: str) -> str:
-    """The address by which Spark knows a path of S3, without settings; any other path or URI is returned as it is.
-
-    Example:
-        >>> hadoop_address("s3://me:secret@lake/messages?region=eu-west-1")
-        's3a://lake/messages'
-    """
+    """The address by which Spark knows a path of S3, without settings; any other path or URI is returned as it is."""
     if not is_s3(uri):
         return uri
     bucket, path, _ = parse(uri)
@@ -158,13 +139,6 @@ def hadoop_settings(uri: str) -> dict[str, str]:
 
     Args:
         uri: An address of S3 with all settings (`with_settings`).
-
-    Raises:
-        OptionError: A setting or the address is not valid.
-
-    Example:
-        >>> hadoop_settings("s3://lake/messages?region=eu-west-1")
-        {'fs.s3a.bucket.lake.endpoint.region': 'eu-west-1', 'fs.s3a.bucket.lake.input.stream.type': 'classic'}
     """
     bucket, _, settings = parse(uri)
     names = {name: option.removeprefix("fs.s3a.") for option, name in OPTIONS.items()}

@@ -82,11 +82,6 @@ class Snapshot:
         Args:
             path: The path of a file below the root.
             size: The bytes of the file that are used, if they are known; what was listed counts more.
-
-        Raises:
-            FileNotFoundError: There is no such file.
-            StorageError: It cannot be opened.
-
         """
         listed = self.listed_size(path)
         key = path, size if listed is None else None

@@ -127,14 +127,8 @@ class NetworkStorage(Storage):
         """The result of `request`, which is called again if it fails.
 
         Args:
-            path: The file or folder.
             request: The request, whose errors are `OSError`.
             done: What the request does with the file, for errors: `read`, `written` or `removed`.
-
-        Raises:
-            FileNotFoundError: There is no such file.
-            StorageError: All tries failed, or the server denies the access.
-
         """
         name = shown(self.uri(path))
         for wait in (*_WAITS, None):

@@ -16,8 +16,6 @@ class JobContext:
     Attributes:
         tasks: Where the job's tasks run.
         progress: The stages of the job, with their seconds.
-        committer: The output folder.
-
     """
 
     tasks: Tasks

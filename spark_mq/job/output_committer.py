@@ -46,7 +46,6 @@ class OutputCommitter:
             there is no such file.
         keeps_replaced: Whether replaced trees are kept, in a folder `backup-TIME` of the output.
         work_folder: The job's folder, as a path in the output.
-
     """
 
     output: Location
@@ -82,11 +81,6 @@ class OutputCommitter:
 
         Args:
             replace: Whether existing trees may be replaced.
-
-        Raises:
-            OutputExistsError: A target exists and `replace` is false, or it cannot be replaced.
-            StorageError: The folder cannot be created.
-
         """
         self._put_back()
         self.check_targets(replace)
@@ -99,13 +93,7 @@ class OutputCommitter:
             self._check_replaceable(self.target(name), replace)
 
     def resume(self) -> tuple[str, ...]:
-        """The names of the existing trees, which are to be continued. The job's folder keeps what a killed job left.
-
-        Raises:
-            OutputExistsError: There are trees, and their files cannot be replaced by a rename.
-            StorageError: The job's folder cannot be created.
-
-        """
+        """The names of the existing trees, which are to be continued. The job's folder keeps what a killed job left."""
         self._put_back()
         existing = self.existing()
         if existing and not self.output.renames:
@@ -178,7 +166,6 @@ class OutputCommitter:
 
         Yields:
             Its place now, its path in the output, and whether it is kept.
-
         """
         for entry in self.folder.entries() if self.output.renames else ():
             kind, _, depth = entry.base_name.rpartition("-")
@@ -225,9 +212,7 @@ class OutputCommitter:
         """Remove the files that a killed job left in an unfinished tree, except planned files.
 
         Args:
-            name: The name of the tree.
             is_planned: Whether the job writes the file with this path in the tree.
-
         """
         keep_only(self.staging_path(name), is_planned)
 
@@ -240,7 +225,6 @@ class OutputCommitter:
 
         Returns:
             The folder with the trees that were replaced; None if no tree was replaced and kept.
-
         """
         for name in self.names if self.output.renames else ():
             self.staging_path(name).make_folder()

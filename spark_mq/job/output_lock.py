@@ -25,14 +25,6 @@ def output_lock(output: Location) -> Iterator[None]:
     """A context in which no other job on this machine can write into the folder. The folder is created if needed.
 
     There is no lock on a filesystem that is not local, or that cannot lock folders.
-
-    Args:
-        output: The folder.
-
-    Raises:
-        OutputInUseError: Another job has the lock.
-        StorageError: The folder cannot be created or opened.
-
     """
     if not output.locks:
         yield

@@ -23,7 +23,6 @@ def mark_done(folder: Location, name: str) -> None:
     Args:
         folder: The folder of the stage (`Progress.stage`).
         name: A name that no other part of the stage has.
-
     """
     with (folder / name).open_output():
         pass
@@ -34,14 +33,9 @@ class StageProgress:
     """How far a stage is.
 
     Attributes:
-        name: The name of the stage.
-        done: The number of parts that are done.
-        total: The number of parts.
         what: What a part is, in the plural: `splits`.
         size: Bytes that the stage reads; None if the parts are no measure of bytes.
         seconds: The time since the stage began.
-        is_done: Whether the stage has ended.
-
     """
 
     name: str
@@ -78,7 +72,6 @@ class Progress:
 
     Attributes:
         seconds: The duration of each stage that has ended.
-
     """
 
     def __init__(self, folder: Location, on_progress: Callable[[StageProgress], None] | None) -> None:
@@ -92,11 +85,8 @@ class Progress:
         """A context for a stage, which gives the folder in which tasks mark their parts.
 
         Args:
-            name: The name of the stage.
-            total: The number of parts.
             what: What a part is, in the plural: `splits`.
             size: Bytes that the stage reads, about the same number for each part; None if that is not known.
-
         """
         folder = self._folder / f"{name.replace(' ', '-')}-{next(self._numbers)}"  # a stage can come twice
         folder.make_folder()

@@ -28,14 +28,6 @@ def job_session(spark: SparkSession) -> Iterator[SparkSession]:
 
     Spark Connect cannot create a second session. There the job uses the given session, and restores its settings at
     the end.
-
-    Args:
-        spark: The session of the caller.
-
-    Raises:
-        SparkMqError: A task raised an error of this package. The error keeps its class.
-        StorageError: A file or filesystem failed, on the driver or in a task.
-
     """
     is_own = hasattr(spark, "newSession")
     session = spark.newSession() if is_own else spark
@@ -51,13 +43,7 @@ def job_session(spark: SparkSession) -> Iterator[SparkSession]:
 
 @contextmanager
 def job_errors() -> Iterator[None]:
-    """A context that raises errors of Spark and of files as errors of this package.
-
-    Raises:
-        SparkMqError: A task raised an error of this package. The error keeps its class.
-        StorageError: A file or filesystem failed, on the driver or in a task.
-
-    """
+    """A context that raises errors of Spark and of files as errors of this package."""
     try:
         yield
     except JOB_ERRORS as error:

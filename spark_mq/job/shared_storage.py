@@ -41,7 +41,6 @@ class SharedStorageCheck:
         Args:
             log: The log, with at least one segment; the head of the last one is noted.
             work_folder: The job's folder, into which a new nonce is written.
-
         """
         last = log.segments[-1]
         # A running broker may still be writing the head: only the bytes before the end of the data count.

@@ -41,7 +41,6 @@ def storage_problem(error: BaseException) -> str | None:
 
     Args:
         error: An error of the driver, or Spark's error with the text of the error that ended a task.
-
     """
     text = str(error)
     if isinstance(error, OSError):

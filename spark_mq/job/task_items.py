@@ -36,7 +36,6 @@ class TaskItems(Generic[Item]):
         Args:
             batches: What `mapInArrow` gives to a task: the numbers in the first column.
             done: The folder of the stage (`Progress.stage`); None if nobody looks.
-
         """
         for batch in batches:
             for number in batch.column(0).to_pylist():

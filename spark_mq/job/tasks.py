@@ -28,9 +28,6 @@ class Tasks(Protocol):
 
         Args:
             task: The task. It can be called several times, each time with some of the numbers in a column `id`.
-            count: The number of parts.
-            schema: The columns of the rows.
-
         """
 
     def checked(self, check: SharedStorageCheck) -> Tasks:
@@ -57,10 +54,6 @@ class LocalTasks:
 
     The kernels of this package release Python's lock while they run, and so do reads of files. So threads use all
     cores. A thread has one part at a time: the memory does not grow with the number of parts.
-
-    Attributes:
-        threads: The number of threads.
-
     """
 
     threads: int = field(default_factory=cores)
@@ -89,7 +82,6 @@ class SparkTasks:
     Attributes:
         session: The job's own session (`job_session`).
         check: The check that each task runs before it starts; None without a check.
-
     """
 
     session: SparkSession
@@ -104,14 +96,7 @@ class SparkTasks:
         return self.session.range(0, count, 1, count)
 
     def frame(self, rows: DataFrame, task: ArrowTask, schema: pa.Schema) -> DataFrame:
-        """What a task returns for the partitions of `rows`.
-
-        Args:
-            rows: What the task gets.
-            task: The task.
-            schema: The columns of the result.
-
-        """
+        """What a task returns for the partitions of `rows`."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
         checked = task if self.check is None else self.check.wrap(task)

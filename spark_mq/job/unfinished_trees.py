@@ -28,8 +28,6 @@ class UnfinishedTrees:
 
     Attributes:
         output: The folder that gets the trees.
-        folder: The job's folder.
-
     """
 
     output: Location
@@ -72,7 +70,6 @@ def keep_only(tree: Location, is_planned: Callable[[str], bool]) -> None:
     Args:
         tree: The folder; it need not exist.
         is_planned: Whether the job writes the file with this path in the tree.
-
     """
     others = [tree / path for path in tree.files_below() if not is_planned(path)]
 

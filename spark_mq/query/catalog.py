@@ -35,7 +35,6 @@ def with_all(stores: Mapping[str, Store]) -> Mapping[str, Store]:
 
     Args:
         stores: The stores, by name. In column `store` of the union, they have these names.
-
     """
     if len(stores) < 2 or ALL in map(str.lower, stores) or any(map(is_of_several, stores.values())):
         return stores
@@ -70,11 +69,7 @@ def _named_options(store: Store) -> dict[str, str]:
 
 
 def options_of(store: Store, table: str) -> dict[str, str]:
-    """The read options of a store that apply to a table, in their canonical spelling.
-
-    Raises:
-        OptionError: The path is missing, an option is not known, or its value is not valid.
-    """
+    """The read options of a store that apply to a table, in their canonical spelling."""
     given = {"path": store} if isinstance(store, str) else dict(store)
     known = {name.lower(): name for name in OPTION_NAMES}
     for name in given:

@@ -43,7 +43,6 @@ class CatalogAnswer:
 
     Attributes:
         columns: The names of the columns, which are all of type STRING.
-        rows: The rows.
         with_session_tables: If not None, the rows of this statement of Spark belong to the answer, too.
     """
 
@@ -64,13 +63,8 @@ def answer_statement(
     answer also has the tables of the session. `DESCRIBE [TABLE] [EXTENDED] store.table [column]` has Spark's columns.
 
     Args:
-        text: One statement.
-        stores: The stores, by name.
         named: Tables that Spark knows under another name.
         is_taken: Whether the session has a table or view of this name.
-
-    Raises:
-        OptionError: A store has no path, or an unknown option; or a table does not have the column to describe.
     """
     plain = without_comments(text)
     show = _SHOW.fullmatch(plain)
@@ -84,8 +78,6 @@ def with_spark_names(text: str, stores: Collection[str], named: NamedTables) -> 
     """The text of a `DESCRIBE` of a table that Spark knows under another name, with that name; else the text itself.
 
     Args:
-        text: One statement.
-        stores: The names of the stores.
         named: Tables that Spark knows under another name.
     """
     plain = without_comments(text)

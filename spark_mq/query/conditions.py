@@ -45,7 +45,6 @@ class Constant:
     """The value of a constant.
 
     Attributes:
-        data_type: Spark's name of its type.
         value: The value; None for NULL. Of a constant that is compared with an instant, the value cast to text.
         micros: The constant as an instant, microseconds since 1970; None if it is not one, or it is not requested.
     """

@@ -36,7 +36,6 @@ def evaluate(comparisons: Sequence[TypedComparison], zone: tzinfo | None) -> Con
     """The values of those constants of comparisons that need no Spark.
 
     Args:
-        comparisons: Each with the type of its column.
         zone: The session's time zone; None for the zone of this process.
     """
     values = {}

@@ -39,8 +39,6 @@ class Reference:
 
     Attributes:
         name: The reference's name in the plan's template.
-        store: The store's name.
-        table: The table.
         columns: The columns to read, in the order of the table; None for the default columns.
         comparisons: Comparisons that are all true for every row that can matter to the query's result.
     """
@@ -58,7 +56,6 @@ class QueryPlan:
 
     Attributes:
         template: The query with `{name}` for each reference and all other braces doubled, as `spark.sql` formats it.
-        references: The references in the order of the text.
         named: The other tables that have another name in the template, by that name.
     """
 
@@ -94,16 +91,9 @@ def plan_references(
     its references read all rows and columns. A statement of any kind that names no store's table is left unchanged.
 
     Args:
-        query: One statement.
-        stores: The names of the stores.
-        columns: Returns the columns of a table.
         is_taken: Whether the session has a table or view of this name.
         named: Tables that Spark knows under another name.
         several: The names of those of the stores whose tables are those of several stores.
-
-    Raises:
-        OptionError: A statement that names a store's table cannot be parsed, is not a query, `INSERT` or
-            `CREATE TABLE ... AS`, or writes to a store; or the qualifier of a column can mean two tables.
     """
     unchanged = QueryPlan(_escaped(query), ())
     try:
@@ -254,11 +244,7 @@ class _Planner:
                     yield _Edit(start[0], stop[0], "")
 
     def _is_of_store(self, column: exp.Column) -> bool:
-        """Whether a column's qualifier `prod.messages` means a reference.
-
-        Raises:
-            OptionError: Another relation in scope is called `messages`, too.
-        """
+        """Whether a column's qualifier `prod.messages` means a reference."""
         qualifier = qualifier_of(column)
         in_scope: list[Relation] = []
         select = column.find_ancestor(exp.Select)

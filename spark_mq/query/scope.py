@@ -48,7 +48,6 @@ class Relation:
     """One relation of a FROM clause: a table, a common table expression, a derived table or a LATERAL VIEW.
 
     Attributes:
-        node: The relation's node of the tree.
         name: Its table alias, or the parts of its table's name; in lower case.
         columns: The names of its columns; None if they are not known.
     """
@@ -67,10 +66,7 @@ class Join:
     """A join of two sides.
 
     Attributes:
-        left: The left side.
-        right: The right side.
         kind: How the sides are joined.
-        condition: The condition after ON.
         using: The columns of USING, each of which is one column of both sides; `*` for NATURAL.
     """
 
@@ -98,11 +94,7 @@ class UnknownJoinError(Exception):
 
 
 def join_tree(select: exp.Select, columns: ColumnLookup) -> JoinTree | None:
-    """The relations and joins of a SELECT's FROM clause; None if it has no FROM clause.
-
-    Raises:
-        UnknownJoinError: A kind of join is not known.
-    """
+    """The relations and joins of a SELECT's FROM clause; None if it has no FROM clause."""
     from_ = select.args.get("from_")
     if from_ is None:
         return None

@@ -30,7 +30,6 @@ def evaluate(
 
     Args:
         spark: The session whose settings apply.
-        comparisons: Each with the type of its column.
         args: The values of named parameters, as `spark.sql` takes them.
     """
     texts = constants_of(comparisons)

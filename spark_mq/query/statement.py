@@ -66,11 +66,7 @@ class Statement:
 
 
 def parse_statement(text: str) -> Statement | None:
-    """The parsed statement, without an `EXPLAIN` before it; None for a kind of statement that reads no table.
-
-    Raises:
-        OptionError: The parser fails, or the text contains several statements.
-    """
+    """The parsed statement, without an `EXPLAIN` before it; None for a kind of statement that reads no table."""
     explain = _EXPLAIN.match(text, skip_comments(text, 0))
     prefix = explain.end() if explain else 0
     if first_word(text[prefix:]) not in _READING_KEYWORDS:

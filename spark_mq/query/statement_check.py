@@ -36,7 +36,6 @@ class StatementCheck:
         """Prepare the check.
 
         Args:
-            stores: The stores, by name.
             named: Tables that Spark knows under another name.
             has_empty_catalog: Whether the session starts without databases and tables of its own.
         """
@@ -46,12 +45,7 @@ class StatementCheck:
         self._created: set[str] = set()
 
     def check(self, statement: str) -> None:
-        """Check the next statement.
-
-        Raises:
-            OptionError: The statement cannot be parsed, names a table that does not exist, or does with a store's table
-                what a store's table does not allow; or a column to describe does not exist.
-        """
+        """Check the next statement."""
         problem = certain_syntax_error(statement)
         if problem is not None:
             raise OptionError(f"the query cannot be parsed: {problem}")
@@ -64,11 +58,7 @@ class StatementCheck:
         """The plan of a statement.
 
         Args:
-            statement: The statement.
             needs_parser: Whether a query that the parser cannot read is an error, even if Spark may know it.
-
-        Raises:
-            OptionError: As in `check`.
         """
         if needs_parser:
             parse_statement(statement)

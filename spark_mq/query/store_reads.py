@@ -26,9 +26,6 @@ class StoreRead:
     """How one reference of a query is read.
 
     Attributes:
-        reference: The reference.
-        options: The options of the read.
-        schema: The columns that are read.
         conditions: The conditions that the query puts on the rows; `options` express them as far as the table can.
         unused: The comparisons of the query that the read does not apply; Spark filters the rows by them.
         misses_rollback: Whether a condition on `keys` is unused because messages of type ROLLBACK are in no index.
@@ -58,12 +55,7 @@ def plan_reads(
     """The reads of a plan's references, in the order of the text.
 
     Args:
-        plan: The plan.
-        stores: The stores, by name.
         evaluate: Returns the values of the constants of comparisons.
-
-    Raises:
-        OptionError: A store has no path, or an unknown option.
     """
     typed = [
         (comparison, _type_of(reference.table, comparison.column))

@@ -112,10 +112,6 @@ def may_read(text: str, names: Collection[str]) -> bool:
     """Whether a statement may read a table with one of the names, which are not qualified.
 
     A statement that the parser cannot read may do so if it has the name anywhere.
-
-    Args:
-        text: One statement.
-        names: The names, in lower case.
     """
     if _words(text).isdisjoint(names):
         return False
@@ -129,7 +125,6 @@ def may_read_of(text: str, owner: str, names: Collection[str]) -> set[str]:
     A statement that the parser cannot read may do so if it has the words anywhere.
 
     Args:
-        text: One statement.
         owner: The first part of the tables' names, in lower case; empty for names without one.
         names: The second parts, in lower case.
     """

@@ -47,7 +47,6 @@ def unknown_table(name: str, stores: Collection[str], named: NamedTables) -> str
 
     Args:
         name: The name as SQL text: "`prodd`.`messages`".
-        stores: The names of the stores.
         named: Tables that Spark knows under another name.
     """
     parts = [quoted.replace("``", "`") if quoted else plain for quoted, plain in _PART.findall(name)]

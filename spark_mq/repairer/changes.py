@@ -52,10 +52,8 @@ class Change:
     Attributes:
         kind: What happens: a file is created, replaced or moved into the backup, or a range of its bytes becomes zeros,
             or a blank.
-        file: The file, as a path in the store.
         start: The first byte of the range; 0 for a whole file.
         stop: The byte after the last one of the range; 0 for a whole file.
-
     """
 
     kind: ChangeKind
@@ -84,24 +82,14 @@ class Backup:
 
     @classmethod
     def newest(cls, store: Location) -> Backup:
-        """The newest backup that has not been undone.
-
-        Raises:
-            OptionError: There is none.
-
-        """
+        """The newest backup that has not been undone."""
         found = list(Path(store.path, WORK_FOLDER).glob(f"{BACKUP}*/{CHANGES}"))
         if not found:
             raise OptionError(f"--undo: {store} has no backup of a repair in {WORK_FOLDER}/")
         return cls(Path(store.path), max(found).parent)
 
     def apply(self, changes: Sequence[Change], new_files: Location) -> None:
-        """Make changes; new files are moved out of the folder `new_files`, where they have their paths in the store.
-
-        Raises:
-            StorageError: A file cannot be changed. What was changed before stays, with its backup.
-
-        """
+        """Make changes; new files are moved out of the folder `new_files`, where they have their paths in the store."""
         new = [
             [asdict(change), _identity(Path(new_files.path, change.file)), self._folders_for(change)]
             for change in changes
@@ -118,12 +106,7 @@ class Backup:
                 ) from error
 
     def undo(self) -> list[Change]:
-        """Put back what the backup has, and remove it; returns the changes that were undone, the last one first.
-
-        Raises:
-            StorageError: A file has changed since the repair, or cannot be put back.
-
-        """
+        """Put back what the backup has, and remove it; returns the changes that were undone, the last one first."""
         made = self.made()
         for change in made:
             self._undo(change)
@@ -136,12 +119,7 @@ class Backup:
         return made
 
     def made(self) -> list[Change]:
-        """The changes that were made, the last one first.
-
-        Raises:
-            StorageError: A file has changed since the repair.
-
-        """
+        """The changes that were made, the last one first."""
         return [change for change, new, _ in self._stated() if self._is_made(change, new)][::-1]
 
     def _stated(self) -> list[tuple[Change, Identity, list[str]]]:

@@ -17,10 +17,8 @@ class DamagedFile:
     """One file of a store with findings that have the same treatment.
 
     Attributes:
-        file: The file, as a path in the store.
         codes: The codes of its findings, in order, each with the number of findings.
         last_position: The last byte at which there is a finding; -1 if none has a position.
-
     """
 
     file: str
@@ -43,7 +41,6 @@ class DamagedFiles:
     Attributes:
         counts: The number of findings of each code and file. The file of a finding without one is empty text.
         last_positions: By the same, the last byte at which there is such a finding; -1 if none has a position.
-
     """
 
     counts: Mapping[tuple[str, str], int]

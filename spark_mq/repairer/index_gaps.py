@@ -35,8 +35,6 @@ class IndexGap:
     Attributes:
         before: The sound file before them; None if there is none.
         after: The sound file after them; None if there is none.
-        damaged: The damaged files, by name.
-
     """
 
     before: IndexFileInfo | None
@@ -49,9 +47,7 @@ class PlannedGap:
     """The files that fill a gap.
 
     Attributes:
-        files: The files, in order.
         unused: Damaged files whose names no new file takes.
-
     """
 
     files: tuple[IndexFilePlan, ...]
@@ -68,11 +64,8 @@ def find_gaps(
     """The gaps of an index that have to be filled.
 
     Args:
-        files: All files of the index, by name.
-        damaged: The names of the damaged ones.
         after_loss: The names of sound ones before which entries are missing.
         lacks_end: Whether keys of messages after the last sound file have no entries.
-
     """
     before: IndexFileInfo | None = None
     between: list[IndexFileInfo] = []
@@ -91,14 +84,7 @@ def plan_gap(gap: IndexGap, staged: StagedLog, layout: IndexLayout, zone: tzinfo
     """The files that fill a gap.
 
     Args:
-        gap: The gap.
-        staged: The staged log.
         layout: Slots and entries of an index file.
-        zone: The time zone of the names.
-
-    Raises:
-        CorruptIndexError: There is no free name between the two sound files.
-
     """
     end = None if gap.before is None else index_end([gap.before], layout)
     pending = pending_entries(staged.splits, staged.folder, end)

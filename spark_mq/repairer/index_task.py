@@ -28,10 +28,8 @@ class WrittenIndexFile:
     """An index file that a task made.
 
     Attributes:
-        file: The file, as a path in the store.
         end_timestamp: The time in its header at which it ends, in milliseconds.
         is_same: Whether the store's file has the same bytes; then the new one was removed.
-
     """
 
     file: str
@@ -63,12 +61,9 @@ def write_index_files(
     """Write planned index files into the folder `index` of an output.
 
     Args:
-        plans: The files.
         layout: Slots and entries of an index file.
-        store: The store.
         output: The folder that gets the files, under their paths in the store.
         spread: Where tasks run.
-
     """
     if not plans:
         return []

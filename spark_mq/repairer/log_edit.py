@@ -34,12 +34,9 @@ class LogEdit:
     """What was taken out of a log, or would be.
 
     Attributes:
-        store: The store.
         start: The commit log offset of the first byte.
         stop: The commit log offset after the last one.
-        changes: The changes of files.
         backup: The folder with the bytes; None for a plan.
-
     """
 
     store: str
@@ -64,14 +61,6 @@ def cut_log(store: str, offset: int, *, apply: bool = False) -> LogEdit:
     Args:
         store: The store directory, a local path.
         offset: The commit log offset at which the log ends; a record starts or ends there.
-        apply: Whether to make the changes.
-
-    Raises:
-        OptionError: The offset is not in the log, or no record ends or starts there.
-        StoreNotFoundError: `store` is not a message store.
-        StoreLockedError: A broker runs on the store, or another job writes into it.
-        StorageError: A file cannot be changed.
-
     """
     return _edit(store, apply, lambda location: _cut(location, offset))
 
@@ -83,14 +72,6 @@ def blank_range(store: str, start: int, stop: int, *, apply: bool = False) -> Lo
         store: The store directory, a local path.
         start: The commit log offset of the first byte.
         stop: The commit log offset after the last byte: a record starts there, or it is the end of the segment.
-        apply: Whether to make the change.
-
-    Raises:
-        OptionError: The range is not in one segment, is in the last one, or no record starts at its end.
-        StoreNotFoundError: `store` is not a message store.
-        StoreLockedError: A broker runs on the store, or another job writes into it.
-        StorageError: A file cannot be changed.
-
     """
     return _edit(store, apply, lambda location: _blank(location, start, stop))
 

@@ -38,13 +38,9 @@ class NewFiles:
     """What is needed to make the new files.
 
     Attributes:
-        store: The store.
         folder: The folder that gets the files, under their paths in the store.
-        plan: The plan of the repair.
-        evidence: What the check read.
         ends: The next queue offset of the queues whose offsets in `config/` are corrected.
         copies_segments: Whether a segment with bytes to be cleared is copied; else it is changed later.
-
     """
 
     store: Location
@@ -112,10 +108,8 @@ def clamped_checkpoint(checkpoint: Checkpoint, log: StagedLog | None, index_end:
     last message, or of the last index file.
 
     Args:
-        checkpoint: The checkpoint that is there.
         log: The log; None if it has no segment.
         index_end: The end timestamp of the last index file, in milliseconds.
-
     """
     newest, last, end = (
         (0, 0, 0) if log is None else (log.newest_store_timestamp, max(log.last_store_timestamp, 0), log.end)
@@ -140,13 +134,7 @@ def corrected_offsets(store: Location, file: str, ends: Mapping[Queue, int]) -> 
     """`consumerOffset.json` or `delayOffset.json`, with each offset after the end of its queue set to that end.
 
     Args:
-        store: The store.
-        file: The file, as a path in the store.
         ends: The next queue offset of the queues whose offsets are corrected.
-
-    Raises:
-        ValueError: The file is not JSON.
-
     """
     content: Any = parse_fastjson((store / file).read_bytes().decode("utf-8"))
     table = content["offsetTable"]

@@ -46,10 +46,7 @@ class Action:
     """What a repair does to one file.
 
     Attributes:
-        change: The change.
         codes: The codes of the findings that are the reason, each with the number of findings.
-        treatment: What is done.
-
     """
 
     change: Change
@@ -62,10 +59,7 @@ class Left:
     """Findings that a repair leaves.
 
     Attributes:
-        code: The code.
-        count: The number of findings.
         reason: Why they are left.
-
     """
 
     code: str
@@ -78,12 +72,7 @@ class RepairPlan:
     """The plan of a repair.
 
     Attributes:
-        actions: What is done, by file.
-        left: Findings that are left.
         assumed: Settings of the new files that nothing in the store tells.
-        queue_files: The queue files that are made.
-        index_files: The index files that are made.
-
     """
 
     actions: tuple[Action, ...] = ()
@@ -110,13 +99,9 @@ def plan_repair(
     """The plan of a repair.
 
     Args:
-        store: The store.
-        conf: The broker's settings.
         damaged: The findings of a check, by file.
-        evidence: What the check read.
         request: Says whether consumers' offsets after the end of a queue are corrected, and whether defaults are
             assumed for settings that nothing tells.
-
     """
     parts = [
         _queues(store, conf, damaged, evidence),

@@ -49,12 +49,9 @@ class QueueFileWriter:
     """Writes sound files into a folder.
 
     Attributes:
-        store: The store.
         output: The folder that gets the files, under their paths in the store.
-        file_size: Bytes of a queue file.
         bounds: Start and end of the log.
         has_extensions: Whether tags codes can be addresses in `consumequeue_ext`.
-
     """
 
     store: Location
@@ -124,15 +121,12 @@ def write_queue_files(
     """Write sound queue files into a folder.
 
     Args:
-        files: The files.
         evidence: What a check of the store read.
-        store: The store.
         output: The folder that gets the files, under their paths in the store.
         spread: Where tasks run.
 
     Returns:
         The paths of the files in the store.
-
     """
     if not files or evidence.staged is None:
         return []
@@ -182,11 +176,9 @@ def sound_units(expected: ExpectedFile, existing: Units, bounds: LogBounds, tags
 
     Args:
         expected: The units that the log has for the file.
-        existing: The units of the damaged file; none if there is no file.
         bounds: Start and end of the log.
         tags_codes: The tags codes of the existing units, or those to which their addresses in `consumequeue_ext` lead.
             A unit whose tags code is right stays as it is; one whose address is wrong gets the tags code itself.
-
     """
     have = _of_size(existing, expected.capacity)
     result = _of_size(expected.units, expected.capacity).copy()

@@ -97,7 +97,6 @@ def repair(
     >>> print(repair(spark, "/data/store").verdict)
     a plan for 2 files; nothing was changed
     >>> report = repair(spark, "/data/store", apply=True)
-
     """
     request = RepairRequest.of(
         store,
@@ -121,7 +120,6 @@ def run_repair(
         spark: The session.
         request: What to repair.
         progress: Is called when a stage begins, when it ends, and about once a second between.
-
     """
     started = time.monotonic()
     work = work_folder(request.check.scratch)
@@ -141,7 +139,6 @@ def repair_store(request: RepairRequest, work: Location, spread: Callable[[Locat
         request: What to repair.
         work: A folder for what the check stages, which exists and is empty.
         spread: Gives the place where tasks run, for a folder into which they write.
-
     """
     check = request.check
     with store_lock(check.store) if request.is_in_place else nullcontext():

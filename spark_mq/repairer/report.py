@@ -17,18 +17,14 @@ class RepairReport:
     """What a repair did, or would do.
 
     Attributes:
-        store: The store.
         output: The folder that got the new files; None for the store itself.
         is_applied: Whether files were written; else this is a plan.
-        before: What the check found.
         actions: What was done, or would be done, by file.
-        left: Findings that are left.
         assumed: Settings of the new files that nothing in the store tells.
         backup: The folder with what was replaced; None if nothing was.
         after: The check of everything in the repaired store; None if nothing was changed in place.
         seconds: The duration of the repair, its check included.
         stages: The duration of each stage, in seconds.
-
     """
 
     store: str

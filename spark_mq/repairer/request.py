@@ -20,12 +20,10 @@ class RepairRequest:
     """What to repair, and where to; see `spark_mq.repair` for the arguments.
 
     Attributes:
-        check: The check on which the repair is based.
         output: The folder that gets the new files; None for the store itself.
         apply: Whether files are written; else the result is a plan.
         offsets: Whether offsets of consumers and delay levels after the end of a queue are corrected.
         assume_defaults: Whether index files are made with the broker's defaults if nothing tells their settings.
-
     """
 
     check: VerifyRequest
@@ -47,15 +45,7 @@ class RepairRequest:
         split_size: int = DEFAULT_SPLIT_SIZE,
         assume_defaults: bool = False,
     ) -> Self:
-        """The request with these arguments.
-
-        Raises:
-            OptionError: An argument is not valid, or the store cannot be changed in place.
-            OutputExistsError: The output is not empty.
-            StoreNotFoundError: `store` is not a message store.
-            UnsupportedStoreError: The store is of a kind that is not read.
-
-        """
+        """The request with these arguments."""
         check = VerifyRequest.of(store, broker_conf, scratch, split_size)
         if output is None:
             if not check.store.is_local:

@@ -13,12 +13,6 @@ def undo_plan(store: str) -> tuple[str, list[Change]]:
 
     Args:
         store: The store directory, a local path.
-
-    Raises:
-        OptionError: The store has no backup of a repair.
-        StoreNotFoundError: `store` is not a message store.
-        StorageError: A file has changed since the repair.
-
     """
     backup = _newest(Location.resolve(store))
     return str(backup.folder), backup.made()
@@ -29,13 +23,6 @@ def undo_repair(store: str) -> tuple[str, list[Change]]:
 
     Args:
         store: The store directory, a local path.
-
-    Raises:
-        OptionError: The store has no backup of a repair.
-        StoreNotFoundError: `store` is not a message store.
-        StoreLockedError: A broker runs on the store, or another job writes into it.
-        StorageError: A file has changed since the repair, or cannot be put back.
-
     """
     location = Location.resolve(store)
     backup = _newest(location)

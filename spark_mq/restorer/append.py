@@ -59,7 +59,6 @@ class Append:
         folder: The folder that gets the new files, under their paths in the store.
         interrupted: What has become of an append that was interrupted before; None if there was none. If it is in
             place, and is the same append, it must not be run again.
-
     """
 
     target: AppendTarget
@@ -80,17 +79,12 @@ class Append:
         """Write queue files, index files and the checkpoint for the new records, into the append's folder.
 
         Args:
-            tasks: Where the tasks run.
             log_end: The commit log offset at which the last new record ends.
             split_size: Bytes of the log for a task.
             on_progress: Is called when a stage begins, when it ends, and about once a second between.
 
         Returns:
             What was written.
-
-        Raises:
-            CorruptLogError: The new records are damaged or missing, or the store's queues contradict them.
-
         """
         target, trees = self.target, self._trees
         log_range = list_offset_range(self.folder, target.log_end, log_end)
@@ -167,11 +161,6 @@ class Append:
             about: What `finish_append` says of this append if it is interrupted: values that JSON can express.
             then: Is called when everything is in place. If the process is killed before, `finish_append` still tells
                 of this append.
-
-        Raises:
-            NoRoomError: The disk is full; the store is as it was.
-            StorageError: A file cannot be written. The message says whether the append is decided.
-
         """
         root = self.target.store
         for path, content in config.items():
@@ -191,24 +180,6 @@ def appending(store: Location, conf: BrokerConf) -> Iterator[Append]:
     """A context for an append; the store's lock is held in it. Without `commit`, the store stays as it is.
 
     An append that was interrupted is finished first.
-
-    Args:
-        store: The store.
-        conf: The broker's settings.
-
-    Raises:
-        StoreLockedError: A broker runs on the store, or another job writes into it.
-        UnsupportedStoreError: Nothing can be appended to the store as it is.
-        UnfinishedAppendError: An append was interrupted, and cannot be finished.
-        NoRoomError: The disk is full; the store is as it was.
-        StorageError: The folder of the append cannot be created.
-
-    Example:
-        >>> with appending(store, conf) as append:
-        ...     log_end = write_segments(append)  # the caller's own
-        ...     extension = append.write_trees(tasks, log_end)
-        ...     append.commit(extension, config={}, about={"source": "/data/archive"})
-
     """
     with locked_store(store) as interrupted:
         target = AppendTarget.open(store, conf, has_lock=True)
@@ -227,18 +198,8 @@ def appending(store: Location, conf: BrokerConf) -> Iterator[Append]:
 def locked_store(store: Location) -> Iterator[FinishedAppend | None]:
     """A context in which the store's lock is held; an append that was interrupted is finished first.
 
-    Args:
-        store: The store.
-
     Yields:
         What has become of the interrupted append; None if there was none.
-
-    Raises:
-        StoreLockedError: A broker runs on the store, or another job writes into it.
-        UnsupportedStoreError: The store is not local, or of a kind that is not read.
-        UnfinishedAppendError: An append was interrupted, and cannot be finished.
-        StorageError: A file cannot be written.
-
     """
     if not store.is_local:
         raise not_local(store)
@@ -255,13 +216,11 @@ def write_without_stale_units(store: Location, ends: Mapping[tuple[str, int], in
     a start of a broker takes the units for live ones (`ConsumeQueue.recover`@5.3.3 and @4.9.7 stop only at zeros).
 
     Args:
-        store: The store.
         ends: The next queue offset of each queue, by topic and queue id.
         output: The `consumequeue` folder that gets the files.
 
     Returns:
         The files of the store that have only stale units.
-
     """
     removed: list[Location] = []
     for folder in queue_folders(store / CONSUME_QUEUE) if ends else ():

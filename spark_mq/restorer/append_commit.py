@@ -88,9 +88,7 @@ class Commit:
 
     Attributes:
         files: The new files, in the order in which they are put in place.
-        removed: The files that are removed after that.
         about: What the caller says of the append: values that JSON can express.
-
     """
 
     files: tuple[NewFile, ...]
@@ -118,7 +116,6 @@ class FinishedAppend:
     Attributes:
         is_in_place: Whether its messages are in the store; else the store is as it was before.
         about: What the caller of `commit_append` said of it; empty if the append did not come so far.
-
     """
 
     is_in_place: bool
@@ -131,12 +128,7 @@ def append_folder(store: Location) -> Location:
 
 
 def begin_append(store: Location) -> Location:
-    """Create the folder of an append, empty; returns it. What an interrupted append left must be finished before.
-
-    Raises:
-        StorageError: The folder cannot be created.
-
-    """
+    """Create the folder of an append, empty; returns it. What an interrupted append left must be finished before."""
     folder = append_folder(store)
     try:
         os.makedirs(folder.path)
@@ -161,15 +153,9 @@ def commit_append(
     """Put the files in the folder of an append in place, all or none of them, and remove the folder.
 
     Args:
-        store: The store.
         removed: Files that the store has, and that are removed, as paths in the store.
         about: What `finish_append` returns if this function is interrupted: values that JSON can express.
         then: Is called when everything is in place, before the folder is removed.
-
-    Raises:
-        NoRoomError: The disk is full; the store is as it was.
-        StorageError: A file cannot be written. The message says whether the append is decided.
-
     """
     folder = Path(append_folder(store).path)
     try:
@@ -192,17 +178,9 @@ def commit_append(
 def finish_append(store: Location) -> FinishedAppend | None:
     """Finish an append that was interrupted, or remove what it left.
 
-    Args:
-        store: The store.
-
     Returns:
         What has become of the append; None if none was interrupted. If its messages are in place, the same append must
         not be run again.
-
-    Raises:
-        UnfinishedAppendError: The files of the append were removed, or are not as they were written.
-        StorageError: A file cannot be written.
-
     """
     folder, marker = Path(append_folder(store).path), _marker(store)
     commit = Commit.load(folder)

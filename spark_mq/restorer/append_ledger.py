@@ -32,8 +32,6 @@ class Appended:
     Attributes:
         identity: What tells it from other appends; None if only its rows do.
         state: The part of its source that it read, or a digest of its rows.
-        report: Its report.
-
     """
 
     identity: str | None
@@ -60,13 +58,8 @@ def find_append(job: StoreJob, log_end: int, chunks: Iterable[Chunk] | None = No
     """The report of the same append, if the store has it already; else None.
 
     Args:
-        job: The run.
         log_end: The commit log offset at which the store's log ends.
         chunks: The rows, staged; None if they are not staged yet.
-
-    Raises:
-        OptionError: The source has changed since it was appended, or the same rows were appended just before.
-
     """
     identity = identity_of(job)
     done = [one for one in _load(job.request.store) if one.report.log_end <= log_end]

@@ -50,22 +50,16 @@ class AppendTarget:
     """Where a store ends.
 
     Attributes:
-        store: The store.
-        conf: The broker's settings.
         broker_versions: The versions whose rules apply.
         log_end: The commit log offset of the live end, at which the next record starts; 0 or more.
         last_segment: The file that contains `log_end`, and perhaps records before it; None if the next record starts in
             a file that does not exist yet.
-        segment_size: Bytes of a segment.
         last_store_timestamp: The store time of the last record, in milliseconds; 0 for an empty log.
         next_offsets: The next queue offset of each queue that has files; it is 0 for every other queue.
         stale_queues: The queues with units, after their end, of records that a recovery cut off.
-        queue_file_size: Bytes of a queue file.
-        has_index: Whether the broker keeps an index.
         index_layout: Slots and entries of an index file.
         index_end: The end of the index; None if it has no file.
         index_tags: Whether tags of new messages have index entries.
-
     """
 
     store: Location
@@ -85,24 +79,7 @@ class AppendTarget:
 
     @classmethod
     def open(cls, store: Location, conf: BrokerConf, has_lock: bool = False) -> Self:
-        """The target, if messages can be appended to the store. Nothing is changed.
-
-        Args:
-            store: The store's directory.
-            conf: The broker's settings.
-            has_lock: Whether the caller has the store's lock.
-
-        Raises:
-            StoreNotFoundError: `store` is not a message store.
-            UnsupportedStoreError: Nothing can be appended to the store as it is; the message says why, and what to do.
-            UnfinishedAppendError: An append was interrupted while its files were put in place.
-            OptionError: The settings contradict the files, or sizes of index files are not known.
-
-        Example:
-            >>> AppendTarget.open(Location.resolve("/data/store"), BrokerConf.of(None)).log_end
-            1073742336
-
-        """
+        """The target, if messages can be appended to the store. Nothing is changed."""
         check_appendable(store, has_lock)
         log = CommitLog.open(store)
         for problem in [*log.gaps, *log.stray]:

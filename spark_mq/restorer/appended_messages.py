@@ -37,20 +37,6 @@ def append_messages(job: StoreJob, stage: Stage) -> RestoreReport:
 
     If the store has the same append already, nothing is appended twice (`append_ledger`). An append that was
     interrupted while its files were put in place is finished.
-
-    Args:
-        job: The run.
-        stage: Stages the rows.
-
-    Raises:
-        EmptyStoreError: There is no row.
-        InvalidMessageError: A message does not fit into a segment.
-        OptionError: Messages cannot be appended.
-        StoreLockedError: A broker runs on the store, or another job writes into it.
-        UnsupportedStoreError: Nothing can be appended to the store as it is.
-        UnfinishedAppendError: An append was interrupted, and cannot be finished.
-        StorageError: The store cannot be written.
-
     """
     started = time.monotonic()
     with appending(job.request.store, job.request.broker_conf) as append:
@@ -62,27 +48,14 @@ def append_messages(job: StoreJob, stage: Stage) -> RestoreReport:
 
 
 def check_append(job: StoreJob) -> None:
-    """Raise an error if messages cannot be appended, before any row is read. An interrupted append is finished.
-
-    Args:
-        job: The run.
-
-    Raises:
-        SparkMqError: The errors of `append_messages` about the store.
-
-    """
+    """Raise an error if messages cannot be appended, before any row is read. An interrupted append is finished."""
     with locked_store(job.request.store) as interrupted:
         _report_of_same(job, interrupted)
         AppendTarget.open(job.request.store, job.request.broker_conf, has_lock=True)
 
 
 def _report_of_same(job: StoreJob, interrupted: FinishedAppend | None) -> RestoreReport | None:
-    """The report of an interrupted append if it is now in place, and was the same; else None.
-
-    Raises:
-        UnfinishedAppendError: It was an append of a DataFrame without an id, whose rows nobody can compare now.
-
-    """
+    """The report of an interrupted append if it is now in place, and was the same; else None."""
     if interrupted is None or not interrupted.is_in_place:
         return None
     _complete_map(interrupted.about)

@@ -107,17 +107,11 @@ class Chunk:
     """One staged chunk.
 
     Attributes:
-        partition: The partition of the rows.
-        number: The number of the chunk in its partition.
-        records: The file of the records.
-        size: Bytes of the records.
-        messages: The number of records.
         segments: For each segment that has records of the chunk, in order: its first offset, the first row that is in
             it, and the store time of that row. Empty if offsets are new.
         store_hosts: The store hosts that the messages had in their source, as text; of more than two, two.
         digest: A digest of the rows that became the records, which does not depend on when they were staged.
         dispatched_queues: The number of queues that the messages name besides their own.
-
     """
 
     partition: int
@@ -146,16 +140,11 @@ class Chunk:
         """Write a new chunk into a folder.
 
         Args:
-            folder: The folder, which exists.
             place: The partition, and the number of the chunk in it.
             data: The records; sorted by commit log offset if `segment_size` is given.
-            rows: Their rows, at least one.
-            queues: The queues by number.
             segment_size: Bytes of a segment, if records keep their offsets.
             dispatched: The units that the messages have in other queues, by queue.
-            store_hosts: The store hosts that the messages had.
             digest: A digest of the rows that became the records.
-
         """
         # Names are unique, so the file of a task that Spark ran again is never read.
         records = folder / f"{uuid.uuid4().hex}.records"
@@ -180,12 +169,7 @@ class Chunk:
         return chunk
 
     def rows(self) -> ChunkRows:
-        """The rows.
-
-        Raises:
-            StorageError: The file is not as it was written.
-
-        """
+        """The rows."""
         table = self._read_table("rows")
         if table.num_rows != self.messages:
             raise StorageError(f"{self._file('rows')} has {table.num_rows} rows, not {self.messages}: run it again")

@@ -29,10 +29,6 @@ def copy_in_place(made: Location, store: Location) -> None:
     Args:
         made: The new store, on the same filesystem.
         store: The final name, which has no file, or those of an unfinished restore.
-
-    Raises:
-        StorageError: A file cannot be copied, or is not complete. Then no file has the final name.
-
     """
     note = f"a restore copies {made.name}/ to here\n".encode()
     publish(store / _MARK, note, len(note))

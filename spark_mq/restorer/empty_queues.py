@@ -39,9 +39,7 @@ class EmptyQueueFile:
     """The file of a queue without a message.
 
     Attributes:
-        name: The file's name.
         content: Its units; zeros follow them.
-
     """
 
     name: str
@@ -53,9 +51,7 @@ class EmptyQueues:
     """The queues without a message.
 
     Attributes:
-        written: The queues that got a file.
         left_out: The queues that did not: their next message gets offset 0 again.
-
     """
 
     written: tuple[Queue, ...]
@@ -63,21 +59,7 @@ class EmptyQueues:
 
 
 def empty_queue_file(next_offset: int, file_size: int) -> EmptyQueueFile:
-    """The one file of a queue that has no message, and whose next message gets an offset.
-
-    Args:
-        next_offset: The offset, above 0.
-        file_size: Bytes of a queue file.
-
-    Raises:
-        OptionError: No file can have such an offset, or the size is not that of whole units.
-
-    Example:
-        >>> file = empty_queue_file(450, 200 * 20)
-        >>> file.name, len(file.content) // 20
-        ('00000000000000008000', 50)
-
-    """
+    """The one file of a queue that has no message, and whose next message gets an offset."""
     units_per_file, rest = divmod(file_size, UNIT_SIZE)
     if rest or units_per_file < 1:
         raise OptionError(f"mappedFileSizeConsumeQueue={file_size}: queue files consist of units of {UNIT_SIZE} bytes")
@@ -98,17 +80,12 @@ def write_empty_queues(
         folder: The folder `consumequeue` of the new store.
         next_offsets: The next offset of each queue without a message, by topic and queue id. A queue with offset 0 is
             no queue yet.
-        file_size: Bytes of a queue file.
         log_start: The commit log offset of the first segment of the new store.
         modified_millis: The modification time of the files, in milliseconds: that of the last message, for example.
 
     Returns:
         The queues that were written, and those that were left out: the log begins at 0, or a name or an offset is not
         valid.
-
-    Raises:
-        StorageError: A file cannot be written.
-
     """
     written, left_out = [], []
     for (topic, queue_id), next_offset in sorted(next_offsets.items()):

@@ -58,7 +58,6 @@ class EncodedMessages:
         queue_numbers: The number of each record's queue in `queues`.
         queues: The topic and the queue id of each distinct queue.
         dispatched: How many units the messages have in other queues, which they name, by queue.
-
     """
 
     data: Bytes
@@ -91,20 +90,9 @@ def encode_messages(
     | offsets, also of a prepared transaction | the row's if the message is faithful; else 0 |
 
     Args:
-        batch: The rows.
         rules: How rows become records.
         partition: The number of the partition that contains the rows. With `first_row`, it decides about unique keys.
         first_row: The number of the batch's first row in its partition.
-
-    Raises:
-        InvalidMessageError: The columns are not those of messages, or a row cannot become a record. The error names
-            the row.
-
-    Example:
-        >>> batch = pa.RecordBatch.from_pydict({"topic": ["TopicTest"], "body": [b"hello"]})
-        >>> encoded = encode_messages(batch, EncodingRules(is_faithful=False, now=1700000000000))
-        >>> decode_record(encoded.data.tobytes()).body
-        b'hello'
     """
     check_columns(batch.schema, rules.is_faithful)
     columns = SourceColumns(batch, first_row)

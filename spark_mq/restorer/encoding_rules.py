@@ -29,11 +29,6 @@ class EncodingRules:
         properties_crc: Whether each record gets the property CRC of a broker with `enabledAppendPropCRC`. A faithful
             record never gets one that it did not have.
         allows_v2: Whether the broker can read records of version 2, which long topics need: brokers from 5.1.0 on can.
-
-    Raises:
-        OptionError: `store_host` or `now` is not valid, a new name in `topics` is not a topic, or faithful records
-            would have to change their topics.
-
     """
 
     is_faithful: bool

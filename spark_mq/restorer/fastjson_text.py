@@ -20,11 +20,6 @@ def fastjson_text(value: object, depth: int = 0) -> str:
     Args:
         value: Objects as mappings, whose keys are text or integers; lists, text, numbers, booleans and None.
         depth: The tabs before the line that the value begins in.
-
-    Example:
-        >>> fastjson_text({"offsetTable": {1: 14, 2: 4}})
-        '{\n\t"offsetTable":{1:14,2:4\n\t}\n}'
-
     """
     if isinstance(value, str):
         return _quoted(value)

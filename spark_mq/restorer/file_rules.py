@@ -37,11 +37,7 @@ class FileRule:
 
     Attributes:
         path: The path in the store; a folder ends with a slash.
-        whole: The treatment in situation WHOLE.
-        partial: The treatment in situation PARTIAL.
-        renumbered: The treatment in situation RENUMBERED.
         reason: Why, and what a broker does without the file.
-
     """
 
     path: str
@@ -198,13 +194,7 @@ _RULES = {rule.path: rule for rule in FILE_RULES}
 
 
 def rule_of(path: str) -> FileRule | None:
-    """The rule for a file of the source; None if this package does not know the file.
-
-    Example:
-        >>> rule_of("config/timercheck").treatment(Situation.RENUMBERED)
-        <Treatment.LEFT_OUT: 'left out'>
-
-    """
+    """The rule for a file of the source; None if this package does not know the file."""
     folder = "/".join(path.split("/")[: 2 if path.startswith("config/") else 1]) + "/"
     return _RULES.get(path) or _RULES.get(folder)
 

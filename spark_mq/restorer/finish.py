@@ -54,15 +54,8 @@ def finish_store(job: StoreJob, store: Location, log: NewLog, offset_map: Offset
     """Write everything that is left into a new store; returns what a user has to know, a sentence each.
 
     Args:
-        job: The run.
         store: The new store, with log, queues, index, and the checkpoint of a rebuild.
-        log: The new log.
         offset_map: The old and the new offsets; None if offsets and ids stay.
-
-    Raises:
-        ConfigError: A file of the source cannot be read.
-        StorageError: A file cannot be written.
-
     """
     empty = _write_empty_queues(job, store, log)
     notes = list(empty.notes)
@@ -235,7 +228,6 @@ def restored_checkpoint(
         versions: The versions of the new broker that are possible.
         log_end: The commit log offset after the last message.
         has_new_offsets: Whether messages have other commit log offsets than in the source.
-
     """
     checkpoint = Checkpoint.decode(existing or b"")
     confirm, flushed = checkpoint.confirm_phy_offset, checkpoint.master_flushed_offset

@@ -29,10 +29,7 @@ class NewLog:
     Attributes:
         start: The commit log offset of the first segment.
         end: The commit log offset after the last record.
-        messages: The number of messages of each queue.
-        next_offsets: The next offset of each of these queues.
         last_store_timestamp: The store time of the last message in the log, in milliseconds.
-
     """
 
     start: int

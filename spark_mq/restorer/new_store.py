@@ -46,20 +46,7 @@ _ID_NOTE = "offset message ids contain the address of another broker than before
 
 
 def make_store(job: StoreJob, stage: Stage) -> RestoreReport:
-    """Make the store of a request, put it in place, and report.
-
-    Args:
-        job: The run.
-        stage: Stages the rows.
-
-    Raises:
-        EmptyStoreError: There is no row.
-        InvalidMessageError: Messages do not fit together.
-        OutputExistsError: The folder of the table of offsets is not empty.
-        OutputInUseError: Another job makes the same store.
-        StorageError: The store cannot be written.
-
-    """
+    """Make the store of a request, put it in place, and report."""
     started = time.monotonic()
     work = job.request.work_folder
     with output_lock(work):
@@ -145,12 +132,7 @@ def _place(job: StoreJob, chunks: Sequence[Chunk]) -> LogPlan:
 
 
 def _derive(job: StoreJob, store: Location) -> RebuildReport:
-    """Make queues and index out of the new log.
-
-    Raises:
-        InvalidMessageError: Two messages have the same queue offset, and the source is not a store in which they had.
-
-    """
+    """Make queues and index out of the new log."""
     facts = job.origin.facts
     zone = job.request.time_zone or (None if facts is None else facts.time_zone)
     # Queue offsets without a message are no reason to stop: their messages were left out.
@@ -184,9 +166,7 @@ def restore_index_names(store: Location, names: Mapping[int, str]) -> int:
     only some of the files have one, no file is renamed.
 
     Args:
-        store: A store that no broker uses.
         names: Names by the commit log offset at which a file begins.
-
     """
     files = index_files(store)
     known = [names.get(file.stored_header().begin_commit_log_offset, file.name) for file in files]

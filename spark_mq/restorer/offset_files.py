@@ -32,10 +32,7 @@ class TranslatedOffsets:
     """Offsets of consumers, or of delay levels, in the new store.
 
     Attributes:
-        content: The file.
-        kept: The number of offsets in it.
         dropped: The number of offsets that were left out, because the result has no such queue, by topic.
-
     """
 
     content: bytes
@@ -51,14 +48,9 @@ def consumer_offsets_json(
     If two topics become one, a group continues at the smaller one of its two offsets, so that it misses no message.
 
     Args:
-        existing: The file of the source.
         translate: The new offset for topic, queue id and offset of the source.
         topics: New names of topics, by their old names.
         path: The path of the file, for error messages.
-
-    Raises:
-        ConfigError: The existing file cannot be read.
-
     """
     content, names = object_of(existing, path), topics or {}
     kept: dict[str, dict[int, int]] = {}
@@ -83,13 +75,8 @@ def delay_offsets_json(existing: bytes, translate: Translate, path: str = DELAY_
     """The file `config/delayOffset.json` of the new store.
 
     Args:
-        existing: The file of the source.
         translate: The new offset for topic (that of delayed messages), queue id and offset of the source.
         path: The path of the file, for error messages.
-
-    Raises:
-        ConfigError: The existing file cannot be read.
-
     """
     content = object_of(existing, path)
     kept: dict[int, int] = {}

@@ -105,12 +105,10 @@ class OffsetMap:
     """The folder of the table, and what its rows need. Tasks get a copy.
 
     Attributes:
-        folder: The folder of the Parquet files.
         old_topics: The old name of each topic that has another new name. None if it is not the only one that gets the
             new name.
         old_store_host: The store host of all messages in the source, as stored; None if it is unknown.
         store_host: The store host of all messages in the new store, as stored; None if it is unknown.
-
     """
 
     folder: Location
@@ -131,15 +129,9 @@ class OffsetMap:
         """A new, empty table. What a killed job left in the folder is removed.
 
         Args:
-            folder: The folder.
             topics: New names of topics, by their old names.
             source_topics: The topics of the source, as far as they are known.
             old_store_host: The store host of all messages in the source, as stored (`format.record`).
-            store_host: The store host of all messages in the new store.
-
-        Raises:
-            OutputExistsError: The folder has a complete table, or other files.
-
         """
         check_map_folder(folder)
         _remove_files(folder)
@@ -150,11 +142,8 @@ class OffsetMap:
         """Write the file of some messages of a chunk. A task that runs again writes the same file.
 
         Args:
-            chunk: The chunk.
-            rows: The rows of the messages.
             offsets: Their commit log offsets in the new store, ascending.
             queue_offsets: Their queue offsets in the new store; None if these are as in the source.
-
         """
         if not offsets.size:
             return
@@ -184,7 +173,6 @@ class OffsetMap:
 
         Returns:
             The new offsets. An offset in a queue of which no message was kept is left out.
-
         """
         files = [self.folder / info.base_name for info in self.folder.entries() if _is_file(info.base_name)]
         if not files or not wanted:
@@ -259,12 +247,6 @@ def find_new_offsets(batches: Iterable[pa.RecordBatch], wanted: Collection[Queue
 
     Returns:
         The new offsets. An offset in a queue without a row is left out.
-
-    Example:
-        >>> rows = {"old_topic": ["T"] * 2, "queue_id": [0] * 2, "old_queue_offset": [5, 7], "queue_offset": [0, 1]}
-        >>> find_new_offsets([pa.RecordBatch.from_pydict(rows)], [("T", 0, 6), ("T", 0, 10)])
-        {('T', 0, 6): 1, ('T', 0, 10): 2}
-
     """
     searches: dict[tuple[str, int], _Search] = {}
     for topic, queue_id, offset in sorted(wanted):
@@ -290,7 +272,6 @@ class _Search:
     Attributes:
         wanted: The old offsets, ascending.
         last: The largest new offset of the queue's messages; -1 if it has none.
-
     """
 
     wanted: list[int]
@@ -341,12 +322,6 @@ def offset_message_ids(store_host: bytes | None, offsets: Int64s) -> pa.Array:
 
     Args:
         store_host: Address and port as stored; None if there is no such broker.
-        offsets: The commit log offsets.
-
-    Example:
-        >>> offset_message_ids(bytes([127, 0, 0, 1, 0, 0, 42, 159]), np.array([4096])).to_pylist()
-        ['7F00000100002A9F0000000000001000']
-
     """
     if store_host is None:
         return pa.nulls(offsets.size, pa.string())

@@ -17,12 +17,9 @@ class Origin:
     """The origin of messages.
 
     Attributes:
-        name: The source, for the report.
-        has_offsets: Whether the messages have the offsets of a store.
         facts: What else is known of that store; None if nothing is.
         settings: Sizes of that store's files, as a broker's settings.
         location: The store itself, if it is a directory; else None.
-
     """
 
     name: str

@@ -29,11 +29,8 @@ class Piece:
     """Consecutive records of one chunk that are in one segment.
 
     Attributes:
-        chunk: The chunk.
-        first_row: The first record.
         stop_row: The record after the last one.
         offset: The commit log offset of the first record; None if records keep their offsets.
-
     """
 
     chunk: Chunk
@@ -48,12 +45,9 @@ class SegmentPlan:
 
     Attributes:
         base: The commit log offset of its first byte.
-        size: Bytes of the file.
         pieces: The records, in any order if they keep their offsets.
         start: The commit log offset before which the file has the content of another one; `base` if it has none.
-        has_blank: Whether a blank ends the segment.
         store_timestamp: The store time of left-out records if the segment has no message, in milliseconds.
-
     """
 
     base: int
@@ -70,10 +64,7 @@ class LogPlan:
 
     Attributes:
         segments: The segments, in order, without a gap.
-        messages: The number of messages that each queue gets.
-        next_queue_offsets: The next offset of each of these queues, and of those that were there before.
         lacks_messages: Whether a queue has offsets without a message between those of its messages.
-
     """
 
     segments: tuple[SegmentPlan, ...]
@@ -111,9 +102,7 @@ def place_as_before(chunks: Iterable[Chunk], segment_size: int, log_end: int | N
 
     Args:
         chunks: The chunks, each sorted by commit log offset.
-        segment_size: Bytes of a segment.
         log_end: Where the log of the source ended. If it ended with a blank, so does the new one.
-
     """
     pieces: dict[int, list[Piece]] = defaultdict(list)
     times: dict[int, int] = {}
@@ -152,13 +141,8 @@ def place_after(
 
     Args:
         chunks: The chunks, in the order that their records get.
-        segment_size: Bytes of a segment.
         start: The commit log offset at which the first record is appended.
         next_queue_offsets: The next offset of each queue that has messages before `start`.
-
-    Raises:
-        InvalidMessageError: A record does not fit into a segment.
-
     """
     next_offsets = dict(next_queue_offsets or {})
     messages: Counter[Queue] = Counter()

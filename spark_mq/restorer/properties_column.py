@@ -46,13 +46,9 @@ def read_properties(columns: SourceColumns, rules: EncodingRules, made_keys: Pie
     """The properties of each row: `properties_bytes`, or else those of the other columns.
 
     Args:
-        columns: The rows.
         rules: The rules with the topic map, and with the property CRC.
         made_keys: The unique keys of rows that have none in a column; NULL for none. A row with `properties_bytes` does
             not get one.
-
-    Raises:
-        InvalidMessageError: A name or a value contains a separator, or properties are too long.
     """
     properties = columns.pieces("properties_bytes")
     if not properties.is_given().all():

@@ -35,11 +35,6 @@ def put_in_place(made: Location, store: Location, replaces: bool = False) -> str
         made: The new store, on the same filesystem.
         store: The final name; an empty folder may have it.
         replaces: Whether a store that has the name is set aside.
-
-    Raises:
-        StoreLockedError: A broker runs on the store that is set aside, or another job writes into it.
-        StorageError: The store cannot be renamed.
-
     """
     with _named(store):
         _sync_folders(made.path)

@@ -25,10 +25,8 @@ class Topics:
     """The topics of many messages.
 
     Attributes:
-        names: The distinct topics.
         numbers: The number of each message's topic in `names`.
         pieces: The bytes of each message's topic.
-
     """
 
     names: tuple[str, ...]
@@ -40,12 +38,7 @@ def read_topics(columns: SourceColumns, rules: EncodingRules, is_from_source: Fl
     """The topics of the rows, under their new names.
 
     Args:
-        columns: The rows.
-        rules: The rules with the new names.
         is_from_source: Which rows were in a store before: a topic that a store had needs only be the name of a folder.
-
-    Raises:
-        InvalidMessageError: A topic is NULL, or is not a topic.
     """
     columns.check(~columns.is_given("topic"), "topic is NULL: every message needs a topic")
     distinct = columns.array("topic").cast(pa.string()).dictionary_encode()
@@ -93,7 +86,6 @@ class Hosts:
         buffer: The bytes of all hosts.
         starts: Where the host of a message starts in `buffer`.
         is_v6: Whether the host has 20 bytes instead of 8.
-
     """
 
     buffer: Bytes
@@ -111,15 +103,11 @@ def read_hosts(columns: SourceColumns, name: str, default: str, was_v6: Flags, i
     """The hosts of a column. Hosts are few, so each one is parsed once.
 
     Args:
-        columns: The rows.
         name: The column: `born_host` or `store_host`.
         default: The host of a row without one.
         was_v6: Which rows say in their sysFlag that the host has an IPv6 address. If the text is an IPv4 address, the
             host was an IPv4-mapped address, which Java prints so.
         is_from_source: Which rows were in a store before; their ports may be any number.
-
-    Raises:
-        InvalidMessageError: A text is not a host.
     """
     if not columns.has(name):
         return one_host(default, columns.size)
@@ -146,13 +134,10 @@ class BodyColumns:
 
     Attributes:
         contents: The values of column `body`.
-        stored: The stored bodies.
-        has_stored: Which messages have a stored body.
         sys_flags: The sysFlag of each message. The bits of compression are cleared where the content of a compressed
             body is what is written.
         body_crcs: Column `body_crc`.
         has_body_crc: Which messages keep this CRC.
-
     """
 
     contents: Pieces
@@ -171,16 +156,9 @@ def read_bodies(
     Column `encoded_body` is used if there is no `stored_body`.
 
     Args:
-        columns: The rows.
-        rules: The rules with the largest body.
         sys_flags: The sysFlag of each row. A body of which bit 0x1 is set, and of which there is only the content, was
             compressed.
-        body_crcs: The body CRC of each row, 0 if it has none.
         is_from_source: Which rows were in a store before.
-
-    Raises:
-        InvalidMessageError: A body that had another length in a store, or was in none, is too large; or a compressed
-            body was not read with its stored bytes, which a faithful message needs.
     """
     contents = columns.pieces("body")
     stored = columns.pieces("stored_body" if columns.has("stored_body") else "encoded_body")

@@ -17,27 +17,16 @@ class RestoreReport:
     """What was restored. It is built once, when the store is in place.
 
     Attributes:
-        source: The source of the messages.
         store: The store that was made, or continued.
         mode: `faithful`, `compact` or `append`.
-        messages: Messages that were written.
         log_start: The commit log offset of the first segment that has new messages.
-        log_end: The commit log offset of the end of the log.
-        segments: Segments that were written.
         gaps: Ranges of the log whose messages were left out, filled with left-out records.
-        gap_bytes: Bytes of these ranges.
-        queues: Queues that have messages.
-        queue_files: Queue files that were written.
-        index_files: Index files that were written.
-        index_entries: Entries of these files.
         raised: Messages whose store time was raised to that of the message before them.
         backup: The new name of the store that was replaced; None if none was.
         offset_map: The folder with the old and the new offsets; None if no offset changed.
         settings: The broker's settings that shape the files, a text each.
         notes: What a user has to know, a sentence each.
-        seconds: The duration of the job.
         stages: The duration of each stage, in seconds.
-
     """
 
     source: str

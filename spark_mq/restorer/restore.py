@@ -97,7 +97,6 @@ def restore(
     Example:
         >>> report = spark_mq.restore(spark, "/lake/messages", "/data/restored", where="topic = 'orders'")
         >>> print(report.to_text())
-
     """
     request = RestoreRequest.of(
         store,
@@ -132,7 +131,6 @@ def run_restore(
         request: What to restore.
         names: `cluster`, `broker` and `store_name` of the store in an archive.
         progress: Is called when a stage begins, when it ends, and about once a second between.
-
     """
     if isinstance(source, str):
         check_source(source, request, names)

@@ -48,7 +48,6 @@ class RestoreRequest:
     """What to restore, and how; see `spark_mq.restore` for the arguments.
 
     Attributes:
-        store: The store that is made, or continued.
         is_append: Whether messages are appended to the store.
         replaces: Whether a store that exists is set aside under another name.
         is_renumbered: Whether messages get new offsets even if the source has offsets.
@@ -61,7 +60,6 @@ class RestoreRequest:
         time_zone: The zone of the names of index files; None if the source shows it.
         offset_map: The folder for the table of old and new offsets.
         append_id: The identity of an append: one of the same identity is not run twice. None to take its source.
-
     """
 
     store: Location
@@ -96,13 +94,7 @@ class RestoreRequest:
         offset_map: str | None = None,
         append_id: str | None = None,
     ) -> Self:
-        """The request with these arguments.
-
-        Raises:
-            OptionError: An argument is not valid, or contradicts another one.
-            SparkMqError: The errors of `check_target`.
-
-        """
+        """The request with these arguments."""
         location = Location.resolve(store)
         if not location.is_local:
             _check_remote(location, append, replace)
@@ -155,18 +147,7 @@ class RestoreRequest:
         return self.offset_map or self.store.parent / f"{self.store.name}{MAP_SUFFIX}"
 
     def check_target(self) -> None:
-        """Raise an error if the new store cannot be put in its place; nothing is created or changed.
-
-        Raises:
-            OptionError: The folder of the table of offsets is in the store's folder.
-            OutputExistsError: The folder has files, and is not a store that is replaced.
-            StoreNotFoundError: There is no store to append to.
-            StoreLockedError: A broker runs on the store that is replaced or appended to.
-            UnsupportedStoreError: Nothing can be appended to the store as it is.
-            StorageError: The bucket does not exist, the folder is a mount point, or a folder above it is a file or
-                cannot be written.
-
-        """
+        """Raise an error if the new store cannot be put in its place; nothing is created or changed."""
         for folder in (self.store, self.work_folder):
             if self.offset_map is not None and _is_within(self.offset_map, folder):
                 raise OptionError(f"--offset-map {self.offset_map} is in the folder {folder}: give another folder")
@@ -221,7 +202,6 @@ class RestoreRequest:
 
         Args:
             source: The folder of the store, or of the table.
-
         """
         if _is_within(self.store, source):
             raise OptionError(

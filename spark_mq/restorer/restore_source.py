@@ -36,9 +36,7 @@ class RestoreSource:
     """The source of a restore.
 
     Attributes:
-        rows: The messages, in order.
         origin: Where they come from.
-
     """
 
     rows: QueryRows | StoreRows
@@ -57,17 +55,8 @@ def open_source(
     """The messages and facts of a source.
 
     Args:
-        spark: The session.
         source: A store directory, the messages table of an archive, or a DataFrame.
-        request: What is restored.
         cluster: The cluster of the store in an archive of several stores.
-        broker: Its broker.
-        store_name: Its name.
-
-    Raises:
-        OptionError: The source is neither, or has several stores of which none is chosen.
-        StoreNotFoundError: The source is not there.
-
     """
     if isinstance(source, DataFrame):
         return _of_rows(source, request)

@@ -58,14 +58,11 @@ class SegmentTask:
     """For `mapInArrow`: numbers of segments in, their rows (`WRITTEN_SCHEMA`) out.
 
     Attributes:
-        plans: The segments.
-        folder: The folder of the new files.
         blanks: The blanks that have more than zeros after their first eight bytes, by commit log offset.
         previous: The file with the bytes before `SegmentPlan.start`, for a log that is continued; else None.
         earliest: Store times before this one are raised to it, in milliseconds; None to keep all.
         offset_map: Writes the old and the new offsets of messages; None if offsets do not change.
         done: The folder in which the task marks its segments as done.
-
     """
 
     plans: TaskItems[SegmentPlan]
@@ -82,12 +79,7 @@ class SegmentTask:
             yield pa.RecordBatch.from_pylist([self.write(plan)], schema=WRITTEN_SCHEMA)
 
     def write(self, plan: SegmentPlan) -> dict[str, int]:
-        """Write one segment; returns its row.
-
-        Raises:
-            InvalidMessageError: Two messages claim the same bytes of the log, or a message crosses the segment's end.
-
-        """
+        """Write one segment; returns its row."""
         pieces = [_PieceRows.of(piece, self.earliest) for piece in plan.pieces]
         places = _Places.of(plan, pieces)
         with published(self.folder / f"{plan.base:020d}", plan.size) as file:
@@ -131,13 +123,11 @@ class _PieceRows:
     """The rows of a piece.
 
     Attributes:
-        piece: The piece.
         rows: Its rows, with the offsets that they had in their source.
         starts: The position of each record in the chunk, and the end of the last one.
         offsets: The commit log offsets that the records get, in order.
         queue_offsets: The queue offsets that they get; None if records stay as they are.
         raised: Messages whose store time was raised.
-
     """
 
     piece: Piece
@@ -185,7 +175,6 @@ class _Places:
         offsets: The commit log offset of each record.
         ends: The commit log offset after each record.
         times: The store time of each record, in milliseconds.
-
     """
 
     start: int
@@ -195,12 +184,7 @@ class _Places:
 
     @classmethod
     def of(cls, plan: SegmentPlan, pieces: Sequence[_PieceRows]) -> _Places:
-        """The places of the records of all pieces.
-
-        Raises:
-            InvalidMessageError: Two messages claim the same bytes of the log, or a message crosses the segment's end.
-
-        """
+        """The places of the records of all pieces."""
         if not pieces:
             nothing = np.zeros(0, np.int64)
             return cls(plan.start, nothing, nothing, nothing)

@@ -90,14 +90,6 @@ def check_columns(schema: pa.Schema, is_faithful: bool = False) -> None:
     Args:
         schema: The columns. A column of type NULL is as good as none.
         is_faithful: Whether the messages keep their offsets, which then are needed.
-
-    Raises:
-        InvalidMessageError: A column is missing, is not a column of messages, is there twice, or has another type.
-
-    Example:
-        >>> check_columns(pa.schema([("topik", pa.string())]))
-        Traceback (most recent call last):
-        spark_mq.errors.InvalidMessageError: column 'topik' is not a column of messages; similar: topic
     """
     for name in schema.names:
         if name not in _KNOWN:
@@ -125,9 +117,7 @@ class SourceColumns:
     """The columns of a batch of rows that `check_columns` accepts.
 
     Attributes:
-        batch: The rows.
         first_row: The number of the batch's first row, for errors.
-
     """
 
     batch: pa.RecordBatch
@@ -158,11 +148,7 @@ class SourceColumns:
         return pieces_of_array(self.array(name)) if self.has(name) else no_pieces(self.size)
 
     def numbers(self, name: str, first: int, last: int, default: int = 0) -> Int64s:
-        """The integers of the column, with `default` for NULL.
-
-        Raises:
-            InvalidMessageError: A number is not from `first` to `last`.
-        """
+        """The integers of the column, with `default` for NULL."""
         if not self.has(name):
             return np.broadcast_to(np.int64(default), self.size)
         array = self.array(name)
@@ -180,9 +166,6 @@ class SourceColumns:
 
         Returns:
             Milliseconds since the epoch, rounded down, and in which rows there is a time. Other rows have 0.
-
-        Raises:
-            InvalidMessageError: A time is not from `first` to `last`.
         """
         exact = f"{name}_millis"
         given = self.is_given(exact)
@@ -202,11 +185,7 @@ class SourceColumns:
         """Raise the error of the first row that has a fault.
 
         Args:
-            faults: Which rows have the fault.
             reason: The text of the error, of any row or for a row.
-
-        Raises:
-            InvalidMessageError: A row has the fault. The error names the row.
         """
         if faults.any():
             row = int(np.argmax(faults))

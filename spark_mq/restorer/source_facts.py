@@ -68,7 +68,6 @@ class SourceFacts:
         tagged: Where tags have index entries, by the snapshots of an archive; None if they do not show it, and for a
             store, whose index shows it.
         form_notes: What the new store lacks because of the form of its source (`check_form`), a sentence each.
-
     """
 
     segment_size: int | None = None
@@ -91,19 +90,6 @@ def facts_of_store(store: Location) -> SourceFacts:
     """The facts of a store directory.
 
     Only names, sizes and edges of large files are read.
-
-    Args:
-        store: The store directory.
-
-    Raises:
-        StoreNotFoundError: There is no such store.
-        UnsupportedStoreError: The store is of a kind that is not read.
-        ConfigError: Neither a file of `config/` nor its backup can be read.
-
-    Example:
-        >>> facts_of_store(Location.resolve("/data/store")).segment_size
-        1073741824
-
     """
     forms = check_form(store, Door.FILES)
     with MessageStore(store.uri) as opened:
@@ -142,12 +128,7 @@ def facts_of_archive(spark: SparkSession, tables: ArchiveTables, identity: Store
 
     Args:
         spark: A session with Delta tables.
-        tables: The tables of the archive.
         identity: The name of the store in the archive.
-
-    Raises:
-        ConfigError: Neither a file of `config/` nor its backup can be read.
-
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -193,14 +174,6 @@ def readable_files(files: Mapping[str, bytes], source: str) -> dict[str, bytes]:
     """The files that a broker would read, by path: a file that is missing, empty or unreadable is that of its backup.
 
     The order of the two is that of `ConfigManager.load`@5.3.3. Only files that contain JSON have backups.
-
-    Args:
-        files: The files by path, with backups.
-        source: The source, for error messages.
-
-    Raises:
-        ConfigError: There is content, but neither file contains a JSON object.
-
     """
     read: dict[str, bytes] = {}
     paths = {path.removesuffix(BACKUP) for path in files}

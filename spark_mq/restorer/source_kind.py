@@ -11,12 +11,7 @@ from spark_mq.store.config.store_paths import COMMIT_LOG
 
 
 def is_store(source: str) -> bool:
-    """Whether a source is a store directory, and not the table of an archive.
-
-    Example:
-        >>> is_store("lake.messages")
-        False
-    """
+    """Whether a source is a store directory, and not the table of an archive."""
     return (Location.resolve(source) / COMMIT_LOG).is_directory
 
 
@@ -25,9 +20,7 @@ def check_source(source: str, request: RestoreRequest, names: Mapping[str, str |
 
     Args:
         source: A store directory, or the table of an archive.
-        request: What is restored.
         names: `cluster`, `broker` and `store_name` of the store in an archive.
-
     """
     given = [name for name, value in names.items() if value is not None]
     if given and is_store(source):

@@ -40,11 +40,9 @@ class StageTask:
 
     Attributes:
         rules: How rows become records.
-        folder: The folder of the chunks.
         segment_size: Bytes of a segment, if records keep their offsets; else None.
         chunk_size: Bytes of records after which a chunk ends.
         has_digest: Whether chunks get a digest of their rows.
-
     """
 
     rules: EncodingRules
@@ -61,16 +59,7 @@ class StageTask:
         yield from map(chunk_row, self.stage(batches, 0 if context is None else context.partitionId()))
 
     def stage(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[Chunk]:
-        """The chunks of one partition, which are written.
-
-        Args:
-            batches: The messages of the partition.
-            partition: Its number.
-
-        Raises:
-            InvalidMessageError: A row cannot be written as a message.
-
-        """
+        """The chunks of one partition, which are written."""
         # This loads numba, which the driver does not need.
         from spark_mq.restorer.encode_messages import encode_messages
 

@@ -53,10 +53,7 @@ class StoreRows:
     """All messages of a store, in the order of its log, except those of some topics.
 
     Attributes:
-        store: The store.
-        columns: The columns that are read.
         left_out: The topics whose messages are left out.
-
     """
 
     store: Location
@@ -64,12 +61,7 @@ class StoreRows:
     left_out: LeftOut = LeftOut()
 
     def stage(self, tasks: Tasks, folder: Location, task: StageTask) -> list[Chunk]:
-        """The chunks of the rows, which are written into a folder, in the order of the rows.
-
-        Raises:
-            CorruptLogError: The log is damaged.
-
-        """
+        """The chunks of the rows, which are written into a folder, in the order of the rows."""
         schema = from_arrow_schema(pa.schema([ALL_MESSAGE_FIELDS[name] for name in self.columns]))
         reader = RocketMQDataSource({"path": self.store.uri, "mode": "FAILFAST"}).reader(schema)
         partitions = TaskItems.of(enumerate(reader.partitions()))

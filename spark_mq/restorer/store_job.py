@@ -49,11 +49,8 @@ class StoreJob:
     """One run of a request.
 
     Attributes:
-        tasks: Where the tasks run.
         origin: Where the messages come from.
-        request: What is restored, with all settings.
         on_progress: Is called when a stage begins, when it ends, and about once a second between.
-
     """
 
     tasks: Tasks
@@ -132,18 +129,7 @@ class StoreJob:
         return StageTask(rules, folder, segment_size, has_digest=self.request.is_append and self.origin.facts is None)
 
     def stage(self, stage: Stage, folder: Location, progress: Progress) -> Sequence[Chunk]:
-        """The chunks of all rows.
-
-        Args:
-            stage: Stages the rows.
-            folder: The folder of the chunks, which exists.
-            progress: The stages of the job.
-
-        Raises:
-            EmptyStoreError: There is no row.
-            OutputExistsError: The folder of the table of offsets is not empty.
-
-        """
+        """The chunks of all rows."""
         if self.has_offset_map:
             check_map_folder(self.request.offset_map_folder)  # before the long work, not after it
         with progress.stage("encode messages", 1, "sources"):
@@ -153,12 +139,7 @@ class StoreJob:
         return chunks
 
     def offset_map(self, chunks: Sequence[Chunk], plan: LogPlan) -> OffsetMap | None:
-        """The table of old and new offsets; None if neither offsets nor ids change, or if there are no old ones.
-
-        Raises:
-            OutputExistsError: The folder of the table is not empty.
-
-        """
+        """The table of old and new offsets; None if neither offsets nor ids change, or if there are no old ones."""
         if not self.has_offset_map:
             return None
         hosts = {host for chunk in chunks for host in chunk.store_hosts}
@@ -199,14 +180,10 @@ class StoreJob:
         """Write the segments; returns their rows (`segment_task.WRITTEN_SCHEMA`), in order.
 
         Args:
-            plan: The places of the records.
             work: The job's folder, which is removed at the end.
-            folder: The folder of the store that is made.
             offset_map: Takes old and new offsets; None if there are none.
-            progress: The stages of the job.
             previous: The segment that is continued; None for a new log.
             earliest: Store times before this one are raised to it, in milliseconds; None to keep all.
-
         """
         blanks = {} if self.origin.facts is None or not self.is_faithful else self.origin.facts.blanks
         with progress.stage("write segments", len(plan.segments), "segments") as done:

@@ -59,19 +59,6 @@ def topics_json(
         versions: The versions of the broker; where they differ, the newer form is written, which all can read.
         timestamp: The time of a new file in milliseconds. A file with other topics than before has another version, so
             that name servers take it over.
-
-    Raises:
-        ConfigError: The existing file cannot be read.
-
-    Example:
-        >>> print(topics_json(None, {"orders": 4}, {}, BrokerVersions.parse("4.9")).decode()[:60])
-        {
-                "dataVersion":{
-                        "counter":0,
-                        "timestamp":0
-                },
-                "topic
-
     """
     content = object_of(existing, TOPICS)
     table = object_in(content, "topicConfigTable", TOPICS)

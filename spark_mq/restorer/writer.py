@@ -57,7 +57,6 @@ class StoreWriter(DataSourceArrowWriter):
         job: The restore that makes the store.
         task: Encodes rows, and writes chunks into `task.folder`.
         check: The check that a task sees the folder that the driver made.
-
     """
 
     job: StoreJob
@@ -65,17 +64,7 @@ class StoreWriter(DataSourceArrowWriter):
     check: SharedStorageCheck
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedChunks:
-        """Write the chunks of one partition; returns them for `commit`.
-
-        Args:
-            iterator: The rows.
-
-        Raises:
-            InvalidMessageError: A row cannot be written as a message. The error names the row.
-            NotSharedError: This machine does not see the folder that the driver made.
-            StorageError: The folder cannot be written.
-
-        """
+        """Write the chunks of one partition; returns them for `commit`."""
         context = TaskContext.get()
         with job_errors():
             self.check.check()
@@ -86,10 +75,6 @@ class StoreWriter(DataSourceArrowWriter):
 
         Args:
             messages: What the tasks returned, by partition.
-
-        Raises:
-            SparkMqError: The errors of `spark_mq.restore`.
-
         """
         chunks = [chunk for message in messages if isinstance(message, StagedChunks) for chunk in message.chunks]
         chunks.sort(key=lambda chunk: (chunk.partition, chunk.number))
@@ -107,7 +92,6 @@ class StoreWriter(DataSourceArrowWriter):
 
         Args:
             messages: What the tasks returned; None for those that failed.
-
         """
         self._remove_chunks()
 
@@ -121,19 +105,7 @@ def store_writer(options: WriteOptions, schema: StructType, overwrite: bool) -> 
     A store that exists is appended to, or set aside under another name if `overwrite` is true.
 
     Args:
-        options: The options of the write.
-        schema: The columns of the DataFrame.
         overwrite: Whether the save mode is `overwrite`; else it is `append`.
-
-    Raises:
-        OptionError: An option is not valid.
-        InvalidMessageError: The rows lack a column, or have one that a message does not have.
-        OutputExistsError: The path is neither empty nor a store.
-        StoreLockedError: A broker runs on the store.
-        UnsupportedStoreError: The store cannot be appended to in the state in which it is.
-        UnfinishedAppendError: An append of a DataFrame was interrupted, and is now finished; or it cannot be finished.
-        StorageError: The folder for chunks cannot be made.
-
     """
     columns = arrow_schema(schema)
     appends = not overwrite and is_store(options.path)

@@ -46,11 +46,6 @@ def begin_offsets(
 
     Returns:
         The rows of table `begin_offsets`; `BEGIN_OFFSETS` says what its columns are.
-
-    Raises:
-        OptionError: The topic does not exist, or consumers may not read it.
-        ConfigError: A file in `config/` cannot be read.
-        UnsupportedStoreError: The queues are in RocksDB.
     """
     if topic is not None:
         ids_by_topic = {topic: readable_queue_ids(store, topic)}

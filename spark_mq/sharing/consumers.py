@@ -17,11 +17,9 @@ class Consumers:
     """The consumers of a group.
 
     Attributes:
-        client_ids: Their client ids.
         rooms: The machine rooms of those that have one, by client id.
         queue_ids: The queues that consumers are configured to take, by client id.
         is_made_up: Whether only their number is known, so that the client ids are made up.
-
     """
 
     client_ids: tuple[str, ...]
@@ -38,14 +36,6 @@ def parse_consumers(name: str, text: str, digits: int = 1) -> Consumers:
         text: A number, or the path of a text file: on each line a client id, then perhaps `room=R`, and
             `queues=0,1,2`. Lines that are empty or begin with # do not count.
         digits: The least number of digits in client ids that are made up. Clients sort their ids as text.
-
-    Raises:
-        OptionError: The number is too small or too large, or a line of the file is wrong.
-        StorageError: The file cannot be read.
-
-    Example:
-        >>> parse_consumers("--consumers", "2").client_ids
-        ('consumer-1', 'consumer-2')
     """
     if text.isascii() and text.isdigit():
         if len(text) > 6 or not 0 < int(text) <= MOST_CONSUMERS:

@@ -44,10 +44,6 @@ def place(text: str) -> int:
     """The place of a text on the ring: the first four bytes of the MD5 of its UTF-8, as an unsigned number.
 
     Half of a surrogate pair becomes a question mark, as in `String.getBytes`.
-
-    Example:
-        >>> place("a")
-        214005177
     """
     digest = md5(text.encode("utf-8", "replace"), usedforsecurity=False).digest()
     return int.from_bytes(digest[:4])

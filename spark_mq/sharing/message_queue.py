@@ -10,10 +10,7 @@ class MessageQueue:
     """A queue of a topic in a broker (`MessageQueue`@5.3.3).
 
     Attributes:
-        topic: The topic.
         broker_name: The broker's name (`brokerName`).
-        queue_id: The queue id.
-
     """
 
     topic: str
@@ -32,10 +29,5 @@ class MessageQueue:
 
 
 def java_order(text: str) -> bytes:
-    r"""The key by which Java sorts a text: its UTF-16 units (`String.compareTo`).
-
-    Example:
-        >>> sorted(["\uffee", "\U0001f600"], key=java_order)
-        ['😀', '￮']
-    """
+    r"""The key by which Java sorts a text: its UTF-16 units (`String.compareTo`)."""
     return text.encode("utf-16-be", "surrogatepass")

@@ -18,12 +18,9 @@ class Share:
     """The queues of one consumer.
 
     Attributes:
-        consumer: The client id.
-        queue_ids: Its queues.
         messages: Their messages; None if that is not certain for one of them.
         log_bytes: Bytes of the records of these messages; None if that is not certain.
         lag: The messages that the group has not consumed; None without a group, or if that is not certain.
-
     """
 
     consumer: str
@@ -44,12 +41,8 @@ class Unevenness:
 
     Attributes:
         measure: One of `MEASURES`.
-        least: The smallest share.
-        most: The largest share.
-        mean: The average share.
         most_to_mean: The largest share divided by the average: 1 if all are even; None if the average is 0. A group
             whose consumers are equally fast takes so many times longer than with even shares.
-
     """
 
     measure: str
@@ -64,11 +57,8 @@ class Allocation:
     """How the queues of a topic are shared out.
 
     Attributes:
-        strategy: RocketMQ's name of the strategy.
         shares: The share of each consumer, in the order of their ids.
-        unevenness: By each measure that is certain.
         nobody: Ids of queues that no consumer gets.
-
     """
 
     strategy: str
@@ -91,10 +81,7 @@ class Move:
     """A queue that another consumer gets.
 
     Attributes:
-        queue_id: The queue id.
         old: The consumers before; none if nobody had the queue.
-        new: The consumers after.
-
     """
 
     queue_id: int
@@ -108,18 +95,7 @@ def allocation(
     """How a strategy shares out the queues of a topic.
 
     Args:
-        strategy: The strategy.
-        topic: The topic.
-        broker_name: The broker's name.
-        queues: The queues of the topic.
         consumers: The client ids of the group, each once.
-
-    Raises:
-        OptionError: There is no queue or no consumer, or the strategy lacks a machine room.
-
-    Example:
-        >>> allocation(Average(), "orders", "broker-a", queues, ["a", "b"]).shares[0].queue_ids
-        (0, 1)
     """
     names = [MessageQueue(topic, broker_name, queue.queue_id) for queue in queues]
     by_id = {queue.queue_id: queue for queue in queues}

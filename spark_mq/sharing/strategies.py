@@ -32,7 +32,6 @@ class Strategy(Protocol):
         Args:
             queues: The queues, sorted; at least one.
             client_ids: The client ids, sorted; at least one.
-
         """
 
 
@@ -75,7 +74,6 @@ class ConsistentHash:
 
     Attributes:
         points: Points of each client on the ring.
-
     """
 
     points: int = POINTS
@@ -98,7 +96,6 @@ class MachineRoom:
 
     Attributes:
         rooms: The rooms (`consumeridcs`).
-
     """
 
     rooms: AbstractSet[str]
@@ -126,7 +123,6 @@ class MachineRoomNearby:
         inner: The strategy in a room.
         broker_rooms: The room of each broker, by its name.
         client_rooms: The room of each client, by its id.
-
     """
 
     inner: Strategy
@@ -143,7 +139,6 @@ class MachineRoomNearby:
 
         Raises:
             OptionError: The room of a broker or client is not known, or is empty.
-
         """
         queues_of: dict[str, list[MessageQueue]] = {}
         for queue in queues:
@@ -166,7 +161,6 @@ class ByConfig:
 
     Attributes:
         configured: The queues of each client, by its id. A client that is not named gets none.
-
     """
 
     configured: Mapping[str, Sequence[MessageQueue]]

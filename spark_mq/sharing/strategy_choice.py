@@ -41,7 +41,6 @@ class StrategyChoice:
         rooms: The machine rooms whose queues are shared out, for MACHINE_ROOM.
         broker_room: The machine room of the broker, for MACHINE_ROOM_NEARBY; None: as its name says.
         points: Points of each client on the ring, for CONSISTENT_HASH.
-
     """
 
     name: str = "AVG"
@@ -52,12 +51,7 @@ class StrategyChoice:
     points: int = POINTS
 
     def strategy(self, topic: str, queue_ids: Sequence[int], consumers: Consumers) -> Strategy:
-        """The strategy for a topic and its consumers.
-
-        Raises:
-            OptionError: Something is missing that the strategy needs, or a configured queue does not exist.
-
-        """
+        """The strategy for a topic and its consumers."""
         return self._named(self.name, topic, queue_ids, consumers)
 
     def _named(self, name: str, topic: str, queue_ids: Sequence[int], consumers: Consumers) -> Strategy:

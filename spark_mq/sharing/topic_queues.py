@@ -27,13 +27,11 @@ class TopicQueue:
     """A queue of a topic, and how much is in it.
 
     Attributes:
-        queue_id: The queue id.
         messages: The number of messages that the queue offers; None if that is not certain.
         log_bytes: Bytes of their records; None if that is not certain.
         lag: The number of messages that the consumer group has not consumed; None without a group, or if that is not
             certain.
         problem: Why a value is not certain; None if all are.
-
     """
 
     queue_id: int
@@ -51,15 +49,7 @@ def topic_queues(store: MessageStore, topic: str, consumer_group: str | None = N
     queues that have files.
 
     Args:
-        store: The store.
-        topic: The topic.
         consumer_group: The group whose lag is returned; None for no group.
-
-    Raises:
-        OptionError: The topic does not exist, consumers may not read it, or the group has no offset in it.
-        ConfigError: A file in `config/` cannot be read.
-        UnsupportedStoreError: The queues are in RocksDB.
-
     """
     ids = readable_queue_ids(store, topic)
     rows = {row["queue_id"]: row for row in metadata_tables.queues(store, topic).select(_STATE).to_pylist()}
@@ -91,12 +81,7 @@ def readable_queue_ids(store: MessageStore, topic: str) -> list[int]:
 
 
 def queue_ids_of(store: MessageStore, config: Mapping[str, Any]) -> list[int]:
-    """The ids of the queues of a topic, of which this is the row of `topic_settings`.
-
-    Raises:
-        OptionError: `readQueueNums` is not a number of queues.
-
-    """
+    """The ids of the queues of a topic, of which this is the row of `topic_settings`."""
     count = config["read_queue_nums"]
     if count is None:
         return store.queue_ids(config["topic"])

@@ -30,10 +30,7 @@ class Condition:
     """One comparison, with SQL's rule for NULL: a row for which the comparison is NULL does not match.
 
     Attributes:
-        column: The name of the column.
-        operator: The comparison.
         values: Texts, integers or, for a TIMESTAMP column, datetimes with a zone; one value, except for IN.
-
     """
 
     column: str
@@ -55,10 +52,6 @@ def decode_conditions(text: str) -> list[Condition]:
     """The conditions of a JSON text: `[["topic", "in", ["orders"]], ...]`.
 
     A time is `{"micros": n}`, microseconds since the epoch.
-
-    Raises:
-        OptionError: `text` is not a JSON list of conditions.
-
     """
     try:
         return [_condition(*item) for item in json.loads(text)]

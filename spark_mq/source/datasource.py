@@ -89,7 +89,6 @@ def register(spark: SparkSession) -> None:
     Example:
         >>> register(spark)
         >>> spark.read.format("rocketmq").load("/data/store")
-
     """
     register_source(spark, RocketMQDataSource)
     register_lookup(spark)

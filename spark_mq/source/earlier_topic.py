@@ -30,9 +30,6 @@ def log_of_earlier_topic(options: ReadOptions, store: MessageStore, queue: Consu
 
     Args:
         options: The options of the read, whose times limit the log.
-        store: The store.
-        queue: A queue of the store.
-
     """
     first = store.queue_cover(queue.topic, queue.queue_id).first_proven()
     if first is None or _is_after_expired(store, queue, first):

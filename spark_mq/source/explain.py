@@ -27,7 +27,6 @@ def explain(store: str, **options: str) -> str:
 
     Example:
         >>> print(explain("/data/store", topic="orders", key="order-42"))
-
     """
     parsed = parse_options({**options, "path": store})
     with MessageStore(parsed.path, broker_conf=parsed.broker_conf) as opened:

@@ -37,7 +37,6 @@ class KeyPlan:
         index: The index files of the look-ups.
         uncovered: The ranges of the log to scan.
         notes: The work in words, for `explain`.
-
     """
 
     keys: tuple[tuple[tuple[str, str], ...], ...]

@@ -51,15 +51,11 @@ class RocketMQLookup:
     those of `MessageStore`.
 
     Args:
-        store: The broker's store directory.
-        topic: The topic.
-        key: The key: one of KEYS, or the unique key.
         broker_conf: The file of the broker's settings, for `maxHashSlotNum` and `maxIndexNum`.
         max_num: The largest number of messages; by default all.
         begin: The earliest store time, included: TIMESTAMP, epoch milliseconds, or text as of option `startTimestamp`.
             A TIMESTAMP is rounded up to milliseconds.
         end: The latest store time, included, in the same forms. A TIMESTAMP is rounded down.
-
     """
 
     def __init__(self) -> None:

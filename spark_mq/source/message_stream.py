@@ -75,13 +75,7 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Bytes that were found to be gone when a batch was planned, after its end had been returned."""
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """The start of a new stream.
-
-        Raises:
-            StoreNotFoundError: The path is not a store.
-            OptionError: `startingOffsets` is after the end of the log.
-
-        """
+        """The start of a new stream."""
         self._last = _retry_on_expiry(self._first_offset)
         return self._last.to_json()
 
@@ -91,11 +85,6 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The end of the batch that starts at `start`; `start` itself if there is no new message.
 
         Spark before 4.2 passes no arguments.
-
-        Raises:
-            DataLossError: A part of the batch is gone, and the options do not say to continue.
-            LogCutError: A record that was read is no longer in the log, and the options do not say to continue.
-
         """
         begin = self._last if start is None else StreamOffset.of_json(start)
         is_limited = limit is not None and not isinstance(limit, ReadAllAvailable)
@@ -117,12 +106,7 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None if self._seen_end is None else StreamOffset(self._seen_end.offset).to_json()
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
-        """One partition for each split of the batch, and one for each range that is gone.
-
-        Raises:
-            DataLossError: As in `latestOffset`.
-
-        """
+        """One partition for each split of the batch, and one for each range that is gone."""
         first, last = StreamOffset.of_json(start), StreamOffset.of_json(end)
         begin, stop = first.commit_log_offset, last.commit_log_offset
         if last.read_from is not None:

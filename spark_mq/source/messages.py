@@ -96,12 +96,7 @@ class MessagesReader(DataSourceReader):
         self._columns = columns
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One partition for each split that can contain a matching message, for each look-up, and for each gap.
-
-        Raises:
-            StoreNotFoundError: The path is not a store.
-
-        """
+        """One partition for each split that can contain a matching message, for each look-up, and for each gap."""
         options = self._options
         with MessageStore(options.path, broker_conf=options.broker_conf, recalls_end=True) as store:
             read = plan_messages(options, store)

@@ -43,16 +43,7 @@ def parse_size(name: str, text: str, least: int = 1) -> int:
 
     Args:
         name: The name of the option or argument, for errors.
-        text: The size.
         least: The smallest valid size, bytes.
-
-    Raises:
-        OptionError: `text` is not a size, or is less than `least`.
-
-    Example:
-        >>> parse_size("--max-bytes", "64m")
-        67108864
-
     """
     match = _SIZE.fullmatch(text.strip())
     size = int(match[1]) * _SIZE_UNITS[match[2].lower()] if match else 0

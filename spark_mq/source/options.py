@@ -117,15 +117,6 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
 
     Args:
         options: Names and values, as Spark passes them; names are not case-sensitive.
-
-    Raises:
-        OptionError: A name is unknown (the error names the nearest known name), an option has no effect on the table,
-            or a value is not valid.
-
-    Example:
-        >>> parse_options({"path": "/data/store", "topic": "orders"}).table
-        'messages'
-
     """
     given = _given(options)
     table = _parse_table(given)
@@ -140,12 +131,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
 
 
 def parse_stream_options(options: Mapping[str, str]) -> StreamOptions:
-    """The options of a stream; see `parse_options`.
-
-    Raises:
-        OptionError: As in `parse_options`; also for a table that cannot be streamed, and for two starts.
-
-    """
+    """The options of a stream; see `parse_options`."""
     given = _given(options)
     table = _parse_table(given)
     if table != MESSAGES.name:

@@ -70,17 +70,14 @@ class ReadPlan:
     """The parts of a read.
 
     Attributes:
-        path: The access path.
         splits: The parts of the log that tasks scan.
         gaps: Missing ranges between segments, and stray files; each is a row.
-        look_ups: The look-ups in the index or in a queue.
         uncovered: The ranges of the log that the index or the queue does not cover. The splits give their messages, so
             a look-up leaves them out.
         ordered: The partitions of a read with `splitBy=queue`; then there are no splits and look-ups.
         live_end: Where the log ended when the read was planned; only look-ups need it.
         index: The index files of the look-ups, which were checked.
         notes: Remarks for `explain`.
-
     """
 
     path: AccessPath

@@ -44,7 +44,6 @@ class Predicate:
         commit_log_offset, queue_offset: The column has one of the integers.
         store_timestamp: The store time, in milliseconds since the epoch, is one of the integers.
         filters: Parsed SQL92 expressions, each of which is TRUE for the properties of the message.
-
     """
 
     topics: frozenset[str] | None = None

@@ -26,13 +26,9 @@ class QueueComparison:
     """The comparison of the units of all queues with a part of the log, which may have been done before.
 
     Attributes:
-        store: The store.
-        everything: All its queues.
-        log: The part of the log.
         state: The state of the files of the store, as in `MessageStore.state_of_files`. All files count: the end of a
             queue depends on segments outside the part, too.
         known: What an earlier comparison of the same files showed; None if there is none.
-
     """
 
     store: MessageStore

@@ -36,7 +36,6 @@ class OrderedRead:
         parts: What to read, in the order of the log.
         predicate: Which of these messages belong to the partition.
         other_queue_ids: Messages with these queue ids belong to other partitions.
-
     """
 
     parts: tuple[Part, ...]

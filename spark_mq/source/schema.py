@@ -37,12 +37,7 @@ def columns_of_one_store(table: str, names: list[str]) -> list[str]:
 
 
 def column_names(table: str, schema: StructType) -> list[str]:
-    """The columns that `schema` names, in its order.
-
-    Raises:
-        OptionError: The table does not have a column of this name, or the column has another type.
-
-    """
+    """The columns that `schema` names, in its order."""
     known = {field.name: field.dataType for field in full_schema(table)}
     for field in schema:
         if field.name not in known:

@@ -39,22 +39,15 @@ class SeveralStoresReader(DataSourceReader):
         """Read several stores.
 
         Args:
-            readers: The stores, each with its reader.
             columns: The columns that the query reads, in order, with those that name the store.
             skips_unreadable: Whether a store that cannot be read is left out with a warning.
-
         """
         self._readers = list(readers)
         self._columns = list(columns)
         self._skips_unreadable = skips_unreadable
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The partitions of all stores.
-
-        Raises:
-            SparkMqError: A store cannot be read, or with `skipUnreadable` none of them.
-
-        """
+        """The partitions of all stores."""
         found: list[InputPartition] = []
         skipped: list[Exception] = []
         for number, (store, reader) in enumerate(self._readers):

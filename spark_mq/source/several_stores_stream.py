@@ -52,10 +52,6 @@ class SeveralStoresStreamReader(DataSourceStreamReader, SupportsTriggerAvailable
             stores: The stores, each with its options. The limits of a batch are those of all stores together.
             columns: The columns that the query reads, in order, with those that name the store.
             skips_unreadable: Whether a store that cannot be read is left out with a warning.
-
-        Raises:
-            OptionError: There is no store, or this Spark does not support the options.
-
         """
         if not stores:
             raise OptionError("the stream has no store: give at least one path")
@@ -99,10 +95,6 @@ class SeveralStoresStreamReader(DataSourceStreamReader, SupportsTriggerAvailable
         """The end of the batch that starts at `start`; `start` itself if no store has a new message.
 
         Spark before 4.2 passes no arguments.
-
-        Raises:
-            DataLossError: As of a stream over one store; or a store of the checkpoint is not given.
-
         """
         before = self._last if start is None else SeveralOffset.of_json(start, self._first)
         known = {} if before is None else before.offsets
@@ -138,12 +130,7 @@ class SeveralStoresStreamReader(DataSourceStreamReader, SupportsTriggerAvailable
         return SeveralOffset(found).to_json() if found else None
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
-        """The partitions of all stores between two offsets.
-
-        Raises:
-            DataLossError: As in `latestOffset`.
-
-        """
+        """The partitions of all stores between two offsets."""
         first, last = (SeveralOffset.of_json(values, self._first) for values in (start, end))
         self._check_removed(last.offsets)
         found: list[InputPartition] = []
@@ -228,7 +215,6 @@ class SeveralOffset:
     Attributes:
         offsets: The end of a batch, by the names of the store.
         begins: The begin of the batch, of stores that are new in it.
-
     """
 
     offsets: Mapping[Names, OneOffset]
@@ -249,12 +235,7 @@ class SeveralOffset:
         """The offset of a checkpoint.
 
         Args:
-            values: The JSON values.
             first: The names of the store to which an offset of versions 1 and 2 belongs.
-
-        Raises:
-            OptionError: No known version wrote the values.
-
         """
         if values.get("version") != VERSION:
             return cls({first: StreamOffset.of_json(values).to_json()})

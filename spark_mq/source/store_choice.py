@@ -40,7 +40,6 @@ class StoreChoice:
     Attributes:
         selection: The options that select stores, by name.
         others: The other options as they were given, without `path`.
-
     """
 
     selection: Mapping[str, str]
@@ -52,10 +51,6 @@ class StoreChoice:
 
         Args:
             options: Names and values, as Spark passes them; names are not case-sensitive.
-
-        Raises:
-            OptionError: Two options select stores, or `skipUnreadable` is given for one store.
-
         """
         known = {name.lower(): name for name in (_PATH, *SELECTION)}
         selection = {known[key.lower()]: value for key, value in options.items() if key.lower() in known}
@@ -96,11 +91,6 @@ class StoreChoice:
         """The stores, in the order in which they are given; those of a pattern are sorted by path.
 
         A store is left out if none of its rows can match, because of a condition on its names.
-
-        Raises:
-            OptionError: A file of stores or of settings cannot be read, or a store is given twice.
-            StoreNotFoundError: A pattern matches no store.
-
         """
         if self.selection.get(_STORES):
             from spark_mq.store.config.stores_file import load_stores
@@ -151,16 +141,7 @@ class StoreChoice:
         ]
 
     def each(self, is_stream: bool = False) -> list[tuple[NamedStore, dict[str, str]]]:
-        """The stores, each with the options of its read.
-
-        Args:
-            is_stream: Whether the read is a stream.
-
-        Raises:
-            OptionError: As `stores`; or an option of one store is not known, or does not belong to one store.
-            StoreNotFoundError: As `stores`.
-
-        """
+        """The stores, each with the options of its read."""
         stores = self.stores()
         any_is_s3 = any(is_s3(store.path) for store in stores)
         names = STREAM_NAMES if is_stream else names_of(self.table())
@@ -185,12 +166,7 @@ class StoreChoice:
 
 
 def check_options(options: Mapping[str, str]) -> None:
-    """Check the options of a batch read of one or of several stores; no store is looked for.
-
-    Raises:
-        OptionError: As `parse_options`.
-
-    """
+    """Check the options of a batch read of one or of several stores; no store is looked for."""
     choice = StoreChoice.of(options)
     if choice.is_of_several:
         choice.table()

@@ -100,13 +100,7 @@ class IndexEntriesReader(_ColumnsReader):
     """The reader of index entries."""
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One partition for each index file.
-
-        Raises:
-            StoreNotFoundError: The path is not a store.
-            OptionError: The layout of the files is not known without the broker's settings.
-
-        """
+        """One partition for each index file."""
         store = Location.resolve(self._options.path)
         segment_files(store)
         layout = index_layout(store, BrokerConf.of(self._options.broker_conf))

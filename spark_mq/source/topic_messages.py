@@ -56,12 +56,9 @@ def topic_messages(
     All messages stored from `begin` to `end` are in the result; others can be, too.
 
     Args:
-        store: The store.
-        topic: The topic.
         begin: The earliest store time in milliseconds, included; None for any.
         end: The latest store time in milliseconds, included; None for any.
         newest_first: Whether the newest messages come first; else in the order of the log.
-
     """
     if not store.queue_names or topic.startswith(LIGHT_PREFIX) or "\ufffd" in topic:
         return select_messages(store, topic, None, begin, end, newest_first)

@@ -53,12 +53,9 @@ class TopicCover:
         queues: The queues that can have matching messages.
         window: The part of the live log that can have messages of the requested times.
         covered: The ranges of the log in which the units lead to all messages of these queues, in order.
-        units: Those units, in the order of the log.
         tags_codes: The tags codes of the units, if tags are requested; None for any.
         uncovered: The ranges of the log to scan.
-        price: The prices of the storage of the store.
         note: The work in words, for `explain`.
-
     """
 
     queues: tuple[ConsumeQueue, ...]
@@ -84,7 +81,6 @@ class TopicPlan:
         reads: The records that tasks read by units.
         uncovered: The parts of the log to scan.
         note: The work in words, for `explain`.
-
     """
 
     reads: tuple[UnitsRead, ...]
@@ -128,11 +124,8 @@ def topic_cover(
     """Where the messages of the requested topics are; or why units do not show it.
 
     Args:
-        options: The options of the read.
-        store: The store.
         most: What the read by units may cost at most, as a part of what a scan costs; None for any cost.
         within: The part of the live log to read, between two boundaries; None for what the times of the predicate say.
-
     """
     predicate = options.predicate
     if options.mode == Mode.FAILFAST:
@@ -179,7 +172,6 @@ class QueuedParts:
     Attributes:
         uncovered: The ranges of the log for which the units of queues do not account.
         note: The work in words, for `explain`.
-
     """
 
     uncovered: tuple[LogRange, ...]
@@ -192,12 +184,9 @@ def queued_parts(
     """Which messages of a part of the log are in queues, whatever their topics; or why units do not show it.
 
     Args:
-        options: The options of the read.
-        store: The store.
         within: The part of the live log, which starts at a boundary.
         other_cost: What it costs to find the messages that are in queues, in bytes that are read in order.
         most: What all of it may cost at most, as a part of what a scan costs.
-
     """
     if options.mode == Mode.FAILFAST:
         return _FAILS
@@ -226,10 +215,8 @@ def parts_without_units(store: MessageStore, log: LogRange, queue: ConsumeQueue)
     The range itself, if reading the units of all queues costs as much as reading the range.
 
     Args:
-        store: The store.
         log: A range of the live log, which starts at a boundary and ends at one.
         queue: A queue whose messages are requested; a unit of it in the range makes the whole range one part.
-
     """
     everything = _queues_of(store, Predicate())
     comparison = QueueComparison.of(store, everything, log)
@@ -292,11 +279,9 @@ def unit_reads(cover: TopicCover, covered: Sequence[LogRange], units: FoundUnits
     """The reads of some of the cover's units, in parts of about the same cost, in the order of the log.
 
     Args:
-        cover: The cover.
         covered: Some of its covered ranges, in order.
         units: Some of its units, which lead into these ranges.
         split_size: What a part costs at most, in bytes that are read in order, if that is less than what is usual.
-
     """
     if not units.count:
         return []

@@ -19,16 +19,13 @@ class WriteOptions:
     """The options of a write; the arguments of `spark_mq.restore` have the same names.
 
     Attributes:
-        path: The store directory.
         broker_conf: The settings file of the store's broker.
-        broker_version: The version of that broker.
         time_zone: The zone of the names of index files.
         renumber: Whether messages get new offsets even if the rows have offsets.
         store_host: The address that messages get as that of their broker.
         topic_map: New names of topics, by their old names.
         offset_map: The folder for the table of old and new offsets.
         append_id: The identity of the write, if the store exists: one of the same identity is not run twice.
-
     """
 
     path: str
@@ -47,15 +44,6 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
 
     Args:
         options: Names and values, as Spark passes them; names are not case-sensitive.
-
-    Raises:
-        OptionError: A name is unknown (the error names the nearest known name), an option has no effect on a write, or
-            a value is not valid.
-
-    Example:
-        >>> parse_write_options({"path": "/data/store", "topicMap": "orders=orders_2025"}).topic_map
-        {'orders': 'orders_2025'}
-
     """
     given: dict[str, str] = {}
     for key, value in options.items():

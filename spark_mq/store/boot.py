@@ -47,11 +47,8 @@ class SegmentHead:
 
     Attributes:
         base: The first offset of the segment.
-        magic: The magic number of the record.
         store_timestamp: Its store time, milliseconds.
-        commit_log_offset: The offset that it states.
         is_whole: Whether a broker accepts the record; True if that is not known.
-
     """
 
     base: int
@@ -103,7 +100,6 @@ class BootFacts:
         log_end: The offset at which recovery ends the log, if no record before it is damaged.
         segments: The first offset of each file of `commitlog/`, in order; also of files created in advance.
         heads: The beginnings of the newest segments, the newest first, down to one with which the recovery begins.
-        checkpoint: The checkpoint.
         queue_end: The largest offset after a message that a queue's last unit points to, whether live or not
             (`ConsumeQueueStore.getMaxPhyOffsetInConsumeQueue`@5.3.3); -1 without queues.
         live_queue_end: The same of units of live messages.
@@ -111,12 +107,9 @@ class BootFacts:
         next_queue_offsets: The queue offset after the end of each queue that lacks messages and has files.
         index: The index; None if nothing is known about it.
         last_indexed: By name of an index file: its last message.
-        settings: The broker's settings.
         gone: The number of messages that queues or the index show after the end of the log.
         revived: The number of old records after the live end that the broker takes for live ones.
-        missing_bytes: Bytes of the log that no segment has.
         read_from: The commit log offset from which on the log was read.
-
     """
 
     is_clean: bool
@@ -143,13 +136,10 @@ class QueueOutcome:
     """What a boot does to a queue that lacks messages.
 
     Attributes:
-        topic: The topic.
-        queue_id: The queue id.
         completed: The number of lacking messages that get their unit.
         shifted: The number of lacking messages that get a unit at a wrong, lower queue offset.
         lost: The number of lacking messages that get no unit.
         first_lost_offset: The commit log offset of the first message that gets none; None if all get one.
-
     """
 
     topic: str
@@ -170,20 +160,17 @@ class Boot:
         recovers_from: The first offset of the segment from which records are checked; None without segments, or if
             the files do not tell.
         dispatched: The parts of the log whose messages are dispatched again.
-        deleted_index_files: The names of the index files that are deleted.
         doubled_entries: The number of index entries that are put a second time.
         unindexed: The part of the log whose messages lack index entries after the boot; None if there is none.
         queues: What happens to the queues that lack messages.
         deletes_queues: Whether all consume queues are deleted, because the log has no segment.
         cut_bytes: Bytes of live records that are cut off.
-        cut_messages: The number of messages in them.
         revived: The number of old records after the live end that are taken for live ones.
         gone: The number of messages that queues or the index show, and that the log does not have (`gone_messages`).
         deleted: The number of messages without a unit whose topic was deleted, as far as files show.
         damaged_bytes: Bytes of the log before its live end that are not records, or that no segment has.
         is_full: Whether the whole log was read, and each record that the broker checks (`recovery`). Otherwise the
             numbers are what the end of the log shows: at least that many.
-
     """
 
     rules: BrokerVersions
@@ -350,10 +337,7 @@ def index_outcome(
     """The deleted files, the number of doubled entries, and the part of the log that the index then lacks.
 
     Args:
-        rules: The versions.
-        facts: The facts about the store.
         dispatched: The parts of the log whose messages are dispatched again.
-
     """
     index = facts.index
     if index is None:

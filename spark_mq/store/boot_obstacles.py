@@ -38,11 +38,8 @@ def boot_obstacles(
     @4.9.7). It stops if a file of `config/` cannot be read, and the file's `.bak` neither (`ConfigManager.load`).
 
     Args:
-        store: The store's directory.
         conf: The broker's settings; without a size there, most files show it.
-        queues: The queues of the store.
         release: The version that starts; without it, what any version does not start with is an obstacle.
-
     """
     return [
         *(

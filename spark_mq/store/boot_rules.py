@@ -62,24 +62,12 @@ def find_boot_groups(store: Location, given: str | None) -> tuple[BrokerVersions
     Args:
         store: The store, whose files show some versions.
         given: A version such as `4.9`, `5` or `5.3.3`; None if it is not known.
-
-    Raises:
-        OptionError: The version is neither of 4.9 nor of 5.
-
     """
     return boot_groups(find_broker_versions(store, given))
 
 
 def one_boot_group(version: str, option: str) -> BrokerVersions:
-    """The versions that a person names, which must boot in the same way.
-
-    Raises:
-        OptionError: The version is neither of 4.9 nor of 5, or brokers of it boot in different ways.
-
-    Example:
-        >>> str(one_boot_group("5.3.3", "--as"))
-        '5.3.3'
-    """
+    """The versions that a person names, which must boot in the same way."""
     groups = boot_groups(BrokerVersions.parse(version, option))
     if len(groups) > 1:
         raise OptionError(f"brokers of {version} recover by different rules: give a version such as 5.3.1 or 5.3.3")

@@ -36,13 +36,8 @@ def find_broker_versions(store: Location, given: str | None = None) -> BrokerVer
     """The versions of the broker that are possible for a store, with the evidence.
 
     Args:
-        store: The store's directory.
         given: What a person says. `5.1.0` is that version. Of a line such as `5` or `4.9`, the versions count that the
             files allow. None if only the files tell.
-
-    Raises:
-        OptionError: `given` is not a version of 4.9 or 5.
-
     """
     if given is None:
         return _shown(store)

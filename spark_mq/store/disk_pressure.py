@@ -33,7 +33,6 @@ class DiskPressure:
         forcibly_percent: `diskSpaceCleanForciblyRatio`: above it, segments that have not expired are deleted, too, if
             `cleanFileForciblyEnable`.
         is_forcible: `cleanFileForciblyEnable`.
-
     """
 
     used_percent: int
@@ -51,12 +50,7 @@ class DiskPressure:
 
 
 def disk_pressure(store: Location, conf: BrokerConf) -> DiskPressure | None:
-    """The disk of the store's commit log now; None if the store is not local.
-
-    Raises:
-        OptionError: A setting is not a number.
-
-    """
+    """The disk of the store's commit log now; None if the store is not local."""
     if not store.is_local:
         return None
     max_used = _percent(conf, "diskMaxUsedSpaceRatio", 75, 10, 95)

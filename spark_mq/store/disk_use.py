@@ -22,11 +22,9 @@ class DiskUse:
 
     Attributes:
         tree: The name of the folder; `other` for everything else in the store's directory.
-        files: The number of files.
         size: The sum of their sizes in bytes.
         allocated: The bytes that they take on the disk: less than `size` if files have holes, such as `timerwheel` or
             a segment that is not full. None if the filesystem does not say.
-
     """
 
     tree: str
@@ -36,16 +34,7 @@ class DiskUse:
 
 
 def disk_use(store: Location) -> tuple[DiskUse, ...]:
-    """The disk use of each tree of `TREES`, and of all other files. Files that vanish meanwhile are left out.
-
-    Args:
-        store: The store's directory.
-
-    Raises:
-        OSError: A local folder cannot be read.
-        StorageError: A store over a network cannot be listed.
-
-    """
+    """The disk use of each tree of `TREES`, and of all other files. Files that vanish meanwhile are left out."""
     counts = {tree: [0, 0, 0] for tree in (*TREES, OTHER)}
     for path, size, allocated in _local_files(store.path, "") if store.is_local else _files(store):
         top, _, rest = path.partition("/")

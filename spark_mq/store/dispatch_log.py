@@ -67,11 +67,9 @@ class DispatchLog:
         Args:
             lacking: The messages before the end of the log that have no unit.
             old_from: The commit log offset from which on records are old: one that gets no unit is not lost.
-            readers: Open files.
 
         Returns:
             The outcomes, and the number of messages whose topic was deleted.
-
         """
         read = DispatchRequests.concatenate(self._read)
         results = np.concatenate(self._results)

@@ -31,10 +31,7 @@ class DispatchRequests:
         commit_log_offset: The commit log offset that the record states, with which a broker dispatches it.
         store_size: Its size in bytes.
         queue: The number of its queue in `StartingQueues`.
-        queue_offset: Its queue offset.
-        has_unit: Whether it gets a unit.
         entry_count: The number of its index entries.
-
     """
 
     position: Int64s
@@ -68,7 +65,6 @@ class StartingQueues:
         on_disk: The queue as it is before anything is dispatched, by number; None without a folder.
         end: The byte of each queue after its last unit; -1 if it has no file.
         max_physic_offset: The commit log offset after the last message of each queue; -1 if that is not known.
-
     """
 
     def __init__(self, recovered: Iterable[RecoveredQueue], file_size: int, has_tags: bool = False) -> None:
@@ -198,7 +194,6 @@ def doubled_entries(requests: DispatchRequests, index_end: int, entries: int) ->
         requests: The messages that are dispatched, in order.
         index_end: The commit log offset of the last message in the index; 0 without one.
         entries: The number of entries of that message that the index has.
-
     """
     offsets, counts = requests.commit_log_offset, requests.entry_count
     has_keys = counts > 0

@@ -34,11 +34,6 @@ def expire_times(modification_times: Sequence[int], reserved: int) -> list[int]:
     Args:
         modification_times: The time of the last change of each file, milliseconds since the epoch.
         reserved: Milliseconds for which a file is kept after that.
-
-    Example:
-        >>> expire_times([1000, 500, 2000], 10)
-        [1010, 1010, 2010]
-
     """
     return list(accumulate((time + reserved for time in modification_times), max))
 
@@ -58,11 +53,6 @@ def release_offsets(last_offsets: Sequence[int]) -> list[int]:
 
     Args:
         last_offsets: The commit log offset of the last message in each file.
-
-    Example:
-        >>> release_offsets([100, 50, 300])
-        [100, 100, 300]
-
     """
     return list(accumulate(last_offsets, max))
 
@@ -73,8 +63,6 @@ class DeleteWhen:
 
     Attributes:
         hours: The hours, 0 to 23; with other numbers nothing is ever deleted, as in a broker.
-        zone: The time zone of the broker.
-
     """
 
     hours: frozenset[int]
@@ -85,13 +73,8 @@ class DeleteWhen:
         """The hours in a value of `deleteWhen`, such as `04` or `04;16`.
 
         Args:
-            text: The value.
             source: Where it comes from, for the error.
             zone: The broker's time zone; None for that of this machine.
-
-        Raises:
-            OptionError: The text is not a list of hours. A broker would never delete a file.
-
         """
         if not _HOURS.fullmatch(text):
             raise OptionError(f"{source}: deleteWhen={text!r} is not an hour such as 04, or several such as 04;16")
@@ -102,11 +85,6 @@ class DeleteWhen:
 
         Args:
             millis: Milliseconds since the epoch.
-
-        Example:
-            >>> DeleteWhen.of("04", "broker.conf", UTC).next_time(0)
-            14400000
-
         """
         if micros(millis) is None or not any(hour < 24 for hour in self.hours):
             return None

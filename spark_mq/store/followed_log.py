@@ -29,12 +29,7 @@ class FollowedLog:
         self._finder = LiveEndFinder(store)
 
     def new_parts(self) -> Iterator[Record | CorruptRange]:
-        """The matching messages that were added since the last call, and damaged or expired ranges among them.
-
-        Raises:
-            LogCutError: The log ends before `position` now: the broker lost the end of its log.
-
-        """
+        """The matching messages that were added since the last call, and damaged or expired ranges among them."""
         end = self._finder.find_now()
         if end < self.position:
             raise LogCutError(

@@ -31,7 +31,6 @@ class GoneMessages:
     Attributes:
         by_queue: The number of such units of each queue that has some.
         count: The number of messages; a message can be in several queues. At least that many are gone.
-
     """
 
     by_queue: Mapping[tuple[str, int], int]

@@ -23,11 +23,9 @@ class IndexFileEnd:
     """The end of one index file, as its header states it; all are 0 if the file is too short for a header.
 
     Attributes:
-        name: The file's name.
         end_timestamp: The store time of its last message, milliseconds.
         end_offset: The commit log offset of its last message.
         next_entry: The number of the next entry: 1 if the file has no entry.
-
     """
 
     name: str
@@ -41,14 +39,11 @@ class IndexState:
     """How far the index covers the log.
 
     Attributes:
-        files: The files, by name.
         covered_to: The commit log offset up to which the valid files cover the log; the log's start without such files.
         covered_timestamp: The store time of the last message that they have, milliseconds; None without such files.
         checked: The part of the log after `covered_to` that was read, at most `TAIL_SIZE` bytes.
         lacking: The commit log offsets of the messages in that part that have keys, and so lack entries.
-        log_end: The live end of the log.
         problems: Why files are not used, as text for a person.
-
     """
 
     files: tuple[IndexFileEnd, ...]
@@ -98,9 +93,7 @@ def kept_files(files: Sequence[IndexFileEnd], index_msg_timestamp: int) -> list[
     """The files that a broker keeps when it recovers after an unclean stop (`IndexService.load`@5.3.3, as in 4.9).
 
     Args:
-        files: The files of the store.
         index_msg_timestamp: The time of that name in the checkpoint, milliseconds.
-
     """
     return [file for file in files if file.end_timestamp <= index_msg_timestamp]
 
@@ -113,10 +106,7 @@ class LastIndexed:
     (`IndexService.buildIndex`@5.3.3).
 
     Attributes:
-        keys: The number of its keys.
         entries: The number of entries that the files have, also one of its tags (`INDEX_TAGS`).
-        has_tags: Whether it has tags.
-
     """
 
     keys: int = 0
@@ -133,10 +123,7 @@ def last_indexed(store: MessageStore, conf: BrokerConf, kept: Sequence[IndexFile
     """The last message in these files; no keys if they have no entry, or if the log does not contain the message.
 
     Args:
-        store: The store.
-        conf: The broker's settings.
         kept: Files of the store, by name, without gaps from the first one on.
-
     """
     if not kept or max(file.next_entry for file in kept) <= 1:
         return LastIndexed()

@@ -44,8 +44,6 @@ class LackingMessages:
         checked: The part of the log that was read.
         dispatched_to: The commit log offset after the last message that any queue has.
         last_dispatched: The commit log offset of that message; None if no queue has one.
-        log_end: The live end of the log.
-
     """
 
     messages: tuple[LackingMessage, ...]
@@ -64,10 +62,6 @@ def find_lacking_messages(store: MessageStore) -> LackingMessages:
     """The messages at the log's end that queues lack.
 
     A broker that runs can be about to dispatch its newest messages, so units are read after the log's end was found.
-
-    Raises:
-        UnsupportedStoreError: The queues are in RocksDB.
-
     """
     end = store.get_max_phy_offset()
     start, dispatched_to, last = _tail_start(store, end)

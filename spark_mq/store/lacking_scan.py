@@ -38,11 +38,9 @@ class WithoutUnit:
     """Messages of one queue that have no unit, in the order of the log.
 
     Attributes:
-        commit_log_offset: Where each message is.
         is_deleted: Which of them are of a topic that was deleted, as far as files show: `config/topics.json` does not
             name it and the queue has no files; or a later message of the queue has the queue offset, or a smaller one
             (as in the codes QUEUE_DELETED and QUEUE_OFFSET_TWICE of `verify`).
-
     """
 
     commit_log_offset: Int64s
@@ -59,12 +57,7 @@ class LackingScan:
         self._counts: dict[int, int] = {}
 
     def before(self, queues: StartingQueues, stop: int) -> dict[Queue, WithoutUnit]:
-        """The messages before commit log offset `stop` without a unit in `queues`, by queue.
-
-        Raises:
-            DataLossError: The log was cut while it was read.
-
-        """
+        """The messages before commit log offset `stop` without a unit in `queues`, by queue."""
         ends = tuple(
             (queues.names[number], queue.end) for number, queue in enumerate(queues.on_disk) if queue is not None
         )

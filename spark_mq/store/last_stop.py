@@ -21,7 +21,6 @@ class LastStop:
         started_timestamp: When the broker that runs, or crashed, was started, milliseconds; None after a clean stop.
         is_running: Whether a broker, or a job that writes into the store, has the store's lock; None if that cannot be
             known.
-
     """
 
     is_clean: bool

@@ -20,12 +20,7 @@ def lost_queues(store: MessageStore, queues: Iterable[tuple[str, int]]) -> Mappi
     The units of all queues show which messages of the log have one. Only the rest of the log is read.
 
     Args:
-        store: The store.
         queues: Topics and queue ids; those with files are left out.
-
-    Raises:
-        UnsupportedStoreError: The queues are in RocksDB.
-
     """
     without = {queue for queue in queues if queue not in store.queues}
     log = LogRange(max(store.get_min_phy_offset(), 0), store.get_max_phy_offset())

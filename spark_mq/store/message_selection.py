@@ -37,13 +37,10 @@ def select_messages(
     its units. Those of a whole topic are searched for in the log, because only the log shows that no queue was lost.
 
     Args:
-        store: The store.
-        topic: The topic.
         queue_id: The queue id; None for all queues.
         begin: The earliest store time in milliseconds, included; None for any.
         end: The latest store time in milliseconds, included; None for any.
         newest_first: Whether the newest messages come first; else in the order of the log.
-
     """
     if queue_id is not None:
         return _of_queue(store, topic, queue_id, begin, end, newest_first)
@@ -110,10 +107,8 @@ def tail_start(queues: Sequence[ConsumeQueue], covers: Sequence[QueueCover], at_
     """The offset of a record at or after `at_least`, as early as the last units of the queues show; else None.
 
     Args:
-        queues: The queues.
         covers: What the units of each queue prove.
         at_least: A commit log offset.
-
     """
     earliest: int | None = None
     for queue, cover in zip(queues, covers, strict=True):

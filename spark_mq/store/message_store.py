@@ -105,7 +105,6 @@ class MessageStore:
             StoreNotFoundError: The path is not a message store.
             UnsupportedStoreError: The store is of a kind that is not read.
             OptionError: `broker_version` is unknown, or `broker_conf` cannot be read.
-
         """
         self.location = Location.resolve(path).snapshot()
         self.broker_conf = BrokerConf.of(broker_conf)
@@ -147,7 +146,6 @@ class MessageStore:
 
         Raises:
             UnsupportedStoreError: The broker keeps its queues in RocksDB.
-
         """
         return self._queues.queues
 
@@ -249,7 +247,6 @@ class MessageStore:
 
         Raises:
             UnsupportedStoreError: The topic has queues that are not read.
-
         """
         return self._queues.notes(topic)
 
@@ -353,7 +350,6 @@ class MessageStore:
 
         Raises:
             OptionError: The text is not an offset message id.
-
         """
         host, offset = decode_offset_message_id(offset_message_id)
         record = self.find_record(offset)
@@ -694,7 +690,6 @@ class MessageStore:
             begin: The earliest store time in milliseconds, included; None for any.
             end: The latest store time in milliseconds, included; None for any. A part of the log can be skipped if a
                 sample shows that all of it was stored outside `begin` to `end`. Messages outside can be returned.
-
         """
         log = LogRange(self.get_min_phy_offset(), self.get_max_phy_offset())
         return scan(self.location, self.records, log, InQueue(topic), begin, end, _FIRST_BYTES)
@@ -715,7 +710,6 @@ class MessageStore:
 
         Raises:
             OptionError: No segment contains the offset.
-
         """
         segment = self.records.segment_of(commit_log_offset)
         if segment is None:

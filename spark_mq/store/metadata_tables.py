@@ -37,9 +37,6 @@ _LAST = "last_store_timestamp"
 def segments(store: MessageStore) -> pa.Table:
     """The files of `commitlog/` that have the name of a segment, by name.
 
-    Args:
-        store: The store.
-
     Returns:
         The rows of table `segments`; `SEGMENTS` says what its columns are.
     """
@@ -66,14 +63,10 @@ def queues(store: MessageStore, topic: str | None = None) -> pa.Table:
     """The consume queues, by topic and queue id.
 
     Args:
-        store: The store.
         topic: Only the queues of this topic; None for all.
 
     Returns:
         The rows of table `queues`; `QUEUES` says what its columns are.
-
-    Raises:
-        UnsupportedStoreError: The queues are in RocksDB.
     """
     return table_of(_queue_rows(store, queue_states(store, topic)), QUEUES.schema)
 
@@ -106,15 +99,8 @@ def _stored(store: MessageStore, commit_log_offset: int, store_size: int) -> int
 def topics(store: MessageStore) -> pa.Table:
     """The topics of `config/topics.json`, and other topics that have a queue, by name.
 
-    Args:
-        store: The store.
-
     Returns:
         The rows of table `topics`; `TOPICS` says what its columns are.
-
-    Raises:
-        ConfigError: `config/topics.json` and its `.bak` cannot be read.
-        UnsupportedStoreError: The queues are in RocksDB.
     """
     rows = load_config(store.location, "topics.json", _topic_rows) or {}
     states = queue_states(store)
@@ -155,16 +141,11 @@ def consumer_offsets(store: MessageStore, topic: str | None = None, consumer_gro
     """The offsets of consumer groups, by group, topic and queue id (`config/consumerOffset.json`).
 
     Args:
-        store: The store.
         topic: Only the offsets in this topic; None for all.
         consumer_group: Only the offsets of this group; None for all.
 
     Returns:
         The rows of table `consumer_offsets`; `CONSUMER_OFFSETS` says what its columns are.
-
-    Raises:
-        ConfigError: `config/consumerOffset.json` and its `.bak` cannot be read.
-        UnsupportedStoreError: The queues are in RocksDB.
     """
     offsets = load_consumer_offsets(store.location)
     states = queue_states(store, topic)
@@ -218,15 +199,10 @@ def subscription_groups(store: MessageStore, consumer_group: str | None = None) 
     """The consumer groups of `config/subscriptionGroup.json`, by name (`SubscriptionGroupConfig`@5.3.3).
 
     Args:
-        store: The store.
         consumer_group: Only this group; None for all.
 
     Returns:
         The rows of table `subscription_groups`; `SUBSCRIPTION_GROUPS` says what its columns are.
-
-    Raises:
-        ConfigError: `config/subscriptionGroup.json` and its `.bak` cannot be read.
-        UnsupportedStoreError: The broker keeps the groups in RocksDB.
     """
     return load_subscription_groups(store.location, consumer_group)
 
@@ -274,15 +250,11 @@ def consumer_filters(store: MessageStore, topic: str | None = None, consumer_gro
     """The SQL92 filters of consumer groups, by group and topic (`config/consumerFilter.json`).
 
     Args:
-        store: The store.
         topic: Only the filters for this topic; None for all.
         consumer_group: Only the filters of this group; None for all.
 
     Returns:
         The rows of table `consumer_filters`; `CONSUMER_FILTERS` says what its columns are.
-
-    Raises:
-        ConfigError: `config/consumerFilter.json` and its `.bak` cannot be read.
     """
     rows = [
         _filter_row(one)
@@ -311,15 +283,8 @@ def _filter_row(one: ConsumerFilter) -> Row:
 def delay_offsets(store: MessageStore) -> pa.Table:
     """The offsets up to which delayed messages were delivered, by delay level (`config/delayOffset.json`).
 
-    Args:
-        store: The store.
-
     Returns:
         The rows of table `delay_offsets`; `DELAY_OFFSETS` says what its columns are.
-
-    Raises:
-        ConfigError: `config/delayOffset.json` and its `.bak` cannot be read.
-        UnsupportedStoreError: The queues, or the offsets, are in RocksDB.
     """
     offsets = load_config(store.location, DELAY_OFFSETS_FILE, _delay_offsets) or {}
     states = queue_states(store, SCHEDULE_TOPIC)
@@ -355,24 +320,14 @@ def _delay_offsets(content: Mapping[str, Any]) -> dict[int, int]:
 def index_files(store: MessageStore) -> pa.Table:
     """The headers of the index files, oldest first.
 
-    Args:
-        store: The store.
-
     Returns:
         The rows of table `index_files`; `INDEX_FILES` says what its columns are.
-
-    Raises:
-        CorruptIndexError: A file is not an index file.
-        OptionError: The layout of the files is not known without the broker's settings.
     """
     return index_file_rows(store.location, index_layout(store.location, store.broker_conf))
 
 
 def checkpoint(store: MessageStore) -> pa.Table:
     """The file `checkpoint`, one row: up to which store times log, queues and index were flushed.
-
-    Args:
-        store: The store.
 
     Returns:
         The rows of table `checkpoint`; `CHECKPOINT` says what its columns are.

@@ -34,10 +34,7 @@ class LiveSegment:
     """A segment with a live record.
 
     Attributes:
-        file: The segment.
-        size: Bytes of its file.
         modification_timestamp: The time of the last change of the file, milliseconds since the epoch.
-
     """
 
     file: SegmentFile
@@ -56,12 +53,9 @@ class OldFile:
 
     Attributes:
         tree: `consumequeue` or `index`.
-        path: The path in the store's directory.
-        location: The file.
         size: Its bytes.
         release_offset: The largest commit log offset that its last unit or entry, and those of the files before it,
             point to. A broker deletes the file when the log begins after this offset.
-
     """
 
     tree: str
@@ -99,10 +93,6 @@ def old_files(store: MessageStore) -> OldFiles:
 
     A file is left out, with all files after it, if its last unit or its header is damaged: it cannot be known which
     messages it has.
-
-    Raises:
-        UnsupportedStoreError: The queues are in RocksDB.
-
     """
     if has_rocksdb_queues(store.location):
         raise UnsupportedStoreError(

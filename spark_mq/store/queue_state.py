@@ -75,7 +75,6 @@ class QueueStates:
         by_queue: The state of each queue that has files, or is known to have had some, in the order of their names.
         behind: Text for a person if no queue leads to the end of the log. Then any queue can lack messages, even an
             unknown one. None if the last part of the log was checked.
-
     """
 
     by_queue: Mapping[Queue, QueueState]
@@ -83,12 +82,7 @@ class QueueStates:
 
 
 def queue_states(store: MessageStore, topic: str | None = None) -> QueueStates:
-    """The states of the queues, or of the queues of one topic.
-
-    Raises:
-        UnsupportedStoreError: The queues are in RocksDB.
-
-    """
+    """The states of the queues, or of the queues of one topic."""
     found = find_lacking_messages(store)
     lacking, behind = _by_queue(found.messages), _behind(found)
     consumed = consumed_offsets(store.location)

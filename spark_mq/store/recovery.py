@@ -78,8 +78,6 @@ class Recovery:
     """What the next start of a broker does.
 
     Attributes:
-        store: The path or URI.
-        version: The version of the broker.
         release: The versions that start in the same way; what only some of them do is that of the last one.
         last_stop: How the last run of the broker ended.
         obstacles: Why the broker does not start, as text for a person; empty if it starts.
@@ -91,8 +89,6 @@ class Recovery:
         max_offsets: The queue offset after the last unit of each queue, by topic and queue id, as the broker then has
             them; empty if nothing was done.
         rows: Each thing that is done, in order, with the columns of `RECOVERY_SCHEMA`.
-        settings: Settings that are assumed, with their sources.
-
     """
 
     store: str
@@ -125,15 +121,6 @@ def next_recovery(path: str, broker_version: str, broker_conf: str | None = None
         path: The store directory (`storePathRootDir`): a path or a URI.
         broker_version: The broker's version, such as `5.3.3`; it must tell which rules apply.
         broker_conf: The file of the broker's settings; without it, defaults are assumed.
-
-    Raises:
-        StoreNotFoundError: The path is not a message store.
-        UnsupportedStoreError: The store is of a kind that is not read.
-        OptionError: `broker_version` is unknown or ambiguous, or `broker_conf` cannot be read.
-
-    Example:
-        >>> next_recovery("/data/store", "5.3.3").rows.to_pylist()[0]["action"]
-        'start'
     """
     release, conf = one_boot_group(broker_version, "--as"), BrokerConf.of(broker_conf)
     with MessageStore(path, broker_version, broker_conf) as store:
@@ -146,10 +133,7 @@ def next_recoveries(
     """The same for several starts, of which each reads what it would check; the whole log is read once.
 
     Args:
-        store: The store.
         starts: The versions, each with whether it starts as after a crash: as if there were a file `abort`.
-        conf: The broker's settings.
-
     """
     scan, gone = LackingScan(store), find_gone_messages(store).count
     return [_Start(store, release, conf, scan, gone, after_crash).run() for release, after_crash in starts]

@@ -43,7 +43,6 @@ class AgeBytes:
         to_hours: The age below which they are; None if there is no limit.
         segments: The number of segments.
         log_bytes: Bytes of their live records, with blanks.
-
     """
 
     from_hours: int
@@ -70,7 +69,6 @@ class Retention:
         topics: The bytes of the log by topic; None if they were not requested.
         disk: The use of the disk now; None if the store is not local.
         problems: Why files are kept although they may be old, as text for a person.
-
     """
 
     store: str
@@ -128,7 +126,6 @@ def retention(
     Example:
         >>> for segment in spark_mq.retention("/data/store").expired:
         ...     print(segment.file, segment.freed_bytes)
-
     """
     with MessageStore(path, broker_conf=broker_conf) as store:
         return _retention(store, reserved_hours, at, BrokerConf.of(broker_conf), by_topic)
@@ -200,7 +197,6 @@ def reserved_time(given: float | None, conf: BrokerConf) -> Sourced[float]:
 
     Raises:
         OptionError: The number is not from 0 to 8,760,000.
-
     """
     if given is not None:
         return Sourced(_hours(given, f"reserved hours {given}"), "--reserved-hours")
@@ -224,7 +220,6 @@ def delete_when(store: MessageStore, conf: BrokerConf) -> tuple[DeleteWhen, str,
 
     Raises:
         OptionError: The setting is not a list of hours.
-
     """
     text = conf.settings.get("deleteWhen")
     zone = zone_of_names((info.name, info.stored_header().begin_timestamp) for info in index_files(store.location))
@@ -247,7 +242,6 @@ def ages(segments: Sequence[SegmentRetention], at: int) -> list[AgeBytes]:
     Args:
         segments: The segments.
         at: The time to which ages refer, milliseconds since the epoch.
-
     """
     limits = (0, *AGES)
     sums = [[0, 0] for _ in limits]

@@ -27,10 +27,7 @@ class SegmentRetention:
     """How long a segment is kept. All times are milliseconds since the epoch.
 
     Attributes:
-        file: The name of the segment.
-        commit_log_offset: Its first offset.
         end_offset: The commit log offset after its last live record.
-        file_size: Bytes of the file.
         first_store_timestamp: The store time of its first message; None if it does not begin with one.
         last_store_timestamp: The store time of its newest message; None if the end of the segment does not show it.
         modification_timestamp: The time of the last change of the file.
@@ -40,7 +37,6 @@ class SegmentRetention:
         expire_by_store_timestamp: `last_store_timestamp` plus the reserved time.
         is_expired: Whether `expire_timestamp` has come.
         files: The queue files and index files that the broker deletes because the segment is gone.
-
     """
 
     file: str
@@ -78,12 +74,9 @@ def segment_retentions(
     """When each segment with live records expires, by offset.
 
     Args:
-        store: The store.
         hours: For how many hours a segment is kept after its last change.
         at: The time for which the question is answered, milliseconds since the epoch.
         when: The hours in which the broker deletes files.
-        files: The store's old files.
-
     """
     live = live_segments(store)
     reserved = round(hours * MILLIS_PER_HOUR)

@@ -39,7 +39,6 @@ class SegmentState:
         name: The value of column `state` of table `segments`.
         problem: The damage, as text for a person; None if the check found nothing.
         first: The live record at the file's beginning, if there is one.
-
     """
 
     info: fs.FileInfo

@@ -36,10 +36,7 @@ def settled_state(store: Location, files: Iterable[Location], about: object = No
     """A hash of the state of some files of a store, as in `file_state`; None if a broker may change them unseen.
 
     Args:
-        store: The store directory.
-        files: The files.
         about: What else the hash depends on; its `repr` counts.
-
     """
     if is_locked(store) is not False:
         return None
@@ -55,10 +52,8 @@ def file_state(files: Iterable[Location], about: object = None, age: int | None 
     That is, if it is not local, or if it changed just now. A file that does not exist has a state, too.
 
     Args:
-        files: The files.
         about: What else the hash depends on; its `repr` counts.
         age: How long ago the last change must be, in nanoseconds; None for two seconds.
-
     """
     digest, newest = hashlib.sha256(repr(about).encode("utf-8", "surrogateescape")), 0
     for file in files:

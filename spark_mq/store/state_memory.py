@@ -32,8 +32,6 @@ class StateMemory(Generic[Fact]):
 
         Args:
             key: The state of the files from before the fact was found until now, and what else it depends on.
-            fact: The fact.
-
         """
         self._found[key] = fact
         while len(self._found) > _MOST:

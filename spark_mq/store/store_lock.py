@@ -38,11 +38,6 @@ def store_lock(store: Location, or_else: str | None = _ELSEWHERE) -> Iterator[No
         store: The store directory (`storePathRootDir`), which exists.
         or_else: What a user can do instead of stopping the broker, for the errors; None for a job that must change the
             store itself.
-
-    Raises:
-        StoreLockedError: A broker, or another job, has the lock.
-        StorageError: The file cannot be opened or locked.
-
     """
     if not store.locks:
         yield

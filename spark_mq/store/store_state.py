@@ -51,7 +51,6 @@ class StaleTail:
         start: The commit log offset of the first one, which is the live end.
         stop: The commit log offset after the last one that was counted.
         count: Their number, at most 1,000.
-
     """
 
     start: int
@@ -67,12 +66,9 @@ class LogState:
         start: The first offset; -1 without segments.
         end: The live end; -1 if the log is empty.
         last_segment: The name of the segment with the live end; None if the log is empty.
-        files: The number of segments.
-        file_size: Bytes of a segment.
         last_store_timestamp: The store time of the newest message that queues lead to, milliseconds; None without one.
         gaps: The parts of the log that no segment contains.
         stale_tail: Old records after the live end that the next boot takes for live ones; None if there are none.
-
     """
 
     start: int
@@ -98,22 +94,15 @@ class StoreState:
     """The state of a store.
 
     Attributes:
-        store: The path or URI.
         last_stop: How the last run of the broker ended.
-        checkpoint: The checkpoint.
         checkpoint_problem: What is wrong with it, as text for a person; None if nothing was found.
-        log: The commit log.
-        queue_count: The number of queues that have files.
         lacking: The messages at the end of the log that queues lack; None if the queues are in RocksDB.
         gone: The messages that queues or the index show, and the log does not have.
         index: The index; None if the broker writes none (`messageIndexEnable=false`).
         config: The files of `config/`, by name.
         obstacles: Why a broker does not start, as text for a person.
-        settings: Settings that are assumed, with their sources.
         boots: What the next boot does, for each possible version.
         forced_boots: The same if a file `abort` is created before it; empty if there is one.
-        disk: The disk use of each tree.
-
     """
 
     store: str
@@ -144,15 +133,6 @@ def store_state(
             `config/` allows are considered.
         broker_conf: The file of the broker's settings; without it, defaults are assumed.
         full: Whether the whole log is read, so that the boots are exact; by default, if it has up to `SMALL_LOG` bytes.
-
-    Raises:
-        StoreNotFoundError: The path is not a message store.
-        UnsupportedStoreError: The store is of a kind that is not read.
-        OptionError: `broker_version` is unknown, or `broker_conf` cannot be read.
-
-    Example:
-        >>> store_state("/data/store", "5.3.3").boots[0].loses_nothing
-        True
     """
     conf = BrokerConf.of(broker_conf)
     with MessageStore(path, broker_version, broker_conf) as store:

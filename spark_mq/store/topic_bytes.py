@@ -15,16 +15,7 @@ _UNITS = 1 << 18
 
 @dataclass(frozen=True)
 class TopicBytes:
-    """The messages of a topic that its queues offer.
-
-    Attributes:
-        topic: The topic.
-        messages: The number of messages.
-        log_bytes: Bytes of their records.
-        expired_messages: The number of those that have expired.
-        expired_bytes: Bytes of those.
-
-    """
+    """The messages of a topic that its queues offer."""
 
     topic: str
     messages: int
@@ -40,12 +31,7 @@ def topic_bytes(store: MessageStore, min_offset: int) -> list[TopicBytes]:
     committed, are not counted.
 
     Args:
-        store: The store.
         min_offset: Messages before this commit log offset count as expired.
-
-    Raises:
-        UnsupportedStoreError: The queues are in RocksDB.
-
     """
     sums: dict[str, list[int]] = {}
     log_start = store.get_min_phy_offset()
@@ -65,10 +51,6 @@ def queue_bytes(store: MessageStore, topic: str, queue_id: int) -> tuple[int, in
     """The number of messages that a queue offers, and bytes of their records; 0 if the queue has no files.
 
     All its live units are read.
-
-    Raises:
-        UnsupportedStoreError: The queues are in RocksDB.
-
     """
     queue = store.queues.get((topic, queue_id))
     if queue is None:

@@ -16,12 +16,7 @@ from spark_mq.store.message_store import MessageStore
 
 
 def find_unique_key(store: MessageStore, unique_key: str) -> list[Record]:
-    """The live messages of all topics that have the unique key, newest first.
-
-    Example:
-        >>> len(find_unique_key(MessageStore("/data/store"), "7F0000010B5F18B4AAC28F1B3B6D0000"))
-        1
-    """
+    """The live messages of all topics that have the unique key, newest first."""
     uncovered = uncovered_parts(store)
     found: dict[int, Record] = {}
     for topic in known_topics(store):

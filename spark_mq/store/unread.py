@@ -18,9 +18,6 @@ class UnreadLoss:
     """The unread messages that a group loses in one queue.
 
     Attributes:
-        consumer_group: The group.
-        topic: The topic.
-        queue_id: The queue id.
         consumer_offset: The queue offset that the group consumes next.
         unread: The number of messages from there on that the queue has.
         lost: The number of messages from there on that are deleted already.
@@ -30,7 +27,6 @@ class UnreadLoss:
         expired: The number of unread messages in all segments that have expired.
         expire_timestamp: When the segment expires, milliseconds since the epoch.
         delete_timestamp: When the broker deletes the segment.
-
     """
 
     consumer_group: str
@@ -53,13 +49,7 @@ def unread_losses(store: MessageStore, segments: Sequence[SegmentRetention]) -> 
     queue is not known.
 
     Args:
-        store: The store.
         segments: The store's segments (`segment_retentions`).
-
-    Raises:
-        ConfigError: `config/consumerOffset.json` and its `.bak` cannot be read.
-        UnsupportedStoreError: The queues, or the offsets, are in RocksDB.
-
     """
     found = []
     for committed in load_consumer_offsets(store.location):

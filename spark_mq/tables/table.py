@@ -24,12 +24,9 @@ class Column:
     """A column.
 
     Attributes:
-        name: The name.
         type: Spark's name of the type, such as `BIGINT` or `ARRAY<STRING>`.
-        meaning: What a value is.
         importance: 1 for the most important column. If a terminal is narrow, the least important columns are hidden.
         is_extra: Whether the column is read only if a schema names it.
-
     """
 
     name: str
@@ -45,10 +42,8 @@ class Option:
 
     Attributes:
         name: The name for Spark, such as `consumerGroup`.
-        effect: What the option does.
         value: What a value is, as the help of a command shows it.
         column: The column of which the option selects one value; empty if it does not only leave out rows.
-
     """
 
     name: str
@@ -67,10 +62,6 @@ class Table:
     """A table.
 
     Attributes:
-        name: The name.
-        summary: What all rows are.
-        row: What one row is.
-        columns: The columns, in order.
         about: What the columns do not say: values of states, where rows come from, what is left out.
         options: The options, without those that every table has.
         example: Rows as Spark shows them.
@@ -81,7 +72,6 @@ class Table:
         noun: What messages of the command call a row.
         nothing: Why a store may have no row; empty if the table cannot tell.
         remedy: What `spark-mq rebuild` does about rows with a `problem`; empty for nothing.
-
     """
 
     name: str
@@ -127,9 +117,7 @@ class Table:
         """The rows in a store.
 
         Args:
-            store: The store.
             options: By argument: the options that choose rows. None stands for an option that is not given.
-
         """
         return _call(self.rows, store, options)
 

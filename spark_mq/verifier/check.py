@@ -81,7 +81,6 @@ class CheckedLog:
         summaries: The findings about its records, counted.
         named: The queues that its messages name (`multi_dispatch`).
         doubtful_tags: Messages of which it is not certain whether entries for their tags are lost (`TaggedRanges`).
-
     """
 
     staged: StagedLog | None
@@ -97,12 +96,8 @@ class Evidence:
     Attributes:
         log: The log, staged in the work folder.
         bounds: Start and end of the log.
-        queue_file_size: Bytes of a queue file.
-        queues: The queues that have messages in the log.
         has_extensions: Whether tags codes can be addresses in `consumequeue_ext`.
-        index: The files of the index.
         bounds_of_queues: The offsets of the queues that have messages or files.
-
     """
 
     log: CheckedLog
@@ -124,15 +119,7 @@ class CheckedStore:
     """The result of a check.
 
     Attributes:
-        summary: The findings, counted.
         evidence: What the files were held against.
-        messages: Messages in the log.
-        log_bytes: Bytes of the log that were checked.
-        queues: Queues with messages.
-        units: Units that the log has.
-        index_files: Index files.
-        index_entries: Index entries that the log has.
-
     """
 
     summary: Summary
@@ -158,20 +145,11 @@ def check_store(
     """Check a whole store.
 
     Args:
-        store: The store.
-        conf: The broker's settings.
         work: A folder for staged files and findings, which exists and is empty.
         spread: Where the parts of the check run.
         split_size: Bytes of the log for a task.
         checked_log: The log's records, if an earlier check has read them and no record has changed since.
         has_lock: Whether this job has the store's lock. Then no broker runs, and the check does not wait for one.
-
-    Raises:
-        StoreNotFoundError: `store` is not a message store.
-        UnsupportedStoreError: The store is of a kind that is not read.
-        OptionError: A setting of the broker is not valid.
-        StoreChangedError: A file was removed while the store was checked.
-
     """
     return _Check(store, conf, work, spread, split_size, has_lock).run(checked_log)
 

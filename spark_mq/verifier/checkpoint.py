@@ -29,10 +29,8 @@ class BrokerState:
     """What the two files said before the log was read.
 
     Attributes:
-        checkpoint: The checkpoint.
         checkpoint_size: Bytes of its file; None if there is none.
         has_abort: Whether a broker runs, or did not stop cleanly.
-
     """
 
     checkpoint: Checkpoint
@@ -59,7 +57,6 @@ def checkpoint_findings(state: BrokerState, end: int, newest: int) -> Iterator[p
 
     Yields:
         Findings.
-
     """
     if state.has_abort:
         yield findings("ABORT", file=ABORT, found="the file exists")

@@ -44,13 +44,8 @@ class Code:
     """One kind of finding.
 
     Attributes:
-        name: The code.
         severity: `note`, `warning` or `error`.
-        meaning: What is wrong.
         cause: How it comes about.
-        brokers: What brokers do with it.
-        remedy: What to do.
-
     """
 
     name: str

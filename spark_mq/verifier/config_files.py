@@ -42,7 +42,6 @@ class ConfigFiles:
         delay_offsets: The offset of each delay level; none if the file cannot be read.
         topics: The configured topics; None if no file names them.
         problems: Findings about files that cannot be read.
-
     """
 
     consumer_offsets: tuple[ConsumerOffset, ...]
@@ -113,14 +112,11 @@ def config_findings(
     """What is wrong with the files.
 
     Args:
-        config: The files.
         bounds: The offsets of each queue that has messages or files.
-        topics: The topics that have messages or files.
         is_known: Says whether a queue of a topic that is not in `bounds` does not exist; else it is of another kind.
 
     Yields:
         Findings.
-
     """
     yield from config.problems
     for offset in config.consumer_offsets:

@@ -39,7 +39,6 @@ class EntryMatch:
         store_timestamps: The store time of each found entry's message, in milliseconds; -1 if it is not known.
         missing: The numbers of expected entries that no found entry is, before the last matched one.
         next_number: The number of the entry that is expected after the block.
-
     """
 
     number: Numbers
@@ -61,12 +60,8 @@ def match_entries(
     """Match one block of found entries.
 
     Args:
-        key_hashes: The hashes of the found entries.
-        offsets: Their commit log offsets.
-        expected: All expected entries.
         next_number: The number of the entry that is expected first; None if that is not known.
         bounds: Start, end and holes of the log.
-
     """
     size = offsets.size
     if next_number is not None:

@@ -23,7 +23,6 @@ class ExpectedEntries:
     Attributes:
         splits: The staged entries of each split, in the order of the log.
         starts: The commit log offset at which each split starts.
-
     """
 
     splits: tuple[StagedEntries, ...]
@@ -39,13 +38,7 @@ class ExpectedEntries:
 
     @classmethod
     def load(cls, file: Location, folder: Location) -> Self:
-        """The entries whose list `save` wrote.
-
-        Args:
-            file: The file.
-            folder: The folder of staged files.
-
-        """
+        """The entries whose list `save` wrote."""
         splits = json.loads(file.read_bytes())
         return cls(
             tuple(StagedEntries(folder / name, count) for name, count, _ in splits),

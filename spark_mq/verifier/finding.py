@@ -40,12 +40,6 @@ class Finding:
         severity: `note`, `warning` or `error`.
         file: The file, as a path in the store, or the folder or file that is missing.
         position: The byte of the file.
-        topic: The topic of the message or queue.
-        queue_id: The queue.
-        commit_log_offset: The offset of the message in the commit log.
-        expected: What a sound store has there.
-        found: What this store has there.
-
     """
 
     code: str
@@ -63,18 +57,8 @@ def findings(code: str, count: int = 1, **columns: Any) -> pa.RecordBatch:
     """Findings with one code.
 
     Args:
-        code: The code.
-        count: The number of findings.
         columns: Values of the other columns: an array or a list with a value for each finding, or one value for all. A
             column that is not given is NULL.
-
-    Raises:
-        KeyError: There is no such code.
-
-    Example:
-        >>> findings("RECORD_BODY_CRC", 2, file="commitlog/00000000000000000000", position=[0, 120]).num_rows
-        2
-
     """
     columns |= {"code": code, "severity": code_of(code).severity}
     arrays = [_column(columns.get(field.name), field.type, count) for field in FINDING_SCHEMA]
@@ -94,13 +78,7 @@ def _column(value: Any, kind: pa.DataType, count: int) -> pa.Array:
 
 
 def text(*parts: Any) -> pa.Array:
-    """Texts that are joined from parts: a part is a text for all, or an array of numbers or texts.
-
-    Example:
-        >>> text("offset ", np.array([1, 2])).to_pylist()
-        ['offset 1', 'offset 2']
-
-    """
+    """Texts that are joined from parts: a part is a text for all, or an array of numbers or texts."""
     pieces = [part if isinstance(part, str) else _column(part, pa.string(), 0) for part in parts]
     return pc.binary_join_element_wise(*pieces, "")
 

@@ -53,7 +53,6 @@ class IndexTail:
         next_number: The number of the expected entry that comes after it; None if that is not known.
         end_timestamp: The store time of its last entry, in milliseconds, from which the next file counts; None if that
             is not known.
-
     """
 
     next_number: int | None
@@ -67,11 +66,8 @@ class IndexFileChecker:
     """The check of one index file, whose size is that of its layout.
 
     Args:
-        location: The file.
         layout: The numbers of slots and entries.
-        expected: All entries that the log has.
         bounds: Start and end of the log.
-
     """
 
     def __init__(self, location: Location, layout: IndexLayout, expected: ExpectedEntries, bounds: LogBounds) -> None:
@@ -108,13 +104,11 @@ class IndexFileChecker:
         """What is wrong with the file.
 
         Args:
-            before: The end of the file before it.
             is_last: Whether it is the newest file of the index.
             has_newer: Says whether a broker is appending: entries of later messages are left out then.
 
         Yields:
             Findings.
-
         """
         with FileReader(self.location) as file:
             header = self._header(file)

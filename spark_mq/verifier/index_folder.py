@@ -27,8 +27,6 @@ class IndexFolder:
         layout: The numbers of slots and entries; None if no file shows them.
         files: The files whose size is that of the layout, in the order of their entries.
         findings: What names, sizes and order show.
-        file_count: The number of files in the folder.
-
     """
 
     layout: IndexLayout | None
@@ -38,12 +36,7 @@ class IndexFolder:
 
 
 def list_index(store: Location, conf: BrokerConf) -> IndexFolder:
-    """The index files of a store.
-
-    Raises:
-        OptionError: A setting of the broker is not valid.
-
-    """
+    """The index files of a store."""
     infos = index_files(store)
     batches = list(_folders(store))
     layout = _layout(store, infos, conf)

@@ -17,15 +17,11 @@ class IndexFileCheck:
     """The check of one index file.
 
     Attributes:
-        file: The file.
         before: The file before it; None if it is the first one.
-        is_last: Whether it is the newest file.
         layout: The numbers of slots and entries.
         entries: The list of the entries that the log has (`ExpectedEntries.save`).
-        staged: The folder of staged files.
         bounds: Start and end of the log.
         log: The log as it was when the check began.
-
     """
 
     file: Location

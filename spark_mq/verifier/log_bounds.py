@@ -21,7 +21,6 @@ class LogBounds:
         end: The commit log offset at which it ends.
         is_clean: Whether the broker stopped cleanly: there is no file `abort`.
         holes: Start and end of each part without a readable record, in order; they do not overlap.
-
     """
 
     start: int
@@ -40,13 +39,7 @@ class LogBounds:
 
 
 def merged(ranges: Iterable[tuple[int, int]], limit: int | None = None) -> tuple[tuple[int, int], ...]:
-    """The ranges in order, without overlaps; with a limit, all ranges after so many become one.
-
-    Example:
-        >>> merged([(5, 9), (0, 3), (8, 12)])
-        ((0, 3), (5, 12))
-
-    """
+    """The ranges in order, without overlaps; with a limit, all ranges after so many become one."""
     result: list[tuple[int, int]] = []
     for start, stop in sorted(ranges):
         if result and (start <= result[-1][1] or (limit is not None and len(result) == limit)):

@@ -27,11 +27,8 @@ class LiveLog:
     """The log as it was when the check began; a broker may be appending to it.
 
     Attributes:
-        store: The store.
-        last: The last segment.
         end: The commit log offset at which the log ended.
         last_store_timestamp: The store time of the last message in the log, in milliseconds.
-
     """
 
     store: Location
@@ -97,13 +94,11 @@ def log_end_findings(last: Segment, end: int, has_grown: Callable[[], bool]) -> 
     """What is after the live end of the log.
 
     Args:
-        last: The last segment.
         end: The commit log offset at which the log ends.
         has_grown: Says whether a broker is appending; then nothing is wrong.
 
     Yields:
         At most one finding.
-
     """
     from spark_mq.format.kernels.recovery import ACCEPTS_V2, CHECKS_BODY_CRC
     from spark_mq.format.record import MIN_RECORD_SIZE

@@ -23,13 +23,9 @@ def log_start_findings(
 
     Args:
         start: The commit log offset at which the log starts.
-        folders: The queues that have files.
-        bounds: The offsets of the queues in the log.
-        index: The index files.
 
     Yields:
         At most one finding.
-
     """
     if start <= 0:
         return

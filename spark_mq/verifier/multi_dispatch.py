@@ -35,8 +35,6 @@ def dispatched_queues(buffer: Bytes, frames: Frames) -> set[Queue]:
 
     Args:
         buffer: The bytes that contain the messages.
-        frames: The messages.
-
     """
     from spark_mq.format.kernels.columns import MessageColumns
 

@@ -17,12 +17,6 @@ def settled(store: Location, folder: str, infos: list[fs.FileInfo]) -> list[fs.F
 
     A broker creates a file without bytes, and sets its size next (`DefaultMappedFile.init`@5.3.3, `MappedFile.init`
     @4.9.7). So a file without bytes is looked at again for a second while a broker runs.
-
-    Args:
-        store: The store.
-        folder: The folder, as a path in the store.
-        infos: Its files.
-
     """
     deadline = time.monotonic() + _SECONDS
     found = list(infos)

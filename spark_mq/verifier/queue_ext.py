@@ -42,11 +42,8 @@ class QueueExtCheck:
     """The check of one queue whose units can be addresses in `consumequeue_ext`.
 
     Attributes:
-        store: The store.
-        folder: The queue.
         log: The part of the log that was checked.
         filters: The filters of `config/consumerFilter.json` for the topic.
-
     """
 
     store: Location

@@ -35,14 +35,10 @@ class ExpectedFile:
     """The units that the log has for one queue file.
 
     Attributes:
-        topic: The topic.
-        queue_id: The queue id.
-        number: The number of the file in its queue.
         capacity: The number of units in a file.
         queue_min: The first queue offset of the queue that has a message; None if the log has none.
         queue_max: The queue offset after the last one that has a message; None if the log has none.
         stop: The queue offset after the last existing file of the queue that is not empty.
-
     """
 
     topic: str
@@ -96,7 +92,6 @@ def queue_file_findings(
     """What is wrong with the units of a queue file.
 
     Args:
-        expected: The units that the log has.
         existing: The units of the file, at least those up to its last one that is not zeros; none if the file does not
             exist. Addresses are replaced by the tags codes to which they lead (`ConsumeQueueExt.resolved`).
         bounds: Start and end of the log.
@@ -104,7 +99,6 @@ def queue_file_findings(
 
     Yields:
         Findings.
-
     """
     for queue_offsets, units in expected.doubled:
         yield findings(

@@ -34,13 +34,11 @@ def queue_folder_findings(store: Location, file_size: int, *, has_lock: bool = F
     """What the names and sizes in queue folders show, also in those without queue files.
 
     Args:
-        store: The store.
         file_size: Bytes of a queue file; 0 if nothing shows it.
         has_lock: Whether this job has the store's lock, so that no broker runs.
 
     Yields:
         Findings.
-
     """
     for queue in queue_folders(store / CONSUME_QUEUE, with_empty=True):
         path = queue.location.path.removeprefix(f"{store.path}/")

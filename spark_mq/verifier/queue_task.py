@@ -38,13 +38,11 @@ class QueueFiles:
 
     Attributes:
         folder: The folder `consumequeue`.
-        file_size: Bytes of a queue file.
         bounds: Start and end of the log.
         log: The log as it was when the check began.
         has_extensions: Whether tags codes can be addresses in `consumequeue_ext`.
         topics: The configured topics; None if no file names them.
         dispatched: Queues with units of other queues' messages, which are not checked (`multi_dispatch`).
-
     """
 
     folder: Location
@@ -131,13 +129,7 @@ def _missing_file(expected: ExpectedFile) -> pa.RecordBatch:
 
 @dataclass(frozen=True)
 class QueueChecker:
-    """The task that checks the files of its runs (`indexer/queue/runs`).
-
-    Attributes:
-        files: What is needed to check a file.
-        findings: The folder of findings.
-
-    """
+    """The task that checks the files of its runs (`indexer/queue/runs`)."""
 
     files: QueueFiles
     findings: Location
@@ -157,7 +149,6 @@ def expected_files(runs: Iterable[Run], capacity: int) -> Iterator[ExpectedFile]
     Args:
         runs: Runs that are sorted by file and then by commit log offset.
         capacity: The number of units in a file.
-
     """
     for (topic, queue_id, number), group in groupby(runs, lambda r: (r.topic, r.queue_id, r.file_number)):
         file: ExpectedFile | None = None

@@ -50,13 +50,6 @@ def quick_check(store: str, conf: BrokerConf) -> tuple[VerifyReport, pa.Table]:
 
     Args:
         store: The store directory, a path or a URI.
-        conf: The broker's settings.
-
-    Raises:
-        StoreNotFoundError: `store` is not a message store.
-        UnsupportedStoreError: The store is of a kind that is not read.
-        OptionError: A setting of the broker is not valid.
-
     """
     started = time.monotonic()
     location = Location.resolve(store)

@@ -50,7 +50,6 @@ def record_findings(
 
     Yields:
         Findings.
-
     """
     found = _Found(buffer, frames, file, segment)
     wrong = wrong_body_crcs(buffer, frames)

@@ -14,16 +14,7 @@ from spark_mq.verifier.finding import FINDING_SCHEMA
 
 
 def write_findings(path: str, batches: Iterable[pa.RecordBatch]) -> None:
-    """Write findings to a file: Parquet if its name ends with `.parquet`, else JSON lines.
-
-    Args:
-        path: The file, a path or a URI.
-        batches: Arrow batches of findings.
-
-    Raises:
-        StorageError: The file cannot be written.
-
-    """
+    """Write findings to a file: Parquet if its name ends with `.parquet`, else JSON lines."""
     location = Location.resolve(path)
     try:
         with location.open_output() as file:

@@ -19,19 +19,13 @@ class VerifyReport:
     """What a check found, without the findings themselves.
 
     Attributes:
-        store: The store.
         is_quick: Whether the log was not read (`--quick`).
         counts: The number of findings, by code.
-        first: The first findings of each code.
         messages: Messages in the log; None if it was not read.
-        log_bytes: Bytes of the log.
         queues: Queues with messages in the log; of a quick check, queues with files.
         units: Units that the log has; None if it was not read.
-        index_files: Index files.
         index_entries: Index entries that the log has; None if it was not read.
-        seconds: The duration of the check.
         stages: The duration of each stage, in seconds.
-
     """
 
     store: str

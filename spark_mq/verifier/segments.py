@@ -21,14 +21,11 @@ def segment_findings(
     """What the names and sizes of the files in `commitlog/` show.
 
     Args:
-        store: The store.
-        log: Its log.
         segment_size: Bytes of a segment by the broker's settings; None if they do not tell.
         has_lock: Whether this job has the store's lock, so that no broker runs.
 
     Yields:
         Findings.
-
     """
     entries = (store / COMMIT_LOG).entries()
     yield from foreign_entries(COMMIT_LOG, [info for info in entries if not is_segment_name(info)])
@@ -75,9 +72,7 @@ def foreign_entries(folder: str, infos: list[fs.FileInfo]) -> Iterator[pa.Record
     A name that begins with a dot is skipped: this package's own work folder, or a file of the filesystem.
 
     Args:
-        folder: The folder, as a path in the store.
         infos: Its entries that are not such files.
-
     """
     for info in infos:
         is_folder = info.type == fs.FileType.Directory

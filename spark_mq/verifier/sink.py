@@ -43,7 +43,6 @@ class Summary:
         counts: The number of findings, by code.
         first: The first findings of each code, at most `SHOWN`.
         files: The names of the Parquet files that contain all of them.
-
     """
 
     counts: dict[str, int] = field(default_factory=dict)
@@ -88,7 +87,6 @@ class FindingSink:
 
     Attributes:
         batches: The findings, if they are kept in memory.
-
     """
 
     def __init__(self, folder: Location | None) -> None:
@@ -156,9 +154,7 @@ def read_findings(files: Iterable[Location], columns: Sequence[str] | None = Non
     One batch is read at a time: a scan by `pyarrow.dataset` reads many files in advance.
 
     Args:
-        files: The files.
         columns: The names of the columns; None for all.
-
     """
     for location in files:
         with location.open_input() as file:

@@ -42,12 +42,8 @@ class SplitTask:
     """For `mapInArrow`: numbers of splits in, their rows and summaries (`CHECKED_SPLIT_SCHEMA`) out.
 
     Attributes:
-        splits: The splits.
-        targets: What records are dispatched to.
         exact: Whether each split is a whole segment, which is read up to its live end.
-        findings: The folder of findings.
         done: The folder in which the task marks each split as done.
-
     """
 
     splits: TaskItems[Split]
@@ -69,11 +65,7 @@ def check_split(split: Split, targets: DispatchTargets, exact: bool, sink: Findi
     """The row of a split (`CHECKED_SPLIT_SCHEMA` except the summary); its corrupt ranges are merged into a few.
 
     Args:
-        split: The split.
-        targets: What records are dispatched to.
         exact: Whether the split is a whole segment.
-        sink: Takes the findings.
-
     """
     from spark_mq.format.kernels.big_endian import read_i64
     from spark_mq.indexer.staging.split_dispatch import dispatch_split

@@ -25,9 +25,7 @@ class Spread:
     """Runs the parts of a stage.
 
     Attributes:
-        tasks: Where the tasks run.
         progress: The stages; None if nobody looks.
-
     """
 
     tasks: Tasks
@@ -39,13 +37,7 @@ class Spread:
         """The rows of a task that gets the numbers from 0 to `count` - 1.
 
         Args:
-            name: The name of the stage.
-            parts: What a part is, in the plural.
-            task_of: Gives the task.
-            count: The number of parts.
-            schema: The columns of the rows.
             size: Bytes that the stage reads; None if that is not known.
-
         """
         with nullcontext() if self.progress is None else self.progress.stage(name, count, parts, size) as done:
             return self.tasks.rows(task_of(done), count, schema)
@@ -58,11 +50,8 @@ class Spread:
         """The summaries that a task returns for the runs of the assigned queues.
 
         Args:
-            runs: The runs of all splits.
             assignment: Which task gets the runs of each queue.
             task: The task; its rows have one column, `summary`.
-            stage: The name of the stage.
-
         """
         with nullcontext() if self.progress is None else self.progress.stage(stage, assignment.tasks, "tasks"):
             found: list[str] = runs.spread(assignment, task, SUMMARY_SCHEMA)["summary"].to_pylist()

@@ -15,10 +15,8 @@ class UnseenField:
     """A field that can change without a finding.
 
     Attributes:
-        name: The name of the field.
         of: What has the field: `record`, `segment`, `consume queue`, `index file`, `checkpoint`, `config`, `store`.
         why: Why no check sees a change, and what of the field is checked nevertheless.
-
     """
 
     name: str

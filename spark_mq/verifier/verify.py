@@ -37,7 +37,6 @@ class VerifyResult:
     Attributes:
         report: Counts, the first findings of each code, and the verdict.
         folder: The folder with the files of all findings. It is removed when the result is closed, or no longer used.
-
     """
 
     def __init__(self, report: VerifyReport, files: Sequence[Location], folder: Location, spark: SparkSession) -> None:
@@ -79,7 +78,6 @@ class VerifyResult:
 
         Raises:
             StorageError: The file cannot be written.
-
         """
         write_findings(path, read_findings(self._files))
 
@@ -126,7 +124,6 @@ def verify(
     >>> result = verify(spark, "/data/store")
     >>> print(result.verdict)
     >>> result.findings.where("severity = 'error'").show()
-
     """
     request = VerifyRequest.of(store, broker_conf, scratch, split_size)
     return run_verify(spark, request, None if progress is None else lambda stage: progress(str(stage)))
@@ -141,7 +138,6 @@ def run_verify(
         spark: The session.
         request: What to check.
         progress: Is called when a stage begins, when it ends, and about once a second between.
-
     """
     started = time.monotonic()
     work = work_folder(request.scratch)
@@ -169,7 +165,6 @@ def verify_report(
         checked: The result.
         seconds: The duration.
         stages: The duration of each stage.
-
     """
     counts = {name: value for name, value in vars(checked).items() if name not in ("summary", "evidence")}
     return report_of(str(request.store), False, checked.summary, seconds, stages, **counts)
@@ -195,7 +190,6 @@ def spark_spread(session: SparkSession, request: VerifyRequest, work: Location, 
         request: What is checked.
         work: The folder into which tasks write.
         progress: The stages of the job.
-
     """
     log = CommitLog.open(request.store)
     if not log.segments:

@@ -17,11 +17,8 @@ class VerifyRequest:
     """What to check.
 
     Attributes:
-        store: The store.
-        conf: The broker's settings.
         scratch: The folder for staged files and findings; None for a temporary folder of this machine.
         split_size: Bytes of the log for a task.
-
     """
 
     store: Location
@@ -37,14 +34,7 @@ class VerifyRequest:
         scratch: str | None = None,
         split_size: int = DEFAULT_SPLIT_SIZE,
     ) -> Self:
-        """The request with these arguments.
-
-        Raises:
-            OptionError: An argument is not valid.
-            StoreNotFoundError: `store` is not a message store.
-            UnsupportedStoreError: The store is of a kind that is not read.
-
-        """
+        """The request with these arguments."""
         location = Location.resolve(store)
         CommitLog.open(location)
         check_form(location, Door.FILES)

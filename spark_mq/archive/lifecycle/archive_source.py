@@ -57,7 +57,6 @@ class ArchiveSource:
 
         Args:
             spark: A session with Delta tables.
-            tables: The tables of the archive.
             identity: The name of the store in the archive.
             conf: The broker's settings, for `messageDelayLevel`.
         """
@@ -108,11 +107,7 @@ class ArchiveSource:
         return max(newest, snapshot.timestamp or 0) if has_all else newest
 
     def moment(self, at: int | datetime | None) -> int:
-        """The time `at`; `known_until` for None.
-
-        Raises:
-            OptionError: `at` is not valid, or is later than `known_until`.
-        """
+        """The time `at`; `known_until` for None."""
         if at is None:
             return self.known_until
         moment = moment_of(at)

@@ -48,11 +48,7 @@ class ArchivedLife:
         return self.source.config_end
 
     def moment(self, at: int | datetime | None) -> int:
-        """The time `at`; for None, that of the newest snapshot.
-
-        Raises:
-            OptionError: `at` is not valid, or the archive does not know the store at that time.
-        """
+        """The time `at`; for None, that of the newest snapshot."""
         snapshot = self.source.snapshot.timestamp
         if snapshot is not None and (at is None or moment_of(at) <= snapshot):
             return snapshot if at is None else moment_of(at)
@@ -78,7 +74,6 @@ class ArchivedLife:
         """The archived messages of all topics that have a key, in KEYS or as unique key.
 
         Args:
-            key: The key.
             also: Not used: the keys table has the keys of all topics.
             stop: Only messages before this offset of the log; None for all.
         """

@@ -41,10 +41,6 @@ class ArchivedStore:
     messages and commits; for `delayed` the waiting and the delivered messages; for `retries` and `dead_letters` those
     of SCHEDULE_TOPIC_XXXX, retry topics and dead letter topics. Spark counts `hot_keys`, `rates` and
     `skew`, and finds the messages of `duplicates`. The archive is read again for each table.
-
-    Example:
-        >>> store = ArchivedStore.open(spark, "/lake/messages", broker="broker-a")
-        >>> store.dataframe("transactions").groupBy("state").count().show()
     """
 
     def __init__(self, source: ArchiveSource) -> None:
@@ -70,10 +66,6 @@ class ArchivedStore:
             cluster: The cluster of the store; None for any.
             broker: Its broker; None for any.
             store_name: Its name in the archive; None for any.
-            broker_conf: The file of the broker's settings.
-
-        Raises:
-            OptionError: No store has these names, or several have. The error lists them.
         """
         conf = BrokerConf.of(broker_conf)
         tables = ArchiveTables.of(archive, checkpoint="").connected(spark)
@@ -102,14 +94,6 @@ class ArchivedStore:
             limit: The largest number of messages to tell of.
             at: The time of the question; by default now with a store, else that of the newest snapshot.
             any_host: Whether the host of an offset message id is ignored.
-            trace_topic: The topic of trace messages.
-
-        Raises:
-            OptionError: An argument is not valid.
-
-        Example:
-            >>> ArchivedStore.open(spark, "/lake/messages").life("7F0000010B5F18B4AAC28F1B3B6D0000").lives[0].state
-            <LifeState.COMMITTED: 'COMMITTED'>
         """
         looked_up = self.looked_up(store)
         return life(looked_up, key_or_id, topic, limit, at, any_host=any_host, trace_topic=trace_topic)
@@ -145,16 +129,11 @@ class ArchivedStore:
         Args:
             table: The name of the table, such as `transactions`.
             topic: Only this topic; for `traces` the trace topic.
-            consumer_group: Only this group.
             at: The time for which states are told; by default the newest one of which the archive knows the store.
             most_keys: For `hot_keys`: how many keys of most messages, and of most bytes; 0 for all; by default 1,000.
 
         Returns:
             A table with the columns of the store's table.
-
-        Raises:
-            OptionError: The table is unknown, or an option is not valid or has no effect on it.
-            CorruptLogError: Two stores were archived under one name.
         """
         if table not in TABLE_NAMES:
             known = ", ".join(TABLE_NAMES)
@@ -177,12 +156,6 @@ def create_view(spark: SparkSession, archive: str, table: str, view: str, broker
         spark: A session with Delta tables.
         archive: The archive's table of messages: a path or URI, or a name in the catalog.
         table: The name of the table, such as `transactions`.
-        view: The name of the view.
-        broker_conf: The file of the settings of the brokers.
-
-    Raises:
-        OptionError: The table is not an archive, or has no messages of a store.
-        CorruptLogError: Two stores were archived under one name.
     """
     tables, conf = ArchiveTables.of(archive, checkpoint="").connected(spark), BrokerConf.of(broker_conf)
     parts = []

@@ -57,9 +57,6 @@ def log_cover(messages: DataFrame, segments: DataFrame, stored: Column, name: st
         segments: The store's rows of the table of segments.
         stored: The store time of a message in milliseconds.
         name: What damage calls the archive.
-
-    Raises:
-        CorruptLogError: Several rows have the same bytes of the log.
     """
     rows = messages.where(F.col("commit_log_offset").isNotNull())
     offset, size = F.col("commit_log_offset").alias("offset"), F.coalesce("store_size", F.lit(0)).cast("long")
@@ -111,10 +108,6 @@ def holes_between(parts: dict[int, Part]) -> tuple[list[tuple[int, int, int]], l
     """The missing ranges between parts, as start, stop and bytes; and the parts within which rows are missing.
 
     A part whose rows have more bytes than its range is also among the latter: its rows overlap.
-
-    Example:
-        >>> holes_between({0: Part(0, 100, 100), 1: Part(120, 200, 70)})
-        ([(100, 120, 20)], [1])
     """
     holes, unclear = [], []
     stop = None

@@ -18,10 +18,6 @@ def snapshot_location(files: Mapping[str, bytes], name: str) -> Location:
     Args:
         files: The contents by path, such as `config/topics.json`.
         name: What error messages call the folder.
-
-    Example:
-        >>> (snapshot_location({"config/topics.json": b"{}"}, "/lake/m_snapshots") / "config" / "topics.json").is_file
-        True
     """
     return Location(_Files(name, files), "")
 

@@ -42,11 +42,6 @@ def check_name(argument: str, value: str) -> str:
     Args:
         argument: Where the value comes from, for the error.
         value: The name of a cluster, a broker or a store.
-
-    Raises:
-        OptionError: The name is empty, has blanks at its ends or characters that cannot be printed, or contains text
-            that Spark or the archive gives a meaning of its own.
-
     """
     from spark_mq.archive.archived_log import LOST
 
@@ -68,15 +63,7 @@ def check_archive_folders(tables: ArchiveTables, store: Location, given: Mapping
     Other URIs than those of S3 are not checked, and no local path if the session runs elsewhere.
 
     Args:
-        tables: The archive.
-        store: The store that is archived.
         given: The user's settings of Spark. With one of Hadoop's, no URI is checked: only Spark may be able to open it.
-
-    Raises:
-        OptionError: A table or the checkpoints are in the store's folder, or contain it; the checkpoints are in a
-            table's folder; or a table's folder has other files, and is not a Delta table.
-        StorageError: No file can be created in a folder.
-
     """
     from spark_mq.io.s3 import is_s3
 

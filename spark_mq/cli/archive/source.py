@@ -48,10 +48,6 @@ def is_archive(source: str, arguments: argparse.Namespace) -> bool:
 
     Args:
         source: A path, a URI or a name in the catalog.
-        arguments: The arguments of the command.
-
-    Raises:
-        OptionError: It is a store, and an argument is for archives only.
     """
     found = getattr(arguments, "stores_file", None) is None and is_named_archive(source, arguments)
     if not found:
@@ -100,13 +96,7 @@ def archived_store(
 
     Args:
         source: The archive's table of messages.
-        arguments: The arguments of the command.
-        command: The name of the command.
         store: The store directory that was archived; without names, it is recognized by its messages.
-
-    Raises:
-        OptionError: No store has these names, or several have, or the log of `store` has another name in the archive.
-            The error lists them.
     """
     from spark_mq.archive.archive_tables import ArchiveTables
     from spark_mq.cli.delta_session import delta_session_settings, known_filesystem

@@ -29,9 +29,7 @@ def or_archive(run: Run, find: Find, as_table: bool = False, limit: Limit | None
     Args:
         run: The command over stores.
         find: Returns the messages of an archive that the arguments ask for, in the order in which they are printed.
-        as_table: Whether the command prints a table.
         limit: Returns the largest number of messages to print; None for any number.
-
     """
 
     def run_either(arguments: argparse.Namespace) -> int:

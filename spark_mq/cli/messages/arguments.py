@@ -58,12 +58,7 @@ def add_filter(command: argparse.ArgumentParser, what: str = "") -> None:
 
 
 def condition_of(text: str | None) -> Expression | None:
-    """The parsed value of `--filter`; None without one.
-
-    Raises:
-        OptionError: RocketMQ refuses the expression, or does not read its end.
-
-    """
+    """The parsed value of `--filter`; None without one."""
     from spark_mq.filters.parser import parse_sql92
 
     if text is None:
@@ -106,12 +101,7 @@ def queue_id(text: str) -> int:
 
 
 def begin_and_end(arguments: argparse.Namespace) -> tuple[int | None, int | None]:
-    """The values of `--begin` and `--end` in milliseconds; None for an option that was not given.
-
-    Raises:
-        OptionError: A value is not a time, or the begin is after the end.
-
-    """
+    """The values of `--begin` and `--end` in milliseconds; None for an option that was not given."""
     from datetime import datetime
 
     from spark_mq.cli.moments import parse_moment

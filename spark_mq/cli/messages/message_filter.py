@@ -31,12 +31,9 @@ class MessageFilter:
     Attributes:
         first: The earliest store time in milliseconds, included.
         last: The latest store time in milliseconds, included.
-        tags: The messages have one of these tags.
-        properties: The messages have these properties, with these values.
         key: The messages have this key, in KEYS or as unique key.
         body_text: The decompressed body contains the bytes of this text in UTF-8.
         condition: The parsed SQL92 expression is TRUE for the messages' properties.
-
     """
 
     first: int = EARLIEST_MILLIS
@@ -80,7 +77,6 @@ class Selection:
     Attributes:
         read: The number of messages that were read in the time range of the filter.
         tags: How many of them have each tag; None counts those without a tag.
-
     """
 
     def __init__(self, message_filter: MessageFilter, on_damage: Callable[[str], None]) -> None:
@@ -112,12 +108,7 @@ def tag_of(record: Record) -> str | None:
 
 
 def parse_tags(text: str | None) -> frozenset[str] | None:
-    """The tags of `--tag`: `a || b`; None for all messages, which `*` alone also stands for.
-
-    Raises:
-        OptionError: The text names no tag.
-
-    """
+    """The tags of `--tag`: `a || b`; None for all messages, which `*` alone also stands for."""
     if text is None:
         return None
     if not text.strip("| "):

@@ -25,10 +25,7 @@ def body_text(body: bytes, form: str, one_line: bool) -> str:
     """The body as text.
 
     Args:
-        body: The body.
         form: One of `FORMS`. `text` and `json` show a body that is not UTF-8 as hexadecimal digits.
-        one_line: Whether JSON stays in one line.
-
     """
     if form == HEX:
         return body.hex()
@@ -64,12 +61,7 @@ def is_binary(body: bytes) -> bool:
 
 
 def hex_dump(data: bytes) -> str:
-    r"""The bytes in hexadecimal digits, 16 in a line, after their position and before their characters.
-
-    Example:
-        >>> print(hex_dump(b"\x00\x01order"))
-        00000000  00 01 6f 72 64 65 72                              |..order|
-    """
+    r"""The bytes in hexadecimal digits, 16 in a line, after their position and before their characters."""
     lines = []
     for at in range(0, len(data), _DUMP_LINE):
         line = data[at : at + _DUMP_LINE]
@@ -118,15 +110,7 @@ def is_json(body: bytes) -> bool:
 
 
 def pretty_json(text: str) -> str:
-    """A valid JSON text with one value a line. Only the space between its tokens changes.
-
-    Example:
-        >>> print(pretty_json('{"id":1.50,"items":[]}'))
-        {
-          "id": 1.50,
-          "items": []
-        }
-    """
+    """A valid JSON text with one value a line. Only the space between its tokens changes."""
     depth, pieces = 0, []
     tokens = _TOKEN.findall(text)
     for index, token in enumerate(tokens):

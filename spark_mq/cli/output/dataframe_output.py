@@ -30,13 +30,7 @@ def print_rows(lines: Iterator[Sequence[Any]], columns: Sequence[str], form: str
     """Print rows.
 
     Args:
-        lines: The values of each row.
-        columns: The names of the columns.
         form: `table`, `csv` (the first line has the column names) or `json` (one object a line).
-
-    Raises:
-        OptionError: `form` is `json`, and two columns have the same name.
-
     """
     if form == "table":
         print_lines(lines, columns)

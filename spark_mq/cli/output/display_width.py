@@ -12,22 +12,12 @@ _JAMO_VOWELS_AND_FINALS = range(0x1160, 0x1200)
 
 
 def display_width(text: str) -> int:
-    """The number of terminal columns that a text without control characters takes.
-
-    Example:
-        >>> display_width("订单 1")
-        6
-    """
+    """The number of terminal columns that a text without control characters takes."""
     return len(text) if text.isascii() else sum(map(_character_width, text))
 
 
 def cut(text: str, width: int) -> str:
-    """The text, or if it is wider than `width` columns, its beginning and an ellipsis in at most `width` columns.
-
-    Example:
-        >>> cut("订单 1", 5)
-        '订单…'
-    """
+    """The text, or if it is wider than `width` columns, its beginning and an ellipsis in at most `width` columns."""
     if len(text) <= width // 2 or display_width(text) <= width:
         return text
     taken, kept = 0, []

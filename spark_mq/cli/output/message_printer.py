@@ -67,10 +67,6 @@ class MessagePrinter:
             arguments: `json`, `columns` and `body`; `full` and `body_file`, if the command has them.
             as_table: Whether the command prints a table, without `--full`.
             names_stores: Whether each row names its store; with `--stores` it does.
-
-        Raises:
-            OptionError: The arguments contradict each other, or name a column that does not exist.
-
         """
         self._json = arguments.json
         self._form = arguments.body
@@ -110,14 +106,7 @@ class MessagePrinter:
         self._not_json = 0
 
     def print(self, rows: Iterable[Row]) -> None:
-        """Print the rows as they arrive.
-
-        Raises:
-            BodyError: `--body-file` was given, and a message has no body.
-            StorageError: The file of `--body-file` cannot be written.
-            OptionError: `--body-file -` would write control characters to a terminal.
-
-        """
+        """Print the rows as they arrive."""
         if self._table is not None:
             self._table.write([row.get(name) for name in self._shown] for row in map(self._with_text, rows))
             return

@@ -24,12 +24,9 @@ class RowPrinter:
     """Sorts and prints rows by `--columns`, `--sort`, `--json` and `--full`.
 
     Attributes:
-        schema: All columns of the table.
         columns: The columns that were chosen; None if none were.
         sort: The value of `--sort`.
-        is_json: Whether rows are printed as JSON.
         is_full: Whether each field has a line of its own.
-
     """
 
     schema: Sequence[str]
@@ -40,12 +37,7 @@ class RowPrinter:
 
     @classmethod
     def of(cls, arguments: argparse.Namespace, schema: Sequence[str]) -> Self:
-        """The printer that the arguments of a command ask for.
-
-        Raises:
-            OptionError: A column is unknown, also if there is no row.
-
-        """
+        """The printer that the arguments of a command ask for."""
         columns = parse_columns(arguments.columns, schema)
         sorted_rows((), arguments.sort, schema)
         return cls(schema, columns, arguments.sort, arguments.json, arguments.full)
@@ -58,10 +50,8 @@ class RowPrinter:
         """Print rows; nothing if there are none, except as JSON.
 
         Args:
-            rows: The rows.
             style: How the columns of a table behave on a terminal. A column that was chosen is never hidden.
             below: Prints what follows the rows, if they are not printed as JSON.
-
         """
         if self.is_json:
             print_json(rows if self.columns is None else [{name: row[name] for name in self.columns} for row in rows])

@@ -37,7 +37,6 @@ class TableStyle:
         sizes: Columns that are numbers of bytes. On a terminal, they have units.
         shows_all: Whether no column is hidden, even if the lines are then too long.
         hint: What a person can do to see hidden columns and whole values.
-
     """
 
     importance: Sequence[str] = ()
@@ -72,7 +71,6 @@ class TextTable:
             columns: The names of the columns, from left to right.
             style: How the columns behave on a terminal.
             width: The width of the terminal; None for any width.
-
         """
         self._columns = columns
         self._style = style or TableStyle()

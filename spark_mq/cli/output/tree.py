@@ -44,13 +44,6 @@ def tree_lines(root: Node, width: int | None, marks: Sequence[str] = _DRAWN) -> 
         root: The first line, and what is below it.
         width: The width of the lines; None for any.
         marks: What is before a line, before the last line of a level, and before what is below another line.
-
-    Example:
-        >>> print(*tree_lines(Node("a", [Node("b", [Node("c")]), Node("d")]), None), sep="\n")
-        a
-        ├─ b
-        │  └─ c
-        └─ d
     """
     yield from _wrapped(root.text, "", "", width)
     # Not recursive: the depth of a tree is that of a store's data.

@@ -38,12 +38,7 @@ def bytes_text(value: bytes) -> str:
 
 
 def size_text(size: int) -> str:
-    """A number of bytes with a unit, for a person.
-
-    Example:
-        >>> size_text(1_258_291)
-        '1.2 MiB'
-    """
+    """A number of bytes with a unit, for a person."""
     if abs(size) < 1024:
         return f"{size} B"
     scaled = float(size)

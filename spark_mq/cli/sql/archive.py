@@ -26,9 +26,6 @@ def archive_tables(archives: Mapping[str, str]) -> NamedTables:
 
     Args:
         archives: By name: the archive's table of messages, a path or a name in Spark's catalog.
-
-    Raises:
-        OptionError: A table is neither, or is a local folder without a Delta table.
     """
     named = {}
     for name, table in archives.items():
@@ -78,7 +75,6 @@ def history_of(stores: Mapping[str, str], archives: Mapping[str, str]) -> Histor
     """The view of a store and its archive; None unless there is one of each.
 
     Args:
-        stores: The paths of the stores, by name.
         archives: The archives' tables of messages, by name.
     """
     if len(stores) != 1 or len(archives) != 1:
@@ -94,7 +90,6 @@ class Meanings:
 
         Args:
             archives: The archives' tables of messages, by name.
-            broker_conf: The file of the brokers' settings.
             has_stores: Whether there are stores, too; if not, the tables of a single archive need no qualifier.
         """
         self._archives = archives
@@ -102,12 +97,7 @@ class Meanings:
         self._broker_conf = broker_conf
 
     def prepare(self, spark: SparkSession, statement: str) -> None:
-        """Create the views that a statement may name: each time, because the archive can have grown.
-
-        Raises:
-            OptionError: A table is not an archive.
-            CorruptLogError: Two stores were archived under one name.
-        """
+        """Create the views that a statement may name: each time, because the archive can have grown."""
         from spark_mq.query.table_names import may_read_of
 
         for name, archive in self._archives.items():
@@ -123,12 +113,7 @@ class History:
     """The view `history` of an archive and its store, which is created when a statement names it."""
 
     def __init__(self, store: str, table: str) -> None:
-        """Prepare the view.
-
-        Args:
-            store: The store's path.
-            table: The archive's table of messages.
-        """
+        """Prepare the view."""
         self._store = store
         self._table = table
         self._identity: StoreIdentity | None = None
@@ -145,11 +130,7 @@ class History:
         return f"history: the archive {archive}, and of the store {store} the log after the archive's end"
 
     def prepare(self, spark: SparkSession, statement: str) -> None:
-        """Create the view if a statement may name it: each time, because a view keeps the plan of its first query.
-
-        Raises:
-            OptionError: The store has several names in the archive, or its path cannot be written in SQL.
-        """
+        """Create the view if a statement may name it: each time, because a view keeps the plan of its first query."""
         if not self.is_in(statement):
             return
         from spark_mq.archive.history import create_history, identity_in_archive

@@ -35,7 +35,6 @@ class Session:
 
     Attributes:
         start: Returns a context with the Spark session.
-        settings: The settings that the user gave to it.
         has_empty_catalog: Whether it certainly starts without tables and databases.
         sees_stores: Whether this process sees the stores under the paths that the session uses.
     """
@@ -51,7 +50,6 @@ class Tables:
     """The tables that statements can name.
 
     Attributes:
-        stores: The stores, by name.
         archives: The tables of archives, which Spark knows under another name.
         history: The view of the store and its archive; None if there is not one of each.
         meanings: The views of what archived messages mean; None without an archive.
@@ -70,7 +68,6 @@ class Console:
         """Prepare the console.
 
         Args:
-            session: What statements run on.
             tables: The tables that statements can name.
             form: `table`, `csv` or `json`.
             explain: Whether to print what would be read instead of running the statements.

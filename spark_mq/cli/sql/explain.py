@@ -40,13 +40,7 @@ def explained(
     """The lines that describe the reads of a plan.
 
     Args:
-        plan: The plan of a query.
-        stores: The stores, by name.
-        settings: The settings of the session.
         sees_stores: Whether this process sees the stores under the paths that the session uses.
-
-    Raises:
-        SparkMqError: The errors that a read would raise while Spark plans it.
     """
     if not plan.references and not plan.named:
         yield "the statement reads no table of a store"

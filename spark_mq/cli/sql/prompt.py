@@ -60,7 +60,6 @@ class Completer:
         """The words that begin with `word`, sorted: columns, tables, keywords; after a dot, only what can follow it.
 
         Args:
-            statement: The statement so far.
             word: The word that is typed; it can have dots.
         """
         qualifier, dot, last = word.rpartition(".")

@@ -19,9 +19,6 @@ def has_empty_catalog(settings: Mapping[str, str]) -> bool:
     """Whether the session certainly has no tables and no databases when it starts.
 
     A session that starts in this process has a catalog in memory, unless settings give it another one.
-
-    Args:
-        settings: The settings that the user gave.
     """
     launched = ("SPARK_ENV_LOADED", "PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS")
     if is_on_server() or any(name in os.environ for name in launched):

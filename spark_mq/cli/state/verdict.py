@@ -45,9 +45,7 @@ def lost_before(boots: Sequence[Boot], missing_bytes: int = 0) -> Iterator[str]:
     """What is lost whatever boot comes, a sentence each.
 
     Args:
-        boots: The boots.
         missing_bytes: Bytes of the log that are named elsewhere.
-
     """
     damaged = max((boot.damaged_bytes for boot in boots), default=0) - missing_bytes
     if damaged > 0:

@@ -35,7 +35,6 @@ def message_batches(
 
     Args:
         buffer: The bytes that contain the messages.
-        frames: The messages.
         columns: The columns that the caller will read. Bodies are decompressed only if one of them needs it.
         max_rows: The largest number of messages in a batch.
         body_limit: The largest accepted content of one compressed body, in bytes.

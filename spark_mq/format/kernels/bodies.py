@@ -36,7 +36,6 @@ def decompress_bodies(buffer: Bytes, frames: Frames, limit: int) -> Bodies:
 
     Args:
         buffer: The bytes that contain the messages.
-        frames: The messages.
         limit: The largest accepted content of one body, in bytes. A body with more content is corrupt.
     """
     rows = np.flatnonzero(is_compressed(frames))

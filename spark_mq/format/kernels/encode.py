@@ -46,10 +46,6 @@ class RecordFields:
 
     Attributes:
         is_v2: Whether the record has magic number V2, whose topic length is a short.
-        queue_ids: Queue ids.
-        flags: The users' flags.
-        queue_offsets: Queue offsets.
-        commit_log_offsets: The records' own commit log offsets.
         sys_flags: Their IPv6 bits say how many bytes a host has: 8, or 20.
         born_timestamps: Milliseconds since the epoch.
         born_hosts: The bytes of all hosts.
@@ -57,14 +53,11 @@ class RecordFields:
         store_timestamps: Milliseconds since the epoch.
         store_hosts: As `born_hosts`.
         store_host_starts: As `born_host_starts`.
-        reconsume_times: Reconsume times.
-        prepared_transaction_offsets: Prepared transaction offsets.
         bodies: Bodies; a length of -1 is as good as 0.
         stored_bodies: Bodies of the records of which `has_stored_body` is set.
         has_stored_body: Whether the body is a piece of `stored_bodies`.
         body_crcs: The body CRCs of the records of which `has_body_crc` is set; the others are computed.
         has_body_crc: Whether the body CRC is given. If the body has bytes, the CRC must be theirs.
-        topics: Topics.
         properties: Properties; a length of -1 is as good as 0.
     """
 
@@ -115,11 +108,6 @@ def encode_records(fields: RecordFields, out: OutBytes, positions: Int64s) -> in
 
     Returns:
         The first record whose given body CRC is not the CRC of its body; `NONE_WRONG` if there is none.
-
-    Example:
-        >>> out = np.empty(fields.sizes().sum(), np.uint8)
-        >>> encode_records(fields, out, np.cumsum(fields.sizes()) - fields.sizes())
-        -1
     """
     wrong: int = write_records(
         out,

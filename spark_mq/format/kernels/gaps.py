@@ -47,10 +47,6 @@ def min_gap_size(with_property_crc: bool = False) -> int:
 
     This is the size of the smallest record of a message: IPv4 hosts, one character of topic, no body and no properties
     but a property CRC. So a gap that messages left is always large enough.
-
-    Example:
-        >>> min_gap_size(), min_gap_size(with_property_crc=True)
-        (92, 112)
     """
     return MIN_RECORD_SIZE + 1 + (PROPERTY_CRC_SIZE if with_property_crc else 0)
 
@@ -69,7 +65,6 @@ def fill_gaps(
     A gap that is larger than `MAX_LEFT_OUT_SIZE` gets several records, none of which is smaller than `min_gap_size`.
 
     Args:
-        buffer: Bytes of the segment.
         base: The commit log offset of `buffer[0]`.
         starts: The commit log offset at which each gap starts.
         stops: The commit log offset at which each gap ends.
@@ -77,15 +72,6 @@ def fill_gaps(
         store_host: The store host of all records: 4 bytes of an address, and 4 of a port.
         with_property_crc: Whether the records end with a property CRC. A broker with `forceVerifyPropCRC` rejects a
             record without it.
-
-    Raises:
-        ValueError: A gap is smaller than `min_gap_size`, is not inside the buffer, or `store_host` has not 8 bytes.
-
-    Example:
-        >>> buffer = np.empty(200, np.uint8)
-        >>> fill_gaps(buffer, 4096, np.array([4096]), np.array([4296]), np.array([1700000000000]))
-        >>> decode_record(buffer.tobytes()).topic
-        b'SPARK_MQ_LEFT_OUT'
     """
     least = min_gap_size(with_property_crc)
     if len(store_host) != HOST_V4_SIZE:

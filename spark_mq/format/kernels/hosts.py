@@ -26,7 +26,6 @@ def host_texts(buffer: Bytes, starts: Int64s, sizes: Int32s) -> pa.Array:
 
     Args:
         buffer: The bytes that contain the hosts.
-        starts: Where each host starts.
         sizes: The bytes of each host: 8 or 20.
     """
     if (sizes == HOST_V4_SIZE).all():  # the usual case: an integer is found faster than bytes
@@ -47,7 +46,6 @@ def offset_message_ids(buffer: Bytes, starts: Int64s, sizes: Int32s, commit_log_
         buffer: The bytes that contain the store hosts.
         starts: Where each store host starts.
         sizes: The bytes of each store host: 8 or 20.
-        commit_log_offsets: The commit log offset of each message.
     """
     ends = np.empty(starts.size + 1, np.int32)
     text = np.empty(2 * (int(sizes.sum(dtype=np.int64)) + 8 * starts.size), np.uint8)

@@ -17,8 +17,6 @@ def follow_slots(key_hashes: Int32s, first_number: int, slots: OutInt32s, previo
     """Put entries that come next, by their hashes, into `slots`; returns the number of slots that were empty before.
 
     Args:
-        key_hashes: The key hash of each entry.
-        first_number: The number of the first of these entries.
         slots: The newest entry of each slot, 0 if it has none. It is updated.
         previous: The pointer that each entry must have is written here.
     """
@@ -38,7 +36,6 @@ def longest_ascending(values: Int64s, kept: OutFlags) -> int:
     """Mark values that never descend, as many as possible; returns their number.
 
     Args:
-        values: The values.
         kept: Becomes True for each of these values; False before.
     """
     last = np.empty(values.size, np.int64)  # of each number of values, the place of the smallest value that ends them

@@ -36,7 +36,6 @@ def new_index_file(
     """An index file without entries: `layout.file_size` bytes.
 
     Args:
-        layout: The layout of the file.
         end_timestamp: The end timestamp of the file before it, in milliseconds; 0 if this is the first file.
         end_commit_log_offset: The end commit log offset of the file before it; 0 if this is the first file.
         index_count: The index count in the header as long as the file has no entry. A broker of 5.x that is stopped
@@ -59,11 +58,7 @@ def drop_uncounted(data: Bytes, layout: IndexLayout, file: str = "index file") -
 
     Args:
         data: The bytes of the whole file.
-        layout: The layout of the file.
         file: The file's name, for error messages.
-
-    Raises:
-        CorruptIndexError: The file's size is not that of `layout`, or the header counts more entries than `layout` has.
     """
     layout.check_file_size(data.size, file)
     number = decode_header(data, layout, file).next_entry
@@ -89,14 +84,9 @@ def put_keys(
 
     Args:
         data: The bytes of the whole file.
-        layout: The layout of the file.
         key_hashes: The hash of each entry's key (`index_keys`), in log order.
-        commit_log_offsets: The commit log offset of each entry's message.
         store_timestamps: The store timestamp of each entry's message, in milliseconds.
         file: The file's name, for error messages.
-
-    Raises:
-        CorruptIndexError: The file's size is not that of `layout`, or the header counts more entries than `layout` has.
     """
     layout.check_file_size(data.size, file)
     decode_header(data, layout, file)

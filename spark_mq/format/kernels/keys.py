@@ -30,7 +30,6 @@ def message_keys(messages: MessageColumns, requested: frozenset[str] | None = No
     """The distinct keys of each message, the unique key first, in the order of the messages.
 
     Args:
-        messages: The messages.
         requested: The keys to return; None for all keys.
     """
     unique_key, keys = messages.column("unique_key"), messages.column("keys")

@@ -139,13 +139,8 @@ def copy_properties(
         starts: Where the properties of each message start.
         lengths: Their bytes.
         wanted: Names to find, one after the other.
-        wanted_ends: The ends of these names.
         pieces: Room for three numbers for each property of one message.
         offsets: Receives the number of properties before each message.
-        name_offsets: Receives the offsets of the names.
-        names: Receives the names.
-        value_offsets: Receives the offsets of the values.
-        values: Receives the values.
         value_starts: Receives where the value of wanted name k of message i is, at index k n + i for n messages.
         value_lengths: Receives its bytes.
     """

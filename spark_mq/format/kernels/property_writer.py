@@ -67,7 +67,6 @@ class PropertySources:
 
     Attributes:
         stored: The stored properties of a row. If it has them, nothing else is used.
-        names: The names in each row's map.
         values: The values of these names: `pieces[i]` belongs to piece i of `names`.
         tags: The value of TAGS, if the map lacks it.
         keys: The keys of each row, if the map lacks KEYS.
@@ -133,7 +132,6 @@ def replace_values(properties: Pieces, value_starts: Int64s, value_lengths: Int3
     """The properties with one value of each message replaced.
 
     Args:
-        properties: The properties of each message.
         value_starts: Where the value starts in the buffer of `properties`.
         value_lengths: The bytes of the value.
         replacements: The new values; NULL for a message that keeps its properties.

@@ -57,15 +57,7 @@ def renumber(
     Args:
         data: The bytes that contain the records.
         positions: Where each record starts in `data`.
-        commit_log_offsets: The new commit log offset of each record.
-        queue_offsets: The new queue offset of each record.
         store_timestamps: The new store time of each record, in milliseconds since the epoch; None to keep all.
-
-    Example:
-        >>> data = np.frombuffer(bytearray(Record(b"T").encode()), np.uint8)
-        >>> renumber(data, np.array([0]), np.array([4096]), np.array([7]))
-        >>> decode_record(data.tobytes()).commit_log_offset
-        4096
     """
     times = np.zeros(positions.size, np.int64) if store_timestamps is None else store_timestamps
     has_time = np.broadcast_to(store_timestamps is not None, positions.size)

@@ -33,8 +33,6 @@ class ExistingIndex:
         layout: Slots and entries of an index file.
         file_count: The number of existing files that are continued.
         end: The end of the existing index that is continued; None if nothing is continued.
-        zone: The time zone of the names.
-
     """
 
     layout: IndexLayout
@@ -54,7 +52,6 @@ class IndexResult:
 
     Attributes:
         end_timestamp: The latest end timestamp of a written file, or of the last existing one, in milliseconds.
-
     """
 
     index_files: int = 0
@@ -67,13 +64,7 @@ class IndexResult:
 
 
 def find_existing_index(plan: RebuildPlan, output: Location) -> ExistingIndex:
-    """The index that is continued in `output`, and the layout and time zone of the store's index files.
-
-    Raises:
-        OptionError: The size of existing files does not tell their slots and entries.
-        CorruptIndexError: The existing files cannot be continued.
-
-    """
+    """The index that is continued in `output`, and the layout and time zone of the store's index files."""
     layout = index_layout(plan.store, plan.broker_conf)
     existing = index_files(output) if INDEX in plan.continued else []
     end = index_end(existing, layout)
@@ -91,15 +82,7 @@ def write_index(
     """Write every index file.
 
     Args:
-        context: The job's context.
-        plan: The plan of the rebuild.
-        existing: What exists of the index.
-        staged: The staged log.
         is_stopped: Whether the job has ended; no file is written then.
-
-    Raises:
-        CorruptLogError: The log contradicts the existing index, and the mode is not permissive.
-
     """
     pending = pending_entries(staged.splits, staged.folder, existing.end)
     corrupt = raise_or_report(pending.contradictions, plan.is_permissive)

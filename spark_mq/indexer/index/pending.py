@@ -23,7 +23,6 @@ class PendingEntries:
         ranges: A range of staged entries for each split.
         trailing_messages: For each range, the number of messages of its split after the last entry.
         contradictions: Where log and index contradict each other.
-
     """
 
     ranges: tuple[EntryRange, ...]
@@ -44,9 +43,7 @@ def pending_entries(splits: Sequence[SplitRow], folder: Location, end: IndexEnd 
 
     Args:
         splits: The splits of the log, or of its last part, in the order of the log.
-        folder: The folder of staged files.
         end: The end of the existing index; None if there is none.
-
     """
     ranges = []
     for split in splits:

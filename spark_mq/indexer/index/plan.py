@@ -19,12 +19,10 @@ class IndexFilePlan:
     """A file, and the entries that are put into it.
 
     Attributes:
-        name: The file's name.
         ranges: The entries, in the order of the log.
         end_before: Store time (ms) and commit log offset with which the file before it ends: a new file starts there.
         continued: The existing file that is completed; None for a new file.
         entries_before: The number of entries in the existing file.
-
     """
 
     name: str
@@ -51,9 +49,7 @@ def plan_index_files(
         pending: The entries that the index lacks.
         layout: Slots and entries of an index file.
         end: The end of the existing index; None if there is none.
-        zone: The time zone of the names.
         first_timestamp: The store time of the log's first message, in milliseconds.
-
     """
     last = None if end is None else end.header
     placed = place_entries(pending.counts, pending.trailing_messages, layout, last)

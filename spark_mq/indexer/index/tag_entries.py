@@ -48,13 +48,8 @@ class TagRun(NamedTuple):
     """Messages that follow each other, and whose tags all have entries, or all have none.
 
     Attributes:
-        has_entry: Whether their tags have entries.
         first: The commit log offset of the first one.
-        last: That of the last one.
-        messages: The number of messages with tags.
         first_time: The store time of the first one, in milliseconds.
-        last_time: That of the last one.
-
     """
 
     has_entry: bool
@@ -80,7 +75,6 @@ class TaggedRanges:
         ranges: The parts, in the order of the log.
         source: What says so, as text for a person.
         doubtful: A few messages without entries: it is not certain whether a broker put none, or they are lost.
-
     """
 
     ranges: tuple[TaggedRange, ...]
@@ -131,7 +125,6 @@ def tagged_ranges(runs: Iterable[TagRun], versions: BrokerVersions) -> TaggedRan
     Args:
         runs: What the index shows, in the order of the log.
         versions: The versions of the broker, which decide if the index shows nothing.
-
     """
     merged = list(_merged(runs))
     few = [n for n, run in enumerate(merged) if n and not run.has_entry and run.messages < MANY]
@@ -176,8 +169,6 @@ class TagDecision:
         files: The files of the index, in the order of their entries. Their size is that of the layout.
         layout: Slots and entries of a file.
         versions: The versions of the broker, which decide if the index shows nothing.
-        run: Runs a task.
-
     """
 
     files: tuple[IndexFileInfo, ...]
@@ -203,14 +194,7 @@ class TagDecision:
 
 
 def keep_tags(staged: StagedLog, tagged: TaggedRanges, run: RunTask) -> StagedLog:
-    """The staged log, whose entries for tags are marked, with those in some parts of it.
-
-    Args:
-        staged: The staged log.
-        tagged: The parts.
-        run: Runs a task.
-
-    """
+    """The staged log, whose entries for tags are marked, with those in some parts of it."""
     if tagged.ranges == _EVERYWHERE:
         return staged
     table = run(
@@ -282,9 +266,7 @@ def find_runs(expected: EntryBatch, files: Sequence[IndexFileInfo], layout: Inde
 
     Args:
         expected: The entries of the messages, in the order of the log; those of tags are marked.
-        files: The files of the index.
         layout: Slots and entries of a file.
-
     """
     first, last = int(expected.commit_log_offsets[0]), int(expected.commit_log_offsets[-1])
     hashes, offsets = [np.empty(0, np.int32)], [np.empty(0, np.int64)]
@@ -325,7 +307,6 @@ def compare_tags(expected: EntryBatch, found: EntryBatch) -> list[TagRun]:
     Args:
         expected: The entries of the messages, in the order of the log; those of tags are marked.
         found: The entries of the index, from the first of these messages to the last one.
-
     """
     messages, first_entries, message_of = np.unique(expected.commit_log_offsets, return_index=True, return_inverse=True)
     times = expected.store_timestamps[first_entries]

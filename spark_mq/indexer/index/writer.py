@@ -30,11 +30,8 @@ class WrittenFile:
     """An index file that a task has finished.
 
     Attributes:
-        file: The file's name.
-        entries: The number of its entries.
         end_timestamp: The time at which it ends, in milliseconds.
         is_new: Whether the task wrote it; else it existed.
-
     """
 
     file: str
@@ -50,10 +47,8 @@ class IndexWriter:
     Attributes:
         folder: The `index` folder in which files are written.
         layout: Slots and entries of an index file.
-        plans: All planned files.
         empty_index_count: The index count in the header of a file without an entry.
         done: The folder in which the task marks each file as done.
-
     """
 
     folder: Location

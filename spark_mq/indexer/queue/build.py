@@ -32,7 +32,6 @@ class QueueResult:
 
     Attributes:
         stale_files: Files of continued queues that are after the end of their queue, and have to be removed.
-
     """
 
     queues: int = 0
@@ -50,21 +49,7 @@ class QueueResult:
 
 
 def write_queues(context: JobContext, plan: RebuildPlan, existing: ExistingQueues, staged: StagedLog) -> QueueResult:
-    """Write every queue file, and carry over queues without a live message.
-
-    Args:
-        context: The job's context.
-        plan: The plan of the rebuild.
-        existing: The queues that exist.
-        staged: The staged log.
-
-    Raises:
-        UnsafeNameError: The name of a topic would lead out of the output, and the mode is not permissive.
-        OptionError: The selected topic or queue has neither messages nor files.
-        CorruptLogError: Queue offsets have no message or several, or the log contradicts existing files; and the mode
-            is not permissive. Or a queue cannot be continued.
-
-    """
+    """Write every queue file, and carry over queues without a live message."""
     file_size = plan.settings.queue_file_size
     runs = staged_runs(context.tasks, staged.units)
     queues = runs.queues()

@@ -22,14 +22,10 @@ def carry_over(
     """Copy the files of queues without a live message, with their file times.
 
     Args:
-        existing: The existing queues.
-        live: The queues that have a live message.
         folder: The `consumequeue` folder into which files are copied.
-        file_size: Bytes of a queue file.
 
     Returns:
         The names of the copied queues, and a text for each queue whose files have another size and are left out.
-
     """
     copied, lost = [], []
     for queue in existing:
@@ -52,9 +48,7 @@ def lost_offsets(consumed: Mapping[Queue, int], next_offsets: Mapping[Queue, int
 
     Args:
         consumed: The largest offset that consumers committed, for each queue.
-        next_offsets: The next offset of each rebuilt queue.
         copied: The names of queues whose files were kept.
-
     """
     kept = set(copied)
     lost = []

@@ -19,9 +19,7 @@ class ExistingQueues:
     """The queues that exist.
 
     Attributes:
-        of_store: The selected queues of the store.
         continued: The selected queues of the output whose files are continued.
-
     """
 
     of_store: tuple[QueueFolder, ...]
@@ -36,8 +34,6 @@ class ExistingQueues:
 
         Args:
             file_ranges: The numbers of the files that each queue has; a queue without an entry has no stale file.
-            file_size: Bytes of a queue file.
-
         """
         return [
             folder.location / info.base_name
@@ -48,12 +44,7 @@ class ExistingQueues:
 
 
 def find_existing_queues(plan: RebuildPlan, output: Location) -> ExistingQueues:
-    """The queues of the store, and those in `output` that are continued.
-
-    Raises:
-        OutputExistsError: Files that are to be continued have another size.
-
-    """
+    """The queues of the store, and those in `output` that are continued."""
     selection = plan.selection
     is_continued = selection.queue_tree in plan.continued
     folders = _selected(output, selection) if is_continued else []

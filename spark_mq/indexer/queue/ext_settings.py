@@ -39,10 +39,7 @@ class ExtSettings:
     """How a broker makes extension units.
 
     Attributes:
-        file_size: Bytes of a file.
-        bit_count: Bits of a bit map.
         filters: The filters that the broker has when it starts; none without `enableCalcFilterBitMap`.
-
     """
 
     file_size: int
@@ -51,13 +48,7 @@ class ExtSettings:
 
     @classmethod
     def of(cls, store: Location, conf: BrokerConf) -> Self:
-        """The settings of a broker that starts on a store.
-
-        Raises:
-            OptionError: Units do not fit into files, or a filter has bits that a bit map does not have.
-            ConfigError: The file of the filters cannot be read.
-
-        """
+        """The settings of a broker that starts on a store."""
         bloom = conf.bloom_filter
         filters: tuple[ConsumerFilter, ...] = ()
         if conf.is_enabled("enableCalcFilterBitMap"):

@@ -29,11 +29,8 @@ def stage_segment(segment: Segment, folder: Location, ext: ExtSettings, delay_le
     """The rows (`STAGED_EXT_SCHEMA`) of one segment, whose values are staged in a file.
 
     Args:
-        segment: The segment, which is read whole.
-        folder: The folder of staged values.
         ext: How extension units are made.
         delay_levels: The delays of the delay levels, `messageDelayLevel`.
-
     """
     values_of = _Values(ext, parse_delay_levels(delay_levels))
     parts = [values_of(chunk) for chunk in _chunks(segment)]

@@ -14,13 +14,7 @@ _MAX_RANGES_SHOWN = 10
 
 
 def unit_findings(plan: QueuePlan, written: Sequence[WrittenFile]) -> Iterator[CorruptRange]:
-    """What is wrong with the units of queues.
-
-    Args:
-        plan: The queues.
-        written: All files.
-
-    """
+    """What is wrong with the units of queues."""
     queues = {queue.key: queue for queue in plan.queues}
     yield from _missing_units(plan, written)
     yield from _doubled_units(queues, written)
@@ -70,8 +64,6 @@ def missing_ranges(files: Sequence[WrittenFile], units_per_file: int) -> list[ra
 
     Args:
         files: The queue's files with units, by file number.
-        units_per_file: The number of units in a file.
-
     """
     ranges: list[range] = []
     end = files[0].file_number * units_per_file
@@ -88,13 +80,7 @@ def missing_ranges(files: Sequence[WrittenFile], units_per_file: int) -> list[ra
 
 
 def missing_text(missing: Sequence[range], count: int) -> str:
-    """The text of the report about queue offsets without a message.
-
-    Args:
-        missing: The first of them, as ranges.
-        count: The number of all of them.
-
-    """
+    """The text of the report about queue offsets without a message."""
     shown = missing[:_MAX_RANGES_SHOWN]
     texts = [str(offsets.start) if len(offsets) == 1 else f"{offsets.start} to {offsets.stop - 1}" for offsets in shown]
     if count == 1:

@@ -48,12 +48,9 @@ class QueuePlan:
     """The queues that are written, by topic and queue id.
 
     Attributes:
-        queues: The queues.
-        units_per_file: The number of units in a file.
         topics_left_out: Topics whose names are not safe as names of folders; one entry for each of their queues.
         notes: What the report says of these topics.
         corrupt: Queues that the log contradicts.
-
     """
 
     queues: tuple[PlannedQueue, ...]
@@ -106,16 +103,8 @@ def plan_queues(
     """The plan of every selected queue that has messages in the log.
 
     Args:
-        plan: The plan of the rebuild.
-        existing: The queues that exist.
         staged_queues: The queues that have messages in the log, by topic and queue id.
         log_end: The commit log offset up to which units of existing queues can lead to messages.
-
-    Raises:
-        UnsafeNameError: The name of a topic would lead out of the output, and the mode is not permissive.
-        CorruptLogError: A continued queue ends before its first message in the log, so that it cannot be continued;
-            or it ends after its last message, and the mode is not permissive.
-
     """
     unsafe: list[tuple[str, str]] = []
     kept = []

@@ -81,13 +81,9 @@ class StagedQueue:
     """A queue that has units in the log.
 
     Attributes:
-        topic: The topic.
-        queue_id: The number of the queue in its topic.
         queue_min: The first queue offset in the log.
         queue_max: The queue offset after the last one in the log.
-        staged_units: The number of staged units.
         commit_log_offset: The offset of the queue's first message.
-
     """
 
     topic: str
@@ -105,8 +101,6 @@ class Assignment:
     Attributes:
         queues: A row for each queue: `topic`, `queue_id`, `queue_min`, `queue_max`, `existing_end`, and `file_base`,
             which makes a number of the job out of a file's number in its queue.
-        tasks: The number of tasks.
-
     """
 
     queues: pa.Table
@@ -134,8 +128,6 @@ class Runs(Protocol):
         Args:
             assignment: Which task gets the runs of each queue.
             task: The task. It gets runs that are sorted by queue file and then by commit log offset (`runs_in`).
-            schema: The columns of the rows.
-
         """
 
 
@@ -144,8 +136,6 @@ def staged_runs(tasks: Tasks, splits: Sequence[StagedUnits]) -> Runs:
 
     Args:
         tasks: Where the tasks of the job run.
-        splits: The staged units of each split that has units.
-
     """
     is_remote = any(not split.location.is_local for split in splits[:1])
     limit = _MAX_REMOTE_RUNS_IN_DRIVER if is_remote else _MAX_RUNS_IN_DRIVER
@@ -159,7 +149,6 @@ def find_queues(runs: pa.Table) -> pa.Table:
 
     Args:
         runs: Runs (`RUN_SCHEMA`), or rows of earlier calls, which are merged.
-
     """
     if "queue_max" not in runs.column_names:
         first, count = runs["first_queue_offset"], runs["unit_count"]
@@ -197,9 +186,7 @@ class LocalRuns:
     """Runs that this process has read.
 
     Attributes:
-        splits: The staged units of each split that has units.
         runs: The columns of `StagedUnits.read_runs`, and `split`, a number in `splits`.
-
     """
 
     splits: tuple[StagedUnits, ...]

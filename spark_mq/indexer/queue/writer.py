@@ -80,20 +80,13 @@ class WrittenFile:
     """A queue file that a task has finished.
 
     Attributes:
-        topic: The topic.
-        queue_id: The number of the queue in its topic.
-        file_number: The number of the file in its queue.
-        bytes: Bytes written.
-        units: Units that the log has for the file.
         missing_starts: The starts of the first ranges of queue offsets, between the queue's first and last message,
             that have no message.
-        missing_stops: The stops of these ranges.
         doubled: Units whose position was taken.
         first_doubled: The queue offset of the first of them.
         contradicted: Units of a continued file that the log contradicts.
         first_contradicted: The commit log offset of the first of them.
         state: NEW; STAGED, a killed job wrote the file; UNTOUCHED, a continued file was correct; COMPLETED, it was not.
-
     """
 
     topic: str
@@ -117,13 +110,10 @@ class QueueWriter:
     Attributes:
         growing: The `consumequeue` folder in which files are written.
         continued: The `consumequeue` folder whose files are continued; None if no file is continued.
-        file_size: Bytes of a queue file.
-        log_start: The commit log offset at which the log starts.
         is_resumed: Whether a killed job can have written some of the files.
         done: The folder in which the task marks itself as done.
         missing_offset: The commit log offset in units between the messages of a queue that have no message.
         ext: How extension units are made, whose addresses take the place of tags codes; None if none is made.
-
     """
 
     growing: Location

@@ -20,7 +20,6 @@ def misaligned_segments(rows: Iterable[SplitRow], last_segment: int | None = Non
     Args:
         rows: The splits, in the order of the log.
         last_segment: The base offset of the log's last segment; None if the end of the log is known.
-
     """
     misaligned = []
     for segment, group in groupby(rows, key=lambda row: row.segment):

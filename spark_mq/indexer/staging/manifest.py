@@ -41,9 +41,6 @@ class Manifest:
 
     Attributes:
         settings: The settings on which staged files depend.
-        segments: The staged segments.
-        splits: The rows of their splits.
-
     """
 
     settings: StagingSettings
@@ -55,10 +52,6 @@ class Manifest:
         """The manifest in a job's folder; None if it cannot be read, or if a staged file is not as it was written.
 
         This function reads the directories of staged units.
-
-        Args:
-            folder: The job's folder.
-
         """
         file = folder / MANIFEST
         if not file.is_file:
@@ -101,7 +94,6 @@ class Manifest:
 
         Args:
             log: The segments of the log now (`segments_now`).
-
         """
         staged = {segment.base: segment for segment in self.segments}
         kept = {now.base for now in log if now.mtime_ns is not None and staged.get(now.base) == now}
@@ -124,13 +116,7 @@ class Manifest:
 
 
 def segments_now(store: Location, log: CommitLog) -> list[StagedSegment]:
-    """The segments of a log as a manifest names them. Call this function before the log is read.
-
-    Args:
-        store: The store of the log.
-        log: The log.
-
-    """
+    """The segments of a log as a manifest names them. Call this function before the log is read."""
     times = {int(info.base_name): info.mtime_ns for info in segment_files(store)}
     return [
         StagedSegment(segment.base, segment.size, None if segment.is_last else times.get(segment.base))

@@ -70,12 +70,9 @@ def dispatch_split(
     """The row (`SPLIT_SCHEMA`) of one split, whose units and index entries are staged.
 
     Args:
-        split: The split.
-        targets: What records are dispatched to.
         exact: Whether a record or a blank starts where the split starts. In the last segment, the split is the whole
             segment, which is read up to its live end.
         see: Is called with all records of the split, chunk by chunk.
-
     """
     writer = StagedEntriesWriter(targets.folder) if targets.has_index else None
     result = _SplitResult(index=None if writer is None else IndexEntryCollector(writer, targets.index_tags))
@@ -232,7 +229,6 @@ class IndexEntryCollector:
 
     Attributes:
         trailing_messages: The number of messages after the message with the last entry.
-
     """
 
     def __init__(self, writer: StagedEntriesWriter, has_tags: bool | None) -> None:
@@ -246,9 +242,7 @@ class IndexEntryCollector:
         Args:
             buffer: The bytes of the records.
             base: The commit log offset of the buffer's start.
-            frames: The records.
             store_timestamps: The store time of each record, in milliseconds.
-
         """
         keys = index_keys(buffer, frames, self._has_tags)
         with_entries = np.flatnonzero(keys.entry_count)

@@ -60,28 +60,17 @@ class SplitRow:
     """The result of one split; the fields are the columns of `SPLIT_SCHEMA`.
 
     Attributes:
-        segment: The base offset of the segment.
-        split_start: The position in the segment at which the split starts.
-        split_stop: The position at which it ends.
         first_position: The position of the split's first record or damage; -1 if there is none.
         end_position: The position at which its last record or damage ends; -1 if there is none.
-        messages: The number of messages.
-        inner_batches: The number of messages that are inner batches.
-        bytes_read: Bytes of the log that were read.
         first_store_timestamp: The store time of the first message, in milliseconds; None without a message.
-        last_store_timestamp: The store time of the last message.
         newest_store_timestamp: The latest store time of a message.
         time_steps_back: Whether a message has an earlier store time than the message before it.
-        corrupt: Damage.
         units_file: The name of the staged file of units, in the folder of staged files; None without a unit.
-        units: The number of units in it.
-        runs: The number of runs in it.
         units_size: Its bytes.
         entries_file: The name of the staged file of index entries; None if entries are not staged.
         index_entries: The number of entries in it; without an entry the file does not exist.
         trailing_messages: The number of messages after the message with the last entry.
         last_unit_offset: The commit log offset of the last message with a unit; None without one.
-
     """
 
     segment: int

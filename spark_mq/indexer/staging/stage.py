@@ -30,13 +30,11 @@ class StagedLog:
     """The whole log, staged; or only its last part, which follows what existing trees already have.
 
     Attributes:
-        folder: The folder of staged files.
         splits: The rows of the splits, in the order of the log. There is at least one.
         segments_staged_before: The number of segments that a killed job had staged.
         bytes_read: Bytes of the log that this job read.
         corrupt: Damage of the log that was skipped.
         follows_trees: Whether the existing trees end where the staged part starts.
-
     """
 
     folder: Location
@@ -106,15 +104,7 @@ def stage_log(
     """The whole log, staged.
 
     Args:
-        context: The job's context.
-        plan: The plan of the rebuild.
-        log: The log, with at least one segment.
         manifest: What is staged already. The manifest in the job's folder is rewritten after each dispatch.
-        targets: What records are dispatched to.
-
-    Raises:
-        CorruptLogError: The log is damaged and the mode is not permissive.
-
     """
     now = segments_now(plan.store, log)
     manifest = manifest.fitting(now)
@@ -144,14 +134,8 @@ def stage_range(context: JobContext, splits: Sequence[Split], targets: DispatchT
     Nothing of it was staged before, and the manifest does not get it.
 
     Args:
-        context: The job's context.
         splits: The splits of that part, in the order of the log. The first one starts with a record or a blank, and
             the part ends with a record or a blank.
-        targets: What records are dispatched to.
-
-    Raises:
-        CorruptLogError: The part has damage.
-
     """
     rows = _in_order(_dispatch(context, targets, "dispatch", splits, exact=False))
     read = sum(row.bytes_read for row in rows)

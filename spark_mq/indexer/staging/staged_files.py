@@ -23,13 +23,7 @@ def staged_names(splits: Iterable[SplitRow]) -> set[str]:
 
 
 def are_complete(folder: Location, splits: Sequence[SplitRow]) -> bool:
-    """Whether every staged file of these splits exists, with its size, and units with their directory.
-
-    Args:
-        folder: The folder of staged files.
-        splits: The splits.
-
-    """
+    """Whether every staged file of these splits exists, with its size, and units with their directory."""
     sizes = {info.base_name: info.size for info in folder.entries() if info.type == fs.FileType.File}
     if any(sizes.get(name) != size for name, size in _entry_sizes(splits).items()):
         return False

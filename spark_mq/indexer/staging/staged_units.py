@@ -43,15 +43,7 @@ RUN_SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class StagedUnits:
-    """A staged file. A file without a unit does not exist.
-
-    Attributes:
-        location: The file.
-        units: The number of units.
-        runs: The number of runs.
-        size: Bytes of the file.
-
-    """
+    """A staged file. A file without a unit does not exist."""
 
     location: Location
     units: int
@@ -63,10 +55,8 @@ class StagedUnits:
         """Write a new file into `folder`.
 
         Args:
-            folder: The folder, which exists.
             units: The units of all runs, in the order of `runs`.
             runs: The runs (`RUN_SCHEMA`), at least one.
-
         """
         directory = pa.BufferOutputStream()
         with pa.ipc.new_stream(directory, RUN_SCHEMA) as stream:
@@ -81,12 +71,7 @@ class StagedUnits:
         return cls(location, units.size, runs.num_rows, units.nbytes + content.size)
 
     def read_runs(self) -> pa.Table:
-        """The directory: the columns of `RUN_SCHEMA`, and `first_unit`, the number of the run's first unit in the file.
-
-        Raises:
-            StorageError: The file is not as it was written.
-
-        """
+        """The directory: the columns of `RUN_SCHEMA`, and `first_unit`, the number of a run's first unit."""
         at = self.units * UNIT_SIZE
         with FileReader(self.location) as file:
             content = file.read(at, self.size - at)

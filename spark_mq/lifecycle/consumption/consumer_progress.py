@@ -55,17 +55,12 @@ def consumer_progress_rows(
     """How far each consumer group is in each topic, by group and topic.
 
     Args:
-        store: The store.
         topic: Only this topic; None for all.
         consumer_group: Only this group; None for all.
         at: The time to which `lag_millis` refers, milliseconds since the epoch; None for now.
 
     Returns:
         The rows of table `consumer_progress`; `CONSUMER_PROGRESS` says what its columns are.
-
-    Raises:
-        ConfigError: `config/consumerOffset.json` or `config/topics.json` cannot be read.
-        UnsupportedStoreError: The queues, the offsets or the topics are in RocksDB.
     """
     return consumer_progress_of(StoreQueues(store), topic, consumer_group, at)
 

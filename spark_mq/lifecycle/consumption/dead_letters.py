@@ -25,14 +25,10 @@ def dead_letters_rows(store: MessageStore, consumer_group: str | None = None) ->
     """The dead letters of consumer groups, in the order of the log; see `dead_letters`.
 
     Args:
-        store: The store.
         consumer_group: Only the dead letters of this group; None for all.
 
     Returns:
         The rows of table `dead_letters`; `DEAD_LETTERS` says what its columns are.
-
-    Raises:
-        CorruptLogError: A segment was removed or became shorter while it was read.
     """
     return dead_letters_of(StoreLog(store), consumer_group)
 
@@ -53,8 +49,6 @@ def dead_letters(selected: SelectedMessages, topics: dict[str, RetryTopic]) -> p
 
     Args:
         selected: The result of `selected_copies`.
-        topics: The meaning of the retry topics.
-
     """
     groups = {name: topic.consumer_group for name, topic in topics.items()}
     copies = retry_copies(selected.messages, groups)

@@ -27,11 +27,9 @@ def popped_messages(source: LogSource, topics: Iterable[str]) -> PoppedMessages:
     """The pops of the messages of some topics, by one read of the log.
 
     Args:
-        source: A store or an archive.
         topics: The topics whose messages were popped, such as retry topics.
 
     Raises the errors of `LogSource.selections_of`.
-
     """
     (found,) = source.selections_of(NOTES)
     messages, damage = sound_messages(found)

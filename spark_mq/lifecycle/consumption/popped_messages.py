@@ -65,17 +65,12 @@ class PopNote:
     """A check point, or a note of acknowledgements.
 
     Attributes:
-        consumer_group: The group.
-        topic: The topic of the popped messages.
-        queue_id: Their queue.
         start_offset: The queue offset at which the pop began.
         pop_time: When the group popped them, milliseconds since the epoch.
         broker_name: The broker; None if the note does not say it.
         popped: The queue offsets of a check point; none for acknowledgements.
-        acknowledged: The queue offsets that are acknowledged.
         invisible_time: How long no other consumer of the group gets the messages, in milliseconds; 0 for
             acknowledgements.
-
     """
 
     consumer_group: str
@@ -96,11 +91,6 @@ def parse_pop_note(tags: str, body: bytes) -> PopNote | None:
 
     Args:
         tags: The tags of the message, one of `NOTE_TAGS`.
-        body: Its body.
-
-    Example:
-        >>> parse_pop_note("ack", b'{"ao":7,"so":5,"c":"billing","t":"orders","q":0,"pt":1700000000000}').acknowledged
-        frozenset({7})
     """
     try:
         content = json.loads(body)
@@ -195,8 +185,6 @@ class Popped:
     Attributes:
         pop_timestamp: When the group popped it, milliseconds since the epoch.
         visible_timestamp: When the broker gives it to the group again, unless it is acknowledged before.
-        is_acknowledged: Whether the group acknowledged it.
-
     """
 
     pop_timestamp: int
@@ -247,7 +235,6 @@ class PoppedMessages:
 
     Attributes:
         damage: The notes that could not be read: a message before one of them can have been popped or acknowledged.
-
     """
 
     def __init__(

@@ -32,15 +32,11 @@ def retries_rows(store: MessageStore, consumer_group: str | None = None, at: int
     """The attempts to consume messages that groups returned, in the order of the log; see `retries`.
 
     Args:
-        store: The store.
         consumer_group: Only the attempts of this group; None for all.
         at: The time to which WAITING and OVERDUE refer, milliseconds since the epoch; None for now.
 
     Returns:
         The rows of table `retries`; `RETRIES` says what its columns are.
-
-    Raises:
-        CorruptLogError: A segment was removed or became shorter while it was read.
     """
     return retries_of(StoreLog(store), consumer_group, at)
 
@@ -75,7 +71,6 @@ def retries(selected: SelectedMessages, facts: RetryFacts, at: int) -> pa.Table:
         selected: The result of `selected_copies`.
         facts: What else the store knows.
         at: The time to which WAITING and OVERDUE refer, milliseconds since the epoch.
-
     """
     groups = {name: topic.consumer_group for name, topic in facts.retry_topics.items()}
     copies = retry_copies(selected.messages, groups)

@@ -70,7 +70,6 @@ def retry_copies(messages: pa.Table, groups: Mapping[str, str | None]) -> pa.Tab
         The columns of `messages`, and these: `is_delayed`, `is_dead_letter`: which copy it is, else it is in a retry
         topic; `retry_topic`: the topic of the copy after its delay, NULL for a dead letter; `consumer_group`;
         `origin_message_id`, `origin_commit_log_offset`: the message that was returned first, NULL if that is not known.
-
     """
     topics = messages["topic"].combine_chunks()
     is_dead = pc.starts_with(topics, DLQ_PREFIX)

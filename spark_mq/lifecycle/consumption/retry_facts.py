@@ -44,7 +44,6 @@ class RetryFacts:
     """What a store knows about retries besides its messages.
 
     Attributes:
-        retry_topics: The meaning of each retry topic.
         consumer_offsets: The offset of a group in a queue of a topic, by group, topic and queue id; None if
             `config/consumerOffset.json` cannot be read.
         delay_offsets: The queue offset of the next delayed message of each level; None if `config/delayOffset.json`
@@ -55,7 +54,6 @@ class RetryFacts:
         unread_pops: Why pops can be missing there; None if they are not.
         lost_end: Why messages at the end of the log can be missing; None if the log has its end.
         config_end: The commit log offset up to which the offsets can speak of messages; None for the whole log.
-
     """
 
     retry_topics: Mapping[str, RetryTopic]

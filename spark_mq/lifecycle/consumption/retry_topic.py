@@ -27,9 +27,7 @@ class ConsumerGroups:
     """The consumer groups that `config/` names.
 
     Attributes:
-        names: The names.
         are_all: Whether these are all groups: `config/subscriptionGroup.json` can be read.
-
     """
 
     names: frozenset[str]
@@ -41,12 +39,10 @@ class RetryTopic:
     """The meaning of the name of a retry topic.
 
     Attributes:
-        name: The topic.
         consumer_group: The group; None if `reason` is given.
         origin_topic: The topic whose messages the group pops; None if the topic has the messages that the group
             returned, whatever topic they are of.
         reason: Why the group is not certain, as text for a person; None if it is certain.
-
     """
 
     name: str
@@ -80,14 +76,7 @@ def parse_retry_topic(name: str, groups: ConsumerGroups, topics: Collection[str]
     is a group. If `topics` are given, the second part must be one of them.
 
     Args:
-        name: The topic.
-        groups: The groups of the store.
         topics: The topics of the store; None if they are not known.
-
-    Example:
-        >>> groups = ConsumerGroups(frozenset({"billing"}), are_all=True)
-        >>> parse_retry_topic("%RETRY%billing_orders", groups)
-        RetryTopic(name='%RETRY%billing_orders', consumer_group='billing', origin_topic='orders', reason=None)
     """
     if not name.startswith(RETRY_PREFIX):
         return None

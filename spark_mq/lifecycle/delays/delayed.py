@@ -117,17 +117,12 @@ def delayed_rows(store: MessageStore, at: int | None = None, conf: BrokerConf | 
     """The delayed messages of a store, a row for each, in the order of the log.
 
     Args:
-        store: The store.
         at: The time at which messages are due or not, milliseconds since the epoch; by default now.
         conf: The broker's settings, for `messageDelayLevel`. If a unit of the consume queue has the due time, the
             settings are not used.
 
     Returns:
         The rows of table `delayed`; `DELAYED` says what its columns are.
-
-    Raises:
-        OptionError: `at`, or a setting of the broker, is not valid.
-        CorruptLogError: A segment was removed while it was read.
     """
     return delayed_of(StoreLog(store), at, conf)
 
@@ -173,10 +168,6 @@ def due_by_level(queue_id: Int64s, stored: Int64s, conf: BrokerConf) -> Int64s:
     Args:
         queue_id: The queue ids: the delay level minus 1.
         stored: The store times in milliseconds.
-        conf: The broker's settings.
-
-    Raises:
-        OptionError: `messageDelayLevel` is not valid.
     """
     delays = np.array(delay_level_millis(conf.message_delay_level or DEFAULT_DELAY_LEVELS), np.int64)
     due: Int64s = stored + delays[np.clip(queue_id, 0, delays.size - 1)]
@@ -275,9 +266,7 @@ def delayed(
     """The delayed messages in the messages of a log; `delayed_rows` describes the table.
 
     Args:
-        found: The messages.
         level_due: The due time of each message of a delay level, in milliseconds.
-        log: The log from which they are.
         progress: What the files say about deliveries.
         end_problem: Why the end of the log is lost; None if it is not.
         at: The time at which messages are due or not, in milliseconds.

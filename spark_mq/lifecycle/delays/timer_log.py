@@ -39,7 +39,6 @@ class TimerUnits:
     """The units of a timer log, in its order.
 
     Attributes:
-        commit_log_offset: The commit log offset of each unit's message.
         slot_time: The time of the slot in which the broker takes the message, milliseconds since the epoch.
         rolls: Whether the message is then stored in the timer topic again, because its time is still far away.
     """

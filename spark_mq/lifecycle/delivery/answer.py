@@ -43,23 +43,15 @@ class WhyNotConsumed:
     """The answer for one group and one message.
 
     Attributes:
-        reason: The first reason that holds.
         text: The reason with its evidence, for a person.
-        consumer_group: The group.
-        topic: The topic.
-        queue_id: The queue.
-        queue_offset: The offset of the message in the queue.
         min_offset: The queue's first offset that a broker offers.
         max_offset: The offset that the queue's next message gets.
         consumer_offset: The offset that the group consumes next; None without one.
         commit_log_offset: Where the message is in the log; None if it is not there.
-        unique_key: Its unique key.
-        tags: Its tags.
         store_timestamp: Its store time, milliseconds since the epoch.
         subscription: The tags or the expression of the group; None if they are not known.
         evidence: What else is known, a text each.
         unknown: What the store does not show, a text each.
-
     """
 
     reason: NotConsumed

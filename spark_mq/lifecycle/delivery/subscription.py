@@ -44,8 +44,6 @@ class Verdict:
 
     Attributes:
         step: The step that drops the message; None if the group gets it.
-        text: The evidence, for a person.
-
     """
 
     step: FilterStep | None
@@ -57,10 +55,8 @@ class MessageFacts:
     """What filters look at.
 
     Attributes:
-        properties: All properties of the message.
         tags_code: The tags code in its unit; None if the broker does not know it.
         ext: Its extension unit; None without one.
-
     """
 
     properties: Mapping[str, str]
@@ -73,14 +69,6 @@ def tag_verdict(subscription: str, message: MessageFacts) -> Verdict:
 
     Args:
         subscription: The tags, such as `paid || shipped`.
-        message: The message.
-
-    Raises:
-        FilterError: RocketMQ refuses the subscription.
-
-    Example:
-        >>> tag_verdict("Aa", MessageFacts({"TAGS": "BB"}, 2112)).step
-        <FilterStep.TAG: 'TAG'>
     """
     wanted = parse_tags(subscription)
     tag = _text_property(message.properties, TAGS)
@@ -104,10 +92,7 @@ def sql_verdict(one: ConsumerFilter, message: MessageFacts, is_stored: bool) -> 
     """What a SQL92 expression says about a message.
 
     Args:
-        one: The filter.
-        message: The message.
         is_stored: Whether the filter is the broker's, so that the bits of messages are those of it.
-
     """
     condition = one.condition
     if condition is None:

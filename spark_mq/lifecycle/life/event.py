@@ -45,16 +45,9 @@ class Event:
     """One event, which in most cases is a record of the log.
 
     Attributes:
-        kind: What happened.
         timestamp: When, milliseconds since the epoch: the store time of the record.
         text: The event in a few words.
-        store: The store that has the record.
         topic: The topic of the record; None without a record.
-        queue_id: The queue id of the record.
-        queue_offset: Its offset in the queue.
-        commit_log_offset: Its offset in the log.
-        offset_message_id: Its id.
-        real_topic: The topic to which the message belongs.
         real_queue_id: The queue id there; None if it is not known.
         consumer_group: The consumer group that did it, or for which it was done; None without one.
         attempt: The number of failed deliveries of a retry or a dead letter.
@@ -62,7 +55,6 @@ class Event:
         due_timestamp: When a delay or a timer ends.
         number: The number of the event among those of its message, from 0 on, in the order of time.
         parent: The number of the event from which it follows; None if it follows from none that is known.
-
     """
 
     kind: EventKind

@@ -29,8 +29,6 @@ class FoundMessages:
     Attributes:
         records: The messages, in the order of the log.
         damage: Why messages can be missing here, as text for a person; empty if none is missing.
-        has_more: Whether there are more than were looked at.
-
     """
 
     records: tuple[Record, ...]
@@ -42,13 +40,7 @@ def find_key(store: MessageStore, key: str, also: Iterable[str] = ()) -> FoundMe
     """The live messages of all topics that have a key, in KEYS or as unique key.
 
     Args:
-        store: The store.
-        key: The key.
         also: Topics that are looked up besides those that the store is known to have.
-
-    Example:
-        >>> [record.queue_offset for record in find_key(MessageStore("/data/store"), "order-17").records]
-        [1304]
     """
     uncovered = uncovered_parts(store)
     found: dict[int, Record] = {}

@@ -35,7 +35,6 @@ class Lives:
         lives: The lives of the messages, the newest message first.
         more: The number of further messages that have the key.
         has_even_more: Whether there are still more, which were not looked at.
-
     """
 
     lives: tuple[MessageLife, ...]
@@ -78,7 +77,6 @@ def life(
     Example:
         >>> for event in life(MessageStore("/data/store"), "7F0000010B5F18B4AAC28F1B3B6D0000").lives[0].events:
         ...     print(event.timestamp, event.text)
-
     """
     if not key_or_id:
         raise OptionError("the key or id is empty")

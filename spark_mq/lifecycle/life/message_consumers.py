@@ -32,16 +32,9 @@ class MessageConsumer:
     """One consumer group of a message.
 
     Attributes:
-        consumer_group: The group.
-        topic: The topic of the message.
-        queue_id: Its queue.
-        queue_offset: Its offset there.
-        state: Whether the group has consumed it.
         consumer_offset: The offset that the group consumes next; None without one.
         messages_before: Messages that the group consumes before this one; None if it is past it or has no offset.
-        store: The store.
         popped: The last pop of the message by the group; None if no note of a broker tells of one.
-
     """
 
     consumer_group: str
@@ -81,7 +74,6 @@ class ConsumerOffsets:
 
     Attributes:
         problem: Why nothing is known of consumers, as text for a person; None if the file can be read.
-
     """
 
     def __init__(self, store: Location, name: str) -> None:

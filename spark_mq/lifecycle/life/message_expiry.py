@@ -17,14 +17,10 @@ class MessageExpiry:
     """When a message expires.
 
     Attributes:
-        segment: The segment that has it.
         expire_timestamp: When the segment has expired, and all segments before it, milliseconds since the epoch; None
             for the newest segment, which never expires.
         delete_timestamp: The first time from then on at which the broker deletes files; None as above.
         reserved_hours: For how many hours a segment is kept after its last change.
-        reserved_hours_source: Where that is from.
-        store: The store.
-
     """
 
     segment: str
@@ -39,14 +35,7 @@ def message_expiry(store: MessageStore, commit_log_offset: int, conf: BrokerConf
     """When the segment expires that has an offset of the log; None if no segment with live records has it.
 
     Args:
-        store: The store.
-        commit_log_offset: The offset of the message.
         conf: The broker's settings, for `fileReservedTime` and `deleteWhen`.
-        name: The name of the store in the result.
-
-    Raises:
-        OptionError: A setting is not valid.
-
     """
     live = live_segments(store)
     index = bisect_right([segment.file.base for segment in live], commit_log_offset) - 1

@@ -38,18 +38,14 @@ class MessageLife:
 
     Attributes:
         unique_key: Its unique key; None without one.
-        topic: The topic to which it belongs.
         queue_id: The queue id there; None if no record says it.
-        keys: Its keys.
         tags: Its tags; None without any.
-        state: What became of it.
         reason: Why the state is UNKNOWN; else None.
         events: What happened, in the order of time.
         consumers: The consumer groups of its topic, and whether they are past it.
         expiries: When the segment of its last record expires, of each store.
         next: What happens next, as texts for a person.
         unknown: What cannot be known, with the reasons, as texts for a person.
-
     """
 
     unique_key: str | None
@@ -106,10 +102,6 @@ def tell(found: Sequence[FoundMessage], record: Record | None = None) -> Message
     Args:
         found: What was found by the unique key.
         record: Only what is connected with this record is told; None for everything.
-
-    Raises:
-        OptionError: A setting of the broker is not valid.
-
     """
     stories = [_Story(one) for one in (found if record is None else _connected(found, record))]
     _join([copy for story in stories for copy in story.copies])
@@ -146,11 +138,8 @@ class _Story:
     """The copies of a message in one store, and what became of them.
 
     Attributes:
-        copies: The copies, in the order of the log.
         steps: The steps of all events, of traces and of further messages, too.
         end: The offset of the first copy of the last time that the message was sent, and what became of it.
-        unknown: What is not known, with the reasons.
-
     """
 
     def __init__(self, found: FoundMessage) -> None:

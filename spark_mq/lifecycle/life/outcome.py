@@ -94,7 +94,6 @@ class Outcomes:
             copies: All copies of the message, in the order of the log.
             doubt: Tells why later copies can be missing.
             steps: Gets the steps of further messages that are found.
-
         """
         if copy.kind is Kind.HALF:
             return self._transaction(copy, copies, doubt, steps)

@@ -45,13 +45,7 @@ class Copy:
     """One record with a key of the message, and its step.
 
     Attributes:
-        record: The record.
-        situation: What it means alone.
-        properties: Its properties as text.
-        step: Its event.
         before: The copy from which it follows; None if there is none.
-        after: The copies that follow from it.
-
     """
 
     record: Record
@@ -98,13 +92,7 @@ class Copy:
 
 
 def copies_of(records: Sequence[tuple[Record, Situation]], store: str) -> list[Copy]:
-    """The records of one message as copies that follow from one another, in the order of the log.
-
-    Args:
-        records: The records with their situations, in the order of the log.
-        store: The name of the store.
-
-    """
+    """The records of one message as copies that follow from one another, in the order of the log."""
     copies = [_copy(record, situation, store) for record, situation in records]
     for index, copy in enumerate(copies):
         _PAIRING.get(copy.kind, _as_other)(copy, copies[:index])

@@ -27,9 +27,7 @@ def find_pops(store: LifeStore, places: Mapping[Place, int]) -> tuple[PoppedMess
     """The pops of some messages, and why notes about pops can be missing, as texts for a person.
 
     Args:
-        store: The store.
         places: The commit log offset of each message: all notes about it follow in the log.
-
     """
     if not places:
         return PoppedMessages(), ()
@@ -46,12 +44,7 @@ def find_pops(store: LifeStore, places: Mapping[Place, int]) -> tuple[PoppedMess
 
 
 def pop_text(popped: Popped) -> str:
-    """The pop in a few words.
-
-    Example:
-        >>> pop_text(Popped(1_700_000_000_000, 1_700_000_060_000, is_acknowledged=True))
-        'the group popped it at 2023-11-14T22:13:20Z, and acknowledged it'
-    """
+    """The pop in a few words."""
     text = f"the group popped it at {time_text(popped.pop_timestamp)}"
     if popped.is_acknowledged:
         return f"{text}, and acknowledged it"

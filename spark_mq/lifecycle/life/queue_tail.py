@@ -36,13 +36,6 @@ def messages_after(store: MessageStore, topic: str, queue_id: int, commit_log_of
     The log is read only for units that do not lead to messages, and after the last unit if the queue can lack messages
     there: if it has no files, if its units end where a file ends, if a consumer was already further, or if newer
     messages of the log are in no queue at all.
-
-    Args:
-        store: The store.
-        topic: The topic.
-        queue_id: The queue id.
-        commit_log_offset: The offset of a message of the log.
-
     """
     for number, part in enumerate(_parts(store, store.queue_cover(topic, queue_id), commit_log_offset)):
         if number == MAX_MESSAGES:
@@ -58,11 +51,6 @@ def revive_messages(store: MessageStore, commit_log_offset: int) -> Iterator[Rec
     """The messages of the timer and of the revive topics that are after an offset of the log.
 
     The notes about a message that was popped are among them (`consumption.popped_messages`); a message can come twice.
-
-    Args:
-        store: The store.
-        commit_log_offset: The offset of a message of the log.
-
     """
     queues = [name for name in store.queue_names if name[0] == TIMER_TOPIC or name[0].startswith(REVIVE_PREFIX)]
     for topic, queue_id in queues:

@@ -99,11 +99,8 @@ class SituationRules:
 
     Attributes:
         delays: The delays of the delay levels in milliseconds.
-        groups: The consumer groups.
         topics: The topics of the store; None if they are not known.
         retry_max_times: `retryMaxTimes` of the consumer groups; a group whose limit is not known is not there.
-        trace_topic: The topic of trace messages.
-
     """
 
     delays: Sequence[int] = field(default_factory=lambda: delay_level_millis(DEFAULT_DELAY_LEVELS))
@@ -118,7 +115,6 @@ class Situation:
     """What one record means.
 
     Attributes:
-        kind: What kind of record it is.
         real_topic: The topic to which the message belongs; that of the record if the broker did not move it.
         real_queue_id: The queue id there; None if the record does not say it.
         text: The meaning in a few words; empty for an ordinary message.
@@ -127,7 +123,6 @@ class Situation:
         check: The number of times that the broker had asked about a half message before it stored this record.
         level: The delay level; None without one.
         due: When a delay or a timer ends, milliseconds since the epoch; None if that is not known.
-
     """
 
     kind: Kind
@@ -145,16 +140,9 @@ def situation(record: Record, rules: SituationRules, due: int | None = None) -> 
     """What a record means.
 
     Args:
-        record: The record.
         rules: What the store's settings say.
         due: For a delayed message the time in its unit (the tags code), milliseconds since the epoch; None if it is not
             known, then the delay of its level is added to the store time (`computeDeliverTimestamp`@5.3.3).
-
-    Example:
-        >>> properties = encode_properties({b"REAL_TOPIC": b"orders", b"REAL_QID": b"3", b"DELAY": b"3"})
-        >>> record = Record(b"SCHEDULE_TOPIC_XXXX", 2, store_timestamp=1_767_225_590_000, properties=properties)
-        >>> situation(record, SituationRules()).text
-        'delayed (level 3, 10 s), due 2026-01-01T00:00:00Z'
     """
     return _Reading(record, rules).situation(due)
 
@@ -165,12 +153,7 @@ def text_properties(record: Record) -> dict[str, str]:
 
 
 def integer(text: str | None) -> int | None:
-    """The value of a property that a broker wrote as an integer; None for any other text, and without the property.
-
-    Example:
-        >>> integer("12"), integer("twelve"), integer(None)
-        (12, None, None)
-    """
+    """The value of a property that a broker wrote as an integer; None for any other text, and without the property."""
     if text is None or not text.isascii() or not text.removeprefix("-").isdigit() or len(text) > _MAX_DIGITS:
         return None
     return int(text)

@@ -21,13 +21,7 @@ def store_rules(store: LifeStore, conf: BrokerConf, trace_topic: str = TRACE_TOP
     """The rules of a store.
 
     Args:
-        store: The store.
         conf: The broker's settings, for `messageDelayLevel`.
-        trace_topic: The topic of trace messages.
-
-    Raises:
-        OptionError: `messageDelayLevel` is not valid.
-
     """
     return SituationRules(
         delay_level_millis(conf.message_delay_level or DEFAULT_DELAY_LEVELS),

@@ -13,10 +13,6 @@ def duration_text(millis: int) -> str:
 
     Args:
         millis: Milliseconds; a negative number gets a sign.
-
-    Example:
-        >>> [duration_text(millis) for millis in (84, 10_000, 2_955, 5_400_000)]
-        ['84 ms', '10 s', '2.955 s', '1 h 30 min']
     """
     if millis < 0:
         return f"-{duration_text(-millis)}"
@@ -35,9 +31,5 @@ def time_text(millis: int) -> str:
 
     Args:
         millis: Milliseconds since the epoch.
-
-    Example:
-        >>> time_text(1_767_225_600_000)
-        '2026-01-01T00:00:00Z'
     """
     return iso_text(millis).replace(".000Z", "Z")

@@ -26,13 +26,7 @@ class TracedStep:
 
 
 def traced_steps(record: Record, store: str) -> Iterator[TracedStep]:
-    """The events in the body of a trace message. What cannot be read is left out.
-
-    Args:
-        record: The trace message.
-        store: The name of the store.
-
-    """
+    """The events in the body of a trace message. What cannot be read is left out."""
     for event in parse_trace_body(body_of(record) or b""):
         if event.problem is None and event.unique_key is not None:
             keys = tuple(filter(None, (event.keys or "").split(" ")))

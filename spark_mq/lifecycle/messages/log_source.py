@@ -43,11 +43,7 @@ class LogSource(Protocol):
         """The commit log offset up to which the files of `location` can speak of messages; None for the whole log."""
 
     def moment(self, at: int | datetime | None) -> int:
-        """The time for which states are told, in milliseconds: `at`, or the newest one of which the source knows.
-
-        Raises:
-            OptionError: `at` is not valid, or the source knows nothing of that time.
-        """
+        """The time for which states are told, in milliseconds: `at`, or the newest one of which the source knows."""
 
     def selections_of(self, *selections: Selection) -> tuple[SelectedMessages, ...]:
         """The messages of several selections, in the order of the log; see `selected_messages.selections_of`."""
@@ -70,9 +66,7 @@ class DelayedPlaces:
     """Where messages of SCHEDULE_TOPIC_XXXX are: an element of each array for each message.
 
     Attributes:
-        offset: Commit log offsets.
         queue_id: Queue ids: the delay level minus 1.
-        queue_offset: Offsets in the queue.
         stored: Store times in milliseconds.
     """
 

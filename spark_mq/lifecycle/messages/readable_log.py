@@ -16,13 +16,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 class ReadableLog:
-    """The log of a store as it was read: its start and stop, and the ranges in between without a readable record.
-
-    Example:
-        >>> damage = CorruptRange("00000000000000000000", 100, 50, "ZEROS", "zeros instead of a record")
-        >>> ReadableLog(LogRange(0, 1000), [damage]).is_readable(np.array([99, 100, 1000])).tolist()
-        [True, False, False]
-    """
+    """The log of a store as it was read: its start and stop, and the ranges in between without a readable record."""
 
     def __init__(self, log: LogRange, damage: Sequence[CorruptRange]) -> None:
         self.log = log

@@ -46,10 +46,6 @@ class TopicRule:
         properties: Names of properties. Messages of other topics that have one of these properties are selected, too.
         tags: Of all these messages, only those with one of these tags, and those whose properties contain a zero byte:
             such a record is damaged, and can have had the tag. Empty for all.
-
-    Example:
-        >>> TopicRule(names=frozenset({"orders"}), prefixes=("%DLQ%",)).accepts("%DLQ%billing")
-        True
     """
 
     names: frozenset[str] = frozenset()
@@ -77,7 +73,6 @@ class Selection:
     """Which messages are read, and what of them.
 
     Attributes:
-        rule: Which messages are selected.
         columns: Names of columns of table `messages`.
         properties: Names of properties, such as REAL_TOPIC. Each of them becomes a column with the property's name,
             which is NULL for a message without the property.
@@ -121,22 +116,11 @@ def selected_messages(
     """The messages of a store that match a rule, and the damaged ranges of its log.
 
     Args:
-        store: The store.
-        rule: Which messages are selected.
         columns: As in `Selection`.
         properties: As in `Selection`.
 
     Returns:
         Messages, damage and the range that was read.
-
-    Raises:
-        CorruptLogError: A segment was removed or became shorter while it was read.
-        DataLossError: The broker lost the end of its log while the log was read.
-
-    Example:
-        >>> with MessageStore("/data/store") as store:
-        ...     rule = TopicRule(names=frozenset({"SCHEDULE_TOPIC_XXXX"}))
-        ...     delayed = selected_messages(store, rule, ["queue_id", "queue_offset"], ["REAL_TOPIC"]).messages
     """
     return selections_of(store, Selection(rule, columns, properties))[0]
 

@@ -51,14 +51,8 @@ _FACTORS: _Hashes = np.random.default_rng(20).integers(0, 1 << 63, 256, np.uint6
 def duplicates_rows(store: MessageStore) -> pa.Table:
     """The copies of messages that the log has more than once, by message; see `duplicates`.
 
-    Args:
-        store: The store.
-
     Returns:
         The rows of table `duplicates`; `DUPLICATES` says what its columns are.
-
-    Raises:
-        CorruptLogError: A segment was removed or became shorter while it was read.
     """
     every = [np.empty(0, np.uint64)]
     every += [_hashes(batch["unique_key"]) for batch in batches_of(store, Selection(EVERYTHING, ("unique_key",)))]
@@ -91,7 +85,6 @@ def duplicates(messages: pa.Table) -> pa.Table:
 
     Args:
         messages: Messages in the order of the log, with `DUPLICATES_COLUMNS` and `DUPLICATES_PROPERTIES`.
-
     """
     messages = messages.filter(messages["unique_key"].is_valid()).combine_chunks()
     numbers = numbered(messages["unique_key"]) if messages.num_rows else np.empty(0, np.int64)

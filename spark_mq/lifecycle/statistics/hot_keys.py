@@ -23,15 +23,11 @@ def hot_keys_rows(store: MessageStore, topic: str | None = None, most_keys: int 
     """The keys of most messages, and those of most bytes: the first 1,000 of each, the most messages first.
 
     Args:
-        store: The store.
         topic: Only the keys of this topic; None for all.
         most_keys: How many keys of most messages, and of most bytes; 0 for all keys.
 
     Returns:
         The rows of table `hot_keys`; `HOT_KEYS` says what its columns are.
-
-    Raises:
-        CorruptLogError: A segment was removed or became shorter while it was read.
     """
     groups = MergedGroups(["topic", "key"], ["store_size"], ["store_timestamp"])
     for batch in batches_of(store, Selection(rule_of(topic), _COLUMNS)):

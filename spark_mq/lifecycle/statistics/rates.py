@@ -17,14 +17,10 @@ def rates_rows(store: MessageStore, topic: str | None = None) -> pa.Table:
     """The number of messages and bytes of the log, by stored topic, tag and minute, in that order.
 
     Args:
-        store: The store.
         topic: Only this topic; None for all.
 
     Returns:
         The rows of table `rates`; `RATES` says what its columns are.
-
-    Raises:
-        CorruptLogError: A segment was removed or became shorter while it was read.
     """
     groups = MergedGroups(_BY, ["store_size"])
     for batch in batches_of(store, Selection(rule_of(topic), ("topic", "tags", "store_timestamp", "store_size"))):

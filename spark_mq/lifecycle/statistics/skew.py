@@ -18,14 +18,10 @@ def skew_rows(store: MessageStore, topic: str | None = None) -> pa.Table:
     """The number of messages, bytes and born hosts by stored topic, queue and minute, in that order.
 
     Args:
-        store: The store.
         topic: Only this topic; None for all.
 
     Returns:
         The rows of table `skew`; `SKEW` says what its columns are.
-
-    Raises:
-        CorruptLogError: A segment was removed or became shorter while it was read.
     """
     groups = MergedGroups([*_QUEUE, "born_host"], ["store_size"])
     for batch in batches_of(store, Selection(rule_of(topic), _READ)):

@@ -110,7 +110,6 @@ class TraceEvent:
     Attributes:
         event_type: One of `EVENT_TYPES`; None if the event has a problem.
         event_millis: The time of the event, milliseconds since the epoch. A SubAfter has it only from newer clients.
-        group_name: The producer group, or the consumer group.
         keys: The keys of the traced message, separated by spaces.
         is_success: Whether the message was sent, consumed or recalled.
         cost_millis: How long that took.
@@ -120,7 +119,6 @@ class TraceEvent:
         message_type: One of `MESSAGE_TYPES`.
         is_from_check: Whether the broker had asked for the state of the transaction.
         problem: Why the event cannot be read, as text for a person; None if it can.
-
     """
 
     event_type: str | None
@@ -148,15 +146,7 @@ class TraceEvent:
 
 
 def parse_trace_body(body: bytes) -> list[TraceEvent]:
-    r"""The events of a trace message's body, in their order.
-
-    Args:
-        body: The decompressed body.
-
-    Example:
-        >>> parse_trace_body(b"Recall\x011795248093336\x01r\x01group\x01orders\x010A0B\x01true\x02")[0].unique_key
-        '0A0B'
-    """
+    r"""The events of a trace message's body, in their order."""
     return [parse_trace_event(piece) for piece in decode_utf8(body).split(EVENT_END) if piece]
 
 

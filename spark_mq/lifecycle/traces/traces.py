@@ -49,14 +49,10 @@ def traces_rows(store: MessageStore, topic: str | None = None) -> pa.Table:
     """The events of the messages of a trace topic, in the order of the log; see `traces`.
 
     Args:
-        store: The store.
         topic: The trace topic; None for RMQ_SYS_TRACE_TOPIC.
 
     Returns:
         The rows of table `traces`; `TRACES` says what its columns are.
-
-    Raises:
-        CorruptLogError: A segment was removed or became shorter while it was read.
     """
     return traces_of(StoreLog(store), topic)
 
@@ -78,7 +74,6 @@ def traces(messages: pa.Table) -> pa.Table:
     Args:
         messages: Messages with columns commit_log_offset, queue_id, queue_offset, store_timestamp, born_host, body and
             `_corrupt_record`.
-
     """
     owners, pieces = _pieces(messages["body"].combine_chunks())
     events = _events(pieces)

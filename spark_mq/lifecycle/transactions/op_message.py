@@ -18,12 +18,7 @@ _OFFSET = r"\+?[0-9]{1,18}"
 
 
 def half_queue_offsets(body: bytes) -> list[int]:
-    """The queue offsets of half messages in the body of one op message; a broker ignores pieces that are not numbers.
-
-    Example:
-        >>> half_queue_offsets(b"0,1,6,")
-        [0, 1, 6]
-    """
+    """The queue offsets of half messages in the body of one op message; a broker ignores other pieces."""
     pieces = body.split(b",")
     return [int(piece) for piece in pieces if re.fullmatch(_OFFSET.encode(), piece)]
 

@@ -28,11 +28,7 @@ class TransactionSettings:
 
     @classmethod
     def of(cls, conf: BrokerConf, versions: BrokerVersions) -> TransactionSettings:
-        """The settings of a broker, or the defaults of its version; the shorter time where versions differ.
-
-        Raises:
-            OptionError: A setting is not a number.
-        """
+        """The settings of a broker, or the defaults of its version; the shorter time where versions differ."""
 
         def setting(name: str, default: int) -> int:
             text = conf.settings.get(name, str(default)).strip()

@@ -51,16 +51,11 @@ def transaction_rows(store: MessageStore, at: int | None = None, conf: BrokerCon
     """The transactions of a store, a row for each, by the first record that is left of them.
 
     Args:
-        store: The store.
         at: The time to which ages refer, milliseconds since the epoch; by default now.
         conf: The broker's settings; by default those of a broker whose settings name none.
 
     Returns:
         The rows of table `transactions`; `TRANSACTIONS` says what its columns are.
-
-    Raises:
-        OptionError: `at`, or a setting of the broker, is not valid.
-        CorruptLogError: A segment was removed while it was read.
     """
     return transactions_of(StoreLog(store), at, conf)
 
@@ -94,10 +89,7 @@ def transactions(
     """The transactions in the messages of a log; `transaction_rows` describes the table.
 
     Args:
-        found: The messages.
-        decided: Up to where the broker has decided.
         end_problem: Why the end of the log is lost; None if it is not.
-        settings: The broker's settings.
         at: The time to which ages refer, in milliseconds.
 
     Returns:
@@ -155,7 +147,6 @@ class TransactionRecords:
         Args:
             records: The messages of selection `RECORDS`, in the order of the log.
             ops: The messages of selection `OPS`.
-            log: The log from which they are.
         """
         self.records = records = records.combine_chunks()
         self.log = log

@@ -35,11 +35,7 @@ class BrokerConf:
 
     @classmethod
     def load(cls, location: Location) -> Self:
-        """The settings in a `broker.conf`.
-
-        Raises:
-            OptionError: The file is missing or cannot be read.
-        """
+        """The settings in a `broker.conf`."""
         if not location.is_file:
             raise OptionError(f"--broker-conf {location}: cannot be read: there is no such file")
         try:
@@ -50,20 +46,12 @@ class BrokerConf:
 
     @classmethod
     def of(cls, path: str | None) -> Self:
-        """The settings in the file at `path`, a path or URI; no settings without a path.
-
-        Raises:
-            OptionError: The file is missing or cannot be read.
-        """
+        """The settings in the file at `path`, a path or URI; no settings without a path."""
         return cls.load(Location.resolve(path)) if path else cls({}, is_given=False)
 
     @property
     def commit_log_file_size(self) -> int | None:
-        """Bytes of a segment, `mappedFileSizeCommitLog`; None if not set.
-
-        Raises:
-            OptionError: The setting is not a positive number.
-        """
+        """Bytes of a segment, `mappedFileSizeCommitLog`; None if not set."""
         return self._positive_integer("mappedFileSizeCommitLog")
 
     @property
@@ -71,39 +59,24 @@ class BrokerConf:
         """Bytes of a queue file, `mappedFileSizeConsumeQueue`, rounded up to whole units as the broker does.
 
         None if not set.
-
-        Raises:
-            OptionError: The setting is not a positive number.
         """
         size = self._positive_integer("mappedFileSizeConsumeQueue")
         return None if size is None else -(-size // UNIT_SIZE) * UNIT_SIZE
 
     @property
     def consume_queue_ext_file_size(self) -> int:
-        """Bytes of a file of a consume queue extension, `mappedFileSizeConsumeQueueExt`, or the default.
-
-        Raises:
-            OptionError: The setting is not a positive number.
-        """
+        """Bytes of a file of a consume queue extension, `mappedFileSizeConsumeQueueExt`, or the default."""
         return self._positive_integer("mappedFileSizeConsumeQueueExt") or EXT_FILE_SIZE
 
     @property
     def bloom_filter(self) -> BloomFilter:
-        """The shape of the bit maps of SQL92 filters: `maxErrorRateOfBloomFilter`, `expectConsumerNumUseFilter`.
-
-        Raises:
-            OptionError: A setting is not a positive number, or no broker starts with it.
-        """
+        """The shape of the bit maps of SQL92 filters: `maxErrorRateOfBloomFilter`, `expectConsumerNumUseFilter`."""
         rate, groups = map(self._positive_integer, ("maxErrorRateOfBloomFilter", "expectConsumerNumUseFilter"))
         return BloomFilter.of(rate or DEFAULT_ERROR_RATE, groups or DEFAULT_EXPECTED_GROUPS)
 
     @property
     def index_layout(self) -> IndexLayout | None:
-        """Slots and entries of an index file, `maxHashSlotNum` and `maxIndexNum`; None if neither is set.
-
-        Raises:
-            OptionError: One of the settings is not a positive number.
-        """
+        """Slots and entries of an index file, `maxHashSlotNum` and `maxIndexNum`; None if neither is set."""
         slots, entries = self._positive_integer("maxHashSlotNum"), self._positive_integer("maxIndexNum")
         if slots is None and entries is None:
             return None
@@ -112,11 +85,7 @@ class BrokerConf:
 
     @property
     def max_msgs_num_batch(self) -> int:
-        """The largest number of messages in an answer to a look-up by key, `maxMsgsNumBatch`, or the default.
-
-        Raises:
-            OptionError: The setting is not a positive number.
-        """
+        """The largest number of messages in an answer to a look-up by key, `maxMsgsNumBatch`, or the default."""
         return self._positive_integer("maxMsgsNumBatch") or MAX_MSGS_NUM_BATCH
 
     @property

@@ -26,11 +26,7 @@ _UNQUOTED_KEY = re.compile(r"([{,]\s*)(-?\d+)(\s*:)")
 
 
 def parse_fastjson(text: str) -> object:
-    """The value of a JSON text whose integer keys may be unquoted; such keys become strings.
-
-    Raises:
-        ValueError: The text is not JSON, even with its integer keys quoted.
-    """
+    """The value of a JSON text whose integer keys may be unquoted; such keys become strings."""
     pieces = re.split(r'("(?:[^"\\]|\\.)*"?)', text)
     outside_strings = [
         _UNQUOTED_KEY.sub(r'\1"\2"\3', piece) if index % 2 == 0 else piece for index, piece in enumerate(pieces)
@@ -44,16 +40,11 @@ def load_config(store: Location, name: str, decode: Callable[[dict[str, Any]], C
     The order of the two files is that of `ConfigManager.load`@5.3.3.
 
     Args:
-        store: The store's directory.
         name: The file's name, such as `topics.json`.
         decode: Converts the JSON object; an error that it raises makes the file unreadable.
 
     Returns:
         None if both files are missing or empty.
-
-    Raises:
-        ConfigError: There is content, but neither file contains a JSON object that `decode` accepts.
-        UnsupportedStoreError: The broker keeps the content in RocksDB (`RocksDBConfigManager`@5.3.3).
     """
     folder = store / CONFIG
     database = config_database(store, name)
@@ -92,12 +83,7 @@ def _json_object(data: bytes) -> dict[str, Any]:
 
 
 def as_integer(value: object, bits: int) -> int:
-    """A value of the file as a signed integer of `bits` bits.
-
-    Raises:
-        TypeError: The value is neither an integer nor text.
-        ValueError: The text is not an integer, or the number has more bits.
-    """
+    """A value of the file as a signed integer of `bits` bits."""
     if not isinstance(value, int | str):
         raise TypeError(f"{value!r} is not an integer")
     number = int(value)

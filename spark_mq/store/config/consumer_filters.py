@@ -22,12 +22,7 @@ _MAX_BIT_COUNT = 8 * ((1 << 15) - 1)
 
 
 def load_consumer_filters(store: Location) -> list[ConsumerFilter]:
-    """The filters in the file (or in its `.bak`), by group and topic; an empty list if there is no file.
-
-    Raises:
-        ConfigError: Neither the file nor its `.bak` can be read.
-
-    """
+    """The filters in the file (or in its `.bak`), by group and topic; an empty list if there is no file."""
     version = str(versions_of_files(store).last)  # an expression that an older broker refuses is not in the file
     found = load_config(store, CONSUMER_FILTERS, lambda content: parse_consumer_filters(content, version))
     return found or []
@@ -37,12 +32,7 @@ def parse_consumer_filters(content: Mapping[str, Any], version: str = NEWEST) ->
     """The filters in the file's JSON object, by group and topic.
 
     Args:
-        content: The object.
         version: The version of RocketMQ that evaluates the expressions, as in `parse_sql92`.
-
-    Raises:
-        ValueError, TypeError, AttributeError: A value has another type or more bits than the broker's.
-
     """
     filters = [
         _filter(str(group), str(topic), data, version)

@@ -26,12 +26,7 @@ class ConsumerOffset:
 
 
 def load_consumer_offsets(store: Location) -> list[ConsumerOffset]:
-    """Every offset in the file (or in its `.bak`), sorted; an empty list if there is no file.
-
-    Raises:
-        ConfigError: Neither the file nor its `.bak` can be read.
-        UnsupportedStoreError: The broker keeps the offsets in RocksDB.
-    """
+    """Every offset in the file (or in its `.bak`), sorted; an empty list if there is no file."""
     return sorted(load_config(store, CONSUMER_OFFSETS, _decode) or [])
 
 

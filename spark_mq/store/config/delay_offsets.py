@@ -15,11 +15,6 @@ DELAY_OFFSETS = "delayOffset.json"
 
 
 def parse_delay_offsets(content: Mapping[str, Any]) -> dict[int, int]:
-    """The offset of each delay level, for `load_config`.
-
-    Raises:
-        ValueError: A level or an offset is not an integer, or is too large.
-
-    """
+    """The offset of each delay level, for `load_config`."""
     table = content.get("offsetTable") or {}
     return {as_integer(level, 32): as_integer(offset, 63) for level, offset in table.items()}

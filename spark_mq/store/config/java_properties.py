@@ -9,11 +9,7 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def parse_java_properties(text: str) -> dict[str, str]:
-    r"""The values of a properties file by name; of a name that is set twice, the last value.
-
-    Raises:
-        ValueError: The text has a malformed `\u` escape; Java raises an error for it, too.
-    """
+    r"""The values of a properties file by name; of a name that is set twice, the last value."""
     settings: dict[str, str] = {}
     for line in _logical_lines(text):
         name, value = _split_line(line)

@@ -28,7 +28,6 @@ class LastRun:
         confirmed: The commit log offset up to which the log was live when a broker started, or when a job of ours wrote
             it: `confirmPhyOffset` (`CommitLog.setConfirmOffset`@5.1.1) and `Checkpoint.written_end`; 0 if neither is
             set.
-
     """
 
     started: float | None

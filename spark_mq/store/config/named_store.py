@@ -38,7 +38,6 @@ class NamedStore:
         path: The store directory: a path or a URI, which can contain secrets.
         broker_conf: The file of the broker's settings; None if none was given.
         options: More options of a read of this store.
-
     """
 
     cluster: str
@@ -59,12 +58,7 @@ class NamedStore:
         store: str | None = None,
         options: Mapping[str, str] | None = None,
     ) -> NamedStore:
-        """The store at a path; names that are not given are those of the broker's settings, or RocketMQ's defaults.
-
-        Raises:
-            OptionError: The file of the broker's settings is missing or cannot be read, or a name is not valid.
-
-        """
+        """The store at a path; names that are not given are those of the broker's settings, or RocketMQ's defaults."""
         settings = BrokerConf.of(broker_conf).settings if None in (cluster, broker) else {}
         names = (
             settings.get("brokerClusterName", DEFAULT_CLUSTER) if cluster is None else cluster,
@@ -100,12 +94,7 @@ def normal_path(path: str) -> str:
 
 
 def check_stores(stores: Iterable[NamedStore]) -> list[NamedStore]:
-    """The stores themselves, if no two of them have the same path or the same names.
-
-    Raises:
-        OptionError: Two stores have the same path, so that each message would be there twice, or the same names.
-
-    """
+    """The stores themselves, if no two of them have the same path or the same names."""
     paths: dict[str, NamedStore] = {}
     names: dict[tuple[str, str, str], NamedStore] = {}
     for store in stores:

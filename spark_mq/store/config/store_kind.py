@@ -69,7 +69,6 @@ class Form:
             set of topics stands for the whole store.
         refused: Why a door is closed to the form.
         noted: What an answer of a door leaves out.
-
     """
 
     setting: str
@@ -86,7 +85,6 @@ class FormNote:
         path: Where the store shows the form, from the store's directory on.
         setting: What makes a broker write the form.
         text: What that file or folder is, and what follows from it.
-
     """
 
     path: str
@@ -102,11 +100,9 @@ class FoundForm:
     """A form that a store shows.
 
     Attributes:
-        form: The form.
         place: The file or folder that shows it.
         path: The same, from the store's directory on.
         topics: The topics that have it; empty for the whole store.
-
     """
 
     form: Form
@@ -115,12 +111,7 @@ class FoundForm:
     topics: frozenset[str]
 
     def check(self, door: Door) -> FormNote | None:
-        """What an answer of `door` leaves out; None if it leaves out nothing.
-
-        Raises:
-            UnsupportedStoreError: The door is closed to the form.
-
-        """
+        """What an answer of `door` leaves out; None if it leaves out nothing."""
         names = ", ".join(sorted(self.topics))
         topics = f" of topic{'s' if len(self.topics) > 1 else ''} {names}" if names else ""
         setting = self.form.setting
@@ -141,12 +132,7 @@ def find_forms(store: Location, door: Door) -> list[FoundForm]:
 
 
 def check_form(store: Location, door: Door) -> list[FormNote]:
-    """What an answer of `door` about the store at `store` leaves out because of the store's form.
-
-    Raises:
-        UnsupportedStoreError: The store has a form to which the door is closed.
-
-    """
+    """What an answer of `door` about the store at `store` leaves out because of the store's form."""
     return [note for found in find_forms(store, door) if (note := found.check(door)) is not None]
 
 
@@ -333,14 +319,7 @@ FORMS: tuple[Form, ...] = (
 
 
 def check_plain_log(store: Location) -> list[fs.FileInfo]:
-    """The entries of the commit log folder of `store`, sorted by name.
-
-    Raises:
-        StoreNotFoundError: `store` has no commit log; the message names what the path is instead.
-        UnsupportedStoreError: The store is a DLedger log, or its log is spread over several folders.
-        UnfinishedAppendError: The files of an append are not all in place.
-        UnfinishedRestoreError: The files of a new store are not all in place.
-    """
+    """The entries of the commit log folder of `store`, sorted by name."""
     if not store.is_directory:
         what = "is a file" if store.is_file else "does not exist"
         raise StoreNotFoundError(f"{store} {what}: give the broker's store directory (storePathRootDir)")
@@ -413,11 +392,7 @@ def _mapped_files(entries: list[fs.FileInfo]) -> list[fs.FileInfo]:
 
 
 def refuse_rocksdb(consume_queue: Location) -> None:
-    """Check that queue files can be written to `consume_queue`.
-
-    Raises:
-        UnsupportedStoreError: The folder is a RocksDB database, which queue files would replace.
-    """
+    """Check that queue files can be written to `consume_queue`."""
     if is_rocksdb(consume_queue):
         raise UnsupportedStoreError(
             f"{consume_queue} is a RocksDB database (storeType=defaultRocksDB), which queue files must not replace: "

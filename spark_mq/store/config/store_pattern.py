@@ -37,10 +37,6 @@ def matching_stores(pattern: str) -> list[str]:
 
     Args:
         pattern: A path or URI for which `is_pattern` is true.
-
-    Raises:
-        StoreNotFoundError: No store matches.
-
     """
     found = sorted({uri for one in _without_braces(pattern) for uri in _matching(one)})
     if not found:

@@ -29,14 +29,6 @@ def load_stores(source: str) -> list[NamedStore]:
 
     Args:
         source: A path or URI of the file; or the JSON text itself, which begins with `[`.
-
-    Raises:
-        OptionError: The file cannot be read, is not a list of stores, or has a store twice.
-
-    Example:
-        >>> [store.broker for store in load_stores('[{"path": "/data/a", "broker": "broker-a"}]')]
-        ['broker-a']
-
     """
     if source.lstrip().startswith("["):
         return parse_stores(source, "option stores", None)
@@ -53,13 +45,8 @@ def parse_stores(text: str, what: str, folder: Location | None) -> list[NamedSto
     """The stores of a JSON text.
 
     Args:
-        text: The text.
         what: Where the text comes from, for errors.
         folder: The folder to which relative paths refer; None for the working directory.
-
-    Raises:
-        OptionError: The text is not a list of stores, or has a store twice.
-
     """
     try:
         entries = json.loads(text)

@@ -17,13 +17,7 @@ _RETRY_PREFIX = "%RETRY%"
 
 
 def check_topic_name(topic: str) -> str:
-    """Return `topic` unchanged if it can be the name of a folder in `consumequeue/`, where the broker uses it as is.
-
-    Raises:
-        UnsafeNameError: The topic would lead outside of the folder or is not a name: it is empty, `.`, `..`, contains
-            `/`, a backslash or a NUL, or is longer than a file name may be (255 bytes).
-
-    """
+    """Return `topic` unchanged if it can be the name of a folder in `consumequeue/`, where the broker uses it as is."""
     if topic in ("", ".", "..") or any(character in topic for character in "/\\\0"):
         raise UnsafeNameError(f"topic {topic!r} cannot be a folder: it would lead outside of consumequeue/")
     if len(topic.encode("utf-8")) > _MAX_NAME_BYTES:
@@ -44,12 +38,6 @@ def new_topic_fault(topic: str) -> str | None:
     """Why a broker takes no message for `topic`, as the end of a sentence; None if it does.
 
     Topics of a broker's own are allowed.
-
-    Example:
-        >>> new_topic_fault("a.b")
-        'has other characters than letters, digits, and % | - _'
-        >>> new_topic_fault("%RETRY%billing") is None
-        True
     """
     if not topic:
         return "is empty"

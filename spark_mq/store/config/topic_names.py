@@ -12,12 +12,7 @@ from spark_mq.store.config.config_file import load_config
 
 
 def configured_topics(store: Location) -> frozenset[str] | None:
-    """The topics; None if there is no file, or if it cannot be read: table `topics` reports that.
-
-    Args:
-        store: The store's directory.
-
-    """
+    """The topics; None if there is no file, or if it cannot be read: table `topics` reports that."""
     try:
         return load_config(store, "topics.json", _names)
     except (ConfigError, UnsupportedStoreError):

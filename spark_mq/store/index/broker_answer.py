@@ -39,9 +39,7 @@ class BrokerAnswer:
     Attributes:
         records: The messages in the order of the log. A message can be there twice, and messages of other keys can.
         index_last_update_timestamp: The end time of the newest index file, in milliseconds; 0 if the index has nothing.
-        index_last_update_commit_log_offset: The commit log offset of the last message of that file.
         unreadable: Commit log offsets in the index at which the log has no record.
-
     """
 
     records: tuple[Record, ...]
@@ -65,21 +63,11 @@ def broker_answer(
     """The answer of a broker that runs on the store.
 
     Args:
-        store: The store directory.
-        conf: The broker's settings.
-        files: The open files of the store.
         find_record: The live record at a commit log offset; None if there is none.
-        topic: The topic.
-        key: The key.
         max_num: The largest number of messages that is asked for.
         begin: The earliest store time in milliseconds, included.
         end: The latest store time in milliseconds, included.
         index_type: What `key` is: a key, or the tags of messages.
-
-    Raises:
-        CorruptIndexError: An index file is damaged in a part that the look-up reads.
-        OptionError: The layout of the index files is not known.
-
     """
     layout = index_layout(store, conf)
 

@@ -28,10 +28,7 @@ class CheckedIndex:
     """The valid files that the look-ups of one time range need; it can be pickled.
 
     Attributes:
-        layout: The layout of the files.
-        files: The files in the order of the log.
         log: The part of the live log that can have messages of the time range.
-
     """
 
     layout: IndexLayout

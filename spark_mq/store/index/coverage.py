@@ -44,12 +44,10 @@ class IndexedRange:
 
     Attributes:
         info: Name, size and modification time of the file when it was listed.
-        file: The file.
         header: The header when the file was checked.
         start: The commit log offset of the first record whose keys are all in this file or in the file next to it.
         stop: The offset after the last such record, before all records that can be stale. If all messages of the file
             have expired, `stop` is not after `start`.
-
     """
 
     info: IndexFileInfo
@@ -66,7 +64,6 @@ class IndexedWindow:
     Attributes:
         spans: The files in the order of the log, which is the order of their names.
         log: The part of the live log that can have messages of the time range.
-
     """
 
     spans: tuple[IndexedRange, ...]
@@ -115,15 +112,8 @@ class IndexCoverage:
         """List the index files.
 
         Args:
-            store: The store directory.
-            conf: The broker's settings.
-            files: The open files of the store.
-            records: The records of the store.
-            live_end: The live end of the log for the reader.
             find_log_end: Finds the present live end: a broker may be writing.
             check: Whether each file that is opened is read whole to check its pointers.
-            layout: The layout of the files, if it is known.
-
         """
         self.problems: list[str] = []
         self._files = files
@@ -149,7 +139,6 @@ class IndexCoverage:
         Args:
             begin: The earliest store time in milliseconds, included; None for any.
             end: The latest store time in milliseconds, included; None for any.
-
         """
         count = len(self.infos)
         first, stop = files_in_time([info.name for info in self.infos], self._begin_of, begin, end)

@@ -27,12 +27,9 @@ class IndexEnd:
     """The last file, its header, and the last message that was put.
 
     Attributes:
-        file: The last index file.
-        header: The header of that file.
         commit_log_offset: The offset of the last message; -1 if the index never had a message.
         key_hashes: The hashes in the entries of the last message, the oldest first; empty if the files that had them
             were deleted.
-
     """
 
     file: IndexFileInfo
@@ -52,12 +49,7 @@ class IndexEnd:
 
 
 def index_end(files: Sequence[IndexFileInfo], layout: IndexLayout) -> IndexEnd | None:
-    """The end of the index with these files, by name; None if there are no files.
-
-    Raises:
-        CorruptIndexError: The files do not follow one another, or a header contradicts the last entry.
-
-    """
+    """The end of the index with these files, by name; None if there are no files."""
     if not files:
         return None
     headers = []

@@ -28,7 +28,6 @@ def files_in_time(names: Sequence[str], begin_of: BeginOf, begin: int | None, en
 
     Returns:
         Two indexes of `names`. The first is 0 if there is no such file, the second `len(names)`.
-
     """
     count = len(names)
     if not count or (begin is None and end is None):

@@ -68,10 +68,6 @@ def find_index_layout(store: Location, conf: BrokerConf) -> Sourced[IndexLayout]
     A size alone (4 bytes per slot and 20 per entry) shows only that a file has the broker's default numbers. A file
     that is followed by another one is full (`IndexFile.isWriteFull`@5.3.3), so its index count is the number of
     entries. Without files the result is the default.
-
-    Raises:
-        OptionError: The settings are not given, and the files do not show them.
-
     """
     if conf.index_layout is not None:
         return Sourced(conf.index_layout, conf.source)

@@ -63,12 +63,8 @@ class KeyIndex:
         """Look up in the files of a store.
 
         Args:
-            store: The store directory.
-            records: The records of the store.
             log_end: The live end of the log for this reader.
-            coverage: The index files.
             checked: What another process found out for the time range of all look-ups.
-
         """
         self._store = store
         self._records = records
@@ -106,12 +102,9 @@ class KeyIndex:
         """The live messages of a topic that have a key, each once, newest first.
 
         Args:
-            topic: The topic.
-            key: One key of KEYS, or a unique key.
             begin: The earliest store time in milliseconds, included; None for any.
             end: The latest store time in milliseconds, included; None for any.
             beside: Ranges in the order of the log whose messages are left out; the caller reads them in another way.
-
         """
         first, last = EARLIEST_MILLIS if begin is None else begin, LATEST_MILLIS if end is None else end
         for record in self._find(WithKey(topic, key), begin, end, beside):

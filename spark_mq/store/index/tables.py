@@ -42,13 +42,8 @@ def entry_batches(file: IndexFileInfo, layout: IndexLayout, columns: Sequence[st
     """The rows of a file's entries, from entry 1 on, in batches of 65,536.
 
     Args:
-        file: The file.
         layout: The file's numbers of slots and entries.
         columns: Names of columns of table `index_entries`.
-
-    Raises:
-        CorruptIndexError: The file has another size than `layout`, or counts more entries than it has room for.
-
     """
     layout.check_file_size(file.size, str(file.location))
     stop = file.header(layout).next_entry

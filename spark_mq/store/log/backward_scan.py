@@ -34,16 +34,12 @@ def scan_backwards(
     """The matching messages of a range of the live log, newest first, and its damaged or missing ranges.
 
     Args:
-        store: The store directory.
-        records: The records of the store.
-        log_range: The range, which starts with a record.
         row_filter: The rule that selects messages.
         begin: The earliest store time in milliseconds; None for any. Parts of the log that were stored outside `begin`
             to `end` can be left out; messages outside can be returned.
         end: The latest store time in milliseconds; None for any.
         tail_starts: Offsets of records near the end of the range, descending. The records from each of them on are
             read in plain Python. A caller that stops there never imports the kernels.
-
     """
     stop = log_range.stop
     for start in tail_starts:

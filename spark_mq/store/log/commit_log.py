@@ -23,12 +23,10 @@ class Segment:
     """One file of the commit log.
 
     Attributes:
-        location: The file.
         base: The commit log offset of its first byte.
         size: Its usable bytes: the length of the file, or less if the next segment starts earlier.
         data_end: The position after which the file contains only zeros; `size`, except in the last segment.
         is_last: Whether the broker appends to this segment. Then any bytes can follow the live end.
-
     """
 
     location: Location
@@ -56,13 +54,7 @@ class CommitLog:
 
     @classmethod
     def open(cls, store: Location) -> Self:
-        """The commit log of the store directory `store`.
-
-        Raises:
-            StoreNotFoundError: `store` does not exist, or has no commit log.
-            UnsupportedStoreError: The store is of a kind that is not read.
-
-        """
+        """The commit log of the store directory `store`."""
         location = store / COMMIT_LOG
         listed = list_segment_files(store)
         files = [(int(info.base_name), info.size) for info in listed.segments]

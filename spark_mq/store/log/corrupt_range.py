@@ -18,11 +18,8 @@ class CorruptRange:
     Attributes:
         file: The segment that contains the bytes, or that would contain them. A range of length 0 is about a whole
             queue or index file: `file` is then that queue (`TOPIC/QUEUE ID`) or index file, and `reason` names offsets.
-        commit_log_offset: The start of the range.
-        length: Bytes of the range.
         code: `MISSING`, `STRAY` or another kind of damage.
         reason: The damage, as text for a person.
-
     """
 
     file: str

@@ -41,7 +41,6 @@ class LiveEnd:
         doubt: The offset of the first record that counts as live only because nothing proves that it is stale: the
             record before it is newer. It and all later ones can be stale. None if there is no such record.
         is_dispatched: Whether all messages have their units, because the broker stopped cleanly.
-
     """
 
     offset: int
@@ -64,12 +63,7 @@ class LiveEnd:
 
 
 def iterate_records(records: RecordLookup, log_range: LogRange) -> Iterator[Record]:
-    """The records of a range that starts with a record or a blank, in order.
-
-    Raises:
-        CorruptLogError: Anything else is in the range.
-
-    """
+    """The records of a range that starts with a record or a blank, in order."""
     offset = log_range.start
     while offset < log_range.stop:
         if (blank_end := end_of_blank(records, offset)) is not None:
@@ -91,12 +85,7 @@ def end_of_blank(records: RecordLookup, commit_log_offset: int) -> int | None:
 
 
 def next_record(records: RecordLookup, commit_log_offset: int) -> int:
-    """The offset of the record after the record that starts at the offset.
-
-    Raises:
-        CorruptLogError: No record starts at the offset.
-
-    """
+    """The offset of the record after the record that starts at the offset."""
     record_end = commit_log_offset + records.record(commit_log_offset).size
     blank_end = end_of_blank(records, record_end)
     return record_end if blank_end is None else blank_end

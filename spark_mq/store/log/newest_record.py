@@ -33,10 +33,7 @@ def newest_record(records: RecordLookup, segment: SegmentFile, log_end: int) -> 
     """The last live record of a segment; None if none is found near the segment's end.
 
     Args:
-        records: The records of the store.
         segment: A segment that begins before `log_end`.
-        log_end: The live end of the log.
-
     """
     end = min(segment.base + segment.size, log_end)
     look, start = _FIRST_LOOK, end

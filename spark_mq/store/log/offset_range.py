@@ -46,7 +46,6 @@ class OffsetRange:
             is_start_known: Whether the range starts at a boundary. The task that reads the first split checks this. If
                 False, the range owns the records that start in it.
             is_end_known: Whether the range also stops at a boundary. The task that reads the last split checks this.
-
         """
         splits = []
         for segment in self.segments:

@@ -131,12 +131,7 @@ class RecordLookup:
         return ranges
 
     def record(self, commit_log_offset: int, store_size: int | None = None) -> Record:
-        """The record that starts at the offset. If `store_size` is known, one read is enough.
-
-        Raises:
-            CorruptLogError: No whole record starts at the offset. The message names the segment and the reason.
-
-        """
+        """The record that starts at the offset. If `store_size` is known, one read is enough."""
         segment = self.segment_of(commit_log_offset)
         if segment is None:
             raise CorruptLogError(f"no segment contains commit log offset {commit_log_offset}")

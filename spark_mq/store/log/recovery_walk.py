@@ -122,13 +122,10 @@ class RecoveryWalk:
         """A walk over `files`.
 
         Args:
-            files: The files, by offset.
             first: The number of the file with which the walk begins.
             rules: The rules of `kernels.recovery`.
-            position: The position in that file.
             checks_offsets: Whether a record that states an offset outside its file ends the log
                 (`checkCommitLogOffsetOnRecover`, 5.5.0).
-
         """
         self.end = WalkEnd(files[first], position, RecordCheck.ZEROS)
         self._files = files
@@ -138,12 +135,7 @@ class RecoveryWalk:
         self._checks_offsets = checks_offsets
 
     def read(self) -> Iterator[RecordChunk]:
-        """The records that are accepted. A chunk is valid until the next one is read.
-
-        Raises:
-            CorruptLogError: A file became shorter since it was listed.
-
-        """
+        """The records that are accepted. A chunk is valid until the next one is read."""
         begin = self._position
         for file in self._files[self._first :]:
             reader = _Reader(file, file.size, self._rules)
@@ -181,11 +173,8 @@ class DispatchWalk:
         """A walk over the files that a recovery keeps.
 
         Args:
-            files: The files, by offset.
-            log_end: The offset at which the log ends.
             rules: The rules of `kernels.recovery` by which the recovery checks records.
             checks_end: Whether a record that reaches past the end is not read (5.0.0 and later).
-
         """
         self.stuck_at: int | None = None
         self._files = files

@@ -165,16 +165,12 @@ def scan(
     """The matching messages of a range of the live log, in its order, and its damaged or missing ranges.
 
     Args:
-        store: The store directory.
-        records: The records of the store.
-        log_range: The range, which starts with a record.
         row_filter: The rule that selects messages.
         begin: The earliest store time in milliseconds; None for any. Parts of the log that were stored outside `begin`
             to `end` can be left out; messages outside can be returned.
         end: The latest store time in milliseconds; None for any.
         short_range: Bytes at the start of the range that are read in plain Python. A caller that stops there never
             imports the kernels.
-
     """
     reached = log_range.start
     try:

@@ -50,7 +50,6 @@ class SegmentFiles:
         segments: The files that can contain records: their names are offsets, and they are not empty.
         stray: The files that have the name of a segment, but are not one. `commit_log_offset` is the number in the
             name.
-
     """
 
     segments: tuple[fs.FileInfo, ...]
@@ -63,13 +62,7 @@ def segment_files(store: Location) -> tuple[fs.FileInfo, ...]:
 
 
 def list_segment_files(store: Location) -> SegmentFiles:
-    """The segments and the stray files of the store directory `store`.
-
-    Raises:
-        StoreNotFoundError: There is no directory `store`, or it has no commit log.
-        UnsupportedStoreError: The store is of a kind that is not read.
-
-    """
+    """The segments and the stray files of the store directory `store`."""
     store = store.snapshot()
     folder = store / COMMIT_LOG
     infos = [info for info in check_plain_log(store) if is_segment_name(info) and info.size > 0]

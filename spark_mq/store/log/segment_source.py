@@ -28,12 +28,7 @@ class SegmentSource(OpenFile):
         super().__init__(segment.location, segment.size)
 
     def read(self, position: int, length: int) -> Bytes:
-        """The `length` bytes from `position` on; fewer if the segment ends before.
-
-        Raises:
-            CorruptLogError: The file is shorter than it was when the segments were listed.
-
-        """
+        """The `length` bytes from `position` on; fewer if the segment ends before."""
         length = min(length, self.segment.size - position)
         data = self._read_local(position, length) if self._remote is None else self._read_remote(position, length)
         self.bytes_read += data.size

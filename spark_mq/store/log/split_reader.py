@@ -49,13 +49,8 @@ def read_split(split: Split, plan: str | None = None) -> Iterator[RecordChunk | 
     """The records and corrupt ranges that a split owns.
 
     Args:
-        split: The split.
         plan: A name of the listing that the split is from, which no other listing has. A reader kept from another
             listing is not used. By default, the split is read for itself.
-
-    Raises:
-        DataLossError: The log has changed since the split's start or stop became known.
-
     """
     if split.segment.is_last:
         yield from _read_live(split, plan)
@@ -219,10 +214,8 @@ def _keep_place(state: bytes | None, start: int, position: int, newest: int) -> 
 
     Args:
         state: The state of the files before they were read; nothing is kept for None.
-        start: The position from which on it searched.
         position: The place; the log has not ended before it.
         newest: The store time of the record before it, in milliseconds.
-
     """
     if state is None:
         return

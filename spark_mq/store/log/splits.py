@@ -19,7 +19,6 @@ class Split:
     """The records of `segment` that start at position `start` or later, and before `stop`.
 
     Attributes:
-        segment: The segment.
         start: The first position in the segment.
         stop: The position after the last one.
         skip_before: A reader may skip the split if a sample shows that all its records were stored before this time
@@ -28,7 +27,6 @@ class Split:
         is_start_known: Whether `start` was a boundary when the split was planned: a record, a blank or a corrupt range
             started there. The broker can have truncated and rewritten its log since.
         is_stop_known: Whether `stop` was a boundary when the split was planned.
-
     """
 
     segment: Segment

@@ -68,11 +68,8 @@ def unit_batches(
     `filter_bit_map` is also NULL if the extension unit has no bit map.
 
     Args:
-        share: The files.
-        records: The records of the store.
         log_end: The live end of the log, a commit log offset.
         columns: Names of columns of table `consume_queue`.
-
     """
     with closing(FileReaders()) as readers:
         queue = ConsumeQueue(share.folder, readers)

@@ -71,12 +71,7 @@ class ConsumeQueueStore:
         return self.found
 
     def notes(self, topic: str) -> list[str]:
-        """What an answer by queue offsets of `topic` leaves out because of the store's form, a sentence each.
-
-        Raises:
-            UnsupportedStoreError: The topic has queues that are not read.
-
-        """
+        """What an answer by queue offsets of `topic` leaves out because of the store's form, a sentence each."""
         found = [one for one in self._forms if not one.topics or topic in one.topics]
         return [str(note) for one in found if (note := one.check(Door.QUEUE)) is not None]
 
@@ -149,12 +144,7 @@ class ConsumeQueueStore:
         )
 
     def _agreed(self, rule: VersionRule, answer: Callable[[bool], int], what: str) -> int:
-        """The answer of a broker that follows a rule, or does not; of a broker that may do either, if both agree.
-
-        Raises:
-            OptionError: The answers differ, and the version is not known.
-
-        """
+        """The answer of a broker that follows a rule, or does not; of a broker that may do either, if both agree."""
         versions = self._broker_versions()
         follows = versions.decide(rule)
         if follows is not None:

@@ -43,11 +43,8 @@ def with_contradicted(
     """The parts of a log that must be scanned: those without units, and those to which wrong units lead, in order.
 
     Args:
-        records: The records of the store.
-        log: The part of the log that is read.
         holes: Its parts for which no unit accounts, in order.
         queues: The queues of the store, by topic and queue id.
-
     """
     found, unseen, seen_bytes = list(holes), list(holes), 0
     while unseen:

@@ -40,7 +40,6 @@ class GetMessageResult:
 
     Attributes:
         status: The position of the requested offset in the queue, or why there is no message.
-        next_begin_offset: The offset at which a consumer continues.
         min_offset: The offset of the queue's first message.
         max_offset: The offset that the queue's next message will get.
         messages: A table with the columns of table `messages`.
@@ -49,7 +48,6 @@ class GetMessageResult:
             If the answer reaches the end of the queue, the log after the queue's last unit is one of these parts. Empty
             if all messages were found by proven units, or if the log was read.
         notes: What a broker's answer can have in addition, or without it, because of the store's form; a sentence each.
-
     """
 
     status: GetMessageStatus
@@ -79,7 +77,6 @@ def get_message(
         ends: The queue offset of the first message, and the one that the next message will get, by the queue's units.
         offset: The queue offset of the first requested message.
         max_num: The largest number of messages, at least 1.
-
     """
     min_offset, max_offset = ends
     status = status_of(offset, min_offset, max_offset) if queue is not None else GetMessageStatus.NO_MATCHED_LOGIC_QUEUE

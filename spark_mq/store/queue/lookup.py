@@ -82,7 +82,6 @@ class CoverPlan:
     Attributes:
         found: The ranges to read by units. The first and the last unit of each range are proven.
         uncovered: The parts of the log, in its order, that can contain the messages of the other queue offsets.
-
     """
 
     found: tuple[QueueRange, ...]
@@ -106,11 +105,6 @@ class QueueCover:
         Args:
             name: Topic and queue id.
             queue: The units; None if the store has no files of the queue.
-            store: The store directory.
-            records: The records of the store.
-            log_start: The commit log offset at which the log starts.
-            live_end: Where it ends.
-
         """
         self.topic, self.queue_id = name
         self.log = LogRange(log_start, live_end.offset)

@@ -28,12 +28,9 @@ class RecoveredQueue:
     """A queue after a step of a start.
 
     Attributes:
-        folder: The queue's folder.
         end: The byte of the queue after its last unit; -1 if it has no file.
         max_physic_offset: The commit log offset after the message of the last unit; -1 if none was seen.
-        files: The files that are kept.
         deleted: The files that this step deletes.
-
     """
 
     folder: QueueFolder

@@ -22,7 +22,6 @@ class ReadCost:
         jump: Bytes that could be read in order in the time of a read at another place.
         queue: Bytes that could be read in the time in which one queue is opened, and its end is compared with the log.
         most_units: Units of all queues that the one process that plans a read may compare with the log.
-
     """
 
     jump: int
@@ -65,8 +64,6 @@ def coalesced(offsets: Int64s, sizes: Int64s, gap: int) -> tuple[Int64s, Int64s]
     Args:
         offsets: Where the records start, ascending.
         sizes: Their sizes, in bytes.
-        gap: Bytes.
-
     """
     if not offsets.size:
         return offsets, offsets

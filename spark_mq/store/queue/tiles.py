@@ -81,7 +81,6 @@ def accounted(offsets: Int64s, sizes: Int64s, is_record: Callable[[int, int], bo
         sizes: The sizes of the records, in bytes.
         is_record: Whether the log has a record at an offset, of a size. A few tiles of each run are looked at.
         most: The largest number of runs. The shortest ones of more runs are left out.
-
     """
     runs = runs_of(offsets, sizes)
     if len(runs) > most:

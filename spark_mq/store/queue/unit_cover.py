@@ -37,12 +37,7 @@ class FoundUnits:
     """Units of some queues; one element of each array for each unit.
 
     Attributes:
-        offsets: Commit log offsets.
         sizes: Sizes of the records, in bytes.
-        tags_codes: Tags codes.
-        queues: Which queue each is of: an index of the requested queues.
-        queue_offsets: Queue offsets.
-
     """
 
     offsets: Int64s
@@ -104,8 +99,6 @@ class LogCover:
     Attributes:
         covered: The ranges in which units lead to all messages, in order. Each is in one segment.
         uncovered: The other ranges. Each starts with a record, a blank or a corrupt range.
-        unit_bytes: Bytes of all units that were read.
-
     """
 
     covered: tuple[LogRange, ...]
@@ -120,10 +113,7 @@ def log_cover(
 
     Args:
         covers: All queues of the store, and what their units prove.
-        records: The records of the store.
-        log: A range of the live log.
         merge_distance: Uncovered ranges become one if fewer bytes are between them.
-
     """
     segments = list(_in_segments(records, log))
     cursors = list(_cursors(covers, log, len(segments)))
@@ -152,9 +142,6 @@ def units_within(
 
     Args:
         covers: The queues, and what their units prove; `FoundUnits.queues` are indexes of them.
-        log: A range of the live log.
-        parts: Parts of it, in order.
-
     """
     numbers = {(queue.topic, queue.queue_id): index for index, (queue, _) in enumerate(covers)}
     found = []
@@ -178,11 +165,8 @@ def _covered(records: RecordLookup, stop: int | None, blocks: Iterable[Units], w
     """The ranges of one segment for which the units account, with the blank at the segment's end.
 
     Args:
-        records: The records of the store.
         stop: The end of the run of all units' tiles from the segment's start on; None if they are not one run.
         blocks: The units of each queue, which are compared one by one if they are not one run.
-        within: The part of the segment.
-
     """
 
     def is_record(commit_log_offset: int, store_size: int | None = None) -> bool:

@@ -35,14 +35,10 @@ class UnitReader:
     """Reads the records of one `UnitsRead`.
 
     Attributes:
-        store: The store directory.
-        records: The records of the store.
         find_queue: Returns a queue by topic and queue id, or None.
         find_cover: Returns what the units of a queue prove, by topic and queue id.
-        request: What to read.
         gap: Bytes between two records that are read over.
         others: The parts of the log whose messages are read elsewhere, even if a unit of this read should lead to one.
-
     """
 
     store: Location
@@ -59,10 +55,6 @@ class UnitReader:
         If a unit does not lead to a record of its size, the part of the log around it is scanned: then the chunks have
         all records of that part. If it leads to a message of another queue or queue offset, its own message is searched
         for between its neighbours (`QueueCover.messages`), and takes its place.
-
-        Raises:
-            StoreChangedError: Units or a segment were removed since the read was planned, because they have expired.
-
         """
         units = self._units()
         if units.count != self.request.count:

@@ -38,14 +38,12 @@ def read_chunk(segment: SegmentFile, offsets: Int64s, sizes: Int64s, gap: int) -
     """The records to which units lead, up to the first unit that leads to no record of its size.
 
     Args:
-        segment: The segment that has the records.
         offsets: The commit log offsets of the units, ascending; at least one.
         sizes: Their sizes, in bytes.
         gap: Bytes between two records that are read over.
 
     Returns:
         The records; None if the segment ends before them.
-
     """
     starts, stops = coalesced(offsets, sizes, gap)
     ends = np.cumsum(stops - starts)
@@ -67,14 +65,9 @@ def records_of_units(
     If very many units of a chunk lead to no record, the rest of them is left out, too.
 
     Args:
-        records: The records of the store.
         offsets: The commit log offsets of the units, ascending.
         sizes: Their sizes, in bytes.
         gap: Bytes between two records that are read over.
-
-    Raises:
-        StoreChangedError: A segment is shorter than it was when the store was opened.
-
     """
     for segment in records.segments:
         first, last = np.searchsorted(offsets, (segment.base, segment.base + segment.size)).tolist()

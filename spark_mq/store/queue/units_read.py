@@ -17,7 +17,6 @@ class UnitsRead:
         queues: The units to read. Those that lead outside `pieces` belong to other tasks.
         count: The number of units that lead into `pieces` and have one of the tags codes.
         tags_codes: The tags codes of requested messages; None for any.
-
     """
 
     pieces: tuple[LogRange, ...]
