@@ -20,14 +20,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
-from spark_mq.errors import CorruptLogError
-from spark_mq.format.consume_queue import PRE_BLANK_SIZE
-from spark_mq.format.dispatch import LIGHT_PREFIX, offset_in_queue
-from spark_mq.format.record import HEADER, HEADER_SIZE
 from spark_mq.store.config.consumer_offsets import consumed_offsets
 from spark_mq.store.config.topic_names import configured_topics
 from spark_mq.store.gone_messages import find_gone_messages
 from spark_mq.store.lacking_messages import LackingMessage, LackingMessages, find_lacking_messages
+from spark_mq.store.lacking_scan import leads_to_its_message
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 
@@ -143,27 +140,6 @@ def _damage(store: MessageStore, queue: ConsumeQueue) -> Iterator[str]:
         for queue_offset in sorted({min_offset, max_offset - 1}):
             if not leads_to_its_message(store, queue, queue_offset):
                 yield f"the unit at queue offset {queue_offset} does not lead to its message"
-
-
-def leads_to_its_message(store: MessageStore, queue: ConsumeQueue, queue_offset: int) -> bool:
-    """Whether the unit leads to a record whose head has its size, commit log offset, queue id and queue offset."""
-    commit_log_offset, store_size, _ = queue.unit(queue_offset)
-    if store_size == PRE_BLANK_SIZE:
-        return True
-    head = store.records.read(commit_log_offset, HEADER_SIZE)
-    if len(head) < HEADER_SIZE:
-        return False
-    size, _, _, queue_id, _, own_queue_offset, own_offset, _, _ = HEADER.unpack(head)
-    if (size, own_offset) != (store_size, commit_log_offset):
-        return False
-    if queue.topic.startswith(LIGHT_PREFIX) or (queue_id, own_queue_offset) == (queue.queue_id, queue_offset):
-        return True
-    # A message is also in the queues that its property INNER_MULTI_DISPATCH names, at queue offsets of their own.
-    try:
-        record = store.records.record(commit_log_offset, store_size)
-    except CorruptLogError:
-        return False
-    return offset_in_queue(record, queue.topic, queue.queue_id) == queue_offset
 
 
 def _by_queue(messages: Iterable[LackingMessage]) -> Mapping[Queue, _Lacking]:
